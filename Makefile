@@ -1,0 +1,35 @@
+# Two commands do all the set-up that they need: `make demo` and `make test`.
+# A fresh machine needs only Python 3.11 or newer, make and git.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test lint types bench clean
+.DEFAULT_GOAL := test
+
+# One stamp for everything: reinstalled when the list of packages changes.
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/rlock demo
+
+test: $(VENV)/.installed
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed
+	$(BIN)/python bench/pair.py
+
+clean:
+	rm -rf $(VENV) dist build *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,38 @@
+-- renew: prolong the leases of many locks of one process, and tell their hold counts.
+--
+-- KEYS[i]    lock      hash
+-- ARGV[1]    lease_ms  ms
+-- ARGV[2i]   owner     text   `<client>:<uuid>`
+-- ARGV[2i+1] count     holds
+--
+-- Reply: one code for each key, in the order of KEYS
+--    1  renewed: the lease runs lease_ms from now
+--    0  absent: nobody holds it here
+--   -1  someone else's, or not a lock
+--
+-- Second delivery: assigns the same count and sets the same expiry again, counted from its own arrival;
+-- on a lock that was released in between it finds the owner gone and writes nothing.
+-- Called by: rlock/procedures/renew.py
+
+local lease_ms = ARGV[1]
+local codes = {}
+
+for i, lock in ipairs(KEYS) do
+    local owner, count = ARGV[2 * i], ARGV[2 * i + 1]
+    local held = redis.pcall('hget', lock, owner)
+    if type(held) == 'string' then
+        if held ~= count then
+            -- HSET is refused under maxmemory; the lease must still be prolonged, the count is for people.
+            redis.pcall('hset', lock, owner, count)
+        end
+        redis.call('pexpire', lock, lease_ms)
+        codes[i] = 1
+    elseif held == false and redis.call('exists', lock) == 0 then
+        codes[i] = 0
+    elseif held == false or string.find(held.err, 'WRONGTYPE', 1, true) then
+        codes[i] = -1
+    else
+        return held
+    end
+end
+return codes
