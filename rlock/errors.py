@@ -1,0 +1,61 @@
+"""The errors. Every one carries its fields, pickles, and says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class RLockError(Exception):
+    """Base of everything that this package raises on purpose."""
+
+
+class OptionsError(RLockError, ValueError):
+    """An argument, a setting or a master's configuration makes the request impossible. Nothing was done."""
+
+
+class NotHeldError(RLockError, RuntimeError):
+    """Release of a lock that the calling thread does not hold.
+
+    A ``RuntimeError`` too, as ``threading.RLock`` raises.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"cannot release un-acquired lock {self.name!r}: the calling thread does not hold it"
+
+
+class LeaseLostError(NotHeldError):
+    """The caller's hold ended without a release: its critical section may no longer be exclusive."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name)
+        self.args = (name, reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"the lease of lock {self.name!r} was lost: {self.reason}; "
+            f"another owner may have entered since, so check what was written under it"
+        )
+
+
+class QuorumUnreachableError(RLockError):
+    """Fewer than a quorum of masters answered, so nobody can say who holds the lock.
+
+    ``faults`` maps each master that did not vote to what was wrong with it.
+    """
+
+    def __init__(self, name: str, quorum: int, answered: int, faults: Mapping[str, str]) -> None:
+        faults = dict(faults)
+        super().__init__(name, quorum, answered, faults)
+        self.name = name
+        self.quorum = quorum
+        self.answered = answered
+        self.faults = faults
+
+    def __str__(self) -> str:
+        told = "; ".join(f"{master}: {fault}" for master, fault in self.faults.items())
+        return f"lock {self.name!r} needs answers of {self.quorum} masters and got {self.answered} ({told})"

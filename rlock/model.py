@@ -1,0 +1,103 @@
+"""The words: votes, faults, verdicts, states. See docs/glossary in the README for what each means."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Code(enum.IntEnum):
+    """What one master answered about one lock; the scripts use the same numbers."""
+
+    YES = 1  # granted, renewed, released, held, evicted
+    ABSENT = 0  # nobody holds it here
+    FOREIGN = -1  # someone else's
+    NOT_A_LOCK = -2  # the key is something that no lock wrote
+    FAULT = -9  # no answer that could be counted: neither yes nor no
+
+
+class FaultKind(enum.Enum):
+    """Why a master gave no vote."""
+
+    DOWN = "down"  # no connection
+    TIMEOUT = "timeout"  # connected, and no answer in time
+    BROKEN = "broken"  # the connection ended before the answer
+    ERROR = "error"  # it answered with an error that may pass: LOADING, OOM, MISCONF, ...
+    DENIED = "denied"  # wrong password, or a permission is missing
+    REPLICA = "replica"  # not a master
+    DUPLICATE = "duplicate"  # the same server as another of the list
+
+
+#: Faults that waiting does not mend: someone has to change a setting.
+LASTING = frozenset({FaultKind.DENIED, FaultKind.REPLICA, FaultKind.DUPLICATE})
+
+
+class Fault(NamedTuple):
+    """Why a master gave no vote, for a program and for a person."""
+
+    kind: FaultKind
+    text: str
+
+
+class Vote(NamedTuple):
+    """One master's answer in a round."""
+
+    code: Code
+    holder: str = ""
+    hold_count: int = 0
+    ttl_ms: int = -2
+    fault: Fault | None = None
+    codes: Sequence[int] = ()  # one for each lock, in the answer to a batch
+
+
+class Verdict(enum.Enum):
+    """What a round came to."""
+
+    WON = "won"  # a quorum granted, and validity is left
+    OUTVOTED = "outvoted"  # a quorum answered, fewer granted
+    UNREACHABLE = "unreachable"  # fewer than a quorum answered
+    TOO_LATE = "too late"  # a quorum granted, but no validity was left
+
+
+class LeaseState(enum.Enum):
+    """Where a hold stands."""
+
+    HELD = "held"
+    SUSPECT = "suspect"  # a renewal failed; the validity has not ended
+    LOST = "lost"  # ended without a release
+    RELEASED = "released"
+
+
+@dataclass(frozen=True)
+class MasterStatus:
+    """One master's view of one lock."""
+
+    master: str
+    holder: str | None  # None: nobody
+    hold_count: int = 0
+    remaining: float | None = None  # seconds; None: no expiry, or no holder
+    fault: str | None = None  # set: this master gave no answer
+
+
+@dataclass(frozen=True)
+class LockStatus:
+    """What the masters say of one lock.
+
+    ``holder`` is who has it on a quorum, or None. ``since`` is the Unix time in seconds at which the
+    winning attempt began, by the holder's own wall clock: for people, never for decisions.
+    """
+
+    name: str
+    holder: str | None
+    since: float | None
+    hold_count: int
+    remaining: float | None
+    quorum: int
+    masters: Sequence[MasterStatus] = field(default_factory=tuple)
+
+    @property
+    def locked(self) -> bool:
+        """Whether somebody holds it on a quorum."""
+        return self.holder is not None

@@ -1,0 +1,77 @@
+"""Inspect: who holds a lock, and an operator's removal of a hold."""
+
+from __future__ import annotations
+
+from ..model import Code, LockStatus, MasterStatus
+from ..rules import scripts
+from ..rules.keys import since
+from ..rules.quorum import Ballot, Settle
+from .steps import Ask, Procedure, Terms, faults, impossible, unreachable
+
+
+def _look(terms: Terms, name: str, timeout: float) -> Procedure[Ballot]:
+    ballot: Ballot = yield Ask(scripts.status(name), timeout, Settle.ALL)
+    if ballot.hopeless:
+        raise impossible(terms, name, ballot)
+    if ballot.answered < ballot.quorum:
+        raise unreachable(terms, name, ballot)
+    return ballot
+
+
+def locked(terms: Terms, name: str, timeout: float) -> Procedure[bool]:
+    """Whether somebody may hold it: a quorum less those that cannot be asked is taken for a holder.
+
+    Raises `QuorumUnreachableError` when fewer than a quorum answered.
+    """
+    ballot = yield from _look(terms, name, timeout)
+    most = max(ballot.holders().values(), default=0)
+    # A dead master may have the missing vote of a holder: "free" must be certain.
+    return most > 0 and most + ballot.masters - ballot.answered >= ballot.quorum
+
+
+def status(terms: Terms, name: str, timeout: float) -> Procedure[LockStatus]:
+    """Every master's view, and what a quorum of them agrees on.
+
+    Raises `QuorumUnreachableError` when fewer than a quorum answered.
+    """
+    ballot = yield from _look(terms, name, timeout)
+    wrong = faults(terms, ballot)
+    views = []
+    for i, master in enumerate(terms.masters):
+        vote = ballot.votes.get(i)
+        if master in wrong or vote is None:
+            views.append(MasterStatus(master, None, fault=wrong.get(master)))
+        elif vote.code == Code.YES:
+            remaining = vote.ttl_ms / 1000 if vote.ttl_ms >= 0 else None
+            views.append(MasterStatus(master, vote.holder, vote.hold_count, remaining))
+        else:
+            views.append(MasterStatus(master, None))
+    holder, most = next(iter(ballot.holders().most_common(1)), (None, 0))
+    if holder is None or most < terms.quorum:
+        return LockStatus(name, None, None, 0, None, terms.quorum, tuple(views))
+    mine = [view for view in views if view.holder == holder]
+    # With fewer than a quorum of keys left the hold is over: the q-th longest lease counts.
+    left = sorted((view.remaining for view in mine if view.remaining is not None), reverse=True)
+    return LockStatus(
+        name,
+        holder,
+        since(holder),
+        max(view.hold_count for view in mine),
+        left[terms.quorum - 1] if len(left) >= terms.quorum else None,
+        terms.quorum,
+        tuple(views),
+    )
+
+
+def evict(terms: Terms, name: str, timeout: float) -> Procedure[list[str]]:
+    """Remove whoever is seen to hold it, on every master; their owner tokens.
+
+    Raises `QuorumUnreachableError` when fewer than a quorum answered.
+    """
+    ballot = yield from _look(terms, name, timeout)
+    evicted = []
+    for holder in ballot.holders():
+        removed: Ballot = yield Ask(scripts.evict(name, holder), timeout, Settle.ALL)
+        if removed.granted:
+            evicted.append(holder)
+    return evicted

@@ -1,0 +1,124 @@
+"""What a procedure may ask of its driver, and what all procedures of one client share."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, TypeVar
+
+from ..clock import Clock
+from ..errors import OptionsError, QuorumUnreachableError
+from ..model import Code
+from ..rules.quorum import Ballot, Settle, quorum
+from ..rules.scripts import Command
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What every procedure of one client goes by."""
+
+    masters: Sequence[str]  # their names, for messages
+    clock: Clock
+    random: Random
+
+    @property
+    def quorum(self) -> int:
+        """Votes that win."""
+        return quorum(len(self.masters))
+
+
+class Ask:
+    """Send to all masters (or ``targets``) and wait until the round is settled. Answer: a `Ballot`."""
+
+    __slots__ = ("command", "owed_for", "settle", "targets", "timeout")
+
+    def __init__(
+        self,
+        command: Command,
+        timeout: float,
+        settle: Settle = Settle.VERDICT,
+        targets: Sequence[int] | None = None,
+        owed_for: float = 0.0,
+    ) -> None:
+        self.command = command
+        self.timeout = timeout
+        self.settle = settle
+        self.targets = targets
+        #: A master that cannot be reached now gets it when it is back, within so many seconds.
+        self.owed_for = owed_for
+
+
+class Tell:
+    """Send to all masters (or ``targets``) and wait for nothing. Answer: None."""
+
+    __slots__ = ("command", "owed_for", "targets")
+
+    def __init__(self, command: Command, targets: Sequence[int] | None = None, owed_for: float = 0.0) -> None:
+        self.command = command
+        self.targets = targets
+        self.owed_for = owed_for
+
+
+class AskMany:
+    """Several rounds at once, pipelined. Answer: their ballots, in order."""
+
+    __slots__ = ("asks",)
+
+    def __init__(self, asks: Sequence[Ask]) -> None:
+        self.asks = asks
+
+
+class Listen:
+    """Subscribe to a lock's channel and see it confirmed. Answer: on how many masters it was.
+
+    The driver ends the subscription when the procedure ends, however it ends.
+    """
+
+    __slots__ = ("channel", "timeout")
+
+    def __init__(self, channel: str, timeout: float) -> None:
+        self.channel = channel
+        self.timeout = timeout
+
+
+class Park:
+    """Sleep until an instant, or until a quorum of masters published. Answer: whether one did."""
+
+    __slots__ = ("until",)
+
+    def __init__(self, until: float) -> None:
+        self.until = until
+
+
+Step = Ask | Tell | AskMany | Listen | Park
+T = TypeVar("T")
+Procedure = Generator[Step, Any, T]
+
+
+def faults(terms: Terms, ballot: Ballot) -> dict[str, str]:
+    """Each master that gave no vote, with the reason."""
+    told = {}
+    for i, master in enumerate(terms.masters):
+        vote = ballot.votes.get(i)
+        if vote is None:
+            told[master] = "no answer in time"
+        elif vote.fault is not None:
+            told[master] = vote.fault.text
+        elif vote.code == Code.NOT_A_LOCK:
+            told[master] = "the key holds something that no lock wrote"
+    return told
+
+
+def unreachable(terms: Terms, name: str, ballot: Ballot) -> QuorumUnreachableError:
+    """The error for a round in which fewer than a quorum answered."""
+    return QuorumUnreachableError(name, terms.quorum, ballot.answered, faults(terms, ballot))
+
+
+def impossible(terms: Terms, name: str, ballot: Ballot) -> OptionsError:
+    """The error for a lock that no waiting can get: settings have to change first."""
+    told = "; ".join(f"{master}: {fault}" for master, fault in faults(terms, ballot).items())
+    return OptionsError(
+        f"lock {name!r} cannot be had until this is mended on enough of the "
+        f"{len(terms.masters)} masters for a quorum of {terms.quorum}: {told}"
+    )

@@ -1,0 +1,54 @@
+"""Names on the wire: owners, channels, keys."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+
+_UNSAFE = re.compile(r"[^\w.@-]+")
+_UUID_LENGTH = 32
+
+
+def channel(name: str) -> str:
+    """The channel on which the release of a lock is published."""
+    return f"rlock:{tagged(name)}:released"
+
+
+def tagged(name: str) -> str:
+    """The lock's name as a hash tag, so that all keys of one lock belong together.
+
+    A name that holds a brace carries a tag of its own, or none that could be nested; it stays as it is.
+    """
+    return name if "{" in name or "}" in name else "{" + name + "}"
+
+
+def client_label(thread: str) -> str:
+    """`<client>` of an owner token: host, process and thread, for people who look at a master."""
+    host = _UNSAFE.sub("_", socket.gethostname()) or "host"
+    return f"{host}/{os.getpid()}/{_UNSAFE.sub('_', thread)}"
+
+
+def owner_token(client: str) -> str:
+    """A fresh `<client>:<uuid>`.
+
+    The uuid is an RFC 9562 version 7 one: its first 48 bits are the wall clock in milliseconds, which
+    is how `status` knows since when a lock is held without a further key on the masters.
+    """
+    millis = time.time_ns() // 1_000_000 & 0xFFFF_FFFF_FFFF
+    bits = int.from_bytes(os.urandom(10), "big")
+    rand_a, rand_b = bits >> 68, bits & 0x3FFF_FFFF_FFFF_FFFF
+    value = millis << 80 | 0x7 << 76 | (rand_a & 0xFFF) << 64 | 0b10 << 62 | rand_b
+    return f"{client}:{value:032x}"
+
+
+def since(owner: str) -> float | None:
+    """The Unix time in seconds at which an owner token was made; None for a token that is not ours."""
+    uuid = owner.rpartition(":")[2]
+    if len(uuid) != _UUID_LENGTH or uuid[12] != "7":
+        return None
+    try:
+        return int(uuid[:12], 16) / 1000
+    except ValueError:
+        return None

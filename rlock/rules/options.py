@@ -1,0 +1,144 @@
+"""Options, checked once, where they are given; each inequality has its own sentence."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from ..errors import OptionsError
+from .timing import default_request_timeout, drift, renew_period
+
+if TYPE_CHECKING:
+    from ..errors import LeaseLostError
+
+DEFAULT_TTL = 10.0
+#: Shorter leases end in the noise of an ordinary scheduler and of the 1 ms expiry.
+MIN_TTL = 0.1
+MAX_NAME_BYTES = 1024
+
+
+@dataclass(frozen=True)
+class ClientOptions:
+    """What one client's locks share. Seconds."""
+
+    ttl: float = DEFAULT_TTL
+    max_ttl: float = DEFAULT_TTL
+    request_timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        _seconds("ttl", self.ttl)
+        _seconds("max_ttl", self.max_ttl)
+        if self.request_timeout is not None:
+            _seconds("request_timeout", self.request_timeout)
+        self.lease(None)
+
+    def lease(self, ttl: float | None) -> LeaseOptions:
+        """The lease of one lock: its own ttl, or the client's."""
+        ttl = self.ttl if ttl is None else _seconds("ttl", ttl)
+        if ttl < MIN_TTL:
+            raise OptionsError(f"ttl={ttl:g} s is too short: use {MIN_TTL:g} s or more, 10 s if in doubt")
+        if ttl > self.max_ttl:
+            raise OptionsError(
+                f"ttl={ttl:g} s is over max_ttl={self.max_ttl:g} s, which is one value for the whole "
+                f"fleet: use a shorter ttl (a held lock is renewed anyway), or give "
+                f"Client(max_ttl={ttl:g}) everywhere"
+            )
+        timeout = self.request_timeout
+        if timeout is None:
+            timeout = default_request_timeout(ttl)
+        needed = renew_period(ttl) + 2 * timeout
+        if needed >= ttl - drift(ttl):
+            raise OptionsError(
+                f"ttl={ttl:g} s is too short for request_timeout={timeout:g} s: a third of the ttl, two "
+                f"request time-outs and the clock drift ({drift(ttl):g} s) must fit into it, so that a "
+                f"renewal can fail once and be tried again; use ttl over {_least_ttl(timeout):.3g} s, or "
+                f"a shorter request_timeout"
+            )
+        return LeaseOptions(float(ttl), float(timeout))
+
+
+@dataclass(frozen=True)
+class LeaseOptions:
+    """A checked pair. Seconds."""
+
+    ttl: float
+    request_timeout: float
+
+
+@dataclass(frozen=True)
+class LockOptions:
+    """What one lock is made of."""
+
+    name: str
+    lease: LeaseOptions
+    renew: bool = True
+    on_lost: Callable[[LeaseLostError], object] | None = None
+    max_hold: float | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        if self.on_lost is not None and not callable(self.on_lost):
+            raise OptionsError(f"on_lost must be callable with one argument, not {self.on_lost!r}")
+        if self.max_hold is not None:
+            _seconds("max_hold", self.max_hold)
+            if not self.renew:
+                raise OptionsError("max_hold limits renewal, and renew=False has none: give one of the two")
+
+
+def check_name(name: object) -> str:
+    """A lock's name, or an error that says what is wrong with it."""
+    if not isinstance(name, str):
+        raise OptionsError(f"a lock's name must be a str, not {type(name).__name__}: {name!r}")
+    if not name:
+        raise OptionsError("a lock's name must not be empty: name what it protects, such as 'orders:42'")
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError as error:
+        raise OptionsError(f"a lock's name must be text that UTF-8 can carry: {name!r} ({error})") from None
+    if len(encoded) > MAX_NAME_BYTES:
+        raise OptionsError(f"a lock's name may have {MAX_NAME_BYTES} bytes, this one has {len(encoded)}")
+    if name.startswith("rlock:"):
+        raise OptionsError(f"names that start with 'rlock:' are the library's own keys: rename {name!r}")
+    return name
+
+
+def _seconds(option: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise OptionsError(f"{option} must be a number of seconds, not {value!r}")
+    if not math.isfinite(value) or value <= 0:
+        raise OptionsError(f"{option} must be a finite number of seconds above 0, not {value!r}")
+    return float(value)
+
+
+def _least_ttl(timeout: float) -> float:
+    # ttl/3 + 2*timeout = ttl - (0.01*ttl + 0.002), solved for ttl
+    return (2 * timeout + 0.002) / (1 - 1 / 3 - 0.01)
+
+
+def from_env(environ: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:
+    """Masters and options of ``Client.from_env()``.
+
+    RLOCK_MASTERS (URLs separated by commas or blanks), RLOCK_TTL, RLOCK_MAX_TTL, RLOCK_REQUEST_TIMEOUT
+    (seconds).
+    """
+    masters = [url for url in re.split(r"[,\s]+", environ.get("RLOCK_MASTERS", "")) if url]
+    if not masters:
+        raise OptionsError(
+            "RLOCK_MASTERS is not set: name the masters in it, separated by commas, such as "
+            "RLOCK_MASTERS=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379 "
+            "(`rlock up` starts local ones and prints the line)"
+        )
+    options: dict[str, Any] = {}
+    for option in ("ttl", "max_ttl", "request_timeout"):
+        variable = f"RLOCK_{option.upper()}"
+        text = environ.get(variable, "").strip()
+        if text:
+            try:
+                options[option] = _seconds(option, float(text))
+            except ValueError:
+                raise OptionsError(f"{variable} must be a number of seconds above 0, not {text!r}") from None
+    return masters, options

@@ -1,0 +1,132 @@
+"""Counting votes. Source: "Distributed Locks with Redis" (redis.io); the even N follows the same formula."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+
+from ..model import LASTING, Code, Verdict, Vote
+
+
+def quorum(masters: int) -> int:
+    """Votes that no second owner can have at the same time: floor(N/2) + 1. For 4 masters that is 3."""
+    return masters // 2 + 1
+
+
+class Settle(enum.Enum):
+    """When a round needs no further answer."""
+
+    VERDICT = "verdict"  # the verdict can no longer change
+    WON_OR_ALL = "won or all"  # a quorum said yes, or all have answered
+    ALL = "all"  # all have answered
+
+
+class Ballot:
+    """All the answers of one round. Counts as they come in; knows when no further one matters."""
+
+    __slots__ = (
+        "decided_at",
+        "faulted",
+        "granted",
+        "masters",
+        "quorum",
+        "refused",
+        "resent",
+        "sent_at",
+        "settle",
+        "votes",
+    )
+
+    def __init__(self, masters: int, settle: Settle = Settle.VERDICT, *, sent_at: float = 0.0) -> None:
+        self.masters = masters
+        self.quorum = masters // 2 + 1
+        self.settle = settle
+        self.votes: dict[int, Vote] = {}
+        self.granted = 0
+        self.refused = 0
+        self.faulted = 0
+        #: Before the first byte was sent.
+        self.sent_at = sent_at
+        self.decided_at = sent_at
+        #: Masters to which the command went a second time: "absent" there may be our own first delivery.
+        self.resent: set[int] = set()
+
+    def cast(self, master: int, vote: Vote) -> None:
+        """Count one master's answer. A second one of the same master changes nothing."""
+        if master in self.votes:
+            return
+        self.votes[master] = vote
+        if vote.code == Code.YES:
+            self.granted += 1
+        elif vote.code == Code.FAULT:
+            self.faulted += 1
+        else:
+            self.refused += 1
+
+    def recall(self, master: int) -> None:
+        """Forget a fault, because the command was sent to this master again."""
+        vote = self.votes.get(master)
+        if vote is not None and vote.code == Code.FAULT:
+            del self.votes[master]
+            self.faulted -= 1
+            self.resent.add(master)
+
+    @property
+    def answered(self) -> int:
+        """Masters that said yes or no."""
+        return self.granted + self.refused
+
+    @property
+    def outstanding(self) -> int:
+        """Masters that have said nothing yet."""
+        return self.masters - self.granted - self.refused - self.faulted
+
+    @property
+    def settled(self) -> bool:
+        """Whether the round is decided, whatever else may come."""
+        granted, outstanding = self.granted, self.outstanding
+        if not outstanding:
+            return True
+        if self.settle is Settle.ALL:
+            return False
+        if granted >= self.quorum:
+            return True
+        if self.settle is Settle.WON_OR_ALL:
+            return False
+        if self.faulted > self.masters - self.quorum:
+            return True
+        # Outvoted needs both: a win is out of reach, and a quorum did answer. With answers missing
+        # the same votes could still turn out to be "unreachable", which is another error.
+        return granted + outstanding < self.quorum and self.answered >= self.quorum
+
+    def judge(self, now: float, valid_until: float) -> Verdict:
+        """What the round came to at ``now``; ``valid_until`` is when the lease that it asked for ends."""
+        if self.granted >= self.quorum:
+            # Checked when it is decided, not when it was sent: a pause in between may have used it up.
+            return Verdict.WON if now < valid_until else Verdict.TOO_LATE
+        return Verdict.OUTVOTED if self.answered >= self.quorum else Verdict.UNREACHABLE
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether so many masters have a lasting obstacle that no waiting can bring a quorum."""
+        stuck = sum(
+            1
+            for vote in self.votes.values()
+            if vote.code == Code.NOT_A_LOCK or (vote.fault is not None and vote.fault.kind in LASTING)
+        )
+        return stuck > self.masters - self.quorum
+
+    def holders(self) -> Counter[str]:
+        """On how many masters each owner was seen to hold the lock."""
+        return Counter(vote.holder for vote in self.votes.values() if vote.holder)
+
+    def split(self) -> bool:
+        """Whether nobody can have a quorum: the votes went to several contenders."""
+        holders = self.holders()
+        most = max(holders.values(), default=0)
+        unseen = (
+            self.masters
+            - sum(holders.values())
+            - sum(1 for vote in self.votes.values() if vote.code in (Code.ABSENT, Code.NOT_A_LOCK))
+        )
+        return most + unseen < self.quorum

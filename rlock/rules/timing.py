@@ -1,0 +1,109 @@
+"""Every duration formula of the lock, in one place. Seconds in and out unless a name says otherwise.
+
+Source of the first three: "Distributed Locks with Redis" (redis.io), section "The Redlock algorithm".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from random import Random
+
+#: A clock may run wrong by this much of a lease. Real quartz stays under 0.0002.
+DRIFT_FACTOR = 0.01
+#: Expiry on the masters has a resolution of 1 ms; both ends round.
+DRIFT_FLOOR_S = 0.002
+
+#: A waiter looks again at the latest after this, message or no message: pub/sub is at most once.
+POLL_CAP_S = 1.5
+#: The same where fewer than a quorum of masters let it subscribe: then looking is all there is.
+POLL_CAP_DEAF_S = 0.25
+#: A waiter that heard some masters publish, but not a quorum of them, goes on after this.
+GRACE_S = 0.03
+#: A key is gone a little after its PTTL said so; asking before that is a wasted round.
+EXPIRY_MARGIN_S = 0.005
+#: A retry that starts just before the caller's time ends may still run this long.
+LAST_ROUND_S = 0.05
+
+#: How long threads without work stay, so that a busy lock does not start one each time.
+LINGER_S = 0.25
+#: How long a channel without waiters stays subscribed.
+CHANNEL_LINGER_S = 0.5
+
+
+def lease_ms(ttl: float) -> int:
+    """The lease as it goes on the wire. The only conversion from seconds to milliseconds."""
+    return math.ceil(ttl * 1000)
+
+
+def drift(ttl: float) -> float:
+    """Allowance for clocks that run at different rates, over one lease."""
+    return DRIFT_FACTOR * ttl + DRIFT_FLOOR_S
+
+
+def valid_until(sent_at: float, ttl: float) -> float:
+    """The instant at which a lease ends for its holder.
+
+    ``sent_at`` is taken before the first byte of the round is sent: a master can have started the
+    lease no earlier, so the holder's view ends before the master's.
+    """
+    return sent_at + ttl - drift(ttl)
+
+
+def default_request_timeout(ttl: float) -> float:
+    """How long to wait for one master's answer: two retransmissions of TCP, or a sixth of the lease."""
+    return min(0.5, ttl / 6)
+
+
+def renew_period(ttl: float) -> float:
+    """A lease is renewed each third of its length: two more tries fit before it ends."""
+    return ttl / 3
+
+
+def retry_period(ttl: float) -> float:
+    """How soon a failed renewal is tried again."""
+    return min(ttl / 10, 0.25)
+
+
+def expiry_wait(ttls_ms: Sequence[int], masters: int, quorum: int) -> float:
+    """How long until enough of the refusing masters' keys have expired for a quorum to be free.
+
+    ``ttls_ms`` are the PTTLs that the refusing masters told, -1 where there is no expiry. The masters
+    that did not refuse count as free already.
+    """
+    missing = quorum - (masters - len(ttls_ms))
+    if missing <= 0:
+        return 0.0
+    finite = sorted(ttl for ttl in ttls_ms if ttl >= 0)
+    if len(finite) < missing:
+        return math.inf
+    return finite[missing - 1] / 1000 + EXPIRY_MARGIN_S
+
+
+def poll_wait(random: Random, *, deaf: bool) -> float:
+    """How long a waiter sleeps at the most before it looks again; jittered, so that waiters spread."""
+    return (POLL_CAP_DEAF_S if deaf else POLL_CAP_S) * random.uniform(0.8, 1.2)
+
+
+def split_wait(random: Random, splits: int, round_s: float) -> float:
+    """How long to stay away after a vote in which nobody got a quorum.
+
+    Random, so that contenders drift apart, and doubling, so that any number of them does in the end.
+    ``round_s`` is how long the round took: less than that cannot separate two contenders.
+    """
+    ceiling: float = min(max(round_s, 0.0005) * 2 ** min(splits, 8), 0.1)
+    return random.uniform(0.0, ceiling)
+
+
+def unreachable_wait(random: Random, failures: int) -> float:
+    """How long to wait before asking again when no quorum answers."""
+    ceiling: float = min(0.02 * 2 ** min(failures, 5), 0.5)
+    return random.uniform(ceiling / 2, ceiling)
+
+
+def probe_wait(random: Random, failures: int) -> float:
+    """How long to leave a master alone that could not be reached; the first retry comes at once."""
+    if failures <= 1:
+        return 0.0
+    ceiling: float = min(0.1 * 2 ** min(failures - 2, 5), 2.0)
+    return random.uniform(ceiling / 2, ceiling)
