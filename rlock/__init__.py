@@ -1,0 +1,30 @@
+"""rlock: a reentrant lock on N independent Redis or Valkey masters that drops in for threading.RLock.
+
+A lease cannot exclude a paused holder. The promise is: no two *valid* leases of one lock overlap, while
+clocks run at about the same rate. See `RLock` for what that means for a caller.
+"""
+
+from .client import Client
+from .errors import (
+    LeaseLostError,
+    NotHeldError,
+    OptionsError,
+    QuorumUnreachableError,
+    RLockError,
+)
+from .lock import RLock
+from .model import LockStatus, MasterStatus
+
+__all__ = [
+    "Client",
+    "LeaseLostError",
+    "LockStatus",
+    "MasterStatus",
+    "NotHeldError",
+    "OptionsError",
+    "QuorumUnreachableError",
+    "RLock",
+    "RLockError",
+]
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The blocking driver: sockets, threads and nothing of the algorithm."""

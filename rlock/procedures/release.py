@@ -8,7 +8,7 @@ from ..model import Code
 from ..rules import scripts
 from ..rules.options import LeaseOptions
 from ..rules.quorum import Ballot
-from .steps import Ask, Procedure, Terms
+from .steps import Ask, Procedure, Tell, Terms
 
 
 class Released(enum.Enum):
@@ -21,7 +21,13 @@ class Released(enum.Enum):
 
 def release(terms: Terms, name: str, owner: str, lease: LeaseOptions) -> Procedure[Released]:
     """One round to all masters; those that cannot be reached get it when they are back."""
-    ballot = yield Ask(scripts.release(name, owner, publish=True), lease.request_timeout, owed_for=lease.ttl)
+    command = scripts.release(name, owner, publish=True)
+    try:
+        ballot = yield Ask(command, lease.request_timeout, owed_for=lease.ttl)
+    except BaseException:
+        # Ctrl-C: it may have reached some masters only, and the rest would keep the lock for a ttl.
+        yield Tell(command, owed_for=lease.ttl)
+        raise
     return outcome(terms, ballot)
 
 

@@ -1,0 +1,1 @@
+"""The program: the command line, embedded masters, the demonstration."""

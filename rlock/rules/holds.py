@@ -10,6 +10,7 @@ import itertools
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
+from typing import Protocol
 
 from ..model import LeaseState
 from .lease import Lease
@@ -32,6 +33,13 @@ class OwnerKey:
         self.serial = next(self._serials)
         #: `<client>` of this owner's tokens.
         self.label = label
+
+
+class Signal(Protocol):
+    """The part of ``threading.Event`` that a hold needs."""
+
+    def set(self) -> None:
+        """Tell those who wait."""
 
 
 class Due(enum.Enum):
@@ -58,6 +66,7 @@ class Hold:
         "renew_at",
         "reported",
         "signal",
+        "stopped",
     )
 
     def __init__(
@@ -66,7 +75,6 @@ class Hold:
         options: LockOptions,
         owner: str,
         sent_at: float,
-        signal: object = None,
     ) -> None:
         self.key = (key.serial, options.name)
         self.owner_key = weakref.ref(key)
@@ -82,8 +90,10 @@ class Hold:
         self.due = Due.RENEW
         self.renew_at = 0.0
         self.schedule(Due.RENEW if options.renew else Due.END, sent_at)
-        #: What the driver sets when the hold is lost.
-        self.signal = signal
+        #: What the driver sets when the hold is lost; made when somebody asks for it.
+        self.signal: Signal | None = None
+        #: Why it is renewed no more.
+        self.stopped = ""
         #: Whether its loss was told to `on_lost`.
         self.reported = False
 
@@ -185,13 +195,17 @@ class Holds:
         firsts = [next(iter(queue.values())).renew_at for queue in self._due.values() if queue]
         return min(firsts, default=None)
 
-    def take_due(self, now: float) -> list[Hold]:
-        """Those that are due, taken out of their queues."""
+    def take_due(self, now: float, slack: float = 0.0) -> list[Hold]:
+        """Those that are due, taken out of their queues.
+
+        Renewals up to ``slack`` seconds ahead come along: many locks then share one round trip.
+        """
         due: list[Hold] = []
         for key, queue in list(self._due.items()):
+            until = now if key[1] is Due.END else now + slack
             while queue:
                 first = next(iter(queue.values()))
-                if first.renew_at > now:
+                if first.renew_at > until:
                     break
                 queue.popitem(last=False)
                 due.append(first)

@@ -51,10 +51,10 @@ class Ballot:
         #: Masters to which the command went a second time: "absent" there may be our own first delivery.
         self.resent: set[int] = set()
 
-    def cast(self, master: int, vote: Vote) -> None:
-        """Count one master's answer. A second one of the same master changes nothing."""
+    def cast(self, master: int, vote: Vote) -> bool:
+        """Count one master's answer; whether that settled it. A second answer changes nothing."""
         if master in self.votes:
-            return
+            return False
         self.votes[master] = vote
         if vote.code == Code.YES:
             self.granted += 1
@@ -62,6 +62,7 @@ class Ballot:
             self.faulted += 1
         else:
             self.refused += 1
+        return self.settled
 
     def recall(self, master: int) -> None:
         """Forget a fault, because the command was sent to this master again."""

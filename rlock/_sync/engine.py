@@ -1,0 +1,262 @@
+"""Engine: what one client is in one process. Runs the procedures; keeps the lease table."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Sequence
+from random import Random
+from typing import Any, TypeVar
+
+from ..clock import Clock
+from ..errors import LeaseLostError, NotHeldError, RLockError
+from ..model import LeaseState
+from ..procedures import acquire as acquiring
+from ..procedures.acquire import AT_ONCE
+from ..procedures.release import Released, release
+from ..procedures.renew import Renewal, renew
+from ..procedures.steps import Ask, AskMany, Listen, Procedure, Step, Tell, Terms
+from ..rules import scripts
+from ..rules.holds import Hold, Holds, OwnerKey
+from ..rules.keys import client_label
+from ..rules.lease import LeaseEvent
+from ..rules.options import LockOptions
+from .fanout import Fanout
+from .listener import Ear, Listener
+from .masters import Endpoint
+from .turnstile import Turnstile
+from .watchdog import REASONS, Watchdog
+
+log = logging.getLogger("rlock")
+T = TypeVar("T")
+
+
+class Engine:
+    """Connections, threads and holds of one client in one process. Thread-safe."""
+
+    def __init__(self, endpoints: Sequence[Endpoint], request_timeout: float, clock: Clock) -> None:
+        self.pid = os.getpid()
+        self.clock = clock
+        # Seeded by the system: two processes forked from one must not back off in step.
+        random = Random()
+        self.terms = Terms([endpoint.label for endpoint in endpoints], clock, random)
+        self.mutex = threading.Lock()
+        self.holds = Holds()
+        self.closed = False
+        self._fanout = Fanout(endpoints, request_timeout, clock, random)
+        self._listener = Listener(endpoints, request_timeout, clock, random)
+        self._turnstile = Turnstile()
+        self._watchdog = Watchdog(self.holds, self.mutex, clock, self._renew)
+        self._local = threading.local()
+
+    # -- identity ----------------------------------------------------------------------------------
+
+    def key(self) -> OwnerKey:
+        """Who the calling thread is. Made once for each thread, kept by the thread alone."""
+        try:
+            key: OwnerKey = self._local.key
+        except AttributeError:
+            key = self._local.key = OwnerKey(client_label(_thread_name()))
+        return key
+
+    def hold(self, name: str) -> Hold | None:
+        """The calling thread's hold of a lock, lost or not."""
+        return self.holds.find(self.key(), name)
+
+    # -- acquire and release -----------------------------------------------------------------------
+
+    def acquire(self, options: LockOptions, until: float) -> bool:
+        """Nested: counted here, at once. Else: by the masters, waiting until ``until``."""
+        key, name = self.key(), options.name
+        hold = self.holds.find(key, name)
+        if hold is not None:
+            with self.mutex:
+                if hold.lease.look(self.clock()) is LeaseState.LOST:
+                    raise LeaseLostError(name, hold.lease.reason)
+                hold.count += 1
+            return True
+        if until == AT_ONCE:
+            # Another thread of ours holds it validly: that is contention, and no master knows better.
+            return not self.holds.taken(name, self.clock()) and self._contend(key, options, until)
+        if not self._turnstile.enter(name, until - self.clock()):
+            # Time over in the line. With the masters out of reach that is not contention; ask them.
+            return not self._fanout.reachable and self._contend(key, options, AT_ONCE)
+        try:
+            return self._contend(key, options, until)
+        finally:
+            self._turnstile.leave(name)
+
+    def _contend(self, key: OwnerKey, options: LockOptions, until: float) -> bool:
+        with self.mutex:
+            if self.closed:
+                raise RLockError("the client is closed")
+            if options.renew or options.on_lost is not None:
+                try:
+                    self._watchdog.ensure()
+                except RuntimeError as error:
+                    raise RLockError(f"lock {options.name!r} was not asked for: {error}") from error
+        hold = None
+        try:
+            grant = self.perform(acquiring.acquire(self.terms, options, key.label, until))
+            if grant is None:
+                return False
+            hold = Hold(key, options, grant.owner, grant.sent_at)
+            with self.mutex:
+                if self.closed:
+                    raise RLockError("the client is closed")
+                self.holds.add(hold)
+                if options.renew or options.on_lost is not None:
+                    self._watchdog.watch(hold)
+                else:
+                    self.holds.unwatch(hold)
+        except BaseException:
+            if hold is not None:
+                # Ctrl-C after the grant: the caller never learns that it has the lock.
+                self._forget(hold)
+            raise
+        return True
+
+    def release(self, name: str) -> None:
+        """One acquire less; with the last one the masters are told."""
+        hold = self.hold(name)
+        if hold is None:
+            raise NotHeldError(name)
+        self.release_hold(hold, hold.count - 1)
+
+    def release_hold(self, hold: Hold, left: int) -> None:
+        """Set the hold count to ``left``; 0 gives the lock up. Raises `LeaseLostError` after a loss."""
+        with self.mutex:
+            state = hold.lease.look(self.clock())
+            hold.count = left
+            if left == 0:
+                self.holds.remove(hold)
+        if state is LeaseState.LOST:
+            if left == 0:
+                self._forget(hold)
+            raise LeaseLostError(hold.name, self.reason(hold))
+        if left:
+            return
+        try:
+            released = self.perform(release(self.terms, hold.name, hold.owner, hold.options.lease))
+        except BaseException:
+            self._forget(hold)
+            raise
+        if released is Released.NOT_OURS:
+            hold.lease.on(LeaseEvent.DISOWNED, REASONS[LeaseEvent.DISOWNED])
+            raise LeaseLostError(hold.name, hold.lease.reason)
+        hold.lease.on(LeaseEvent.RELEASE)
+        if released is Released.UNSURE:
+            log.warning(
+                "lock %r: fewer than a quorum confirmed the release; what is left of it ends within %g s",
+                hold.name,
+                hold.lease.ttl,
+            )
+
+    def reason(self, hold: Hold) -> str:
+        """Why a hold was lost, with why it was not renewed if that was on purpose."""
+        return f"{hold.lease.reason} ({hold.stopped})" if hold.stopped else hold.lease.reason
+
+    def _forget(self, hold: Hold) -> None:
+        """Drop a hold and take its votes back, without waiting for anybody."""
+        with self.mutex:
+            self.holds.remove(hold)
+        command = scripts.release(hold.name, hold.owner, publish=True)
+        self._fanout.tell(Tell(command, owed_for=hold.lease.ttl))
+
+    def reset(self, name: str) -> None:
+        """Forget every hold of this process on a lock, whichever thread has it."""
+        for hold in self.holds:
+            if hold.name == name:
+                self._forget(hold)
+
+    # -- the driver --------------------------------------------------------------------------------
+
+    def perform(self, procedure: Procedure[T]) -> T:
+        """Run a procedure: do what it yields, send it the answers, throw it the exceptions."""
+        ears: list[Ear] = []
+        answer: Any = None
+        error: BaseException | None = None
+        try:
+            while True:
+                try:
+                    if error is not None:
+                        failure, error = error, None
+                        step = procedure.throw(failure)
+                    else:
+                        step = procedure.send(answer)
+                    answer = self._do(step, ears)
+                except StopIteration as stop:
+                    result: T = stop.value
+                    return result
+                except BaseException as failure:
+                    # Thrown into the procedure wherever it came up, so that it can undo; what comes
+                    # out of a procedure that has ended is for the caller.
+                    if getattr(procedure, "gi_frame", None) is None:
+                        raise
+                    error = failure
+        finally:
+            for ear in ears:
+                self._listener.leave(ear)
+
+    def _do(self, step: Step, ears: list[Ear]) -> Any:
+        if isinstance(step, Ask):
+            return self._fanout.ask(step)
+        if isinstance(step, Tell):
+            return self._fanout.tell(step)
+        if isinstance(step, AskMany):
+            return self._fanout.ask_many(step)
+        if isinstance(step, Listen):
+            ears.append(self._listener.listen(step.channel, step.timeout))
+            return self._listener.heard_by(ears[0])
+        timeout = step.until - self.clock()
+        if ears:
+            return self._listener.park(ears[0], timeout)
+        # Nothing to hear yet (the masters are out of reach): only the time and close() end this.
+        threading.Event().wait(min(max(timeout, 0.0), threading.TIMEOUT_MAX))
+        return False
+
+    def _renew(self, holds: Sequence[Hold]) -> list[Renewal]:
+        return self.perform(renew(self.terms, holds))
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Release what is held, end threads and connections."""
+        with self.mutex:
+            if self.closed:
+                return
+            self.closed = True
+            holds = list(self.holds)
+        for hold in holds:
+            log.warning("lock %r was still held when its client was closed; it is released", hold.name)
+            with self.mutex:
+                self.holds.remove(hold)
+                valid = hold.lease.look(self.clock()) is not LeaseState.LOST
+                hold.lease.on(LeaseEvent.DISOWNED, "its client was closed")
+            if hold.signal is not None:
+                hold.signal.set()
+            if valid:
+                try:
+                    self.perform(release(self.terms, hold.name, hold.owner, hold.options.lease))
+                except Exception as error:
+                    log.warning("lock %r could not be released: %s", hold.name, error)
+        self._watchdog.stop()
+        self._listener.close()
+        self._fanout.close()
+
+    def abandon(self) -> None:
+        """In a forked child: the parent's holds, threads and sockets are not ours."""
+        self.closed = True
+        self._listener.abandon()
+        self._fanout.abandon()
+
+
+def _thread_name() -> str:
+    # Not threading.current_thread(): for a thread that was not started by `threading` it would make a
+    # dummy Thread object that stays for ever.
+    ident = threading.get_ident()
+    for thread in threading.enumerate():
+        if thread.ident == ident:
+            return thread.name
+    return f"thread-{threading.get_native_id()}"

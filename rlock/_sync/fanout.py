@@ -1,0 +1,356 @@
+"""Fan-out: one command to all masters, decided by the q-th answer, with no thread in between.
+
+One connection for each master carries the rounds of all threads, so a release can never overtake its
+own acquire on a master, and the number of sockets does not grow with the number of threads. The caller
+writes its command to every master and then waits; of all the threads that wait, one reads for all (the
+leader), and hands that role on when its own round is settled. Stragglers are read by whoever leads when
+they come, in order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+import hiredis
+
+from ..clock import Clock
+from ..errors import OptionsError, RLockError
+from ..model import Code, Fault, FaultKind, Vote
+from ..procedures.steps import Ask, AskMany, Tell
+from ..rules import scripts
+from ..rules.quorum import Ballot, quorum
+from .masters import Endpoint, Link, pack
+from .roster import Roster, Slot
+
+#: Releases that one unreachable master may be owed; the oldest go first, they end with their lease anyway.
+MAX_DEBTS = 10_000
+#: The first connections of a client get this long, however short the time-out of a request.
+FIRST_CONTACT_S = 0.5
+
+
+class Round:
+    """A command on its way, and the ballot of its answers."""
+
+    __slots__ = ("ask", "ballot", "deadline", "over", "parker", "targets")
+
+    def __init__(self, ask: Ask, masters: int) -> None:
+        self.ask = ask
+        self.targets: Sequence[int] = range(masters) if ask.targets is None else ask.targets
+        self.ballot = Ballot(len(self.targets), ask.settle)
+        self.deadline = 0.0
+        #: Its thread has gone on with the ballot: later answers change it no more.
+        self.over = False
+        #: Released when the round is settled or its thread has to lead.
+        self.parker: threading.Lock | None = None
+
+    def broken(self) -> list[int]:
+        """The masters whose connection ended before they answered."""
+        votes = self.ballot.votes.items()
+        return [i for i, vote in votes if vote.fault is not None and vote.fault.kind is FaultKind.BROKEN]
+
+
+class Owed(NamedTuple):
+    """One reply that a link owes, or one command that a master has not got."""
+
+    round: Round | None
+    command: scripts.Command
+    sent_at: float
+    until: float  # it still means something on a later connection until then; 0.0: it does not
+
+
+class Fanout:
+    """The command connections of one client in one process. Thread-safe."""
+
+    def __init__(
+        self, endpoints: Sequence[Endpoint], request_timeout: float, clock: Clock, random: Random
+    ) -> None:
+        self._clock = clock
+        self._timeout = request_timeout
+        self._quorum = quorum(len(endpoints))
+        self._mutex = threading.Lock()
+        self._roster = Roster(endpoints, self._mutex, clock, random, self._welcome, timeout=request_timeout)
+        self._masters = len(endpoints)
+        self._fresh = True  # nothing was dialled yet
+        self._leading = False
+        self._followers: deque[Round] = deque()
+        self._debts: list[deque[Owed]] = [deque(maxlen=MAX_DEBTS) for _ in endpoints]
+        self._duplicate: str | None = None
+
+    # -- rounds ------------------------------------------------------------------------------------
+
+    def ask(self, ask: Ask) -> Ballot:
+        """Perform a round; its ballot. Takes at most the round's time-out, twice if connections broke."""
+        self._connect(ask.timeout)
+        turn = Round(ask, self._masters)
+        self._send(turn, turn.targets)
+        self._finish(turn)
+        ballot = turn.ballot
+        if ballot.answered < ballot.quorum and turn.broken():
+            # A restarted master or an idle connection that the server closed: once more, on new
+            # connections, before anybody is told that no quorum answers.
+            self._connect(ask.timeout)
+            self._send(turn, turn.broken(), again=True)
+            self._finish(turn)
+        return ballot
+
+    def ask_many(self, many: AskMany) -> list[Ballot]:
+        """Perform rounds side by side."""
+        self._connect(max(ask.timeout for ask in many.asks))
+        turns = [Round(ask, self._masters) for ask in many.asks]
+        for turn in turns:
+            self._send(turn, turn.targets)
+        for turn in turns:
+            self._finish(turn)
+        return [turn.ballot for turn in turns]
+
+    def tell(self, tell: Tell) -> None:
+        """Send and wait for nothing; the replies are read later and dropped."""
+        packed = pack(tell.command.by_sha())
+        with self._mutex:
+            if self._roster.closed:
+                return
+            now = self._clock()
+            owed = Owed(None, tell.command, now, now + tell.owed_for)
+            for i in range(self._masters) if tell.targets is None else tell.targets:
+                slot = self._roster.slots[i]
+                if slot.link is not None:
+                    self._post(slot, slot.link, owed, packed)
+                else:
+                    self._debts[i].append(owed)
+
+    def _send(self, turn: Round, targets: Sequence[int], *, again: bool = False) -> None:
+        ask, ballot = turn.ask, turn.ballot
+        packed = pack(ask.command.by_sha())
+        with self._mutex:
+            self._check()
+            now = self._clock()
+            if not again:
+                # Stamped before the first byte is sent: validity counted from any later instant would
+                # outlive the lease on the masters. A second delivery keeps the stamp of the first.
+                ballot.sent_at = ballot.decided_at = now
+            turn.deadline = now + ask.timeout
+            turn.over = False
+            owed = Owed(turn, ask.command, now, now + ask.owed_for if ask.owed_for else 0.0)
+            slots = self._roster.slots
+            for i in targets:
+                slot = slots[i]
+                if slot.link is not None:
+                    if again:
+                        ballot.recall(i)
+                    self._post(slot, slot.link, owed, packed)
+                elif not again:
+                    ballot.cast(i, Vote(Code.FAULT, fault=slot.fault))
+                    if owed.until:
+                        self._debts[i].append(owed)
+
+    def _finish(self, turn: Round) -> None:
+        """Wait until the round is settled or its time is over, leading or following."""
+        try:
+            while not turn.ballot.settled and self._clock() < turn.deadline:
+                with self._mutex:
+                    if self._roster.closed:
+                        raise RLockError("the client was closed")
+                    lead = not self._leading
+                    if lead:
+                        self._leading = True
+                    else:
+                        if turn.parker is None:
+                            turn.parker = threading.Lock()
+                            turn.parker.acquire()
+                        self._followers.append(turn)
+                if lead:
+                    self._lead(turn)
+                elif turn.parker is not None:
+                    turn.parker.acquire(timeout=max(0.0, turn.deadline - self._clock()))
+        finally:
+            # Whatever ended this (the answer, the time, Ctrl-C), it may have been this thread's turn to
+            # read for the others: another one must go on.
+            with self._mutex:
+                turn.over = True
+                if turn in self._followers:
+                    self._followers.remove(turn)
+                if not self._leading and self._followers:
+                    self._wake(self._followers[0])
+
+    def _lead(self, turn: Round) -> None:
+        """Read for everybody until this round is settled or out of time."""
+        ballot, clock = turn.ballot, self._clock
+        patience = self._timeout / 4
+        try:
+            while True:
+                left = turn.deadline - clock()
+                events = self._roster.poll(min(left, patience))
+                with self._mutex:
+                    for fd, event in events:
+                        self._serve(fd, event)
+                    if ballot.outstanding:
+                        self._expire(clock())
+                    if ballot.settled or self._roster.closed or left <= 0:
+                        return
+        finally:
+            with self._mutex:
+                self._leading = False
+                if self._roster.closed:
+                    self._roster.close_bell()
+
+    def _wake(self, turn: Round) -> None:
+        self._followers.remove(turn)
+        if turn.parker is not None:
+            turn.parker.release()
+
+    # -- one connection; all with the mutex held ---------------------------------------------------
+
+    def _post(self, slot: Slot, link: Link, owed: Owed, packed: bytes) -> None:
+        link.owed.append(owed)
+        try:
+            self._roster.send(link, packed)
+        except OSError as error:
+            self._drop(slot, Fault(FaultKind.BROKEN, str(error) or type(error).__name__))
+        except BaseException:
+            # Ctrl-C in the middle of a command: its bytes and the list of owed replies may no longer
+            # agree, and one reply read for another is a vote that nobody gave.
+            self._drop(slot, Fault(FaultKind.BROKEN, "interrupted"))
+            raise
+
+    def _serve(self, fd: int, event: int) -> None:
+        slot = None
+        try:
+            served = self._roster.serve(fd, event)
+            if served is not None:
+                slot, link, alive = served
+                self._deliver(slot, link)
+                if not alive and slot.link is link:
+                    self._drop(slot, Fault(FaultKind.BROKEN, "the server closed the connection"))
+        except (OSError, hiredis.HiredisError) as error:
+            self._drop_fd(fd, Fault(FaultKind.BROKEN, str(error) or type(error).__name__))
+        except BaseException:
+            self._drop_fd(fd, Fault(FaultKind.BROKEN, "interrupted"))
+            raise
+
+    def _deliver(self, slot: Slot, link: Link) -> None:
+        gets, owed_replies = link.reader.gets, link.owed
+        while (reply := gets()) is not False:
+            owed = owed_replies.popleft()
+            turn, command = owed.round, owed.command
+            if isinstance(reply, hiredis.ReplyError) and scripts.is_noscript(reply):
+                # Not for an acquire that is decided: its release may have passed already, and the
+                # late vote would stand until its lease ends.
+                late = turn is not None and (turn.over or turn.ballot.settled)
+                if not (late and command.script is scripts.ACQUIRE):
+                    self._post(slot, link, owed, pack(command.by_source()))
+                    if slot.link is not link:
+                        return
+                    continue
+            if turn is not None:
+                self._vote(turn, slot.index, command.decode(reply))
+
+    def _vote(self, turn: Round, master: int, vote: Vote) -> None:
+        ballot = turn.ballot
+        if turn.over or ballot.settled:
+            return
+        if ballot.cast(master, vote):
+            ballot.decided_at = self._clock()
+            if turn in self._followers:
+                self._wake(turn)
+
+    def _expire(self, now: float) -> None:
+        """Drop the links that have owed a reply for too long: a stalled master costs nothing from then on."""
+        for slot in self._roster.slots:
+            link = slot.link
+            if link is not None and link.owed and now - link.owed[0].sent_at > self._timeout:
+                self._drop(slot, Fault(FaultKind.TIMEOUT, f"no answer within {self._timeout:g} s"))
+
+    def _drop_fd(self, fd: int, fault: Fault) -> None:
+        for slot in self._roster.slots:
+            if slot.link is not None and slot.link.fileno == fd:
+                self._drop(slot, fault)
+
+    def _drop(self, slot: Slot, fault: Fault) -> None:
+        link = self._roster.drop(slot, fault)
+        if link is None:
+            return
+        for owed in link.owed:
+            if owed.until:
+                self._debts[slot.index].append(owed)
+            if owed.round is not None:
+                self._vote(owed.round, slot.index, Vote(Code.FAULT, fault=fault))
+
+    def _check(self) -> None:
+        if self._duplicate is not None:
+            raise OptionsError(self._duplicate)
+        if self._roster.closed:
+            raise RLockError("the client is closed")
+
+    # -- connecting --------------------------------------------------------------------------------
+
+    def _connect(self, patience: float) -> None:
+        """Dial what is due, in the background; wait for it only while fewer than a quorum is up."""
+        roster = self._roster
+        if roster.up == self._masters:
+            return
+        with self._mutex:
+            self._check()
+            roster.dial_due()
+            if roster.up >= self._quorum and not self._fresh:
+                return
+            began = self._clock()
+            roster.changed.wait_for(
+                lambda: roster.up >= self._quorum or not roster.dialing or roster.closed,
+                timeout=max(patience, FIRST_CONTACT_S) if self._fresh else patience,
+            )
+            if self._fresh:
+                # The first time of all: masters that need a little longer than the quorum get it, so
+                # that the first lock stands on all of them; one that hangs does not hold us up.
+                self._fresh = False
+                spent = self._clock() - began
+                roster.changed.wait_for(lambda: not roster.dialing or roster.closed, timeout=2 * spent + 0.02)
+            self._check()
+
+    def _welcome(self, slot: Slot, link: Link) -> None:
+        """A new link: refuse a server that we have already, and deliver what it has missed."""
+        for other in self._roster.slots:
+            if other is not slot and other.link and link.run_id and other.link.run_id == link.run_id:
+                self._duplicate = (
+                    f"{slot.endpoint.label} and {other.endpoint.label} are the same server "
+                    f"(run_id {link.run_id}): a majority of one server is none, "
+                    f"each master must be a server of its own"
+                )
+                self._drop(slot, Fault(FaultKind.DUPLICATE, self._duplicate))
+                return
+        now = self._clock()
+        debts, self._debts[slot.index] = self._debts[slot.index], deque(maxlen=MAX_DEBTS)
+        for owed in debts:
+            if owed.until > now and slot.link is link:
+                # Before anything else on this connection: a release that this master did not get.
+                self._post(slot, link, owed._replace(round=None, sent_at=now), pack(owed.command.by_sha()))
+
+    @property
+    def reachable(self) -> bool:
+        """Whether a quorum of masters is connected."""
+        return self._roster.up >= self._quorum
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def faults(self) -> dict[str, str]:
+        """The masters that have no connection now, and why."""
+        with self._mutex:
+            return {s.endpoint.label: s.fault.text for s in self._roster.slots if s.link is None}
+
+    def close(self) -> None:
+        """End the connections; what waits in other threads ends with an error. Twice is once."""
+        with self._mutex:
+            if self._roster.closed:
+                return
+            self._roster.close()
+            for turn in list(self._followers):
+                self._wake(turn)
+            if not self._leading:
+                self._roster.close_bell()
+
+    def abandon(self) -> None:
+        """In a forked child: drop our copies of the sockets, without a word to the servers, and no mutex."""
+        self._roster.abandon()

@@ -1,0 +1,275 @@
+"""The roster: which masters are connected, and the connecting of those that are not.
+
+The fan-out has one for commands, the listener one for subscriptions. Dead masters are dialled again in
+the background, by a short-lived thread each, and only while somebody uses the roster.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import select
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from random import Random
+
+from ..clock import Clock
+from ..model import Fault, FaultKind
+from ..rules.timing import probe_wait
+from .masters import DialError, Endpoint, Link, dial
+
+log = logging.getLogger("rlock")
+
+#: Opening a connection takes several round trips, so it gets at least this long, in the background.
+DIAL_TIMEOUT_S = 1.0
+
+
+class Bell:
+    """A pipe whose far end is polled with the links, to interrupt a thread that waits for them."""
+
+    __slots__ = ("__weakref__", "_close", "fileno", "rope")
+
+    def __init__(self) -> None:
+        self.fileno, self.rope = os.pipe()
+        os.set_blocking(self.fileno, False)
+        os.set_blocking(self.rope, False)
+        # A client that is dropped without close() must not leak descriptors.
+        self._close = weakref.finalize(self, _close_all, self.fileno, self.rope)
+
+    def ring(self) -> None:
+        """Interrupt."""
+        if self._close.alive:
+            try:
+                os.write(self.rope, b"!")
+            except BlockingIOError:
+                pass  # full of rings that nobody has answered yet
+
+    def answer(self) -> None:
+        """Take note of all rings so far."""
+        try:
+            os.read(self.fileno, 4096)
+        except BlockingIOError:
+            pass
+
+    def close(self) -> None:
+        """Give the descriptors back. Twice is once."""
+        self._close()
+
+
+def _close_all(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+class Slot:
+    """One master: its link, or why there is none."""
+
+    __slots__ = ("dialing", "endpoint", "failures", "fault", "index", "kill", "link", "probe_at")
+
+    def __init__(self, index: int, endpoint: Endpoint) -> None:
+        self.index = index
+        self.endpoint = endpoint
+        self.link: Link | None = None
+        self.fault = Fault(FaultKind.DOWN, "not connected yet")
+        self.failures = 0
+        self.probe_at = -math.inf
+        self.dialing = False
+        #: Connections that ended with requests unanswered, as (run_id, client id).
+        self.kill: list[tuple[str, int]] = []
+
+
+class Roster:
+    """The links of one kind to all masters. Every method is called with ``mutex`` held, but `poll`."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        mutex: threading.Lock,
+        clock: Clock,
+        random: Random,
+        on_link: Callable[[Slot, Link], None],
+        *,
+        timeout: float,
+        subscriber: bool = False,
+    ) -> None:
+        self.slots = [Slot(i, endpoint) for i, endpoint in enumerate(endpoints)]
+        self.changed = threading.Condition(mutex)  # a link came, a dial ended
+        self.up = 0
+        self.closed = False
+        self._mutex = mutex
+        self._clock = clock
+        self._random = random
+        self._on_link = on_link
+        self._timeout = max(timeout, DIAL_TIMEOUT_S)
+        self._subscriber = subscriber
+        self._by_fd: dict[int, Slot] = {}
+        self._poll = select.poll()
+        self._polling = False
+        self._bell = Bell()
+        self._poll.register(self._bell.fileno, select.POLLIN)
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def poll(self, timeout: float) -> list[tuple[int, int]]:
+        """Wait for the links, at most ``timeout`` seconds. The one method without the mutex; one thread."""
+        self._polling = True
+        try:
+            return self._poll.poll(math.ceil(max(0.0, timeout) * 1000))
+        finally:
+            self._polling = False
+
+    def ring(self) -> None:
+        """Make a thread that polls look at the roster again."""
+        if self._polling:
+            self._bell.ring()
+
+    def serve(self, fd: int, event: int) -> tuple[Slot, Link, bool] | None:
+        """Move what has arrived into the link's reader: the slot, its link, whether it still lives."""
+        if fd == self._bell.fileno:
+            self._bell.answer()
+            return None
+        slot = self._by_fd.get(fd)
+        if slot is None or slot.link is None:
+            return None
+        link = slot.link
+        if event & select.POLLOUT:
+            link.flush()
+            if not link.outbox:
+                self._poll.modify(fd, select.POLLIN)
+        alive = link.receive() if event & ~select.POLLOUT else True
+        return slot, link, alive
+
+    def send(self, link: Link, packed: bytes) -> None:
+        """Write to a link; what the kernel does not take goes out when it does. Raises OSError."""
+        kept = bool(link.outbox)
+        link.send(packed)
+        if link.outbox and not kept:
+            self._poll.modify(link.fileno, select.POLLIN | select.POLLOUT)
+            self.ring()
+
+    def drop(self, slot: Slot, fault: Fault) -> Link | None:
+        """End a link; the caller sees to the replies that it owed."""
+        link = slot.link
+        if link is None:
+            return None
+        slot.link = None
+        self.up -= 1
+        self._by_fd.pop(link.fileno, None)
+        try:
+            self._poll.unregister(link.fileno)
+        except KeyError:
+            pass
+        slot.fault = fault
+        # A link that broke is dialled at once: servers close idle connections. One that hung is not.
+        slot.failures = 0 if fault.kind is FaultKind.BROKEN else 1
+        slot.probe_at = self._clock() + probe_wait(self._random, slot.failures)
+        log.info("%s: %s", slot.endpoint.label, fault.text)
+        if link.owed and link.client_id and link.run_id:
+            slot.kill.append((link.run_id, link.client_id))
+        link.close()
+        self.ring()  # a poll may still wait for the descriptor that is gone
+        return link
+
+    # -- connecting --------------------------------------------------------------------------------
+
+    @property
+    def dialing(self) -> bool:
+        """Whether an attempt is under way."""
+        return any(slot.dialing for slot in self.slots)
+
+    def next_probe(self) -> float:
+        """When the next attempt is due."""
+        return min(
+            (slot.probe_at for slot in self.slots if slot.link is None and not slot.dialing), default=math.inf
+        )
+
+    def dial_due(self) -> None:
+        """Start an attempt for each master that is down and whose time has come."""
+        now = self._clock()
+        for slot in self.slots:
+            if slot.link is None and not slot.dialing and now >= slot.probe_at:
+                slot.dialing = True
+                try:
+                    threading.Thread(target=self._dial, args=(slot,), name="rlock-dial", daemon=True).start()
+                except RuntimeError as error:  # no thread to be had: that master has no vote
+                    slot.dialing = False
+                    self._failed(slot, Fault(FaultKind.DOWN, str(error)))
+
+    def _dial(self, slot: Slot) -> None:
+        link: Link | None = None
+        fault = Fault(FaultKind.DOWN, "the connection attempt was interrupted")
+        kill = list(slot.kill)
+        try:
+            link = dial(slot.endpoint, self._timeout, kill=kill, subscriber=self._subscriber)
+        except DialError as error:
+            fault = error.fault
+        except Exception as error:  # no descriptor, no memory: that master has no vote
+            fault = Fault(FaultKind.DOWN, str(error) or type(error).__name__)
+        finally:
+            with self._mutex:
+                slot.dialing = False
+                if link is None:
+                    self._failed(slot, fault)
+                elif self.closed:
+                    link.close()
+                else:
+                    slot.kill = [old for old in slot.kill if old not in kill]
+                    self._take(slot, link)
+                self.changed.notify_all()
+                self.ring()
+
+    def _failed(self, slot: Slot, fault: Fault) -> None:
+        if fault != slot.fault and not self._subscriber:
+            log.warning("%s gives no vote: %s", slot.endpoint.label, fault.text)
+        slot.fault = fault
+        slot.failures += 1
+        slot.probe_at = self._clock() + probe_wait(self._random, slot.failures + 1)
+
+    def _take(self, slot: Slot, link: Link) -> None:
+        if slot.failures:
+            log.info("%s answers again", slot.endpoint.label)
+        slot.failures = 0
+        slot.link = link
+        self.up += 1
+        self._by_fd[link.fileno] = slot
+        self._poll.register(link.fileno, select.POLLIN)
+        self._on_link(slot, link)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def hang_up(self) -> None:
+        """Close all links; they can be dialled again."""
+        for slot in self.slots:
+            if slot.link is not None:
+                try:
+                    self._poll.unregister(slot.link.fileno)
+                except KeyError:
+                    pass
+                slot.link.close()
+                slot.link = None
+                slot.fault = Fault(FaultKind.DOWN, "not connected")
+                slot.probe_at = -math.inf
+        self._by_fd.clear()
+        self.up = 0
+
+    def close(self) -> None:
+        """Close all links for good. The bell stays for a thread that polls; `close_bell` ends it."""
+        self.closed = True
+        self.ring()
+        self.hang_up()
+        self.changed.notify_all()
+
+    def abandon(self) -> None:
+        """In a forked child: drop our copies of the descriptors, without a word to the servers."""
+        self.closed = True
+        for slot in self.slots:
+            if slot.link is not None:
+                slot.link.close()
+                slot.link = None
+        self.close_bell()
+
+    def close_bell(self) -> None:
+        """Give the two descriptors of the bell back. Twice is once."""
+        self._bell.close()

@@ -1,0 +1,192 @@
+"""Watchdog: the one daemon thread that renews all locks of a client, and tells of losses.
+
+It exists while something is held. A loss does not depend on it: that is computed from the clock at the
+time of the question (rules/lease.py); the watchdog only pushes the news.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Sequence
+
+from ..clock import Clock
+from ..errors import LeaseLostError
+from ..model import LeaseState
+from ..procedures.renew import Renewal
+from ..rules.holds import Due, Hold, Holds
+from ..rules.lease import LeaseEvent
+from ..rules.timing import LINGER_S
+
+log = logging.getLogger("rlock")
+
+#: Renewals that are due within this time go together.
+SLACK_S = 0.05
+
+REASONS = {
+    LeaseEvent.DISOWNED: "a quorum of masters answered that it holds the lock no more "
+    "(evicted, flushed, restarted empty, or taken after an expiry)",
+}
+
+
+class Watchdog:
+    """Renews what is in ``holds``. ``mutex`` guards them; ``renew`` performs a round."""
+
+    def __init__(
+        self,
+        holds: Holds,
+        mutex: threading.Lock,
+        clock: Clock,
+        renew: Callable[[Sequence[Hold]], list[Renewal]],
+    ) -> None:
+        self._holds = holds
+        self._changed = threading.Condition(mutex)
+        self._clock = clock
+        self._renew = renew
+        self._thread: threading.Thread | None = None
+        self._needed_until = -math.inf
+        self._wake_at = math.inf
+        self._closed = False
+
+    def ensure(self) -> None:
+        """Have the thread running; before the first write of an acquire.
+
+        A watchdog that cannot be started after the lock was granted would leave it to run out in the
+        middle of the work. Raises RuntimeError when no thread can be started. Called with the mutex.
+        """
+        self._needed_until = self._clock() + LINGER_S
+        if self._thread is None and not self._closed:
+            thread = threading.Thread(target=self._run, name="rlock-watchdog", daemon=True)
+            thread.start()
+            self._thread = thread
+
+    def watch(self, hold: Hold) -> None:
+        """Take note of a new hold. Called with the mutex."""
+        self.ensure()
+        if hold.renew_at < self._wake_at - SLACK_S:
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._closed = True
+            thread = self._thread
+            self._changed.notify_all()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(1.0)
+
+    # -- the thread --------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                due = self._wait()
+            if due is None:
+                return
+            try:
+                self._look_after(due)
+            except BaseException:
+                # Whatever goes wrong in one round, the other locks must be renewed in the next.
+                log.exception("a renewal round failed; it is tried again")
+                with self._changed:
+                    for hold in due:
+                        hold.schedule(Due.RETRY, self._clock())
+                        self._holds.requeue(hold)
+
+    def _wait(self) -> list[Hold] | None:
+        """The holds that are due; None: nobody needs the thread any more."""
+        while not self._closed:
+            now = self._clock()
+            due = self._holds.take_due(now, SLACK_S)
+            if due:
+                return due
+            if not self._holds.watched and now >= self._needed_until:
+                break
+            next_due = self._holds.next_due()
+            # A short sleep at the most: the last release then needs to wake nobody to end the thread.
+            self._wake_at = min(now + LINGER_S, math.inf if next_due is None else next_due)
+            self._changed.wait(self._wake_at - now)
+        self._thread = None
+        return None
+
+    def _look_after(self, due: Sequence[Hold]) -> None:
+        now = self._clock()
+        renewing: list[Hold] = []
+        lost: list[Hold] = []
+        with self._changed:
+            for hold in due:
+                if hold.lease.look(now) is LeaseState.LOST:
+                    lost.append(hold)
+                    continue
+                why = hold.renewable(now)
+                if why is None:
+                    renewing.append(hold)
+                    continue
+                if hold.due is not Due.END and hold.options.renew:
+                    log.error("lock %r is renewed no more: %s; it ends with its lease", hold.name, why)
+                hold.stopped = why
+                hold.schedule(Due.END, now)
+                self._holds.requeue(hold)
+        renewals = self._renew(renewing) if renewing else []
+        with self._changed:
+            for renewal in renewals:
+                if self._apply(renewal):
+                    lost.append(renewal.hold)
+        for hold in lost:
+            self._report(hold)
+
+    def _apply(self, renewal: Renewal) -> bool:
+        """What a round did to a lease; whether it is lost."""
+        hold, lease, event = renewal.hold, renewal.hold.lease, renewal.event
+        before = lease.state
+        if event is LeaseEvent.RENEWED:
+            state = lease.renewed(renewal.sent_at, self._clock())
+        else:
+            lease.look(self._clock())
+            state = lease.on(event, REASONS.get(event, ""))
+        if state is LeaseState.HELD:
+            hold.schedule(Due.RENEW, renewal.sent_at)
+        elif state is LeaseState.SUSPECT:
+            if before is LeaseState.HELD:
+                log.warning(
+                    "lock %r: no quorum renewed it; %.1f s of validity left, trying on",
+                    hold.name,
+                    lease.remaining(self._clock()),
+                )
+            hold.schedule(Due.RETRY, renewal.sent_at)
+        if state in (LeaseState.HELD, LeaseState.SUSPECT):
+            if before is LeaseState.SUSPECT and state is LeaseState.HELD:
+                log.warning("lock %r: renewed again by a quorum", hold.name)
+            self._holds.requeue(hold)
+        return state is LeaseState.LOST
+
+    def _report(self, hold: Hold) -> None:
+        """Tell of a loss: once, by log, event and callback."""
+        with self._changed:
+            if hold.reported:
+                return
+            hold.reported = True
+            self._holds.unwatch(hold)
+            if hold.owner_key() is None:
+                self._holds.remove(hold)  # nobody is left to release it
+            reason = f"{hold.lease.reason} ({hold.stopped})" if hold.stopped else hold.lease.reason
+            signal, on_lost = hold.signal, hold.options.on_lost
+        log.error("lock %r was lost: %s", hold.name, reason)
+        if signal is not None:
+            signal.set()
+        if on_lost is not None:
+            # In a thread of its own: a callback that blocks must not stop the renewal of other locks.
+            threading.Thread(
+                target=_call,
+                args=(on_lost, LeaseLostError(hold.name, reason)),
+                name="rlock-on-lost",
+                daemon=True,
+            ).start()
+
+
+def _call(on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:
+    try:
+        on_lost(error)
+    except Exception:
+        log.exception("on_lost of lock %r raised", error.name)

@@ -1,0 +1,201 @@
+"""Client: the masters, and what all locks on them share."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import uuid
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import redis
+
+from . import clock
+from ._sync.engine import Engine
+from ._sync.masters import endpoints
+from .errors import LeaseLostError, RLockError
+from .lock import RLock
+from .model import LockStatus
+from .procedures import inspect
+from .rules.options import DEFAULT_TTL, ClientOptions, LockOptions, check_name, from_env
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: By identity, so that a pickled lock finds its client again, or one copy of it in another process.
+_clients: weakref.WeakValueDictionary[str, Client] = weakref.WeakValueDictionary()
+
+
+class Client:
+    """Locks on N independent masters; N = 1 is first class, 3 and 5 survive the loss of 1 and 2.
+
+    :param masters: URLs (``redis://``, ``rediss://``, ``unix://``) or ready ``redis.Redis`` objects, of
+        which the connection settings are taken. Every process that shares a lock must name the same.
+    :param ttl: length of a lease in seconds. It is renewed each third of it; after a crash the lock is
+        free within it.
+    :param max_ttl: the longest ttl of any client of the fleet, in seconds; one value everywhere.
+    :param request_timeout: seconds to wait for one master; default: 0.5, or a sixth of a shorter ttl.
+    :raises OptionsError: no masters, one of them twice, or times that cannot work together.
+
+    Nothing is connected before the first use. Thread-safe; after ``fork()`` the child holds nothing and
+    makes connections of its own.
+    """
+
+    def __init__(
+        self,
+        masters: Sequence[str | redis.Redis] | str | redis.Redis,
+        ttl: float = DEFAULT_TTL,
+        *,
+        max_ttl: float = DEFAULT_TTL,
+        request_timeout: float | None = None,
+    ) -> None:
+        self._endpoints = endpoints(masters)
+        self._options = ClientOptions(ttl, max_ttl, request_timeout)
+        self._id = uuid.uuid4().hex
+        self._mutex = threading.Lock()
+        self._closed = False
+        self._current: Engine | None = None
+        _clients[self._id] = self
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None, **options: Any) -> Self:
+        """A client out of RLOCK_MASTERS, RLOCK_TTL, RLOCK_MAX_TTL and RLOCK_REQUEST_TIMEOUT.
+
+        RLOCK_MASTERS holds URLs, separated by commas or blanks; ``options`` go before the environment.
+        """
+        masters, found = from_env(os.environ if environ is None else environ)
+        return cls(masters, **{**found, **options})
+
+    @property
+    def masters(self) -> list[str]:
+        """The masters' names, without user and password."""
+        return [endpoint.label for endpoint in self._endpoints]
+
+    @property
+    def ttl(self) -> float:
+        """Length of a lease in seconds."""
+        return self._options.ttl
+
+    def lock(
+        self,
+        name: str,
+        *,
+        fair: bool = False,
+        ttl: float | None = None,
+        renew: bool = True,
+        on_lost: Callable[[LeaseLostError], object] | None = None,
+        max_hold: float | None = None,
+    ) -> RLock:
+        """The lock of this name. No network.
+
+        :param fair: not available yet.
+        :param ttl: seconds, if not the client's.
+        :param renew: False: a fixed lease that ends after ``ttl``, however long the work takes.
+        :param on_lost: called once with a `LeaseLostError`, in a thread of its own, when a hold is lost.
+        :param max_hold: seconds after which a hold is renewed no more; it ends with its lease.
+        :raises OptionsError: with what is wrong and what to do.
+        """
+        if fair:
+            raise NotImplementedError("fair=True is not available yet")
+        return RLock(self, LockOptions(name, self._options.lease(ttl), renew, on_lost, max_hold))
+
+    def status(self, name: str) -> LockStatus:
+        """Who holds a lock, since when, for how long, and what each master says. One round to all.
+
+        Raises `QuorumUnreachableError` when fewer than a quorum answered.
+        """
+        engine = self._engine()
+        return engine.perform(inspect.status(engine.terms, check_name(name), self._timeout))
+
+    def evict(self, name: str) -> list[str]:
+        """Remove whoever holds a lock; the owner tokens that were removed. Two rounds to all.
+
+        The holder learns of it with its next renewal, within a third of its ttl; until then it works on.
+        Raises `QuorumUnreachableError` when fewer than a quorum answered.
+        """
+        engine = self._engine()
+        return engine.perform(inspect.evict(engine.terms, check_name(name), self._timeout))
+
+    @property
+    def _timeout(self) -> float:
+        return self._options.lease(None).request_timeout
+
+    def close(self) -> None:
+        """Release what is held, end all threads and connections. Waiting acquires end with `RLockError`."""
+        with self._mutex:
+            self._closed = True
+            engine, self._current = self._current, None
+        if engine is not None and engine.pid == os.getpid():
+            engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _engine(self) -> Engine:
+        """This process's engine; a fork that bypassed the hooks is noticed here."""
+        engine = self._current
+        if engine is not None and engine.pid == os.getpid():
+            return engine
+        with self._mutex:
+            engine = self._current
+            if engine is not None and engine.pid != os.getpid():
+                engine.abandon()
+                engine = None
+            if self._closed:
+                raise RLockError("the client is closed")
+            if engine is None:
+                engine = self._current = Engine(self._endpoints, self._timeout, clock.now)
+            return engine
+
+    def _after_fork(self) -> None:
+        # Another thread of the parent may have held the mutex; here nobody would ever release it.
+        self._mutex = threading.Lock()
+        engine, self._current = self._current, None
+        if engine is not None:
+            engine.abandon()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        sources = [endpoint.source for endpoint in self._endpoints]
+        if not all(isinstance(source, str) for source in sources):
+            raise TypeError("a client made of redis.Redis objects cannot be pickled: give it URLs")
+        options = self._options
+        return _client, (self._id, sources, options.ttl, options.max_ttl, options.request_timeout)
+
+    def __repr__(self) -> str:
+        return f"<rlock.Client {', '.join(self.masters)} ttl={self.ttl:g}>"
+
+
+def _client(ident: str, masters: list[str], ttl: float, max_ttl: float, timeout: float | None) -> Client:
+    """The client of this identity: the one that is here, or a copy of it."""
+    known = _clients.get(ident)
+    if known is not None:
+        return known
+    client = Client(masters, ttl, max_ttl=max_ttl, request_timeout=timeout)
+    client._id = ident
+    return _clients.setdefault(ident, client)
+
+
+def _after_fork_in_child() -> None:
+    for client in list(_clients.values()):
+        client._after_fork()
+
+
+def _at_exit() -> None:
+    # What a process still holds when it ends would block the others for a ttl.
+    for client in list(_clients.values()):
+        client.close()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(_at_exit)

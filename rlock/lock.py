@@ -1,0 +1,208 @@
+"""RLock: the lock that users hold in their hands."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ._sync.signal import LossSignal
+from .errors import LeaseLostError
+from .model import LeaseState
+from .procedures.acquire import AT_ONCE, FOR_EVER
+from .procedures.inspect import locked
+from .rules.options import LockOptions
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .client import Client
+
+log = logging.getLogger("rlock")
+
+
+class RLock:
+    """A reentrant lock across processes and machines, with the interface of ``threading.RLock``.
+
+    Made by ``client.lock(name)``. The owner is a thread of a client, not this object: two objects of one
+    client with one name nest in one thread and exclude each other between threads.
+
+    A lease cannot exclude a paused holder. What is promised: no two *valid* leases of one name overlap.
+    A hold is valid from the return of ``acquire`` until ``remaining()`` is 0; it is renewed as long as
+    the process, the thread and a quorum of masters are well. Ask ``check()`` before what must not be
+    done twice.
+    """
+
+    __slots__ = ("__weakref__", "_client", "_options")
+
+    def __init__(self, client: Client, options: LockOptions) -> None:
+        self._client = client
+        self._options = options
+
+    @property
+    def name(self) -> str:
+        """The name that all who share this lock use."""
+        return self._options.name
+
+    # -- threading.RLock ---------------------------------------------------------------------------
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take the lock; True when the caller has it, False when somebody else did for all the time.
+
+        :param blocking: wait; with False one round to the masters decides.
+        :param timeout: seconds to wait at the most; -1: as long as it takes. The first round may run on
+            to its request time-out.
+        :raises ValueError, OverflowError, TypeError: exactly as ``threading.RLock``.
+        :raises QuorumUnreachableError: the time is over and fewer than a quorum of masters answered.
+            Never with ``timeout=-1``, which goes on trying and logs.
+        :raises OptionsError: no waiting can help (wrong password, a replica, a key of another type).
+        :raises LeaseLostError: nested, and the outer hold was lost.
+
+        Nested calls cost no network. Otherwise: one round trip to the q-th fastest master; while
+        waiting one subscription, and a look at one master every second or two.
+        """
+        if blocking is True and timeout == -1:
+            until = FOR_EVER
+        else:
+            # A fresh lock of the standard library refuses what it refuses, in its own words.
+            threading.RLock().acquire(blocking, timeout)
+            if not blocking:
+                until = AT_ONCE
+            else:
+                until = FOR_EVER if timeout == -1 else self._client._engine().clock() + timeout
+        return self._client._engine().acquire(self._options, until)
+
+    def release(self) -> None:
+        """Give back one acquire; the last one frees the lock and wakes a waiter.
+
+        :raises NotHeldError: (a ``RuntimeError``) the calling thread does not hold it.
+        :raises LeaseLostError: the hold had been lost. The acquire is given back all the same.
+
+        The last release costs one round trip to the q-th fastest master; masters that cannot be reached
+        get it when they are back. Fewer confirmations than a quorum are logged, not raised: the work
+        was done under a valid lease, and what is left of the lock ends with it.
+        """
+        self._client._engine().release(self.name)
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.release()
+        except LeaseLostError as loss:
+            if error is None:
+                raise
+            # The body's own exception is what the caller must see; the loss is told beside it.
+            log.error("%s", loss)
+            if hasattr(error, "add_note"):
+                error.add_note(f"rlock: {loss}")
+
+    # -- what a lease adds -------------------------------------------------------------------------
+
+    def locked(self) -> bool:
+        """Whether anybody holds it, asked of the masters: one round to all of them.
+
+        False is certain for the moment of the question; True may be a holder whose missing votes lie on
+        masters that do not answer. Raises `QuorumUnreachableError` when fewer than a quorum answered.
+        """
+        engine = self._client._engine()
+        return engine.perform(locked(engine.terms, self.name, self._options.lease.request_timeout))
+
+    def is_owned(self) -> bool:
+        """Whether the calling thread holds it with validity left, at this moment. No network."""
+        return self.remaining() > 0.0
+
+    @property
+    def hold_count(self) -> int:
+        """The calling thread's unreleased acquires, also after a loss. No network."""
+        hold = self._client._engine().hold(self.name)
+        return 0 if hold is None else hold.count
+
+    def remaining(self) -> float:
+        """Seconds of validity left to the calling thread; 0.0 when it does not hold. No network."""
+        engine = self._client._engine()
+        hold = engine.hold(self.name)
+        return 0.0 if hold is None else hold.lease.remaining(engine.clock())
+
+    @property
+    def lost(self) -> LossSignal:
+        """Set when the calling thread's present hold is lost: ``is_set()``, ``wait(timeout)``.
+
+        Keep it in a variable to ask after the release; without a hold one that is never set.
+        """
+        engine = self._client._engine()
+        hold = engine.hold(self.name)
+        if hold is None:
+            return LossSignal(None, engine.clock)
+        with engine.mutex:
+            signal = hold.signal
+            if not isinstance(signal, LossSignal):
+                signal = hold.signal = LossSignal(hold, engine.clock)
+        return signal
+
+    def check(self) -> None:
+        """Raise `LeaseLostError` unless the calling thread holds it with validity left. No network."""
+        engine = self._client._engine()
+        hold = engine.hold(self.name)
+        if hold is None:
+            raise LeaseLostError(self.name, "the calling thread does not hold it")
+        if hold.lease.look(engine.clock()) is LeaseState.LOST:
+            raise LeaseLostError(self.name, engine.reason(hold))
+
+    @property
+    def fencing_token(self) -> int:
+        """Not available yet."""
+        raise NotImplementedError("fencing tokens are not available yet")
+
+    # -- what threading.Condition and the standard library's tests use -----------------------------
+
+    def _is_owned(self) -> bool:
+        return self.is_owned()
+
+    def _release_save(self) -> int:
+        engine = self._client._engine()
+        hold = engine.hold(self.name)
+        if hold is None:
+            raise RuntimeError("cannot release un-acquired lock")
+        count = hold.count
+        engine.release_hold(hold, 0)
+        return count
+
+    def _acquire_restore(self, count: int) -> None:
+        self.acquire()
+        hold = self._client._engine().hold(self.name)
+        if hold is not None:
+            hold.count = count
+
+    def _recursion_count(self) -> int:
+        return self.hold_count
+
+    def _at_fork_reinit(self) -> None:
+        # After a real fork the child's engine is new and holds nothing; in the same process this frees
+        # the lock, as it does with the standard library's.
+        self._client._engine().reset(self.name)
+
+    # -- the object --------------------------------------------------------------------------------
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._holders():
+            raise TypeError(f"cannot pickle lock {self.name!r} while it is held: a hold stays in its process")
+        return RLock, (self._client, self._options)
+
+    def _holders(self) -> list[Any]:
+        return [hold for hold in self._client._engine().holds if hold.name == self.name]
+
+    def __repr__(self) -> str:
+        holders = self._holders()
+        valid = [hold for hold in holders if hold.lease.remaining(self._client._engine().clock()) > 0]
+        told = f" owner={valid[0].owner!r} count={valid[0].count}" if valid else ""
+        state = "locked" if valid else "unlocked"
+        return f"<{state} rlock.RLock object name={self.name!r}{told} at {id(self):#x}>"
