@@ -11,6 +11,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,6 +37,23 @@ _KEEPALIVE = {
     if hasattr(socket, option)
 }
 
+
+def _quiet() -> dict[str, Any]:
+    """Arguments that keep redis-py from spending a round trip each on announcements of its own."""
+    known = signature(AbstractConnection.__init__).parameters
+    quiet: dict[str, Any] = {}
+    if "driver_info" in known:
+        quiet["driver_info"] = None
+    elif "lib_name" in known:
+        quiet |= {"lib_name": None, "lib_version": None}
+    if "maint_notifications_config" in known:
+        from redis.maint_notifications import MaintNotificationsConfig
+
+        quiet["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+    return quiet
+
+
+_QUIET = _quiet()
 _HINT = "use redis://host:port, rediss://host:port (TLS), unix:///path, or a ready redis.Redis object"
 
 
@@ -88,6 +106,7 @@ class Endpoint:
             # RESP2: replies come in order and nothing else comes in between.
             "protocol": 2,
             "decode_responses": False,
+            **_QUIET,
         }
         if "path" not in arguments:
             arguments.setdefault("socket_keepalive", True)
