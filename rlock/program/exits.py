@@ -1,0 +1,27 @@
+"""Exit codes, in one table. The numbers are those of sysexits.h where it has one for the case."""
+
+from __future__ import annotations
+
+USAGE = 64
+UNREACHABLE = 69
+NOT_ACQUIRED = 75
+LOST = 76
+NOT_EXECUTABLE = 126
+NOT_FOUND = 127
+SIGNAL = 128
+
+TABLE = {
+    USAGE: "bad usage: an option, a master's URL or a master's configuration",
+    UNREACHABLE: "fewer than a quorum of masters answered",
+    NOT_ACQUIRED: "somebody else held the lock for all the time",
+    LOST: "the lock was lost while COMMAND ran, and COMMAND was ended",
+    NOT_EXECUTABLE: "COMMAND cannot be executed",
+    NOT_FOUND: "COMMAND was not found",
+    SIGNAL: "plus a signal's number: COMMAND, or rlock while it waited, was ended by it",
+}
+
+
+def epilog() -> str:
+    """The table as the end of a help text."""
+    rows = "\n".join(f"  {code}  {meaning}" for code, meaning in TABLE.items())
+    return f"\b\nExit status: that of COMMAND, or\n{rows}"

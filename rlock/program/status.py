@@ -1,0 +1,55 @@
+"""`rlock status NAME`: who has it, since when, for how long."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+
+import click
+
+from ..model import LockStatus, MasterStatus
+from .masters_option import client, masters_option
+
+
+@click.command()
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@masters_option
+def status(name: str, as_json: bool, masters: str | None) -> None:
+    """Show who holds the lock NAME, since when, for how long, and what each master says.
+
+    Exit status 0 whether it is held or free; 69 when fewer than a quorum of masters answered.
+    """
+    with client(masters) as own:
+        found = own.status(name)
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(found)))
+        return
+    click.echo(_headline(found))
+    width = max(len(view.master) for view in found.masters)
+    for view in found.masters:
+        click.echo(f"  {view.master:<{width}}  {_told(view)}")
+
+
+def _headline(found: LockStatus) -> str:
+    if found.holder is None:
+        return f"{found.name}: free (no holder on {found.quorum} of {len(found.masters)} masters)"
+    line = f"{found.name}: held by {found.holder}"
+    if found.since is not None:
+        clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.since))
+        line += f", since {clock} ({max(0.0, time.time() - found.since):.1f} s)"
+    if found.hold_count > 1:
+        line += f", hold count {found.hold_count}"
+    if found.remaining is not None:
+        line += f", lease ends in {found.remaining:.1f} s unless renewed"
+    return line
+
+
+def _told(view: MasterStatus) -> str:
+    if view.fault is not None:
+        return f"no answer: {view.fault}"
+    if view.holder is None:
+        return "free"
+    left = "no expiry" if view.remaining is None else f"{view.remaining:.1f} s left"
+    return f"{view.holder}  count {view.hold_count}  {left}"

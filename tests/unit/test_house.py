@@ -1,0 +1,118 @@
+"""The house: imports go down only, files are of one piece, the scripts are where they are looked for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import rlock
+from rlock.rules import scripts
+
+ROOT = Path(rlock.__file__).resolve().parent
+TOP = ROOT.parent
+
+#: From the ground up: a module may import from its own floor and from those below.
+FLOORS = (
+    ("words", ("errors", "model", "clock")),
+    ("rules", ("rules",)),
+    ("procedures", ("procedures",)),
+    ("drivers", ("_sync",)),
+    ("public", ("lock", "client", "__init__")),
+    ("program", ("program", "__main__")),
+)
+DRIVERS = 3
+
+
+def floor(module: str) -> int:
+    for level, (_, places) in enumerate(FLOORS):
+        if module.split(".")[0] in places:
+            return level
+    raise AssertionError(f"{module} stands on no floor: add it to FLOORS")
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(ROOT.rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        yield name, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imports(name: str, tree: ast.Module, *, for_types: bool = False) -> Iterator[str]:
+    """What a module imports, absolute; without what only the type checker sees."""
+    package = name.split(".")[:-1]
+    skipped = {
+        id(node)
+        for branch in ast.walk(tree)
+        if isinstance(branch, ast.If) and "TYPE_CHECKING" in ast.dump(branch.test) and not for_types
+        for node in ast.walk(branch)
+    }
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if node.level == 0:
+                yield node.module or ""
+                continue
+            base = package[: len(package) - node.level + 1]
+            if node.module:
+                yield ".".join(["rlock", *base, node.module])
+            else:
+                yield from (".".join(["rlock", *base, alias.name]) for alias in node.names)
+
+
+ALL = dict(modules())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_imports_go_down_only(name: str) -> None:
+    own = floor(name)
+    for imported in imports(name, ALL[name]):
+        if imported == "rlock" or not imported.startswith("rlock."):
+            continue
+        inside = imported.removeprefix("rlock.")
+        if inside.split(".")[0].startswith("__"):
+            continue  # rlock.__version__
+        assert floor(inside) <= own, f"{name} imports {imported}, which stands above it"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_only_drivers_and_what_stands_on_them_know_redis(name: str) -> None:
+    wire = {"redis", "hiredis", "socket", "select", "selectors", "threading", "asyncio"}
+    if floor(name) >= DRIVERS:
+        return
+    used = {imported.split(".")[0] for imported in imports(name, ALL[name])}
+    allowed = {"socket"} if name == "rules.keys" else set()  # gethostname
+    assert not (used & wire) - allowed, f"{name} does I/O"
+
+
+def test_the_public_floor_imports_redis_for_a_type_only() -> None:
+    users = {name for name in ALL if "redis" in {i.split(".")[0] for i in imports(name, ALL[name])}}
+    assert {name for name in users if not name.startswith(("_sync", "program"))} <= {"client"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *ROOT.rglob("*.py"),
+        *(TOP / "lua").glob("*.lua"),
+        *(TOP / "tests").rglob("*.py"),
+        *(TOP / "bench").rglob("*.py"),
+    ],
+    ids=lambda path: str(path.relative_to(TOP)),
+)
+def test_no_file_is_over_400_lines(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+
+
+def test_every_script_of_the_folder_is_loaded_and_no_other() -> None:
+    files = {entry.name for entry in scripts.folder().iterdir() if entry.name.endswith(".lua")}
+    assert files == {f"{script.name}.lua" for script in scripts.ALL}
+
+
+def test_the_public_names_are_there_and_documented() -> None:
+    for name in rlock.__all__:
+        assert getattr(rlock, name).__doc__, name

@@ -1,0 +1,372 @@
+"""The procedures with a scripted driver: no sockets, no sleep, an injected clock."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from rlock.errors import OptionsError, QuorumUnreachableError
+from rlock.model import Code, Fault, FaultKind, Vote
+from rlock.procedures.acquire import AT_ONCE, FOR_EVER, Grant, acquire
+from rlock.procedures.inspect import evict, locked, status
+from rlock.procedures.release import Released, outcome, release
+from rlock.procedures.renew import BATCH, events, renew
+from rlock.procedures.steps import Ask, AskMany, Listen, Park, Procedure, Tell, Terms
+from rlock.rules import scripts
+from rlock.rules.holds import Hold, OwnerKey
+from rlock.rules.lease import LeaseEvent
+from rlock.rules.options import ClientOptions, LockOptions
+from rlock.rules.quorum import Ballot, Settle
+from rlock.rules.timing import valid_until
+
+YES = Vote(Code.YES, "me:1")
+ABSENT = Vote(Code.ABSENT)
+DOWN = Vote(Code.FAULT, fault=Fault(FaultKind.DOWN, "connection refused"))
+DENIED = Vote(Code.FAULT, fault=Fault(FaultKind.DENIED, "WRONGPASS"))
+ODD = Vote(Code.NOT_A_LOCK)
+OPTIONS = LockOptions("orders:42", ClientOptions().lease(None))
+
+
+def held_by(holder: str = "them:1", ttl_ms: int = 9_000) -> Vote:
+    return Vote(Code.FOREIGN, holder, 1, ttl_ms)
+
+
+class World:
+    """A driver whose masters answer what the test says, and whose clock moves when the test says."""
+
+    def __init__(self, masters: int = 3, *rounds: Sequence[Vote | None]) -> None:
+        self.now = 1000.0
+        self.masters = masters
+        self.rounds = list(rounds)
+        self.steps: list[Any] = []
+        self.park: Callable[[Park], bool] = self._sleep
+        self.ask_takes = 0.0
+        self.terms = Terms([f"redis://m{i}" for i in range(masters)], lambda: self.now, Random(1))
+
+    def _sleep(self, step: Park) -> bool:
+        self.now = max(self.now, step.until)
+        return False
+
+    def answer(self, step: Any) -> Any:
+        self.steps.append(step)
+        if isinstance(step, Ask):
+            targets = range(self.masters) if step.targets is None else step.targets
+            votes = self.rounds.pop(0) if len(self.rounds) > 1 else self.rounds[0]
+            ballot = Ballot(len(targets), step.settle, sent_at=self.now)
+            self.now += self.ask_takes
+            ballot.decided_at = self.now
+            for i in targets:
+                vote = votes[i]
+                if vote is not None:
+                    ballot.cast(i, vote)
+            return ballot
+        if isinstance(step, AskMany):
+            return [self.answer(ask) for ask in step.asks]
+        if isinstance(step, Listen):
+            return self.masters
+        if isinstance(step, Park):
+            return self.park(step)
+        return None
+
+    def run(self, procedure: Procedure[Any]) -> Any:
+        answer = None
+        while True:
+            try:
+                answer = self.answer(procedure.send(answer))
+            except StopIteration as stop:
+                return stop.value
+
+    def kinds(self) -> list[str]:
+        return [type(step).__name__ for step in self.steps]
+
+    def sent(self, script: scripts.Script) -> list[Any]:
+        return [s for s in self.steps if isinstance(s, (Ask, Tell)) and s.command.script is script]
+
+
+def words(step: Ask | Tell) -> tuple[Any, ...]:
+    return step.command.by_sha()
+
+
+def test_a_majority_wins_and_nothing_is_undone() -> None:
+    world = World(3, [YES, None, YES])
+    grant = world.run(acquire(world.terms, OPTIONS, "host/1/main", AT_ONCE))
+    assert isinstance(grant, Grant)
+    assert grant.owner.startswith("host/1/main:")
+    assert grant.sent_at == 1000.0
+    assert world.kinds() == ["Ask"]
+
+
+def test_a_lost_round_is_undone_where_a_vote_may_stand_and_wakes_nobody() -> None:
+    world = World(5, [YES, held_by(), held_by(), held_by(), DOWN])
+    assert world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE)) is None
+    ask, undo = world.steps
+    assert isinstance(undo, Tell)
+    # the one that granted and the one that is unknown; the others have named another holder
+    assert undo.targets == [0, 4]
+    assert undo.owed_for == 10.0
+    owner, channel = words(ask)[4], words(undo)[5]
+    assert words(undo)[4] == owner
+    assert channel == "", "an attempt that failed must not publish: every waiter would try again"
+
+
+def test_silence_counts_as_a_vote_that_may_stand() -> None:
+    world = World(3, [held_by(), held_by(), None])
+    world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE))
+    assert world.steps[1].targets == [2]
+
+
+def test_a_round_that_was_too_slow_is_no_grant_and_is_undone_everywhere() -> None:
+    world = World(3, [YES, YES, YES])
+    world.ask_takes = 9.9  # validity of 10 s ends 9.898 s after sending
+    assert world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE)) is None
+    assert world.steps[1].targets == [0, 1, 2]
+
+
+def test_each_attempt_has_an_owner_token_of_its_own() -> None:
+    world = World(1, [held_by()], [held_by()], [YES])
+    world.park = lambda step: True
+    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER))
+    owners = [words(ask)[4] for ask in world.sent(scripts.ACQUIRE)]
+    assert len(owners) == len(set(owners)) == 3
+
+
+def test_the_order_is_try_subscribe_try_again_sleep() -> None:
+    world = World(1, [held_by()], [held_by()], [YES])
+    world.park = lambda step: True
+    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER))
+    assert world.kinds() == ["Ask", "Listen", "Ask", "Park", "Ask"]
+
+
+def test_an_interrupt_at_any_step_takes_back_what_may_stand_on_any_master() -> None:
+    def script(world: World) -> Procedure[Any]:
+        return acquire(world.terms, OPTIONS, "a", FOR_EVER)
+
+    rounds = ([held_by()] * 3, [YES, held_by("b:1"), None], [held_by()] * 3, [YES] * 3)
+    calm = World(3, *rounds)
+    calm.park = lambda step: True
+    calm.run(script(calm))
+    assert len(calm.steps) >= 7
+    for at in range(len(calm.steps)):
+        world = World(3, *rounds)
+        world.park = lambda step: True
+        procedure = script(world)
+        answer, in_flight = None, None
+        for _ in range(at):
+            answer = world.answer(procedure.send(answer))
+        step = procedure.send(answer)
+        in_flight = step
+        before = len(world.steps)
+        undone: list[Any] = []
+        with pytest.raises(KeyboardInterrupt):
+            undone.append(procedure.throw(KeyboardInterrupt()))
+            while True:
+                undone.append(procedure.send(None))
+        if isinstance(in_flight, Ask):
+            (undo,) = undone
+            assert isinstance(undo, Tell)
+            assert undo.targets is None, "on every master, those that have not answered included"
+            assert words(undo)[4] == words(in_flight)[4]
+        else:
+            assert not undone, f"nothing was in flight at step {at}: {world.steps[:before]}"
+
+
+def test_refused_at_the_deadline_is_contention_and_unreachable_is_an_error() -> None:
+    busy = World(3, [held_by(), held_by(), DOWN])
+    assert busy.run(acquire(busy.terms, OPTIONS, "a", AT_ONCE)) is None
+    dead = World(3, [held_by(), DOWN, DOWN])
+    with pytest.raises(QuorumUnreachableError) as caught:
+        dead.run(acquire(dead.terms, OPTIONS, "a", dead.now + 3.0))
+    assert caught.value.faults == {"redis://m1": "connection refused", "redis://m2": "connection refused"}
+    assert (caught.value.answered, caught.value.quorum) == (1, 2)
+    assert dead.now == pytest.approx(1003.0, abs=0.001)
+
+
+def test_without_a_deadline_an_unreachable_quorum_is_waited_for_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(3, *[[DOWN] * 3] * 20, [YES, YES, DOWN])
+    with caplog.at_level(logging.WARNING, "rlock"):
+        assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER)), Grant)
+    told = [record for record in caplog.records if "still waiting" in record.message]
+    assert 3 <= len(told) <= 6, "not silent, and not once a round"
+
+
+@pytest.mark.parametrize("votes", [[DENIED, DENIED, YES], [ODD, ODD, ODD], [DENIED, ODD, DOWN]])
+def test_what_waiting_cannot_mend_is_raised_at_once(votes: list[Vote]) -> None:
+    world = World(3, votes)
+    with pytest.raises(OptionsError, match="orders:42"):
+        world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER))
+    assert "Park" not in world.kinds()
+
+
+def test_the_time_out_is_exact_and_no_round_starts_after_it() -> None:
+    world = World(3, [held_by()] * 3, [held_by()] * 3, [Vote(Code.YES, "them:1", 1, 9_000)] * 3)
+    assert world.run(acquire(world.terms, OPTIONS, "a", world.now + 4.0)) is None
+    assert world.now == pytest.approx(1004.0, abs=0.001)
+    assert isinstance(world.steps[-1], Park)
+
+
+def test_a_waiter_looks_at_one_master_only_and_at_another_one_each_time() -> None:
+    still = [Vote(Code.YES, "them:1", 1, 9_000)] * 3
+    world = World(3, [held_by()] * 3, [held_by()] * 3, still)
+    world.run(acquire(world.terms, OPTIONS, "a", world.now + 8.0))
+    looks = world.sent(scripts.STATUS)
+    assert len(looks) >= 4
+    assert all(len(look.targets) == 1 for look in looks)
+    asked = [look.targets[0] for look in looks]
+    assert set(asked) == {0, 1, 2}
+    assert all(a != b for a, b in itertools.pairwise(asked))
+
+
+def test_a_look_that_finds_it_free_or_changed_leads_to_a_try() -> None:
+    for seen in (ABSENT, Vote(Code.YES, "other:9", 1, 9_000)):
+        world = World(1, [held_by()], [held_by()], [seen], [YES])
+        assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER)), Grant)
+        assert world.kinds() == ["Ask", "Listen", "Ask", "Park", "Ask", "Ask"]
+
+
+def test_a_dead_holders_lock_is_tried_when_enough_keys_have_expired() -> None:
+    short = [held_by(ttl_ms=400), held_by(ttl_ms=900), held_by(ttl_ms=100)]
+    world = World(3, short, short, [YES] * 3)
+    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER))
+    # the second of three must be gone
+    assert world.now == pytest.approx(1000.405, abs=0.001)
+
+
+def test_a_key_without_expiry_is_no_reason_to_sleep_for_ever() -> None:
+    for_ever = held_by(ttl_ms=-1)
+    world = World(1, [for_ever], [for_ever], [ABSENT], [YES])
+    assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER)), Grant)
+    assert world.now < 1002.0
+
+
+def test_a_split_vote_is_tried_again_soon_and_at_random() -> None:
+    split = [held_by("a:1"), held_by("b:1"), YES]
+    world = World(3, split, split, split, [YES] * 3)
+    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER))
+    assert world.now - 1000.0 < 0.1
+    assert world.kinds().count("Park") == 2
+
+
+@pytest.mark.parametrize("masters", [1, 2, 3, 4, 5])
+def test_a_release_is_judged_by_what_a_quorum_says(masters: int) -> None:
+    world = World(masters)
+    needed = masters // 2 + 1
+    for votes in itertools.product((YES, ABSENT, held_by(), DOWN), repeat=masters):
+        ballot = Ballot(masters)
+        for i, vote in enumerate(votes):
+            ballot.cast(i, vote)
+        freed = votes.count(YES)
+        denied = sum(1 for vote in votes if vote.code in (Code.ABSENT, Code.FOREIGN))
+        expected = (
+            Released.DONE if freed >= needed else Released.NOT_OURS if denied >= needed else Released.UNSURE
+        )
+        assert outcome(world.terms, ballot) is expected
+
+
+def test_absent_after_a_second_delivery_is_a_release_that_was_done() -> None:
+    world = World(3)
+    ballot = Ballot(3)
+    for i in range(3):
+        ballot.cast(i, DOWN)
+    for i in range(3):
+        ballot.recall(i)
+        ballot.cast(i, ABSENT)
+    assert outcome(world.terms, ballot) is Released.DONE
+
+
+def test_an_interrupted_release_is_told_to_all_masters_again() -> None:
+    world = World(3, [YES] * 3)
+    procedure = release(world.terms, "x", "me:1", OPTIONS.lease)
+    ask = procedure.send(None)
+    tell = procedure.throw(KeyboardInterrupt())
+    assert isinstance(ask, Ask)
+    assert isinstance(tell, Tell)
+    assert words(tell) == words(ask)
+    with pytest.raises(KeyboardInterrupt):
+        procedure.send(None)
+
+
+@pytest.mark.parametrize("masters", [1, 3, 4, 5])
+def test_a_renewal_is_judged_lock_by_lock(masters: int) -> None:
+    needed = masters // 2 + 1
+    for codes in itertools.product((1, 0, -1, None), repeat=masters):
+        ballot = Ballot(masters, Settle.WON_OR_ALL)
+        for i, code in enumerate(codes):
+            # the second lock of the batch is well everywhere
+            vote = DOWN if code is None else scripts.decode_batch([code, 1])
+            ballot.cast(i, vote)
+        yes, no = codes.count(1), codes.count(0) + codes.count(-1)
+        first, second = events(ballot, 2)
+        if yes >= needed:
+            assert first is LeaseEvent.RENEWED
+        elif no >= needed:
+            assert first is LeaseEvent.DISOWNED
+        else:
+            assert first is LeaseEvent.FAILED
+        assert second is (LeaseEvent.RENEWED if yes + no >= needed else LeaseEvent.FAILED)
+
+
+def test_many_locks_share_few_commands_and_keep_their_ttl() -> None:
+    world = World(3, [Vote(Code.YES, codes=[1] * BATCH)] * 3)
+    key = OwnerKey("a")
+    ten = [Hold(key, LockOptions(f"l{i}", ClientOptions().lease(None)), f"o{i}", 0.0) for i in range(250)]
+    three = [Hold(key, LockOptions(f"s{i}", ClientOptions().lease(3.0)), f"p{i}", 0.0) for i in range(2)]
+    renewals = world.run(renew(world.terms, [*three, *ten]))
+    assert {id(r.hold) for r in renewals} == {id(hold) for hold in [*ten, *three]}
+    asks = world.sent(scripts.RENEW)
+    assert sorted(words(ask)[2] for ask in asks) == [2, 50, 100, 100]
+    for ask in asks:
+        keys = words(ask)[2]
+        assert words(ask)[3 + keys] == (3000 if keys == 2 else 10_000)
+
+
+def test_locked_says_free_only_when_that_is_certain() -> None:
+    theirs = Vote(Code.YES, "them:1", 1, 500)
+    for votes, expected in (
+        ([theirs, theirs, ABSENT], True),
+        ([theirs, ABSENT, ABSENT], False),
+        ([ABSENT, ABSENT, DOWN], False),
+        ([theirs, ABSENT, DOWN], True),  # the dead master may have the second vote
+    ):
+        world = World(3, votes)
+        assert world.run(locked(world.terms, "x", 0.5)) is expected
+    world = World(3, [theirs, DOWN, DOWN])
+    with pytest.raises(QuorumUnreachableError):
+        world.run(locked(world.terms, "x", 0.5))
+
+
+def test_status_shows_the_holder_of_a_quorum_and_every_masters_view() -> None:
+    theirs = "web/7/main:01a1fd77fb5e77d485f89576df3d9594"
+    world = World(
+        3, [Vote(Code.YES, theirs, 2, 900), Vote(Code.YES, theirs, 1, 300), Vote(Code.YES, "x:2", 1, 50)]
+    )
+    found = world.run(status(world.terms, "x", 0.5))
+    assert (found.holder, found.hold_count, found.remaining) == (theirs, 2, 0.3)
+    assert found.since == pytest.approx(0x01A1FD77FB5E / 1000)
+    assert [view.holder for view in found.masters] == [theirs, theirs, "x:2"]
+    nobody = World(3, [Vote(Code.YES, "x:2", 1, 50), ABSENT, DOWN])
+    found = nobody.run(status(nobody.terms, "x", 0.5))
+    assert found.holder is None
+    assert not found.locked
+    assert found.masters[2].fault == "connection refused"
+
+
+def test_evict_removes_the_holders_that_were_seen_and_nobody_else() -> None:
+    theirs = Vote(Code.YES, "them:1", 1, 500)
+    world = World(3, [theirs, theirs, ABSENT], [YES, YES, ABSENT])
+    assert world.run(evict(world.terms, "x", 0.5)) == ["them:1"]
+    (command,) = world.sent(scripts.EVICT)
+    assert words(command)[4] == "them:1"
+
+
+def test_the_formula_behind_a_grant_is_the_one_of_the_lease() -> None:
+    assert valid_until(0.0, 10.0) == pytest.approx(9.898)
+    assert math.isinf(FOR_EVER)
+    assert AT_ONCE < 0

@@ -1,0 +1,125 @@
+"""The duration formulas, and the options that they constrain."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import pytest
+
+from rlock.errors import OptionsError
+from rlock.rules import timing
+from rlock.rules.options import ClientOptions, LockOptions, from_env
+
+
+def test_drift_is_a_hundredth_of_the_lease_and_two_milliseconds() -> None:
+    assert timing.drift(10.0) == pytest.approx(0.102)
+
+
+def test_milliseconds_on_the_wire_are_never_fewer_than_the_lease() -> None:
+    assert timing.lease_ms(10.0) == 10_000
+    assert timing.lease_ms(0.3) == 300
+    assert timing.lease_ms(1.0001) == 1001
+
+
+@pytest.mark.parametrize("ttl", [0.1, 0.5, 1.0, 3.0, 10.0])
+def test_two_more_renewals_fit_after_the_first_that_failed(ttl: float) -> None:
+    timeout = timing.default_request_timeout(ttl)
+    first = timing.renew_period(ttl) + timeout
+    second = first + timing.retry_period(ttl) + timeout
+    assert second < timing.valid_until(0.0, ttl)
+
+
+def test_expiry_wait_is_the_moment_at_which_a_quorum_is_free() -> None:
+    margin = timing.EXPIRY_MARGIN_S
+    # all five refuse: three must expire
+    assert timing.expiry_wait([5000, 1000, 4000, 2000, 3000], 5, 3) == pytest.approx(3.0 + margin)
+    # three refuse, two are free or unknown: one must expire
+    assert timing.expiry_wait([5000, 1000, 4000], 5, 3) == pytest.approx(1.0 + margin)
+    # two refuse: nothing must
+    assert timing.expiry_wait([5000, 1000], 5, 3) == 0.0
+    # keys without expiry never free the lock, and the poll cap bounds the sleep
+    assert timing.expiry_wait([-1, -1, -1], 3, 2) == math.inf
+    assert timing.expiry_wait([-1, 700, 900], 3, 2) == pytest.approx(0.9 + margin)
+
+
+def test_random_waits_stay_in_their_bounds_and_grow() -> None:
+    random = Random(7)
+    for _ in range(200):
+        assert 1.2 <= timing.poll_wait(random, deaf=False) <= 1.8
+        assert 0.2 <= timing.poll_wait(random, deaf=True) <= 0.3
+        assert 0.0 <= timing.split_wait(random, 40, 0.001) <= 0.1
+        assert 0.25 <= timing.unreachable_wait(random, 40) <= 0.5
+        assert 1.0 <= timing.probe_wait(random, 40) <= 2.0
+    assert timing.probe_wait(random, 0) == timing.probe_wait(random, 1) == 0.0
+    early = [timing.split_wait(random, 1, 0.001) for _ in range(200)]
+    later = [timing.split_wait(random, 6, 0.001) for _ in range(200)]
+    assert max(early) <= 0.002 < max(later)
+
+
+def refusal(**options: object) -> str:
+    with pytest.raises(OptionsError) as caught:
+        ClientOptions(**options)  # type: ignore[arg-type]
+    assert isinstance(caught.value, ValueError)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["ttl", "max_ttl", "request_timeout"])
+@pytest.mark.parametrize("value", [0, -1, math.inf, -math.inf, math.nan, True, "10", b"1"])
+def test_a_duration_that_is_none_is_refused_by_name(option: str, value: object) -> None:
+    assert option in refusal(**{option: value})
+
+
+def test_each_inequality_has_its_own_sentence() -> None:
+    assert "too short" in refusal(ttl=0.05)
+    assert "max_ttl" in refusal(ttl=11.0)
+    assert "request_timeout" in refusal(ttl=2.0, request_timeout=0.8)
+    told = refusal(ttl=3.0, request_timeout=1.0)
+    assert "use ttl over 3.05 s" in told
+    ClientOptions(ttl=3.06, request_timeout=1.0)
+
+
+def test_a_longer_ttl_needs_a_longer_max_ttl() -> None:
+    assert ClientOptions(ttl=30.0, max_ttl=30.0).lease(None).ttl == 30.0
+    with pytest.raises(OptionsError, match="fleet"):
+        ClientOptions().lease(30.0)
+
+
+def test_a_lock_of_its_own_ttl_gets_time_outs_that_fit() -> None:
+    lease = ClientOptions().lease(0.3)
+    assert lease.request_timeout == pytest.approx(0.05)
+    assert ClientOptions().lease(None).request_timeout == 0.5
+
+
+@pytest.mark.parametrize("name", ["", None, 7, b"x", ["x"], "\ud800", "x" * 1025, "rlock:{x}:queue"])
+def test_a_name_that_is_none_is_refused(name: object) -> None:
+    with pytest.raises(OptionsError):
+        LockOptions(name, ClientOptions().lease(None))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["x", "orders:42", "{a}b", "a{b", "ünï", " ", "x" * 1024, "0"])
+def test_any_other_text_is_a_name(name: str) -> None:
+    assert LockOptions(name, ClientOptions().lease(None)).name == name
+
+
+def test_max_hold_and_on_lost_are_checked() -> None:
+    lease = ClientOptions().lease(None)
+    with pytest.raises(OptionsError, match="renew=False"):
+        LockOptions("x", lease, renew=False, max_hold=5)
+    with pytest.raises(OptionsError, match="max_hold"):
+        LockOptions("x", lease, max_hold=math.nan)
+    with pytest.raises(OptionsError, match="callable"):
+        LockOptions("x", lease, on_lost="no")  # type: ignore[arg-type]
+
+
+def test_masters_and_options_come_out_of_the_environment() -> None:
+    masters, options = from_env(
+        {"RLOCK_MASTERS": "redis://a:1, redis://b:2\nredis://c:3", "RLOCK_TTL": "5", "RLOCK_MAX_TTL": " "}
+    )
+    assert masters == ["redis://a:1", "redis://b:2", "redis://c:3"]
+    assert options == {"ttl": 5.0}
+    with pytest.raises(OptionsError, match="rlock up"):
+        from_env({})
+    for bad in ("ten", "-1", "inf", "nan"):
+        with pytest.raises(OptionsError, match="RLOCK_TTL"):
+            from_env({"RLOCK_MASTERS": "redis://a", "RLOCK_TTL": bad})
