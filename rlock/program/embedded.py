@@ -111,8 +111,8 @@ class Master:
 
         Raises ``EmbeddedError`` with the end of the server's log when it does not answer in 15 seconds.
         """
-        self._launch()
-        self._await_ready()
+        if self._launch():
+            self._await_ready()
         return self
 
     def stop(self) -> None:
@@ -188,9 +188,10 @@ class Master:
             raise EmbeddedError(f"cannot {verb} a master that does not run: {self!r}", self._log_tail())
         return self._cell[0]
 
-    def _launch(self) -> None:
+    def _launch(self) -> bool:
+        """Start the process; False if it runs already."""
         if self.running:
-            return
+            return False
         self._cell.clear()
         self._paused = False
         if self.socket_path is not None and len(os.fsencode(self.socket_path)) > 103:
@@ -202,6 +203,7 @@ class Master:
                 self._cell.append(spawn(command, log.fileno(), self.directory))
             except OSError as error:
                 raise EmbeddedError(f"cannot start {self.binary.path}: {error}") from error
+        return True
 
     def _write_config(self) -> Path:
         """A file, not arguments: every user of the machine can read a command line, with its password."""
@@ -213,13 +215,12 @@ class Master:
             settings |= {"unixsocket": str(self.socket_path), "unixsocketperm": "700"}
         if self.tls is not None:
             settings |= {"port": "0", "tls-port": str(self.port), "tls-auth-clients": "no"}
-            settings |= {"tls-cert-file": str(self.tls.cert), "tls-key-file": str(self.tls.key)}
-            settings |= {"tls-ca-cert-file": str(self.tls.ca)}
+            settings |= {f"tls-{part}-file": str(getattr(self.tls, part)) for part in ("cert", "key")}
+            settings["tls-ca-cert-file"] = str(self.tls.ca)
         path = self.directory / "server.conf"
         path.unlink(missing_ok=True)
-        lines = (f"{key} {_quoted(value)}\n" for key, value in settings.items())
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.writelines(lines)
+            file.writelines(f"{key} {_quoted(value)}\n" for key, value in settings.items())
         return path
 
     def _await_ready(self) -> None:
@@ -242,9 +243,8 @@ class Master:
                     continue
                 raise EmbeddedError(self._why(log), log)
             if time.monotonic() > deadline:
-                log = self._log_tail()
                 self.kill()
-                raise EmbeddedError(f"{self!r} did not answer within {START_TIMEOUT_S:g} s", log)
+                raise EmbeddedError(f"{self!r} did not answer in {START_TIMEOUT_S:g} s", self._log_tail())
             time.sleep(0.005)
         self._settled = True
 
@@ -277,8 +277,7 @@ class Master:
                 if head.startswith(b"$"):
                     told = re.search(rb"^process_id:(\d+)", stream.read(int(head[1:])), re.MULTILINE)
                     if told and int(told[1]) != self.pid:
-                        # Another server took the port while ours was starting; ours will say so and exit.
-                        return False
+                        return False  # another server took the port; ours will say so and exit
                 # NOAUTH: a password set through args. LOADING is not ready.
                 return pong.startswith((b"+PONG", b"-NOAUTH", b"-NOPERM")) and self.running
         except (OSError, ValueError):
@@ -349,9 +348,7 @@ class Masters:
 
     def start(self) -> Masters:
         """Start those that do not run. Raises ``EmbeddedError`` for the first that does not answer."""
-        for master in self._masters:
-            master._launch()
-        for master in self._masters:
+        for master in [master for master in self._masters if master._launch()]:
             master._await_ready()
         return self
 
