@@ -1,0 +1,155 @@
+"""The masters that tests run on. Shared ones are cleaned before each test; who kills, takes fresh ones.
+
+``master``          one clean master                       ``raw(master.url)`` looks into it
+``any_server``      one clean master of every flavour found (the test runs once for each)
+``masters``         five clean masters: ``masters.urls``, ``masters[0]``, ``masters(3)``
+``masters1``, ``masters3``  the first one and the first three of these
+``fresh_masters``   ``fresh_masters(3, args=...)``: processes of the test's own, ended with it
+``server``          the ServerBinary that the fleets run on
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from rlock.program.embedded import Master, Masters, ServerBinary
+
+from .containers import ContainerMaster, why_not
+from .servers import (
+    AnyMaster,
+    Fleet,
+    Janitor,
+    default_server,
+    label,
+    missing,
+    servers_found,
+    wanted_server,
+)
+
+FLEET = 5
+FLAVOURS = {label(server): server for server in servers_found()}
+FreshMasters = Callable[..., Fleet]
+
+
+def in_containers() -> bool:
+    return wanted_server() == "docker"
+
+
+def pytest_report_header() -> list[str]:
+    fleet = "containers" if in_containers() else str(default_server() or "none")
+    lines = [f"masters: fleets on {fleet}"]
+    lines += [f"  {name}: {server.version}, {server.path}" for name, server in FLAVOURS.items()]
+    lines += [f"  {name}: not found, its tests are left out" for name in missing()]
+    reason = why_not()
+    lines.append(f"  containers: {reason}" if reason else "  containers: available")
+    return lines
+
+
+def pytest_configure() -> None:
+    if not in_containers() and wanted_server() and default_server() is None:
+        # A typing error must not turn into a green run on another server.
+        raise pytest.UsageError(f"RLOCK_TEST_SERVER={wanted_server()}: found only {', '.join(FLAVOURS)}")
+
+
+@pytest.fixture(scope="session")
+def server() -> ServerBinary:
+    found = default_server()
+    if found is None:
+        pytest.skip("no Redis or Valkey server on this machine" if not in_containers() else "containers only")
+    return found
+
+
+@pytest.fixture(scope="session")
+def _janitor() -> Iterator[Janitor]:
+    janitor = Janitor()
+    yield janitor
+    janitor.close()
+
+
+def _start(count: int, **options: Any) -> list[AnyMaster]:
+    if not in_containers():
+        binary = options.pop("binary", None) or default_server()
+        if binary is None:
+            pytest.skip("no Redis or Valkey server on this machine")
+        return list(Masters(count, binary, **options))
+    if why_not():
+        pytest.skip(why_not())
+    if not options.keys() <= {"args", "password"}:
+        pytest.skip(f"masters in containers do not offer {', '.join(options)}")
+    started: list[AnyMaster] = []
+    try:
+        for _ in range(count):
+            started.append(ContainerMaster(**options))
+            started[-1].start()
+    except BaseException:
+        for master in started:
+            master.close()
+        raise
+    return started
+
+
+@pytest.fixture(scope="session")
+def _shared_fleet() -> Iterator[Fleet]:
+    fleet = Fleet(_start(FLEET))
+    yield fleet
+    for master in fleet:
+        master.close()
+
+
+@pytest.fixture(scope="session")
+def _shared_flavours() -> Iterator[dict[str, Master]]:
+    made: dict[str, Master] = {}
+    yield made
+    for master in made.values():
+        master.close()
+
+
+@pytest.fixture
+def masters(_shared_fleet: Fleet, _janitor: Janitor) -> Fleet:
+    for master in _shared_fleet:
+        _janitor.clean(master)
+    return _shared_fleet
+
+
+@pytest.fixture
+def masters3(masters: Fleet) -> Fleet:
+    return masters(3)
+
+
+@pytest.fixture
+def masters1(_shared_fleet: Fleet, _janitor: Janitor) -> Fleet:
+    _janitor.clean(_shared_fleet[0])
+    return _shared_fleet(1)
+
+
+@pytest.fixture
+def master(masters1: Fleet) -> AnyMaster:
+    return masters1[0]
+
+
+@pytest.fixture(params=[*FLAVOURS])  # none found: pytest skips the test for an empty parameter set
+def any_server(
+    request: pytest.FixtureRequest, _shared_flavours: dict[str, Master], _janitor: Janitor
+) -> AnyMaster:
+    name: str = request.param
+    if name not in _shared_flavours:
+        _shared_flavours[name] = Master(FLAVOURS[name]).start()
+    _janitor.clean(_shared_flavours[name])
+    return _shared_flavours[name]
+
+
+@pytest.fixture
+def fresh_masters() -> Iterator[FreshMasters]:
+    with contextlib.ExitStack() as stack:
+
+        def make(count: int, **options: Any) -> Fleet:
+            fleet = Fleet(_start(count, **options))
+            for master in fleet:
+                stack.callback(master.close)
+            return fleet
+
+        yield make

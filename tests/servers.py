@@ -1,0 +1,141 @@
+"""The servers that the suite runs on: which there are, which one is the default, and fleets of masters.
+
+``RLOCK_TEST_SERVER`` chooses the default: ``valkey``, ``redis``, ``redis-7``, ``redis-6`` (a flavour, and
+the beginning of a version), or ``docker`` (masters in containers, see tests/containers.py). Unset: the
+first found.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Protocol, overload
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from rlock.program.embedded import ServerBinary, find_servers
+
+# What the project promises to run on; the report header names those that this machine lacks.
+WANTED = ("valkey", "redis-7", "redis-6")
+
+
+class AnyMaster(Protocol):
+    """What a test may do to a master, whether it is a process or a container."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def running(self) -> bool: ...
+    def start(self) -> object: ...
+    def stop(self) -> None: ...
+    def kill(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def restart(self, empty: bool = True) -> object: ...
+    def close(self) -> None: ...
+
+
+@cache
+def servers_found() -> tuple[ServerBinary, ...]:
+    """Every distinct server of this machine."""
+    return tuple(find_servers())
+
+
+def label(server: ServerBinary) -> str:
+    """``redis-6.2``, ``redis-7.0``, ``valkey-9.1``: what test ids show and ``RLOCK_TEST_SERVER`` matches."""
+    return f"{server.flavour}-{'.'.join(server.version.split('.')[:2])}"
+
+
+def wanted_server() -> str:
+    """The environment's choice; empty: none."""
+    return os.environ.get("RLOCK_TEST_SERVER", "").strip().lower()
+
+
+def default_server() -> ServerBinary | None:
+    """The server for fleets; None when the environment names one that is not here, or there is none."""
+    return next((server for server in servers_found() if _matches(server, wanted_server())), None)
+
+
+def missing() -> list[str]:
+    """Those of WANTED that were not found."""
+    return [name for name in WANTED if not any(_matches(server, name) for server in servers_found())]
+
+
+def _matches(server: ServerBinary, name: str) -> bool:
+    flavour, _, version = name.partition("-")
+    return server.flavour.startswith(flavour) and f"{server.version}.".startswith(version and f"{version}.")
+
+
+def raw(url: str, timeout_s: float = 5.0) -> redis.Redis:
+    """A plain client for assertions and for scripts: a command is sent once or not at all."""
+    return redis.Redis.from_url(
+        url,
+        retry=Retry(NoBackoff(), 0),
+        retry_on_error=[],
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+        decode_responses=True,
+    )
+
+
+class Fleet:
+    """Some masters in a row; ``fleet(3)`` is the first three of them."""
+
+    def __init__(self, masters: Sequence[AnyMaster]) -> None:
+        self.masters = tuple(masters)
+
+    @property
+    def urls(self) -> list[str]:
+        return [master.url for master in self.masters]
+
+    def __call__(self, count: int) -> Fleet:
+        assert 1 <= count <= len(self.masters), f"this fleet has {len(self.masters)} masters, not {count}"
+        return Fleet(self.masters[:count])
+
+    def __len__(self) -> int:
+        return len(self.masters)
+
+    def __iter__(self) -> Iterator[AnyMaster]:
+        return iter(self.masters)
+
+    @overload
+    def __getitem__(self, index: int) -> AnyMaster: ...
+    @overload
+    def __getitem__(self, index: slice) -> Fleet: ...
+    def __getitem__(self, index: int | slice) -> AnyMaster | Fleet:
+        return Fleet(self.masters[index]) if isinstance(index, slice) else self.masters[index]
+
+
+class Janitor:
+    """Brings shared masters back to the state of a fresh one: running, awake, empty, no limits, no users."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, redis.Redis] = {}
+
+    def clean(self, master: AnyMaster) -> None:
+        master.start() if not master.running else master.resume()
+        client = self._clients.setdefault(master.url, raw(master.url))
+        try:
+            self._wipe(client)
+        except redis.ConnectionError:  # restarted since: the pooled connection is dead
+            self._wipe(client)
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+
+    def _wipe(self, client: redis.Redis) -> None:
+        # The limit goes first: it may be what refuses the rest.
+        client.config_set("maxmemory", "0")
+        pipe = client.pipeline(transaction=False)
+        pipe.execute_command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        pipe.execute_command("CLIENT", "UNPAUSE")
+        pipe.flushall()
+        pipe.script_flush()
+        pipe.execute_command("ACL", "USERS")
+        for user in pipe.execute()[-1]:
+            if user != "default":
+                client.acl_deluser(user)
