@@ -58,7 +58,9 @@ class ContainerMaster:
     """A master in a container, on a port of 127.0.0.1 that it keeps through restarts."""
 
     def __init__(self, args: Sequence[str] = (), password: str | None = None) -> None:
-        self._command = ["valkey-server", "--save", "", "--appendonly", "no", *args]
+        self._command = ["valkey-server", "--save", "", "--appendonly", "no"]
+        # Protected mode refuses whatever does not come from inside the container.
+        self._command += ["--protected-mode", "no", *args]
         if password:
             self._command += ["--requirepass", password]
         self._auth = f":{password}@" if password else ""
@@ -108,6 +110,11 @@ class ContainerMaster:
         if empty:
             self.close()
         return self.start()
+
+    def run(self, command: list[str]) -> tuple[int, str]:
+        """Run a command inside the container: its exit status and what it said."""
+        status, output = self._container.exec_run(command)
+        return status, output.decode()
 
     def close(self) -> None:
         if self._container is not None:
