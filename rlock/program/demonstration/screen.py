@@ -1,0 +1,210 @@
+"""The screens: a dashboard on a terminal, lines of plain text everywhere else."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from .board import Board, Progress
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+FRAME_S = 0.125
+PROGRESS_S = 1.5  # between two lines of progress in plain text
+BAR_WIDTH = 16
+
+#: Mark and style of an act.
+MARKS = {
+    Progress.AHEAD: (" ", "dim"),
+    Progress.RUNNING: ("▶", "bold cyan"),
+    Progress.DONE: ("✔", "green"),
+    Progress.FAILED: ("✘", "bold red"),
+}
+
+
+class Screen(Protocol):
+    """What the acts need of a screen; a context manager."""
+
+    def event(self, text: str) -> None:
+        """Something happened."""
+
+    def tick(self) -> None:
+        """Called often: draw what has changed."""
+
+    def __enter__(self) -> Screen: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def is_plain(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Whether control characters would be noise on this stream."""
+    if not stream.isatty() or environ.get("NO_COLOR") or environ.get("CI"):
+        return True
+    if environ.get("TERM", "") in ("", "dumb"):
+        return True
+    return (stream.encoding or "").lower().replace("-", "") != "utf8"
+
+
+class PlainScreen:
+    """One line for each event, one for the end of each act, and one now and then in between."""
+
+    def __init__(self, board: Board, stream: TextIO) -> None:
+        self._board = board
+        self._stream = stream
+        self._told = [Progress.AHEAD for _ in board.acts]
+        self._progress_at = time.monotonic() + PROGRESS_S
+
+    def event(self, text: str) -> None:
+        """Print it."""
+        self._stream.write(f"[{self._board.elapsed:5.1f} s] {text}\n")
+        # A pipe is block-buffered: without this a person at `rlock demo | tee log` sees nothing for 20 s.
+        self._stream.flush()
+
+    def tick(self) -> None:
+        """Print an act's figures when it ends, and while it runs."""
+        for i, act in enumerate(self._board.acts):
+            changed, self._told[i] = self._told[i] is not act.progress, act.progress
+            if changed and act.progress in (Progress.DONE, Progress.FAILED):
+                self.event(f"{act.title}: {act.figures} [{act.progress.value}]")
+            elif act.progress is Progress.RUNNING and act.figures and time.monotonic() >= self._progress_at:
+                self._progress_at = time.monotonic() + PROGRESS_S
+                self.event(f"{act.title}: {act.figures}")
+
+    def __enter__(self) -> Screen:
+        self.event(self._board.headline)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.tick()
+
+
+class LiveScreen:
+    """The dashboard; its last picture stays."""
+
+    def __init__(self, board: Board) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._board = board
+        self.console = Console(highlight=False)
+        self._live = Live(
+            console=self.console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+        )
+        self._drawn_at = 0.0
+
+    def event(self, text: str) -> None:
+        """Show it among the last ones."""
+        self._board.events.append((self._board.elapsed, text))
+        self._draw()
+
+    def tick(self) -> None:
+        """Draw, if the last picture is old enough."""
+        if time.monotonic() - self._drawn_at >= FRAME_S:
+            self._draw()
+
+    def _draw(self) -> None:
+        self._drawn_at = time.monotonic()
+        self._live.update(self._picture(), refresh=True)
+
+    def __enter__(self) -> Screen:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._draw()
+        self._live.stop()
+
+    # -- the picture -------------------------------------------------------------------------------
+
+    def _picture(self) -> RenderableType:
+        from rich.console import Group
+        from rich.padding import Padding
+        from rich.rule import Rule
+        from rich.table import Table
+        from rich.text import Text
+
+        board = self._board
+        head = Table.grid(expand=True)
+        head.add_column()
+        head.add_column(justify="right")
+        head.add_row(Text(board.headline, style="bold"), Text(f"{board.elapsed:.1f} s", style="dim"))
+        sides = Table.grid(expand=True, padding=(0, 2, 0, 0))
+        sides.add_column(ratio=2)
+        sides.add_column(ratio=3)
+        sides.add_row(Rule("masters", align="left", style="dim"), Rule("workers", align="left", style="dim"))
+        sides.add_row(self._masters(), self._workers())
+        events = Table.grid(padding=(0, 2, 0, 0))
+        events.add_column(justify="right", style="dim", min_width=6)
+        events.add_column(no_wrap=True, overflow="ellipsis")
+        for at, text in board.events:
+            events.add_row(f"{at:.1f} s", Text(text))  # not str: a bracket in it would be markup
+        for _ in range((board.events.maxlen or 0) - len(board.events)):
+            events.add_row("", "")  # a picture that does not jump
+        return Group(
+            head,
+            self._acts(),
+            sides,
+            Rule("events", align="left", style="dim"),
+            Padding(events, (0, 0, 0, 1)),
+        )
+
+    def _acts(self) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(width=1)
+        table.add_column(no_wrap=True)
+        table.add_column(no_wrap=True, overflow="ellipsis")
+        for act in self._board.acts:
+            mark, style = MARKS[act.progress]
+            table.add_row(Text(mark, style=style), Text(act.title, style=style), act.figures)
+        return table
+
+    def _masters(self) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 1, 0, 0))
+        table.add_column(no_wrap=True)
+        table.add_column(no_wrap=True, overflow="ellipsis")
+        for master, vote in zip(self._board.masters, self._board.votes(), strict=True):
+            style = "bold red" if vote == "killed" else "green"
+            table.add_row(Text(f":{master.port}", style=style), Text(vote, style=style))
+        return table
+
+    def _workers(self) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        crew = self._board.crew
+        most = max((len(member.reader.sections) for member in crew), default=0) or 1
+        inside = crew.inside()
+        table = Table.grid(padding=(0, 1, 0, 0))
+        table.add_column()
+        table.add_column(width=BAR_WIDTH)
+        table.add_column(justify="right", min_width=5)
+        table.add_column(no_wrap=True)
+        for member in crew:
+            done = len(member.reader.sections)
+            if not member.alive:
+                state, style = "killed -9", "bold red"
+            elif member is inside:
+                state, style = "inside", "bold yellow"
+            elif member.ready:
+                state, style = "idle", "dim"
+            else:
+                state, style = "wants in", "cyan"
+            bar = "━" * max(1 if done else 0, round(BAR_WIDTH * done / most))
+            table.add_row(str(member.number), Text(bar, style=style), f"{done:,}", Text(state, style=style))
+        return table
+
+
+def screen(board: Board) -> Screen:
+    """The one that suits stdout."""
+    return PlainScreen(board, sys.stdout) if is_plain(sys.stdout, os.environ) else LiveScreen(board)
