@@ -189,12 +189,17 @@ def _client(ident: str, masters: list[str], ttl: float, max_ttl: float, timeout:
 def _after_fork_in_child() -> None:
     for client in list(_clients.values()):
         client._after_fork()
+    for engine in list(Engine.holding):
+        engine.abandon()  # its client is gone; the hold is the parent's
 
 
 def _at_exit() -> None:
     # What a process still holds when it ends would block the others for a ttl.
     for client in list(_clients.values()):
         client.close()
+    for engine in list(Engine.holding):
+        if engine.pid == os.getpid():
+            engine.close()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

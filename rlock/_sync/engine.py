@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Sequence
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ..clock import Clock
 from ..errors import LeaseLostError, NotHeldError, RLockError
@@ -34,6 +34,10 @@ T = TypeVar("T")
 
 class Engine:
     """Connections, threads and holds of one client in one process. Thread-safe."""
+
+    #: Engines that hold something: they live until it is released, whether or not anybody still has
+    #: their client, so that the end of the process can free it.
+    holding: ClassVar[set[Engine]] = set()
 
     def __init__(self, endpoints: Sequence[Endpoint], request_timeout: float, clock: Clock) -> None:
         self.pid = os.getpid()
@@ -106,6 +110,7 @@ class Engine:
                 if self.closed:
                     raise RLockError("the client is closed")
                 self.holds.add(hold)
+                self.holding.add(self)
                 if options.renew or options.on_lost is not None:
                     self._watchdog.watch(hold)
                 else:
@@ -130,7 +135,7 @@ class Engine:
             state = hold.lease.look(self.clock())
             hold.count = left
             if left == 0:
-                self.holds.remove(hold)
+                self._remove(hold)
         if state is LeaseState.LOST:
             if left == 0:
                 self._forget(hold)
@@ -160,9 +165,14 @@ class Engine:
     def _forget(self, hold: Hold) -> None:
         """Drop a hold and take its votes back, without waiting for anybody."""
         with self.mutex:
-            self.holds.remove(hold)
+            self._remove(hold)
         command = scripts.release(hold.name, hold.owner, publish=True)
         self._fanout.tell(Tell(command, owed_for=hold.lease.ttl))
+
+    def _remove(self, hold: Hold) -> None:
+        self.holds.remove(hold)
+        if not len(self.holds):
+            self.holding.discard(self)
 
     def reset(self, name: str) -> None:
         """Forget every hold of this process on a lock, whichever thread has it."""
@@ -231,7 +241,7 @@ class Engine:
         for hold in holds:
             log.warning("lock %r was still held when its client was closed; it is released", hold.name)
             with self.mutex:
-                self.holds.remove(hold)
+                self._remove(hold)
                 valid = hold.lease.look(self.clock()) is not LeaseState.LOST
                 hold.lease.on(LeaseEvent.DISOWNED, "its client was closed")
             if hold.signal is not None:
@@ -248,6 +258,7 @@ class Engine:
     def abandon(self) -> None:
         """In a forked child: the parent's holds, threads and sockets are not ours."""
         self.closed = True
+        self.holding.discard(self)
         self._listener.abandon()
         self._fanout.abandon()
 

@@ -28,6 +28,8 @@ from .roster import Roster, Slot
 
 #: Releases that one unreachable master may be owed; the oldest go first, they end with their lease anyway.
 MAX_DEBTS = 10_000
+#: How often a round goes out again because connections broke: each may find another one broken.
+RESENDS = 2
 #: The first connections of a client get this long, however short the time-out of a request.
 FIRST_CONTACT_S = 0.5
 
@@ -47,10 +49,15 @@ class Round:
         #: Released when the round is settled or its thread has to lead.
         self.parker: threading.Lock | None = None
 
-    def broken(self) -> list[int]:
-        """The masters whose connection ended before they answered."""
-        votes = self.ballot.votes.items()
-        return [i for i, vote in votes if vote.fault is not None and vote.fault.kind is FaultKind.BROKEN]
+    def broken(self) -> bool:
+        """Whether a connection ended before its master answered."""
+        faults = (vote.fault for vote in self.ballot.votes.values())
+        return any(fault is not None and fault.kind is FaultKind.BROKEN for fault in faults)
+
+    def unanswered(self) -> list[int]:
+        """The masters that said neither yes nor no."""
+        votes = self.ballot.votes
+        return [i for i in self.targets if i not in votes or votes[i].code == Code.FAULT]
 
 
 class Owed(NamedTuple):
@@ -88,14 +95,15 @@ class Fanout:
         turn = Round(ask, self._masters)
         self._send(turn, turn.targets)
         self._finish(turn)
-        ballot = turn.ballot
-        if ballot.answered < ballot.quorum and turn.broken():
-            # A restarted master or an idle connection that the server closed: once more, on new
+        for _ in range(RESENDS):
+            if turn.ballot.answered >= turn.ballot.quorum or not turn.broken():
+                break
+            # A restarted master or an idle connection that the server closed: again, on new
             # connections, before anybody is told that no quorum answers.
-            self._connect(ask.timeout)
-            self._send(turn, turn.broken(), again=True)
+            self._connect(ask.timeout, all_of_them=True)
+            self._send(turn, turn.unanswered(), again=True)
             self._finish(turn)
-        return ballot
+        return turn.ballot
 
     def ask_many(self, many: AskMany) -> list[Ballot]:
         """Perform rounds side by side."""
@@ -140,6 +148,8 @@ class Fanout:
                 slot = slots[i]
                 if slot.link is not None:
                     if again:
+                        if any(other.round is turn for other in slot.link.owed):
+                            continue  # still on its way
                         ballot.recall(i)
                     self._post(slot, slot.link, owed, packed)
                 elif not again:
@@ -287,19 +297,23 @@ class Fanout:
 
     # -- connecting --------------------------------------------------------------------------------
 
-    def _connect(self, patience: float) -> None:
-        """Dial what is due, in the background; wait for it only while fewer than a quorum is up."""
+    def _connect(self, patience: float, *, all_of_them: bool = False) -> None:
+        """Dial what is due, in the background; wait for it only while fewer than a quorum is up.
+
+        ``all_of_them``: wait for every attempt, at most ``patience`` seconds.
+        """
         roster = self._roster
         if roster.up == self._masters:
             return
         with self._mutex:
             self._check()
             roster.dial_due()
-            if roster.up >= self._quorum and not self._fresh:
+            enough = self._masters if all_of_them else self._quorum
+            if roster.up >= enough and not self._fresh:
                 return
             began = self._clock()
             roster.changed.wait_for(
-                lambda: roster.up >= self._quorum or not roster.dialing or roster.closed,
+                lambda: roster.up >= enough or not roster.dialing or roster.closed,
                 timeout=max(patience, FIRST_CONTACT_S) if self._fresh else patience,
             )
             if self._fresh:

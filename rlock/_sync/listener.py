@@ -127,6 +127,7 @@ class Listener:
             channel.ears.remove(ear)
         if not channel.ears:
             channel.idle_at = self._clock() + CHANNEL_LINGER_S
+            self._roster.ring()  # the thread sleeps until something is due, and this is now
 
     def _settled(self, channel: Channel) -> bool:
         roster = self._roster

@@ -102,7 +102,8 @@ def faults(terms: Terms, ballot: Ballot) -> dict[str, str]:
     for i, master in enumerate(terms.masters):
         vote = ballot.votes.get(i)
         if vote is None:
-            told[master] = "no answer in time"
+            if not ballot.settled:  # else it was decided without this one, which may be well
+                told[master] = "no answer in time"
         elif vote.fault is not None:
             told[master] = vote.fault.text
         elif vote.code == Code.NOT_A_LOCK:

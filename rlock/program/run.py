@@ -135,19 +135,20 @@ class Ward:
         if self.error is not None:
             return exits.LOST
         try:
-            self._child = subprocess.Popen(
-                self._command, env=environment, start_new_session=self._grouped
-            )
+            self._child = subprocess.Popen(self._command, env=environment, start_new_session=self._grouped)
         except FileNotFoundError:
             click.echo(f"rlock: {self._command[0]}: command not found", err=True)
             return exits.NOT_FOUND
         except (OSError, subprocess.SubprocessError) as error:
             click.echo(f"rlock: {self._command[0]}: {error}", err=True)
             return exits.NOT_EXECUTABLE
-        if self.error is not None:
-            self._end()  # lost between the acquire and the start
+        self._end_if_lost()  # while it was being started, when there was nothing to end yet
         code = self._child.wait()
         return code if code >= 0 else exits.SIGNAL - code
+
+    def _end_if_lost(self) -> None:
+        if self.error is not None:
+            self._end()
 
     def lost(self, error: LeaseLostError) -> None:
         """The lock is gone: nobody keeps others out of the command's section any more."""

@@ -65,12 +65,13 @@ class Ballot:
         return self.settled
 
     def recall(self, master: int) -> None:
-        """Forget a fault, because the command was sent to this master again."""
+        """Forget a fault, because the command goes to this master again."""
         vote = self.votes.get(master)
+        if vote is None or vote.code == Code.FAULT:
+            self.resent.add(master)
         if vote is not None and vote.code == Code.FAULT:
             del self.votes[master]
             self.faulted -= 1
-            self.resent.add(master)
 
     @property
     def answered(self) -> int:

@@ -1,0 +1,80 @@
+"""CPython's own tests of RLock and Condition, as they stand, on 1, 3 and 5 real masters.
+
+`test.lock_tests` belongs to the standard library; nothing of it is changed or left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+
+import rlock
+
+from ..servers import Fleet
+
+lock_tests = pytest.importorskip("test.lock_tests", reason="this Python has no test package")
+support = pytest.importorskip("test.support", reason="this Python has no test package")
+
+_names = itertools.count()
+
+
+class OnMasters:
+    """Gives the standard library's test cases locks of ours, and a client that ends with each test."""
+
+    masters = 0
+    urls: list[str]
+    client: rlock.Client
+
+    @pytest.fixture(autouse=True)
+    def _started(self, masters: Fleet) -> None:
+        type(self).urls = masters(self.masters).urls
+
+    def setUp(self) -> None:
+        super().setUp()  # type: ignore[misc]
+        support.environment_altered = False
+        self.client = rlock.Client(self.urls, ttl=2.0)
+
+    def tearDown(self) -> None:
+        self.client.close()
+        super().tearDown()  # type: ignore[misc]
+        # The standard library only warns of threads that were left; here they are a failure.
+        assert not support.environment_altered, "threads were left"
+
+    def locktype(self) -> rlock.RLock:
+        return self.client.lock(f"cpython-{next(_names)}")
+
+    def condtype(self, lock: threading.Lock | None = None) -> threading.Condition:
+        return threading.Condition(lock or self.locktype())  # type: ignore[arg-type]
+
+
+class TestRLockOn1(OnMasters, lock_tests.RLockTests):  # type: ignore[misc,name-defined]
+    masters = 1
+
+
+class TestRLockOn3(OnMasters, lock_tests.RLockTests):  # type: ignore[misc,name-defined]
+    masters = 3
+
+
+class TestRLockOn5(OnMasters, lock_tests.RLockTests):  # type: ignore[misc,name-defined]
+    masters = 5
+
+
+class TestConditionOn1(OnMasters, lock_tests.ConditionTests):  # type: ignore[misc,name-defined]
+    masters = 1
+
+
+class TestConditionOn3(OnMasters, lock_tests.ConditionTests):  # type: ignore[misc,name-defined]
+    masters = 3
+
+
+class TestConditionOn5(OnMasters, lock_tests.ConditionTests):  # type: ignore[misc,name-defined]
+    masters = 5
+
+
+def test_the_standard_library_brings_the_tests_that_we_count_on() -> None:
+    rlock_tests = [name for name in dir(lock_tests.RLockTests) if name.startswith("test")]
+    condition_tests = [name for name in dir(lock_tests.ConditionTests) if name.startswith("test")]
+    assert len(rlock_tests) >= 18
+    assert len(condition_tests) >= 7

@@ -1,0 +1,206 @@
+"""Fork, pickle, close, interpreter exit; and descriptors."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import logging
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import rlock
+
+from ..servers import Fleet, raw
+from .conftest import Child, eventually, in_thread
+
+MakeClient = Callable[..., rlock.Client]
+StartChild = Callable[..., Child]
+
+
+def forked(work: Callable[[], object]) -> str:
+    """What ``work`` returned or raised in a forked child, as text."""
+    near, far = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            told = repr(work())
+        except BaseException as error:
+            told = type(error).__name__
+        os.write(far, told.encode())
+        os._exit(0)
+    os.close(far)
+    with os.fdopen(near) as pipe:
+        told = pipe.read()
+    os.waitpid(pid, 0)
+    return told
+
+
+def test_a_forked_child_holds_nothing_and_harms_nothing(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls, ttl=0.9)
+    lock = client.lock("x")
+    lock.acquire()
+    assert forked(lambda: (lock.is_owned(), lock.hold_count, lock.remaining())) == "(False, 0, 0.0)"
+    assert forked(lock.release) == "NotHeldError"
+    assert forked(lambda: lock.acquire(blocking=False)) == "False"
+    assert forked(lambda: client.lock("y").acquire(blocking=False)) == "True"
+
+    def close_and_ask() -> object:
+        client.close()
+        return client.status("x")
+
+    assert forked(close_and_ask) == "RLockError"
+    # The parent's sockets and its watchdog are as they were.
+    time.sleep(1.2)
+    lock.check()
+    lock.release()
+
+
+def test_a_child_forked_while_other_threads_use_the_client_can_use_it(
+    masters3: Fleet, make_client: MakeClient
+) -> None:
+    client = make_client(masters3.urls)
+    stop = threading.Event()
+
+    def work(i: int) -> None:
+        while not stop.is_set():
+            with client.lock(f"busy-{i}"):
+                pass
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for i in range(20):
+            told = forked(lambda i=i: client.lock(f"child-{i}").acquire(timeout=10))  # type: ignore[misc]
+            assert told == "True"
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(30)
+
+
+def _acquire_elsewhere(lock: rlock.RLock) -> bool:
+    with lock:
+        return lock.is_owned()
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_locks_go_to_worker_processes(method: str, masters3: Fleet, make_client: MakeClient) -> None:
+    lock = make_client(masters3.urls).lock("x", ttl=2.0)
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        assert pool.map(_acquire_elsewhere, [lock] * 4) == [True] * 4
+
+
+def test_an_unheld_lock_pickles_and_finds_its_client_again(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls)
+    lock = client.lock("x", ttl=2.0, max_hold=60.0)
+    copied = pickle.loads(pickle.dumps(lock))
+    with lock:
+        assert copied.hold_count == 1, "not the same owner: it would block itself"
+        with pytest.raises(TypeError, match="held"):
+            pickle.dumps(lock)
+        with pytest.raises(TypeError, match="held"):
+            copy.copy(copied)
+    assert pickle.loads(pickle.dumps(client)) is client
+
+
+def test_errors_pickle_with_their_fields() -> None:
+    for error in (
+        rlock.RLockError("x"),
+        rlock.OptionsError("x"),
+        rlock.NotHeldError("x"),
+        rlock.LeaseLostError("x", "evicted"),
+        rlock.QuorumUnreachableError("x", 2, 1, {"redis://a": "down"}),
+    ):
+        copied = pickle.loads(pickle.dumps(error))
+        assert type(copied) is type(error)
+        assert str(copied) == str(error)
+        assert vars(copied) == vars(error)
+
+
+def test_close_releases_what_is_held_and_ends_everything(
+    urls: list[str], make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, other = make_client(urls), make_client(urls)
+    lock = client.lock("x")
+    lock.acquire()
+    lost = lock.lost
+    with caplog.at_level(logging.WARNING, "rlock"):
+        client.close()
+    assert any("still held" in record.message for record in caplog.records)
+    assert lost.is_set()
+    assert other.lock("x").acquire(blocking=False)
+    with pytest.raises(rlock.RLockError, match="closed"):
+        lock.acquire()
+    with pytest.raises(rlock.RLockError, match="closed"):
+        client.status("x")
+    client.close()
+    other.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("rlock")]
+
+
+def test_close_ends_the_acquires_that_wait(masters3: Fleet, make_client: MakeClient) -> None:
+    holder, client = make_client(masters3.urls), make_client(masters3.urls)
+    with holder.lock("x"):
+        threading.Timer(0.4, client.close).start()
+        for waiter in (lambda: client.lock("x").acquire(), lambda: client.lock("x").acquire(timeout=20)):
+            began = time.monotonic()
+            with pytest.raises(rlock.RLockError, match="closed"):
+                in_thread(waiter)
+            assert time.monotonic() - began < 5
+
+
+def test_a_process_that_ends_with_a_lock_held_frees_it(urls: list[str], make_client: MakeClient) -> None:
+    program = "import sys, rlock; rlock.Client(sys.argv[1:], ttl=10.0).lock('x').acquire()"
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", program, *urls], check=True, timeout=30)
+    assert time.monotonic() - began < 8
+    assert make_client(urls).lock("x").acquire(blocking=False)
+
+
+def test_a_client_that_is_dropped_leaks_no_descriptor(masters3: Fleet) -> None:
+    def open_files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    def use_and_drop() -> None:
+        client = rlock.Client(masters3.urls, 3.0)
+        with client.lock("x"):
+            assert in_thread(lambda: client.lock("x").acquire(timeout=0.05)) is False
+
+    use_and_drop()
+    eventually(lambda: not [t for t in threading.enumerate() if t.name.startswith("rlock")])
+    gc.collect()
+    before = open_files()
+    for _ in range(10):
+        use_and_drop()
+    eventually(lambda: not [t for t in threading.enumerate() if t.name.startswith("rlock")])
+    gc.collect()
+    assert eventually(lambda: open_files() <= before + 2, within=5.0), (before, open_files())
+
+
+def test_closing_gives_every_descriptor_and_every_connection_back(
+    masters3: Fleet, make_client: MakeClient
+) -> None:
+    servers = [raw(master.url) for master in masters3]
+
+    def connections() -> list[int]:
+        return [int(server.info("clients")["connected_clients"]) for server in servers]
+
+    before = connections()
+    clients = [make_client(masters3.urls) for _ in range(5)]
+    for client in clients:
+        with client.lock("x"):
+            pass
+    assert connections() > before
+    for client in clients:
+        client.close()
+    assert eventually(lambda: connections() == before), (before, connections())

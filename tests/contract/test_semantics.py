@@ -1,0 +1,242 @@
+"""What a caller relies on, on 1, 3 and 5 real masters."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+import rlock
+
+from ..servers import Fleet, raw
+from .conftest import in_thread
+
+MakeClient = Callable[..., rlock.Client]
+
+
+def test_two_objects_of_one_name_nest_in_one_thread(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls)
+    first, second = client.lock("x"), client.lock("x")
+    first.acquire()
+    assert second.acquire(blocking=False)
+    assert first.hold_count == second.hold_count == 2
+    second.release()
+    first.release()
+    assert not first.locked()
+
+
+def test_threads_and_clients_exclude_each_other(urls: list[str], make_client: MakeClient) -> None:
+    client, other = make_client(urls), make_client(urls)
+    lock = client.lock("x")
+    with lock:
+        assert in_thread(lambda: client.lock("x").acquire(blocking=False)) is False
+        assert other.lock("x").acquire(blocking=False) is False
+        assert other.lock("y").acquire(blocking=False) is True
+    assert other.lock("x").acquire(blocking=False) is True
+
+
+def test_nested_acquires_cost_no_network(masters3: Fleet, make_client: MakeClient) -> None:
+    lock = make_client(masters3.urls).lock("x")
+    with lock:
+        for master in masters3:
+            master.pause()
+        try:
+            for _ in range(1000):
+                lock.acquire()
+            assert lock.hold_count == 1001
+            for _ in range(1000):
+                lock.release()
+        finally:
+            for master in masters3:
+                master.resume()
+
+
+def test_the_hold_count_on_the_masters_follows_with_the_renewal(
+    masters3: Fleet, make_client: MakeClient
+) -> None:
+    client = make_client(masters3.urls, ttl=0.9)
+    lock = client.lock("x")
+    with lock, lock, lock:
+        deadline = time.monotonic() + 10
+        while client.status("x").hold_count != 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert client.status("x").hold_count == 3
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ((False, 1), {}),
+        ((), {"timeout": -2}),
+        ((), {"timeout": 1e20}),
+        ((), {"timeout": float("nan")}),
+        ((), {"timeout": threading.TIMEOUT_MAX * 2}),
+        ((), {"timeout": "5"}),
+        ((), {"timeout": None}),
+        ((True, 1, 2), {}),
+        ((), {"wait": 3}),
+    ],
+    ids=str,
+)
+def test_bad_arguments_raise_what_threading_raises(
+    arguments: tuple[tuple[object, ...], dict[str, object]], masters1: Fleet, make_client: MakeClient
+) -> None:
+    lock = make_client(masters1.urls).lock("x")
+    args, kwargs = arguments
+    with pytest.raises(Exception) as theirs:
+        threading.RLock().acquire(*args, **kwargs)  # type: ignore[arg-type]
+    with pytest.raises(type(theirs.value)):
+        lock.acquire(*args, **kwargs)  # type: ignore[arg-type]
+    assert not lock.locked()
+
+
+def test_release_without_a_hold_is_a_runtime_error(urls: list[str], make_client: MakeClient) -> None:
+    lock = make_client(urls).lock("x")
+    with pytest.raises(RuntimeError) as caught:
+        lock.release()
+    assert type(caught.value) is rlock.NotHeldError
+    assert caught.value.name == "x"
+    with lock, pytest.raises(rlock.NotHeldError):
+        in_thread(lock.release)
+
+
+def test_what_a_holder_and_what_others_see(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls, ttl=3.0)
+    lock = client.lock("x")
+    assert (lock.is_owned(), lock.hold_count, lock.remaining(), lock.locked()) == (False, 0, 0.0, False)
+    with pytest.raises(rlock.LeaseLostError):
+        lock.check()
+    with lock:
+        assert lock.is_owned()
+        assert lock.locked()
+        assert 0 < lock.remaining() <= 3.0 - 0.032
+        lock.check()
+        assert not lock.lost.is_set()
+        assert in_thread(lambda: (lock.is_owned(), lock.hold_count, lock.remaining())) == (False, 0, 0.0)
+        assert in_thread(lock.locked) is True
+    assert not lock.is_owned()
+
+
+def test_status_tells_who_and_since_when(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls)
+    assert client.status("x").holder is None
+    before = time.time()
+    with client.lock("x"):
+        found = client.status("x")
+        assert found.locked
+        assert found.holder is not None
+        assert "MainThread:" in found.holder
+        assert found.since == pytest.approx(before, abs=2.0)
+        assert found.remaining == pytest.approx(3.0, abs=1.5)
+        assert [view.holder for view in found.masters].count(found.holder) >= found.quorum
+    assert client.status("x").holder is None
+
+
+def test_the_hash_on_a_master_is_the_one_of_the_design(masters3: Fleet, make_client: MakeClient) -> None:
+    client = make_client(masters3.urls)
+    with client.lock("orders:42"):
+        owner = client.status("orders:42").holder
+        assert owner is not None
+        for master in masters3:
+            server = raw(master.url)
+            assert server.hgetall("orders:42") == {owner: "1"}
+            assert 0 < server.pttl("orders:42") <= 3000
+            assert server.keys() == ["orders:42"]
+    assert all(raw(master.url).keys() == [] for master in masters3)
+
+
+def test_every_outermost_acquisition_has_an_owner_of_its_own(
+    masters1: Fleet, make_client: MakeClient
+) -> None:
+    client = make_client(masters1.urls)
+    seen = set()
+    for _ in range(5):
+        with client.lock("x"):
+            seen.add(client.status("x").holder)
+    assert len(seen) == 5
+
+
+def test_with_masks_no_exception_of_its_body(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls)
+    with pytest.raises(ZeroDivisionError), client.lock("x"):
+        raise ZeroDivisionError
+    assert not client.lock("x").locked()
+
+
+def test_a_loss_does_not_mask_the_bodys_exception_and_is_raised_without_one(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    client = make_client(urls)
+    with pytest.raises(ZeroDivisionError) as caught, client.lock("x"):
+        client.evict("x")
+        raise ZeroDivisionError
+    assert any("was lost" in note for note in getattr(caught.value, "__notes__", ["was lost"]))
+    with pytest.raises(rlock.LeaseLostError) as loss, client.lock("x"):
+        client.evict("x")
+    assert loss.value.name == "x"
+    assert "quorum" in loss.value.reason
+
+
+def test_a_busy_lock_is_false_and_the_time_out_is_exact(urls: list[str], make_client: MakeClient) -> None:
+    client, other = make_client(urls), make_client(urls)
+    with client.lock("x"):
+        for timeout in (0.0, 0.3, 1.2):
+            began = time.monotonic()
+            assert other.lock("x").acquire(timeout=timeout) is False
+            assert timeout <= time.monotonic() - began < timeout + 0.3
+
+
+def test_evict_frees_a_lock_and_says_whose_it_was(urls: list[str], make_client: MakeClient) -> None:
+    client, operator = make_client(urls), make_client(urls)
+    lock = client.lock("x")
+    lock.acquire()
+    holder = client.status("x").holder
+    assert operator.evict("x") == [holder]
+    assert operator.evict("x") == []
+    assert operator.lock("x").acquire(blocking=False)
+    with pytest.raises(rlock.LeaseLostError):
+        lock.release()
+
+
+def test_after_a_loss_everything_says_so_until_it_is_released(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    client = make_client(urls, ttl=0.6)
+    lock = client.lock("x", renew=False)
+    lock.acquire()
+    lock.acquire()
+    lost = lock.lost
+    assert lost.wait(5.0)
+    assert lost.is_set()
+    assert not lock.is_owned()
+    assert lock.remaining() == 0.0
+    with pytest.raises(rlock.LeaseLostError):
+        lock.check()
+    with pytest.raises(rlock.LeaseLostError):
+        lock.acquire()
+    for left in (1, 0):
+        with pytest.raises(rlock.LeaseLostError):
+            lock.release()
+        assert lock.hold_count == left
+    with pytest.raises(rlock.NotHeldError) as caught:
+        lock.release()
+    assert not isinstance(caught.value, rlock.LeaseLostError)
+    assert lock.acquire(timeout=5.0)
+    lock.release()
+
+
+def test_repr_says_whether_it_is_held_here(masters1: Fleet, make_client: MakeClient) -> None:
+    lock = make_client(masters1.urls).lock("x")
+    assert repr(lock).startswith("<unlocked rlock.RLock object name='x' at 0x")
+    with lock:
+        assert repr(lock).startswith("<locked rlock.RLock object name='x' owner='")
+
+
+def test_what_later_issues_bring_says_that_it_is_not_there(masters1: Fleet, make_client: MakeClient) -> None:
+    client = make_client(masters1.urls)
+    with pytest.raises(NotImplementedError, match="not available yet"):
+        client.lock("x", fair=True)
+    with pytest.raises(NotImplementedError, match="not available yet"):
+        _ = client.lock("x").fencing_token

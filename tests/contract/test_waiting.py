@@ -1,0 +1,248 @@
+"""Waiting: prompt wake-ups, quiet waiters, interrupts and deaths that leave nothing behind."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+import rlock
+
+from ..servers import Fleet, raw
+from .conftest import Child, eventually, in_thread
+
+MakeClient = Callable[..., rlock.Client]
+StartChild = Callable[..., Child]
+
+HOLDER = """
+    import sys, rlock
+    client = rlock.Client(sys.argv[2:], ttl=float(sys.argv[1]))
+    lock = client.lock("x")
+    lock.acquire()
+    print("held", flush=True)
+    sys.stdin.readline()
+    lock.release()
+    print("released", flush=True)
+    sys.stdin.readline()
+"""
+
+WAITER = """
+    import sys, threading, rlock
+    client = rlock.Client(sys.argv[1:], ttl=3.0)
+    lock = client.lock("x")
+    print("waiting", flush=True)
+    try:
+        lock.acquire()
+    except KeyboardInterrupt:
+        print("interrupted", lock.hold_count, flush=True)
+    sys.stdin.readline()
+    print(sorted(thread.name for thread in threading.enumerate()), flush=True)
+"""
+
+
+def channels(fleet: Fleet) -> list[str]:
+    return [str(channel) for master in fleet for channel in raw(master.url).pubsub_channels()]
+
+
+def keys(fleet: Fleet) -> list[str]:
+    return [str(key) for master in fleet for key in raw(master.url).keys()]  # noqa: SIM118
+
+
+def commands(fleet: Fleet) -> int:
+    """Commands that clients sent, without those that run inside a script and those of this count."""
+    inner = ("info", "client", "hello", "hlen", "hgetall", "pttl")
+    return sum(
+        int(told["calls"])
+        for master in fleet
+        for name, told in raw(master.url).info("commandstats").items()
+        if not name.removeprefix("cmdstat_").startswith(inner)
+    )
+
+
+def test_a_release_in_another_process_wakes_a_waiter_at_once(
+    urls: list[str], make_client: MakeClient, child: StartChild
+) -> None:
+    holder = child(HOLDER, "10", *urls)
+    assert holder.line() == "held"
+    lock = make_client(urls, ttl=10.0).lock("x")
+    took: list[float] = []
+
+    def wait() -> None:
+        lock.acquire()
+        took.append(time.monotonic())
+        lock.release()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(0.4)
+    released = time.monotonic()
+    holder.say()
+    thread.join(20)
+    # Far under the poll cap of 1.2 s and the ttl: it was the message.
+    assert took[0] - released < 0.6
+
+
+def test_a_killed_holder_frees_its_lock_within_ttl_and_a_half_second(
+    masters: Fleet, make_client: MakeClient, child: StartChild
+) -> None:
+    holder = child(HOLDER, "2", *masters.urls)
+    assert holder.line() == "held"
+    lock = make_client(masters.urls).lock("x")
+    assert not lock.acquire(timeout=0.1)
+    holder.process.kill()
+    began = time.monotonic()
+    assert lock.acquire(timeout=20)
+    assert time.monotonic() - began < 2.5
+    lock.release()
+
+
+def test_ctrl_c_while_waiting_leaves_nothing_behind(
+    masters3: Fleet, make_client: MakeClient, child: StartChild
+) -> None:
+    lock = make_client(masters3.urls).lock("x")
+    with lock:
+        waiter = child(WAITER, *masters3.urls)
+        assert waiter.line() == "waiting"
+        assert eventually(lambda: len(channels(masters3)) == 3)
+        waiter.process.send_signal(signal.SIGINT)
+        assert waiter.line() == "interrupted 0"
+        assert eventually(lambda: not channels(masters3)), "still subscribed"
+        waiter.say()
+        assert waiter.line() == "['MainThread']"
+        assert waiter.end() == 0
+    assert keys(masters3) == []
+
+
+def test_no_subscription_stays_after_the_last_waiter(masters: Fleet, make_client: MakeClient) -> None:
+    client = make_client(masters.urls)
+    with client.lock("x"), client.lock("y"):
+        assert in_thread(lambda: client.lock("x").acquire(timeout=0.2)) is False
+        assert in_thread(lambda: client.lock("y").acquire(timeout=0.2)) is False
+        assert channels(masters)
+        assert eventually(lambda: not channels(masters), within=5.0)
+        assert eventually(lambda: "rlock-listener" not in {t.name for t in threading.enumerate()})
+
+
+def test_an_idle_waiter_sends_a_look_at_one_master_every_second_or_two(
+    masters: Fleet, make_client: MakeClient
+) -> None:
+    client, other = make_client(masters.urls, ttl=10.0), make_client(masters.urls, ttl=10.0)
+    with client.lock("x", renew=False):
+        threads = [threading.Thread(target=lambda: other.lock("x").acquire(timeout=8)) for _ in range(10)]
+        for thread in threads:
+            thread.start()
+        time.sleep(1.0)
+        before = commands(masters)
+        time.sleep(6.0)
+        sent = commands(masters) - before
+    for thread in threads:
+        thread.join()
+    # Ten threads on five masters: one of them looks at one master, each 1.2 to 1.8 s.
+    assert 3 <= sent <= 5
+
+
+def test_a_waiter_survives_the_loss_of_its_subscriptions(masters3: Fleet, make_client: MakeClient) -> None:
+    client, other = make_client(masters3.urls, ttl=10.0), make_client(masters3.urls, ttl=10.0)
+    lock = client.lock("x")
+    lock.acquire()
+    got: list[float] = []
+
+    def wait() -> None:
+        other.lock("x").acquire()
+        got.append(time.monotonic())
+        other.lock("x").release()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert eventually(lambda: len(channels(masters3)) == 3)
+    for master in masters3:
+        raw(master.url).execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+    assert eventually(lambda: len(channels(masters3)) == 3), "did not subscribe again"
+    released = time.monotonic()
+    lock.release()
+    thread.join(20)
+    assert got[0] - released < 0.6
+
+
+def test_a_release_while_nobody_was_subscribed_is_found_by_looking(
+    masters3: Fleet, make_client: MakeClient
+) -> None:
+    client, other = make_client(masters3.urls, ttl=10.0), make_client(masters3.urls, ttl=10.0)
+    owner = "somebody:1"
+    for master in masters3:
+        raw(master.url).hset("x", owner, 1)
+        raw(master.url).pexpire("x", 10_000)
+    with client.lock("y"):
+        threading.Timer(0.5, lambda: [raw(master.url).delete("x") for master in masters3]).start()
+        began = time.monotonic()
+        assert other.lock("x").acquire(timeout=9)
+        assert time.monotonic() - began < 4.0
+
+
+def test_threads_of_one_process_take_turns_in_the_order_in_which_they_came(
+    masters3: Fleet, make_client: MakeClient
+) -> None:
+    client = make_client(masters3.urls)
+    order: list[int] = []
+    with client.lock("x"):
+        threads = []
+        for i in range(6):
+
+            def work(i: int = i) -> None:
+                with client.lock("x"):
+                    order.append(i)
+
+            threads.append(threading.Thread(target=work))
+            threads[-1].start()
+            time.sleep(0.05)
+    for thread in threads:
+        thread.join(30)
+    assert order == list(range(6))
+
+
+@pytest.mark.parametrize("masters_count", [3, 5])
+def test_many_contenders_never_overlap_and_all_get_their_turns(
+    masters_count: int, masters: Fleet, child: StartChild
+) -> None:
+    program = """
+        import sys, rlock, time
+        client = rlock.Client(sys.argv[1:], ttl=5.0)
+        lock = client.lock("x")
+        holds = []
+        for _ in range(25):
+            with lock:
+                entered = time.monotonic_ns()
+                time.sleep(0.001)
+                holds.append((entered, time.monotonic_ns()))
+        print(holds, flush=True)
+    """
+    workers = [child(program, *masters(masters_count).urls) for _ in range(5)]
+    holds = sorted(hold for worker in workers for hold in eval(worker.line()))
+    assert len(holds) == 125
+    for (_, left), (entered, _) in itertools.pairwise(holds):
+        assert left <= entered
+    assert keys(masters) == []
+
+
+def test_threads_share_the_sockets_of_their_client(masters3: Fleet, make_client: MakeClient) -> None:
+    client = make_client(masters3.urls)
+    before = int(raw(masters3.urls[0]).info("clients")["connected_clients"])
+
+    def work() -> None:
+        for i in range(10):
+            with client.lock(f"lock-{i}"):
+                pass
+
+    threads = [threading.Thread(target=work) for _ in range(32)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.1)
+    during = int(raw(masters3.urls[0]).info("clients")["connected_clients"])
+    for thread in threads:
+        thread.join(60)
+    # one for commands, one for subscriptions; and the pooled one with which this test asks
+    assert during - before <= 3

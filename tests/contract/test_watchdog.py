@@ -1,0 +1,229 @@
+"""Renewal, and being told of a loss."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+import rlock
+
+from ..servers import Fleet, raw
+from .conftest import Child, eventually, in_thread
+
+MakeClient = Callable[..., rlock.Client]
+StartChild = Callable[..., Child]
+
+
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("rlock")}
+
+
+def test_a_lock_outlives_its_ttl_while_it_is_held(urls: list[str], make_client: MakeClient) -> None:
+    client, other = make_client(urls, ttl=0.6), make_client(urls)
+    lock = client.lock("x")
+    with lock:
+        until = time.monotonic() + 2.0
+        while time.monotonic() < until:
+            assert not other.lock("x").acquire(blocking=False)
+            lock.check()
+            time.sleep(0.05)
+
+
+def test_no_thread_is_left_when_nothing_is_held(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls)
+    with client.lock("x"):
+        assert "rlock-watchdog" in threads()
+    assert eventually(lambda: not threads(), within=3.0), threads()
+
+
+def test_one_thread_renews_a_thousand_locks(masters3: Fleet, make_client: MakeClient) -> None:
+    client = make_client(masters3.urls, ttl=2.0)
+    locks = [client.lock(f"lock-{i}") for i in range(1000)]
+    for lock in locks:
+        lock.acquire()
+    time.sleep(3.0)
+    assert sum(name == "rlock-watchdog" for name in [t.name for t in threading.enumerate()]) == 1
+    for lock in locks:
+        lock.check()
+        lock.release()
+    assert all(raw(master.url).dbsize() == 0 for master in masters3)
+
+
+def test_an_eviction_is_told_once_with_its_reason(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls, ttl=0.9)
+    told: list[tuple[rlock.LeaseLostError, str]] = []
+    lock = client.lock("x", on_lost=lambda error: told.append((error, threading.current_thread().name)))
+    lock.acquire()
+    lost = lock.lost
+    client.evict("x")
+    assert lost.wait(5.0)
+    assert eventually(lambda: told)
+    with pytest.raises(rlock.LeaseLostError):
+        lock.release()
+    time.sleep(0.5)
+    assert len(told) == 1
+    error, thread = told[0]
+    assert error.name == "x"
+    assert "quorum" in error.reason
+    assert thread == "rlock-on-lost"
+
+
+def test_an_on_lost_that_raises_or_blocks_harms_no_other_lock(
+    masters3: Fleet, make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = make_client(masters3.urls, ttl=0.6)
+    release = threading.Event()
+
+    def block(error: rlock.LeaseLostError) -> None:
+        release.wait(10)
+
+    def fail(error: rlock.LeaseLostError) -> None:
+        raise ZeroDivisionError
+
+    first, second, third = client.lock("a", on_lost=block), client.lock("b", on_lost=fail), client.lock("c")
+    for lock in (first, second, third):
+        lock.acquire()
+    client.evict("a")
+    client.evict("b")
+    time.sleep(1.5)
+    third.check()
+    assert any("on_lost" in record.message for record in caplog.records)
+    release.set()
+    third.release()
+
+
+def test_a_majority_that_stops_makes_it_suspect_and_lost_only_at_the_end_of_the_validity(
+    fresh_masters: Callable[..., Fleet], make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet = fresh_masters(3)
+    client = make_client(fleet.urls, ttl=2.4)
+    lock = client.lock("x")
+    lock.acquire()
+    for master in fleet(2):
+        master.pause()
+    assert eventually(lambda: any("trying on" in record.message for record in caplog.records), within=5.0)
+    began = time.monotonic()
+    while lock.remaining() > 0:
+        assert not lock.lost.is_set()
+        assert time.monotonic() - began < 5.0
+        time.sleep(0.02)
+    assert lock.lost.is_set()
+    with pytest.raises(rlock.LeaseLostError, match="validity"):
+        lock.release()
+    for master in fleet:
+        master.resume()
+
+
+def test_a_majority_that_comes_back_in_time_renews_a_suspect_lease(
+    fresh_masters: Callable[..., Fleet], make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet = fresh_masters(3)
+    client = make_client(fleet.urls, ttl=4.0)
+    lock = client.lock("x")
+    lock.acquire()
+    for master in fleet(2):
+        master.pause()
+    assert eventually(lambda: any("trying on" in record.message for record in caplog.records), within=6.0)
+    for master in fleet(2):
+        master.resume()
+    assert eventually(lambda: any("renewed again" in record.message for record in caplog.records), within=6.0)
+    time.sleep(1.0)
+    lock.check()
+    lock.release()
+
+
+def test_a_fixed_lease_ends_after_its_ttl(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls)
+    told: list[rlock.LeaseLostError] = []
+    lock = client.lock("x", ttl=0.6, renew=False, on_lost=told.append)
+    lock.acquire()
+    time.sleep(0.75)
+    assert not lock.is_owned()
+    assert eventually(lambda: told), "nobody told of it"
+    assert make_client(urls).lock("x").acquire(timeout=5.0)
+    with pytest.raises(rlock.LeaseLostError):
+        lock.release()
+
+
+def test_max_hold_ends_a_hold_that_hangs(urls: list[str], make_client: MakeClient) -> None:
+    client, other = make_client(urls), make_client(urls)
+    lock = client.lock("x", ttl=0.6, max_hold=1.0)
+    lock.acquire()
+    time.sleep(0.8)
+    lock.check()
+    began = time.monotonic()
+    assert other.lock("x").acquire(timeout=10.0)
+    assert time.monotonic() - began < 2.0
+    with pytest.raises(rlock.LeaseLostError, match="max_hold"):
+        lock.release()
+
+
+def test_a_thread_that_died_is_renewed_no_more(urls: list[str], make_client: MakeClient) -> None:
+    client, other = make_client(urls, ttl=0.9), make_client(urls)
+    in_thread(client.lock("x").acquire)
+    assert not other.lock("x").acquire(blocking=False), "freed at once: what it wrote may be half done"
+    assert other.lock("x").acquire(timeout=5.0)
+    other.lock("x").release()
+    assert eventually(lambda: not threads())
+
+
+def test_a_thread_that_the_threading_module_does_not_know_is_an_owner_too(
+    masters3: Fleet, make_client: MakeClient
+) -> None:
+    client, other = make_client(masters3.urls, ttl=0.9), make_client(masters3.urls)
+    held, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        client.lock("x").acquire()
+        held.set()
+        done.wait(10)
+
+    _thread.start_new_thread(work, ())
+    assert held.wait(10)
+    time.sleep(1.5)
+    assert not other.lock("x").acquire(blocking=False), "its lease was not renewed"
+    done.set()
+    assert other.lock("x").acquire(timeout=5.0)
+
+
+def test_a_new_thread_never_owns_a_dead_threads_lock(masters3: Fleet, make_client: MakeClient) -> None:
+    client = make_client(masters3.urls, ttl=3.0)
+    lock = client.lock("x")
+    in_thread(lock.acquire)
+    # Thread idents are reused at once; identity must not be.
+    for _ in range(20):
+        assert in_thread(lambda: (lock.is_owned(), lock.hold_count)) == (False, 0)
+        with pytest.raises(rlock.NotHeldError):
+            in_thread(lock.release)
+
+
+def test_a_process_that_was_stopped_finds_its_loss_at_once_when_it_goes_on(
+    masters3: Fleet, make_client: MakeClient, child: StartChild
+) -> None:
+    program = """
+        import sys, rlock
+        lock = rlock.Client(sys.argv[1:], ttl=1.0).lock("x")
+        lock.acquire()
+        lost = lock.lost
+        print("held", flush=True)
+        sys.stdin.readline()
+        print(lock.is_owned(), lost.is_set(), lock.remaining(), flush=True)
+        try:
+            lock.check()
+        except rlock.LeaseLostError:
+            print("LeaseLostError", flush=True)
+    """
+    holder = child(program, *masters3.urls)
+    assert holder.line() == "held"
+    os.kill(holder.process.pid, signal.SIGSTOP)
+    assert make_client(masters3.urls).lock("x").acquire(timeout=10)
+    holder.say()
+    os.kill(holder.process.pid, signal.SIGCONT)
+    assert holder.line() == "False True 0.0"
+    assert holder.line() == "LeaseLostError"

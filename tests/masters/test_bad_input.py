@@ -1,0 +1,196 @@
+"""Masters that are none: each with an error that says what to do, and nothing done."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pytest
+import redis
+import redis.asyncio
+
+import rlock
+
+from ..servers import Fleet, raw
+
+FreshMasters = Callable[..., Fleet]
+
+
+@pytest.mark.parametrize(
+    ("masters", "told"),
+    [
+        ([], "at least one"),
+        (None, "must be a list"),
+        (["http://127.0.0.1:1"], "redis://"),
+        (["redis://"], "no host"),
+        (["unix://"], "no path"),
+        (["redis://127.0.0.1:port"], "Port"),
+        ([42], "no master"),
+        ([redis.asyncio.Redis()], "no master"),
+        (["redis://a:1", "redis://A:1/3"], "twice"),
+        (["redis://a", "redis://a:6379"], "twice"),
+        (["unix:///run/r.sock", "unix:///run/r.sock?db=2"], "twice"),
+    ],
+    ids=str,
+)
+def test_a_list_of_masters_that_is_none_is_refused_before_anything_is_done(
+    masters: object, told: str
+) -> None:
+    with pytest.raises(rlock.OptionsError, match=told):
+        rlock.Client(masters)  # type: ignore[arg-type]
+
+
+def test_no_error_and_no_label_shows_a_password() -> None:
+    with pytest.raises(rlock.OptionsError) as caught:
+        rlock.Client(["redis://user:secret@a:port"])
+    assert "secret" not in str(caught.value)
+    client = rlock.Client(["redis://user:secret@127.0.0.1:1", "rediss://:secret@127.0.0.1:2/3"])
+    assert client.masters == ["redis://127.0.0.1:1", "rediss://127.0.0.1:2/3"]
+    assert "secret" not in repr(client)
+    with pytest.raises(rlock.QuorumUnreachableError) as unreachable:
+        client.lock("x").acquire(blocking=False)
+    assert "secret" not in str(unreachable.value)
+    client.close()
+
+
+def test_one_server_under_two_names_is_an_error(masters3: Fleet) -> None:
+    port = masters3.urls[0].rpartition(":")[2]
+    twice = [masters3.urls[0], f"redis://localhost:{port}", masters3.urls[1]]
+    with rlock.Client(twice) as client, pytest.raises(rlock.OptionsError, match="same server"):
+        for _ in range(3):
+            client.lock("x").acquire(timeout=1.0)
+    assert raw(masters3.urls[2]).keys() == []
+
+
+def test_a_wrong_password_on_a_majority_is_raised_at_once_and_on_a_minority_logged(
+    fresh_masters: FreshMasters, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet = fresh_masters(3, password="right")
+    wrong = [url.replace(":right@", ":wrong@") for url in fleet.urls]
+    assert wrong != fleet.urls
+    none = [url.replace(":right@", "") for url in fleet.urls]
+    for bad in (wrong, none):
+        with rlock.Client([*bad[:2], fleet.urls[2]]) as client, pytest.raises(rlock.OptionsError) as caught:
+            client.lock("x").acquire()
+        assert "AUTH" in str(caught.value).upper() or "password" in str(caught.value).lower()
+    with rlock.Client([wrong[0], *fleet.urls[1:]]) as client, caplog.at_level(logging.WARNING, "rlock"):
+        with client.lock("x"):
+            pass
+        assert any("gives no vote" in record.message for record in caplog.records)
+
+
+def test_a_replica_is_no_master(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    port = fleet.urls[2].rpartition(":")[2]
+    for url in fleet.urls[:2]:
+        raw(url).replicaof("127.0.0.1", port)
+    with rlock.Client(fleet.urls) as client, pytest.raises(rlock.OptionsError, match="replica"):
+        client.lock("x").acquire()
+    raw(fleet.urls[0]).replicaof("NO", "ONE")
+    with rlock.Client(fleet.urls) as client, client.lock("x"):
+        assert client.status("x").masters[1].fault
+
+
+def test_a_master_that_becomes_a_replica_while_we_are_connected_gives_no_vote(
+    fresh_masters: FreshMasters,
+) -> None:
+    fleet = fresh_masters(3)
+    with rlock.Client(fleet.urls) as client:
+        with client.lock("x"):
+            pass
+        port = fleet.urls[2].rpartition(":")[2]
+        for url in fleet.urls[:2]:
+            raw(url).replicaof("127.0.0.1", port)
+        with pytest.raises(rlock.OptionsError, match="READONLY"):
+            client.lock("x").acquire(timeout=5.0)
+
+
+@pytest.mark.parametrize("what", ["string", "list", "big hash", "odd hash"])
+def test_a_key_that_no_lock_wrote_is_left_alone(what: str, masters3: Fleet) -> None:
+    for url in masters3.urls:
+        server = raw(url)
+        if what == "string":
+            server.set("x", "mine")
+        elif what == "list":
+            server.rpush("x", "mine")
+        elif what == "big hash":
+            server.hset("x", mapping={"a": "1", "b": "2"})
+        else:
+            server.hset("x", "name", "value")
+    before = [raw(url).dump("x") for url in masters3.urls]
+    with rlock.Client(masters3.urls) as client:
+        for use in (
+            client.lock("x").acquire,
+            client.lock("x").locked,
+            lambda: client.status("x"),
+            lambda: client.evict("x"),
+        ):
+            with pytest.raises(rlock.OptionsError, match="no lock wrote"):
+                use()
+    assert [raw(url).dump("x") for url in masters3.urls] == before
+
+
+def test_missing_permissions_on_a_majority_are_raised_at_once(masters3: Fleet) -> None:
+    for url in masters3.urls:
+        raw(url).execute_command(
+            "ACL", "SETUSER", "worker", "on", ">pw", "~*", "&*", "+@all", "-evalsha", "-eval"
+        )
+    urls = [url.replace("redis://", "redis://worker:pw@") for url in masters3.urls]
+    with rlock.Client(urls) as client, pytest.raises(rlock.OptionsError, match="NOPERM"):
+        client.lock("x").acquire()
+
+
+def test_the_least_permissions_are_enough(masters3: Fleet) -> None:
+    least = (
+        "+evalsha +eval +hlen +hset +hget +hgetall +pexpire +pttl +del +exists "
+        "+publish +subscribe +unsubscribe"
+    )
+    for url in masters3.urls:
+        raw(url).execute_command(
+            "ACL", "SETUSER", "least", "on", ">pw", "~orders:*", "&rlock:*", "-@all", *least.split()
+        )
+    urls = [url.replace("redis://", "redis://least:pw@") for url in masters3.urls]
+    with rlock.Client(urls, 0.9) as client, rlock.Client(urls, 0.9) as other:
+        with client.lock("orders:42") as lock:
+            assert other.lock("orders:42").acquire(timeout=1.2) is False
+            lock.check()
+        with other.lock("orders:42"):
+            assert client.status("orders:42").locked
+            assert client.evict("orders:42")
+            with pytest.raises(rlock.LeaseLostError):
+                other.lock("orders:42").release()
+            other.lock("orders:42").acquire()
+
+
+def test_ready_clients_lend_their_settings_and_not_their_retries(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3, password="secret")
+    ready = [
+        redis.Redis(
+            port=int(url.rpartition(":")[2]), password="secret", decode_responses=True, protocol=3, db=1
+        )
+        for url in fleet.urls
+    ]
+    with rlock.Client(ready) as client:
+        with client.lock("x"):
+            assert all(server.exists("x") for server in ready), "not in their database"
+        for master in fleet:
+            master.pause()
+        with pytest.raises(rlock.QuorumUnreachableError):
+            client.lock("x").acquire(blocking=False)
+        for master in fleet:
+            master.resume()
+    with pytest.raises(TypeError, match="URLs"):
+        __import__("pickle").dumps(rlock.Client(ready).lock("x"))
+    for server in ready:
+        server.close()
+
+
+def test_an_eviction_policy_that_throws_locks_away_is_warned_of(
+    fresh_masters: FreshMasters, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet = fresh_masters(1)
+    raw(fleet.urls[0]).config_set("maxmemory-policy", "allkeys-lru")
+    with rlock.Client(fleet.urls) as client, caplog.at_level(logging.WARNING, "rlock"):
+        with client.lock("x"):
+            pass
+        assert any("noeviction" in record.message for record in caplog.records)

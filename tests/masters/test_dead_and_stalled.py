@@ -1,0 +1,236 @@
+"""Masters that die, stall, restart or forget: what a caller sees."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+import rlock
+from rlock.rules.keys import channel
+
+from ..contract.conftest import eventually, in_thread
+from ..servers import Fleet, raw
+
+FreshMasters = Callable[..., Fleet]
+
+
+def cycle(lock: rlock.RLock, times: int) -> float:
+    """The longest of so many pairs of acquire and release, in seconds."""
+    longest = 0.0
+    for _ in range(times):
+        began = time.monotonic()
+        assert lock.acquire(timeout=5.0)
+        lock.release()
+        longest = max(longest, time.monotonic() - began)
+    return longest
+
+
+@pytest.mark.parametrize("how", ["kill", "pause"])
+def test_two_of_five_masters_gone_is_not_noticed(fresh_masters: FreshMasters, how: str) -> None:
+    fleet = fresh_masters(5)
+    with rlock.Client(fleet.urls) as client:
+        lock = client.lock("x")
+        cycle(lock, 50)
+        for master in fleet[3:]:
+            getattr(master, how)()
+        # The request time-out is 0.5 s: nobody waited for it, not even once.
+        assert cycle(lock, 50) < 0.4
+        with lock:
+            assert in_thread(lambda: client.lock("x").acquire(timeout=0.2)) is False
+        for master in fleet[3:]:
+            master.resume() if how == "pause" else master.start()
+
+
+@pytest.mark.parametrize("how", ["kill", "pause"])
+def test_a_client_can_start_with_two_of_five_masters_gone(fresh_masters: FreshMasters, how: str) -> None:
+    fleet = fresh_masters(5)
+    for master in fleet[3:]:
+        getattr(master, how)()
+    with rlock.Client(fleet.urls) as client:
+        assert cycle(client.lock("x"), 20) < 0.9
+        assert client.status("x").masters[4].fault
+        for master in fleet[3:]:
+            master.resume() if how == "pause" else master.start()
+
+
+@pytest.mark.parametrize("how", ["kill", "pause"])
+def test_a_master_that_is_back_counts_again(fresh_masters: FreshMasters, how: str) -> None:
+    fleet = fresh_masters(3)
+    with rlock.Client(fleet.urls, 3.0) as client:
+        lock = client.lock("x")
+        cycle(lock, 5)
+        getattr(fleet[0], how)()
+        cycle(lock, 5)
+        time.sleep(0.6)
+        cycle(lock, 5)
+        fleet[0].resume() if how == "pause" else fleet[0].start()
+
+        def votes() -> bool:
+            with lock:
+                return client.status("x").masters[0].holder is not None
+
+        assert eventually(votes, within=10.0)
+        fleet[1].kill()
+        assert lock.acquire(timeout=5.0), "the master that came back is not counted"
+        lock.release()
+
+
+@pytest.mark.parametrize("how", ["kill", "pause"])
+def test_a_majority_gone_is_an_error_and_not_contention(fresh_masters: FreshMasters, how: str) -> None:
+    fleet = fresh_masters(3)
+    with rlock.Client(fleet.urls, 3.0) as client:
+        lock = client.lock("x")
+        cycle(lock, 3)
+        for master in fleet[1:]:
+            getattr(master, how)()
+        for arguments in ((False, -1), (True, 1.0)):
+            began = time.monotonic()
+            with pytest.raises(rlock.QuorumUnreachableError) as caught:
+                lock.acquire(*arguments)
+            assert time.monotonic() - began < 2.5
+            assert set(caught.value.faults) == {*client.masters[1:]}
+        questions: tuple[Callable[[], object], ...] = (
+            lock.locked,
+            lambda: client.status("x"),
+            lambda: client.evict("x"),
+        )
+        for question in questions:
+            with pytest.raises(rlock.QuorumUnreachableError):
+                question()
+        for master in fleet[1:]:
+            master.resume() if how == "pause" else master.start()
+        assert lock.acquire(timeout=10.0)
+        lock.release()
+
+
+def test_waiting_for_ever_goes_on_until_the_masters_are_back(
+    fresh_masters: FreshMasters, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet = fresh_masters(3)
+    with rlock.Client(fleet.urls, 3.0) as client:
+        for master in fleet:
+            master.kill()
+
+        def wait() -> bool:
+            return client.lock("x").acquire() and client.lock("x").is_owned()
+
+        got: list[bool] = []
+        thread = threading.Thread(target=lambda: got.append(wait()))
+        thread.start()
+        time.sleep(1.5)
+        assert not got
+        assert any("still waiting" in record.message for record in caplog.records)
+        for master in fleet:
+            master.start()
+        thread.join(20)
+        assert got == [True]
+
+
+def test_a_release_reaches_a_master_that_was_away(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    with rlock.Client(fleet.urls) as client:
+        lock = client.lock("x")
+        lock.acquire()
+        assert eventually(lambda: all(raw(m.url).exists("x") for m in fleet))
+        fleet[0].pause()
+        lock.release()
+        time.sleep(0.7)
+        cycle(lock, 2)  # notices that it hangs
+        fleet[0].resume()
+        cycle(lock, 2)
+
+        def freed() -> bool:
+            cycle(lock, 1)
+            return not raw(fleet[0].url).exists("x")
+
+        # Far under the ttl of 10 s: the release was delivered, it did not run out.
+        assert eventually(freed, within=5.0)
+
+
+def test_an_acquire_that_was_given_up_does_not_come_back_to_life(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(1)
+    with rlock.Client(fleet.urls) as client:
+        lock = client.lock("x")
+        cycle(lock, 1)
+        fleet[0].pause()
+        with pytest.raises(rlock.QuorumUnreachableError):
+            lock.acquire(blocking=False)
+        fleet[0].resume()
+        # What the stopped server finds in its socket is an acquire; nobody may be left with its vote.
+        assert lock.acquire(timeout=5.0)
+        lock.release()
+        assert not raw(fleet[0].url).exists("x")
+
+
+def test_scripts_that_a_master_forgot_are_sent_again(masters3: Fleet) -> None:
+    with rlock.Client(masters3.urls) as client:
+        lock = client.lock("x")
+        for _ in range(3):
+            for master in masters3:
+                raw(master.url).script_flush()
+            cycle(lock, 2)
+            with lock:
+                for master in masters3:
+                    raw(master.url).script_flush()
+                assert client.status("x").locked
+        assert all(not raw(master.url).exists("x") for master in masters3)
+
+
+def test_connections_that_a_master_closed_are_made_again_within_the_call(masters3: Fleet) -> None:
+    with rlock.Client(masters3.urls) as client:
+        lock = client.lock("x")
+        for _ in range(5):
+            cycle(lock, 1)
+            for master in masters3:
+                raw(master.url).execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            assert lock.acquire(blocking=False)
+            for master in masters3:
+                raw(master.url).execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            lock.release()
+            assert not lock.locked()
+
+
+def test_a_holder_keeps_its_lock_while_a_minority_restarts_empty(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    with rlock.Client(fleet.urls, 1.2) as client, rlock.Client(fleet.urls, 1.2) as other:
+        lock = client.lock("x")
+        with lock:
+            fleet[0].restart(empty=True)
+            time.sleep(2.0)
+            lock.check()
+            assert not other.lock("x").acquire(timeout=0.3)
+
+
+def test_under_maxmemory_a_held_lock_is_renewed_and_released(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    with rlock.Client(fleet.urls, 0.9) as client:
+        lock = client.lock("x")
+        lock.acquire()
+        for master in fleet:
+            raw(master.url).config_set("maxmemory", "1")
+        lock.acquire()
+        time.sleep(1.5)
+        lock.check()
+        lock.release()
+        lock.release()
+        assert not lock.locked()
+        with pytest.raises(rlock.QuorumUnreachableError, match="OOM"):
+            lock.acquire(timeout=0.3)
+
+
+def test_the_channel_is_told_of_a_full_release_only(masters1: Fleet) -> None:
+    with rlock.Client(masters1.urls) as client:
+        subscriber = raw(masters1.urls[0]).pubsub(ignore_subscribe_messages=True)
+        subscriber.subscribe(channel("x"))
+        subscriber.get_message(timeout=1.0)
+        lock = client.lock("x")
+        with lock, lock:
+            pass
+        with lock:
+            assert in_thread(lambda: client.lock("x").acquire(timeout=0.2)) is False
+        told = [subscriber.get_message(timeout=0.5) for _ in range(4)]
+        assert len([message for message in told if message]) == 2
+        subscriber.close()
