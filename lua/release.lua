@@ -9,7 +9,7 @@
 --    1  released; count is the number of subscribers reached, -1 if PUBLISH was denied
 --    0  absent: nobody holds it here
 --   -1  someone else's; holder, count and ttl_ms are theirs
---   -2  the key is not a lock
+--   -2  the key is not a lock (another type, or a hash that no lock wrote)
 --
 -- Second delivery: finds the owner gone, answers 0 or -1, writes and publishes nothing.
 -- Called by: rlock/procedures/release.py, and by acquire.py to undo an attempt
@@ -36,8 +36,13 @@ if type(held) == 'table' then
     return held
 end
 
-local entry = redis.call('hgetall', lock)
-if #entry == 0 then
+local fields = redis.call('hlen', lock)
+if fields == 0 then
     return {0, '', 0, -2}
 end
-return {-1, entry[1], tonumber(entry[2]) or 0, redis.call('pttl', lock)}
+-- Before HGETALL: a hash of somebody's that has a million fields would stop the server for its reply.
+local entry = fields == 1 and redis.call('hgetall', lock)
+if not entry or not tonumber(entry[2]) then
+    return {-2, '', 0, -1}
+end
+return {-1, entry[1], tonumber(entry[2]), redis.call('pttl', lock)}
