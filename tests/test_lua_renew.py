@@ -1,0 +1,104 @@
+"""renew, on every server found: one lock, and many in one call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from .scripted import LEASE_MS, LOCK, MINE, OLDER, THEIRS, Box
+from .servers import AnyMaster
+
+
+@pytest.fixture
+def box(any_server: AnyMaster) -> Iterator[Box]:
+    box = Box(any_server.url)
+    yield box
+    box.close()
+
+
+def test_renew_counts_the_lease_from_now(box: Box) -> None:
+    box.acquire(lease_ms=5_000)
+    assert box.renew() == [1]
+    assert 5_000 < box.pttl() <= LEASE_MS
+    assert box.content() == ("hash", {MINE: "1"})
+
+
+def test_renew_assigns_the_hold_count(box: Box) -> None:
+    box.acquire(count=1)
+    assert box.renew(count=3) == [1]
+    assert box.content() == ("hash", {MINE: "3"})
+    assert box.renew(count=2) == [1]
+    assert box.content() == ("hash", {MINE: "2"})
+
+
+def test_renew_may_also_shorten_the_lease(box: Box) -> None:
+    box.acquire()
+    assert box.renew(lease_ms=1_000) == [1]
+    assert 0 < box.pttl() <= 1_000
+
+
+def test_renew_delivered_twice_leaves_the_same_count_and_the_same_lease(box: Box) -> None:
+    box.acquire()
+    box.renew(count=2)
+    time.sleep(0.02)
+    assert box.renew(count=2) == [1]
+    assert box.content() == ("hash", {MINE: "2"})
+    assert LEASE_MS - 15 <= box.pttl() <= LEASE_MS, "counted from its own arrival, and not added up"
+
+
+def test_renew_of_an_absent_lock_does_not_put_it_back(box: Box) -> None:
+    with box.nothing_written():
+        assert box.renew() == [0]
+    assert box.content() is None
+
+
+def test_a_late_renewal_does_not_put_a_released_lock_back(box: Box) -> None:
+    box.acquire()
+    box.release()
+    assert box.renew() == [0]
+    assert box.content() is None
+
+
+@pytest.mark.parametrize("holder", [OLDER, THEIRS])
+def test_a_late_renewal_does_not_prolong_the_lease_of_the_next_owner(box: Box, holder: str) -> None:
+    box.acquire(holder, lease_ms=5_000)
+    with box.nothing_written():
+        assert box.renew(lease_ms=LEASE_MS, count=7) == [-1]
+    assert 0 < box.pttl() <= 5_000
+
+
+def test_three_hundred_locks_are_answered_in_the_order_of_their_keys(box: Box) -> None:
+    """The limit of Lua's stack and of unpack() lies near 8000 values; one code for each key is no problem."""
+    keys, words, expected = [], [], []
+    pipe = box.client.pipeline(transaction=False)
+    for i in range(300):
+        key, owner = f"{LOCK}:{i}", f"me:{i}"
+        keys.append(key)
+        words += [owner, str(i % 3 + 1)]
+        if i % 5 == 0:
+            expected.append(0)
+        elif i % 5 == 1:
+            pipe.hset(key, THEIRS, 1)
+            expected.append(-1)
+        elif i % 5 == 2:
+            pipe.set(key, "1")
+            expected.append(-1)
+        else:
+            pipe.hset(key, owner, 1)
+            pipe.pexpire(key, 5_000)
+            expected.append(1)
+    pipe.execute()
+    assert box.call("renew", keys, LEASE_MS, *words) == expected
+    for i, key in enumerate(keys):
+        if expected[i] == 1:
+            assert box.content(key) == ("hash", {f"me:{i}": str(i % 3 + 1)})
+            assert 5_000 < box.pttl(key) <= LEASE_MS
+        else:
+            assert box.pttl(key) == (-2 if expected[i] == 0 else -1)
+    assert box.client.dbsize() == 240
+
+
+def test_renew_of_no_lock_answers_nothing(box: Box) -> None:
+    assert box.call("renew", [], LEASE_MS) == []
