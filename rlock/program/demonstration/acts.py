@@ -132,7 +132,7 @@ def play(stage: Stage) -> None:
         act.progress = Progress.RUNNING
         try:
             perform(stage, act)
-        except BaseException:
+        except CrewError:
             act.progress = Progress.FAILED
             raise
         if act.progress is Progress.RUNNING:

@@ -77,24 +77,27 @@ class Kill:
 
 
 def violations(sections: Sequence[Section], final: State | None, kill: Kill | None = None) -> list[str]:
-    """Everything in the record of the lock that must not be, one sentence each; empty: it held."""
-    found = overlap_violations(sections)
-    for section in outlived(sections):
-        found.append(
-            f"worker {section.worker} was inside after its lease had ended (the machine stood still?)"
-        )
-    for section in sections:
-        died_inside = kill is not None and section.worker == kill.worker and section.entered_at < kill.at
-        if section.left_at is None and not died_inside:
-            found.append(f"worker {section.worker} entered a section and never told its end")
-    found += _torn(sections, kill)
+    """Everything in the record of the lock that must not be, one sentence for each kind; empty: it held."""
+    unended = [
+        section
+        for section in sections
+        if section.left_at is None
+        and section.thrown_out_at is None
+        and not (kill is not None and section.worker == kill.worker and section.entered_at < kill.at)
+    ]
+    found = [
+        *overlap_violations(sections),
+        *_counted(outlived(sections), "left after the lease had ended (did the machine stand still?)"),
+        *_counted(unended, "entered and never left"),
+        *_torn(sections, kill),
+    ]
     if final is None:
         found.append("the ledger is torn")
         return found
     done = completed(sections)
     lost = lost_updates(sections, final)
     if lost:
-        found.append(f"{lost} of {len(done)} updates were lost")
+        found.append(f"{lost:,} of {len(done):,} updates were lost")
     if final.count != len(done):
         found.append(f"the ledger counts {final.count} sections, the workers completed {len(done)}")
     if final.tally != Counter(section.worker for section in done):
@@ -103,22 +106,27 @@ def violations(sections: Sequence[Section], final: State | None, kill: Kill | No
 
 
 def overlap_violations(sections: Iterable[Section]) -> list[str]:
-    """The overlaps as sentences."""
+    """The overlaps as a sentence."""
+    found = overlaps(sections)
+    if not found:
+        return []
+    before, after = found[0]
+    early_ms = (before.ended_at - after.entered_at) / 1e6
     return [
-        f"worker {after.worker} entered {(before.ended_at - after.entered_at) / 1e6:.3f} ms before "
+        f"{len(found):,} overlaps, the first: worker {after.worker} entered {early_ms:.3f} ms before "
         f"worker {before.worker}'s section ended"
-        for before, after in overlaps(sections)
     ]
+
+
+def _counted(sections: Sequence[Section], what: str) -> list[str]:
+    workers = ", ".join(str(worker) for worker in sorted({section.worker for section in sections}))
+    return [f"{len(sections):,} sections {what}: of worker {workers}"] if sections else []
 
 
 def _torn(sections: Sequence[Section], kill: Kill | None) -> list[str]:
     """One torn read is owed to the kill in the middle of a rewrite: that of the very next owner."""
     owed = next_owner(sections, kill) if kill is not None else None
-    found = [
-        f"worker {section.worker} found the ledger torn"
-        for section in torn_reads(sections)
-        if section is not owed
-    ]
+    found = _counted([s for s in torn_reads(sections) if s is not owed], "found the ledger torn")
     if owed is not None and owed.left_at is not None and not owed.found_torn:
         # The kill was to leave it torn; whole, it was somebody else who wrote in between.
         found.append("the ledger that the killed worker left half written was written by somebody else")
@@ -146,7 +154,7 @@ def wake_ups(sections: Iterable[Section]) -> list[float]:
 def rate(sections: Iterable[Section], begin_at: int, end_at: int) -> float:
     """Completed sections per second in a span of time."""
     inside = [s for s in completed(sections) if begin_at <= (s.left_at or 0) < end_at]
-    return len(inside) / ((end_at - begin_at) / 1e9)
+    return len(inside) / ((end_at - begin_at) / 1e9) if end_at > begin_at else 0.0
 
 
 def longest_gap(sections: Iterable[Section], begin_at: int, end_at: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -140,8 +141,9 @@ class Crew:
 
     @property
     def faults(self) -> list[str]:
-        """What went wrong in them, in words."""
-        return [fault for member in self._members for fault in member.reader.faults]
+        """What went wrong in them, in words; the same thing once, with how often."""
+        told = Counter(fault for member in self._members for fault in member.reader.faults)
+        return [f"{fault} ({n} times)" if n > 1 else fault for fault, n in told.items()]
 
     def inside(self) -> Member | None:
         """Who is in the section under the lock, as far as the journals were read."""

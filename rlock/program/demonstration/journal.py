@@ -34,6 +34,7 @@ class Section:
     valid_until: int | None = None  # the last that was known of the lease; None: no lock was taken
     serial: int = 0
     left_at: int | None = None  # before release(); None: still inside, or killed in there
+    thrown_out_at: int | None = None  # an error ended it
     count: int = 0  # what it made the ledger say, and on top of which entry
     parent: str = ""
     chain: str = ""
@@ -43,8 +44,9 @@ class Section:
     @property
     def ended_at(self) -> int:
         """When it ended; for a worker that was killed inside, the last that it knew of its lease."""
-        if self.left_at is not None:
-            return self.left_at
+        for told in (self.left_at, self.thrown_out_at):
+            if told is not None:
+                return told
         return self.entered_at if self.valid_until is None else self.valid_until
 
 
@@ -106,5 +108,7 @@ class Reader:
         elif kind == "mode":
             self.mode = told["mode"]
         elif kind == "fault":
-            self.inside = None
             self.faults.append(f"worker {self.worker}: {told['text']}")
+        elif kind == "thrown out" and self.inside is not None:
+            self.inside.thrown_out_at = told["at"]
+            self.inside = None

@@ -130,6 +130,7 @@ def _sentence(evidence: Evidence, control: Sequence[Section], guarded: Sequence[
     kill_at = marks.kill.at if marks.kill else 0
     # Not a promise of the lock: what the next owner can do because it is alone.
     repaired = ", which put the half-written file right" if heir and heir.found_torn else ""
+    took_s = _seconds(kill_at, heir.entered_at if heir else 0)
     return (
         f"Proven here: {len(done):,} critical sections of {evidence.workers} processes on "
         f"{evidence.masters} masters, {len(overlaps(guarded))} overlaps, "
@@ -141,7 +142,7 @@ def _sentence(evidence: Evidence, control: Sequence[Section], guarded: Sequence[
         f"{rate(done, *marks.degraded):,.0f}/s after, "
         f"longest pause {longest_gap(done, *marks.degraded) * 1000:,.0f} ms; "
         f"holder killed -9 after {_seconds(held.entered_at if held else 0, kill_at):.1f} s: next owner "
-        f"after {_seconds(kill_at, heir.entered_at if heir else 0):.2f} s (ttl {evidence.ttl:g} s){repaired}; "
+        f"after {took_s:.2f} s (ttl {evidence.ttl:g} s){repaired}; "
         f"wake-up median {median(took):.2f} ms, max {max(took):.2f} ms ({len(took)} hand-offs)."
     )
 

@@ -74,6 +74,7 @@ class Worker:
             try:
                 modes[mode]()
             except rlock.RLockError as error:
+                self.journal.write("thrown out", at=now_ns())
                 self.journal.write("fault", text=str(error))
 
     def obey(self) -> None:
