@@ -1,0 +1,230 @@
+"""`rlock run`: exit codes, signals, loss; as a user in a shell sees them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import rlock
+
+from ..contract.conftest import eventually
+from ..servers import Fleet, raw
+
+Start = Callable[..., "subprocess.Popen[str]"]
+RLOCK = [sys.executable, "-m", "rlock"]
+
+
+@pytest.fixture
+def start(masters3: Fleet) -> Iterator[Start]:
+    """Start `rlock ...` with the masters in its environment; ended with the test."""
+    started: list[subprocess.Popen[str]] = []
+    environment = {**os.environ, "RLOCK_MASTERS": ",".join(masters3.urls), "RLOCK_TTL": "2"}
+
+    def run(*words: str, **extra: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [*RLOCK, *words],
+            env={**environment, **extra},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=30)
+    assert "Traceback" not in err
+    return process.returncode, out, err
+
+
+def free(fleet: Fleet) -> bool:
+    return not any(raw(master.url).exists("job") for master in fleet)
+
+
+@pytest.mark.parametrize("status", [0, 1, 7, 200])
+def test_the_exit_status_is_the_commands(status: int, start: Start, masters3: Fleet) -> None:
+    assert ended(start("run", "job", "--", "sh", "-c", f"exit {status}"))[0] == status
+    assert free(masters3)
+
+
+def test_a_command_ended_by_a_signal_is_128_and_its_number(start: Start) -> None:
+    assert ended(start("run", "job", "--", "sh", "-c", "kill -9 $$"))[0] == 137
+
+
+def test_the_command_finds_the_lock_in_its_environment(start: Start, masters3: Fleet) -> None:
+    program = "env | grep ^RLOCK_"
+    code, out, _ = ended(start("run", "--ttl", "3", "job", "--", "sh", "-c", program))
+    found = dict(line.split("=", 1) for line in out.splitlines())
+    assert code == 0
+    assert found["RLOCK_NAME"] == "job"
+    assert found["RLOCK_TTL"] == "3"
+    assert found["RLOCK_MASTERS"] == ",".join(masters3.urls)
+    assert len(found["RLOCK_OWNER"].rpartition(":")[2]) == 32
+
+
+def test_the_commands_own_options_and_double_dashes_are_its_own(start: Start) -> None:
+    code, out, _ = ended(start("run", "job", "-w", "3", "--", "echo", "-n", "--", "--timeout"))
+    assert (code, out) == (0, "-- --timeout")
+
+
+def test_a_busy_lock_is_75_and_says_who_has_it(start: Start, masters3: Fleet) -> None:
+    with rlock.Client(masters3.urls).lock("job"):
+        for words in (["-n"], ["--no-wait"], ["-w", "0.2"], ["--timeout", "0.2"]):
+            began = time.monotonic()
+            code, out, err = ended(start("run", *words, "job", "--", "echo", "ran"))
+            assert (code, out) == (75, "")
+            assert "held by" in err
+            assert "MainThread" in err
+            assert time.monotonic() - began < 10
+
+
+def test_without_masters_within_reach_it_is_69(start: Start) -> None:
+    nowhere = "redis://127.0.0.1:1,redis://127.0.0.1:2"
+    for words in (["-n"], ["-w", "0.3"]):
+        code, out, err = ended(start("run", *words, "job", "--", "echo", "ran", RLOCK_MASTERS=nowhere))
+        assert (code, out) == (69, "")
+        assert "refused" in err
+    assert ended(start("status", "job", RLOCK_MASTERS=nowhere))[0] == 69
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["run"], "Missing argument"),
+        (["run", "job"], "Missing argument"),
+        (["run", "job", "--"], "Missing argument"),
+        (["run", "-n", "-w", "3", "job", "--", "true"], "exclude"),
+        (["run", "-w", "-3", "job", "--", "true"], "0 or more"),
+        (["run", "-w", "soon", "job", "--", "true"], "not a valid float"),
+        (["run", "-w", "1e300", "job", "--", "true"], "--timeout:"),
+        (["run", "-w", "nan", "job", "--", "true"], "timeout"),
+        (["run", "--ttl", "0", "job", "--", "true"], "ttl"),
+        (["run", "--ttl", "60", "job", "--", "true"], "max_ttl"),
+        (["run", "--grace", "-1", "job", "--", "true"], "grace"),
+        (["run", "", "--", "true"], "must not be empty"),
+        (["run", "--masters", "http://x", "job", "--", "true"], "redis://"),
+        (["run", "--masters", "", "job", "--", "true"], "RLOCK_MASTERS"),
+        (["run", "--what", "job", "--", "true"], "No such option"),
+        (["frobnicate"], "No such command"),
+        (["status"], "Missing argument"),
+        (["up", "-n", "0"], "0"),
+    ],
+    ids=" ".join,
+)
+def test_bad_usage_is_64_and_one_clear_message(words: list[str], told: str, start: Start) -> None:
+    code, out, err = ended(start(*words))
+    assert (code, out) == (64, "")
+    assert told in err
+
+
+def test_a_command_that_is_not_there_or_cannot_run(start: Start, masters3: Fleet, tmp_path: Path) -> None:
+    assert ended(start("run", "job", "--", "no-such-command-here"))[0] == 127
+    plain = tmp_path / "plain"
+    plain.write_text("no program")
+    assert ended(start("run", "job", "--", str(plain)))[0] == 126
+    assert free(masters3)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT])
+def test_signals_go_on_to_the_command(number: signal.Signals, start: Start, masters3: Fleet) -> None:
+    program = (
+        "import signal,sys,time\n"
+        f"signal.signal({number.value}, lambda *_: sys.exit(42))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(30)"
+    )
+    process = start("run", "job", "--", sys.executable, "-c", program)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    assert ended(process)[0] == 42
+    assert free(masters3)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_it_waits_ends_it_and_leaves_nothing(
+    number: signal.Signals, start: Start, masters3: Fleet
+) -> None:
+    with rlock.Client(masters3.urls).lock("job"):
+        process = start("run", "job", "--", "echo", "ran")
+        assert eventually(lambda: all(raw(m.url).pubsub_channels() for m in masters3))
+        process.send_signal(number)
+        assert ended(process)[:2] == (128 + number, "")
+    assert free(masters3)
+    assert eventually(lambda: not any(raw(m.url).pubsub_channels() for m in masters3))
+
+
+def test_a_lost_lock_ends_the_command_and_is_76(start: Start, masters3: Fleet) -> None:
+    program = "echo ready; trap 'echo told; exit 0' TERM; sleep 30 & wait"
+    process = start("run", "job", "--", "sh", "-c", program)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    with rlock.Client(masters3.urls) as operator:
+        operator.evict("job")
+    code, out, err = ended(process)
+    assert (code, out) == (76, "told\n")
+    assert "was lost" in err
+
+
+def test_a_command_that_ignores_sigterm_is_killed_with_all_it_started(
+    start: Start, masters3: Fleet, tmp_path: Path
+) -> None:
+    beat = tmp_path / "beat"
+    # The command ignores SIGTERM, and so does the child that writes on and on.
+    program = f"trap '' TERM; (while true; do date +%N > {beat}; sleep 0.05; done) & echo ready; wait"
+    process = start("run", "--grace", "0.5", "job", "--", "sh", "-c", program)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    with rlock.Client(masters3.urls) as operator:
+        operator.evict("job")
+    assert process.wait(20) == 76
+    last = beat.read_text()
+    time.sleep(0.4)
+    assert beat.read_text() == last, "what the command had started works on without the lock"
+
+
+def test_a_killed_rlock_frees_the_name_within_its_ttl(start: Start, masters3: Fleet) -> None:
+    process = start("run", "job", "--", "sh", "-c", "echo ready; exec sleep 4")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.kill()
+    began = time.monotonic()
+    assert ended(start("run", "-w", "10", "job", "--", "true"))[0] == 0
+    assert time.monotonic() - began < 2.5 + 2.0  # ttl 2 s; two interpreters start meanwhile
+
+
+def test_status_for_people_and_for_programs(start: Start, masters3: Fleet) -> None:
+    code, out, _ = ended(start("status", "job"))
+    assert code == 0
+    assert "job: free" in out
+    with rlock.Client(masters3.urls).lock("job"):
+        code, out, _ = ended(start("status", "job"))
+        assert code == 0
+        assert "held by" in out
+        assert out.count("MainThread") == 4
+        found = json.loads(ended(start("status", "--json", "job"))[1])
+        assert found["holder"] in out
+        assert [view["hold_count"] for view in found["masters"]] == [1, 1, 1]
+
+
+def test_help_names_every_exit_code(start: Start) -> None:
+    code, out, _ = ended(start("run", "--help"))
+    assert code == 0
+    for number in ("64", "69", "75", "76", "126", "127", "128"):
+        assert f"  {number}  " in out
