@@ -35,8 +35,9 @@ DEGRADED_S = 3.5
 HANDOFFS = 30
 HANDOFFS_S = 5.0  # at the most
 AFTERMATH_S = 1.0  # turns that are taken after the holder's death
-#: How long the holder holds before it is killed, in leases: over 1, so that it lives by its renewals.
-HELD_LEASES = 1.25
+#: How long the holder holds before it is killed, in leases: over 1, so that it lives by its renewals, and
+#: anywhere in one renewal period, so that what is left of its lease is not the same in every run.
+HELD_LEASES = (1.2, 1.53)
 NEXT_OWNER_SLACK_S = 0.5  # over the ttl
 ORDER_S = 5.0  # for a worker to do what it was told; the machine may be busy
 TICK_S = 0.03
@@ -227,7 +228,7 @@ def holder_killed(stage: Stage, act: ActLine) -> None:
         lambda: victim.reader.half_at is not None, 2 * ORDER_S, "the holder-to-be did not get the lock"
     )
     stage.screen.event(f"worker {victim.number} stops in the middle of a rewrite; the others wait")
-    held_s = HELD_LEASES * stage.ttl
+    held_s = random.uniform(*HELD_LEASES) * stage.ttl
     stage.watch(held_s, act, lambda: f"worker {victim.number} holds, {_held(victim):.1f} s of {held_s:.1f} s")
     kill = Kill(victim.number, victim.kill())
     stage.marks.kill = kill

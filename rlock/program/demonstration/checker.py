@@ -99,7 +99,7 @@ def violations(sections: Sequence[Section], final: State | None, kill: Kill | No
     if lost:
         found.append(f"{lost:,} of {len(done):,} updates were lost")
     if final.count != len(done):
-        found.append(f"the ledger counts {final.count} sections, the workers completed {len(done)}")
+        found.append(f"the ledger counts {final.count:,} sections, the workers completed {len(done):,}")
     if final.tally != Counter(section.worker for section in done):
         found.append("the ledger's count for each worker is not what the workers completed")
     return found

@@ -88,7 +88,7 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def _violation(problems: Sequence[str]) -> Verdict:
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    more = f" ({len(problems)} problems in all)" if len(problems) > 1 else ""
     return Verdict(f"VIOLATION: {problems[0]}{more}", problems)
 
 

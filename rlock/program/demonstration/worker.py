@@ -170,8 +170,8 @@ class Worker:
 
     def _valid_until(self) -> int:
         # The instant first: the sum is then never later than the lease knows.
-        now = now_ns()
-        return now + int(self.lock.remaining() * 1e9)
+        now, remaining = now_ns(), self.lock.remaining()
+        return now + int(remaining * 1e9) if remaining else 0
 
     def _pause(self, between: tuple[float, float]) -> None:
         time.sleep(self._random.uniform(*between))
