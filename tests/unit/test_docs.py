@@ -1,0 +1,31 @@
+"""The documents say what the code says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import rlock
+from rlock.model import LeaseState
+from rlock.rules.lease import TRANSITIONS
+
+TOP = Path(rlock.__file__).resolve().parent.parent
+FINAL = (LeaseState.LOST, LeaseState.RELEASED)
+
+
+def test_the_diagram_of_a_lease_is_the_table_of_the_code() -> None:
+    text = (TOP / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+    drawn = set(re.findall(r"^ +(\w+) --> (\w+): (.+)$", text, re.MULTILINE))
+    table = {
+        (before.value, after.value, event.value)
+        for (before, event), after in TRANSITIONS.items()
+        if not (before is after and before in FINAL)
+    }
+    assert drawn == table
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for document in [TOP / "README.md", *(TOP / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (document.parent / target).exists(), f"{document.name}: {target}"
