@@ -113,14 +113,18 @@ def overlap_violations(sections: Iterable[Section]) -> list[str]:
     before, after = found[0]
     early_ms = (before.ended_at - after.entered_at) / 1e6
     return [
-        f"{len(found):,} overlaps, the first: worker {after.worker} entered {early_ms:.3f} ms before "
-        f"worker {before.worker}'s section ended"
+        f"{_plural(len(found), 'overlap')}, the first: worker {after.worker} entered {early_ms:.3f} ms "
+        f"before worker {before.worker}'s section ended"
     ]
 
 
 def _counted(sections: Sequence[Section], what: str) -> list[str]:
     workers = ", ".join(str(worker) for worker in sorted({section.worker for section in sections}))
-    return [f"{len(sections):,} sections {what}: of worker {workers}"] if sections else []
+    return [f"{_plural(len(sections), 'section')} {what}: of worker {workers}"] if sections else []
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def _torn(sections: Sequence[Section], kill: Kill | None) -> list[str]:
