@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..model import Code, Fault, FaultKind, Vote
 from .keys import channel
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 Word = str | int
 
@@ -125,6 +127,9 @@ _KINDS = {
     "NOAUTH": FaultKind.DENIED,
     "WRONGPASS": FaultKind.DENIED,
     "NOPERM": FaultKind.DENIED,
+    # The same inside a script: Redis 6.2 and 7, Valkey 9.
+    "can't run this command or subcommand": FaultKind.DENIED,
+    "ACL failure in script": FaultKind.DENIED,
     "READONLY": FaultKind.REPLICA,
 }
 

@@ -11,7 +11,7 @@ import redis.asyncio
 
 import rlock
 
-from ..servers import Fleet, raw
+from ..servers import AnyMaster, Fleet, raw
 
 FreshMasters = Callable[..., Fleet]
 
@@ -130,14 +130,17 @@ def test_a_key_that_no_lock_wrote_is_left_alone(what: str, masters3: Fleet) -> N
     assert [raw(url).dump("x") for url in masters3.urls] == before
 
 
-def test_missing_permissions_on_a_majority_are_raised_at_once(masters3: Fleet) -> None:
-    for url in masters3.urls:
-        raw(url).execute_command(
-            "ACL", "SETUSER", "worker", "on", ">pw", "~*", "&*", "+@all", "-evalsha", "-eval"
-        )
-    urls = [url.replace("redis://", "redis://worker:pw@") for url in masters3.urls]
-    with rlock.Client(urls) as client, pytest.raises(rlock.OptionsError, match="NOPERM"):
+@pytest.mark.parametrize(
+    ("missing", "told"),
+    [("-evalsha -eval", "NOPERM"), ("-hset", "script|permissions"), ("-pexpire", "script|permissions")],
+)
+def test_a_missing_permission_is_raised_at_once(missing: str, told: str, any_server: AnyMaster) -> None:
+    admin = raw(any_server.url)
+    admin.execute_command("ACL", "SETUSER", "worker", "on", ">pw", "~*", "&*", "+@all", *missing.split())
+    url = any_server.url.replace("redis://", "redis://worker:pw@")
+    with rlock.Client([url]) as client, pytest.raises(rlock.OptionsError, match=told):
         client.lock("x").acquire()
+    assert not admin.exists("x")
 
 
 def test_the_least_permissions_are_enough(masters3: Fleet) -> None:
