@@ -100,7 +100,7 @@ def test_it_proves_what_it_says_and_the_record_bears_it_out(tmp_path: Path) -> N
     match = FIGURES.fullmatch(done.stdout.splitlines()[-1])
     assert match, done.stdout
     told = {name: float(text.replace(",", "")) for name, text in match.groupdict().items()}
-    assert told["workers"] == 5
+    assert told["workers"] == 6
     assert told["sections"] > 200
     assert told["nested"] >= told["sections"] / 2
     assert 0 < told["lost"] <= told["control"]
@@ -166,7 +166,7 @@ def test_with_a_lock_that_excludes_nobody_it_says_so_and_fails(tmp_path: Path) -
     # Who sees a violation can look at what it was made of.
     kept = re.search(r"^journals and ledgers: (.+)$", done.stdout, re.MULTILINE)
     assert kept
-    assert len(list(Path(kept[1]).glob("worker-*.jsonl"))) == 5
+    assert len(list(Path(kept[1]).glob("worker-*.jsonl"))) == 6
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_signal_at_any_time_ends_every_process(
         while after not in process.stdout.readline():
             assert process.poll() is None
         started = descendants(process.pid)
-        assert len(started) == 10  # five masters, five workers
+        assert len(started) == 11  # five masters, six workers
         process.send_signal(number)
         time.sleep(0.02)
         process.send_signal(number)  # somebody impatient
@@ -302,7 +302,7 @@ def test_a_terminal_gets_a_dashboard_and_its_ctrl_c_ends_every_process(terminal:
     for part in ("without the lock", "updates lost", "masters", "workers", "events", "━━", "\x1b["):
         assert part in terminal.shown
     started = descendants(terminal.pid)
-    assert len(started) == 10
+    assert len(started) == 11
     assert terminal.interrupt() == 130
     assert left_of(started) == set()
     assert terminal.shown.endswith("\x1b[?25h") or "\x1b[?25h" in terminal.shown[-400:]  # the cursor is back

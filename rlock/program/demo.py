@@ -36,7 +36,7 @@ PROBLEMS = 12  # that are listed
 @click.option(
     "--workers",
     type=click.IntRange(2, 8),
-    default=5,
+    default=6,
     show_default=True,
     help="How many processes contend.",
 )

@@ -123,7 +123,6 @@ class LiveScreen:
 
     def _picture(self) -> RenderableType:
         from rich.console import Group
-        from rich.padding import Padding
         from rich.rule import Rule
         from rich.table import Table
         from rich.text import Text
@@ -138,20 +137,14 @@ class LiveScreen:
         sides.add_column(ratio=3)
         sides.add_row(Rule("masters", align="left", style="dim"), Rule("workers", align="left", style="dim"))
         sides.add_row(self._masters(), self._workers())
-        events = Table.grid(padding=(0, 2, 0, 0))
-        events.add_column(justify="right", style="dim", min_width=6)
-        events.add_column(no_wrap=True, overflow="ellipsis")
-        for at, text in board.events:
-            events.add_row(f"{at:.1f} s", Text(text))  # not str: a bracket in it would be markup
-        for _ in range((board.events.maxlen or 0) - len(board.events)):
-            events.add_row("", "")  # a picture that does not jump
-        return Group(
-            head,
-            self._acts(),
-            sides,
-            Rule("events", align="left", style="dim"),
-            Padding(events, (0, 0, 0, 1)),
-        )
+        events = [
+            Text.assemble((f"{at:6.1f} s  ", "dim"), text, no_wrap=True, overflow="ellipsis")
+            for at, text in board.events
+        ]
+        # A picture that does not jump; and its last line is empty, or the ^C that a terminal prints at its
+        # end would begin a new one, and the next picture would leave the first line of this one behind.
+        events += [Text()] * ((board.events.maxlen or 0) - len(board.events) + 1)
+        return Group(head, self._acts(), sides, Rule("events", align="left", style="dim"), *events)
 
     def _acts(self) -> Table:
         from rich.table import Table
