@@ -16,7 +16,7 @@ import redis
 from . import clock
 from ._sync.engine import Engine
 from ._sync.masters import endpoints
-from .errors import LeaseLostError, RLockError
+from .errors import LeaseLostError
 from .lock import RLock
 from .model import LockStatus
 from .procedures import inspect
@@ -127,7 +127,7 @@ class Client:
         """Release what is held, end all threads and connections. Waiting acquires end with `RLockError`."""
         with self._mutex:
             self._closed = True
-            engine, self._current = self._current, None
+            engine = self._current
         if engine is not None and engine.pid == os.getpid():
             engine.close()
 
@@ -152,10 +152,10 @@ class Client:
             if engine is not None and engine.pid != os.getpid():
                 engine.abandon()
                 engine = None
-            if self._closed:
-                raise RLockError("the client is closed")
             if engine is None:
                 engine = self._current = Engine(self._endpoints, self._timeout, clock.now)
+                if self._closed:
+                    engine.close()  # it answers what needs no network: nothing is held
             return engine
 
     def _after_fork(self) -> None:

@@ -25,7 +25,7 @@ from ..rules.options import LockOptions
 from .fanout import Fanout
 from .listener import Ear, Listener
 from .masters import Endpoint
-from .turnstile import Turnstile
+from .turnstile import Turn, Turnstile
 from .watchdog import REASONS, Watchdog
 
 log = logging.getLogger("rlock")
@@ -83,13 +83,14 @@ class Engine:
         if until == AT_ONCE:
             # Another thread of ours holds it validly: that is contention, and no master knows better.
             return not self.holds.taken(name, self.clock()) and self._contend(key, options, until)
-        if not self._turnstile.enter(name, until - self.clock()):
-            # Time over in the line. With the masters out of reach that is not contention; ask them.
-            return not self._fanout.reachable and self._contend(key, options, AT_ONCE)
+        turn = Turn(name)
         try:
-            return self._contend(key, options, until)
+            if self._turnstile.enter(turn, until - self.clock()):
+                return self._contend(key, options, until)
         finally:
-            self._turnstile.leave(name)
+            self._turnstile.leave(turn)
+        # Time over in the line. With the masters out of reach that is not contention; ask them.
+        return not self._fanout.reachable and self._contend(key, options, AT_ONCE)
 
     def _contend(self, key: OwnerKey, options: LockOptions, until: float) -> bool:
         with self.mutex:
@@ -100,26 +101,30 @@ class Engine:
                     self._watchdog.ensure()
                 except RuntimeError as error:
                     raise RLockError(f"lock {options.name!r} was not asked for: {error}") from error
-        hold = None
+        taken: list[Hold] = []
         try:
-            grant = self.perform(acquiring.acquire(self.terms, options, key.label, until))
-            if grant is None:
-                return False
-            hold = Hold(key, options, grant.owner, grant.sent_at)
-            with self.mutex:
-                if self.closed:
-                    raise RLockError("the client is closed")
-                self.holds.add(hold)
-                self.holding.add(self)
-                if options.renew or options.on_lost is not None:
-                    self._watchdog.watch(hold)
-                else:
-                    self.holds.unwatch(hold)
+            return self.perform(self._take(key, options, until, taken))
         except BaseException:
-            if hold is not None:
+            for hold in taken:
                 # Ctrl-C after the grant: the caller never learns that it has the lock.
                 self._forget(hold)
             raise
+
+    def _take(self, key: OwnerKey, options: LockOptions, until: float, taken: list[Hold]) -> Procedure[bool]:
+        grant = yield from acquiring.acquire(self.terms, options, key.label, until)
+        if grant is None:
+            return False
+        hold = Hold(key, options, grant.owner, grant.sent_at)
+        taken.append(hold)
+        with self.mutex:
+            if self.closed:
+                raise RLockError("the client is closed")
+            self.holds.add(hold)
+            self.holding.add(self)
+            if options.renew or options.on_lost is not None:
+                self._watchdog.watch(hold)
+            else:
+                self.holds.unwatch(hold)
         return True
 
     def release(self, name: str) -> None:
@@ -137,7 +142,7 @@ class Engine:
             if left == 0:
                 self._remove(hold)
         if state is LeaseState.LOST:
-            if left == 0:
+            if left == 0 and not self.closed:
                 self._forget(hold)
             raise LeaseLostError(hold.name, self.reason(hold))
         if left:
@@ -217,8 +222,9 @@ class Engine:
         if isinstance(step, AskMany):
             return self._fanout.ask_many(step)
         if isinstance(step, Listen):
-            ears.append(self._listener.listen(step.channel, step.timeout))
-            return self._listener.heard_by(ears[0])
+            # Noted before it is subscribed: Ctrl-C in between must not leave the subscription behind.
+            ears.append(Ear(step.channel))
+            return self._listener.listen(ears[0], step.timeout)
         timeout = step.until - self.clock()
         if ears:
             return self._listener.park(ears[0], timeout)
@@ -241,7 +247,8 @@ class Engine:
         for hold in holds:
             log.warning("lock %r was still held when its client was closed; it is released", hold.name)
             with self.mutex:
-                self._remove(hold)
+                # It stays in the table, lost: its owner is told so when it releases.
+                self.holds.unwatch(hold)
                 valid = hold.lease.look(self.clock()) is not LeaseState.LOST
                 hold.lease.on(LeaseEvent.DISOWNED, "its client was closed")
             if hold.signal is not None:
@@ -251,6 +258,7 @@ class Engine:
                     self.perform(release(self.terms, hold.name, hold.owner, hold.options.lease))
                 except Exception as error:
                     log.warning("lock %r could not be released: %s", hold.name, error)
+        self.holding.discard(self)
         self._watchdog.stop()
         self._listener.close()
         self._fanout.close()

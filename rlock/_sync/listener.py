@@ -30,7 +30,7 @@ class Ear:
 
     __slots__ = ("channel", "grace_at", "heard", "message", "parker", "ready")
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: str) -> None:
         self.channel = channel
         #: The masters that published the message below.
         self.heard: set[int] = set()
@@ -78,33 +78,28 @@ class Listener:
         )
         self._confirmed = threading.Condition(self._mutex)
         self._channels: dict[bytes, Channel] = {}
+        #: Masters that let us subscribe to nothing: nobody waits for their confirmation.
+        self._deaf: set[int] = set()
         self._thread: threading.Thread | None = None
 
     # -- for the waiters ---------------------------------------------------------------------------
 
-    def listen(self, name: str, timeout: float) -> Ear:
-        """Subscribe, and wait until a quorum of masters has confirmed it, or all that can, or the time."""
-        with self._mutex:
-            key = name.encode()
-            channel = self._channels.get(key)
-            if channel is None:
-                channel = self._channels[key] = Channel(name)
-                self._send_all(pack(("SUBSCRIBE", name)))
-            channel.idle_at = math.inf
-            ear = Ear(channel)
-            channel.ears.append(ear)
-            try:
-                self._run()
-                self._roster.ring()
-                self._confirmed.wait_for(lambda: self._settled(channel), timeout=timeout)
-            except BaseException:
-                self._leave(ear)
-                raise
-        return ear
+    def listen(self, ear: Ear, timeout: float) -> int:
+        """Subscribe, and wait until a quorum of masters has confirmed it, or all that can, or the time.
 
-    def heard_by(self, ear: Ear) -> int:
-        """On how many masters the subscription stands."""
-        return len(ear.channel.confirmed)
+        On how many masters it stands. `leave` is owed in any case, also after an exception.
+        """
+        with self._mutex:
+            channel = self._channels.get(ear.channel.encode())
+            if channel is None:
+                channel = self._channels[ear.channel.encode()] = Channel(ear.channel)
+                self._send_all(pack(("SUBSCRIBE", ear.channel)))
+            channel.idle_at = math.inf
+            channel.ears.append(ear)
+            self._run()
+            self._roster.ring()
+            self._confirmed.wait_for(lambda: self._settled(channel), timeout=timeout)
+            return len(channel.confirmed)
 
     def park(self, ear: Ear, timeout: float) -> bool:
         """Sleep until there is a reason to try. False: the time is over without one."""
@@ -119,22 +114,21 @@ class Listener:
     def leave(self, ear: Ear) -> None:
         """Listen no more."""
         with self._mutex:
-            self._leave(ear)
-
-    def _leave(self, ear: Ear) -> None:
-        channel = ear.channel
-        if ear in channel.ears:
+            channel = self._channels.get(ear.channel.encode())
+            if channel is None or ear not in channel.ears:
+                return
             channel.ears.remove(ear)
-        if not channel.ears:
-            channel.idle_at = self._clock() + CHANNEL_LINGER_S
-            self._roster.ring()  # the thread sleeps until something is due, and this is now
+            if not channel.ears:
+                channel.idle_at = self._clock() + CHANNEL_LINGER_S
+                self._roster.ring()  # the thread sleeps until something is due, and this is now
 
     def _settled(self, channel: Channel) -> bool:
         roster = self._roster
         if roster.closed or len(channel.confirmed) >= self._quorum:
             return True
         return not roster.dialing and all(
-            slot.link is None or slot.index in channel.confirmed for slot in roster.slots
+            slot.link is None or slot.index in channel.confirmed or slot.index in self._deaf
+            for slot in roster.slots
         )
 
     # -- the thread --------------------------------------------------------------------------------
@@ -210,8 +204,9 @@ class Listener:
 
     def _hear(self, slot: Slot, message: Any) -> None:
         if not isinstance(message, list) or len(message) < 3:
-            # SUBSCRIBE denied (an ACL): this master will never publish to us, so nobody waits for it.
-            log.warning("%s: cannot subscribe: %s", slot.endpoint.label, message)
+            if slot.index not in self._deaf:
+                self._deaf.add(slot.index)
+                log.warning("%s does not let us subscribe, waiters poll: %s", slot.endpoint.label, message)
             self._confirmed.notify_all()
             return
         kind, name, payload = message[0], message[1], message[2]
@@ -247,6 +242,7 @@ class Listener:
     # -- connections; with the mutex held ----------------------------------------------------------
 
     def _welcome(self, slot: Slot, link: Link) -> None:
+        self._deaf.discard(slot.index)
         for channel in self._channels.values():
             self._send(slot, link, pack(("SUBSCRIBE", channel.name)))
         if not self._channels:

@@ -12,44 +12,54 @@ class Turnstile:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._lines: dict[str, deque[threading.Lock]] = {}
+        self._lines: dict[str, deque[Turn]] = {}
 
-    def enter(self, name: str, timeout: float) -> bool:
-        """Wait for one's turn, at most ``timeout`` seconds (inf: for ever). True: `leave` is owed."""
+    def enter(self, turn: Turn, timeout: float) -> bool:
+        """Wait for one's turn, at most ``timeout`` seconds (inf: for ever); whether it came.
+
+        `leave` is owed in any case, also after an exception: a turn that came with a Ctrl-C must be
+        passed on, or the line stands for ever.
+        """
         with self._mutex:
-            line = self._lines.get(name)
+            line = self._lines.get(turn.name)
             if line is None:
-                self._lines[name] = deque()
+                turn.mine = True
+                self._lines[turn.name] = deque()
                 return True
-            parker = threading.Lock()
-            parker.acquire()
-            line.append(parker)
-        try:
-            turn = parker.acquire(timeout=-1 if timeout == math.inf else _bounded(timeout))
-        except BaseException:
-            if not self._step_out(line, parker):
-                self.leave(name)  # the turn came with the interrupt: pass it on
-            raise
+            turn.parker.acquire()
+            line.append(turn)
+        if timeout == math.inf:
+            turn.parker.acquire()
+        else:
+            turn.parker.acquire(timeout=min(max(timeout, 0.0), threading.TIMEOUT_MAX))
         # The turn may come at the very moment at which the time ends; then it is taken.
-        return turn or not self._step_out(line, parker)
+        return turn.mine
 
-    def leave(self, name: str) -> None:
-        """Let the next one in."""
+    def leave(self, turn: Turn) -> None:
+        """Let the next one in, or step out of the line. Twice is once."""
         with self._mutex:
-            line = self._lines[name]
+            line = self._lines.get(turn.name)
+            if line is None:
+                return
+            if not turn.mine:
+                if turn in line:
+                    line.remove(turn)
+                return
+            turn.mine = False
             if line:
-                line.popleft().release()
+                following = line.popleft()
+                following.mine = True
+                following.parker.release()
             else:
-                del self._lines[name]
-
-    def _step_out(self, line: deque[threading.Lock], parker: threading.Lock) -> bool:
-        with self._mutex:
-            try:
-                line.remove(parker)
-            except ValueError:
-                return False
-            return True
+                del self._lines[turn.name]
 
 
-def _bounded(timeout: float) -> float:
-    return min(max(timeout, 0.0), threading.TIMEOUT_MAX)
+class Turn:
+    """A thread's place in a line."""
+
+    __slots__ = ("mine", "name", "parker")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.mine = False
+        self.parker = threading.Lock()

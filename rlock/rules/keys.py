@@ -27,7 +27,7 @@ def tagged(name: str) -> str:
 def client_label(thread: str) -> str:
     """`<client>` of an owner token: host, process and thread, for people who look at a master."""
     host = _UNSAFE.sub("_", socket.gethostname()) or "host"
-    return f"{host}/{os.getpid()}/{_UNSAFE.sub('_', thread)}"
+    return f"{host[:64]}/{os.getpid()}/{_UNSAFE.sub('_', thread)[:32]}"
 
 
 def owner_token(client: str) -> str:

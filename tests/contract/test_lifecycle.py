@@ -139,13 +139,29 @@ def test_close_releases_what_is_held_and_ends_everything(
     assert any("still held" in record.message for record in caplog.records)
     assert lost.is_set()
     assert other.lock("x").acquire(blocking=False)
-    with pytest.raises(rlock.RLockError, match="closed"):
+    with pytest.raises(rlock.LeaseLostError, match="closed"):
         lock.acquire()
     with pytest.raises(rlock.RLockError, match="closed"):
         client.status("x")
+    assert repr(lock).startswith("<unlocked")
+    assert not lock.is_owned()
+    with pytest.raises(rlock.LeaseLostError, match="closed"):
+        lock.release()
+    with pytest.raises(rlock.NotHeldError):
+        lock.release()
     client.close()
     other.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("rlock")]
+
+
+def test_a_client_that_was_never_used_can_be_closed_and_asked() -> None:
+    client = rlock.Client(["redis://127.0.0.1:1"])
+    lock = client.lock("x")
+    client.close()
+    assert "unlocked" in repr(lock)
+    assert (lock.is_owned(), lock.hold_count) == (False, 0)
+    with pytest.raises(rlock.RLockError, match="closed"):
+        lock.acquire(blocking=False)
 
 
 def test_close_ends_the_acquires_that_wait(masters3: Fleet, make_client: MakeClient) -> None:
