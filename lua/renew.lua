@@ -5,7 +5,7 @@
 -- ARGV[2i]   owner     text   `<client>:<uuid>`
 -- ARGV[2i+1] count     holds
 --
--- Reply: one code for each key, in the order of KEYS
+-- Reply: {owner, codes}: the first owner, as an echo, and one code for each key in the order of KEYS
 --    1  renewed: the lease runs lease_ms from now
 --    0  absent: nobody holds it here
 --   -1  someone else's, or not a lock
@@ -15,11 +15,12 @@
 -- Called by: rlock/procedures/renew.py
 
 local lease_ms = ARGV[1]
-local codes = {}
+local echo, codes = nil, {}
 
 for i, lock in ipairs(KEYS) do
     local owner, count = ARGV[2 * i], ARGV[2 * i + 1]
     local held = redis.pcall('hget', lock, owner)
+    echo = echo or owner
     if type(held) == 'string' then
         if held ~= count then
             -- HSET is refused under maxmemory; the lease must still be prolonged, the count is for people.
@@ -35,4 +36,4 @@ for i, lock in ipairs(KEYS) do
         return held
     end
 end
-return codes
+return {echo, codes}

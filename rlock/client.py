@@ -170,18 +170,18 @@ class Client:
         if not all(isinstance(source, str) for source in sources):
             raise TypeError("a client made of redis.Redis objects cannot be pickled: give it URLs")
         options = self._options
-        return _client, (self._id, sources, options.ttl, options.max_ttl, options.request_timeout)
+        return _client, (type(self), self._id, sources, options)
 
     def __repr__(self) -> str:
         return f"<rlock.Client {', '.join(self.masters)} ttl={self.ttl:g}>"
 
 
-def _client(ident: str, masters: list[str], ttl: float, max_ttl: float, timeout: float | None) -> Client:
+def _client(kind: type[Client], ident: str, masters: list[str], options: ClientOptions) -> Client:
     """The client of this identity: the one that is here, or a copy of it."""
     known = _clients.get(ident)
     if known is not None:
         return known
-    client = Client(masters, ttl, max_ttl=max_ttl, request_timeout=timeout)
+    client = kind(masters, options.ttl, max_ttl=options.max_ttl, request_timeout=options.request_timeout)
     client._id = ident
     return _clients.setdefault(ident, client)
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ._sync.signal import LossSignal
-from .errors import LeaseLostError
+from .errors import LeaseLostError, RLockError
 from .model import LeaseState
 from .procedures.acquire import AT_ONCE, FOR_EVER
 from .procedures.inspect import locked
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from .client import Client
+    from .rules.holds import Hold
 
 log = logging.getLogger("rlock")
 
@@ -32,6 +33,8 @@ class RLock:
     A hold is valid from the return of ``acquire`` until ``remaining()`` is 0; it is renewed as long as
     the process, the thread and a quorum of masters are well. Ask ``check()`` before what must not be
     done twice.
+
+    Not for signal handlers: one that uses the lock while the same thread is inside it dead-locks.
     """
 
     __slots__ = ("__weakref__", "_client", "_options")
@@ -86,7 +89,16 @@ class RLock:
         self._client._engine().release(self.name)
 
     def __enter__(self) -> Self:
-        self.acquire()
+        engine = self._client._engine()
+        before = self.hold_count
+        try:
+            self.acquire()
+        except BaseException:
+            # Ctrl-C on the way out of acquire: `with` will call no __exit__.
+            hold = engine.hold(self.name)
+            if hold is not None and hold.count > before:
+                engine.release_hold(hold, before)
+            raise
         return self
 
     def __exit__(
@@ -97,13 +109,13 @@ class RLock:
     ) -> None:
         try:
             self.release()
-        except LeaseLostError as loss:
+        except RLockError as failure:
             if error is None:
                 raise
-            # The body's own exception is what the caller must see; the loss is told beside it.
-            log.error("%s", loss)
+            # The body's own exception is what the caller must see; the failure is told beside it.
+            log.error("%s", failure)
             if hasattr(error, "add_note"):
-                error.add_note(f"rlock: {loss}")
+                error.add_note(f"rlock: {failure}")
 
     # -- what a lease adds -------------------------------------------------------------------------
 
@@ -154,8 +166,8 @@ class RLock:
         hold = engine.hold(self.name)
         if hold is None:
             raise LeaseLostError(self.name, "the calling thread does not hold it")
-        if hold.lease.look(engine.clock()) is LeaseState.LOST:
-            raise LeaseLostError(self.name, engine.reason(hold))
+        if hold.lease.state_at(engine.clock()) is LeaseState.LOST:
+            raise LeaseLostError(self.name, hold.reason)
 
     @property
     def fencing_token(self) -> int:
@@ -173,7 +185,12 @@ class RLock:
         if hold is None:
             raise RuntimeError("cannot release un-acquired lock")
         count = hold.count
-        engine.release_hold(hold, 0)
+        try:
+            engine.release_hold(hold, 0)
+        except LeaseLostError as loss:
+            # Condition.wait has put its waiter in the list already: raising here would leave it there,
+            # and the next notify() would go to nobody. The lock is given up for the wait anyway.
+            log.error("%s", loss)
         return count
 
     def _acquire_restore(self, count: int) -> None:
@@ -197,12 +214,12 @@ class RLock:
             raise TypeError(f"cannot pickle lock {self.name!r} while it is held: a hold stays in its process")
         return RLock, (self._client, self._options)
 
-    def _holders(self) -> list[Any]:
+    def _holders(self) -> list[Hold]:
         return [hold for hold in self._client._engine().holds if hold.name == self.name]
 
     def __repr__(self) -> str:
-        holders = self._holders()
-        valid = [hold for hold in holders if hold.lease.remaining(self._client._engine().clock()) > 0]
+        now = self._client._engine().clock()
+        valid = [hold for hold in self._holders() if hold.lease.remaining(now) > 0]
         told = f" owner={valid[0].owner!r} count={valid[0].count}" if valid else ""
         state = "locked" if valid else "unlocked"
         return f"<{state} rlock.RLock object name={self.name!r}{told} at {id(self):#x}>"

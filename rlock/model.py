@@ -1,4 +1,4 @@
-"""The words: votes, faults, verdicts, states. See docs/glossary in the README for what each means."""
+"""The words: votes, faults, verdicts, states."""
 
 from __future__ import annotations
 

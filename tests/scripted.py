@@ -41,7 +41,9 @@ class Box:
         return self.call("release", [LOCK], owner, channel, message)
 
     def renew(self, owner: str = MINE, lease_ms: int = LEASE_MS, count: int = 1) -> Any:
-        return self.call("renew", [LOCK], lease_ms, owner, count)
+        echo, codes = self.call("renew", [LOCK], lease_ms, owner, count)
+        assert echo == owner
+        return codes
 
     def status(self) -> Any:
         return self.call("status", [LOCK])

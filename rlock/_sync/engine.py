@@ -18,7 +18,7 @@ from ..procedures.release import Released, release
 from ..procedures.renew import Renewal, renew
 from ..procedures.steps import Ask, AskMany, Listen, Procedure, Step, Tell, Terms
 from ..rules import scripts
-from ..rules.holds import Hold, Holds, OwnerKey
+from ..rules.holds import Hold, Holds, OwnerKey, Pulse
 from ..rules.keys import client_label
 from ..rules.lease import LeaseEvent
 from ..rules.options import LockOptions
@@ -53,6 +53,8 @@ class Engine:
         self._turnstile = Turnstile()
         self._watchdog = Watchdog(self.holds, self.mutex, clock, self._renew)
         self._local = threading.local()
+        #: Owner tokens that may have votes, by acquire under way.
+        self._asking: dict[int, tuple[LockOptions, list[str]]] = {}
 
     # -- identity ----------------------------------------------------------------------------------
 
@@ -61,7 +63,8 @@ class Engine:
         try:
             key: OwnerKey = self._local.key
         except AttributeError:
-            key = self._local.key = OwnerKey(client_label(_thread_name()))
+            self._local.pulse = Pulse()
+            key = self._local.key = OwnerKey(client_label(_thread_name()), self._local.pulse)
         return key
 
     def hold(self, name: str) -> Hold | None:
@@ -77,7 +80,7 @@ class Engine:
         if hold is not None:
             with self.mutex:
                 if hold.lease.look(self.clock()) is LeaseState.LOST:
-                    raise LeaseLostError(name, hold.lease.reason)
+                    raise LeaseLostError(name, hold.reason)
                 hold.count += 1
             return True
         if until == AT_ONCE:
@@ -88,6 +91,7 @@ class Engine:
             if self._turnstile.enter(turn, until - self.clock()):
                 return self._contend(key, options, until)
         finally:
+            turn.over = True
             self._turnstile.leave(turn)
         # Time over in the line. With the masters out of reach that is not contention; ask them.
         return not self._fanout.reachable and self._contend(key, options, AT_ONCE)
@@ -101,31 +105,46 @@ class Engine:
                     self._watchdog.ensure()
                 except RuntimeError as error:
                     raise RLockError(f"lock {options.name!r} was not asked for: {error}") from error
-        taken: list[Hold] = []
+        asked: list[str] = []
         try:
-            return self.perform(self._take(key, options, until, taken))
+            self._asking[id(asked)] = (options, asked)
+            return self.perform(self._take(key, options, until, asked))
         except BaseException:
-            for hold in taken:
-                # Ctrl-C after the grant: the caller never learns that it has the lock.
+            # Ctrl-C can come between any two lines, also after the grant: the caller never learns that
+            # it has the lock, so whatever was asked for is given back.
+            hold = self.holds.find(key, options.name)
+            if hold is not None and hold.owner in asked:
                 self._forget(hold)
+            self._take_back(options, asked)
             raise
+        finally:
+            self._asking.pop(id(asked), None)
 
-    def _take(self, key: OwnerKey, options: LockOptions, until: float, taken: list[Hold]) -> Procedure[bool]:
-        grant = yield from acquiring.acquire(self.terms, options, key.label, until)
-        if grant is None:
-            return False
-        hold = Hold(key, options, grant.owner, grant.sent_at)
-        taken.append(hold)
-        with self.mutex:
-            if self.closed:
-                raise RLockError("the client is closed")
-            self.holds.add(hold)
-            self.holding.add(self)
-            if options.renew or options.on_lost is not None:
-                self._watchdog.watch(hold)
-            else:
-                self.holds.unwatch(hold)
-        return True
+    def _take(self, key: OwnerKey, options: LockOptions, until: float, asked: list[str]) -> Procedure[bool]:
+        while True:
+            grant = yield from acquiring.acquire(self.terms, options, key.label, until, asked)
+            if grant is None:
+                return False
+            hold = Hold(key, options, grant.owner, grant.sent_at)
+            with self.mutex:
+                if self.closed:
+                    raise RLockError("the client was closed")
+                # Every exit checks: the thread may have been kept from running since the verdict.
+                if hold.lease.look(self.clock()) is LeaseState.HELD:
+                    self.holds.add(hold)
+                    self.holding.add(self)
+                    if options.renew or options.on_lost is not None:
+                        self._watchdog.watch(hold)
+                    else:
+                        self.holds.unwatch(hold)
+                    return True
+            self._take_back(options, asked)
+
+    def _take_back(self, options: LockOptions, asked: list[str]) -> None:
+        for owner in list(asked):
+            command = scripts.release(options.name, owner, publish=False)
+            self._fanout.tell(Tell(command, owed_for=options.lease.ttl))
+        asked.clear()
 
     def release(self, name: str) -> None:
         """One acquire less; with the last one the masters are told."""
@@ -136,26 +155,28 @@ class Engine:
 
     def release_hold(self, hold: Hold, left: int) -> None:
         """Set the hold count to ``left``; 0 gives the lock up. Raises `LeaseLostError` after a loss."""
-        with self.mutex:
-            state = hold.lease.look(self.clock())
-            hold.count = left
-            if left == 0:
-                self._remove(hold)
-        if state is LeaseState.LOST:
-            if left == 0 and not self.closed:
-                self._forget(hold)
-            raise LeaseLostError(hold.name, self.reason(hold))
-        if left:
-            return
         try:
+            with self.mutex:
+                lost = hold.lease.look(self.clock()) is LeaseState.LOST
+                reason = hold.reason
+                hold.count = left
+                if left == 0:
+                    self._remove(hold)
+                    # Before the masters know: a renewal that crosses the release must see no loss in it.
+                    hold.lease.on(LeaseEvent.RELEASE)
+            if lost:
+                raise LeaseLostError(hold.name, reason)
+            if left:
+                return
             released = self.perform(release(self.terms, hold.name, hold.owner, hold.options.lease))
         except BaseException:
-            self._forget(hold)
+            if left == 0 and not self.closed:
+                self._forget(hold)
             raise
         if released is Released.NOT_OURS:
-            hold.lease.on(LeaseEvent.DISOWNED, REASONS[LeaseEvent.DISOWNED])
-            raise LeaseLostError(hold.name, hold.lease.reason)
-        hold.lease.on(LeaseEvent.RELEASE)
+            if hold.signal is not None:
+                hold.signal.set()
+            raise LeaseLostError(hold.name, REASONS[LeaseEvent.DISOWNED])
         if released is Released.UNSURE:
             log.warning(
                 "lock %r: fewer than a quorum confirmed the release; what is left of it ends within %g s",
@@ -163,9 +184,10 @@ class Engine:
                 hold.lease.ttl,
             )
 
-    def reason(self, hold: Hold) -> str:
-        """Why a hold was lost, with why it was not renewed if that was on purpose."""
-        return f"{hold.lease.reason} ({hold.stopped})" if hold.stopped else hold.lease.reason
+    def _remove(self, hold: Hold) -> None:
+        self.holds.remove(hold)
+        if not len(self.holds):
+            self.holding.discard(self)
 
     def _forget(self, hold: Hold) -> None:
         """Drop a hold and take its votes back, without waiting for anybody."""
@@ -173,11 +195,6 @@ class Engine:
             self._remove(hold)
         command = scripts.release(hold.name, hold.owner, publish=True)
         self._fanout.tell(Tell(command, owed_for=hold.lease.ttl))
-
-    def _remove(self, hold: Hold) -> None:
-        self.holds.remove(hold)
-        if not len(self.holds):
-            self.holding.discard(self)
 
     def reset(self, name: str) -> None:
         """Forget every hold of this process on a lock, whichever thread has it."""
@@ -222,6 +239,8 @@ class Engine:
         if isinstance(step, AskMany):
             return self._fanout.ask_many(step)
         if isinstance(step, Listen):
+            if ears:
+                return self._listener.heard_by(ears[0])
             # Noted before it is subscribed: Ctrl-C in between must not leave the subscription behind.
             ears.append(Ear(step.channel))
             return self._listener.listen(ears[0], step.timeout)
@@ -238,26 +257,35 @@ class Engine:
     # -- the end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Release what is held, end threads and connections."""
+        """Release what is held, take back what is asked for, end threads and connections."""
         with self.mutex:
             if self.closed:
                 return
             self.closed = True
-            holds = list(self.holds)
-        for hold in holds:
-            log.warning("lock %r was still held when its client was closed; it is released", hold.name)
-            with self.mutex:
+            holds = [hold for hold in self.holds if hold.lease.look(self.clock()) is not LeaseState.LOST]
+            for hold in holds:
                 # It stays in the table, lost: its owner is told so when it releases.
                 self.holds.unwatch(hold)
-                valid = hold.lease.look(self.clock()) is not LeaseState.LOST
                 hold.lease.on(LeaseEvent.DISOWNED, "its client was closed")
+                log.warning("lock %r was still held when its client was closed; it is released", hold.name)
+        for hold in holds:
             if hold.signal is not None:
                 hold.signal.set()
-            if valid:
-                try:
-                    self.perform(release(self.terms, hold.name, hold.owner, hold.options.lease))
-                except Exception as error:
-                    log.warning("lock %r could not be released: %s", hold.name, error)
+        # Rounds of other threads have been written and may be won: their undo goes out on the same
+        # connections, while these are still there.
+        self._fanout.refuse()
+        for options, asked in list(self._asking.values()):
+            self._take_back(options, list(asked))
+        if holds:
+            # All written first, then one wait for all of them: bounded, however many there are.
+            releases = [
+                Ask(scripts.release(hold.name, hold.owner, publish=True), hold.options.lease.request_timeout)
+                for hold in holds
+            ]
+            try:
+                self._fanout.ask_many(AskMany(releases))
+            except RLockError as error:
+                log.warning("the masters were not told: %s", error)
         self.holding.discard(self)
         self._watchdog.stop()
         self._listener.close()

@@ -9,6 +9,7 @@ they come, in order.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from typing import NamedTuple
 import hiredis
 
 from ..clock import Clock
-from ..errors import OptionsError, RLockError
+from ..errors import RLockError
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.steps import Ask, AskMany, Tell
 from ..rules import scripts
@@ -26,12 +27,14 @@ from ..rules.quorum import Ballot, quorum
 from .masters import Endpoint, Link, pack
 from .roster import Roster, Slot
 
+log = logging.getLogger("rlock")
+
 #: Releases that one unreachable master may be owed; the oldest go first, they end with their lease anyway.
 MAX_DEBTS = 10_000
 #: How often a round goes out again because connections broke: each may find another one broken.
 RESENDS = 2
 #: The first connections of a client get this long, however short the time-out of a request.
-FIRST_CONTACT_S = 0.5
+FIRST_CONTACT_S = 0.25
 
 
 class Round:
@@ -82,15 +85,18 @@ class Fanout:
         self._roster = Roster(endpoints, self._mutex, clock, random, self._welcome, timeout=request_timeout)
         self._masters = len(endpoints)
         self._fresh = True  # nothing was dialled yet
-        self._leading = False
+        #: The round whose thread reads for all. It may have been interrupted on the way out, so others
+        #: go by whether it is over, not by its word.
+        self._leader: Round | None = None
         self._followers: deque[Round] = deque()
+        #: The thread that closes the client: the only one that may still ask. 0: all may.
+        self._refusing = 0
         self._debts: list[deque[Owed]] = [deque(maxlen=MAX_DEBTS) for _ in endpoints]
-        self._duplicate: str | None = None
 
     # -- rounds ------------------------------------------------------------------------------------
 
     def ask(self, ask: Ask) -> Ballot:
-        """Perform a round; its ballot. Takes at most the round's time-out, twice if connections broke."""
+        """Perform a round; its ballot. Takes at most the round's time-out, thrice if connections broke."""
         self._connect(ask.timeout)
         turn = Round(ask, self._masters)
         self._send(turn, turn.targets)
@@ -129,6 +135,7 @@ class Fanout:
                     self._post(slot, slot.link, owed, packed)
                 else:
                     self._debts[i].append(owed)
+                    self._roster.dial_due()
 
     def _send(self, turn: Round, targets: Sequence[int], *, again: bool = False) -> None:
         ask, ballot = turn.ask, turn.ballot
@@ -153,70 +160,77 @@ class Fanout:
                         ballot.recall(i)
                     self._post(slot, slot.link, owed, packed)
                 elif not again:
+                    ballot.unsent.add(i)
                     ballot.cast(i, Vote(Code.FAULT, fault=slot.fault))
                     if owed.until:
                         self._debts[i].append(owed)
 
     def _finish(self, turn: Round) -> None:
-        """Wait until the round is settled or its time is over, leading or following."""
+        """Wait until the round is settled or its time is over, leading or following.
+
+        Interrupts may come between any two lines, so nothing here relies on a `finally` having run: a
+        leader whose round is over is none, and followers look after a while even if nobody wakes them.
+        """
+        patience = self._timeout / 4
         try:
-            while not turn.ballot.settled and self._clock() < turn.deadline:
+            while not turn.ballot.settled:
+                parker = None
                 with self._mutex:
                     if self._roster.closed:
                         raise RLockError("the client was closed")
-                    lead = not self._leading
-                    if lead:
-                        self._leading = True
+                    leader, now = self._leader, self._clock()
+                    if leader is None or leader is turn or leader.over or now > leader.deadline + patience:
+                        self._leader = turn
                     else:
-                        if turn.parker is None:
-                            turn.parker = threading.Lock()
-                            turn.parker.acquire()
-                        self._followers.append(turn)
-                if lead:
-                    self._lead(turn)
-                elif turn.parker is not None:
-                    turn.parker.acquire(timeout=max(0.0, turn.deadline - self._clock()))
+                        parker = turn.parker = threading.Lock()
+                        parker.acquire()
+                        if turn not in self._followers:
+                            self._followers.append(turn)
+                if parker is None:
+                    self._lead(turn, patience)
+                else:
+                    parker.acquire(timeout=max(0.0, min(turn.deadline - now, patience)))
+                if self._clock() >= turn.deadline:
+                    break
         finally:
-            # Whatever ended this (the answer, the time, Ctrl-C), it may have been this thread's turn to
-            # read for the others: another one must go on.
+            turn.over = True
             with self._mutex:
-                turn.over = True
                 if turn in self._followers:
                     self._followers.remove(turn)
-                if not self._leading and self._followers:
-                    self._wake(self._followers[0])
+                if self._leader is turn or self._leader is None:
+                    self._leader = None
+                    if self._followers:
+                        # It was this thread's turn to read for the others: another one goes on.
+                        self._wake(self._followers[0])
+                    if self._roster.closed:
+                        self._roster.close_bell()
 
-    def _lead(self, turn: Round) -> None:
+    def _lead(self, turn: Round, patience: float) -> None:
         """Read for everybody until this round is settled or out of time."""
         ballot, clock = turn.ballot, self._clock
-        patience = self._timeout / 4
-        try:
-            while True:
-                left = turn.deadline - clock()
-                events = self._roster.poll(min(left, patience))
-                with self._mutex:
-                    for fd, event in events:
-                        self._serve(fd, event)
-                    if ballot.outstanding:
-                        self._expire(clock())
-                    if ballot.settled or self._roster.closed or left <= 0:
-                        return
-        finally:
+        while True:
+            left = turn.deadline - clock()
+            # Also when the time is over: a thread that was kept from running has answers to read.
+            events = self._roster.poll(min(left, patience))
             with self._mutex:
-                self._leading = False
-                if self._roster.closed:
-                    self._roster.close_bell()
+                for fd, event in events:
+                    self._serve(fd, event)
+                if ballot.outstanding:
+                    self._expire(clock())
+                if ballot.settled or self._roster.closed or left <= 0:
+                    return
 
     def _wake(self, turn: Round) -> None:
-        self._followers.remove(turn)
-        if turn.parker is not None:
-            turn.parker.release()
+        if turn in self._followers:
+            self._followers.remove(turn)
+            if turn.parker is not None and turn.parker.locked():
+                turn.parker.release()
 
     # -- one connection; all with the mutex held ---------------------------------------------------
 
     def _post(self, slot: Slot, link: Link, owed: Owed, packed: bytes) -> None:
-        link.owed.append(owed)
         try:
+            link.owed.append(owed)
             self._roster.send(link, packed)
         except OSError as error:
             self._drop(slot, Fault(FaultKind.BROKEN, str(error) or type(error).__name__))
@@ -255,8 +269,18 @@ class Fanout:
                     if slot.link is not link:
                         return
                     continue
+                # It will be asked for again, by a lock that is not decided yet.
+                load = pack(("SCRIPT", "LOAD", command.script.source))
+                self._post(slot, link, Owed(None, command, owed.sent_at, 0.0), load)
+                continue
+            vote = command.decode(reply)
+            if command.misread(vote):
+                # The last line of defence: a vote that was read for another round would be two leases.
+                self._drop(slot, Fault(FaultKind.BROKEN, "an answer that belongs to another command"))
+                log.error("%s: dropped a connection whose answers were out of step", slot.endpoint.label)
+                return
             if turn is not None:
-                self._vote(turn, slot.index, command.decode(reply))
+                self._vote(turn, slot.index, vote)
 
     def _vote(self, turn: Round, master: int, vote: Vote) -> None:
         ballot = turn.ballot
@@ -264,8 +288,7 @@ class Fanout:
             return
         if ballot.cast(master, vote):
             ballot.decided_at = self._clock()
-            if turn in self._followers:
-                self._wake(turn)
+            self._wake(turn)
 
     def _expire(self, now: float) -> None:
         """Drop the links that have owed a reply for too long: a stalled master costs nothing from then on."""
@@ -290,9 +313,7 @@ class Fanout:
                 self._vote(owed.round, slot.index, Vote(Code.FAULT, fault=fault))
 
     def _check(self) -> None:
-        if self._duplicate is not None:
-            raise OptionsError(self._duplicate)
-        if self._roster.closed:
+        if self._roster.closed or self._refusing not in (0, threading.get_ident()):
             raise RLockError("the client is closed")
 
     # -- connecting --------------------------------------------------------------------------------
@@ -328,12 +349,13 @@ class Fanout:
         """A new link: refuse a server that we have already, and deliver what it has missed."""
         for other in self._roster.slots:
             if other is not slot and other.link and link.run_id and other.link.run_id == link.run_id:
-                self._duplicate = (
+                told = (
                     f"{slot.endpoint.label} and {other.endpoint.label} are the same server "
                     f"(run_id {link.run_id}): a majority of one server is none, "
                     f"each master must be a server of its own"
                 )
-                self._drop(slot, Fault(FaultKind.DUPLICATE, self._duplicate))
+                log.error("%s", told)
+                self._drop(slot, Fault(FaultKind.DUPLICATE, told))
                 return
         now = self._clock()
         debts, self._debts[slot.index] = self._debts[slot.index], deque(maxlen=MAX_DEBTS)
@@ -354,6 +376,11 @@ class Fanout:
         with self._mutex:
             return {s.endpoint.label: s.fault.text for s in self._roster.slots if s.link is None}
 
+    def refuse(self) -> None:
+        """From now on only the calling thread may start rounds; what is under way goes on."""
+        with self._mutex:
+            self._refusing = threading.get_ident()
+
     def close(self) -> None:
         """End the connections; what waits in other threads ends with an error. Twice is once."""
         with self._mutex:
@@ -362,7 +389,7 @@ class Fanout:
             self._roster.close()
             for turn in list(self._followers):
                 self._wake(turn)
-            if not self._leading:
+            if self._leader is None:
                 self._roster.close_bell()
 
     def abandon(self) -> None:

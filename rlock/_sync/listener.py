@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+import weakref
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -24,11 +25,14 @@ from .roster import Roster, Slot
 
 log = logging.getLogger("rlock")
 
+#: How long the thread sleeps at the most before it looks for what nobody has told it.
+LOOK_ROUND_S = 10.0
+
 
 class Ear:
     """One waiter's view of a channel."""
 
-    __slots__ = ("channel", "grace_at", "heard", "message", "parker", "ready")
+    __slots__ = ("__weakref__", "channel", "grace_at", "heard", "message", "parker", "ready")
 
     def __init__(self, channel: str) -> None:
         self.channel = channel
@@ -60,7 +64,8 @@ class Channel:
         self.confirmed: set[int] = set()
         #: Masters on which it stood until their connection ended.
         self.lost: set[int] = set()
-        self.ears: list[Ear] = []
+        #: Weak: an interrupted waiter that never said goodbye must not keep the subscription.
+        self.ears: weakref.WeakSet[Ear] = weakref.WeakSet()
         self.idle_at = math.inf
 
 
@@ -95,11 +100,16 @@ class Listener:
                 channel = self._channels[ear.channel.encode()] = Channel(ear.channel)
                 self._send_all(pack(("SUBSCRIBE", ear.channel)))
             channel.idle_at = math.inf
-            channel.ears.append(ear)
+            channel.ears.add(ear)
             self._run()
             self._roster.ring()
             self._confirmed.wait_for(lambda: self._settled(channel), timeout=timeout)
             return len(channel.confirmed)
+
+    def heard_by(self, ear: Ear) -> int:
+        """On how many masters the subscription stands now."""
+        channel = self._channels.get(ear.channel.encode())
+        return 0 if channel is None else len(channel.confirmed)
 
     def park(self, ear: Ear, timeout: float) -> bool:
         """Sleep until there is a reason to try. False: the time is over without one."""
@@ -117,7 +127,7 @@ class Listener:
             channel = self._channels.get(ear.channel.encode())
             if channel is None or ear not in channel.ears:
                 return
-            channel.ears.remove(ear)
+            channel.ears.discard(ear)
             if not channel.ears:
                 channel.idle_at = self._clock() + CHANNEL_LINGER_S
                 self._roster.ring()  # the thread sleeps until something is due, and this is now
@@ -138,7 +148,11 @@ class Listener:
             return
         if self._thread is None:
             thread = threading.Thread(target=self._listen, name="rlock-listener", daemon=True)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError as error:
+                log.warning("cannot listen for releases, waiters poll: %s", error)
+                return
             self._thread = thread
         self._roster.dial_due()
 
@@ -174,6 +188,8 @@ class Listener:
                 del self._channels[key]
                 self._send_all(pack(("UNSUBSCRIBE", channel.name)))
                 continue
+            if not channel.ears and channel.idle_at == math.inf:
+                channel.idle_at = now + CHANNEL_LINGER_S
             wake_at = min(wake_at, channel.idle_at)
             for ear in channel.ears:
                 if ear.grace_at <= now:
@@ -185,7 +201,7 @@ class Listener:
             self._roster.hang_up()
             return None
         self._roster.dial_due()
-        return min(wake_at, self._roster.next_probe(), now + 60.0) - now
+        return min(wake_at, self._roster.next_probe(), now + LOOK_ROUND_S) - now
 
     def _serve(self, fd: int, event: int) -> None:
         try:
@@ -237,7 +253,7 @@ class Listener:
             ear.wake()
         elif len(ear.heard) == 1:
             # Masters on which the holder had no key, or that we do not hear, publish nothing.
-            ear.grace_at = self._clock() + GRACE_S
+            ear.grace_at = min(ear.grace_at, self._clock() + GRACE_S)
 
     # -- connections; with the mutex held ----------------------------------------------------------
 

@@ -28,7 +28,19 @@ from ..rules import scripts
 log = logging.getLogger("rlock")
 
 #: Arguments of redis-py's own pools that mean nothing to a single connection of ours.
-_POOL_ARGUMENTS = ("maint_", "oss_cluster_", "orig_", "maintenance_", "event_dispatcher", "himport_")
+_POOL_ARGUMENTS = (
+    "maint_",
+    "oss_cluster_",
+    "orig_",
+    "maintenance_",
+    "event_dispatcher",
+    "himport_",
+    "max_connections",
+    "timeout",
+    "queue_class",
+    "pool_class",
+    "cache",
+)
 
 #: A peer that vanished without a word is noticed by the kernel after some 11 s, with no command sent.
 _KEEPALIVE = {
@@ -57,8 +69,8 @@ _QUIET = _quiet()
 _HINT = "use redis://host:port, rediss://host:port (TLS), unix:///path, or a ready redis.Redis object"
 
 
-def pack(words: tuple[str | int, ...]) -> bytes:
-    """A command as it goes on the wire."""
+def pack(words: tuple[str, ...]) -> bytes:
+    """A command as it goes on the wire. Text only: see `rules.scripts.Command`."""
     packed: bytes = hiredis.pack_command(words)  # type: ignore[arg-type]
     return packed
 
@@ -77,6 +89,12 @@ class Endpoint:
     def __init__(self, master: object) -> None:
         if isinstance(master, str):
             self._class, self._arguments = _from_url(master)
+            try:
+                self.connection(1.0)
+            except (TypeError, ValueError, redis.RedisError) as error:
+                raise OptionsError(
+                    f"{_redacted(master)!r} has an option that means nothing: {error}"
+                ) from None
         else:
             self._class, self._arguments = _from_client(master)
         #: What is pickled to make the same endpoint elsewhere.
@@ -146,7 +164,11 @@ def _from_url(url: str) -> tuple[type[Any], dict[str, Any]]:
         raise OptionsError(f"{_redacted(url)!r} names no host: {_HINT}")
     if plain.startswith("unix://") and not arguments.get("path"):
         raise OptionsError(f"{_redacted(url)!r} names no path: {_HINT}")
-    return arguments.pop("connection_class", redis.Connection), arguments
+    return arguments.pop("connection_class", redis.Connection), _without_pool(arguments)
+
+
+def _without_pool(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in arguments.items() if not key.startswith(_POOL_ARGUMENTS)}
 
 
 def _from_client(client: object) -> tuple[type[Any], dict[str, Any]]:
@@ -158,10 +180,7 @@ def _from_client(client: object) -> tuple[type[Any], dict[str, Any]]:
             "a Sentinel client is no independent master: a failover forgets the last leases; "
             "name each master by its own address"
         )
-    arguments = {
-        key: value for key, value in pool.connection_kwargs.items() if not key.startswith(_POOL_ARGUMENTS)
-    }
-    return pool.connection_class, arguments
+    return pool.connection_class, _without_pool(pool.connection_kwargs)
 
 
 def _label(connection_class: type[Any], arguments: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ import math
 import os
 import select
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from random import Random
@@ -24,6 +25,9 @@ log = logging.getLogger("rlock")
 
 #: Opening a connection takes several round trips, so it gets at least this long, in the background.
 DIAL_TIMEOUT_S = 1.0
+
+#: How long to leave a server alone that is in the list under another name already.
+DUPLICATE_PAUSE_S = 2.0
 
 
 class Bell:
@@ -106,7 +110,6 @@ class Roster:
         self._subscriber = subscriber
         self._by_fd: dict[int, Slot] = {}
         self._poll = select.poll()
-        self._polling = False
         self._bell = Bell()
         self._poll.register(self._bell.fileno, select.POLLIN)
 
@@ -114,16 +117,16 @@ class Roster:
 
     def poll(self, timeout: float) -> list[tuple[int, int]]:
         """Wait for the links, at most ``timeout`` seconds. The one method without the mutex; one thread."""
-        self._polling = True
         try:
             return self._poll.poll(math.ceil(max(0.0, timeout) * 1000))
-        finally:
-            self._polling = False
+        except RuntimeError:
+            # "concurrent poll() invocation": the one who was to read before us still does.
+            time.sleep(0.001)
+            return []
 
     def ring(self) -> None:
         """Make a thread that polls look at the roster again."""
-        if self._polling:
-            self._bell.ring()
+        self._bell.ring()
 
     def serve(self, fd: int, event: int) -> tuple[Slot, Link, bool] | None:
         """Move what has arrived into the link's reader: the slot, its link, whether it still lives."""
@@ -132,6 +135,8 @@ class Roster:
             return None
         slot = self._by_fd.get(fd)
         if slot is None or slot.link is None:
+            # Dropped by a thread that was interrupted half-way: unknown to us, and polled for ever.
+            self._unregister(fd)
             return None
         link = slot.link
         if event & select.POLLOUT:
@@ -157,20 +162,25 @@ class Roster:
         slot.link = None
         self.up -= 1
         self._by_fd.pop(link.fileno, None)
-        try:
-            self._poll.unregister(link.fileno)
-        except KeyError:
-            pass
+        self._unregister(link.fileno)
         slot.fault = fault
         # A link that broke is dialled at once: servers close idle connections. One that hung is not.
         slot.failures = 0 if fault.kind is FaultKind.BROKEN else 1
         slot.probe_at = self._clock() + probe_wait(self._random, slot.failures)
+        if fault.kind is FaultKind.DUPLICATE:
+            slot.probe_at += DUPLICATE_PAUSE_S  # only somebody with an editor can mend it
         log.info("%s: %s", slot.endpoint.label, fault.text)
         if link.owed and link.client_id and link.run_id:
             slot.kill.append((link.run_id, link.client_id))
         link.close()
         self.ring()  # a poll may still wait for the descriptor that is gone
         return link
+
+    def _unregister(self, fd: int) -> None:
+        try:
+            self._poll.unregister(fd)
+        except KeyError:
+            pass
 
     # -- connecting --------------------------------------------------------------------------------
 
@@ -196,6 +206,9 @@ class Roster:
                 except RuntimeError as error:  # no thread to be had: that master has no vote
                     slot.dialing = False
                     self._failed(slot, Fault(FaultKind.DOWN, str(error)))
+                except BaseException:
+                    slot.dialing = False  # else this master would never be dialled again
+                    raise
 
     def _dial(self, slot: Slot) -> None:
         link: Link | None = None
@@ -228,6 +241,9 @@ class Roster:
         slot.probe_at = self._clock() + probe_wait(self._random, slot.failures + 1)
 
     def _take(self, slot: Slot, link: Link) -> None:
+        if slot.link is not None:
+            link.close()  # a second attempt that an interrupt let through
+            return
         if slot.failures:
             log.info("%s answers again", slot.endpoint.label)
         slot.failures = 0
@@ -243,10 +259,7 @@ class Roster:
         """Close all links; they can be dialled again."""
         for slot in self.slots:
             if slot.link is not None:
-                try:
-                    self._poll.unregister(slot.link.fileno)
-                except KeyError:
-                    pass
+                self._unregister(slot.link.fileno)
                 slot.link.close()
                 slot.link = None
                 slot.fault = Fault(FaultKind.DOWN, "not connected")

@@ -27,7 +27,7 @@ class LossSignal:
 
     def is_set(self) -> bool:
         """Whether the hold was lost. No network."""
-        if self._hold is not None and self._hold.lease.look(self._clock()) is LeaseState.LOST:
+        if self._hold is not None and self._hold.lease.state_at(self._clock()) is LeaseState.LOST:
             self._event.set()
         return self._event.is_set()
 
@@ -39,7 +39,7 @@ class LossSignal:
             left = None if until is None else until - now
             if left is not None and left <= 0:
                 return False
-            if self._hold is not None and self._hold.state in (LeaseState.HELD, LeaseState.SUSPECT):
+            if self._hold is not None and self._hold.lease.state in (LeaseState.HELD, LeaseState.SUSPECT):
                 # Not later than the end of the validity, whether or not the watchdog says so.
                 end = max(self._hold.lease.valid_until - now, 0.001)
                 left = end if left is None else min(left, end)

@@ -2,9 +2,41 @@
 
 from __future__ import annotations
 
-import math
 import threading
+import weakref
 from collections import deque
+
+#: How often those in line look whether the one in front is still there. A Ctrl-C can come between any two
+#: lines of its `finally`, and a line that trusts it would stand for ever.
+LOOK_S = 0.5
+
+
+class Turn:
+    """A thread's place in a line. Whoever made it owes `leave`, after an exception as well."""
+
+    __slots__ = ("__weakref__", "name", "over", "parker")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        #: Its thread has gone on, whether or not it could say so to the line.
+        self.over = False
+        self.parker = threading.Lock()
+        self.parker.acquire()
+
+
+class _Line:
+    """Who is at the turnstile, and who stands behind."""
+
+    __slots__ = ("first", "waiting")
+
+    def __init__(self, first: Turn) -> None:
+        self.first = weakref.ref(first)
+        self.waiting: deque[Turn] = deque()
+
+    @property
+    def deserted(self) -> bool:
+        first = self.first()
+        return first is None or first.over
 
 
 class Turnstile:
@@ -12,54 +44,46 @@ class Turnstile:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._lines: dict[str, deque[Turn]] = {}
+        self._lines: dict[str, _Line] = {}
 
     def enter(self, turn: Turn, timeout: float) -> bool:
-        """Wait for one's turn, at most ``timeout`` seconds (inf: for ever); whether it came.
-
-        `leave` is owed in any case, also after an exception: a turn that came with a Ctrl-C must be
-        passed on, or the line stands for ever.
-        """
+        """Wait for one's turn, at most ``timeout`` seconds (inf: for ever); whether it came."""
         with self._mutex:
             line = self._lines.get(turn.name)
             if line is None:
-                turn.mine = True
-                self._lines[turn.name] = deque()
+                self._lines[turn.name] = _Line(turn)
                 return True
-            turn.parker.acquire()
-            line.append(turn)
-        if timeout == math.inf:
-            turn.parker.acquire()
-        else:
-            turn.parker.acquire(timeout=min(max(timeout, 0.0), threading.TIMEOUT_MAX))
-        # The turn may come at the very moment at which the time ends; then it is taken.
-        return turn.mine
+            line.waiting.append(turn)
+            self._advance(line)
+        while not self._is_first(turn):
+            if timeout <= 0:
+                return False
+            turn.parker.acquire(timeout=min(timeout, LOOK_S))
+            timeout -= LOOK_S
+            with self._mutex:
+                self._advance(line)
+        return True
 
     def leave(self, turn: Turn) -> None:
         """Let the next one in, or step out of the line. Twice is once."""
+        turn.over = True
         with self._mutex:
             line = self._lines.get(turn.name)
-            if line is None:
-                return
-            if not turn.mine:
-                if turn in line:
-                    line.remove(turn)
-                return
-            turn.mine = False
-            if line:
-                following = line.popleft()
-                following.mine = True
+            if line is not None:
+                if turn in line.waiting:
+                    line.waiting.remove(turn)
+                self._advance(line)
+                if line.deserted and not line.waiting:
+                    del self._lines[turn.name]
+
+    def _is_first(self, turn: Turn) -> bool:
+        with self._mutex:
+            line = self._lines.get(turn.name)
+            return line is not None and line.first() is turn
+
+    def _advance(self, line: _Line) -> None:
+        while line.deserted and line.waiting:
+            following = line.waiting.popleft()
+            line.first = weakref.ref(following)
+            if following.parker.locked():
                 following.parker.release()
-            else:
-                del self._lines[turn.name]
-
-
-class Turn:
-    """A thread's place in a line."""
-
-    __slots__ = ("mine", "name", "parker")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.mine = False
-        self.parker = threading.Lock()

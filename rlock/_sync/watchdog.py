@@ -56,7 +56,7 @@ class Watchdog:
         middle of the work. Raises RuntimeError when no thread can be started. Called with the mutex.
         """
         self._needed_until = self._clock() + LINGER_S
-        if self._thread is None and not self._closed:
+        if (self._thread is None or not self._thread.is_alive()) and not self._closed:
             thread = threading.Thread(target=self._run, name="rlock-watchdog", daemon=True)
             thread.start()
             self._thread = thread
@@ -91,8 +91,9 @@ class Watchdog:
                 log.exception("a renewal round failed; it is tried again")
                 with self._changed:
                     for hold in due:
-                        hold.schedule(Due.RETRY, self._clock())
-                        self._holds.requeue(hold)
+                        if hold in self._holds:
+                            hold.schedule(Due.RETRY, self._clock())
+                            self._holds.watch(hold)
 
     def _wait(self) -> list[Hold] | None:
         """The holds that are due; None: nobody needs the thread any more."""
@@ -116,6 +117,8 @@ class Watchdog:
         lost: list[Hold] = []
         with self._changed:
             for hold in due:
+                if hold not in self._holds:
+                    continue
                 if hold.lease.look(now) is LeaseState.LOST:
                     lost.append(hold)
                     continue
@@ -127,11 +130,12 @@ class Watchdog:
                     log.error("lock %r is renewed no more: %s; it ends with its lease", hold.name, why)
                 hold.stopped = why
                 hold.schedule(Due.END, now)
-                self._holds.requeue(hold)
+                self._holds.watch(hold)
         renewals = self._renew(renewing) if renewing else []
         with self._changed:
             for renewal in renewals:
-                if self._apply(renewal):
+                # Released while it was renewed: "not yours" is then what it should be, and no loss.
+                if renewal.hold in self._holds and self._apply(renewal):
                     lost.append(renewal.hold)
         for hold in lost:
             self._report(hold)
@@ -158,7 +162,7 @@ class Watchdog:
         if state in (LeaseState.HELD, LeaseState.SUSPECT):
             if before is LeaseState.SUSPECT and state is LeaseState.HELD:
                 log.warning("lock %r: renewed again by a quorum", hold.name)
-            self._holds.requeue(hold)
+            self._holds.watch(hold)
         return state is LeaseState.LOST
 
     def _report(self, hold: Hold) -> None:
@@ -168,21 +172,22 @@ class Watchdog:
                 return
             hold.reported = True
             self._holds.unwatch(hold)
-            if hold.owner_key() is None:
+            if not hold.owner_key.alive:
                 self._holds.remove(hold)  # nobody is left to release it
-            reason = f"{hold.lease.reason} ({hold.stopped})" if hold.stopped else hold.lease.reason
+            reason = hold.reason
             signal, on_lost = hold.signal, hold.options.on_lost
         log.error("lock %r was lost: %s", hold.name, reason)
         if signal is not None:
             signal.set()
         if on_lost is not None:
-            # In a thread of its own: a callback that blocks must not stop the renewal of other locks.
-            threading.Thread(
-                target=_call,
-                args=(on_lost, LeaseLostError(hold.name, reason)),
-                name="rlock-on-lost",
-                daemon=True,
-            ).start()
+            error = LeaseLostError(hold.name, reason)
+            try:
+                # In a thread of its own: a callback that blocks must not stop the renewal of other locks.
+                threading.Thread(
+                    target=_call, args=(on_lost, error), name="rlock-on-lost", daemon=True
+                ).start()
+            except RuntimeError:  # no thread to be had: late is better than never
+                _call(on_lost, error)
 
 
 def _call(on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:

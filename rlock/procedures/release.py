@@ -24,6 +24,8 @@ def release(terms: Terms, name: str, owner: str, lease: LeaseOptions) -> Procedu
     command = scripts.release(name, owner, publish=True)
     try:
         ballot = yield Ask(command, lease.request_timeout, owed_for=lease.ttl)
+    except GeneratorExit:
+        raise
     except BaseException:
         # Ctrl-C: it may have reached some masters only, and the rest would keep the lock for a ttl.
         yield Tell(command, owed_for=lease.ttl)

@@ -70,9 +70,9 @@ class AskMany:
 
 
 class Listen:
-    """Subscribe to a lock's channel and see it confirmed. Answer: on how many masters it was.
+    """Subscribe to a lock's channel and see it confirmed. Answer: on how many masters it stands.
 
-    The driver ends the subscription when the procedure ends, however it ends.
+    Again: only the answer. The driver ends the subscription when the procedure ends, however it ends.
     """
 
     __slots__ = ("channel", "timeout")

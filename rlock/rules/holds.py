@@ -6,33 +6,44 @@ Not thread-safe: the driver serialises the calls. Time comes in as a parameter.
 from __future__ import annotations
 
 import enum
+import heapq
 import itertools
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Protocol
 
-from ..model import LeaseState
-from .lease import Lease
+from .lease import EXPIRED, Lease
 from .options import LockOptions
 from .timing import renew_period, retry_period
 
 
-class OwnerKey:
-    """Identity of one thread (or task): a fresh object each, never a thread ident, which is reused.
+class Pulse:
+    """Lives as long as its thread (or task): only the thread's own `threading.local` refers to it.
 
-    The only strong reference lies in the thread's own `threading.local`. When the thread ends, the
-    object goes, and the weak references of its holds tell the watchdog.
+    No frame may: the traceback of an exception that somebody kept would keep it alive, and with it the
+    renewal of a dead thread's locks.
     """
 
-    __slots__ = ("__weakref__", "label", "serial")
+    __slots__ = ("__weakref__",)
+
+
+class OwnerKey:
+    """Identity of one thread (or task): a fresh one each, never a thread ident, which is reused."""
+
+    __slots__ = ("_pulse", "label", "serial")
     _serials = itertools.count(1)
 
-    def __init__(self, label: str) -> None:
-        # Not id(self): the next thread's object may lie where a dead thread's lay.
+    def __init__(self, label: str, pulse: Pulse) -> None:
         self.serial = next(self._serials)
+        self._pulse = weakref.ref(pulse)
         #: `<client>` of this owner's tokens.
         self.label = label
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread still runs."""
+        return self._pulse() is not None
 
 
 class Signal(Protocol):
@@ -57,6 +68,7 @@ class Hold:
         "acquired_at",
         "count",
         "due",
+        "entry",
         "key",
         "lease",
         "name",
@@ -77,7 +89,7 @@ class Hold:
         sent_at: float,
     ) -> None:
         self.key = (key.serial, options.name)
-        self.owner_key = weakref.ref(key)
+        self.owner_key = key
         self.name = options.name
         self.options = options
         #: `<client>:<uuid>`, what stands on the masters.
@@ -86,6 +98,8 @@ class Hold:
         #: Unreleased acquires. The masters follow with the next renewal.
         self.count = 1
         self.acquired_at = sent_at
+        #: Its place in the watchdog's heap; -1: none.
+        self.entry = -1
         #: When the watchdog has to look at it next, and what for.
         self.due = Due.RENEW
         self.renew_at = 0.0
@@ -98,16 +112,17 @@ class Hold:
         self.reported = False
 
     @property
-    def state(self) -> LeaseState:
-        """As last seen; ``lease.look(now)`` is the truth."""
-        return self.lease.state
+    def reason(self) -> str:
+        """Why it was lost, with why it was not renewed if that was on purpose."""
+        reason = self.lease.reason or EXPIRED
+        return f"{reason} ({self.stopped})" if self.stopped else reason
 
     def renewable(self, now: float) -> str | None:
         """None if it is to be renewed; else why not."""
         options = self.options
         if not options.renew:
             return "it has a fixed lease (renew=False)"
-        if self.owner_key() is None:
+        if not self.owner_key.alive:
             # Redisson renews the lock of a dead thread for ever and so blocks the fleet (its issue 6198).
             return "the thread that held it has ended without releasing it"
         if options.max_hold is not None and now - self.acquired_at >= options.max_hold:
@@ -135,15 +150,21 @@ class Holds:
     def __init__(self) -> None:
         self._by_key: dict[tuple[int, str], Hold] = {}
         self._by_name: dict[str, Hold] = {}
-        # One queue for each length of lease and each thing waited for: its entries become due in the
-        # order in which they came, so that neither an acquire nor the watchdog ever searches.
-        self._due: dict[tuple[float, Due], OrderedDict[int, Hold]] = {}
+        # Renewals of one length of lease become due in the order in which they were sent: a queue, so
+        # that neither an acquire nor the watchdog ever searches, and a release takes its entry out.
+        self._renewals: dict[float, OrderedDict[int, Hold]] = {}
+        # Retries and ends are few and in no order. Entries of holds that moved on are skipped.
+        self._others: list[tuple[float, int, Hold]] = []
+        self._entries = itertools.count()
 
     def __len__(self) -> int:
         return len(self._by_key)
 
     def __iter__(self) -> Iterator[Hold]:
         return iter(list(self._by_key.values()))
+
+    def __contains__(self, hold: Hold) -> bool:
+        return self._by_key.get(hold.key) is hold
 
     def find(self, key: OwnerKey, name: str) -> Hold | None:
         """The hold of this owner on this lock."""
@@ -158,7 +179,7 @@ class Holds:
         """Take a new hold in."""
         self._by_key[hold.key] = hold
         self._by_name[hold.name] = hold
-        self._queue(hold)
+        self.watch(hold)
 
     def remove(self, hold: Hold) -> None:
         """Drop a hold that was released or given up. Twice is once."""
@@ -168,31 +189,36 @@ class Holds:
             del self._by_name[hold.name]
         self.unwatch(hold)
 
+    def watch(self, hold: Hold) -> None:
+        """Look at it when it says, unless it was released in the meantime."""
+        if hold not in self:
+            return
+        self.unwatch(hold)
+        if hold.due is Due.RENEW:
+            self._renewals.setdefault(hold.lease.ttl, OrderedDict())[id(hold)] = hold
+        else:
+            hold.entry = next(self._entries)
+            heapq.heappush(self._others, (hold.renew_at, hold.entry, hold))
+
     def unwatch(self, hold: Hold) -> None:
         """Look at it no more; it stays until its owner releases it."""
-        queue = self._due.get((hold.lease.ttl, hold.due))
+        hold.entry = -1
+        queue = self._renewals.get(hold.lease.ttl)
         if queue is not None:
             queue.pop(id(hold), None)
-
-    def _queue(self, hold: Hold) -> None:
-        queue = self._due.get((hold.lease.ttl, hold.due))
-        if queue is None:
-            queue = self._due[hold.lease.ttl, hold.due] = OrderedDict()
-        queue[id(hold)] = hold
-
-    def requeue(self, hold: Hold) -> None:
-        """Put it back at its new time, unless it was released in the meantime."""
-        if self._by_key.get(hold.key) is hold:
-            self._queue(hold)
 
     @property
     def watched(self) -> bool:
         """Whether anything is waiting for the watchdog."""
-        return any(self._due.values())
+        return self.next_due() is not None
 
     def next_due(self) -> float | None:
         """When the watchdog has to look next."""
-        firsts = [next(iter(queue.values())).renew_at for queue in self._due.values() if queue]
+        while self._others and self._others[0][1] != self._others[0][2].entry:
+            heapq.heappop(self._others)
+        firsts = [next(iter(queue.values())).renew_at for queue in self._renewals.values() if queue]
+        if self._others:
+            firsts.append(self._others[0][0])
         return min(firsts, default=None)
 
     def take_due(self, now: float, slack: float = 0.0) -> list[Hold]:
@@ -201,15 +227,18 @@ class Holds:
         Renewals up to ``slack`` seconds ahead come along: many locks then share one round trip.
         """
         due: list[Hold] = []
-        for key, queue in list(self._due.items()):
-            until = now if key[1] is Due.END else now + slack
+        for ttl, queue in list(self._renewals.items()):
             while queue:
                 first = next(iter(queue.values()))
-                if first.renew_at > until:
+                if first.renew_at > now + slack:
                     break
                 queue.popitem(last=False)
                 due.append(first)
-            if not queue and len(self._due) > 8:
+            if not queue and len(self._renewals) > 8:
                 # A client with a ttl for each lock must not collect empty queues for ever.
-                del self._due[key]
+                del self._renewals[ttl]
+        while self._others and self._others[0][0] <= now:
+            _, entry, hold = heapq.heappop(self._others)
+            if entry == hold.entry:
+                due.append(hold)
         return due

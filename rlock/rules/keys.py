@@ -13,15 +13,19 @@ _UUID_LENGTH = 32
 
 def channel(name: str) -> str:
     """The channel on which the release of a lock is published."""
-    return f"rlock:{tagged(name)}:released"
+    return own_key(name, "released")
 
 
-def tagged(name: str) -> str:
-    """The lock's name as a hash tag, so that all keys of one lock belong together.
+def own_key(name: str, what: str) -> str:
+    """A name of ours for something that belongs to a lock.
 
-    A name that holds a brace carries a tag of its own, or none that could be nested; it stays as it is.
+    The lock's name is its hash tag, so that all that belongs to one lock stays together. A name that
+    holds a brace carries a tag of its own, or one that cannot be nested: it stays as it is, behind a
+    second colon, or "x" and "{x}" would share what is theirs.
     """
-    return name if "{" in name or "}" in name else "{" + name + "}"
+    if "{" in name or "}" in name:
+        return f"rlock::{name}:{what}"
+    return f"rlock:{{{name}}}:{what}"
 
 
 def client_label(thread: str) -> str:

@@ -50,6 +50,10 @@ TRANSITIONS: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
 }
 
 
+#: The reason of a loss that the clock brought.
+EXPIRED = "its validity ended before a quorum renewed it"
+
+
 class Lease:
     """One lease as its holder sees it. Not thread-safe: its keeper serialises the events."""
 
@@ -71,10 +75,19 @@ class Lease:
             self.reason = reason
         return self.state
 
-    def look(self, now: float) -> LeaseState:
-        """The state at ``now``: the loss comes out of the clock, no thread has to have noticed it."""
+    def state_at(self, now: float) -> LeaseState:
+        """The state at ``now``: the loss comes out of the clock, no thread has to have noticed it.
+
+        Changes nothing, so that any thread may ask.
+        """
         if now >= self.valid_until and self.state in (HELD, SUSPECT):
-            return self.on(LeaseEvent.EXPIRED, "its validity ended before a quorum renewed it")
+            return TRANSITIONS[self.state, LeaseEvent.EXPIRED]
+        return self.state
+
+    def look(self, now: float) -> LeaseState:
+        """The state at ``now``, and remember it: what was lost once stays lost."""
+        if self.state_at(now) is not self.state:
+            return self.on(LeaseEvent.EXPIRED, EXPIRED)
         return self.state
 
     def renewed(self, sent_at: float, now: float) -> LeaseState:
@@ -87,6 +100,6 @@ class Lease:
 
     def remaining(self, now: float) -> float:
         """Seconds of validity left; 0.0 when there is none."""
-        if self.look(now) in (HELD, SUSPECT):
+        if self.state_at(now) in (HELD, SUSPECT):
             return max(0.0, self.valid_until - now)
         return 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 
-from ..model import LASTING, Code, Verdict, Vote
+from ..model import LASTING, Code, FaultKind, Verdict, Vote
 
 
 def quorum(masters: int) -> int:
@@ -34,6 +34,7 @@ class Ballot:
         "resent",
         "sent_at",
         "settle",
+        "unsent",
         "votes",
     )
 
@@ -48,6 +49,8 @@ class Ballot:
         #: Before the first byte was sent.
         self.sent_at = sent_at
         self.decided_at = sent_at
+        #: Masters to which the command never went: there was no connection.
+        self.unsent: set[int] = set()
         #: Masters to which the command went a second time: "absent" there may be our own first delivery.
         self.resent: set[int] = set()
 
@@ -67,7 +70,9 @@ class Ballot:
     def recall(self, master: int) -> None:
         """Forget a fault, because the command goes to this master again."""
         vote = self.votes.get(master)
-        if vote is None or vote.code == Code.FAULT:
+        if master in self.unsent:
+            self.unsent.discard(master)
+        elif vote is None or vote.code == Code.FAULT:
             self.resent.add(master)
         if vote is not None and vote.code == Code.FAULT:
             del self.votes[master]
@@ -118,17 +123,28 @@ class Ballot:
         )
         return stuck > self.masters - self.quorum
 
+    @property
+    def duplicated(self) -> bool:
+        """Whether two names of the list turned out to be one server: then no count can be trusted."""
+        return any(
+            vote.fault is not None and vote.fault.kind is FaultKind.DUPLICATE for vote in self.votes.values()
+        )
+
     def holders(self) -> Counter[str]:
         """On how many masters each owner was seen to hold the lock."""
         return Counter(vote.holder for vote in self.votes.values() if vote.holder)
 
+    def foreign_holder(self) -> str | None:
+        """The other owner that a quorum of the answers named; None when no one has one for certain."""
+        named = Counter(vote.holder for vote in self.votes.values() if vote.code == Code.FOREIGN)
+        holder, most = next(iter(named.most_common(1)), (None, 0))
+        return holder if most >= self.quorum else None
+
     def split(self) -> bool:
-        """Whether nobody can have a quorum: the votes went to several contenders."""
-        holders = self.holders()
-        most = max(holders.values(), default=0)
-        unseen = (
-            self.masters
-            - sum(holders.values())
-            - sum(1 for vote in self.votes.values() if vote.code in (Code.ABSENT, Code.NOT_A_LOCK))
-        )
-        return most + unseen < self.quorum
+        """Whether certainly nobody else has a quorum: the votes went to several contenders.
+
+        Our own votes are given back after a lost round and count for nobody; a master that said
+        nothing may have the missing vote of a holder.
+        """
+        named = Counter(vote.holder for vote in self.votes.values() if vote.code == Code.FOREIGN)
+        return max(named.values(), default=0) + self.outstanding + self.faulted < self.quorum

@@ -16,8 +16,6 @@ from .keys import channel
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-Word = str | int
-
 
 @dataclass(frozen=True)
 class Script:
@@ -57,44 +55,53 @@ ALL = (ACQUIRE, RENEW, RELEASE, STATUS, EVICT)
 class Command:
     """A script with its keys and arguments, and how to read the answer."""
 
-    __slots__ = ("_arguments", "decode", "script")
+    __slots__ = ("_arguments", "decode", "echo", "script")
 
     def __init__(
         self,
         script: Script,
         keys: Sequence[str],
-        arguments: Sequence[Word],
+        arguments: Sequence[str],
+        *,
         decode: Callable[[Any], Vote] | None = None,
+        echo: str | None = None,
     ) -> None:
         self.script = script
-        self._arguments: tuple[Word, ...] = (len(keys), *keys, *arguments)
+        # Text only: hiredis 3.5 crashes the interpreter when Ctrl-C comes while it packs an int.
+        self._arguments = (str(len(keys)), *keys, *arguments)
         self.decode = decode or decode_one
+        #: The holder that a YES must name. Another one is the answer to another command.
+        self.echo = echo
 
-    def by_sha(self) -> tuple[Word, ...]:
+    def misread(self, vote: Vote) -> bool:
+        """Whether this vote cannot be the answer to this command."""
+        return self.echo is not None and vote.code == Code.YES and vote.holder != self.echo
+
+    def by_sha(self) -> tuple[str, ...]:
         """The command for a master that has the script."""
         return ("EVALSHA", self.script.sha, *self._arguments)
 
-    def by_source(self) -> tuple[Word, ...]:
+    def by_source(self) -> tuple[str, ...]:
         """The command for a master that has not."""
         return ("EVAL", self.script.source, *self._arguments)
 
 
 def acquire(name: str, owner: str, lease_ms: int, count: int = 1) -> Command:
     """Ask for the lease."""
-    return Command(ACQUIRE, (name,), (owner, lease_ms, count))
+    return Command(ACQUIRE, (name,), (owner, str(lease_ms), str(count)), echo=owner)
 
 
 def release(name: str, owner: str, *, publish: bool) -> Command:
     """Give the lease up; ``publish`` only for a lock that was held, an undone attempt wakes nobody."""
-    return Command(RELEASE, (name,), (owner, channel(name) if publish else "", owner))
+    return Command(RELEASE, (name,), (owner, channel(name) if publish else "", owner), echo=owner)
 
 
 def renew(lease_ms: int, leases: Sequence[tuple[str, str, int]]) -> Command:
     """Prolong many leases: (name, owner, hold count) each."""
-    arguments: list[Word] = [lease_ms]
+    arguments = [str(lease_ms)]
     for _, owner, count in leases:
-        arguments += (owner, count)
-    return Command(RENEW, [name for name, _, _ in leases], arguments, decode_batch)
+        arguments += (owner, str(count))
+    return Command(RENEW, [name for name, _, _ in leases], arguments, decode=decode_batch, echo=leases[0][1])
 
 
 def status(name: str) -> Command:
@@ -104,7 +111,7 @@ def status(name: str) -> Command:
 
 def evict(name: str, holder: str) -> Command:
     """Take it away from ``holder``."""
-    return Command(EVICT, (name,), (holder, channel(name), holder))
+    return Command(EVICT, (name,), (holder, channel(name), holder), echo=holder)
 
 
 def decode_one(reply: Any) -> Vote:
@@ -116,10 +123,11 @@ def decode_one(reply: Any) -> Vote:
 
 
 def decode_batch(reply: Any) -> Vote:
-    """A vote out of the reply to `renew`: a code for each lock; YES only if each of them is."""
-    if type(reply) is list:
-        whole = Code.YES if reply.count(Code.YES) == len(reply) else Code.FOREIGN
-        return Vote(whole, codes=reply)
+    """A vote out of the reply to `renew`, {first owner, {code of each lock}}; YES only if each of them is."""
+    if type(reply) is list and len(reply) == 2:
+        first, codes = reply
+        whole = Code.YES if codes.count(Code.YES) == len(codes) else Code.FOREIGN
+        return Vote(whole, first.decode("utf-8", "replace"), codes=codes)
     return Vote(Code.FAULT, fault=decode_fault(reply))
 
 

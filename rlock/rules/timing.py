@@ -65,19 +65,16 @@ def retry_period(ttl: float) -> float:
     return min(ttl / 10, 0.25)
 
 
-def expiry_wait(ttls_ms: Sequence[int], masters: int, quorum: int) -> float:
-    """How long until enough of the refusing masters' keys have expired for a quorum to be free.
+def expiry_wait(ttls_ms: Sequence[int], missing: int) -> float:
+    """How long until ``missing`` votes more may be had, because that many keys have expired.
 
-    ``ttls_ms`` are the PTTLs that the refusing masters told, -1 where there is no expiry. The masters
-    that did not refuse count as free already.
+    ``ttls_ms`` are the PTTLs that the refusing masters told, -1 where there is no expiry. Masters that
+    did not answer count for nothing: taken for free, they would make a waiter ask again and again.
     """
-    missing = quorum - (masters - len(ttls_ms))
-    if missing <= 0:
-        return 0.0
     finite = sorted(ttl for ttl in ttls_ms if ttl >= 0)
-    if len(finite) < missing:
+    if not finite or missing <= 0:
         return math.inf
-    return finite[missing - 1] / 1000 + EXPIRY_MARGIN_S
+    return finite[min(missing, len(finite)) - 1] / 1000 + EXPIRY_MARGIN_S
 
 
 def poll_wait(random: Random, *, deaf: bool) -> float:
@@ -85,13 +82,16 @@ def poll_wait(random: Random, *, deaf: bool) -> float:
     return (POLL_CAP_DEAF_S if deaf else POLL_CAP_S) * random.uniform(0.8, 1.2)
 
 
-def split_wait(random: Random, splits: int, round_s: float) -> float:
+def split_wait(random: Random, splits: int, round_s: float, *, certain: bool) -> float:
     """How long to stay away after a vote in which nobody got a quorum.
 
     Random, so that contenders drift apart, and doubling, so that any number of them does in the end.
-    ``round_s`` is how long the round took: less than that cannot separate two contenders.
+    ``round_s`` is how long the round took: less than that cannot separate two contenders. Not
+    ``certain``: a master that does not answer may have the missing vote of a holder, for as long as it
+    holds; then the doubling goes on to the pace of an ordinary waiter.
     """
-    ceiling: float = min(max(round_s, 0.0005) * 2 ** min(splits, 8), 0.1)
+    cap = 0.1 if certain else POLL_CAP_S
+    ceiling: float = min(max(round_s, 0.0005) * 2 ** min(splits, 16), cap)
     return random.uniform(0.0, ceiling)
 
 

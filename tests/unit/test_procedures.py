@@ -19,7 +19,7 @@ from rlock.procedures.release import Released, outcome, release
 from rlock.procedures.renew import BATCH, events, renew
 from rlock.procedures.steps import Ask, AskMany, Listen, Park, Procedure, Tell, Terms
 from rlock.rules import scripts
-from rlock.rules.holds import Hold, OwnerKey
+from rlock.rules.holds import Hold, OwnerKey, Pulse
 from rlock.rules.lease import LeaseEvent
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot, Settle
@@ -47,6 +47,7 @@ class World:
         self.steps: list[Any] = []
         self.park: Callable[[Park], bool] = self._sleep
         self.ask_takes = 0.0
+        self.asked: list[str] = []
         self.terms = Terms([f"redis://m{i}" for i in range(masters)], lambda: self.now, Random(1))
 
     def _sleep(self, step: Park) -> bool:
@@ -95,16 +96,17 @@ def words(step: Ask | Tell) -> tuple[Any, ...]:
 
 def test_a_majority_wins_and_nothing_is_undone() -> None:
     world = World(3, [YES, None, YES])
-    grant = world.run(acquire(world.terms, OPTIONS, "host/1/main", AT_ONCE))
+    grant = world.run(acquire(world.terms, OPTIONS, "host/1/main", AT_ONCE, world.asked))
     assert isinstance(grant, Grant)
     assert grant.owner.startswith("host/1/main:")
     assert grant.sent_at == 1000.0
     assert world.kinds() == ["Ask"]
+    assert world.asked == [grant.owner], "who interrupts us from now on must know what to give back"
 
 
 def test_a_lost_round_is_undone_where_a_vote_may_stand_and_wakes_nobody() -> None:
     world = World(5, [YES, held_by(), held_by(), held_by(), DOWN])
-    assert world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE)) is None
+    assert world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked)) is None
     ask, undo = world.steps
     assert isinstance(undo, Tell)
     # the one that granted and the one that is unknown; the others have named another holder
@@ -112,26 +114,27 @@ def test_a_lost_round_is_undone_where_a_vote_may_stand_and_wakes_nobody() -> Non
     assert undo.owed_for == 10.0
     owner, channel = words(ask)[4], words(undo)[5]
     assert words(undo)[4] == owner
+    assert world.asked == []
     assert channel == "", "an attempt that failed must not publish: every waiter would try again"
 
 
 def test_silence_counts_as_a_vote_that_may_stand() -> None:
     world = World(3, [held_by(), held_by(), None])
-    world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE))
+    world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked))
     assert world.steps[1].targets == [2]
 
 
 def test_a_round_that_was_too_slow_is_no_grant_and_is_undone_everywhere() -> None:
     world = World(3, [YES, YES, YES])
     world.ask_takes = 9.9  # validity of 10 s ends 9.898 s after sending
-    assert world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE)) is None
+    assert world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked)) is None
     assert world.steps[1].targets == [0, 1, 2]
 
 
 def test_each_attempt_has_an_owner_token_of_its_own() -> None:
     world = World(1, [held_by()], [held_by()], [YES])
     world.park = lambda step: True
-    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER))
+    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
     owners = [words(ask)[4] for ask in world.sent(scripts.ACQUIRE)]
     assert len(owners) == len(set(owners)) == 3
 
@@ -139,13 +142,13 @@ def test_each_attempt_has_an_owner_token_of_its_own() -> None:
 def test_the_order_is_try_subscribe_try_again_sleep() -> None:
     world = World(1, [held_by()], [held_by()], [YES])
     world.park = lambda step: True
-    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER))
-    assert world.kinds() == ["Ask", "Listen", "Ask", "Park", "Ask"]
+    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    assert world.kinds() == ["Ask", "Listen", "Ask", "Listen", "Park", "Ask"]
 
 
 def test_an_interrupt_at_any_step_takes_back_what_may_stand_on_any_master() -> None:
     def script(world: World) -> Procedure[Any]:
-        return acquire(world.terms, OPTIONS, "a", FOR_EVER)
+        return acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)
 
     rounds = ([held_by()] * 3, [YES, held_by("b:1"), None], [held_by()] * 3, [YES] * 3)
     calm = World(3, *rounds)
@@ -178,10 +181,10 @@ def test_an_interrupt_at_any_step_takes_back_what_may_stand_on_any_master() -> N
 
 def test_refused_at_the_deadline_is_contention_and_unreachable_is_an_error() -> None:
     busy = World(3, [held_by(), held_by(), DOWN])
-    assert busy.run(acquire(busy.terms, OPTIONS, "a", AT_ONCE)) is None
+    assert busy.run(acquire(busy.terms, OPTIONS, "a", AT_ONCE, busy.asked)) is None
     dead = World(3, [held_by(), DOWN, DOWN])
     with pytest.raises(QuorumUnreachableError) as caught:
-        dead.run(acquire(dead.terms, OPTIONS, "a", dead.now + 3.0))
+        dead.run(acquire(dead.terms, OPTIONS, "a", dead.now + 3.0, dead.asked))
     assert caught.value.faults == {"redis://m1": "connection refused", "redis://m2": "connection refused"}
     assert (caught.value.answered, caught.value.quorum) == (1, 2)
     assert dead.now == pytest.approx(1003.0, abs=0.001)
@@ -192,7 +195,7 @@ def test_without_a_deadline_an_unreachable_quorum_is_waited_for_and_logged(
 ) -> None:
     world = World(3, *[[DOWN] * 3] * 20, [YES, YES, DOWN])
     with caplog.at_level(logging.WARNING, "rlock"):
-        assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER)), Grant)
+        assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
     told = [record for record in caplog.records if "still waiting" in record.message]
     assert 3 <= len(told) <= 6, "not silent, and not once a round"
 
@@ -201,13 +204,13 @@ def test_without_a_deadline_an_unreachable_quorum_is_waited_for_and_logged(
 def test_what_waiting_cannot_mend_is_raised_at_once(votes: list[Vote]) -> None:
     world = World(3, votes)
     with pytest.raises(OptionsError, match="orders:42"):
-        world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER))
+        world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
     assert "Park" not in world.kinds()
 
 
 def test_the_time_out_is_exact_and_no_round_starts_after_it() -> None:
     world = World(3, [held_by()] * 3, [held_by()] * 3, [Vote(Code.YES, "them:1", 1, 9_000)] * 3)
-    assert world.run(acquire(world.terms, OPTIONS, "a", world.now + 4.0)) is None
+    assert world.run(acquire(world.terms, OPTIONS, "a", world.now + 4.0, world.asked)) is None
     assert world.now == pytest.approx(1004.0, abs=0.001)
     assert isinstance(world.steps[-1], Park)
 
@@ -215,7 +218,7 @@ def test_the_time_out_is_exact_and_no_round_starts_after_it() -> None:
 def test_a_waiter_looks_at_one_master_only_and_at_another_one_each_time() -> None:
     still = [Vote(Code.YES, "them:1", 1, 9_000)] * 3
     world = World(3, [held_by()] * 3, [held_by()] * 3, still)
-    world.run(acquire(world.terms, OPTIONS, "a", world.now + 8.0))
+    world.run(acquire(world.terms, OPTIONS, "a", world.now + 8.0, world.asked))
     looks = world.sent(scripts.STATUS)
     assert len(looks) >= 4
     assert all(len(look.targets) == 1 for look in looks)
@@ -227,14 +230,14 @@ def test_a_waiter_looks_at_one_master_only_and_at_another_one_each_time() -> Non
 def test_a_look_that_finds_it_free_or_changed_leads_to_a_try() -> None:
     for seen in (ABSENT, Vote(Code.YES, "other:9", 1, 9_000)):
         world = World(1, [held_by()], [held_by()], [seen], [YES])
-        assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER)), Grant)
-        assert world.kinds() == ["Ask", "Listen", "Ask", "Park", "Ask", "Ask"]
+        assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
+        assert world.kinds() == ["Ask", "Listen", "Ask", "Listen", "Park", "Ask", "Ask"]
 
 
 def test_a_dead_holders_lock_is_tried_when_enough_keys_have_expired() -> None:
     short = [held_by(ttl_ms=400), held_by(ttl_ms=900), held_by(ttl_ms=100)]
     world = World(3, short, short, [YES] * 3)
-    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER))
+    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
     # the second of three must be gone
     assert world.now == pytest.approx(1000.405, abs=0.001)
 
@@ -242,14 +245,14 @@ def test_a_dead_holders_lock_is_tried_when_enough_keys_have_expired() -> None:
 def test_a_key_without_expiry_is_no_reason_to_sleep_for_ever() -> None:
     for_ever = held_by(ttl_ms=-1)
     world = World(1, [for_ever], [for_ever], [ABSENT], [YES])
-    assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER)), Grant)
+    assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
     assert world.now < 1002.0
 
 
 def test_a_split_vote_is_tried_again_soon_and_at_random() -> None:
     split = [held_by("a:1"), held_by("b:1"), YES]
     world = World(3, split, split, split, [YES] * 3)
-    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER))
+    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
     assert world.now - 1000.0 < 0.1
     assert world.kinds().count("Park") == 2
 
@@ -300,7 +303,7 @@ def test_a_renewal_is_judged_lock_by_lock(masters: int) -> None:
         ballot = Ballot(masters, Settle.WON_OR_ALL)
         for i, code in enumerate(codes):
             # the second lock of the batch is well everywhere
-            vote = DOWN if code is None else scripts.decode_batch([code, 1])
+            vote = DOWN if code is None else scripts.decode_batch([b"me:1", [code, 1]])
             ballot.cast(i, vote)
         yes, no = codes.count(1), codes.count(0) + codes.count(-1)
         first, second = events(ballot, 2)
@@ -315,16 +318,17 @@ def test_a_renewal_is_judged_lock_by_lock(masters: int) -> None:
 
 def test_many_locks_share_few_commands_and_keep_their_ttl() -> None:
     world = World(3, [Vote(Code.YES, codes=[1] * BATCH)] * 3)
-    key = OwnerKey("a")
+    pulse = Pulse()
+    key = OwnerKey("a", pulse)
     ten = [Hold(key, LockOptions(f"l{i}", ClientOptions().lease(None)), f"o{i}", 0.0) for i in range(250)]
     three = [Hold(key, LockOptions(f"s{i}", ClientOptions().lease(3.0)), f"p{i}", 0.0) for i in range(2)]
     renewals = world.run(renew(world.terms, [*three, *ten]))
     assert {id(r.hold) for r in renewals} == {id(hold) for hold in [*ten, *three]}
     asks = world.sent(scripts.RENEW)
-    assert sorted(words(ask)[2] for ask in asks) == [2, 50, 100, 100]
+    assert sorted(int(words(ask)[2]) for ask in asks) == [2, 50, 100, 100]
     for ask in asks:
-        keys = words(ask)[2]
-        assert words(ask)[3 + keys] == (3000 if keys == 2 else 10_000)
+        keys = int(words(ask)[2])
+        assert words(ask)[3 + keys] == ("3000" if keys == 2 else "10000")
 
 
 def test_locked_says_free_only_when_that_is_certain() -> None:

@@ -101,6 +101,23 @@ def test_a_split_vote_is_one_in_which_nobody_can_have_a_quorum() -> None:
     first, second = Vote(Code.FOREIGN, "a:1", 1, 1000), Vote(Code.FOREIGN, "b:1", 1, 1000)
     assert cast((first, second, YES, YES, second)).split()
     assert not cast((first, first, first, second, YES)).split()
-    # two unseen masters may have the missing votes of the one who has one
+    # two silent masters, or two dead ones, may have the missing votes of the one who has one
     assert not cast((first, second, None, None, YES)).split()
+    assert not cast((first, second, FAULT, FAULT, YES)).split()
     assert cast((first, second, second, YES, None)).split() is False
+    # our own votes are given back: they count for nobody
+    assert cast((first, second, YES, YES, YES)).split()
+
+
+def test_only_a_holder_that_a_quorum_named_is_worth_sleeping_for() -> None:
+    first, second = Vote(Code.FOREIGN, "a:1", 1, 1000), Vote(Code.FOREIGN, "b:1", 1, 1000)
+    assert cast((first, first, first, second, YES)).foreign_holder() == "a:1"
+    assert cast((first, first, second, None, YES)).foreign_holder() is None
+    assert cast((first, first, YES, YES, FAULT)).foreign_holder() is None
+    assert cast((first,)).foreign_holder() == "a:1"
+
+
+def test_a_server_under_two_names_spoils_the_count() -> None:
+    twin = Vote(Code.FAULT, fault=Fault(FaultKind.DUPLICATE, "the same server"))
+    assert cast((YES, YES, twin)).duplicated
+    assert not cast((YES, YES, FAULT)).duplicated

@@ -33,14 +33,16 @@ def test_two_more_renewals_fit_after_the_first_that_failed(ttl: float) -> None:
 def test_expiry_wait_is_the_moment_at_which_a_quorum_is_free() -> None:
     margin = timing.EXPIRY_MARGIN_S
     # all five refuse: three must expire
-    assert timing.expiry_wait([5000, 1000, 4000, 2000, 3000], 5, 3) == pytest.approx(3.0 + margin)
-    # three refuse, two are free or unknown: one must expire
-    assert timing.expiry_wait([5000, 1000, 4000], 5, 3) == pytest.approx(1.0 + margin)
-    # two refuse: nothing must
-    assert timing.expiry_wait([5000, 1000], 5, 3) == 0.0
+    assert timing.expiry_wait([5000, 1000, 4000, 2000, 3000], 3) == pytest.approx(3.0 + margin)
+    # two granted already: one of the others must expire
+    assert timing.expiry_wait([5000, 1000, 4000], 1) == pytest.approx(1.0 + margin)
+    # fewer have told than must expire: the last of them is the earliest that is worth a try
+    assert timing.expiry_wait([5000, 1000], 3) == pytest.approx(5.0 + margin)
     # keys without expiry never free the lock, and the poll cap bounds the sleep
-    assert timing.expiry_wait([-1, -1, -1], 3, 2) == math.inf
-    assert timing.expiry_wait([-1, 700, 900], 3, 2) == pytest.approx(0.9 + margin)
+    assert timing.expiry_wait([-1, -1, -1], 2) == math.inf
+    assert timing.expiry_wait([-1, 700, 900], 2) == pytest.approx(0.9 + margin)
+    # nothing is known to be missing: no reason to ask again and again
+    assert timing.expiry_wait([500], 0) == math.inf
 
 
 def test_random_waits_stay_in_their_bounds_and_grow() -> None:
@@ -48,12 +50,13 @@ def test_random_waits_stay_in_their_bounds_and_grow() -> None:
     for _ in range(200):
         assert 1.2 <= timing.poll_wait(random, deaf=False) <= 1.8
         assert 0.2 <= timing.poll_wait(random, deaf=True) <= 0.3
-        assert 0.0 <= timing.split_wait(random, 40, 0.001) <= 0.1
+        assert 0.0 <= timing.split_wait(random, 40, 0.001, certain=True) <= 0.1
+        assert 0.0 <= timing.split_wait(random, 40, 0.001, certain=False) <= timing.POLL_CAP_S
         assert 0.25 <= timing.unreachable_wait(random, 40) <= 0.5
         assert 1.0 <= timing.probe_wait(random, 40) <= 2.0
     assert timing.probe_wait(random, 0) == timing.probe_wait(random, 1) == 0.0
-    early = [timing.split_wait(random, 1, 0.001) for _ in range(200)]
-    later = [timing.split_wait(random, 6, 0.001) for _ in range(200)]
+    early = [timing.split_wait(random, 1, 0.001, certain=True) for _ in range(200)]
+    later = [timing.split_wait(random, 6, 0.001, certain=True) for _ in range(200)]
     assert max(early) <= 0.002 < max(later)
 
 
