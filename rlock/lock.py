@@ -107,7 +107,9 @@ class RLock:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        left = None
         try:
+            left = self.hold_count - 1
             self.release()
         except RLockError as failure:
             if error is None:
@@ -116,6 +118,11 @@ class RLock:
             log.error("%s", failure)
             if hasattr(error, "add_note"):
                 error.add_note(f"rlock: {failure}")
+        except BaseException:
+            # Ctrl-C before the release was done: nobody would try again.
+            if self.hold_count > (self.hold_count - 1 if left is None else left):
+                self.release()
+            raise
 
     # -- what a lease adds -------------------------------------------------------------------------
 

@@ -160,10 +160,11 @@ class Fanout:
                         ballot.recall(i)
                     self._post(slot, slot.link, owed, packed)
                 elif not again:
-                    ballot.unsent.add(i)
                     ballot.cast(i, Vote(Code.FAULT, fault=slot.fault))
                     if owed.until:
-                        self._debts[i].append(owed)
+                        self._debts[i].append(owed)  # so it may be delivered, even before a resend
+                    else:
+                        ballot.unsent.add(i)
 
     def _finish(self, turn: Round) -> None:
         """Wait until the round is settled or its time is over, leading or following.
@@ -326,24 +327,23 @@ class Fanout:
         roster = self._roster
         if roster.up == self._masters:
             return
+        enough = self._masters if all_of_them else self._quorum
         with self._mutex:
             self._check()
             roster.dial_due()
-            enough = self._masters if all_of_them else self._quorum
             if roster.up >= enough and not self._fresh:
                 return
-            began = self._clock()
-            roster.changed.wait_for(
-                lambda: roster.up >= enough or not roster.dialing or roster.closed,
-                timeout=max(patience, FIRST_CONTACT_S) if self._fresh else patience,
-            )
-            if self._fresh:
-                # The first time of all: masters that need a little longer than the quorum get it, so
-                # that the first lock stands on all of them; one that hangs does not hold us up.
-                self._fresh = False
-                spent = self._clock() - began
-                roster.changed.wait_for(lambda: not roster.dialing or roster.closed, timeout=2 * spent + 0.02)
-            self._check()
+        began = self._clock()
+        roster.changed.wait_for(
+            lambda: roster.up >= enough or not roster.dialing or roster.closed,
+            max(patience, FIRST_CONTACT_S) if self._fresh else patience,
+        )
+        if self._fresh and roster.up >= self._quorum:
+            # The first time of all: masters that need a little longer than the quorum get it, so that
+            # the first lock stands on all of them; one that hangs does not hold us up.
+            spent = self._clock() - began
+            roster.changed.wait_for(lambda: not roster.dialing or roster.closed, 2 * spent + 0.02)
+        self._fresh = False
 
     def _welcome(self, slot: Slot, link: Link) -> None:
         """A new link: refuse a server that we have already, and deliver what it has missed."""

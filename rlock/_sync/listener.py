@@ -81,7 +81,7 @@ class Listener:
         self._roster = Roster(
             endpoints, self._mutex, clock, random, self._welcome, timeout=request_timeout, subscriber=True
         )
-        self._confirmed = threading.Condition(self._mutex)
+        self._confirmed = self._roster.changed  # also told when a dial has ended
         self._channels: dict[bytes, Channel] = {}
         #: Masters that let us subscribe to nothing: nobody waits for their confirmation.
         self._deaf: set[int] = set()
@@ -103,8 +103,8 @@ class Listener:
             channel.ears.add(ear)
             self._run()
             self._roster.ring()
-            self._confirmed.wait_for(lambda: self._settled(channel), timeout=timeout)
-            return len(channel.confirmed)
+        self._confirmed.wait_for(lambda: self._settled(channel), timeout)
+        return len(channel.confirmed)
 
     def heard_by(self, ear: Ear) -> int:
         """On how many masters the subscription stands now."""

@@ -20,6 +20,7 @@ from ..clock import Clock
 from ..model import Fault, FaultKind
 from ..rules.timing import probe_wait
 from .masters import DialError, Endpoint, Link, dial
+from .parking import ParkingLot
 
 log = logging.getLogger("rlock")
 
@@ -85,7 +86,7 @@ class Slot:
 
 
 class Roster:
-    """The links of one kind to all masters. Every method is called with ``mutex`` held, but `poll`."""
+    """The links of one kind to all masters. Called with ``mutex`` held, but for `poll` and `changed`."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class Roster:
         subscriber: bool = False,
     ) -> None:
         self.slots = [Slot(i, endpoint) for i, endpoint in enumerate(endpoints)]
-        self.changed = threading.Condition(mutex)  # a link came, a dial ended
+        self.changed = ParkingLot(mutex)  # a link came, a dial ended
         self.up = 0
         self.closed = False
         self._mutex = mutex
