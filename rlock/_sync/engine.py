@@ -55,6 +55,8 @@ class Engine:
         self._local = threading.local()
         #: Owner tokens that may have votes, by acquire under way.
         self._asking: dict[int, tuple[LockOptions, list[str]]] = {}
+        #: Holds that are no longer ours and of which the masters may not know it yet, by owner token.
+        self._releasing: dict[str, Hold] = {}
 
     # -- identity ----------------------------------------------------------------------------------
 
@@ -164,15 +166,23 @@ class Engine:
                     self._remove(hold)
                     # Before the masters know: a renewal that crosses the release must see no loss in it.
                     hold.lease.on(LeaseEvent.RELEASE)
+                    if not lost:
+                        self._releasing[hold.owner] = hold
             if lost:
                 raise LeaseLostError(hold.name, reason)
             if left:
                 return
             released = self.perform(release(self.terms, hold.name, hold.owner, hold.options.lease))
-        except BaseException:
+        except BaseException as error:
+            if self.closed and isinstance(error, RLockError) and hold.owner in self._releasing:
+                return  # close() has released it in our place
             if left == 0 and not self.closed:
                 self._forget(hold)
             raise
+        finally:
+            self._releasing.pop(hold.owner, None)
+        if self.closed:
+            return
         if released is Released.NOT_OURS:
             if hold.signal is not None:
                 hold.signal.set()
@@ -268,6 +278,8 @@ class Engine:
                 self.holds.unwatch(hold)
                 hold.lease.on(LeaseEvent.DISOWNED, "its client was closed")
                 log.warning("lock %r was still held when its client was closed; it is released", hold.name)
+            # Those too of which another thread is just about to tell the masters: it may be too late.
+            releasing = [*holds, *self._releasing.values()]
         for hold in holds:
             if hold.signal is not None:
                 hold.signal.set()
@@ -276,11 +288,11 @@ class Engine:
         self._fanout.refuse()
         for options, asked in list(self._asking.values()):
             self._take_back(options, list(asked))
-        if holds:
+        if releasing:
             # All written first, then one wait for all of them: bounded, however many there are.
             releases = [
                 Ask(scripts.release(hold.name, hold.owner, publish=True), hold.options.lease.request_timeout)
-                for hold in holds
+                for hold in releasing
             ]
             try:
                 self._fanout.ask_many(AskMany(releases))

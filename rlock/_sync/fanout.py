@@ -14,7 +14,6 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from random import Random
-from typing import NamedTuple
 
 import hiredis
 
@@ -26,6 +25,7 @@ from ..rules import scripts
 from ..rules.quorum import Ballot, quorum
 from .masters import Endpoint, Link, pack
 from .roster import Roster, Slot
+from .rounds import Owed, Round
 
 log = logging.getLogger("rlock")
 
@@ -35,41 +35,6 @@ MAX_DEBTS = 10_000
 RESENDS = 2
 #: The first connections of a client get this long, however short the time-out of a request.
 FIRST_CONTACT_S = 0.25
-
-
-class Round:
-    """A command on its way, and the ballot of its answers."""
-
-    __slots__ = ("ask", "ballot", "deadline", "over", "parker", "targets")
-
-    def __init__(self, ask: Ask, masters: int) -> None:
-        self.ask = ask
-        self.targets: Sequence[int] = range(masters) if ask.targets is None else ask.targets
-        self.ballot = Ballot(len(self.targets), ask.settle)
-        self.deadline = 0.0
-        #: Its thread has gone on with the ballot: later answers change it no more.
-        self.over = False
-        #: Released when the round is settled or its thread has to lead.
-        self.parker: threading.Lock | None = None
-
-    def broken(self) -> bool:
-        """Whether a connection ended before its master answered."""
-        faults = (vote.fault for vote in self.ballot.votes.values())
-        return any(fault is not None and fault.kind is FaultKind.BROKEN for fault in faults)
-
-    def unanswered(self) -> list[int]:
-        """The masters that said neither yes nor no."""
-        votes = self.ballot.votes
-        return [i for i in self.targets if i not in votes or votes[i].code == Code.FAULT]
-
-
-class Owed(NamedTuple):
-    """One reply that a link owes, or one command that a master has not got."""
-
-    round: Round | None
-    command: scripts.Command
-    sent_at: float
-    until: float  # it still means something on a later connection until then; 0.0: it does not
 
 
 class Fanout:
@@ -259,6 +224,10 @@ class Fanout:
     def _deliver(self, slot: Slot, link: Link) -> None:
         gets, owed_replies = link.reader.gets, link.owed
         while (reply := gets()) is not False:
+            if not owed_replies:
+                # Nobody asked: an error before the server hangs up, or the two are out of step.
+                self._drop(slot, Fault(FaultKind.BROKEN, f"an answer that nobody asked for: {reply!r:.80}"))
+                return
             owed = owed_replies.popleft()
             turn, command = owed.round, owed.command
             if isinstance(reply, hiredis.ReplyError) and scripts.is_noscript(reply):

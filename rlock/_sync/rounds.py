@@ -1,0 +1,47 @@
+"""A round on its way, and the replies that connections owe for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..model import Code, FaultKind
+from ..procedures.steps import Ask
+from ..rules import scripts
+from ..rules.quorum import Ballot
+
+
+class Round:
+    """A command on its way, and the ballot of its answers."""
+
+    __slots__ = ("ask", "ballot", "deadline", "over", "parker", "targets")
+
+    def __init__(self, ask: Ask, masters: int) -> None:
+        self.ask = ask
+        self.targets: Sequence[int] = range(masters) if ask.targets is None else ask.targets
+        self.ballot = Ballot(len(self.targets), ask.settle)
+        self.deadline = 0.0
+        #: Its thread has gone on with the ballot: later answers change it no more.
+        self.over = False
+        #: Released when the round is settled or its thread has to lead.
+        self.parker: threading.Lock | None = None
+
+    def broken(self) -> bool:
+        """Whether a connection ended before its master answered."""
+        faults = (vote.fault for vote in self.ballot.votes.values())
+        return any(fault is not None and fault.kind is FaultKind.BROKEN for fault in faults)
+
+    def unanswered(self) -> list[int]:
+        """The masters that said neither yes nor no."""
+        votes = self.ballot.votes
+        return [i for i in self.targets if i not in votes or votes[i].code == Code.FAULT]
+
+
+class Owed(NamedTuple):
+    """One reply that a link owes, or one command that a master has not got."""
+
+    round: Round | None
+    command: scripts.Command
+    sent_at: float
+    until: float  # it still means something on a later connection until then; 0.0: it does not

@@ -1,0 +1,229 @@
+"""What only goes wrong when two things happen at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+import rlock
+from rlock._sync.fanout import Fanout
+from rlock._sync.masters import pack
+from rlock.rules import scripts
+
+from ..servers import Fleet, raw
+from .conftest import eventually, in_thread
+
+MakeClient = Callable[..., rlock.Client]
+FreshMasters = Callable[..., Fleet]
+
+
+def test_close_while_other_threads_acquire_leaves_no_vote(masters3: Fleet) -> None:
+    for _ in range(15):
+        client = rlock.Client(masters3.urls, 10.0)
+        ready = threading.Barrier(9)
+
+        def work(i: int, client: rlock.Client = client, ready: threading.Barrier = ready) -> None:
+            ready.wait(10)
+            try:
+                for j in range(1000):
+                    with client.lock(f"lock-{i}-{j}"):
+                        pass
+            except rlock.RLockError:
+                pass
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+        for thread in threads:
+            thread.start()
+        ready.wait(10)
+        time.sleep(0.05)
+        client.close()
+        for thread in threads:
+            thread.join(20)
+    # Far within the ttl of 10 s: nothing was left to run out.
+    assert eventually(lambda: all(raw(master.url).dbsize() == 0 for master in masters3), within=3.0)
+
+
+def test_a_release_that_crosses_a_renewal_is_no_loss(
+    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[rlock.LeaseLostError] = []
+    client = make_client(masters3.urls, ttl=0.3)
+    release = scripts.RELEASE
+    ask = Fanout.ask
+
+    def slow_return(self: Fanout, step: object) -> object:
+        ballot = ask(self, step)  # type: ignore[arg-type]
+        if step.command.script is release:  # type: ignore[attr-defined]
+            time.sleep(0.15)  # the masters have freed it, the caller does not know yet; a renewal is due
+        return ballot
+
+    monkeypatch.setattr(Fanout, "ask", slow_return)
+    for _ in range(8):
+        lock = client.lock("x", on_lost=told.append)
+        lock.acquire()
+        lost = lock.lost
+        time.sleep(0.08)
+        lock.release()
+        assert not lost.is_set()
+    time.sleep(0.3)
+    assert told == []
+
+
+def test_a_kept_exception_does_not_keep_a_dead_threads_lock(masters3: Fleet, make_client: MakeClient) -> None:
+    client, other = make_client(masters3.urls, ttl=0.6), make_client(masters3.urls)
+    kept: Future[None] = Future()
+
+    def die_inside() -> None:
+        lock = client.lock("x")
+        lock.acquire()
+        try:
+            lock.acquire(False, 3)
+        except ValueError as error:
+            kept.set_exception(error)
+
+    in_thread(die_inside)
+    assert kept.exception() is not None
+    assert other.lock("x").acquire(timeout=5.0), "renewed for ever, because a traceback keeps a frame"
+
+
+def test_a_pool_thread_that_lives_on_keeps_its_lock(masters3: Fleet, make_client: MakeClient) -> None:
+    client, other = make_client(masters3.urls, ttl=0.6), make_client(masters3.urls)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(client.lock("x").acquire).result()
+        time.sleep(1.2)
+        assert not other.lock("x").acquire(blocking=False)
+        pool.submit(client.lock("x").release).result()
+    assert other.lock("x").acquire(blocking=False)
+
+
+def test_losses_are_told_in_time_whatever_else_is_watched(masters3: Fleet, make_client: MakeClient) -> None:
+    client = make_client(masters3.urls, ttl=3.0)
+    told: dict[str, float] = {}
+    began = time.monotonic()
+    long_one = client.lock("long", max_hold=0.1)
+    short_one = client.lock(
+        "short", renew=False, ttl=1.0, on_lost=lambda error: told.setdefault("short", time.monotonic())
+    )
+    long_one.acquire()
+    time.sleep(1.2)  # the watchdog has given up renewing the first, and waits for its end
+    short_one.acquire()
+    acquired = time.monotonic()
+    assert eventually(lambda: told, within=5.0)
+    assert told["short"] - acquired < 1.4
+    assert began
+
+
+def test_a_waiter_does_not_spin_while_a_holder_has_a_bare_majority(
+    fresh_masters: FreshMasters, make_client: MakeClient
+) -> None:
+    fleet = fresh_masters(5)
+    for master in fleet[3:]:
+        master.kill()
+    holder = make_client(fleet.urls, ttl=10.0)
+    lock = holder.lock("x")
+    assert lock.acquire(timeout=5.0)
+    for master in fleet[3:]:
+        master.start()
+    fleet[2].kill()
+    waiter = make_client(fleet.urls, ttl=10.0)
+    thread = threading.Thread(target=lambda: waiter.lock("x").acquire(timeout=6.0))
+    thread.start()
+    time.sleep(2.0)
+
+    def scripts_run() -> int:
+        told = [raw(master.url).info("commandstats") for master in fleet if master.running]
+        return sum(int(one.get("cmdstat_evalsha", {}).get("calls", 0)) for one in told)
+
+    before = scripts_run()
+    time.sleep(3.0)
+    sent = scripts_run() - before
+    thread.join(20)
+    # Rounds to four masters at the pace of an ordinary waiter, and the holder's renewals.
+    assert sent < 60, f"{sent} scripts in three seconds"
+
+
+def test_votes_that_were_given_back_leave_nobody_asleep_over_a_free_lock(
+    masters: Fleet, make_client: MakeClient
+) -> None:
+    client = make_client(masters.urls, ttl=10.0)
+    slowest = 0.0
+    for _ in range(5):
+        for i, master in enumerate(masters[:4]):
+            raw(master.url).hset("x", f"loser-{i % 2}:1", 1)
+            raw(master.url).pexpire("x", 10_000)
+        # Two contenders have two votes each and give them back, which is not published.
+        timer = threading.Timer(0.02, lambda: [raw(master.url).delete("x") for master in masters])
+        timer.start()
+        began = time.monotonic()
+        assert client.lock("x").acquire(timeout=8.0)
+        slowest = max(slowest, time.monotonic() - began)
+        client.lock("x").release()
+        timer.join()
+    assert slowest < 0.8
+
+
+def test_with_hides_no_exception_of_its_body_behind_one_of_ours(
+    masters3: Fleet, make_client: MakeClient
+) -> None:
+    client = make_client(masters3.urls)
+    with pytest.raises(ZeroDivisionError), client.lock("x"):
+        client.close()
+        raise ZeroDivisionError
+    again = make_client(masters3.urls)
+    lock = again.lock("x")
+    with pytest.raises(ZeroDivisionError), lock:
+        lock.release()
+        raise ZeroDivisionError
+
+
+def test_a_loss_while_a_condition_is_waited_on_strands_no_waiter(
+    masters3: Fleet, make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = make_client(masters3.urls)
+    condition = threading.Condition(client.lock("x"))  # type: ignore[arg-type]
+    with condition:
+        client.evict("x")
+        assert condition.wait(0.1) is False
+        assert not condition._waiters  # type: ignore[attr-defined]
+    assert any("was lost" in record.message for record in caplog.records)
+
+
+def test_an_answer_that_belongs_to_another_command_is_no_vote(
+    masters1: Fleet, make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = make_client(masters1.urls)
+    lock = client.lock("x")
+    with lock:
+        pass
+    fanout = client._engine()._fanout
+    (slot,) = fanout._roster.slots
+    assert slot.link is not None
+    # A reply too many on the wire, as after an interrupt in the middle of a command.
+    slot.link.socket.send(pack(scripts.acquire("y", "somebody:1", 5000).by_source()))
+    slot.link.owed.clear()
+    assert lock.acquire(timeout=5.0)
+    lock.release()
+    assert not raw(masters1.urls[0]).exists("x")
+
+
+def test_a_server_that_appears_under_a_second_name_later_loses_no_held_lock(
+    fresh_masters: FreshMasters, make_client: MakeClient
+) -> None:
+    fleet = fresh_masters(3)
+    client = make_client(fleet.urls, ttl=1.5)
+    lock = client.lock("x")
+    lock.acquire()
+    roster = client._engine()._fanout._roster
+    with roster._mutex:
+        # As when an address is pointed at another server by mistake.
+        roster.slots[2].endpoint = roster.slots[0].endpoint
+    fleet[2].kill()
+    time.sleep(2.0)
+    lock.check()
+    with pytest.raises(rlock.OptionsError, match="same server"):
+        client.lock("y").acquire(timeout=5.0)
+    lock.release()
