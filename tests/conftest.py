@@ -11,12 +11,13 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from rlock.program.embedded import Master, Masters, ServerBinary
+from rlock.program.embedded import Master, Masters, ServerBinary, Tls
 
 from .containers import ContainerMaster, why_not
 from .servers import (
@@ -153,3 +154,25 @@ def fresh_masters() -> Iterator[FreshMasters]:
             return fleet
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Tls:
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
+    command += ["-nodes", "-subj", "/CN=rlock", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+    try:
+        subprocess.run([*command, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"openssl makes no certificate here: {error}")
+    return Tls(cert, key, cert)

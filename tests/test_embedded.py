@@ -275,28 +275,6 @@ def test_a_count_that_does_not_fit_is_refused(count: int, ports: list[int]) -> N
 # -- TLS -------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Tls:
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-    ]
-    command += ["-nodes", "-subj", "/CN=rlock", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
-    try:
-        subprocess.run([*command, "-keyout", key, "-out", cert], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"openssl makes no certificate here: {error}")
-    return Tls(cert, key, cert)
-
-
 @EVERY_SERVER
 def test_a_master_speaks_tls_or_says_that_its_binary_cannot(binary: ServerBinary, certificate: Tls) -> None:
     master = Master(binary, tls=certificate)

@@ -1,0 +1,70 @@
+"""TLS and unix sockets: the same lock over what redis-py connects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import rlock
+from rlock.program.embedded import EmbeddedError, Master, Tls
+
+from ..contract.conftest import in_thread
+from ..servers import Fleet, servers_found
+
+FreshMasters = Callable[..., Fleet]
+
+
+def works(urls: list[str]) -> None:
+    with rlock.Client(urls, 0.9) as client, rlock.Client(urls, 0.9) as other:
+        lock = client.lock("x")
+        with lock, lock:
+            assert in_thread(lambda: client.lock("x").acquire(timeout=0.2)) is False
+            assert other.lock("x").acquire(timeout=1.5) is False
+            lock.check()
+        many = [client.lock(f"lock-{i}") for i in range(300)]
+        for one in many:
+            one.acquire()
+        assert in_thread(lambda: lock.acquire(timeout=5.0)) is True
+        # Renewed over the same connection, in commands longer than one TLS record.
+        assert other.lock("lock-0").acquire(timeout=1.5) is False
+        for one in many:
+            one.release()
+
+
+def test_over_unix_sockets(fresh_masters: FreshMasters) -> None:
+    urls = fresh_masters(3, unixsocket=True).urls
+    assert all(url.startswith("unix://") for url in urls)
+    works(urls)
+
+
+@pytest.fixture
+def tls_master(certificate: Tls) -> Master:
+    for binary in servers_found():
+        master = Master(binary, tls=certificate)
+        try:
+            return master.start()
+        except EmbeddedError as error:
+            master.close()
+            if "without TLS" not in str(error):
+                raise
+    pytest.skip("no server that was found speaks TLS")
+
+
+def test_over_tls_with_a_certificate_that_is_checked(tls_master: Master, certificate: Tls) -> None:
+    with tls_master:
+        plain = f"rediss://127.0.0.1:{tls_master.port}"
+        works([f"{plain}?ssl_ca_certs={certificate.ca}"])
+        # Not trusted: no vote, and the reason is told.
+        with rlock.Client([plain]) as client, pytest.raises(rlock.QuorumUnreachableError) as caught:
+            client.lock("x").acquire(timeout=0.5)
+        assert "certificate" in str(caught.value).lower()
+        bare = rlock.Client([f"redis://127.0.0.1:{tls_master.port}"])
+        with bare, pytest.raises(rlock.QuorumUnreachableError):
+            bare.lock("x").acquire(timeout=0.5)
+
+
+def test_an_option_of_a_url_that_means_nothing_is_refused_and_one_of_a_pool_is_not() -> None:
+    with pytest.raises(rlock.OptionsError, match="foo"):
+        rlock.Client(["redis://127.0.0.1:1?foo=5"])
+    rlock.Client(["redis://127.0.0.1:1?max_connections=5&socket_timeout=3"]).close()
