@@ -150,7 +150,16 @@ def test_the_least_permissions_are_enough(masters3: Fleet) -> None:
     )
     for url in masters3.urls:
         raw(url).execute_command(
-            "ACL", "SETUSER", "least", "on", ">pw", "~orders:*", "&rlock:*", "-@all", *least.split()
+            "ACL",
+            "SETUSER",
+            "least",
+            "on",
+            ">pw",
+            "~orders:*",
+            "resetchannels",
+            "&rlock:*",
+            "-@all",
+            *least.split(),
         )
     urls = [url.replace("redis://", "redis://least:pw@") for url in masters3.urls]
     with rlock.Client(urls, 0.9) as client, rlock.Client(urls, 0.9) as other:
