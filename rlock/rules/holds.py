@@ -228,9 +228,11 @@ class Holds:
         """
         due: list[Hold] = []
         for ttl, queue in list(self._renewals.items()):
+            # A part of the period at the most: a short lease would be renewed without a pause.
+            until = now + min(slack, renew_period(ttl) / 4)
             while queue:
                 first = next(iter(queue.values()))
-                if first.renew_at > now + slack:
+                if first.renew_at > until:
                     break
                 queue.popitem(last=False)
                 due.append(first)

@@ -35,6 +35,22 @@ def test_a_lock_outlives_its_ttl_while_it_is_held(urls: list[str], make_client: 
             time.sleep(0.05)
 
 
+@pytest.mark.parametrize("ttl", [0.12, 0.3, 1.0])
+def test_a_lease_is_renewed_each_third_of_it_and_not_more_often(
+    ttl: float, masters1: Fleet, make_client: MakeClient
+) -> None:
+    server = raw(masters1.urls[0])
+
+    def renewals() -> int:
+        return int(server.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0))
+
+    with make_client(masters1.urls, ttl=ttl).lock("x"):
+        before = renewals()
+        time.sleep(2.0)
+        done = renewals() - before
+    assert 2.0 / ttl <= done <= 1.2 * (2.0 / (ttl / 3)) * 4 / 3 + 2
+
+
 def test_no_thread_is_left_when_nothing_is_held(urls: list[str], make_client: MakeClient) -> None:
     client = make_client(urls)
     with client.lock("x"):
