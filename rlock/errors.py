@@ -27,6 +27,10 @@ class NotHeldError(RLockError, RuntimeError):
         return f"cannot release un-acquired lock {self.name!r}: the calling thread does not hold it"
 
 
+#: The reason of a `LeaseLostError` for a lock that the caller did not hold in the first place.
+NOT_HELD = "the calling thread does not hold it"
+
+
 class LeaseLostError(NotHeldError):
     """The caller's hold ended without a release: its critical section may no longer be exclusive."""
 
@@ -36,6 +40,8 @@ class LeaseLostError(NotHeldError):
         self.reason = reason
 
     def __str__(self) -> str:
+        if self.reason == NOT_HELD:
+            return f"lock {self.name!r}: {self.reason}"
         return (
             f"the lease of lock {self.name!r} was lost: {self.reason}; "
             f"another owner may have entered since, so check what was written under it"
@@ -58,4 +64,5 @@ class QuorumUnreachableError(RLockError):
 
     def __str__(self) -> str:
         told = "; ".join(f"{master}: {fault}" for master, fault in self.faults.items())
-        return f"lock {self.name!r} needs answers of {self.quorum} masters and got {self.answered} ({told})"
+        masters = "1 master" if self.quorum == 1 else f"{self.quorum} masters"
+        return f"lock {self.name!r} needs the answers of {masters}, and too many gave none: {told}"

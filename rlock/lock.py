@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ._sync.signal import LossSignal
-from .errors import LeaseLostError, RLockError
+from .errors import NOT_HELD, LeaseLostError, RLockError
 from .model import LeaseState
 from .procedures.acquire import AT_ONCE, FOR_EVER
 from .procedures.inspect import locked
@@ -39,7 +39,9 @@ class RLock:
 
     __slots__ = ("__weakref__", "_client", "_options")
 
-    def __init__(self, client: Client, options: LockOptions) -> None:
+    def __init__(self, client: Client, options: LockOptions | None = None) -> None:
+        if options is None:
+            raise TypeError("make locks with client.lock(name): a lock belongs to a client")
         self._client = client
         self._options = options
 
@@ -172,7 +174,7 @@ class RLock:
         engine = self._client._engine()
         hold = engine.hold(self.name)
         if hold is None:
-            raise LeaseLostError(self.name, "the calling thread does not hold it")
+            raise LeaseLostError(self.name, NOT_HELD)
         if hold.lease.state_at(engine.clock()) is LeaseState.LOST:
             raise LeaseLostError(self.name, hold.reason)
 

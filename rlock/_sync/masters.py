@@ -8,6 +8,7 @@ has to write to all masters before it reads from any.
 from __future__ import annotations
 
 import logging
+import re
 import socket
 from collections import deque
 from collections.abc import Sequence
@@ -136,10 +137,13 @@ class Endpoint:
 
 def endpoints(masters: object) -> list[Endpoint]:
     """Checked masters: at least one, each a URL or a redis.Redis, no server twice."""
-    if isinstance(masters, (str, redis.Redis)):
+    if isinstance(masters, str):
+        # The value of RLOCK_MASTERS, pasted.
+        masters = [url for url in re.split(r"[,\s]+", masters) if url]
+    elif isinstance(masters, redis.Redis):
         masters = [masters]
     if not isinstance(masters, Sequence):
-        raise OptionsError(f"masters must be a list, not {type(masters).__name__}: {_HINT}")
+        raise OptionsError(f"masters must be a list of URLs, not {type(masters).__name__}: {_HINT}")
     if not masters:
         raise OptionsError(f"at least one master is needed, and the list is empty: {_HINT}")
     found: dict[tuple[str, ...], Endpoint] = {}
@@ -173,7 +177,8 @@ def _without_pool(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _from_client(client: object) -> tuple[type[Any], dict[str, Any]]:
     if not isinstance(client, redis.Redis):
-        raise OptionsError(f"{client!r} is no master: {_HINT}")
+        kind = f"{type(client).__module__}.{type(client).__qualname__}"
+        raise OptionsError(f"a {kind} is no master: {_HINT}")
     pool = client.connection_pool
     if hasattr(pool, "sentinel_manager"):
         raise OptionsError(

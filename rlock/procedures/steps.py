@@ -107,7 +107,10 @@ def faults(terms: Terms, ballot: Ballot) -> dict[str, str]:
         elif vote.fault is not None:
             told[master] = vote.fault.text
         elif vote.code == Code.NOT_A_LOCK:
-            told[master] = "the key holds something that no lock wrote"
+            told[master] = (
+                "the key holds something that no lock wrote (another type, or a hash with other fields): "
+                "rename the lock, or delete the key if it is not needed"
+            )
     return told
 
 
@@ -120,6 +123,6 @@ def impossible(terms: Terms, name: str, ballot: Ballot) -> OptionsError:
     """The error for a lock that no waiting can get: settings have to change first."""
     told = "; ".join(f"{master}: {fault}" for master, fault in faults(terms, ballot).items())
     return OptionsError(
-        f"lock {name!r} cannot be had until this is mended on enough of the "
+        f"lock {name!r} is out of order until this is mended on enough of the "
         f"{len(terms.masters)} masters for a quorum of {terms.quorum}: {told}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
 import click
@@ -40,8 +41,14 @@ for command in (run, status, up, demo):
 
 def main() -> None:
     """Entry point; every error that is expected is one line on stderr and an exit code of its own."""
+    logging.basicConfig(format="rlock: %(message)s", level=logging.WARNING)
     try:
         code = cli.main(standalone_mode=False)
+    except click.NoSuchOption as error:
+        error.show()
+        if "run" in sys.argv[1:2]:
+            click.echo("Put -- before COMMAND, so that its options are its own.", err=True)
+        code = exits.USAGE
     except click.ClickException as error:
         error.show()
         code = exits.USAGE

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import click
@@ -58,6 +59,14 @@ def run(
     The lease is renewed while COMMAND runs. When it is lost all the same, COMMAND gets SIGTERM, then
     SIGKILL after the grace time. Signals that reach rlock go on to COMMAND.
 
+    Unlike flock(1), what COMMAND leaves running in the background does not keep the lock: it is free when
+    COMMAND ends. If rlock itself is killed with -9, COMMAND is killed too (on Linux; not what COMMAND has
+    started), and the lock is free within the ttl. A stopped rlock renews nothing.
+
+    Without -n or -w it waits as long as it takes, for masters that cannot be reached as well; exit
+    status 69 comes with -n and -w only. RLOCK_MASTERS, RLOCK_TTL, RLOCK_MAX_TTL (for a --ttl over 10) and
+    RLOCK_REQUEST_TIMEOUT are read from the environment.
+
     COMMAND finds RLOCK_NAME, RLOCK_OWNER (what the masters show as the holder), RLOCK_TTL and
     RLOCK_MASTERS in its environment.
     """
@@ -80,10 +89,11 @@ def run(
             try:
                 lock.release()
             except LeaseLostError as error:
-                ward.error = ward.error or error
+                if ward.error is None:
+                    click.echo(f"rlock: {error}", err=True)
+                ward.error = error
         if ward.error is not None:
-            click.echo(f"rlock: {ward.error}", err=True)
-            code = exits.LOST
+            code = exits.LOST  # the log has said why
     sys.exit(code)
 
 
@@ -135,12 +145,20 @@ class Ward:
         if self.error is not None:
             return exits.LOST
         try:
-            self._child = subprocess.Popen(self._command, env=environment, start_new_session=self._grouped)
+            self._child = subprocess.Popen(
+                self._command,
+                env=environment,
+                start_new_session=self._grouped,
+                # Set in the child between fork and exec; everything it needs was loaded before.
+                preexec_fn=_die_with_parent,
+            )
         except FileNotFoundError:
-            click.echo(f"rlock: {self._command[0]}: command not found", err=True)
+            hint = " (a shell line? use: sh -c '...')" if " " in self._command[0] else ""
+            click.echo(f"rlock: {self._command[0]}: command not found{hint}", err=True)
             return exits.NOT_FOUND
         except (OSError, subprocess.SubprocessError) as error:
-            click.echo(f"rlock: {self._command[0]}: {error}", err=True)
+            why = error.strerror if isinstance(error, OSError) else error
+            click.echo(f"rlock: {self._command[0]}: {why}", err=True)
             return exits.NOT_EXECUTABLE
         self._end_if_lost()  # while it was being started, when there was nothing to end yet
         code = self._child.wait()
@@ -213,6 +231,25 @@ class _Handlers:
 def _leave(number: int) -> NoReturn:
     # An exception and not the default action: the acquire that waits takes its votes back on the way.
     raise SystemExit(exits.SIGNAL + number)
+
+
+def _load_prctl() -> Callable[[int, int], int] | None:
+    try:
+        prctl: Callable[[int, int], int] = ctypes.CDLL(None).prctl
+    except (OSError, AttributeError):
+        return None  # not Linux
+    return prctl
+
+
+_PRCTL = _load_prctl()
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent() -> None:
+    # `kill -9` of rlock, or the kernel out of memory: nobody renews the lock any more, and nobody is left
+    # to end the command politely before the next one starts.
+    if _PRCTL is not None:
+        _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _on_terminal() -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import time
 
 import click
 
+from ..errors import QuorumUnreachableError
 from ..model import LockStatus, MasterStatus
+from . import exits
 from .masters_option import client, masters_option
 
 
@@ -22,7 +25,11 @@ def status(name: str, as_json: bool, masters: str | None) -> None:
     Exit status 0 whether it is held or free; 69 when fewer than a quorum of masters answered.
     """
     with client(masters) as own:
-        found = own.status(name)
+        try:
+            found = own.status(name)
+        except QuorumUnreachableError as error:
+            _tell_faults(own.masters, error, as_json=as_json)
+            sys.exit(exits.UNREACHABLE)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(found)))
         return
@@ -30,6 +37,20 @@ def status(name: str, as_json: bool, masters: str | None) -> None:
     width = max(len(view.master) for view in found.masters)
     for view in found.masters:
         click.echo(f"  {view.master:<{width}}  {_told(view)}")
+
+
+def _tell_faults(masters: list[str], error: QuorumUnreachableError, *, as_json: bool) -> None:
+    """Nobody can say who holds it; which masters are the reason can be said all the same."""
+    if as_json:
+        views = [{"master": master, "fault": error.faults.get(master)} for master in masters]
+        told = {"name": error.name, "error": str(error), "quorum": error.quorum, "masters": views}
+        click.echo(json.dumps(told))
+        return
+    click.echo(f"{error.name}: unknown, fewer than {error.quorum} of {len(masters)} masters answer")
+    width = max(map(len, masters))
+    for master in masters:
+        fault = error.faults.get(master)
+        click.echo(f"  {master:<{width}}  {'answers' if fault is None else f'no answer: {fault}'}")
 
 
 def _headline(found: LockStatus) -> str:

@@ -45,7 +45,7 @@ class ClientOptions:
             raise OptionsError(
                 f"ttl={ttl:g} s is over max_ttl={self.max_ttl:g} s, which is one value for the whole "
                 f"fleet: use a shorter ttl (a held lock is renewed anyway), or give "
-                f"Client(max_ttl={ttl:g}) everywhere"
+                f"every client max_ttl={ttl:g} (environment: RLOCK_MAX_TTL={ttl:g})"
             )
         timeout = self.request_timeout
         if timeout is None:
