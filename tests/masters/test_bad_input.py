@@ -40,6 +40,18 @@ def test_a_list_of_masters_that_is_none_is_refused_before_anything_is_done(
         rlock.Client(masters)  # type: ignore[arg-type]
 
 
+def test_what_people_try_first_says_what_to_do() -> None:
+    with pytest.raises(TypeError, match=r"client\.lock"):
+        rlock.RLock("x")  # type: ignore[arg-type]
+    pasted = rlock.Client("redis://a:1,redis://b:2, redis://c:3")
+    assert pasted.masters == ["redis://a:1", "redis://b:2", "redis://c:3"]
+    with pytest.raises(rlock.OptionsError, match="RLOCK_MAX_TTL=60"):
+        rlock.Client("redis://a", ttl=60)
+    with pytest.raises(rlock.LeaseLostError) as caught:
+        pasted.lock("x").check()
+    assert "was lost" not in str(caught.value), "nothing was lost: it was never held"
+
+
 def test_no_error_and_no_label_shows_a_password() -> None:
     with pytest.raises(rlock.OptionsError) as caught:
         rlock.Client(["redis://user:secret@a:port"])

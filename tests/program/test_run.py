@@ -209,6 +209,42 @@ def test_a_killed_rlock_frees_the_name_within_its_ttl(start: Start, masters3: Fl
     assert time.monotonic() - began < 2.5 + 2.0  # ttl 2 s; two interpreters start meanwhile
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
+def test_a_killed_rlock_takes_its_command_with_it(start: Start) -> None:
+    process = start("run", "job", "--", "sh", "-c", "echo $$; exec sleep 30")
+    assert process.stdout is not None
+    command = int(process.stdout.readline())
+    process.kill()
+    process.wait(10)
+
+    def gone() -> bool:
+        try:
+            state = Path(f"/proc/{command}/stat").read_text().rpartition(") ")[2][0]
+        except FileNotFoundError:
+            return True
+        return state == "Z"
+
+    assert eventually(gone, within=3.0), "it works on while the next one may enter"
+
+
+def test_status_names_the_masters_that_are_the_reason(start: Start, masters3: Fleet) -> None:
+    some = f"{masters3.urls[0]},redis://127.0.0.1:1,redis://127.0.0.1:2"
+    code, out, _ = ended(start("status", "job", RLOCK_MASTERS=some))
+    assert code == 69
+    assert out.count("refused") == 2
+    assert "answers" in out
+    code, out, _ = ended(start("status", "--json", "job", RLOCK_MASTERS=some))
+    assert code == 69
+    assert [view["fault"] is None for view in json.loads(out)["masters"]] == [True, False, False]
+
+
+def test_a_forgotten_double_dash_gets_a_hint(start: Start) -> None:
+    code, out, err = ended(start("run", "job", "ls", "-l"))
+    assert (code, out) == (64, "")
+    assert "Put -- before COMMAND" in err
+    assert "sh -c" in ended(start("run", "job", "--", "ls | wc"))[2]
+
+
 def test_status_for_people_and_for_programs(start: Start, masters3: Fleet) -> None:
     code, out, _ = ended(start("status", "job"))
     assert code == 0
