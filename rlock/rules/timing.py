@@ -92,7 +92,8 @@ def split_wait(random: Random, splits: int, round_s: float, *, certain: bool) ->
     """
     cap = 0.1 if certain else POLL_CAP_S
     ceiling: float = min(max(round_s, 0.0005) * 2 ** min(splits, 16), cap)
-    return random.uniform(0.0, ceiling)
+    # Contenders must be able to fall far apart; one who waits for a holder only has to wait.
+    return random.uniform(0.0 if certain else ceiling / 2, ceiling)
 
 
 def unreachable_wait(random: Random, failures: int) -> float:
