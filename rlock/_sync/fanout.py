@@ -340,11 +340,6 @@ class Fanout:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def faults(self) -> dict[str, str]:
-        """The masters that have no connection now, and why."""
-        with self._mutex:
-            return {s.endpoint.label: s.fault.text for s in self._roster.slots if s.link is None}
-
     def refuse(self) -> None:
         """From now on only the calling thread may start rounds; what is under way goes on."""
         with self._mutex:

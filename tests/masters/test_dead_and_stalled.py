@@ -234,3 +234,18 @@ def test_the_channel_is_told_of_a_full_release_only(masters1: Fleet) -> None:
         told = [subscriber.get_message(timeout=0.5) for _ in range(4)]
         assert len([message for message in told if message]) == 2
         subscriber.close()
+
+
+def test_validity_counts_from_before_sending_and_not_from_the_answer(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(1)
+    with rlock.Client(fleet.urls, 10.0, request_timeout=2.0) as client:
+        lock = client.lock("x", renew=False)
+        cycle(lock, 1)
+        fleet[0].pause()
+        timer = threading.Timer(0.6, fleet[0].resume)
+        timer.start()
+        assert lock.acquire(blocking=False)
+        # 10 s less the drift of 0.102 s, and less the 0.6 s for which the answer was on its way.
+        assert lock.remaining() < 10.0 - 0.102 - 0.5
+        lock.release()
+        timer.join()
