@@ -1,22 +1,40 @@
--- acquire: grant the lease on this master if nobody has it.
+-- acquire: grant the lease on this master if nobody has it; else give the caller a place in the queue.
 --
 -- KEYS[1] lock      hash
+-- KEYS[2] queue     zset   waiters by ticket
 -- ARGV[1] owner     text   `<client>:<uuid>`
 -- ARGV[2] lease_ms  ms
 -- ARGV[3] count     holds
+-- ARGV[4] order     text   `fair`: a free lock is for the first in the queue; `barging`: for whoever asks
+-- ARGV[5] waiter    text   `<owner>|<station>`, the caller's place; empty: it does not wait
+-- ARGV[6] ticket    us     the place to take, behind all who stand here; 0: by this master's time
+-- ARGV[7] queue_ms  ms     how long the queue outlives its last visitor
 --
--- Reply: {code, holder, count, ttl_ms}
---    1  granted: the caller holds the lease
+-- Reply: {code, holder, count, ttl_ms, ticket, time_us}: ticket is that of the place (0: none was asked for,
+-- or none is needed), time_us this master's time
+--    1  granted: the caller holds the lease, and has no place any more
 --   -1  refused: someone else's; holder, count and ttl_ms (-1: no expiry) are theirs
 --   -2  refused: the key is not a lock (another type, or a hash that no lock wrote)
+--   -3  refused: free, and it is the turn of the waiter that holder names
 --
--- Second delivery: answers 1 and writes nothing, so it can neither count twice nor prolong the lease.
+-- Second delivery: the same count and the same lease again, counted from its own arrival; a place that is
+-- there stays as it is.
 -- Called by: rlock/procedures/acquire.py
 
-local lock, owner, lease_ms, count = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local lock, queue = KEYS[1], KEYS[2]
+local owner, lease_ms, count, order = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local waiter, ticket, queue_ms = ARGV[5], ARGV[6], ARGV[7]
 
 local fields = redis.pcall('hlen', lock)
-if fields == 0 then
+if type(fields) == 'table' and not string.find(fields.err, 'WRONGTYPE', 1, true) then
+    return fields
+end
+if fields ~= 0 and fields ~= 1 then
+    return {-2, '', 0, -1, 0, 0}
+end
+
+local first = fields == 0 and order == 'fair' and redis.call('zrange', queue, 0, 0)[1]
+if fields == 0 and (not first or first == waiter) then
     redis.call('hset', lock, owner, count)
     local expiry = redis.pcall('pexpire', lock, lease_ms)
     if type(expiry) == 'table' then
@@ -25,21 +43,44 @@ if fields == 0 then
         redis.pcall('hdel', lock, owner)
         return expiry
     end
-    return {1, owner, tonumber(count), tonumber(lease_ms)}
-end
-if type(fields) == 'table' and not string.find(fields.err, 'WRONGTYPE', 1, true) then
-    return fields
-end
-if fields ~= 1 then
-    return {-2, '', 0, -1}
+    if waiter ~= '' then
+        redis.call('zrem', queue, waiter)
+    end
+    return {1, owner, tonumber(count), tonumber(lease_ms), 0, 0}
 end
 
-local entry = redis.call('hgetall', lock)
-local holder, held = entry[1], tonumber(entry[2])
-if not held then
-    return {-2, '', 0, -1}
+local code, holder, held, ttl_ms = -3, first, 0, 0
+if fields == 1 then
+    local entry = redis.call('hgetall', lock)
+    code, holder, held, ttl_ms = -1, entry[1], tonumber(entry[2]), redis.call('pttl', lock)
+    if not held then
+        return {-2, '', 0, -1, 0, 0}
+    end
+    if holder == owner then
+        -- Also what a release handed to a waiter, for the short time in which it has to claim it.
+        redis.call('pexpire', lock, lease_ms)
+        return {1, owner, held, tonumber(lease_ms), 0, 0}
+    end
 end
-if holder == owner then
-    return {1, owner, held, redis.call('pttl', lock)}
+-- A place for one who was handed the lock already would be handed to nobody later.
+if waiter == '' or string.sub(waiter, 1, #holder + 1) == holder .. '|' then
+    return {code, holder, held, ttl_ms, 0, 0}
 end
-return {-1, holder, held, redis.call('pttl', lock)}
+
+local time = redis.call('time')
+local time_us = time[1] * 1000000 + time[2]
+local place = redis.call('zscore', queue, waiter)
+if not place then
+    place = ticket == '0' and time_us or tonumber(ticket)
+    local last = redis.call('zrange', queue, -1, -1, 'withscores')[2]
+    if last and place <= tonumber(last) then
+        -- First come, first served, whatever the caller's idea of the time.
+        place = last + 1
+    end
+    -- Refused for want of memory: it waits without a place, and who holds the lock is told all the same.
+    if type(redis.pcall('zadd', queue, place, waiter)) == 'table' then
+        return {code, holder, held, ttl_ms, 0, time_us}
+    end
+end
+redis.call('pexpire', queue, queue_ms)
+return {code, holder, held, ttl_ms, tonumber(place), time_us}

@@ -1,48 +1,100 @@
--- release: give the lease up, and wake those who wait.
+-- release: give up the lease and the place in the queue; hand the lock to the next, or wake all.
 --
 -- KEYS[1] lock      hash
--- ARGV[1] owner     text   `<client>:<uuid>`
--- ARGV[2] channel   text   where to publish; empty: do not (an attempt that failed wakes nobody)
--- ARGV[3] message   text   what to publish
+-- KEYS[2] queue     zset   waiters by ticket
+-- ARGV[1] owner     text   `<client>:<uuid>`; empty: only hand on what is free
+-- ARGV[2] waiter    text   `<owner>|<station>`, a place to leave; empty: none
+-- ARGV[3] channel   text   the lock's; empty: hand it to nobody and publish nothing
+-- ARGV[4] claim_ms  ms     how long a waiter has to claim what it was handed
+-- ARGV[5] heir      text   `<owner>|<station>`, a waiter of the caller's own process; empty: none
+-- ARGV[6] heir_ms   ms     its lease
+-- ARGV[7] order     text   `fair`: the heir has to be the first in the queue; `barging`: it goes before
+-- ARGV[8] message   text   what to publish for all if nobody waits in the queue; empty: nothing (an undo)
 --
 -- Reply: {code, holder, count, ttl_ms}
---    1  released; count is the number of subscribers reached, -1 if PUBLISH was denied
---    0  absent: nobody holds it here
+--    1  released; count is the number of subscribers reached, ttl_ms the heir's lease if it went to it, else 0
+--    0  absent: nobody holds it here, or it was free and has been handed on
 --   -1  someone else's; holder, count and ttl_ms are theirs
 --   -2  the key is not a lock (another type, or a hash that no lock wrote)
 --
 -- Second delivery: finds the owner gone, answers 0 or -1, writes and publishes nothing.
--- Called by: rlock/procedures/release.py, and by acquire.py to undo an attempt
+-- Called by: rlock/procedures/release.py; acquire.py to undo an attempt and to leave; inspect.py to evict
 
-local lock, owner, channel, message = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local lock, queue = KEYS[1], KEYS[2]
+local owner, waiter, channel, claim_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local heir, heir_ms, order, message = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+
+local function token(place)
+    return string.sub(place, 1, #place - #string.match(place, '|[^|]*$'))
+end
+
+-- Nothing after the DEL may raise: a release that has happened must not be answered by an error.
+local function give(place, lease_ms)
+    local written = redis.pcall('hset', lock, token(place), 1)
+    if type(written) ~= 'table' then
+        written = redis.pcall('pexpire', lock, lease_ms)
+    end
+    if type(written) == 'table' then
+        redis.pcall('del', lock)
+    end
+    return type(written) ~= 'table'
+end
+
+if waiter ~= '' then
+    redis.pcall('zrem', queue, waiter)
+end
 
 local held = redis.pcall('hget', lock, owner)
-if type(held) == 'string' then
-    redis.call('del', lock)
-    local receivers = 0
-    if channel ~= '' then
-        -- pcall: a PUBLISH denied by an ACL must not turn a release that has happened into an error.
-        receivers = redis.pcall('publish', channel, message)
-        if type(receivers) == 'table' then
-            receivers = -1
-        end
-    end
-    return {1, owner, receivers, 0}
-end
 if type(held) == 'table' then
     if string.find(held.err, 'WRONGTYPE', 1, true) then
         return {-2, '', 0, -1}
     end
     return held
 end
+if not held then
+    local fields = redis.call('hlen', lock)
+    -- Before HGETALL: a hash of somebody's that has a million fields would stop the server for its reply.
+    local entry = fields == 1 and redis.call('hgetall', lock)
+    if fields ~= 0 and (not entry or not tonumber(entry[2])) then
+        return {-2, '', 0, -1}
+    end
+    if entry then
+        return {-1, entry[1], tonumber(entry[2]), redis.call('pttl', lock)}
+    end
+    if owner ~= '' then
+        return {0, '', 0, -2}
+    end
+else
+    redis.call('del', lock)
+end
+local code = held and 1 or 0
+if channel == '' then
+    return {code, owner, 0, 0}
+end
 
-local fields = redis.call('hlen', lock)
-if fields == 0 then
-    return {0, '', 0, -2}
+if heir ~= '' then
+    local first = redis.pcall('zrange', queue, 0, 0)[1]
+    if (order == 'barging' or not first or first == heir) and give(heir, heir_ms) then
+        redis.pcall('zrem', queue, heir)
+        return {code, owner, 1, tonumber(heir_ms)}
+    end
 end
--- Before HGETALL: a hash of somebody's that has a million fields would stop the server for its reply.
-local entry = fields == 1 and redis.call('hgetall', lock)
-if not entry or not tonumber(entry[2]) then
-    return {-2, '', 0, -1}
+while true do
+    local first = redis.pcall('zpopmin', queue)[1]
+    if not first then
+        break
+    end
+    if give(first, claim_ms) then
+        local told = redis.pcall('publish', channel .. string.match(first, '|[^|]*$'), token(first))
+        if type(told) == 'number' and told > 0 then
+            return {code, owner, told, 0}
+        end
+        -- Nobody listens there any more: its process is dead. The next one must not wait for it.
+        redis.pcall('del', lock)
+    end
 end
-return {-1, entry[1], tonumber(entry[2]), redis.call('pttl', lock)}
+if message == '' then
+    return {code, owner, 0, 0}
+end
+local told = redis.pcall('publish', channel, message)
+return {code, owner, type(told) == 'number' and told or -1, 0}

@@ -1,8 +1,10 @@
--- status: who holds the lock on this master, and for how long. Writes nothing.
+-- status: who holds the lock on this master, for how long, and who waits. Writes nothing.
 --
 -- KEYS[1] lock      hash
+-- KEYS[2] queue     zset   waiters by ticket
+-- ARGV[1] last      rank   of the last waiter to tell; 0 is the first, -1 all
 --
--- Reply: {code, holder, count, ttl_ms}
+-- Reply: {code, holder, count, ttl_ms, length, {waiter, ticket, waiter, ticket, ...}}
 --    1  held; ttl_ms is what is left of the lease (-1: no expiry)
 --    0  absent: nobody holds it here
 --   -2  the key is not a lock
@@ -10,22 +12,28 @@
 -- Second delivery: reads again.
 -- Called by: rlock/procedures/inspect.py
 
-local lock = KEYS[1]
+local lock, queue = KEYS[1], KEYS[2]
+local last = ARGV[1]
 
 local fields = redis.pcall('hlen', lock)
-if fields == 0 then
-    return {0, '', 0, -2}
-end
 if type(fields) == 'table' and not string.find(fields.err, 'WRONGTYPE', 1, true) then
     return fields
 end
-if fields ~= 1 then
-    return {-2, '', 0, -1}
+if fields ~= 0 and fields ~= 1 then
+    return {-2, '', 0, -1, 0, {}}
 end
 
+local length = redis.pcall('zcard', queue)
+local waiters = redis.pcall('zrange', queue, 0, last, 'withscores')
+if type(length) == 'table' or waiters.err then
+    length, waiters = 0, {}
+end
+if fields == 0 then
+    return {0, '', 0, -2, length, waiters}
+end
 local entry = redis.call('hgetall', lock)
 local held = tonumber(entry[2])
 if not held then
-    return {-2, '', 0, -1}
+    return {-2, '', 0, -1, 0, {}}
 end
-return {1, entry[1], held, redis.call('pttl', lock)}
+return {1, entry[1], held, redis.call('pttl', lock), length, waiters}

@@ -98,9 +98,7 @@ class Client:
         :param max_hold: seconds after which a hold is renewed no more; it ends with its lease.
         :raises OptionsError: with what is wrong and what to do.
         """
-        if fair:
-            raise NotImplementedError("fair=True is not available yet")
-        return RLock(self, LockOptions(name, self._options.lease(ttl), renew, on_lost, max_hold))
+        return RLock(self, LockOptions(name, self._options.lease(ttl), renew, on_lost, max_hold, bool(fair)))
 
     def status(self, name: str) -> LockStatus:
         """Who holds a lock, since when, for how long, and what each master says. One round to all.

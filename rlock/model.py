@@ -11,10 +11,11 @@ from typing import NamedTuple
 class Code(enum.IntEnum):
     """What one master answered about one lock; the scripts use the same numbers."""
 
-    YES = 1  # granted, renewed, released, held, evicted
+    YES = 1  # granted, renewed, released, held
     ABSENT = 0  # nobody holds it here
     FOREIGN = -1  # someone else's
     NOT_A_LOCK = -2  # the key is something that no lock wrote
+    QUEUED = -3  # nobody holds it here, and it is another waiter's turn
     FAULT = -9  # no answer that could be counted: neither yes nor no
 
 
@@ -50,6 +51,10 @@ class Vote(NamedTuple):
     ttl_ms: int = -2
     fault: Fault | None = None
     codes: Sequence[int] = ()  # one for each lock, in the answer to a batch
+    ticket: int = 0  # the caller's place in this master's queue
+    time_us: int = 0  # this master's clock
+    length: int = 0  # of this master's queue
+    queue: Sequence[tuple[str, int]] = ()  # who waits there, with their tickets
 
 
 class Verdict(enum.Enum):
@@ -82,11 +87,24 @@ class MasterStatus:
 
 
 @dataclass(frozen=True)
+class Waiter:
+    """Somebody who stands in the queue of a lock.
+
+    ``since`` is the Unix time in seconds at which it began to wait, by its own wall clock.
+    """
+
+    owner: str
+    since: float | None
+
+
+@dataclass(frozen=True)
 class LockStatus:
     """What the masters say of one lock.
 
     ``holder`` is who has it on a quorum, or None. ``since`` is the Unix time in seconds at which the
-    winning attempt began, by the holder's own wall clock: for people, never for decisions.
+    holder began to ask for it, by its own wall clock: for people, never for decisions. ``waiters`` are
+    the first hundred who stand in the queue, in the order of their tickets; ``queue_length`` is how many
+    there are. Of the threads of one client that wait in default mode only one stands in the queue.
     """
 
     name: str
@@ -96,8 +114,21 @@ class LockStatus:
     remaining: float | None
     quorum: int
     masters: Sequence[MasterStatus] = field(default_factory=tuple)
+    queue_length: int = 0
+    waiters: Sequence[Waiter] = field(default_factory=tuple)
 
     @property
     def locked(self) -> bool:
         """Whether somebody holds it on a quorum."""
         return self.holder is not None
+
+
+@dataclass(frozen=True)
+class LockStatistics:
+    """Who waits for a lock, as of the moment of the question: for people and gauges, not for decisions."""
+
+    name: str
+    queue_length: int  # waiters in the masters' queue
+    position: int | None  # how many of them are before the calling client's first; None: it has none
+    local_waiters: int  # threads of the calling client that wait, in the queue or behind one that is
+    waiters: Sequence[Waiter]  # the first hundred, in order

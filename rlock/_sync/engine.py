@@ -14,16 +14,30 @@ from ..errors import LeaseLostError, NotHeldError, RLockError
 from ..model import LeaseState
 from ..procedures import acquire as acquiring
 from ..procedures.acquire import AT_ONCE
-from ..procedures.release import Released, release
+from ..procedures.release import Released, inherited, outcome, release
 from ..procedures.renew import Renewal, renew
-from ..procedures.steps import Ask, AskMany, Listen, Procedure, Step, Tell, Terms
+from ..procedures.steps import (
+    Ask,
+    AskMany,
+    Listen,
+    Procedure,
+    Standing,
+    Step,
+    Tell,
+    Terms,
+    Unlisten,
+    Wake,
+)
 from ..rules import scripts
 from ..rules.holds import Hold, Holds, OwnerKey, Pulse
-from ..rules.keys import client_label
+from ..rules.keys import client_label, fresh_station
 from ..rules.lease import LeaseEvent
 from ..rules.options import LockOptions
+from ..rules.places import Place
+from ..rules.timing import LOCAL_HAND_OFFS
+from .ears import Ear
 from .fanout import Fanout
-from .listener import Ear, Listener
+from .listener import Listener
 from .masters import Endpoint
 from .turnstile import Turn, Turnstile
 from .watchdog import REASONS, Watchdog
@@ -44,12 +58,13 @@ class Engine:
         self.clock = clock
         # Seeded by the system: two processes forked from one must not back off in step.
         random = Random()
-        self.terms = Terms([endpoint.label for endpoint in endpoints], clock, random)
+        station = fresh_station()
+        self.terms = Terms([endpoint.label for endpoint in endpoints], clock, random, station)
         self.mutex = threading.Lock()
         self.holds = Holds()
         self.closed = False
         self._fanout = Fanout(endpoints, request_timeout, clock, random)
-        self._listener = Listener(endpoints, request_timeout, clock, random)
+        self._listener = Listener(endpoints, request_timeout, clock, random, station, self._pass_on)
         self._turnstile = Turnstile()
         self._watchdog = Watchdog(self.holds, self.mutex, clock, self._renew)
         self._local = threading.local()
@@ -88,6 +103,9 @@ class Engine:
         if until == AT_ONCE:
             # Another thread of ours holds it validly: that is contention, and no master knows better.
             return not self.holds.taken(name, self.clock()) and self._contend(key, options, until)
+        if options.fair:
+            # Each thread has a ticket of its own, drawn when it comes and not when it is its turn here.
+            return self._contend(key, options, until)
         turn = Turn(name)
         try:
             if self._turnstile.enter(turn, until - self.clock()):
@@ -127,7 +145,15 @@ class Engine:
             grant = yield from acquiring.acquire(self.terms, options, key.label, until, asked)
             if grant is None:
                 return False
-            hold = Hold(key, options, grant.owner, grant.sent_at)
+            hold = Hold(
+                key,
+                options,
+                grant.owner,
+                grant.sent_at,
+                waiter=grant.waiter,
+                handed=grant.handed,
+                hops=grant.hops,
+            )
             with self.mutex:
                 if self.closed:
                     raise RLockError("the client was closed")
@@ -144,7 +170,8 @@ class Engine:
 
     def _take_back(self, options: LockOptions, asked: list[str]) -> None:
         for owner in list(asked):
-            command = scripts.release(options.name, owner, publish=False)
+            waiter = f"{owner}|{self.terms.station}"
+            command = scripts.release(options.name, owner, waiter=waiter, publish=False)
             self._fanout.tell(Tell(command, owed_for=options.lease.ttl))
         asked.clear()
 
@@ -172,7 +199,7 @@ class Engine:
                 raise LeaseLostError(hold.name, reason)
             if left:
                 return
-            released = self.perform(release(self.terms, hold.name, hold.owner, hold.options.lease))
+            released = self._give_up(hold)
         except BaseException as error:
             if self.closed and isinstance(error, RLockError) and hold.owner in self._releasing:
                 return  # close() has released it in our place
@@ -194,6 +221,49 @@ class Engine:
                 hold.lease.ttl,
             )
 
+    def _give_up(self, hold: Hold) -> Released:
+        """Release it on the masters, in favour of a thread of ours where that is allowed."""
+        heir = self._listener.heir(hold.name)
+        # Out of order only between those who do not ask for order, and not for ever: the threads of one
+        # process could keep a lock among themselves.
+        fair = hold.options.fair or (heir is not None and heir.fair)
+        barging = not fair and hold.hops < LOCAL_HAND_OFFS
+        procedure = release(
+            self.terms,
+            hold.name,
+            hold.owner,
+            hold.options.lease,
+            waiter=hold.waiter,
+            heir=heir,
+            barging=barging,
+        )
+        try:
+            ballot = self.perform(procedure)
+        except BaseException:
+            if heir is not None:
+                self._bequeath(heir, 0.0, 0, whole=False)
+            raise
+        if heir is not None and (got := inherited(ballot)):
+            # Validity counts from before the release was sent: no master can have written it earlier.
+            self._bequeath(heir, ballot.sent_at, hold.hops + 1, whole=got >= ballot.quorum)
+        return outcome(self.terms, ballot)
+
+    def _bequeath(self, heir: Place, sent_at: float, hops: int, *, whole: bool) -> None:
+        if not self._listener.bequeath(heir, sent_at, hops, whole=whole):
+            self._pass_on(heir.name, heir.owner)
+
+    def _pass_on(self, name: str, owner: str) -> None:
+        """Give on at once what was handed to one of ours that has gone."""
+        waiter = f"{owner}|{self.terms.station}"
+        with self.mutex:
+            # Told to its waiter late, after a quorum of other masters: it holds the lock.
+            if self.closed or owner in self._releasing or any(hold.owner == owner for hold in self.holds):
+                return
+            # Its waiter was granted the lock by a quorum in another way: what it was handed beside that
+            # is a minority, with which nobody can do anything.
+            hand_on = all(hold.waiter != waiter for hold in self.holds)
+        self._fanout.tell(Tell(scripts.release(name, owner, waiter=waiter, hand_on=hand_on)))
+
     def _remove(self, hold: Hold) -> None:
         self.holds.remove(hold)
         if not len(self.holds):
@@ -203,7 +273,7 @@ class Engine:
         """Drop a hold and take its votes back, without waiting for anybody."""
         with self.mutex:
             self._remove(hold)
-        command = scripts.release(hold.name, hold.owner, publish=True)
+        command = scripts.release(hold.name, hold.owner, waiter=hold.waiter)
         self._fanout.tell(Tell(command, owed_for=hold.lease.ttl))
 
     def reset(self, name: str) -> None:
@@ -239,7 +309,8 @@ class Engine:
                     error = failure
         finally:
             for ear in ears:
-                self._listener.leave(ear)
+                if self._listener.leave(ear):
+                    self._pass_on(ear.name, ear.place.owner)
 
     def _do(self, step: Step, ears: list[Ear]) -> Any:
         if isinstance(step, Ask):
@@ -248,18 +319,23 @@ class Engine:
             return self._fanout.tell(step)
         if isinstance(step, AskMany):
             return self._fanout.ask_many(step)
+        if isinstance(step, Standing):
+            return self._listener.standing(step.name)
         if isinstance(step, Listen):
-            if ears:
-                return self._listener.heard_by(ears[0])
-            # Noted before it is subscribed: Ctrl-C in between must not leave the subscription behind.
-            ears.append(Ear(step.channel))
-            return self._listener.listen(ears[0], step.timeout)
+            if not ears:
+                # Noted before it is subscribed: Ctrl-C in between must not leave the subscription behind.
+                ears.append(Ear(step.place))
+            return self._listener.listen(ears[0], step.place, step.timeout)
+        if isinstance(step, Unlisten):
+            for ear in ears:
+                self._listener.leave(ear)
+            return None
         timeout = step.until - self.clock()
         if ears:
             return self._listener.park(ears[0], timeout)
         # Nothing to hear yet (the masters are out of reach): only the time and close() end this.
         threading.Event().wait(min(max(timeout, 0.0), threading.TIMEOUT_MAX))
-        return False
+        return Wake.TIME
 
     def _renew(self, holds: Sequence[Hold]) -> list[Renewal]:
         return self.perform(renew(self.terms, holds))
@@ -291,7 +367,10 @@ class Engine:
         if releasing:
             # All written first, then one wait for all of them: bounded, however many there are.
             releases = [
-                Ask(scripts.release(hold.name, hold.owner, publish=True), hold.options.lease.request_timeout)
+                Ask(
+                    scripts.release(hold.name, hold.owner, waiter=hold.waiter),
+                    hold.options.lease.request_timeout,
+                )
                 for hold in releasing
             ]
             try:

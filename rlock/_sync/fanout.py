@@ -127,7 +127,7 @@ class Fanout:
                 elif not again:
                     ballot.cast(i, Vote(Code.FAULT, fault=slot.fault))
                     if owed.until:
-                        self._debts[i].append(owed)  # so it may be delivered, even before a resend
+                        self._owe(i, owed)  # so it may be delivered, even before a resend
                     else:
                         ballot.unsent.add(i)
 
@@ -251,6 +251,17 @@ class Fanout:
                 return
             if turn is not None:
                 self._vote(turn, slot.index, vote)
+                if vote.code == Code.YES and turn.lost and turn.ask.undo is not None:
+                    self._take_back(slot, link, turn.ask.undo)
+                    if slot.link is not link:
+                        return
+
+    def _take_back(self, slot: Slot, link: Link, undo: Tell) -> None:
+        """A vote that came after its round was lost: nobody else knows of it."""
+        now = self._clock()
+        self._post(
+            slot, link, Owed(None, undo.command, now, now + undo.owed_for), pack(undo.command.by_sha())
+        )
 
     def _vote(self, turn: Round, master: int, vote: Vote) -> None:
         ballot = turn.ballot
@@ -277,10 +288,19 @@ class Fanout:
         if link is None:
             return
         for owed in link.owed:
-            if owed.until:
-                self._debts[slot.index].append(owed)
+            self._owe(slot.index, owed)
             if owed.round is not None:
                 self._vote(owed.round, slot.index, Vote(Code.FAULT, fault=fault))
+
+    def _owe(self, master: int, owed: Owed) -> None:
+        """Note what a master has to get when it is back, because it may not have got this."""
+        turn = owed.round
+        if owed.until:
+            command = owed.command if turn is None else turn.ask.late
+            self._debts[master].append(owed._replace(round=None, command=command))
+        elif turn is not None and turn.lost and turn.ask.undo is not None:
+            undo = turn.ask.undo
+            self._debts[master].append(Owed(None, undo.command, owed.sent_at, self._clock() + undo.owed_for))
 
     def _check(self) -> None:
         if self._roster.closed or self._refusing not in (0, threading.get_ident()):
@@ -331,7 +351,7 @@ class Fanout:
         for owed in debts:
             if owed.until > now and slot.link is link:
                 # Before anything else on this connection: a release that this master did not get.
-                self._post(slot, link, owed._replace(round=None, sent_at=now), pack(owed.command.by_sha()))
+                self._post(slot, link, owed._replace(sent_at=now), pack(owed.command.by_sha()))
 
     @property
     def reachable(self) -> bool:
@@ -344,6 +364,11 @@ class Fanout:
         """From now on only the calling thread may start rounds; what is under way goes on."""
         with self._mutex:
             self._refusing = threading.get_ident()
+            for slot in self._roster.slots:
+                # Lost rounds whose answers nobody will read any more may have been votes.
+                for owed in list(slot.link.owed) if slot.link is not None else ():
+                    if owed.round is not None and owed.round.lost and owed.round.ask.undo and slot.link:
+                        self._take_back(slot, slot.link, owed.round.ask.undo)
 
     def close(self) -> None:
         """End the connections; what waits in other threads ends with an error. Twice is once."""

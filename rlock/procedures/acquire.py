@@ -1,7 +1,8 @@
 """Acquire: a timed majority, with undo; and the waiting for it.
 
-Source: "Distributed Locks with Redis" (redis.io) for the round; the order try, subscribe, confirm, try
-again, sleep closes the gap in which a release would go unheard.
+Source: "Distributed Locks with Redis" (redis.io) for the round. The order try, subscribe, confirm, try
+again, sleep closes the gap in which a release would go unheard. The queue is that of a monitor with
+hand-off (as in AQS): docs/waiting.md.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 
 from ..model import Code, Verdict
 from ..rules import scripts
-from ..rules.keys import channel, owner_token
+from ..rules.keys import owner_token
 from ..rules.options import LockOptions
+from ..rules.places import Place
 from ..rules.quorum import Ballot, Settle
 from ..rules.timing import (
     LAST_ROUND_S,
@@ -24,7 +26,19 @@ from ..rules.timing import (
     unreachable_wait,
     valid_until,
 )
-from .steps import Ask, Listen, Park, Procedure, Tell, Terms, impossible, unreachable
+from .steps import (
+    Ask,
+    Listen,
+    Park,
+    Procedure,
+    Standing,
+    Tell,
+    Terms,
+    Unlisten,
+    Wake,
+    impossible,
+    unreachable,
+)
 
 log = logging.getLogger("rlock")
 
@@ -36,60 +50,126 @@ FOR_EVER = math.inf
 
 @dataclass(frozen=True)
 class Grant:
-    """A round that was won."""
+    """The lock is had."""
 
     owner: str
     sent_at: float
-    ballot: Ballot
+    waiter: str = ""  # a place in the queue that may still stand on some masters
+    handed: bool = False  # some masters may have it for the time of a claim only
+    hops: int = 0  # hand-offs in a row from thread to thread of this process
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A round that was not, and has been undone."""
+class Waiting:
+    """What one acquire has to give back when it ends without the lock, whatever ends it.
 
-    verdict: Verdict
-    ballot: Ballot
-
-
-def attempt(
-    terms: Terms, options: LockOptions, label: str, timeout: float, asked: list[str]
-) -> Procedure[Grant | Refusal]:
-    """One round with an owner token of its own; undone on every master unless it was won.
-
-    A fresh token each time: a late command of this attempt can then never touch the next one. ``asked``
-    holds the token from before the first byte is sent until it is undone; what stands in it after an
-    exception may have votes.
+    ``asked`` holds owner tokens from before the first byte is sent until they are undone; what stands
+    in it after an exception may have votes, or a place.
     """
-    lease = options.lease
-    owner = owner_token(label)
-    undo = scripts.release(options.name, owner, publish=False)
-    asked.append(owner)
+
+    def __init__(self, terms: Terms, options: LockOptions, label: str, asked: list[str]) -> None:
+        self.terms = terms
+        self.options = options
+        self.label = label
+        self.asked = asked
+        self.place: Place | None = None
+        #: Enough masters let us hear of a hand-off; who cannot hear takes no place.
+        self.queued = False
+
+    def token(self) -> str:
+        """A fresh owner token that may have votes from now on."""
+        owner = owner_token(self.label)
+        self.asked.append(owner)
+        return owner
+
+    def take_place(self) -> Place:
+        """Where to be handed the lock."""
+        lease = lease_ms(self.options.lease.ttl)
+        name, fair = self.options.name, self.options.fair
+        self.place = Place(name, self.token(), self.terms.station, lease, fair=fair)
+        return self.place
+
+    def undo(self, owner: str, *, hand_on: bool = True) -> scripts.Command:
+        """Take back whatever ``owner`` has: a vote, a place."""
+        waiter = f"{owner}|{self.terms.station}"
+        return scripts.release(self.options.name, owner, waiter=waiter, hand_on=hand_on, publish=False)
+
+
+def attempt(waiting: Waiting, timeout: float, *, claim: bool = False) -> Procedure[Grant | Ballot]:
+    """One round; undone on every master unless it was won.
+
+    With an owner token of its own, so that a late command of this attempt can never touch the next one;
+    ``claim``: with that of the place, under which masters have handed it the lock.
+    """
+    terms, options, place = waiting.terms, waiting.options, waiting.place
+    ttl = options.lease.ttl
+    queued = place if waiting.queued else None
+    owner = place.owner if claim and place is not None else waiting.token()
+    if queued is not None and not queued.drawn:
+        queued.ticket = terms.time.ticket(terms.clock())
+    command = scripts.acquire(
+        options.name, owner, lease_ms(ttl), place=None if claim else queued, fair=options.fair and not claim
+    )
+    undo = waiting.undo(owner)
+    # Quiet: a vote that comes late is a minority's.
+    late = Tell(waiting.undo(owner, hand_on=False), owed_for=ttl)
     try:
-        ballot = yield Ask(scripts.acquire(options.name, owner, lease_ms(lease.ttl)), timeout)
+        ballot: Ballot = yield Ask(command, timeout, undo=late)
         if ballot.duplicated:
             raise impossible(terms, options.name, ballot)
-        verdict = ballot.judge(terms.clock(), valid_until(ballot.sent_at, lease.ttl))
-        if verdict is Verdict.WON:
-            return Grant(owner, ballot.sent_at, ballot)
+        now = terms.clock()
+        if ballot.judge(now, valid_until(ballot.sent_at, ttl)) is Verdict.WON:
+            return Grant(owner, ballot.sent_at, "" if place is None else place.waiter, handed=claim)
     except GeneratorExit:
         raise
     except BaseException:
         # Ctrl-C or a cancelled task: votes may stand on any master, and nobody would know of them.
-        yield Tell(undo, owed_for=lease.ttl)
-        asked.remove(owner)
+        yield Tell(undo, owed_for=ttl)
+        waiting.asked.remove(owner)
         raise
-    # "No answer" may be a vote: only a master that named another holder, or that was never sent the
-    # command, certainly has none of ours.
-    maybe = [
-        i
-        for i in range(ballot.masters)
-        if i not in ballot.unsent
-        and ((vote := ballot.votes.get(i)) is None or vote.code not in (Code.FOREIGN, Code.NOT_A_LOCK))
-    ]
-    if maybe:
-        yield Tell(undo, maybe, owed_for=lease.ttl)
-    asked.remove(owner)
-    return Refusal(verdict, ballot)
+    terms.time.observe(ballot.votes, ballot.sent_at, ballot.decided_at)
+    if not claim:
+        yield from _settle_place(waiting, ballot)
+    # A vote that is given back goes to the first in the queue: so a vote that was split is decided by
+    # the second round, whoever asks. Not while a quorum stands for somebody: the first could only
+    # collect a minority, and would come round for it again and again.
+    hand_on = ballot.foreign_holder() is None
+    if claim:
+        # The token is used up; the place is kept under a new one.
+        yield from _renew_place(waiting, hand_on=hand_on)
+        return ballot
+    granted = [i for i, vote in ballot.votes.items() if vote.code == Code.YES]
+    # No answer and then no connection: it may have been a vote. Answers that come late are dealt with
+    # by the driver.
+    silent = [i for i, vote in ballot.votes.items() if vote.code == Code.FAULT and i not in ballot.unsent]
+    if granted and queued is not None and hand_on:
+        # First a place on those masters, too, or their votes would pass us by.
+        yield Tell(scripts.wait(queued), granted)
+    if granted or silent:
+        yield Tell(waiting.undo(owner, hand_on=hand_on), [*granted, *silent], owed_for=ttl)
+    waiting.asked.remove(owner)
+    return ballot
+
+
+def _settle_place(waiting: Waiting, ballot: Ballot) -> Procedure[None]:
+    """See to it that all masters have the same ticket."""
+    place = waiting.place
+    if place is None or not waiting.queued or ballot.answered < ballot.quorum:
+        return
+    if place.draw(ballot.votes):
+        yield Tell(scripts.wait(place))
+
+
+def _renew_place(waiting: Waiting, *, hand_on: bool) -> Procedure[None]:
+    place = waiting.place
+    if place is None:
+        raise AssertionError("a claim without a place")
+    old = place.owner
+    waiting.place = again = place.again(waiting.token())
+    yield Listen(again, 0.0)
+    if again.drawn:
+        yield Tell(scripts.wait(again))
+    yield Tell(waiting.undo(old, hand_on=hand_on), owed_for=waiting.options.lease.ttl)
+    waiting.asked.remove(old)
 
 
 def acquire(
@@ -98,42 +178,93 @@ def acquire(
     """Try until ``until`` (an instant, AT_ONCE or FOR_EVER). None: contention, and the time is over.
 
     Raises `QuorumUnreachableError` when the time is over and the last round had fewer answers than a
-    quorum; `OptionsError` as soon as no waiting can help. ``asked``: see `attempt`.
+    quorum; `OptionsError` as soon as no waiting can help. ``asked``: see `Waiting`.
     """
+    waiting = Waiting(terms, options, label, asked)
+    try:
+        grant = yield from _acquire(waiting, until)
+    except GeneratorExit:
+        raise
+    except BaseException:
+        yield from _leave(waiting)
+        raise
+    if grant is None:
+        yield from _leave(waiting)
+    return grant
+
+
+def _leave(waiting: Waiting) -> Procedure[None]:
+    place = waiting.place
+    if place is not None:
+        # First: a thread of ours that is releasing must not leave the lock to one who has gone.
+        yield Unlisten()
+        # Also if it was handed the lock a moment ago: the same command passes it on.
+        leave = scripts.release(place.name, place.owner, waiter=place.waiter)
+        yield Tell(leave, owed_for=waiting.options.lease.ttl)
+        waiting.asked.remove(place.owner)
+        waiting.place = None
+
+
+def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
+    terms, options = waiting.terms, waiting.options
     clock = terms.clock
-    listening = False
     splits = failures = 0
+    if until > AT_ONCE and (yield Standing(options.name)):
+        heard_by = yield Listen(waiting.take_place(), 0.0)
+        waiting.queued = heard_by >= terms.quorum
+    claim = nudged = False
     while True:
         timeout = _time_for(until - clock(), options)
-        outcome = yield from attempt(terms, options, label, timeout, asked)
+        outcome = yield from attempt(waiting, timeout, claim=claim)
         if isinstance(outcome, Grant):
             return outcome
-        ballot, verdict = outcome.ballot, outcome.verdict
+        claim, ballot, now = False, outcome, clock()
+        place = waiting.place
         if ballot.hopeless:
             raise impossible(terms, options.name, ballot)
-        now = clock()
+        verdict = ballot.judge(now, now)
+        queued = [i for i, vote in ballot.votes.items() if vote.code == Code.QUEUED]
+        if queued and not nudged and ballot.foreign_holder() is None:
+            # Free, and we are not the first. Whoever is gets it now, and of those who are dead the
+            # queue is rid; if that was all of them, it is our turn.
+            nudged = True
+            nudge = scripts.release(options.name, "", publish=False)
+            yield Ask(nudge, timeout, Settle.ALL, targets=queued)
+            if place is None:
+                continue
+        nudged = False
         if now >= until:
             break
         if verdict is Verdict.UNREACHABLE:
             failures += 1
             _tell_of_failure(terms, options, ballot, failures)
-            heard = yield Park(min(now + unreachable_wait(terms.random, failures), until))
-        elif not listening:
+            wake = yield Park(min(now + unreachable_wait(terms.random, failures), until))
+        elif place is None:
             # Only what is published after the confirmation is heard, so it is followed by another try.
-            listening, failures = True, 0
-            yield Listen(channel(options.name), _time_for(until - now, options))
+            failures = 0
+            heard_by = yield Listen(waiting.take_place(), timeout)
+            waiting.queued = heard_by >= terms.quorum
             continue
-        elif (holder := ballot.foreign_holder()) is not None and verdict is Verdict.OUTVOTED:
+        elif any(vote.holder == place.owner for vote in ballot.votes.values()):
+            # Handed to us, and we did not hear of it.
+            claim = True
+            continue
+        elif verdict is Verdict.OUTVOTED and (queued or ballot.foreign_holder() is not None):
             failures = splits = 0
-            heard = yield from _sleep(terms, options, ballot, holder, until)
+            wake = yield from _sleep(waiting, ballot, until)
         else:
-            # Nobody was seen with a quorum. Sleeping as if somebody held it would leave all of them
-            # asleep over a free lock: votes that are given back are not published.
+            # Nobody was seen with a quorum. Sleeping as if somebody held it could leave all of them
+            # asleep over a free lock.
             failures, splits = 0, splits + 1
             took = ballot.decided_at - ballot.sent_at
             wait = split_wait(terms.random, splits, took, certain=ballot.split())
-            heard = yield Park(min(now + wait, until))
-        if not heard and clock() >= until:
+            wake = yield Park(min(now + wait, until))
+        if wake is Wake.GRANTED and place is not None:
+            if clock() < valid_until(place.sent_at, options.lease.ttl):
+                return Grant(place.owner, place.sent_at, place.waiter, hops=place.hops)
+            wake = Wake.HANDED
+        claim = wake is Wake.HANDED
+        if wake is Wake.TIME and clock() >= until:
             break
     if verdict is Verdict.UNREACHABLE:
         # Not contention: nobody can say who holds it, and the caller must not take this for "busy".
@@ -141,28 +272,33 @@ def acquire(
     return None
 
 
-def _sleep(terms: Terms, options: LockOptions, ballot: Ballot, holder: str, until: float) -> Procedure[bool]:
-    """Sleep while ``holder`` has the lock. True: a quorum published its release, or it looks free."""
+def _sleep(waiting: Waiting, ballot: Ballot, until: float) -> Procedure[Wake]:
+    """Sleep while somebody has the lock. TIME before ``until`` is over: it may be free."""
+    terms, options, place = waiting.terms, waiting.options, waiting.place
+    if place is None:
+        raise AssertionError("asleep without a place to hear from")
     clock, masters = terms.clock, ballot.masters
+    holder = ballot.foreign_holder()
     ttls = [vote.ttl_ms for vote in ballot.votes.values() if vote.code == Code.FOREIGN]
     free_at = clock() + expiry_wait(ttls, ballot.quorum - ballot.granted)
     looked_at = terms.random.randrange(masters)
     while True:
         # Asked each time: a subscription that was slow or lost must not make us poll for ever.
-        heard_by = yield Listen(channel(options.name), 0.0)
+        heard_by = yield Listen(place, 0.0)
+        if heard_by >= terms.quorum and not waiting.queued:
+            waiting.queued = True
+            return Wake.TIME
         look_at = clock() + poll_wait(terms.random, deaf=heard_by < terms.quorum)
-        heard = yield Park(min(free_at, until, look_at))
-        if heard:
-            return True
-        if clock() >= min(free_at, until):
-            return clock() >= free_at
+        wake: Wake = yield Park(min(free_at, until, look_at))
+        if wake is not Wake.TIME or clock() >= min(free_at, until):
+            return wake
         # The message may have been lost, the holder may have died: look, at one master only, and at
         # another one each time, because this one may be the one that is wrong or dead.
         vote = None
         for _ in range(masters):
             looked_at = (looked_at + 1) % masters
             look = yield Ask(
-                scripts.status(options.name),
+                scripts.wait(place) if place.drawn else scripts.status(options.name, 0),
                 _time_for(until - clock(), options),
                 Settle.ALL,
                 targets=(looked_at,),
@@ -170,11 +306,16 @@ def _sleep(terms: Terms, options: LockOptions, ballot: Ballot, holder: str, unti
             vote = look.votes.get(looked_at)
             if vote is not None and vote.code != Code.FAULT:
                 break
-        if vote is None or vote.code != Code.YES or vote.holder != holder:
-            return True
+        if vote is None or vote.code != Code.YES:
+            return Wake.TIME
+        if vote.holder == place.owner:
+            return Wake.HANDED
         if vote.ttl_ms >= 0:
-            # Renewed in the meantime: the expiry that the refusals told is no longer true.
-            free_at = max(free_at, clock() + expiry_wait([vote.ttl_ms], 1))
+            left = clock() + expiry_wait([vote.ttl_ms], 1)
+            # Renewed in the meantime, or somebody else's by now: then it may also be a waiter that was
+            # handed it and is dead to the world.
+            free_at = max(free_at, left) if vote.holder == holder else left
+            holder = vote.holder
 
 
 def _time_for(left: float, options: LockOptions) -> float:

@@ -71,7 +71,7 @@ def evict(terms: Terms, name: str, timeout: float) -> Procedure[list[str]]:
     ballot = yield from _look(terms, name, timeout)
     evicted = []
     for holder in ballot.holders():
-        removed: Ballot = yield Ask(scripts.evict(name, holder), timeout, Settle.ALL)
+        removed: Ballot = yield Ask(scripts.release(name, holder), timeout, Settle.ALL)
         if removed.granted:
             evicted.append(holder)
     return evicted

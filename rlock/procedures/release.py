@@ -7,6 +7,7 @@ import enum
 from ..model import Code
 from ..rules import scripts
 from ..rules.options import LeaseOptions
+from ..rules.places import Place
 from ..rules.quorum import Ballot
 from .steps import Ask, Procedure, Tell, Terms
 
@@ -19,26 +20,47 @@ class Released(enum.Enum):
     UNSURE = "unsure"  # neither; what is left ends with the lease
 
 
-def release(terms: Terms, name: str, owner: str, lease: LeaseOptions) -> Procedure[Released]:
-    """One round to all masters; those that cannot be reached get it when they are back."""
-    command = scripts.release(name, owner, publish=True)
+def release(
+    terms: Terms,
+    name: str,
+    owner: str,
+    lease: LeaseOptions,
+    *,
+    waiter: str = "",
+    heir: Place | None = None,
+    barging: bool = False,
+) -> Procedure[Ballot]:
+    """One round to all masters; those that cannot be reached get it when they are back.
+
+    ``waiter``: a place of the holder that goes with it. ``heir``: a waiter of this process that is to
+    have it next, on each master where it is the first in the queue, or everywhere if ``barging``.
+    """
+    command = scripts.release(name, owner, waiter=waiter, heir=heir, barging=barging)
+    # Delivered later, it must not favour one who may have gone by then.
+    late = scripts.release(name, owner, waiter=waiter)
     try:
-        ballot = yield Ask(command, lease.request_timeout, owed_for=lease.ttl)
+        ballot: Ballot = yield Ask(command, lease.request_timeout, owed_for=lease.ttl, late=late)
     except GeneratorExit:
         raise
     except BaseException:
         # Ctrl-C: it may have reached some masters only, and the rest would keep the lock for a ttl.
-        yield Tell(command, owed_for=lease.ttl)
+        yield Tell(late, owed_for=lease.ttl)
         raise
-    return outcome(terms, ballot)
+    return ballot
+
+
+def inherited(ballot: Ballot) -> int:
+    """On how many masters the lock went to the heir."""
+    return sum(1 for vote in list(ballot.votes.values()) if vote.code == Code.YES and vote.ttl_ms > 0)
 
 
 def outcome(terms: Terms, ballot: Ballot) -> Released:
     """Judge the answers."""
     freed = denied = 0
     for i, vote in list(ballot.votes.items()):
-        if vote.code == Code.YES or (vote.code == Code.ABSENT and i in ballot.resent):
-            # Absent after a second delivery: the first one freed it and its reply was lost.
+        if vote.code == Code.YES or (vote.code != Code.FAULT and i in ballot.resent):
+            # Not ours at a second delivery: the first one freed it, or handed it on, and its reply was
+            # lost.
             freed += 1
         elif vote.code != Code.FAULT:
             denied += 1

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
 
 from ..clock import Clock
 from ..errors import OptionsError, QuorumUnreachableError
 from ..model import Code
+from ..rules.places import FleetTime, Place
 from ..rules.quorum import Ballot, Settle, quorum
 from ..rules.scripts import Command
 
@@ -21,32 +23,13 @@ class Terms:
     masters: Sequence[str]  # their names, for messages
     clock: Clock
     random: Random
+    station: str = ""  # this client among all that wait
+    time: FleetTime = field(default_factory=FleetTime)
 
     @property
     def quorum(self) -> int:
         """Votes that win."""
         return quorum(len(self.masters))
-
-
-class Ask:
-    """Send to all masters (or ``targets``) and wait until the round is settled. Answer: a `Ballot`."""
-
-    __slots__ = ("command", "owed_for", "settle", "targets", "timeout")
-
-    def __init__(
-        self,
-        command: Command,
-        timeout: float,
-        settle: Settle = Settle.VERDICT,
-        targets: Sequence[int] | None = None,
-        owed_for: float = 0.0,
-    ) -> None:
-        self.command = command
-        self.timeout = timeout
-        self.settle = settle
-        self.targets = targets
-        #: A master that cannot be reached now gets it when it is back, within so many seconds.
-        self.owed_for = owed_for
 
 
 class Tell:
@@ -57,7 +40,36 @@ class Tell:
     def __init__(self, command: Command, targets: Sequence[int] | None = None, owed_for: float = 0.0) -> None:
         self.command = command
         self.targets = targets
+        #: A master that cannot be reached now gets it when it is back, within so many seconds.
         self.owed_for = owed_for
+
+
+class Ask:
+    """Send to all masters (or ``targets``) and wait until the round is settled. Answer: a `Ballot`."""
+
+    __slots__ = ("command", "late", "owed_for", "settle", "targets", "timeout", "undo")
+
+    def __init__(
+        self,
+        command: Command,
+        timeout: float,
+        settle: Settle = Settle.VERDICT,
+        targets: Sequence[int] | None = None,
+        *,
+        owed_for: float = 0.0,
+        late: Command | None = None,
+        undo: Tell | None = None,
+    ) -> None:
+        self.command = command
+        self.timeout = timeout
+        self.settle = settle
+        self.targets = targets
+        #: A master that cannot be reached now gets it when it is back, within so many seconds.
+        self.owed_for = owed_for
+        #: What it gets then, if that is another command.
+        self.late = command if late is None else late
+        #: What a master gets that says yes, or may have said yes, after the round was lost.
+        self.undo = undo
 
 
 class AskMany:
@@ -69,21 +81,46 @@ class AskMany:
         self.asks = asks
 
 
-class Listen:
-    """Subscribe to a lock's channel and see it confirmed. Answer: on how many masters it stands.
+class Standing:
+    """Whether the channels of a lock are subscribed to already, on a quorum of masters. Answer: bool."""
 
-    Again: only the answer. The driver ends the subscription when the procedure ends, however it ends.
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Listen:
+    """Hear for a waiter: subscribe and see it confirmed. Answer: on how many masters it stands.
+
+    Again: the new place of the same waiter, and the answer of now. The driver ends it when the procedure
+    ends, however it ends.
     """
 
-    __slots__ = ("channel", "timeout")
+    __slots__ = ("place", "timeout")
 
-    def __init__(self, channel: str, timeout: float) -> None:
-        self.channel = channel
+    def __init__(self, place: Place, timeout: float) -> None:
+        self.place = place
         self.timeout = timeout
 
 
+class Unlisten:
+    """Hear no more: from now on nobody takes this waiter for one that is there. Answer: None."""
+
+    __slots__ = ()
+
+
+class Wake(enum.Enum):
+    """Why a parked waiter goes on."""
+
+    TIME = "time"  # the instant has come
+    FREE = "free"  # a quorum of masters told all who listen, or a subscription had to be made again
+    HANDED = "handed"  # masters handed the lock to this waiter: a quorum, or some and no more came
+    GRANTED = "granted"  # another thread of this process released it in its favour, on a quorum
+
+
 class Park:
-    """Sleep until an instant, or until a quorum of masters published. Answer: whether one did."""
+    """Sleep until an instant, or until there is a reason to try. Answer: a `Wake`."""
 
     __slots__ = ("until",)
 
@@ -91,7 +128,7 @@ class Park:
         self.until = until
 
 
-Step = Ask | Tell | AskMany | Listen | Park
+Step = Ask | Tell | AskMany | Standing | Listen | Unlisten | Park
 T = TypeVar("T")
 Procedure = Generator[Step, Any, T]
 

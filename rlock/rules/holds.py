@@ -15,7 +15,7 @@ from typing import Protocol
 
 from .lease import EXPIRED, Lease
 from .options import LockOptions
-from .timing import renew_period, retry_period
+from .timing import FIRST_RENEWAL_S, renew_period, retry_period
 
 
 class Pulse:
@@ -69,6 +69,7 @@ class Hold:
         "count",
         "due",
         "entry",
+        "hops",
         "key",
         "lease",
         "name",
@@ -79,6 +80,7 @@ class Hold:
         "reported",
         "signal",
         "stopped",
+        "waiter",
     )
 
     def __init__(
@@ -87,6 +89,10 @@ class Hold:
         options: LockOptions,
         owner: str,
         sent_at: float,
+        *,
+        waiter: str = "",
+        handed: bool = False,
+        hops: int = 0,
     ) -> None:
         self.key = (key.serial, options.name)
         self.owner_key = key
@@ -104,6 +110,13 @@ class Hold:
         self.due = Due.RENEW
         self.renew_at = 0.0
         self.schedule(Due.RENEW if options.renew else Due.END, sent_at)
+        if handed and self.due is Due.RENEW:
+            self.due = Due.RETRY  # soon: the queue of renewals is in the order of their sending
+            self.renew_at = min(self.renew_at, sent_at + FIRST_RENEWAL_S)
+        #: A place in the queue that goes with the release.
+        self.waiter = waiter
+        #: How often in a row the lock went from thread to thread of this process.
+        self.hops = hops
         #: What the driver sets when the hold is lost; made when somebody asks for it.
         self.signal: Signal | None = None
         #: Why it is renewed no more.

@@ -28,6 +28,25 @@ def own_key(name: str, what: str) -> str:
     return f"rlock:{{{name}}}:{what}"
 
 
+def queue(name: str) -> str:
+    """The key of the queue of those who wait for a lock."""
+    return own_key(name, "queue")
+
+
+def station_channel(name: str, station: str) -> str:
+    """The channel on which the waiters of one client are told that a lock was handed to them.
+
+    One for each client, or the release of a lock would wake every process that waits for it; and so
+    that a PUBLISH that reaches nobody tells a dead process.
+    """
+    return f"{channel(name)}|{station}"
+
+
+def fresh_station() -> str:
+    """What tells one client in one process from all others, also from those with its host name and pid."""
+    return os.urandom(8).hex()
+
+
 def client_label(thread: str) -> str:
     """`<client>` of an owner token: host, process and thread, for people who look at a master."""
     host = _UNSAFE.sub("_", socket.gethostname()) or "host"

@@ -78,6 +78,7 @@ class LockOptions:
     renew: bool = True
     on_lost: Callable[[LeaseLostError], object] | None = None
     max_hold: float | None = None
+    fair: bool = False
 
     def __post_init__(self) -> None:
         check_name(self.name)

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..model import Code, Fault, FaultKind, Vote
-from .keys import channel
+from .keys import channel, queue
+from .places import Place
+from .timing import CLAIM_S, QUEUE_TTL_S
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -47,9 +49,14 @@ ACQUIRE = _load("acquire")
 RENEW = _load("renew")
 RELEASE = _load("release")
 STATUS = _load("status")
-EVICT = _load("evict")
+WAIT = _load("wait")
 
-ALL = (ACQUIRE, RENEW, RELEASE, STATUS, EVICT)
+ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT)
+
+_QUEUE_MS = str(round(QUEUE_TTL_S * 1000))
+_CLAIM_MS = str(round(CLAIM_S * 1000))
+#: Waiters that `status` tells of.
+STATUS_WAITERS = 100
 
 
 class Command:
@@ -86,14 +93,45 @@ class Command:
         return ("EVAL", self.script.source, *self._arguments)
 
 
-def acquire(name: str, owner: str, lease_ms: int, count: int = 1) -> Command:
-    """Ask for the lease."""
-    return Command(ACQUIRE, (name,), (owner, str(lease_ms), str(count)), echo=owner)
+def acquire(
+    name: str, owner: str, lease_ms: int, count: int = 1, *, place: Place | None = None, fair: bool = False
+) -> Command:
+    """Ask for the lease; where it is refused, take the place in the queue."""
+    waiter, ticket = ("", "0") if place is None else (place.waiter, str(place.ticket))
+    order = "fair" if fair else "barging"
+    arguments = (owner, str(lease_ms), str(count), order, waiter, ticket, _QUEUE_MS)
+    return Command(ACQUIRE, (name, queue(name)), arguments, echo=owner)
 
 
-def release(name: str, owner: str, *, publish: bool) -> Command:
-    """Give the lease up; ``publish`` only for a lock that was held, an undone attempt wakes nobody."""
-    return Command(RELEASE, (name,), (owner, channel(name) if publish else "", owner), echo=owner)
+def release(
+    name: str,
+    owner: str,
+    *,
+    waiter: str = "",
+    hand_on: bool = True,
+    publish: bool = True,
+    heir: Place | None = None,
+    barging: bool = False,
+) -> Command:
+    """Give up the lease, and the place of ``waiter``.
+
+    ``hand_on``: to the next in the queue; not where it can only be a minority's vote. ``publish``: tell
+    all who listen where nobody is in the queue; not for an attempt that failed, or they would all try
+    again. ``heir``: a waiter of the same process that gets it if it is the first, or in any case if
+    ``barging``.
+    """
+    told = channel(name) if hand_on else ""
+    favoured, lease_ms = ("", "0") if heir is None else (heir.waiter, str(heir.lease_ms))
+    order = "barging" if barging else "fair"
+    message = owner if publish else ""
+    arguments = (owner, waiter, told, _CLAIM_MS, favoured, lease_ms, order, message)
+    return Command(RELEASE, (name, queue(name)), arguments, echo=owner)
+
+
+def wait(place: Place) -> Command:
+    """Keep a place, and look who holds the lock."""
+    name = place.name
+    return Command(WAIT, (name, queue(name)), (place.waiter, str(place.ticket), _QUEUE_MS))
 
 
 def renew(lease_ms: int, leases: Sequence[tuple[str, str, int]]) -> Command:
@@ -104,21 +142,36 @@ def renew(lease_ms: int, leases: Sequence[tuple[str, str, int]]) -> Command:
     return Command(RENEW, [name for name, _, _ in leases], arguments, decode=decode_batch, echo=leases[0][1])
 
 
-def status(name: str) -> Command:
-    """Ask who holds it."""
-    return Command(STATUS, (name,), ())
-
-
-def evict(name: str, holder: str) -> Command:
-    """Take it away from ``holder``."""
-    return Command(EVICT, (name,), (holder, channel(name), holder), echo=holder)
+def status(name: str, waiters: int = STATUS_WAITERS) -> Command:
+    """Ask who holds it, and who waits: the first ``waiters`` of them."""
+    return Command(STATUS, (name, queue(name)), (str(waiters - 1),), decode=decode_status)
 
 
 def decode_one(reply: Any) -> Vote:
-    """A vote out of the reply to a script about one lock: {code, holder, count, ttl_ms}."""
-    if type(reply) is list and len(reply) == 4:
-        code, holder, count, ttl_ms = reply
-        return Vote(code, holder.decode("utf-8", "replace"), count, ttl_ms)
+    """A vote out of the reply to a script about one lock: {code, holder, count, ttl_ms}.
+
+    Behind them, in an answer to `acquire`: {ticket, time_us}.
+    """
+    if type(reply) is list:
+        if len(reply) == 4:
+            code, holder, count, ttl_ms = reply
+            return Vote(code, holder.decode("utf-8", "replace"), count, ttl_ms)
+        if len(reply) == 6:
+            code, holder, count, ttl_ms, ticket, time_us = reply
+            return Vote(
+                code, holder.decode("utf-8", "replace"), count, ttl_ms, ticket=ticket, time_us=time_us
+            )
+    return Vote(Code.FAULT, fault=decode_fault(reply))
+
+
+def decode_status(reply: Any) -> Vote:
+    """A vote out of the reply to `status`: {code, holder, count, ttl_ms, length, {waiter, ticket, ...}}."""
+    if type(reply) is list and len(reply) == 6:
+        code, holder, count, ttl_ms, length, told = reply
+        names = [name.decode("utf-8", "replace") for name in told[::2]]
+        tickets = [int(float(ticket)) for ticket in told[1::2]]
+        queue = list(zip(names, tickets, strict=True))
+        return Vote(code, holder.decode("utf-8", "replace"), count, ttl_ms, length=length, queue=queue)
     return Vote(Code.FAULT, fault=decode_fault(reply))
 
 

@@ -15,11 +15,21 @@ DRIFT_FACTOR = 0.01
 DRIFT_FLOOR_S = 0.002
 
 #: A waiter looks again at the latest after this, message or no message: pub/sub is at most once.
-POLL_CAP_S = 1.5
+POLL_CAP_S = 1.2
 #: The same where fewer than a quorum of masters let it subscribe: then looking is all there is.
 POLL_CAP_DEAF_S = 0.25
 #: A waiter that heard some masters publish, but not a quorum of them, goes on after this.
 GRACE_S = 0.03
+#: How long a waiter has to claim the lock that it was handed. One that is stopped or cut off costs the
+#: others this much, and a look; a waiter that is slower than this loses its turn, not its place.
+CLAIM_S = 1.0
+#: After a hand-off some masters may hold a lease of that length only, until the first renewal.
+FIRST_RENEWAL_S = 0.3
+#: How long a queue outlives its last visitor. Each waiter visits one master in each `POLL_CAP_S`.
+QUEUE_TTL_S = 30.0
+#: How often in a row a thread may hand the lock to another one of its process, before those who came
+#: earlier.
+LOCAL_HAND_OFFS = 8
 #: A key is gone a little after its PTTL said so; asking before that is a wasted round.
 EXPIRY_MARGIN_S = 0.005
 #: A retry that starts just before the caller's time ends may still run this long.
@@ -100,6 +110,15 @@ def unreachable_wait(random: Random, failures: int) -> float:
     """How long to wait before asking again when no quorum answers."""
     ceiling: float = min(0.02 * 2 ** min(failures, 5), 0.5)
     return random.uniform(ceiling / 2, ceiling)
+
+
+def grace(splits: int) -> float:
+    """How long a waiter that heard fewer masters than a quorum waits for the others.
+
+    Doubling: what some of them handed out may be all that there is to be had for a while.
+    """
+    ceiling: float = min(GRACE_S * 2 ** min(splits, 8), POLL_CAP_S)
+    return ceiling
 
 
 def probe_wait(random: Random, failures: int) -> float:

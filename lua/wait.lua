@@ -1,0 +1,41 @@
+-- wait: keep the place in the queue, and tell who holds the lock on this master.
+--
+-- KEYS[1] lock      hash
+-- KEYS[2] queue     zset   waiters by ticket
+-- ARGV[1] waiter    text   `<owner>|<station>`
+-- ARGV[2] ticket    us     its place, the same on every master
+-- ARGV[3] queue_ms  ms     how long the queue outlives its last visitor
+--
+-- Reply: {code, holder, count, ttl_ms}
+--    1  held; the holder may be the waiter itself, which was handed the lock and has not heard of it
+--    0  absent: nobody holds it here
+--   -2  the key is not a lock
+--
+-- Second delivery: sets the same place again.
+-- Called by: rlock/procedures/acquire.py
+
+local lock, queue = KEYS[1], KEYS[2]
+local waiter, ticket, queue_ms = ARGV[1], ARGV[2], ARGV[3]
+
+local fields = redis.pcall('hlen', lock)
+if type(fields) == 'table' and not string.find(fields.err, 'WRONGTYPE', 1, true) then
+    return fields
+end
+if fields ~= 0 and fields ~= 1 then
+    return {-2, '', 0, -1}
+end
+
+local code, holder, held, ttl_ms = 0, '', 0, -2
+if fields == 1 then
+    local entry = redis.call('hgetall', lock)
+    code, holder, held, ttl_ms = 1, entry[1], tonumber(entry[2]), redis.call('pttl', lock)
+    if not held then
+        return {-2, '', 0, -1}
+    end
+end
+if code == 0 or string.sub(waiter, 1, #holder + 1) ~= holder .. '|' then
+    -- pcall: without memory for a place, looking goes on, and the lock is found free in the end.
+    redis.pcall('zadd', queue, ticket, waiter)
+    redis.pcall('pexpire', queue, queue_ms)
+end
+return {code, holder, held, ttl_ms}

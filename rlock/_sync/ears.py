@@ -1,0 +1,98 @@
+"""Ears: what the waiters of this process hear, and the subscriptions that they share."""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+
+from ..procedures.steps import Wake
+from ..rules.keys import channel, station_channel
+from ..rules.places import Place
+
+#: Of two reasons to go on, the one that says more.
+_RANK = {Wake.TIME: 0, Wake.FREE: 1, Wake.HANDED: 2, Wake.GRANTED: 3}
+
+
+class Ear:
+    """What one waiter hears."""
+
+    __slots__ = (
+        "__weakref__",
+        "grace_at",
+        "handed",
+        "heard",
+        "message",
+        "name",
+        "parked",
+        "parker",
+        "place",
+        "wake_for",
+    )
+
+    def __init__(self, place: Place) -> None:
+        self.name = place.name
+        self.place = place
+        #: The masters that handed the lock to this place.
+        self.handed: set[int] = set()
+        #: The masters that published the message below to all.
+        self.heard: set[int] = set()
+        self.message: bytes | None = None
+        #: When what too few masters said is believed all the same.
+        self.grace_at = math.inf
+        #: Why the waiter is to go on, and has not been told yet.
+        self.wake_for = Wake.TIME
+        self.parked = False
+        self.parker = threading.Lock()
+        self.parker.acquire()
+
+    def stand_at(self, place: Place) -> None:
+        """Hear for this place from now on."""
+        if place is not self.place:
+            self.place, self.handed = place, set()
+            if self.wake_for is Wake.HANDED:
+                self.take_wake()  # it was about the place before
+
+    def sleep(self, timeout: float) -> None:
+        """Until there is a reason to go on, or the time is over. The one method without the mutex."""
+        self.parked = True
+        try:
+            if timeout > 0:
+                self.parker.acquire(timeout=min(timeout, threading.TIMEOUT_MAX))
+        finally:
+            self.parked = False
+
+    def take_wake(self) -> Wake:
+        """Why to go on; told once."""
+        why, self.wake_for = self.wake_for, Wake.TIME
+        self.parker.acquire(blocking=False)
+        return why
+
+    def wake(self, why: Wake) -> None:
+        """Tell the waiter that trying may now succeed."""
+        self.grace_at = math.inf
+        if _RANK[why] > _RANK[self.wake_for]:
+            self.wake_for = why
+        if self.parker.locked():
+            self.parker.release()
+
+
+class Subscription:
+    """The channels of one lock on all masters, and those who listen."""
+
+    __slots__ = ("confirmed", "ears", "idle_at", "lost", "name", "names")
+
+    def __init__(self, name: str, station: str) -> None:
+        self.name = name
+        #: The lock's channel, then this client's: who confirms the second has confirmed both.
+        self.names = (channel(name), station_channel(name, station))
+        self.confirmed: set[int] = set()
+        #: Masters on which it stood until their connection ended.
+        self.lost: set[int] = set()
+        #: Weak: an interrupted waiter that never said goodbye must not keep the subscription.
+        self.ears: weakref.WeakSet[Ear] = weakref.WeakSet()
+        self.idle_at = math.inf
+
+    def ear(self, owner: str) -> Ear | None:
+        """The waiter that has its place under this token."""
+        return next((ear for ear in self.ears if ear.place.owner == owner), None)

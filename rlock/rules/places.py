@@ -1,0 +1,96 @@
+"""Places in the queue: who waits, and with which ticket.
+
+The order of a queue is a number that is the same on every master. An order of arrival would not do: with
+several waiters each master would have another one first, and none of them would ever get a quorum.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+
+from ..model import Vote
+
+
+class Place:
+    """One waiter's place in the queue of one lock."""
+
+    __slots__ = (
+        "drawn",
+        "fair",
+        "hops",
+        "lease_ms",
+        "name",
+        "owner",
+        "sent_at",
+        "splits",
+        "station",
+        "ticket",
+    )
+
+    def __init__(self, name: str, owner: str, station: str, lease_ms: int, *, fair: bool) -> None:
+        self.name = name
+        #: The owner token under which the lock is handed to it. Claimed once at the most: whatever of it
+        #: was taken back could otherwise be taken back late, out of the hands of a holder.
+        self.owner = owner
+        self.station = station
+        self.lease_ms = lease_ms
+        self.fair = fair
+        #: What is asked for, or what was given; 0: whatever the masters say.
+        self.ticket = 0
+        #: The masters agree on the ticket.
+        self.drawn = False
+        #: Claims in a row that no quorum granted.
+        self.splits = 0
+        #: When another thread of this process released the lock in its favour, and how many such
+        #: hand-offs there were in a row.
+        self.sent_at = 0.0
+        self.hops = 0
+
+    @property
+    def waiter(self) -> str:
+        """Its name in the queue."""
+        return f"{self.owner}|{self.station}"
+
+    def again(self, owner: str) -> Place:
+        """The same place under a fresh owner token."""
+        place = Place(self.name, owner, self.station, self.lease_ms, fair=self.fair)
+        place.ticket, place.drawn, place.splits = self.ticket, self.drawn, self.splits + 1
+        return place
+
+    def draw(self, votes: Mapping[int, Vote]) -> bool:
+        """Take the ticket that the masters gave; whether those that have another one must be told.
+
+        A master gives what was asked for, or more if others stand there already. So the largest that a
+        quorum gave is behind everybody who had a quorum's place before; and who got what it asked for
+        has it, or more, on those masters too that have not answered yet.
+        """
+        given = {vote.ticket for vote in votes.values() if vote.ticket}
+        if self.drawn or not given:
+            return False
+        agreed = given == {self.ticket}
+        self.ticket, self.drawn = max(given), True
+        return not agreed
+
+
+class FleetTime:
+    """The masters' own time, as one client reckons it: what it asks for as a ticket.
+
+    The wall clock of a client is not trusted: one that runs fast would wait behind everybody, one that
+    runs slow would ask in vain. An estimate that is wrong costs one more message, never the order.
+    """
+
+    def __init__(self) -> None:
+        self._offsets_us: dict[int, float] = {}
+
+    def observe(self, votes: Mapping[int, Vote], sent_at: float, now: float) -> None:
+        """Take note of the times that masters told in a round."""
+        middle_us = (sent_at + now) / 2 * 1e6
+        for master, vote in votes.items():
+            if vote.time_us:
+                self._offsets_us[master] = vote.time_us - middle_us
+
+    def ticket(self, now: float) -> int:
+        """What to ask for now, in microseconds; 0 before any master has told its time."""
+        offsets = list(self._offsets_us.values())
+        return round(now * 1e6 + statistics.median(offsets)) if offsets else 0
