@@ -42,6 +42,7 @@ class Ear:
         self.grace_at = math.inf
         #: Why the waiter is to go on, and has not been told yet.
         self.wake_for = Wake.TIME
+        #: Its thread sleeps, or reads for those who do.
         self.parked = False
         self.parker = threading.Lock()
         self.parker.acquire()
@@ -52,15 +53,6 @@ class Ear:
             self.place, self.handed = place, set()
             if self.wake_for is Wake.HANDED:
                 self.take_wake()  # it was about the place before
-
-    def sleep(self, timeout: float) -> None:
-        """Until there is a reason to go on, or the time is over. The one method without the mutex."""
-        self.parked = True
-        try:
-            if timeout > 0:
-                self.parker.acquire(timeout=min(timeout, threading.TIMEOUT_MAX))
-        finally:
-            self.parked = False
 
     def take_wake(self) -> Wake:
         """Why to go on; told once."""
@@ -73,6 +65,10 @@ class Ear:
         self.grace_at = math.inf
         if _RANK[why] > _RANK[self.wake_for]:
             self.wake_for = why
+        self.stir()
+
+    def stir(self) -> None:
+        """Let the waiter look round: there may be a reason to go on, or nobody may be reading."""
         if self.parker.locked():
             self.parker.release()
 

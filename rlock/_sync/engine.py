@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Sequence
 from random import Random
 from typing import Any, ClassVar, TypeVar
@@ -72,6 +73,9 @@ class Engine:
         self._asking: dict[int, tuple[LockOptions, list[str]]] = {}
         #: Holds that are no longer ours and of which the masters may not know it yet, by owner token.
         self._releasing: dict[str, Hold] = {}
+        #: Owner tokens whose release went to every master not long ago: what those say of a hand-off to
+        #: them is old.
+        self._finished: deque[str] = deque(maxlen=64)
 
     # -- identity ----------------------------------------------------------------------------------
 
@@ -195,6 +199,7 @@ class Engine:
                     hold.lease.on(LeaseEvent.RELEASE)
                     if not lost:
                         self._releasing[hold.owner] = hold
+                        self._finished.append(hold.owner)
             if lost:
                 raise LeaseLostError(hold.name, reason)
             if left:
@@ -257,7 +262,7 @@ class Engine:
         waiter = f"{owner}|{self.terms.station}"
         with self.mutex:
             # Told to its waiter late, after a quorum of other masters: it holds the lock.
-            if self.closed or owner in self._releasing or any(hold.owner == owner for hold in self.holds):
+            if self.closed or owner in self._finished or any(hold.owner == owner for hold in self.holds):
                 return
             # Its waiter was granted the lock by a quorum in another way: what it was handed beside that
             # is a minority, with which nobody can do anything.
@@ -328,6 +333,7 @@ class Engine:
             return self._listener.listen(ears[0], step.place, step.timeout)
         if isinstance(step, Unlisten):
             for ear in ears:
+                self._finished.append(ear.place.owner)
                 self._listener.leave(ear)
             return None
         timeout = step.until - self.clock()

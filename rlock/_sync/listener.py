@@ -1,8 +1,10 @@
 """Listener: hears for threads of this process that wait for locks.
 
 One subscriber connection for each master carries all channels: for each lock that of the lock, and that
-of this client, on which it is told what was handed to its waiters. One daemon thread reads them; it
-exists while something is subscribed, and a channel stays subscribed a little longer than its last waiter.
+of this client, on which it is told what was handed to its waiters. Of the threads that wait, one reads for
+all (the reader), so that a message reaches a lonely waiter without a change of threads. A daemon thread
+keeps house a few times a second while something is subscribed: it reads when nobody waits, and ends a
+subscription a little after its last waiter.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ from .roster import Roster, Slot
 
 log = logging.getLogger("rlock")
 
-#: How long the thread sleeps at the most before it looks for what nobody has told it.
-LOOK_ROUND_S = 10.0
+#: How often the thread looks, and how long a follower trusts that somebody reads for it.
+LOOK_S = 0.25
 
 
 class Listener:
@@ -57,12 +59,17 @@ class Listener:
         self._roster = Roster(
             endpoints, self._mutex, clock, random, self._welcome, timeout=request_timeout, subscriber=True
         )
-        self._confirmed = self._roster.changed  # also told when a dial has ended
         self._subscriptions: dict[str, Subscription] = {}
         self._by_channel: dict[bytes, Subscription] = {}
         #: Masters that let us subscribe to nothing: nobody waits for their confirmation.
         self._deaf: set[int] = set()
+        #: The waiter whose thread reads for all. It may have been interrupted on the way out, so others
+        #: go by whether it is parked.
+        self._reader: Ear | None = None
+        #: Waiters that heard from fewer masters than a quorum.
+        self._hoping: set[Ear] = set()
         self._thread: threading.Thread | None = None
+        self._end = threading.Event()
 
     # -- for the waiters ---------------------------------------------------------------------------
 
@@ -89,14 +96,13 @@ class Listener:
             if ear not in found.ears:
                 found.ears.add(ear)
                 self._run()
-                self._roster.ring()
         if timeout > 0:
-            self._confirmed.wait_for(lambda: self._settled(found), timeout)
+            self._read_until(ear, lambda: self._settled(found), timeout)
         return len(found.confirmed)
 
     def park(self, ear: Ear, timeout: float) -> Wake:
         """Sleep until there is a reason to try; which."""
-        ear.sleep(timeout)
+        self._read_until(ear, lambda: ear.wake_for is not Wake.TIME, timeout)
         with self._mutex:
             return ear.take_wake()
 
@@ -109,7 +115,6 @@ class Listener:
             found.ears.discard(ear)
             if not found.ears:
                 found.idle_at = self._clock() + CHANNEL_LINGER_S
-                self._roster.ring()  # the thread sleeps until something is due, and this is now
             return bool(ear.handed)
 
     # -- for a holder of this process ----------------------------------------------------------------
@@ -155,72 +160,117 @@ class Listener:
             for slot in roster.slots
         )
 
+    # -- reading -----------------------------------------------------------------------------------
+
+    def _read_until(self, ear: Ear, done: Callable[[], bool], timeout: float) -> None:
+        """Wait until ``done``, reading for all if nobody else does. Interrupts may come at any line."""
+        until = self._clock() + timeout
+        ear.parked = True
+        try:
+            while True:
+                with self._mutex:
+                    now = self._clock()
+                    if done() or now >= until or self._roster.closed:
+                        return
+                    reader = self._reader
+                    reading = reader is None or reader is ear or not reader.parked
+                    if reading:
+                        self._reader = ear
+                        self._roster.dial_due()
+                        until_due = min(until, self._due())
+                if reading:
+                    self._take_in(self._roster.poll(until_due - now))
+                else:
+                    ear.parker.acquire(timeout=min(until - now, LOOK_S))
+        finally:
+            ear.parked = False
+            with self._mutex:
+                if self._reader is ear:
+                    self._reader = None
+                    self._appoint()
+                    if self._roster.closed:
+                        self._roster.close_bell()
+
+    def _due(self) -> float:
+        """When to do something without having read anything."""
+        hopes = min((ear.grace_at for ear in self._hoping), default=math.inf)
+        return min(hopes, self._roster.next_probe())
+
+    def _appoint(self) -> None:
+        """Let another waiter read on."""
+        for found in self._subscriptions.values():
+            for ear in found.ears:
+                if ear.parked:
+                    ear.stir()
+                    return
+
+    def _take_in(self, events: Sequence[tuple[int, int]]) -> None:
+        with self._mutex:
+            for fd, event in events:
+                self._serve(fd, event)
+            if self._hoping:
+                now = self._clock()
+                for ear in [ear for ear in self._hoping if ear.grace_at <= now]:
+                    ear.wake(Wake.HANDED if ear.handed else Wake.FREE)
+                self._hoping = {ear for ear in self._hoping if ear.grace_at < math.inf}
+            strays, self._strays = self._strays, []
+        for name, owner in strays:
+            self._stray(name, owner)
+
     # -- the thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
         if self._roster.closed:
             return
         if self._thread is None:
-            thread = threading.Thread(target=self._listen, name="rlock-listener", daemon=True)
+            thread = threading.Thread(target=self._keep_house, name="rlock-listener", daemon=True)
             try:
                 thread.start()
             except RuntimeError as error:
-                log.warning("cannot listen for releases, waiters poll: %s", error)
+                log.warning("nobody ends the subscriptions: %s", error)
                 return
             self._thread = thread
         self._roster.dial_due()
 
-    def _listen(self) -> None:
+    def _keep_house(self) -> None:
         try:
             while True:
                 with self._mutex:
-                    pause = self._house_keeping()
-                    if pause is None:
+                    if not self._tidy():
                         return
-                events = self._roster.poll(pause)
-                with self._mutex:
-                    for fd, event in events:
-                        self._serve(fd, event)
-                    strays, self._strays = self._strays, []
-                for name, owner in strays:
-                    self._stray(name, owner)
+                    reader = self._reader
+                    nobody = reader is None or not reader.parked
+                if nobody:
+                    self._take_in(self._roster.poll(0.0))
+                self._end.wait(LOOK_S)
         except BaseException:
-            log.exception("the listener thread failed; waiters poll until it is started again")
+            log.exception("the listener thread failed; it is started again with the next waiter")
             raise
         finally:
             with self._mutex:
                 if self._thread is threading.current_thread():
                     self._thread = None
-                if self._roster.closed:
-                    self._roster.close_bell()
 
-    def _house_keeping(self) -> float | None:
-        """What is due by the clock; how long nothing will be. None: the thread is not needed any more."""
+    def _tidy(self) -> bool:
+        """End the subscriptions that nobody needs; whether any is left."""
         now = self._clock()
         if self._roster.closed:
-            return None
-        wake_at = math.inf
+            return False
         for found in list(self._subscriptions.values()):
             if found.idle_at <= now:
                 del self._subscriptions[found.name]
                 for name in found.names:
                     del self._by_channel[name.encode()]
                 self._send_all(pack(("UNSUBSCRIBE", *found.names)))
-                continue
-            if not found.ears and found.idle_at == math.inf:
+            elif not found.ears and found.idle_at == math.inf:
                 found.idle_at = now + CHANNEL_LINGER_S
-            wake_at = min(wake_at, found.idle_at)
-            for ear in found.ears:
-                if ear.grace_at <= now:
-                    ear.wake(Wake.HANDED if ear.handed else Wake.FREE)
-                wake_at = min(wake_at, ear.grace_at)
         if not self._subscriptions:
             # Under the mutex: a waiter that comes now finds no thread and starts one.
             self._thread = None
             self._roster.hang_up()
-            return None
+            return False
         self._roster.dial_due()
-        return min(wake_at, self._roster.next_probe(), now + LOOK_ROUND_S) - now
+        return True
 
     def _serve(self, fd: int, event: int) -> None:
         try:
@@ -242,7 +292,6 @@ class Listener:
             if slot.index not in self._deaf:
                 self._deaf.add(slot.index)
                 log.warning("%s does not let us subscribe, waiters poll: %s", slot.endpoint.label, message)
-            self._confirmed.notify_all()
             return
         kind, name, payload = message[0], message[1], message[2]
         found = self._by_channel.get(name)
@@ -251,7 +300,8 @@ class Listener:
         ours = name == found.names[1].encode()
         if kind == b"subscribe" and ours:
             found.confirmed.add(slot.index)
-            self._confirmed.notify_all()
+            for ear in found.ears:
+                ear.stir()
             if slot.index in found.lost:
                 found.lost.discard(slot.index)
                 for ear in found.ears:
@@ -272,7 +322,12 @@ class Listener:
         if len(ear.handed) == self._quorum:
             ear.wake(Wake.HANDED)
         elif len(ear.handed) < self._quorum:
-            ear.grace_at = min(ear.grace_at, self._clock() + grace(ear.place.splits))
+            self._hope(ear, grace(ear.place.splits))
+
+    def _hope(self, ear: Ear, patience: float) -> None:
+        # Masters on which the holder had no key, or that we do not hear, publish nothing.
+        ear.grace_at = min(ear.grace_at, self._clock() + patience)
+        self._hoping.add(ear)
 
     def _tell(self, ear: Ear, master: int, message: bytes) -> None:
         if message != ear.message:
@@ -285,8 +340,7 @@ class Listener:
         if len(ear.heard) == self._quorum:
             ear.wake(Wake.FREE)
         elif len(ear.heard) == 1:
-            # Masters on which the holder had no key, or that we do not hear, publish nothing.
-            ear.grace_at = min(ear.grace_at, self._clock() + GRACE_S)
+            self._hope(ear, GRACE_S)
 
     # -- connections; with the mutex held ----------------------------------------------------------
 
@@ -328,10 +382,10 @@ class Listener:
                     ear.wake(Wake.FREE)
             self._subscriptions.clear()
             self._by_channel.clear()
-            self._confirmed.notify_all()
             thread = self._thread
-            if thread is None:
+            if self._reader is None:
                 self._roster.close_bell()
+        self._end.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
 
