@@ -130,9 +130,9 @@ def attempt(waiting: Waiting, timeout: float, *, claim: bool = False) -> Procedu
     if not claim:
         yield from _settle_place(waiting, ballot)
     # A vote that is given back goes to the first in the queue: so a vote that was split is decided by
-    # the second round, whoever asks. Not while a quorum stands for somebody: the first could only
-    # collect a minority, and would come round for it again and again.
-    hand_on = ballot.foreign_holder() is None
+    # the second round, whoever asks. Not while somebody may have a quorum: the first could only collect
+    # a minority, and would come round for it again and again.
+    hand_on = ballot.scattered()
     if claim:
         # The token is used up; the place is kept under a new one.
         yield from _renew_place(waiting, hand_on=hand_on)

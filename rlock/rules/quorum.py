@@ -146,5 +146,15 @@ class Ballot:
         Our own votes are given back after a lost round and count for nobody; a master that said
         nothing may have the missing vote of a holder.
         """
+        return self._most_named() + self.outstanding + self.faulted < self.quorum
+
+    def scattered(self) -> bool:
+        """Whether the answers so far, and masters that give none, leave nobody else a quorum.
+
+        Less than `split`: a master whose answer is on its way may still name somebody who has one.
+        """
+        return self._most_named() + self.faulted < self.quorum
+
+    def _most_named(self) -> int:
         named = Counter(vote.holder for vote in self.votes.values() if vote.code == Code.FOREIGN)
-        return max(named.values(), default=0) + self.outstanding + self.faulted < self.quorum
+        return max(named.values(), default=0)

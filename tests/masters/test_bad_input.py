@@ -158,7 +158,7 @@ def test_a_missing_permission_is_raised_at_once(missing: str, told: str, any_ser
 def test_the_least_permissions_are_enough(masters3: Fleet) -> None:
     least = (
         "+evalsha +eval +hlen +hset +hget +hgetall +pexpire +pttl +del +exists "
-        "+publish +subscribe +unsubscribe"
+        "+zadd +zrem +zrange +zscore +zcard +zpopmin +time +publish +subscribe +unsubscribe"
     )
     for url in masters3.urls:
         raw(url).execute_command(
@@ -168,8 +168,9 @@ def test_the_least_permissions_are_enough(masters3: Fleet) -> None:
             "on",
             ">pw",
             "~orders:*",
+            "~rlock:{orders:*",
             "resetchannels",
-            "&rlock:*",
+            "&rlock:{orders:*",
             "-@all",
             *least.split(),
         )
