@@ -13,11 +13,12 @@ from .errors import (
     RLockError,
 )
 from .lock import RLock
-from .model import LockStatus, MasterStatus
+from .model import LockStatistics, LockStatus, MasterStatus, Waiter
 
 __all__ = [
     "Client",
     "LeaseLostError",
+    "LockStatistics",
     "LockStatus",
     "MasterStatus",
     "NotHeldError",
@@ -25,6 +26,7 @@ __all__ = [
     "QuorumUnreachableError",
     "RLock",
     "RLockError",
+    "Waiter",
 ]
 
 __version__ = "0.1.0"

@@ -91,7 +91,10 @@ class Client:
     ) -> RLock:
         """The lock of this name. No network.
 
-        :param fair: not available yet.
+        :param fair: first come, first served, by tickets that are the same on every master, across
+            threads, processes and machines. Without it one who comes at the right moment may take a
+            free lock before those who wait, and threads of one process may pass it among themselves a
+            few times. Both kinds stand in one queue, and are safe together.
         :param ttl: seconds, if not the client's.
         :param renew: False: a fixed lease that ends after ``ttl``, however long the work takes.
         :param on_lost: called once with a `LeaseLostError`, in a thread of its own, when a hold is lost.

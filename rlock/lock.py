@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._sync.signal import LossSignal
 from .errors import NOT_HELD, LeaseLostError, RLockError
-from .model import LeaseState
+from .model import LeaseState, LockStatistics
 from .procedures.acquire import AT_ONCE, FOR_EVER
 from .procedures.inspect import locked
 from .rules.options import LockOptions
@@ -64,8 +64,10 @@ class RLock:
         :raises OptionsError: no waiting can help (wrong password, a replica, a key of another type).
         :raises LeaseLostError: nested, and the outer hold was lost.
 
-        Nested calls cost no network. Otherwise: one round trip to the q-th fastest master; while
-        waiting one subscription, and a look at one master every second or two.
+        Nested calls cost no network. Otherwise: one round trip to the q-th fastest master. One who has
+        to wait takes a place in the queue with the round that refused it, is handed the lock by the
+        release of the one before it, and claims it: one round trip more. While it waits: one
+        subscription, and a look at one master every second or so.
         """
         if blocking is True and timeout == -1:
             until = FOR_EVER
@@ -79,7 +81,7 @@ class RLock:
         return self._client._engine().acquire(self._options, until)
 
     def release(self) -> None:
-        """Give back one acquire; the last one frees the lock and wakes a waiter.
+        """Give back one acquire; the last one hands the lock to the first waiter, or frees it.
 
         :raises NotHeldError: (a ``RuntimeError``) the calling thread does not hold it.
         :raises LeaseLostError: the hold had been lost. The acquire is given back all the same.
@@ -152,6 +154,14 @@ class RLock:
         engine = self._client._engine()
         hold = engine.hold(self.name)
         return 0.0 if hold is None else hold.lease.remaining(engine.clock())
+
+    def statistics(self) -> LockStatistics:
+        """Who waits for it, in which order and since when, asked of the masters: one round to all.
+
+        For people and gauges: it may have changed before it is read. Raises `QuorumUnreachableError`
+        when fewer than a quorum answered.
+        """
+        return self._client._engine().statistics(self.name, self._options.lease.request_timeout)
 
     @property
     def lost(self) -> LossSignal:

@@ -5,30 +5,19 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections import deque
 from collections.abc import Sequence
 from random import Random
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from ..clock import Clock
 from ..errors import LeaseLostError, NotHeldError, RLockError
-from ..model import LeaseState
+from ..model import LeaseState, LockStatistics
 from ..procedures import acquire as acquiring
 from ..procedures.acquire import AT_ONCE
+from ..procedures.inspect import statistics
 from ..procedures.release import Released, inherited, outcome, release
 from ..procedures.renew import Renewal, renew
-from ..procedures.steps import (
-    Ask,
-    AskMany,
-    Listen,
-    Procedure,
-    Standing,
-    Step,
-    Tell,
-    Terms,
-    Unlisten,
-    Wake,
-)
+from ..procedures.steps import Ask, AskMany, Procedure, Tell, Terms
 from ..rules import scripts
 from ..rules.holds import Hold, Holds, OwnerKey, Pulse
 from ..rules.keys import client_label, fresh_station
@@ -36,7 +25,7 @@ from ..rules.lease import LeaseEvent
 from ..rules.options import LockOptions
 from ..rules.places import Place
 from ..rules.timing import LOCAL_HAND_OFFS
-from .ears import Ear
+from .driver import Driver
 from .fanout import Fanout
 from .listener import Listener
 from .masters import Endpoint
@@ -66,6 +55,7 @@ class Engine:
         self.closed = False
         self._fanout = Fanout(endpoints, request_timeout, clock, random)
         self._listener = Listener(endpoints, request_timeout, clock, random, station, self._pass_on)
+        self._driver = Driver(self._fanout, self._listener, clock, self._pass_on)
         self._turnstile = Turnstile()
         self._watchdog = Watchdog(self.holds, self.mutex, clock, self._renew)
         self._local = threading.local()
@@ -73,9 +63,6 @@ class Engine:
         self._asking: dict[int, tuple[LockOptions, list[str]]] = {}
         #: Holds that are no longer ours and of which the masters may not know it yet, by owner token.
         self._releasing: dict[str, Hold] = {}
-        #: Owner tokens whose release went to every master not long ago: what those say of a hand-off to
-        #: them is old.
-        self._finished: deque[str] = deque(maxlen=64)
 
     # -- identity ----------------------------------------------------------------------------------
 
@@ -199,7 +186,7 @@ class Engine:
                     hold.lease.on(LeaseEvent.RELEASE)
                     if not lost:
                         self._releasing[hold.owner] = hold
-                        self._finished.append(hold.owner)
+                        self._driver.finished.append(hold.owner)
             if lost:
                 raise LeaseLostError(hold.name, reason)
             if left:
@@ -262,7 +249,11 @@ class Engine:
         waiter = f"{owner}|{self.terms.station}"
         with self.mutex:
             # Told to its waiter late, after a quorum of other masters: it holds the lock.
-            if self.closed or owner in self._finished or any(hold.owner == owner for hold in self.holds):
+            if (
+                self.closed
+                or owner in self._driver.finished
+                or any(hold.owner == owner for hold in self.holds)
+            ):
                 return
             # Its waiter was granted the lock by a quorum in another way: what it was handed beside that
             # is a minority, with which nobody can do anything.
@@ -287,61 +278,15 @@ class Engine:
             if hold.name == name:
                 self._forget(hold)
 
-    # -- the driver --------------------------------------------------------------------------------
-
     def perform(self, procedure: Procedure[T]) -> T:
-        """Run a procedure: do what it yields, send it the answers, throw it the exceptions."""
-        ears: list[Ear] = []
-        answer: Any = None
-        error: BaseException | None = None
-        try:
-            while True:
-                try:
-                    if error is not None:
-                        failure, error = error, None
-                        step = procedure.throw(failure)
-                    else:
-                        step = procedure.send(answer)
-                    answer = self._do(step, ears)
-                except StopIteration as stop:
-                    result: T = stop.value
-                    return result
-                except BaseException as failure:
-                    # Thrown into the procedure wherever it came up, so that it can undo; what comes
-                    # out of a procedure that has ended is for the caller.
-                    if getattr(procedure, "gi_frame", None) is None:
-                        raise
-                    error = failure
-        finally:
-            for ear in ears:
-                if self._listener.leave(ear):
-                    self._pass_on(ear.name, ear.place.owner)
+        """Run a procedure on this client's connections."""
+        return self._driver.perform(procedure)
 
-    def _do(self, step: Step, ears: list[Ear]) -> Any:
-        if isinstance(step, Ask):
-            return self._fanout.ask(step)
-        if isinstance(step, Tell):
-            return self._fanout.tell(step)
-        if isinstance(step, AskMany):
-            return self._fanout.ask_many(step)
-        if isinstance(step, Standing):
-            return self._listener.standing(step.name)
-        if isinstance(step, Listen):
-            if not ears:
-                # Noted before it is subscribed: Ctrl-C in between must not leave the subscription behind.
-                ears.append(Ear(step.place))
-            return self._listener.listen(ears[0], step.place, step.timeout)
-        if isinstance(step, Unlisten):
-            for ear in ears:
-                self._finished.append(ear.place.owner)
-                self._listener.leave(ear)
-            return None
-        timeout = step.until - self.clock()
-        if ears:
-            return self._listener.park(ears[0], timeout)
-        # Nothing to hear yet (the masters are out of reach): only the time and close() end this.
-        threading.Event().wait(min(max(timeout, 0.0), threading.TIMEOUT_MAX))
-        return Wake.TIME
+    def statistics(self, name: str, timeout: float) -> LockStatistics:
+        """Who waits for a lock."""
+        own = [place.owner for place in self._listener.waiting(name)]
+        local = len(own) + self._turnstile.length(name)
+        return self.perform(statistics(self.terms, name, timeout, own, local))
 
     def _renew(self, holds: Sequence[Hold]) -> list[Renewal]:
         return self.perform(renew(self.terms, holds))

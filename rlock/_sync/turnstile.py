@@ -76,6 +76,12 @@ class Turnstile:
                 if line.deserted and not line.waiting:
                     del self._lines[turn.name]
 
+    def length(self, name: str) -> int:
+        """How many threads stand behind the one that is at the turnstile."""
+        with self._mutex:
+            line = self._lines.get(name)
+            return 0 if line is None else len(line.waiting)
+
     def _is_first(self, turn: Turn) -> bool:
         with self._mutex:
             line = self._lines.get(turn.name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..model import Code, LockStatus, MasterStatus
+from collections.abc import Collection
+
+from ..model import Code, LockStatistics, LockStatus, MasterStatus, Waiter
 from ..rules import scripts
 from ..rules.keys import since
 from ..rules.quorum import Ballot, Settle
@@ -16,6 +18,21 @@ def _look(terms: Terms, name: str, timeout: float) -> Procedure[Ballot]:
     if ballot.answered < ballot.quorum:
         raise unreachable(terms, name, ballot)
     return ballot
+
+
+def _queue(ballot: Ballot) -> tuple[int, list[str]]:
+    """How long the queue is, and the owner tokens of its first, in order.
+
+    Told by a quorum: on fewer masters there may be places of waiters that are gone.
+    """
+    lengths = sorted((vote.length for vote in ballot.votes.values()), reverse=True)
+    tickets: dict[str, list[int]] = {}
+    for vote in ballot.votes.values():
+        for waiter, ticket in vote.queue:
+            tickets.setdefault(waiter, []).append(ticket)
+    standing = [(max(told), waiter) for waiter, told in tickets.items() if len(told) >= ballot.quorum]
+    length = lengths[ballot.quorum - 1] if len(lengths) >= ballot.quorum else 0
+    return length, [waiter.rpartition("|")[0] for _, waiter in sorted(standing)]
 
 
 def locked(terms: Terms, name: str, timeout: float) -> Procedure[bool]:
@@ -46,9 +63,11 @@ def status(terms: Terms, name: str, timeout: float) -> Procedure[LockStatus]:
             views.append(MasterStatus(master, vote.holder, vote.hold_count, remaining))
         else:
             views.append(MasterStatus(master, None))
+    length, owners = _queue(ballot)
+    waiters = tuple(Waiter(owner, since(owner)) for owner in owners)
     holder, most = next(iter(ballot.holders().most_common(1)), (None, 0))
     if holder is None or most < terms.quorum:
-        return LockStatus(name, None, None, 0, None, terms.quorum, tuple(views))
+        return LockStatus(name, None, None, 0, None, terms.quorum, tuple(views), length, waiters)
     mine = [view for view in views if view.holder == holder]
     # With fewer than a quorum of keys left the hold is over: the q-th longest lease counts.
     left = sorted((view.remaining for view in mine if view.remaining is not None), reverse=True)
@@ -60,7 +79,23 @@ def status(terms: Terms, name: str, timeout: float) -> Procedure[LockStatus]:
         left[terms.quorum - 1] if len(left) >= terms.quorum else None,
         terms.quorum,
         tuple(views),
+        length,
+        waiters,
     )
+
+
+def statistics(
+    terms: Terms, name: str, timeout: float, own: Collection[str], local_waiters: int
+) -> Procedure[LockStatistics]:
+    """Who waits. ``own``: the owner tokens of the calling client's waiters.
+
+    Raises `QuorumUnreachableError` when fewer than a quorum answered.
+    """
+    ballot = yield from _look(terms, name, timeout)
+    length, owners = _queue(ballot)
+    position = next((i for i, owner in enumerate(owners) if owner in own), None)
+    waiters = tuple(Waiter(owner, since(owner)) for owner in owners)
+    return LockStatistics(name, length, position, local_waiters, waiters)
 
 
 def evict(terms: Terms, name: str, timeout: float) -> Procedure[list[str]]:

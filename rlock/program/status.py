@@ -20,7 +20,7 @@ from .masters_option import client, masters_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @masters_option
 def status(name: str, as_json: bool, masters: str | None) -> None:
-    """Show who holds the lock NAME, since when, for how long, and what each master says.
+    """Show who holds the lock NAME, since when, for how long, what each master says, and who waits.
 
     Exit status 0 whether it is held or free; 69 when fewer than a quorum of masters answered.
     """
@@ -37,6 +37,16 @@ def status(name: str, as_json: bool, masters: str | None) -> None:
     width = max(len(view.master) for view in found.masters)
     for view in found.masters:
         click.echo(f"  {view.master:<{width}}  {_told(view)}")
+    if found.queue_length:
+        click.echo(f"waiting: {found.queue_length}")
+    for place, waiter in enumerate(found.waiters, 1):
+        since = "" if waiter.since is None else f"  since {_age(waiter.since)}"
+        click.echo(f"  {place}. {waiter.owner}{since}")
+
+
+def _age(since: float) -> str:
+    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since))
+    return f"{clock} ({max(0.0, time.time() - since):.1f} s)"
 
 
 def _tell_faults(masters: list[str], error: QuorumUnreachableError, *, as_json: bool) -> None:
@@ -58,8 +68,7 @@ def _headline(found: LockStatus) -> str:
         return f"{found.name}: free (no holder on {found.quorum} of {len(found.masters)} masters)"
     line = f"{found.name}: held by {found.holder}"
     if found.since is not None:
-        clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.since))
-        line += f", since {clock} ({max(0.0, time.time() - found.since):.1f} s)"
+        line += f", since {_age(found.since)}"
     if found.hold_count > 1:
         line += f", hold count {found.hold_count}"
     if found.remaining is not None:

@@ -1,0 +1,89 @@
+"""Driver: performs what procedures ask for, on the connections of one client."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ..clock import Clock
+from ..procedures.steps import Ask, AskMany, Listen, Procedure, Standing, Step, Tell, Unlisten, Wake
+from .ears import Ear
+from .fanout import Fanout
+from .listener import Listener
+
+T = TypeVar("T")
+
+
+class Driver:
+    """Runs procedures, each in the thread that asks for it. Thread-safe.
+
+    ``pass_on`` is called with the lock and the owner token of a waiter that was handed the lock on some
+    masters and has ended in another way.
+    """
+
+    def __init__(
+        self, fanout: Fanout, listener: Listener, clock: Clock, pass_on: Callable[[str, str], None]
+    ) -> None:
+        self._fanout = fanout
+        self._listener = listener
+        self._clock = clock
+        self._pass_on = pass_on
+        #: Owner tokens whose release goes to every master, or went there not long ago: what those say of
+        #: a hand-off to them is old.
+        self.finished: deque[str] = deque(maxlen=64)
+
+    def perform(self, procedure: Procedure[T]) -> T:
+        """Do what the procedure yields, send it the answers, throw it the exceptions; its result."""
+        ears: list[Ear] = []
+        answer: Any = None
+        error: BaseException | None = None
+        try:
+            while True:
+                try:
+                    if error is not None:
+                        failure, error = error, None
+                        step = procedure.throw(failure)
+                    else:
+                        step = procedure.send(answer)
+                    answer = self._do(step, ears)
+                except StopIteration as stop:
+                    result: T = stop.value
+                    return result
+                except BaseException as failure:
+                    # Thrown into the procedure wherever it came up, so that it can undo; what comes
+                    # out of a procedure that has ended is for the caller.
+                    if getattr(procedure, "gi_frame", None) is None:
+                        raise
+                    error = failure
+        finally:
+            for ear in ears:
+                if self._listener.leave(ear):
+                    self._pass_on(ear.name, ear.place.owner)
+
+    def _do(self, step: Step, ears: list[Ear]) -> Any:
+        if isinstance(step, Ask):
+            return self._fanout.ask(step)
+        if isinstance(step, Tell):
+            return self._fanout.tell(step)
+        if isinstance(step, AskMany):
+            return self._fanout.ask_many(step)
+        if isinstance(step, Standing):
+            return self._listener.standing(step.name)
+        if isinstance(step, Listen):
+            if not ears:
+                # Noted before it is subscribed: Ctrl-C in between must not leave the subscription behind.
+                ears.append(Ear(step.place))
+            return self._listener.listen(ears[0], step.place, step.timeout)
+        if isinstance(step, Unlisten):
+            for ear in ears:
+                self.finished.append(ear.place.owner)
+                self._listener.leave(ear)
+            return None
+        timeout = step.until - self._clock()
+        if ears:
+            return self._listener.park(ears[0], timeout)
+        # Nothing to hear yet (the masters are out of reach): only the time and close() end this.
+        threading.Event().wait(min(max(timeout, 0.0), threading.TIMEOUT_MAX))
+        return Wake.TIME
