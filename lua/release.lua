@@ -3,7 +3,7 @@
 -- KEYS[1] lock      hash
 -- KEYS[2] queue     zset   waiters by ticket
 -- ARGV[1] owner     text   `<client>:<uuid>`; empty: only hand on what is free
--- ARGV[2] waiter    text   `<owner>|<station>`, a place to leave; empty: none
+-- ARGV[2] waiter    text   `<owner>|<station>`, a place to leave, with what was handed to it; empty: none
 -- ARGV[3] channel   text   the lock's; empty: hand it to nobody and publish nothing
 -- ARGV[4] claim_ms  ms     how long a waiter has to claim what it was handed
 -- ARGV[5] heir      text   `<owner>|<station>`, a waiter of the caller's own process; empty: none
@@ -45,6 +45,10 @@ if waiter ~= '' then
 end
 
 local held = redis.pcall('hget', lock, owner)
+if not held and waiter ~= '' then
+    -- Handed to the place of one who got the lock elsewhere, under another token.
+    held = redis.pcall('hget', lock, token(waiter))
+end
 if type(held) == 'table' then
     if string.find(held.err, 'WRONGTYPE', 1, true) then
         return {-2, '', 0, -1}

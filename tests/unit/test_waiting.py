@@ -1,0 +1,253 @@
+"""The waiting of acquire, with a scripted driver: no sockets, no sleep, an injected clock."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from rlock.model import Code, Vote
+from rlock.procedures.acquire import AT_ONCE, FOR_EVER, Grant, acquire
+from rlock.procedures.steps import Ask, Listen, Park, Procedure, Tell, Unlisten, Wake
+from rlock.rules import scripts
+from rlock.rules.options import ClientOptions, LockOptions
+from rlock.rules.places import FleetTime, Place
+
+from .world import ABSENT, DOWN, OPTIONS, YES, World, held_by, words
+
+
+def test_each_attempt_has_an_owner_token_of_its_own() -> None:
+    world = World(1, [held_by()], [held_by()], [YES])
+    world.park = lambda step: Wake.FREE
+    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    owners = [words(ask)[5] for ask in world.sent(scripts.ACQUIRE)]
+    assert len(owners) == len(set(owners)) == 3
+
+
+def test_the_order_is_try_subscribe_try_again_sleep() -> None:
+    world = World(1, [held_by()], [held_by()], [YES])
+    world.park = lambda step: Wake.FREE
+    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    assert world.kinds() == ["Standing", "Ask", "Listen", "Ask", "Tell", "Listen", "Park", "Ask"]
+    first, second, third = world.sent(scripts.ACQUIRE)
+    assert words(first)[9] == "", "who cannot hear of a hand-off yet takes no place"
+    assert words(second)[9] == words(third)[9] != ""
+
+
+def test_an_interrupt_at_any_step_takes_back_what_may_stand_on_any_master() -> None:
+    def script(world: World) -> Procedure[Any]:
+        return acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)
+
+    rounds = ([held_by()] * 3, [YES, held_by("b:1"), None], [held_by()] * 3, [YES] * 3)
+    calm = World(3, *rounds)
+    calm.park = lambda step: Wake.FREE
+    calm.run(script(calm))
+    assert len(calm.steps) >= 7
+    for at in range(len(calm.steps)):
+        world = World(3, *rounds)
+        world.park = lambda step: Wake.FREE
+        procedure = script(world)
+        answer, in_flight = None, None
+        for _ in range(at):
+            answer = world.answer(procedure.send(answer))
+        step = procedure.send(answer)
+        in_flight = step
+        before = len(world.steps)
+        undone: list[Any] = []
+        with pytest.raises(KeyboardInterrupt):
+            undone.append(procedure.throw(KeyboardInterrupt()))
+            while True:
+                undone.append(procedure.send(None))
+        told = [step for step in undone if isinstance(step, Tell)]
+        assert all(tell.targets is None for tell in told), "those that have not answered included"
+        if not isinstance(in_flight, Tell):
+            assert world.asked == [], "what was not undone here, the engine takes back"
+        if isinstance(in_flight, Ask) and in_flight.command.script is scripts.ACQUIRE:
+            assert words(told[0])[5] == words(in_flight)[5]
+        listens = [step for step in [*world.steps[:before], in_flight] if isinstance(step, Listen)]
+        if listens:
+            # First deaf: a thread of the same process must not leave the lock to one who is leaving.
+            assert isinstance(undone[-2], Unlisten)
+            assert words(told[-1])[5] == listens[-1].place.owner
+        elif not isinstance(in_flight, Ask):
+            assert not undone, f"nothing was in flight at step {at}: {world.steps[:before]}"
+
+
+def test_the_time_out_is_exact_and_no_round_starts_after_it() -> None:
+    world = World(3, [held_by()] * 3, [held_by()] * 3, [Vote(Code.YES, "them:1", 1, 9_000)] * 3)
+    assert world.run(acquire(world.terms, OPTIONS, "a", world.now + 4.0, world.asked)) is None
+    assert world.now == pytest.approx(1004.0, abs=0.001)
+    assert world.kinds()[-3:] == ["Park", "Unlisten", "Tell"], "and it leaves the queue"
+
+
+def test_a_waiter_looks_at_one_master_only_and_at_another_one_each_time() -> None:
+    still = [Vote(Code.YES, "them:1", 1, 9_000)] * 3
+    world = World(3, [held_by()] * 3, [held_by()] * 3, still)
+    world.run(acquire(world.terms, OPTIONS, "a", world.now + 8.0, world.asked))
+    looks = [list(look.targets or ()) for look in world.sent(scripts.WAIT) if isinstance(look, Ask)]
+    assert len(looks) >= 4
+    assert all(len(targets) == 1 for targets in looks)
+    asked = [targets[0] for targets in looks]
+    assert set(asked) == {0, 1, 2}
+    assert all(a != b for a, b in itertools.pairwise(asked))
+
+
+def test_a_look_that_finds_it_free_leads_to_a_try() -> None:
+    world = World(1, [held_by()], [ABSENT], [YES])
+    world.standing = True
+    assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
+    asked = [step.command.script.name for step in world.steps if isinstance(step, Ask)]
+    assert asked == ["acquire", "wait", "acquire"]
+
+
+def test_a_look_that_finds_another_holder_is_no_reason_to_try() -> None:
+    other = Vote(Code.YES, "other:9", 1, 9_000)
+    world = World(3, [held_by()] * 3, [other] * 3)
+    world.standing = True
+    assert world.run(acquire(world.terms, OPTIONS, "a", world.now + 6.0, world.asked)) is None
+    assert len(world.sent(scripts.ACQUIRE)) == 1, "whoever it is, its release names the next one"
+
+
+def test_a_look_that_finds_a_claim_under_way_comes_back_when_it_has_run_out() -> None:
+    # The lock was handed to a waiter that is stopped.
+    handed = Vote(Code.YES, "stopped:1", 1, 700)
+    world = World(1, [held_by()], [handed], [YES])
+    world.standing = True
+    tried_at: list[float] = []
+    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    tried_at = [world.now - 1000.0]
+    assert 0.96 + 0.7 < tried_at[0] < 1.44 + 0.71
+
+
+def test_a_dead_holders_lock_is_tried_when_enough_keys_have_expired() -> None:
+    short = [held_by(ttl_ms=400), held_by(ttl_ms=900), held_by(ttl_ms=100)]
+    world = World(3, short, short, [YES] * 3)
+    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    # the second of three must be gone
+    assert world.now == pytest.approx(1000.405, abs=0.001)
+
+
+def test_a_key_without_expiry_is_no_reason_to_sleep_for_ever() -> None:
+    for_ever = held_by(ttl_ms=-1)
+    world = World(1, [for_ever], [for_ever], [ABSENT], [YES])
+    assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
+    assert world.now < 1002.0
+
+
+# -- the queue -------------------------------------------------------------------------------------------
+
+
+def claims(world: World) -> list[Any]:
+    places = {step.place.owner for step in world.steps if isinstance(step, Listen)}
+    return [ask for ask in world.sent(scripts.ACQUIRE) if words(ask)[5] in places]
+
+
+def test_one_who_was_handed_the_lock_claims_it_under_the_token_of_its_place() -> None:
+    world = World(3, [held_by()] * 3, [YES] * 3)
+    world.standing = True
+    world.park = lambda step: Wake.HANDED
+    grant = world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    (claim,) = claims(world)
+    assert isinstance(grant, Grant)
+    assert words(claim)[5] == grant.owner == grant.waiter.partition("|")[0]
+    assert grant.handed, "some masters may have it for the time of a claim only"
+    assert words(claim)[8] == "barging", "it is free for the one to whom it was handed"
+
+
+def test_a_claim_that_was_lost_keeps_the_place_under_a_fresh_token() -> None:
+    world = World(3, [held_by(ticket=42)] * 3, [held_by("c:1"), held_by("b:1"), YES], [YES] * 3)
+    world.standing = True
+    world.park = lambda step: Wake.HANDED
+    grant = world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    first, second = claims(world)
+    assert words(first)[5] != words(second)[5] == grant.owner
+    kept = [words(step)[5:7] for step in world.sent(scripts.WAIT) if isinstance(step, Tell)]
+    assert kept[-1] == (grant.waiter, "42"), "with the old ticket, whatever the token"
+    given_back = [tell for tell in world.sent(scripts.RELEASE) if words(tell)[5] == words(first)[5]]
+    assert [tell.targets for tell in given_back] == [None]
+    assert world.asked == [grant.owner]
+
+
+def test_votes_that_are_given_back_find_our_place_in_the_queue() -> None:
+    world = World(3, [YES, held_by("a:1"), held_by("b:1")], [YES] * 3)
+    world.standing = True
+    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    told = [step for step in world.steps if isinstance(step, Tell)]
+    place, undo = told[-2:]
+    assert (place.command.script, place.targets) == (scripts.WAIT, [0])
+    assert (undo.command.script, undo.targets) == (scripts.RELEASE, [0])
+    assert words(undo)[7], "and go to the first in it"
+
+
+def test_who_cannot_hear_of_a_hand_off_takes_no_place() -> None:
+    world = World(3, [held_by()] * 3)
+    world.heard_by = 1
+    assert world.run(acquire(world.terms, OPTIONS, "a", world.now + 2.0, world.asked)) is None
+    assert {words(ask)[9] for ask in world.sent(scripts.ACQUIRE)} == {""}
+    looks = [step for step in world.steps if isinstance(step, Park)]
+    assert len(looks) >= 6, "it looks all the more often"
+
+
+def test_a_fair_one_that_finds_a_free_lock_before_its_turn_has_it_handed_on() -> None:
+    queued = Vote(Code.QUEUED, "first:1|s", 0, 0, ticket=9)
+    fair = LockOptions("x", ClientOptions().lease(None), fair=True)
+    world = World(3, [queued] * 3, [ABSENT] * 3, [YES] * 3)
+    grant = world.run(acquire(world.terms, fair, "a", AT_ONCE, world.asked))
+    assert isinstance(grant, Grant), "those before it were dead"
+    first, nudge, second = world.steps
+    assert words(nudge)[5] == "", "whatever is held stays"
+    assert words(first)[8] == words(second)[8] == "fair"
+    world = World(3, [queued] * 3, [ABSENT] * 3, [held_by("first:1")] * 3)
+    assert world.run(acquire(world.terms, fair, "a", AT_ONCE, world.asked)) is None
+
+
+def test_a_grant_by_another_thread_counts_from_before_its_release_was_sent() -> None:
+    world = World(3, [held_by()] * 3)
+    world.standing = True
+
+    def granted(step: Park) -> Wake:
+        (place,) = {listen.place for listen in world.steps if isinstance(listen, Listen)}
+        place.sent_at, place.hops = world.now - 0.25, 3
+        return Wake.GRANTED
+
+    world.park = granted
+    grant = world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    assert (grant.sent_at, grant.hops) == (world.now - 0.25, 3)
+    assert len(world.sent(scripts.ACQUIRE)) == 1, "no round trip of its own"
+
+
+def place(ticket: int = 0) -> Place:
+    made = Place("x", "a:1", "s", 10_000, fair=False)
+    made.ticket = ticket
+    return made
+
+
+def test_a_ticket_is_what_a_quorum_gave_at_the_most() -> None:
+    asked_for = place(500)
+    assert asked_for.draw({0: held_by(ticket=500), 2: held_by(ticket=500)}) is False
+    assert (asked_for.ticket, asked_for.drawn) == (500, True)
+    behind = place(500)
+    assert behind.draw({0: held_by(ticket=500), 2: held_by(ticket=701)}), "the others must be told"
+    assert behind.ticket == 701
+    first = place(0)
+    assert first.draw({0: held_by(ticket=900), 1: held_by(ticket=901)})
+    assert first.ticket == 901
+    assert first.draw({0: held_by(ticket=999)}) is False
+    assert first.ticket == 901, "drawn once"
+    assert place(3).draw({0: DOWN, 1: YES}) is False
+
+
+def test_the_fleet_s_time_is_the_masters_and_not_the_client_s() -> None:
+    time = FleetTime()
+    assert time.ticket(50.0) == 0, "nothing known: whatever the masters say"
+    # one master's clock is an hour ahead, one answers slowly
+    votes = {
+        0: Vote(Code.FOREIGN, time_us=7_000_000_000),
+        1: Vote(Code.FOREIGN, time_us=7_000_000_400),
+        2: Vote(Code.FOREIGN, time_us=10_600_000_000),
+        3: DOWN,
+    }
+    time.observe(votes, 100.0, 100.002)
+    assert time.ticket(100.001) == 7_000_000_400
+    assert time.ticket(101.001) == 7_001_000_400
