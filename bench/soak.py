@@ -89,13 +89,16 @@ def work(number, interruptible=False):
 threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
 for thread in threads:
     thread.start()
-while not stop.is_set():
+signal.signal(signal.SIGINT, signal.default_int_handler)
+while True:
     try:
         work("main")
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for thread in threads:
+            thread.join()
+        break
     except KeyboardInterrupt:
         pass
-for thread in threads:
-    thread.join()
 """
 
 
@@ -104,7 +107,9 @@ class Worker:
         self.notes = folder / f"{number}.txt"
         command = [sys.executable, "-c", WORKER, str(self.notes), str(number), " ".join(LOCKS), str(TTL)]
         command += urls
-        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        # Deaf to SIGINT until it is ready: an interrupt in the middle of an import ends it.
+        ignore = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)  # noqa: E731
+        self.process = subprocess.Popen(command, preexec_fn=ignore)
 
     def end(self) -> bool:
         """Ask it to end; whether it did so by itself."""

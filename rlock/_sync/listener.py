@@ -139,6 +139,8 @@ class Listener:
                 if ear.place is place:
                     place.sent_at, place.hops = sent_at, hops
                     ear.wake(Wake.GRANTED if whole else Wake.HANDED)
+                    if self._reader is ear:
+                        self._roster.ring()  # it waits for the masters' sockets
                     return True
         return False
 

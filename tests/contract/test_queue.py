@@ -1,0 +1,364 @@
+"""The queue: one waiter is handed the lock, in order, and those who are gone or asleep cost little."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+
+import rlock
+from rlock._sync.fanout import Fanout
+from rlock.rules import scripts
+from rlock.rules.timing import CLAIM_S, LOCAL_HAND_OFFS, QUEUE_TTL_S
+
+from ..servers import Fleet, raw
+from .conftest import Child, eventually, in_thread
+
+MakeClient = Callable[..., rlock.Client]
+StartChild = Callable[..., Child]
+
+WAITER = """
+    import sys, time, rlock
+    client = rlock.Client(sys.argv[2:], ttl=5.0)
+    lock = client.lock("x", fair=sys.argv[1] == "fair")
+    print("waiting", flush=True)
+    with lock:
+        print(time.monotonic_ns(), flush=True)
+        sys.stdin.readline()
+        released = time.monotonic_ns()
+    print(released, flush=True)
+"""
+
+
+def queue_of(client: rlock.Client) -> list[str]:
+    """The processes in the queue, in order."""
+    return [waiter.owner.split("/")[1] for waiter in client.status("x").waiters]
+
+
+def started(child: StartChild, client: rlock.Client, urls: list[str], mode: str = "fair") -> Child:
+    """A process that stands in the queue."""
+    before = client.status("x").queue_length
+    one = child(WAITER, mode, *urls)
+    assert one.line() == "waiting"
+    assert eventually(lambda: client.status("x").queue_length == before + 1)
+    return one
+
+
+@contextmanager
+def counted_attempts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of the locks for which this process asked the masters."""
+    asked: list[str] = []
+    ask = Fanout.ask
+
+    def count(self: Fanout, step: object) -> object:
+        if step.command.script is scripts.ACQUIRE:  # type: ignore[attr-defined]
+            asked.append(threading.current_thread().name)
+        return ask(self, step)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Fanout, "ask", count)
+        yield asked
+
+
+@pytest.mark.parametrize("mode", ["fair", "default"])
+def test_processes_get_the_lock_in_the_order_in_which_they_came(
+    mode: str, urls: list[str], make_client: MakeClient, child: StartChild
+) -> None:
+    client = make_client(urls)
+    with client.lock("x"):
+        waiters = [started(child, client, urls, mode) for _ in range(5)]
+        assert queue_of(client) == [str(waiter.process.pid) for waiter in waiters]
+    entered = []
+    for waiter in waiters:
+        entered.append(int(waiter.line()))
+        waiter.say()
+        waiter.line()
+    assert entered == sorted(entered)
+
+
+def test_threads_and_processes_stand_in_one_fair_queue(
+    masters3: Fleet, make_client: MakeClient, child: StartChild
+) -> None:
+    client, holder = make_client(masters3.urls), make_client(masters3.urls)
+    order: list[int] = []
+    threads = []
+
+    def wait(number: int) -> None:
+        with client.lock("x", fair=True):
+            order.append(number)
+
+    with holder.lock("x"):
+        for number in range(3):
+            threads.append(threading.Thread(target=wait, args=(number,)))
+            threads[-1].start()
+            assert eventually(lambda: holder.status("x").queue_length == len(threads))
+        other = started(child, holder, masters3.urls)
+        threads.append(threading.Thread(target=wait, args=(3,)))
+        threads[-1].start()
+        assert eventually(lambda: holder.status("x").queue_length == 5)
+    other.line()
+    # Not the thread of a process before another process that came earlier.
+    assert order == [0, 1, 2]
+    other.say()
+    for thread in threads:
+        thread.join(20)
+    assert order == [0, 1, 2, 3]
+
+
+def test_a_release_wakes_one_waiter_and_the_others_sleep_on(
+    masters: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = [make_client(masters.urls, ttl=10.0) for _ in range(8)]
+    done = threading.Event()
+
+    def wait(client: rlock.Client) -> None:
+        with client.lock("x"):
+            done.wait(20)
+
+    threads = []
+    with clients[0].lock("x"):
+        for client in clients[1:]:
+            threads.append(threading.Thread(target=wait, args=(client,)))
+            threads[-1].start()
+            assert eventually(lambda: clients[0].status("x").queue_length == len(threads))
+        with counted_attempts(monkeypatch) as asked:
+            clients[0].lock("x").release()
+            assert eventually(lambda: asked)
+            time.sleep(0.3)
+            assert asked == [threads[0].name]
+        clients[0].lock("y").acquire()  # for the `with`
+        assert clients[0].status("x").queue_length == 6
+        clients[0].lock("y").release()
+        done.set()
+        clients[0].lock("x").acquire()
+    for thread in threads:
+        thread.join(20)
+
+
+@pytest.mark.parametrize("mode", ["fair", "default"])
+def test_a_killed_process_at_the_head_costs_nothing(
+    mode: str, urls: list[str], make_client: MakeClient, child: StartChild
+) -> None:
+    client = make_client(urls)
+    with client.lock("x"):
+        first = started(child, client, urls, mode)
+        second = started(child, client, urls, mode)
+        first.process.kill()
+        first.process.wait()
+        time.sleep(0.05)
+        released = time.monotonic_ns()
+    # A claim that nobody makes would take longer than this.
+    assert int(second.line()) - released < CLAIM_S * 0.8e9
+    second.say()
+
+
+def test_a_stopped_process_at_the_head_costs_a_second_and_keeps_its_place(
+    urls: list[str], make_client: MakeClient, child: StartChild
+) -> None:
+    client = make_client(urls)
+    with client.lock("x"):
+        stopped, second, third = (started(child, client, urls) for _ in range(3))
+        stopped.process.send_signal(signal.SIGSTOP)
+        released = time.monotonic_ns()
+    assert int(second.line()) - released < 2.5e9
+    stopped.process.send_signal(signal.SIGCONT)
+    assert eventually(lambda: queue_of(client)[:1] == [str(stopped.process.pid)]), "it lost its place"
+    second.say()
+    entered = int(stopped.line())
+    stopped.say()
+    assert entered < int(third.line())
+    third.say()
+
+
+def test_waiters_that_go_leave_the_queue(urls: list[str], make_client: MakeClient) -> None:
+    client, other = make_client(urls), make_client(urls)
+    with client.lock("x"):
+        for fair in (False, True):
+            assert in_thread(partial(other.lock("x", fair=fair).acquire, timeout=0.2)) is False
+            assert eventually(lambda: client.status("x").queue_length == 0, within=0.5)
+
+        def wait() -> None:
+            with pytest.raises(rlock.RLockError):
+                other.lock("x").acquire()
+
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        assert eventually(lambda: client.status("x").queue_length == 1)
+        other.close()
+        waiter.join(10)
+        assert client.status("x").queue_length == 0
+    assert [raw(url).keys() for url in urls] == [[] for _ in urls]
+
+
+def expiring(make_client: MakeClient, urls: list[str]) -> float:
+    """Hold it without renewal; when the lease has run out."""
+    holder = make_client(urls, ttl=1.0)
+    in_thread(lambda: holder.lock("x", renew=False).acquire())
+    return time.monotonic() + 1.05
+
+
+def test_a_fair_try_does_not_overtake_one_who_waits(
+    masters3: Fleet, make_client: MakeClient, child: StartChild
+) -> None:
+    client = make_client(masters3.urls)
+    expired_at = expiring(make_client, masters3.urls)
+    waiter = started(child, client, masters3.urls)
+    waiter.process.send_signal(signal.SIGSTOP)
+    time.sleep(expired_at - time.monotonic())
+    assert client.lock("x", fair=True).acquire(blocking=False) is False
+    assert client.status("x").holder, "it was free, and went to the one who waits"
+    waiter.process.send_signal(signal.SIGCONT)
+    waiter.line()
+    waiter.say()
+
+
+def test_a_fair_try_is_not_stopped_by_the_dead(
+    masters3: Fleet, make_client: MakeClient, child: StartChild
+) -> None:
+    client = make_client(masters3.urls)
+    expired_at = expiring(make_client, masters3.urls)
+    waiter = started(child, client, masters3.urls)
+    waiter.process.kill()
+    waiter.process.wait()
+    time.sleep(expired_at - time.monotonic())
+    assert client.status("x").queue_length == 1
+    assert client.lock("x", fair=True).acquire(blocking=False) is True
+    client.lock("x").release()
+
+
+def test_a_default_newcomer_may_take_a_lock_that_is_free(
+    masters3: Fleet, make_client: MakeClient, child: StartChild
+) -> None:
+    client = make_client(masters3.urls)
+    expired_at = expiring(make_client, masters3.urls)
+    waiter = started(child, client, masters3.urls)
+    waiter.process.send_signal(signal.SIGSTOP)
+    time.sleep(expired_at - time.monotonic())
+    assert client.lock("x").acquire(blocking=False) is True
+    waiter.process.send_signal(signal.SIGCONT)
+    time.sleep(0.2)
+    assert client.status("x").queue_length == 1, "and the one who waits keeps its place"
+    client.lock("x").release()
+    waiter.line()
+    waiter.say()
+
+
+def test_threads_of_one_process_hand_it_over_in_one_round_trip(
+    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = make_client(masters3.urls)
+    sections = 20
+
+    def work() -> None:
+        for _ in range(sections):
+            with client.lock("x"):
+                time.sleep(0.003)
+
+    with counted_attempts(monkeypatch) as asked:
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    # One that was refused and took its place, none to claim: the one that released told the next one.
+    assert len(asked) < 1.3 * 3 * sections
+
+
+def test_threads_of_one_process_do_not_keep_it_among_themselves(
+    masters3: Fleet, make_client: MakeClient
+) -> None:
+    client, other = make_client(masters3.urls), make_client(masters3.urls)
+    stop, sections = threading.Event(), 0
+
+    def work() -> None:
+        nonlocal sections
+        while not stop.is_set():
+            with client.lock("x"):
+                sections += 1
+                time.sleep(0.002)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert eventually(lambda: sections > 20)
+        for _ in range(5):
+            before = sections
+            assert other.lock("x").acquire(timeout=10)
+            assert sections - before <= 2 * LOCAL_HAND_OFFS
+            other.lock("x").release()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(10)
+
+
+def test_in_fair_mode_a_thread_does_not_hand_it_past_those_who_came_before(
+    masters3: Fleet, make_client: MakeClient, child: StartChild
+) -> None:
+    client = make_client(masters3.urls)
+    order: list[str] = []
+    lock = client.lock("x", fair=True)
+    lock.acquire()
+    other = started(child, client, masters3.urls)
+
+    def wait() -> None:
+        with client.lock("x", fair=True):
+            order.append("thread")
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert eventually(lambda: client.status("x").queue_length == 2)
+    lock.release()
+    other.line()
+    assert order == []
+    other.say()
+    thread.join(10)
+    assert order == ["thread"]
+
+
+def test_a_waiter_that_the_masters_forgot_takes_its_place_again(
+    urls: list[str], make_client: MakeClient, child: StartChild
+) -> None:
+    client = make_client(urls)
+    with client.lock("x"):
+        first, second = started(child, client, urls), started(child, client, urls)
+        for url in urls:
+            assert 0 < raw(url).pttl("rlock:{x}:queue") <= QUEUE_TTL_S * 1000
+            raw(url).delete("rlock:{x}:queue")
+        # Each looks at one master in a second or so.
+        assert eventually(lambda: client.status("x").queue_length == 2, within=15.0)
+        assert queue_of(client) == [str(first.process.pid), str(second.process.pid)]
+    first.line()
+    first.say()
+    second.line()
+    second.say()
+
+
+def test_statistics_show_who_waits_since_when_and_where(masters3: Fleet, make_client: MakeClient) -> None:
+    client, holder = make_client(masters3.urls), make_client(masters3.urls)
+    lock = client.lock("x")
+    assert lock.statistics() == rlock.LockStatistics("x", 0, None, 0, ())
+    began = time.time()
+    with holder.lock("x"):
+        threads = [threading.Thread(target=lambda: client.lock("x").acquire(timeout=5)) for _ in range(3)]
+        threads[0].start()
+        assert eventually(lambda: lock.statistics().queue_length == 1)
+        threads.append(threading.Thread(target=lambda: holder.lock("x").acquire(timeout=5)))
+        for thread in threads[1:]:
+            thread.start()
+        assert eventually(lambda: lock.statistics().queue_length == 2)
+        mine, theirs = lock.statistics(), holder.lock("x").statistics()
+        # Three threads of one client: one is in the queue for all of them.
+        assert (mine.position, mine.local_waiters) == (0, 3)
+        assert (theirs.position, theirs.local_waiters) == (1, 1)
+        assert mine.waiters == theirs.waiters == tuple(client.status("x").waiters)
+        assert mine.waiters[0].since == pytest.approx(began, abs=5.0)
+        assert client.status("x").queue_length == 2
+    for thread in threads:
+        thread.join(20)
