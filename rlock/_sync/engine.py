@@ -328,6 +328,7 @@ class Engine:
                 self._fanout.ask_many(AskMany(releases))
             except RLockError as error:
                 log.warning("the masters were not told: %s", error)
+        self._fanout.drain()
         self.holding.discard(self)
         self._watchdog.stop()
         self._listener.close()

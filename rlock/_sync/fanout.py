@@ -22,7 +22,7 @@ from ..errors import RLockError
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.steps import Ask, AskMany, Tell
 from ..rules import scripts
-from ..rules.quorum import Ballot, quorum
+from ..rules.quorum import Ballot, Settle, quorum
 from .masters import Endpoint, Link, pack
 from .roster import Roster, Slot
 from .rounds import Owed, Round
@@ -369,6 +369,18 @@ class Fanout:
                 for owed in list(slot.link.owed) if slot.link is not None else ():
                     if owed.round is not None and owed.round.lost and owed.round.ask.undo and slot.link:
                         self._take_back(slot, slot.link, owed.round.ask.undo)
+
+    def drain(self) -> None:
+        """Wait until the masters have done what they were sent, at most a request time-out.
+
+        To close a socket with unread answers resets the connection, and a server that cannot write an
+        answer any more forgets what it has not read: an undo, a release.
+        """
+        with self._mutex:
+            owing = [i for i, slot in enumerate(self._roster.slots) if slot.link and slot.link.owed]
+        if owing:
+            # Answers come in order: that to the last question is behind all others.
+            self.ask(Ask(scripts.status("rlock", 0), self._timeout, Settle.ALL, targets=owing))
 
     def close(self) -> None:
         """End the connections; what waits in other threads ends with an error. Twice is once."""

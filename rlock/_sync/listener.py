@@ -30,8 +30,10 @@ from .roster import Roster, Slot
 
 log = logging.getLogger("rlock")
 
-#: How often the thread looks, and how long a follower trusts that somebody reads for it.
-LOOK_S = 0.25
+#: How often the thread looks.
+LOOK_S = 0.5
+#: How long a follower trusts that somebody reads for it.
+TRUST_S = 1.0
 
 
 class Listener:
@@ -183,7 +185,7 @@ class Listener:
                 if reading:
                     self._take_in(self._roster.poll(until_due - now))
                 else:
-                    ear.parker.acquire(timeout=min(until - now, LOOK_S))
+                    ear.parker.acquire(timeout=min(until - now, TRUST_S))
         finally:
             ear.parked = False
             with self._mutex:
