@@ -44,7 +44,7 @@ if fields == 0 and (not first or first == waiter) then
         return expiry
     end
     if waiter ~= '' then
-        redis.call('zrem', queue, waiter)
+        redis.pcall('zrem', queue, waiter)
     end
     return {1, owner, tonumber(count), tonumber(lease_ms), 0, 0}
 end
@@ -69,7 +69,11 @@ end
 
 local time = redis.call('time')
 local time_us = time[1] * 1000000 + time[2]
-local place = redis.call('zscore', queue, waiter)
+local place = redis.pcall('zscore', queue, waiter)
+if type(place) == 'table' then
+    -- Somebody else's key, or not allowed: it waits without a place.
+    return {code, holder, held, ttl_ms, 0, time_us}
+end
 if not place then
     place = ticket == '0' and time_us or tonumber(ticket)
     local last = redis.call('zrange', queue, -1, -1, 'withscores')[2]
@@ -82,5 +86,9 @@ if not place then
         return {code, holder, held, ttl_ms, 0, time_us}
     end
 end
-redis.call('pexpire', queue, queue_ms)
+if type(redis.pcall('pexpire', queue, queue_ms)) == 'table' then
+    -- Not allowed: a queue without an expiry would stay for ever.
+    redis.pcall('zrem', queue, waiter)
+    place = 0
+end
 return {code, holder, held, ttl_ms, tonumber(place), time_us}

@@ -12,20 +12,21 @@
 -- ARGV[8] message   text   what to publish for all if nobody waits in the queue; empty: nothing (an undo)
 --
 -- Reply: {code, holder, count, ttl_ms}
---    1  released; count is the number of subscribers reached, ttl_ms the heir's lease if it went to it, else 0
+--    1  released; count is the number of subscribers reached, ttl_ms the heir's lease if it got it, else 0
 --    0  absent: nobody holds it here, or it was free and has been handed on
 --   -1  someone else's; holder, count and ttl_ms are theirs
 --   -2  the key is not a lock (another type, or a hash that no lock wrote)
 --
 -- Second delivery: finds the owner gone, answers 0 or -1, writes and publishes nothing.
--- Called by: rlock/procedures/release.py; acquire.py to undo an attempt and to leave; inspect.py to evict
+-- Called by: rlock/procedures/release.py; acquire.py to undo an attempt and to leave; inspect.py to evict;
+-- rlock/_sync/engine.py to pass on what nobody here waits for any more
 
 local lock, queue = KEYS[1], KEYS[2]
 local owner, waiter, channel, claim_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local heir, heir_ms, order, message = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 
 local function token(place)
-    return string.sub(place, 1, #place - #string.match(place, '|[^|]*$'))
+    return string.match(place, '^(.*)|') or place
 end
 
 -- Nothing after the DEL may raise: a release that has happened must not be answered by an error.
@@ -36,6 +37,7 @@ local function give(place, lease_ms)
     end
     if type(written) == 'table' then
         redis.pcall('del', lock)
+        redis.pcall('hdel', lock, token(place))
     end
     return type(written) ~= 'table'
 end
@@ -88,8 +90,9 @@ while true do
     if not first then
         break
     end
-    if give(first, claim_ms) then
-        local told = redis.pcall('publish', channel .. string.match(first, '|[^|]*$'), token(first))
+    local station = string.match(first, '|[^|]*$')
+    if station and give(first, claim_ms) then
+        local told = redis.pcall('publish', channel .. station, token(first))
         if type(told) == 'number' and told > 0 then
             return {code, owner, told, 0}
         end

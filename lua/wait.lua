@@ -35,7 +35,10 @@ if fields == 1 then
 end
 if code == 0 or string.sub(waiter, 1, #holder + 1) ~= holder .. '|' then
     -- pcall: without memory for a place, looking goes on, and the lock is found free in the end.
-    redis.pcall('zadd', queue, ticket, waiter)
-    redis.pcall('pexpire', queue, queue_ms)
+    if type(redis.pcall('zadd', queue, ticket, waiter)) ~= 'table' then
+        if type(redis.pcall('pexpire', queue, queue_ms)) == 'table' then
+            redis.pcall('zrem', queue, waiter)
+        end
+    end
 end
 return {code, holder, held, ttl_ms}

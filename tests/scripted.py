@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import redis
 
+from rlock.rules import keys
+
 from .servers import raw
 
 LUA = Path(__file__).parents[1] / "lua"
 LOCK = "job"
-CHANNEL = "rlock:{job}:free"
+QUEUE = keys.queue(LOCK)
+CHANNEL = keys.channel(LOCK)
 MINE, OLDER, THEIRS = "me:3", "me:2", "you:1"
+#: Waiters, each in a process of its own.
+ANNA, BEN, CARA = "anna:1|s1", "ben:1|s2", "cara:1|s3"
 LEASE_MS = 60_000
+QUEUE_MS = 30_000
+CLAIM_MS = 1_000
+#: Microseconds since 1970, as tickets are: no number of 32 bits, and one that has to come back exactly.
+TICKET = 1_790_000_000_123_457
+
+
+def token(waiter: str) -> str:
+    """The owner under which the lock is handed to this waiter."""
+    return waiter.rpartition("|")[0]
+
+
+def station(waiter: str) -> str:
+    """The channel on which this waiter is told."""
+    return f"{CHANNEL}|{waiter.rpartition('|')[2]}"
 
 
 class Box:
@@ -30,34 +50,90 @@ class Box:
     def close(self) -> None:
         self.client.close()
 
+    # -- the scripts ---------------------------------------------------------------------------------------
+
     def call(self, script: str, keys: list[str], *words: str | int) -> Any:
         source = (LUA / f"{script}.lua").read_text(encoding="utf-8")
         return self.client.eval(source, len(keys), *keys, *words)
 
-    def acquire(self, owner: str = MINE, lease_ms: int | str = LEASE_MS, count: int = 1) -> Any:
-        return self.call("acquire", [LOCK], owner, lease_ms, count)
+    def acquire(
+        self,
+        owner: str = MINE,
+        lease_ms: int | str = LEASE_MS,
+        count: int = 1,
+        *,
+        order: str = "barging",
+        waiter: str = "",
+        ticket: int = 0,
+        queue_ms: int = QUEUE_MS,
+    ) -> Any:
+        words = (owner, lease_ms, count, order, waiter, ticket, queue_ms)
+        return self.call("acquire", [LOCK, QUEUE], *words)
 
-    def release(self, owner: str = MINE, channel: str = "", message: str = "0") -> Any:
-        return self.call("release", [LOCK], owner, channel, message)
+    def release(
+        self,
+        owner: str = MINE,
+        channel: str = "",
+        message: str = "0",
+        *,
+        waiter: str = "",
+        claim_ms: int = CLAIM_MS,
+        heir: str = "",
+        heir_ms: int = LEASE_MS,
+        order: str = "fair",
+    ) -> Any:
+        words = (owner, waiter, channel, claim_ms, heir, heir_ms, order, message)
+        return self.call("release", [LOCK, QUEUE], *words)
+
+    def hand_on(self, owner: str = MINE, **options: Any) -> Any:
+        """A release of the ordinary kind."""
+        return self.release(owner, CHANNEL, **options)
+
+    def wait(self, waiter: str = ANNA, ticket: int = TICKET, queue_ms: int = QUEUE_MS) -> Any:
+        return self.call("wait", [LOCK, QUEUE], waiter, ticket, queue_ms)
 
     def renew(self, owner: str = MINE, lease_ms: int = LEASE_MS, count: int = 1) -> Any:
         echo, codes = self.call("renew", [LOCK], lease_ms, owner, count)
         assert echo == owner
         return codes
 
-    def status(self) -> Any:
-        return self.call("status", [LOCK])
+    def status(self, last: int = -1) -> Any:
+        return self.call("status", [LOCK, QUEUE], last)
 
-    def evict(self, holder: str = MINE, channel: str = CHANNEL, message: str = "0") -> Any:
-        return self.call("evict", [LOCK], holder, channel, message)
+    # -- what is on the master -----------------------------------------------------------------------------
+
+    def enqueue(self, *waiters: str, expiry: bool = True) -> None:
+        """Places in this order, as some earlier acquires could have left them."""
+        self.client.zadd(QUEUE, {waiter: TICKET + 10 * i for i, waiter in enumerate(waiters)})
+        if expiry:
+            self.client.pexpire(QUEUE, QUEUE_MS)
 
     def content(self, key: str = LOCK) -> Any:
         """The key's type and value; None for no key."""
-        kind = self.client.type(key)
+        kind = str(self.client.type(key))
         if kind == "none":
             return None
+        if kind == "zset":
+            return kind, self.line()
         readers = {"hash": ("HGETALL", key), "string": ("GET", key), "list": ("LRANGE", key, 0, -1)}
-        return kind, self.client.execute_command(*readers[str(kind)])
+        return kind, self.client.execute_command(*readers[kind])
+
+    def line(self) -> dict[str, int]:
+        """Who stands in the queue, in order, with the tickets."""
+        found: Any = self.client.zrange(QUEUE, 0, -1, withscores=True)
+        return {waiter: int(ticket) for waiter, ticket in found}
+
+    def waiters(self) -> list[str]:
+        return [*self.line()]
+
+    def handed_to(self, waiter: str, within_ms: int = CLAIM_MS) -> bool:
+        """Whether the lock is this waiter's, once, for so long."""
+        found = self.content() == ("hash", {token(waiter): "1"})
+        return found and within_ms - 500 < self.pttl() <= within_ms
+
+    def time_us(self) -> int:
+        seconds, micros = self.client.time()
+        return int(seconds) * 1_000_000 + int(micros)
 
     def pttl(self, key: str = LOCK) -> int:
         """Milliseconds until it expires; -1: never, -2: no key."""
@@ -73,9 +149,22 @@ class Box:
 
     @contextmanager
     def nothing_written(self) -> Iterator[None]:
-        before = self.writes(), self.content()
+        before = self.writes(), self.content(), self.content(QUEUE)
         yield
-        assert (self.writes(), self.content()) == before
+        assert (self.writes(), self.content(), self.content(QUEUE)) == before
+
+    def cost(self, call: Callable[[Box], Any]) -> Counter[str]:
+        """The commands that a script runs inside, and how often."""
+        before = self._commands()
+        call(self)
+        spent = self._commands() - before
+        assert spent.pop("eval") == 1
+        spent.pop("info")
+        return spent
+
+    def _commands(self) -> Counter[str]:
+        told = self.client.info("commandstats")
+        return Counter({name.removeprefix("cmdstat_"): int(stat["calls"]) for name, stat in told.items()})
 
     def put(self, kind: str) -> None:
         """Something under the lock's name that no lock wrote; STRANGERS lists what there is."""
@@ -93,7 +182,7 @@ STRANGERS = ("string", "list", "two fields", "not a number")
 
 
 class Ear:
-    """A subscriber to the lock's channel."""
+    """A subscriber to the lock's channel, or to another one."""
 
     def __init__(self, client: redis.Redis, channel: str = CHANNEL) -> None:
         self._pubsub = client.pubsub()
@@ -102,13 +191,14 @@ class Ear:
         assert confirmed is not None
         assert confirmed["type"] == "subscribe"
         self._client = client
+        self._channel = channel
 
     def close(self) -> None:
         self._pubsub.close()
 
     def heard(self) -> list[str]:
-        """All messages so far; a mark of our own behind them spares the wait for silence."""
-        self._client.publish(CHANNEL, "mark")
+        """All messages since the last call; a mark of our own behind them spares the wait for silence."""
+        self._client.publish(self._channel, "mark")
         messages: list[str] = []
         while True:
             message = self._pubsub.get_message(timeout=5)
@@ -116,3 +206,24 @@ class Ear:
             if message["data"] == "mark":
                 return messages
             messages.append(message["data"])
+
+
+class Ears:
+    """Ears at the stations of some waiters."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+        self._ears: dict[str, Ear] = {}
+
+    def listen(self, *waiters: str) -> None:
+        for waiter in waiters:
+            self._ears[waiter] = Ear(self._client, station(waiter))
+
+    def heard(self) -> dict[str, list[str]]:
+        """What each has been told since the last call; those that were told nothing are left out."""
+        told = {waiter: ear.heard() for waiter, ear in self._ears.items()}
+        return {waiter: messages for waiter, messages in told.items() if messages}
+
+    def close(self) -> None:
+        for ear in self._ears.values():
+            ear.close()

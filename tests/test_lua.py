@@ -1,4 +1,7 @@
-"""acquire, release, status and evict, on every server found: each reply code, and each second delivery."""
+"""acquire, release, status and wait, on every server found: each reply code, and each second delivery.
+
+Who stands in the queue, and what becomes of the lock then: test_lua_queue.py.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,25 @@ from typing import Any
 import pytest
 import redis
 
-from .scripted import CHANNEL, LEASE_MS, LOCK, MINE, OLDER, STRANGERS, THEIRS, Box, Ear
+from .scripted import (
+    ANNA,
+    BEN,
+    CARA,
+    CHANNEL,
+    LEASE_MS,
+    LOCK,
+    MINE,
+    OLDER,
+    QUEUE,
+    QUEUE_MS,
+    STRANGERS,
+    THEIRS,
+    TICKET,
+    Box,
+    Ear,
+    station,
+    token,
+)
 from .servers import AnyMaster
 
 
@@ -33,29 +54,32 @@ Call = Callable[[Box], Any]
 # -- acquire ---------------------------------------------------------------------------------------------
 
 
-def test_acquire_of_a_free_lock_is_granted_with_an_expiry(box: Box) -> None:
-    assert box.acquire(count=3) == [1, MINE, 3, LEASE_MS]
+@pytest.mark.parametrize("order", ["barging", "fair"])
+def test_acquire_of_a_free_lock_is_granted_with_an_expiry(box: Box, order: str) -> None:
+    assert box.acquire(count=3, order=order) == [1, MINE, 3, LEASE_MS, 0, 0]
     assert box.content() == ("hash", {MINE: "3"})
     assert LEASE_MS - 1000 < box.pttl() <= LEASE_MS
 
 
-def test_acquire_delivered_twice_counts_once_and_prolongs_nothing(box: Box) -> None:
+@pytest.mark.parametrize("order", ["barging", "fair"])
+def test_acquire_delivered_twice_leaves_the_count_and_counts_the_lease_from_its_own_arrival(
+    box: Box, order: str
+) -> None:
     box.acquire()
     time.sleep(0.02)
-    before = box.pttl()
-    with box.nothing_written():
-        code, holder, count, ttl_ms = box.acquire(lease_ms=2 * LEASE_MS, count=2)
-    assert (code, holder, count) == (1, MINE, 1), "the count that is stored is told, not the one of the call"
-    assert 0 < ttl_ms <= before
-    assert 0 < box.pttl() <= before
+    reply = box.acquire(count=2, order=order)
+    assert reply == [1, MINE, 1, LEASE_MS, 0, 0], "the count that is stored is told, not the one of the call"
+    assert box.content() == ("hash", {MINE: "1"})
+    assert LEASE_MS - 15 <= box.pttl() <= LEASE_MS, "not added up"
 
 
 def test_acquire_is_refused_with_the_holder_and_what_is_left_of_its_lease(box: Box) -> None:
     box.acquire(THEIRS, count=4)
     with box.nothing_written():
-        code, holder, count, ttl_ms = box.acquire()
+        code, holder, count, ttl_ms, ticket, time_us = box.acquire()
     assert (code, holder, count) == (-1, THEIRS, 4)
     assert 0 < ttl_ms <= LEASE_MS
+    assert (ticket, time_us) == (0, 0), "it asked for no place"
 
 
 def test_acquire_is_refused_by_a_lock_of_the_same_client_s_earlier_owner(box: Box) -> None:
@@ -65,7 +89,7 @@ def test_acquire_is_refused_by_a_lock_of_the_same_client_s_earlier_owner(box: Bo
 
 def test_acquire_tells_a_holder_without_an_expiry(box: Box) -> None:
     box.client.hset(LOCK, THEIRS, 1)
-    assert box.acquire() == [-1, THEIRS, 1, -1]
+    assert box.acquire() == [-1, THEIRS, 1, -1, 0, 0]
     assert box.content() == ("hash", {THEIRS: "1"})
 
 
@@ -98,6 +122,36 @@ def test_an_owner_of_any_characters_comes_back_as_it_was(box: Box, owner: str) -
     assert box.content() is None
 
 
+def test_fair_refuses_a_free_lock_to_one_who_is_not_the_first(box: Box) -> None:
+    box.enqueue(BEN, CARA)
+    code, holder, count, ttl_ms, ticket, time_us = box.acquire(waiter=ANNA, order="fair", ticket=TICKET)
+    assert (code, holder, count, ttl_ms) == (-3, BEN, 0, 0)
+    assert ticket == box.line()[CARA] + 1
+    assert abs(time_us - box.time_us()) < 5_000_000
+    assert box.content() is None
+    assert box.waiters() == [BEN, CARA, ANNA]
+    assert box.acquire(waiter=CARA, order="fair")[:2] == [-3, BEN], "nor to one who stands further back"
+
+
+def test_fair_refuses_a_free_lock_to_one_who_does_not_wait(box: Box) -> None:
+    box.enqueue(BEN)
+    with box.nothing_written():
+        assert box.acquire(order="fair") == [-3, BEN, 0, 0, 0, 0]
+
+
+def test_fair_gives_a_free_lock_to_the_first(box: Box) -> None:
+    box.enqueue(ANNA, BEN)
+    assert box.acquire(waiter=BEN, order="fair")[0] == -3
+    assert box.acquire(waiter=ANNA, order="fair")[0] == 1
+    assert box.waiters() == [BEN]
+
+
+def test_barging_takes_a_free_lock_whoever_waits(box: Box) -> None:
+    box.enqueue(BEN, CARA)
+    assert box.acquire()[:2] == [1, MINE]
+    assert box.waiters() == [BEN, CARA]
+
+
 # -- release ---------------------------------------------------------------------------------------------
 
 
@@ -110,7 +164,7 @@ def test_release_frees_and_tells_each_subscriber_once(box: Box, ear: Ear) -> Non
 
 def test_release_counts_the_subscribers_that_it_reached(box: Box, ear: Ear) -> None:
     box.acquire()
-    assert box.release(channel="rlock:{other}:free") == [1, MINE, 0, 0]
+    assert box.release(channel="rlock:{other}:released") == [1, MINE, 0, 0]
     assert ear.heard() == []
 
 
@@ -120,7 +174,15 @@ def test_release_without_a_channel_frees_in_silence(box: Box, ear: Ear) -> None:
     assert box.release(channel="") == [1, MINE, 0, 0]
     assert box.content() is None
     assert ear.heard() == []
+    assert anonymous.heard() == []
     anonymous.close()
+
+
+def test_release_without_a_message_frees_in_silence(box: Box, ear: Ear) -> None:
+    box.acquire()
+    assert box.release(channel=CHANNEL, message="") == [1, MINE, 0, 0]
+    assert box.content() is None
+    assert ear.heard() == []
 
 
 def test_release_delivered_twice_writes_and_publishes_once(box: Box, ear: Ear) -> None:
@@ -151,6 +213,23 @@ def test_a_late_release_of_an_earlier_owner_does_not_free_the_newer_one(box: Box
     assert ear.heard() == []
 
 
+def test_release_by_nobody_leaves_a_lock_that_is_held(box: Box, ear: Ear) -> None:
+    box.acquire(THEIRS, count=2)
+    with box.nothing_written():
+        code, holder, count, ttl_ms = box.release("", CHANNEL)
+    assert (code, holder, count) == (-1, THEIRS, 2)
+    assert 0 < ttl_ms <= LEASE_MS
+    assert ear.heard() == []
+
+
+def test_release_by_nobody_tells_all_that_the_lock_is_free(box: Box, ear: Ear) -> None:
+    with box.nothing_written():
+        assert box.release("", CHANNEL, "free") == [0, "", 1, 0]
+        assert box.release("", CHANNEL, "") == [0, "", 0, 0]
+        assert box.release("") == [0, "", 0, 0]
+    assert ear.heard() == ["free"]
+
+
 def test_the_lock_is_free_before_its_waiters_hear_of_it(box: Box, ear: Ear) -> None:
     for turn in range(20):
         owner = f"me:{turn}"
@@ -160,69 +239,88 @@ def test_the_lock_is_free_before_its_waiters_hear_of_it(box: Box, ear: Ear) -> N
     assert ear.heard() == [str(turn) for turn in range(20)]
 
 
+# -- an operator releases the holder that was seen --------------------------------------------------------
+
+
+def test_an_operator_s_release_removes_a_lock_that_would_never_expire(box: Box, ear: Ear) -> None:
+    box.client.hset(LOCK, THEIRS, 1)
+    assert box.release(THEIRS, CHANNEL, "gone") == [1, THEIRS, 1, 0]
+    assert box.content() is None
+    assert ear.heard() == ["gone"]
+
+
+def test_a_late_release_by_an_operator_leaves_the_holder_that_came_afterwards(box: Box, ear: Ear) -> None:
+    box.acquire(MINE)
+    with box.nothing_written():
+        code, holder, count, ttl_ms = box.release(THEIRS, CHANNEL)
+    assert (code, holder, count) == (-1, MINE, 1)
+    assert 0 < ttl_ms <= LEASE_MS
+    assert ear.heard() == []
+
+
 # -- status ----------------------------------------------------------------------------------------------
 
 
 def test_status_of_a_free_lock_is_absent(box: Box) -> None:
-    assert box.status() == [0, "", 0, -2]
+    assert box.status() == [0, "", 0, -2, 0, []]
 
 
 def test_status_tells_the_holder_and_writes_nothing(box: Box) -> None:
     box.acquire(THEIRS, count=2)
     with box.nothing_written():
-        code, holder, count, ttl_ms = box.status()
-        assert (code, holder, count) == (1, THEIRS, 2)
+        code, holder, count, ttl_ms, length, waiters = box.status()
+        assert (code, holder, count, length, waiters) == (1, THEIRS, 2, 0, [])
         assert 0 < ttl_ms <= LEASE_MS
         assert box.status()[:3] == [1, THEIRS, 2]
 
 
 def test_status_tells_a_lock_that_never_expires(box: Box) -> None:
     box.client.hset(LOCK, THEIRS, 1)
-    assert box.status() == [1, THEIRS, 1, -1]
+    assert box.status() == [1, THEIRS, 1, -1, 0, []]
 
 
-# -- evict -----------------------------------------------------------------------------------------------
+# -- wait ------------------------------------------------------------------------------------------------
 
 
-def test_evict_removes_the_holder_that_was_named_and_wakes_once(box: Box, ear: Ear) -> None:
-    box.acquire(THEIRS, count=2)
-    code, holder, count, ttl_ms = box.evict(THEIRS, message="gone")
-    assert (code, holder, count) == (1, THEIRS, 2)
-    assert 0 < ttl_ms <= LEASE_MS
+def test_wait_tells_the_holder_and_touches_nothing_of_its_lease(box: Box) -> None:
+    box.acquire(THEIRS, lease_ms=5_000, count=2)
+    for _ in range(2):
+        code, holder, count, ttl_ms = box.wait()
+        assert (code, holder, count) == (1, THEIRS, 2)
+        assert 0 < ttl_ms <= 5_000
+    assert box.content() == ("hash", {THEIRS: "2"})
+    assert 0 < box.pttl() <= 5_000
+
+
+def test_wait_for_a_free_lock_is_absent_and_takes_nothing(box: Box) -> None:
+    assert box.wait() == [0, "", 0, -2]
+    assert box.wait() == [0, "", 0, -2]
     assert box.content() is None
-    assert ear.heard() == ["gone"]
 
 
-def test_evict_delivered_twice_writes_and_publishes_once(box: Box, ear: Ear) -> None:
-    box.acquire(THEIRS)
-    box.evict(THEIRS)
-    with box.nothing_written():
-        assert box.evict(THEIRS) == [0, "", 0, -2]
-    assert ear.heard() == ["0"]
-
-
-def test_a_late_evict_leaves_the_holder_that_came_afterwards(box: Box, ear: Ear) -> None:
-    box.acquire(MINE)
-    with box.nothing_written():
-        code, holder, count, ttl_ms = box.evict(THEIRS)
-    assert (code, holder, count) == (-1, MINE, 1)
-    assert 0 < ttl_ms <= LEASE_MS
-    assert ear.heard() == []
-
-
-def test_evict_removes_a_lock_that_would_never_expire(box: Box) -> None:
+def test_wait_tells_a_lock_that_never_expires(box: Box) -> None:
     box.client.hset(LOCK, THEIRS, 1)
-    assert box.evict(THEIRS) == [1, THEIRS, 1, -1]
-    assert box.content() is None
+    assert box.wait() == [1, THEIRS, 1, -1]
+    assert box.pttl() == -1
+
+
+def test_wait_of_one_that_was_handed_the_lock_names_itself(box: Box) -> None:
+    box.acquire(token(ANNA))
+    with box.nothing_written():
+        assert box.wait(ANNA)[:3] == [1, token(ANNA), 1]
 
 
 # -- what no lock wrote ----------------------------------------------------------------------------------
 
-SINGLE: dict[str, Call] = {
-    "acquire": lambda box: box.acquire(),
-    "release": lambda box: box.release(channel=CHANNEL),
-    "status": lambda box: box.status(),
-    "evict": lambda box: box.evict(THEIRS),
+NOT_A_LOCK = [-2, "", 0, -1]
+#: Each script about one lock, as one who waits sends it, and its answer to a key that is not a lock.
+SINGLE: dict[str, tuple[Call, list[Any]]] = {
+    "acquire": (lambda box: box.acquire(waiter=ANNA), [*NOT_A_LOCK, 0, 0]),
+    "acquire, fair": (lambda box: box.acquire(waiter=ANNA, order="fair"), [*NOT_A_LOCK, 0, 0]),
+    "release": (lambda box: box.release(channel=CHANNEL), NOT_A_LOCK),
+    "release, by nobody": (lambda box: box.release("", CHANNEL, heir=ANNA), NOT_A_LOCK),
+    "status": (lambda box: box.status(), [*NOT_A_LOCK, 0, []]),
+    "wait": (lambda box: box.wait(), NOT_A_LOCK),
 }
 
 
@@ -232,10 +330,21 @@ def test_a_key_that_is_not_a_lock_is_named_so_and_left_alone(
     box: Box, ear: Ear, script: str, kind: str
 ) -> None:
     box.put(kind)
+    call, answer = SINGLE[script]
     with box.nothing_written():
-        assert SINGLE[script](box) == [-2, "", 0, -1]
-        assert SINGLE[script](box) == [-2, "", 0, -1]
+        assert call(box) == answer
+        assert call(box) == answer
+    assert box.content(QUEUE) is None, "nobody waits for what can never be had"
     assert ear.heard() == []
+
+
+@pytest.mark.parametrize("kind", STRANGERS)
+def test_a_waiter_can_leave_the_queue_of_a_key_that_is_not_a_lock(box: Box, kind: str) -> None:
+    box.put(kind)
+    before = box.content()
+    box.enqueue(ANNA)
+    assert box.release(token(ANNA), CHANNEL, waiter=ANNA) == NOT_A_LOCK
+    assert (box.content(), box.content(QUEUE)) == (before, None)
 
 
 @pytest.mark.parametrize("kind", STRANGERS)
@@ -252,14 +361,22 @@ def test_no_path_leaves_a_lock_without_an_expiry(box: Box) -> None:
         lambda box: box.acquire(count=2),
         lambda box: box.renew(count=2),
         lambda box: box.renew(count=1),
-        lambda box: box.acquire(THEIRS),
+        lambda box: box.acquire(THEIRS, waiter=ANNA),
         lambda box: box.renew(THEIRS),
         lambda box: box.release(THEIRS),
-        lambda box: box.evict(THEIRS),
+        lambda box: box.release("", CHANNEL),
+        lambda box: box.wait(),
         lambda box: box.status(),
+        lambda box: box.hand_on(),
+        lambda box: box.acquire(token(ANNA)),
+        lambda box: box.hand_on(token(ANNA), heir="heir|s1", order="barging"),
     ]
+    ear = Ear(box.client, station(ANNA))
     for step in steps:
         step(box)
         assert 0 < box.pttl() <= LEASE_MS
-    box.release()
-    assert box.pttl() == -2
+        assert box.pttl(QUEUE) == -2 or 0 < box.pttl(QUEUE) <= QUEUE_MS
+    assert ear.heard() == [token(ANNA)]
+    assert box.release("heir")[0] == 1
+    assert (box.pttl(), box.pttl(QUEUE)) == (-2, -2)
+    ear.close()

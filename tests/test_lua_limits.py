@@ -1,15 +1,33 @@
-"""The scripts on a master that is out of memory, and for users that may not do everything."""
+"""The scripts at their limits: no memory, not all permissions, a queue of 10,000, somebody else's key."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import redis
 
-from . import test_lua_style as style
-from .scripted import CHANNEL, LEASE_MS, LOCK, MINE, THEIRS, Box, Ear
+from .scripted import (
+    ANNA,
+    BEN,
+    CARA,
+    CHANNEL,
+    LEASE_MS,
+    LOCK,
+    MINE,
+    QUEUE,
+    THEIRS,
+    TICKET,
+    Box,
+    Ear,
+    Ears,
+    token,
+)
 from .servers import AnyMaster
+
+Restricted = Callable[..., Box]
 
 
 @pytest.fixture
@@ -20,7 +38,7 @@ def box(any_server: AnyMaster) -> Iterator[Box]:
 
 
 @pytest.fixture
-def restricted(box: Box) -> Iterator[Callable[..., Box]]:
+def restricted(box: Box) -> Iterator[Restricted]:
     """A second way into the same master, for a user with these ACL rules on top of everything allowed."""
     made: list[Box] = []
 
@@ -32,6 +50,20 @@ def restricted(box: Box) -> Iterator[Callable[..., Box]]:
     yield make
     for other in made:
         other.close()
+
+
+@pytest.fixture
+def ear(box: Box) -> Iterator[Ear]:
+    ear = Ear(box.client)
+    yield ear
+    ear.close()
+
+
+@pytest.fixture
+def ears(box: Box) -> Iterator[Ears]:
+    ears = Ears(box.client)
+    yield ears
+    ears.close()
 
 
 def fill(box: Box) -> None:
@@ -75,21 +107,55 @@ def test_out_of_memory_a_lease_is_prolonged_even_if_its_count_cannot_be_told(box
     assert box.content() == ("hash", {MINE: "1"})
 
 
-def test_out_of_memory_a_release_still_frees_and_wakes(box: Box) -> None:
-    ear = Ear(box.client)
+def test_out_of_memory_a_release_still_frees_and_wakes(box: Box, ear: Ear) -> None:
     box.acquire()
     fill(box)
     assert box.release(channel=CHANNEL) == [1, MINE, 1, 0]
     assert box.content() is None
     assert ear.heard() == ["0"]
-    ear.close()
 
 
-def test_out_of_memory_an_operator_can_still_evict(box: Box) -> None:
+def test_out_of_memory_a_release_still_hands_on(box: Box, ears: Ears) -> None:
+    """A server lets a script write on that has begun to write, and a DEL is always allowed."""
+    ears.listen(BEN)
     box.acquire()
+    box.enqueue(ANNA, BEN)
     fill(box)
-    assert box.evict()[0] == 1
-    assert box.content() is None
+    assert box.hand_on() == [1, MINE, 1, 0]
+    assert box.handed_to(BEN)
+    assert ears.heard() == {BEN: [token(BEN)]}
+    assert box.hand_on(token(BEN), heir=CARA) == [1, token(BEN), 1, LEASE_MS]
+    assert box.handed_to(CARA, within_ms=LEASE_MS)
+
+
+def test_out_of_memory_a_free_lock_is_handed_on(box: Box, ears: Ears) -> None:
+    ears.listen(ANNA)
+    box.enqueue(ANNA)
+    fill(box)
+    assert box.release("", CHANNEL, heir=CARA, order="barging")[:2] == [0, ""]
+    assert box.handed_to(CARA, within_ms=LEASE_MS) or box.handed_to(ANNA)
+
+
+def test_out_of_memory_a_waiter_is_told_who_holds_the_lock_and_gets_no_place(box: Box) -> None:
+    box.acquire(THEIRS, count=2)
+    fill(box)
+    code, holder, count, ttl_ms, ticket, time_us = box.acquire(waiter=ANNA, ticket=TICKET)
+    assert (code, holder, count, ticket) == (-1, THEIRS, 2, 0)
+    assert 0 < ttl_ms <= LEASE_MS
+    assert time_us > 0
+    assert box.wait()[:3] == [1, THEIRS, 2]
+    assert box.content(QUEUE) is None
+
+
+def test_out_of_memory_a_waiter_keeps_the_place_it_has(box: Box) -> None:
+    box.acquire(THEIRS)
+    box.enqueue(ANNA, expiry=False)
+    fill(box)
+    assert box.acquire(waiter=ANNA, ticket=TICKET + 5)[4] == TICKET
+    assert box.pttl(QUEUE) > 0
+    assert box.status()[4:] == [1, [ANNA, str(TICKET)]]
+    assert box.release(token(ANNA), CHANNEL, waiter=ANNA)[0] == -1
+    assert box.content(QUEUE) is None
 
 
 # -- permissions -----------------------------------------------------------------------------------------
@@ -97,29 +163,101 @@ def test_out_of_memory_an_operator_can_still_evict(box: Box) -> None:
 
 @pytest.mark.parametrize("rule", ["-publish", "resetchannels"])
 def test_without_leave_to_publish_a_release_still_frees_and_says_so(
-    box: Box, restricted: Callable[..., Box], rule: str
+    box: Box, ear: Ear, restricted: Restricted, rule: str
 ) -> None:
-    ear = Ear(box.client)
     user = restricted(rule)
     assert user.acquire()[0] == 1
     assert user.release(channel=CHANNEL) == [1, MINE, -1, 0]
     assert box.content() is None
     assert ear.heard() == []
-    ear.close()
 
 
 @pytest.mark.parametrize("rule", ["-publish", "resetchannels"])
-def test_without_leave_to_publish_an_eviction_still_happens(
-    box: Box, restricted: Callable[..., Box], rule: str
+def test_without_leave_to_publish_a_lock_is_left_to_nobody_who_was_not_told(
+    box: Box, restricted: Restricted, ears: Ears, rule: str
 ) -> None:
+    ears.listen(ANNA, BEN)
     box.acquire()
-    assert restricted(rule).evict()[:2] == [1, MINE]
+    box.enqueue(ANNA, BEN)
+    assert restricted(rule).hand_on() == [1, MINE, -1, 0]
     assert box.content() is None
+    assert ears.heard() == {}
+
+
+@pytest.mark.parametrize("rules", [("-hset",), ("-pexpire",), ("-pexpire", "-hdel")])
+@pytest.mark.parametrize("heir", ["", CARA])
+def test_without_leave_to_hand_on_a_release_frees_and_tells_all(
+    box: Box, ear: Ear, restricted: Restricted, ears: Ears, rules: tuple[str, ...], heir: str
+) -> None:
+    ears.listen(ANNA)
+    user = restricted(*rules)
+    box.acquire()
+    box.enqueue(ANNA)
+    assert user.hand_on(heir=heir, order="barging") == [1, MINE, 1, 0]
+    assert box.content() is None
+    box.enqueue(ANNA)
+    assert user.release("", CHANNEL, heir=heir, order="barging") == [0, "", 1, 0]
+    assert box.content() is None
+    assert ears.heard() == {}
+    assert ear.heard() == ["0", "0"]
+
+
+@pytest.mark.parametrize("heir", ["", CARA])
+def test_without_leave_to_expire_or_to_delete_a_free_lock_is_not_handed_on(
+    box: Box, restricted: Restricted, heir: str
+) -> None:
+    """A key without an expiry would lock for ever."""
+    box.enqueue(ANNA)
+    assert restricted("-pexpire", "-del").release("", CHANNEL, heir=heir, order="barging")[0] == 0
+    assert box.content() is None
+
+
+@pytest.mark.parametrize("rules", [("-@sortedset",), ("-zpopmin",), ("-zrange", "-zrem")])
+def test_without_leave_for_the_queue_a_release_still_frees_and_tells_somebody(
+    box: Box, ear: Ear, restricted: Restricted, ears: Ears, rules: tuple[str, ...]
+) -> None:
+    ears.listen(BEN)
+    box.acquire()
+    box.enqueue(BEN)
+    assert restricted(*rules).hand_on(waiter=ANNA) == [1, MINE, 1, 0]
+    if "-zrange" in rules:
+        assert box.handed_to(BEN)
+        assert (ears.heard(), ear.heard()) == ({BEN: [token(BEN)]}, [])
+    else:
+        assert box.content() is None
+        assert (ears.heard(), ear.heard()) == ({}, ["0"])
+
+
+@pytest.mark.parametrize("rules", [("-@sortedset",), ("-zrem",), ("-zadd",), ("-zscore",), ("-time",)])
+@pytest.mark.parametrize("held", [True, False])
+def test_without_leave_for_the_queue_an_acquire_that_fails_holds_nothing(
+    box: Box, restricted: Restricted, rules: tuple[str, ...], held: bool
+) -> None:
+    """Granted or refused or an error; but an error that leaves a lease is a vote of which nobody knows."""
+    if held:
+        box.acquire(THEIRS)
+    try:
+        reply = restricted(*rules).acquire(waiter=ANNA, ticket=TICKET)
+    except redis.ResponseError:
+        assert box.content() == (("hash", {THEIRS: "1"}) if held else None)
+    else:
+        assert reply[0] == (-1 if held else 1)
+        assert box.line() == ({ANNA: TICKET} if reply[4] else {})
+
+
+@pytest.mark.parametrize("script", ["acquire", "wait"])
+def test_without_leave_to_expire_no_queue_is_left_that_stays_for_ever(
+    box: Box, restricted: Restricted, script: str
+) -> None:
+    box.acquire(THEIRS)
+    with contextlib.suppress(redis.ResponseError):
+        getattr(restricted("-pexpire"), script)(waiter=ANNA)
+    assert box.pttl(QUEUE) != -1
 
 
 @pytest.mark.parametrize("rules", [("-pexpire",), ("-pexpire", "-del"), ("-pexpire", "-hdel")])
 def test_without_leave_to_expire_an_acquire_is_an_error_and_leaves_nothing(
-    box: Box, restricted: Callable[..., Box], rules: tuple[str, ...]
+    box: Box, restricted: Restricted, rules: tuple[str, ...]
 ) -> None:
     """A key without an expiry would lock for ever."""
     with pytest.raises(redis.ResponseError, match=r"can't run this command|ACL failure"):
@@ -128,7 +266,7 @@ def test_without_leave_to_expire_an_acquire_is_an_error_and_leaves_nothing(
 
 
 def test_without_leave_to_expire_a_renewal_is_an_error_and_keeps_the_lease(
-    box: Box, restricted: Callable[..., Box]
+    box: Box, restricted: Restricted
 ) -> None:
     box.acquire(lease_ms=5_000)
     with pytest.raises(redis.ResponseError):
@@ -137,16 +275,16 @@ def test_without_leave_to_expire_a_renewal_is_an_error_and_keeps_the_lease(
 
 
 def test_without_leave_to_write_an_acquire_is_an_error_and_leaves_nothing(
-    box: Box, restricted: Callable[..., Box]
+    box: Box, restricted: Restricted
 ) -> None:
     with pytest.raises(redis.ResponseError):
         restricted("-hset").acquire()
     assert box.content() is None
 
 
-@pytest.mark.parametrize("script", ["acquire", "release", "status", "evict", "renew"])
+@pytest.mark.parametrize("script", ["acquire", "release", "status", "wait", "renew"])
 def test_a_refused_read_is_an_error_and_never_an_answer(
-    box: Box, restricted: Callable[..., Box], script: str
+    box: Box, restricted: Restricted, script: str
 ) -> None:
     """An error that passes for *absent* or for *not a lock* would be counted as a vote."""
     box.acquire(THEIRS)
@@ -156,15 +294,107 @@ def test_a_refused_read_is_an_error_and_never_an_answer(
     assert box.content() == ("hash", {THEIRS: "1"})
 
 
-def test_a_user_needs_no_more_than_the_commands_that_the_scripts_call(
-    box: Box, restricted: Callable[..., Box]
+def test_a_user_without_the_key_of_the_queue_gets_errors_and_never_an_answer(
+    box: Box, restricted: Restricted
 ) -> None:
-    needed = {*style.COMMANDS, "eval"}
-    user = restricted("-@all", *(f"+{command}" for command in needed), "resetkeys", f"~{LOCK}*")
-    assert user.acquire()[0] == 1
-    assert user.renew(count=2) == [1]
-    assert user.status()[0] == 1
-    assert user.release(channel=CHANNEL)[0] == 1
-    user.acquire()
-    assert user.evict()[0] == 1
-    assert box.content() is None
+    user = restricted("resetkeys", f"~{LOCK}*")
+    for script in ("acquire", "hand_on", "wait", "status"):
+        with box.nothing_written(), pytest.raises(redis.exceptions.NoPermissionError):
+            getattr(user, script)()
+
+
+# -- a long queue ----------------------------------------------------------------------------------------
+
+
+def test_10_000_dead_waiters_are_gone_after_the_release_that_meets_them(box: Box, ear: Ear) -> None:
+    box.enqueue(*(f"dead:{i}|gone" for i in range(10_000)))
+    box.acquire()
+    assert box.hand_on(message="free") == [1, MINE, 1, 0]
+    assert (box.content(), box.content(QUEUE)) == (None, None)
+    assert ear.heard() == ["free"]
+    box.acquire()
+    assert box.cost(lambda box: box.hand_on()).total() <= 5
+
+
+COSTS: dict[str, Callable[[Box], Any]] = {
+    "acquire, refused": lambda box: box.acquire(THEIRS, waiter=CARA),
+    "acquire, fair": lambda box: (box.client.delete(LOCK), box.acquire(waiter=CARA, order="fair")),
+    "acquire, granted": lambda box: (box.client.delete(LOCK), box.acquire(waiter=ANNA, order="fair")),
+    "release, to the first": lambda box: box.hand_on(),
+    "release, of a place": lambda box: box.hand_on(THEIRS, waiter=BEN),
+    "release, to an heir": lambda box: box.hand_on(heir=BEN, order="barging"),
+    "release, an undo": lambda box: box.release(),
+    "wait": lambda box: box.wait(BEN),
+    "status": lambda box: box.status(last=1),
+}
+
+
+@pytest.mark.parametrize("script", COSTS)
+def test_what_a_call_costs_does_not_grow_with_the_queue(box: Box, ears: Ears, script: str) -> None:
+    ears.listen(ANNA)
+    spent = []
+    for length in (3, 10_000):
+        box.client.flushall()
+        box.acquire()
+        box.enqueue(ANNA, BEN, *(f"more:{i}|here" for i in range(length - 2)))
+        cost = box.cost(COSTS[script])
+        cost.pop("del", None)  # by the test itself, too
+        spent.append(cost)
+    assert spent[0] == spent[1]
+    assert 1 <= spent[0].total() <= 12
+
+
+def test_status_tells_how_many_wait_and_the_first_of_them_in_order(box: Box) -> None:
+    box.enqueue(BEN, ANNA, CARA)
+    told = [BEN, str(TICKET), ANNA, str(TICKET + 10), CARA, str(TICKET + 20)]
+    for _ in ("free", "held"):
+        for last, shown in ((-1, told), (0, told[:2]), (1, told[:4]), (2, told), (99, told)):
+            with box.nothing_written():
+                assert box.status(last)[4:] == [3, shown]
+        box.acquire()
+
+
+# -- a queue that is somebody else's ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def spoiled(box: Box) -> Iterator[Box]:
+    """No queue, but a string of somebody's, which stays what it is."""
+    box.client.set(QUEUE, "somebody's")
+    yield box
+    assert box.content(QUEUE) == ("string", "somebody's")
+    assert box.pttl(QUEUE) == -1
+
+
+def test_a_queue_that_is_none_does_not_stop_a_release(spoiled: Box, ear: Ear) -> None:
+    spoiled.acquire()
+    assert spoiled.hand_on(waiter=ANNA, message="free") == [1, MINE, 1, 0]
+    assert spoiled.content() is None
+    assert spoiled.release("", CHANNEL, "free") == [0, "", 1, 0]
+    assert ear.heard() == ["free", "free"]
+    assert spoiled.release("", CHANNEL, heir=ANNA) == [0, "", 1, LEASE_MS]
+    assert spoiled.handed_to(ANNA, within_ms=LEASE_MS)
+
+
+def test_a_queue_that_is_none_does_not_stop_those_who_look(spoiled: Box) -> None:
+    assert spoiled.status() == [0, "", 0, -2, 0, []]
+    assert spoiled.wait() == [0, "", 0, -2]
+    spoiled.acquire(THEIRS)
+    assert spoiled.status()[:2] == [1, THEIRS]
+    assert spoiled.status()[4:] == [0, []]
+    assert spoiled.wait()[:2] == [1, THEIRS]
+
+
+def test_a_queue_that_is_none_does_not_stop_an_acquire(spoiled: Box) -> None:
+    assert spoiled.acquire(waiter=ANNA) == [1, MINE, 1, LEASE_MS, 0, 0]
+    assert spoiled.acquire(THEIRS, waiter=ANNA)[:2] == [-1, MINE]
+    assert spoiled.acquire(THEIRS, waiter=ANNA)[4] == 0
+
+
+def test_a_member_of_the_queue_that_no_waiter_is_does_not_stop_a_release(box: Box, ears: Ears) -> None:
+    ears.listen(ANNA)
+    box.acquire()
+    box.enqueue("somebody's", "", ANNA)
+    assert box.hand_on() == [1, MINE, 1, 0]
+    assert box.handed_to(ANNA)
+    assert ears.heard() == {ANNA: [token(ANNA)]}

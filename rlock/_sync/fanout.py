@@ -380,7 +380,7 @@ class Fanout:
             owing = [i for i, slot in enumerate(self._roster.slots) if slot.link and slot.link.owed]
         if owing:
             # Answers come in order: that to the last question is behind all others.
-            self.ask(Ask(scripts.status("rlock", 0), self._timeout, Settle.ALL, targets=owing))
+            self.ask(Ask(scripts.status("rlock", waiters=1), self._timeout, Settle.ALL, targets=owing))
 
     def close(self) -> None:
         """End the connections; what waits in other threads ends with an error. Twice is once."""

@@ -298,7 +298,7 @@ def _sleep(waiting: Waiting, ballot: Ballot, until: float) -> Procedure[Wake]:
         for _ in range(masters):
             looked_at = (looked_at + 1) % masters
             look = yield Ask(
-                scripts.wait(place) if place.drawn else scripts.status(options.name, 0),
+                scripts.wait(place) if place.drawn else scripts.status(options.name, waiters=1),
                 _time_for(until - clock(), options),
                 Settle.ALL,
                 targets=(looked_at,),

@@ -143,7 +143,7 @@ def renew(lease_ms: int, leases: Sequence[tuple[str, str, int]]) -> Command:
 
 
 def status(name: str, waiters: int = STATUS_WAITERS) -> Command:
-    """Ask who holds it, and who waits: the first ``waiters`` of them."""
+    """Ask who holds it, and who waits: the first ``waiters`` of them, one or more."""
     return Command(STATUS, (name, queue(name)), (str(waiters - 1),), decode=decode_status)
 
 

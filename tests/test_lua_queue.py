@@ -1,0 +1,400 @@
+"""The queue, on every server found: who gets a place, and to whom the lock is handed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from .scripted import (
+    ANNA,
+    BEN,
+    CARA,
+    CHANNEL,
+    LEASE_MS,
+    MINE,
+    QUEUE,
+    QUEUE_MS,
+    THEIRS,
+    TICKET,
+    Box,
+    Ear,
+    Ears,
+    token,
+)
+from .servers import AnyMaster
+
+#: Another thread of Anna's process.
+HEIR = "anna:2|s1"
+
+
+@pytest.fixture
+def box(any_server: AnyMaster) -> Iterator[Box]:
+    box = Box(any_server.url)
+    yield box
+    box.close()
+
+
+@pytest.fixture
+def ear(box: Box) -> Iterator[Ear]:
+    ear = Ear(box.client)
+    yield ear
+    ear.close()
+
+
+@pytest.fixture
+def ears(box: Box) -> Iterator[Ears]:
+    ears = Ears(box.client)
+    yield ears
+    ears.close()
+
+
+# -- acquire: a place for who is refused -----------------------------------------------------------------
+
+
+def test_a_refused_waiter_gets_a_place_with_the_ticket_it_asked_for(box: Box) -> None:
+    box.acquire(THEIRS, count=2)
+    before = box.time_us()
+    code, holder, count, ttl_ms, ticket, time_us = box.acquire(waiter=ANNA, ticket=TICKET)
+    assert (code, holder, count, ticket) == (-1, THEIRS, 2, TICKET)
+    assert 0 < ttl_ms <= LEASE_MS
+    assert before <= time_us <= box.time_us()
+    assert box.line() == {ANNA: TICKET}
+    assert box.content() == ("hash", {THEIRS: "2"})
+
+
+@pytest.mark.parametrize("ticket", [TICKET + 10, TICKET, 1])
+def test_a_ticket_that_is_not_later_than_the_last_one_is_put_behind_it(box: Box, ticket: int) -> None:
+    box.acquire(THEIRS)
+    box.enqueue(BEN, CARA)
+    last = box.line()[CARA]
+    assert box.acquire(waiter=ANNA, ticket=ticket)[4] == last + 1
+    assert [*box.line().items()][1:] == [(CARA, last), (ANNA, last + 1)]
+
+
+def test_ticket_0_is_the_master_s_time(box: Box) -> None:
+    box.acquire(THEIRS)
+    before = box.time_us()
+    ticket, time_us = box.acquire(waiter=ANNA)[4:]
+    assert before <= ticket == time_us <= box.time_us()
+    assert box.line() == {ANNA: ticket}
+
+
+def test_ticket_0_too_is_behind_a_later_one(box: Box) -> None:
+    box.acquire(THEIRS)
+    late = box.time_us() + 60_000_000
+    box.acquire(waiter=ANNA, ticket=late)
+    ticket, time_us = box.acquire(waiter=BEN)[4:]
+    assert time_us < ticket == late + 1
+    assert box.waiters() == [ANNA, BEN]
+
+
+@pytest.mark.parametrize("order", ["barging", "fair"])
+@pytest.mark.parametrize("free", [False, True])
+def test_a_second_delivery_leaves_the_place_where_it_is(box: Box, order: str, free: bool) -> None:
+    """Free: it is another one's turn, which a fair one is told each time."""
+    box.acquire(THEIRS)
+    box.enqueue(BEN)
+    first = box.acquire(waiter=ANNA, ticket=TICKET + 7, order=order)
+    box.enqueue(CARA)
+    if free:
+        order = "fair"
+        box.release(THEIRS)
+    for ticket in (TICKET + 7, 0, TICKET + 100):
+        line = box.line()
+        assert box.acquire(waiter=ANNA, ticket=ticket, order=order)[4] == first[4] == TICKET + 7
+        assert box.line() == line
+
+
+def test_a_place_has_an_expiry_and_every_visit_refreshes_it(box: Box) -> None:
+    box.acquire(THEIRS)
+    visits: list[Callable[[int], Any]] = [
+        lambda queue_ms: box.acquire(waiter=ANNA, ticket=TICKET, queue_ms=queue_ms),
+        lambda queue_ms: box.acquire(waiter=ANNA, ticket=TICKET, queue_ms=queue_ms),  # it stands already
+        lambda queue_ms: box.wait(ANNA, TICKET, queue_ms),
+        lambda queue_ms: box.wait(BEN, TICKET + 1, queue_ms),
+    ]
+    for i, visit in enumerate(visits):
+        queue_ms = QUEUE_MS + 10_000 * i
+        visit(queue_ms)
+        assert queue_ms - 5_000 < box.pttl(QUEUE) <= queue_ms
+
+
+def test_who_does_not_wait_gets_no_place(box: Box) -> None:
+    box.acquire(THEIRS)
+    box.enqueue(BEN)
+    with box.nothing_written():
+        assert box.acquire(ticket=TICKET)[4:] == [0, 0]
+        assert box.acquire(ticket=TICKET, order="fair")[4:] == [0, 0]
+
+
+def test_one_who_was_handed_the_lock_gets_no_place(box: Box) -> None:
+    """Its attempt has another token than its place; a place now would be handed the lock once more."""
+    box.acquire(token(ANNA))
+    with box.nothing_written():
+        code, holder, _, _, ticket, time_us = box.acquire("anna:9", waiter=ANNA, ticket=TICKET)
+    assert (code, holder, ticket, time_us) == (-1, token(ANNA), 0, 0)
+
+
+def test_a_waiter_whose_name_only_begins_like_the_holder_s_gets_its_place(box: Box) -> None:
+    box.acquire("anna:1")
+    assert box.acquire(waiter="anna:11|s1", ticket=TICKET)[4] == TICKET
+    assert box.waiters() == ["anna:11|s1"]
+
+
+@pytest.mark.parametrize("order", ["barging", "fair"])
+def test_who_is_granted_has_no_place_any_more(box: Box, order: str) -> None:
+    box.enqueue(ANNA, BEN)
+    assert box.acquire(waiter=ANNA, ticket=TICKET, order=order) == [1, MINE, 1, LEASE_MS, 0, 0]
+    assert box.waiters() == [BEN]
+
+
+# -- wait: a place is kept -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_wait_takes_exactly_the_place_that_it_names_and_a_second_delivery_the_same(
+    box: Box, held: bool
+) -> None:
+    if held:
+        box.acquire(THEIRS)
+    box.enqueue(BEN, CARA)
+    for ticket in (TICKET + 5, TICKET + 5, TICKET - 5):
+        assert box.wait(ANNA, ticket)[0] == (1 if held else 0)
+        assert box.line() == {BEN: TICKET, CARA: TICKET + 10, ANNA: ticket}
+
+
+def test_wait_of_one_who_was_handed_the_lock_takes_no_place(box: Box) -> None:
+    """It would be handed the lock once more; the place of another one of its process is no such thing."""
+    box.acquire(token(ANNA))
+    with box.nothing_written():
+        assert box.wait(ANNA)[:2] == [1, token(ANNA)]
+    box.wait(HEIR)
+    box.wait(ANNA.replace("|", "1|"))
+    assert box.waiters() == ["anna:11|s1", HEIR]
+
+
+# -- release: to whom the lock is handed -----------------------------------------------------------------
+
+
+def test_a_release_hands_the_lock_to_the_first_for_the_time_of_a_claim(
+    box: Box, ear: Ear, ears: Ears
+) -> None:
+    ears.listen(ANNA, BEN)
+    box.acquire(count=3)
+    box.enqueue(ANNA, BEN)
+    assert box.hand_on(message="free") == [1, MINE, 1, 0]
+    assert box.handed_to(ANNA)
+    assert box.waiters() == [BEN]
+    assert QUEUE_MS - 5_000 < box.pttl(QUEUE) <= QUEUE_MS
+    assert ears.heard() == {ANNA: [token(ANNA)]}
+    assert ear.heard() == []
+
+
+def test_a_release_delivered_twice_hands_on_once(box: Box, ear: Ear, ears: Ears) -> None:
+    ears.listen(ANNA, BEN)
+    box.acquire()
+    box.enqueue(ANNA, BEN)
+    box.hand_on()
+    with box.nothing_written():
+        assert box.hand_on()[:3] == [-1, token(ANNA), 1]
+        assert box.release("", CHANNEL)[:3] == [-1, token(ANNA), 1], "nor does one by nobody"
+    assert ears.heard() == {ANNA: [token(ANNA)]}
+    assert ear.heard() == []
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_release_by_a_stranger_hands_on_nothing(box: Box, ear: Ear, ears: Ears, held: bool) -> None:
+    ears.listen(ANNA)
+    if held:
+        box.acquire(THEIRS)
+    box.enqueue(ANNA)
+    with box.nothing_written():
+        assert box.hand_on(heir=HEIR, order="barging")[0] == (-1 if held else 0)
+    assert (ears.heard(), ear.heard()) == ({}, [])
+
+
+def test_the_one_who_was_handed_the_lock_claims_it_for_a_full_lease(box: Box, ears: Ears) -> None:
+    ears.listen(ANNA)
+    box.acquire()
+    box.enqueue(ANNA)
+    box.hand_on()
+    for _ in range(2):
+        assert box.acquire(token(ANNA), order="fair") == [1, token(ANNA), 1, LEASE_MS, 0, 0]
+        assert box.handed_to(ANNA, within_ms=LEASE_MS)
+    assert box.hand_on()[:2] == [-1, token(ANNA)], "a late release of the one before"
+
+
+def test_what_nobody_claims_is_free_after_the_time_of_a_claim(box: Box, ears: Ears) -> None:
+    ears.listen(ANNA, BEN)
+    box.acquire()
+    box.enqueue(ANNA, BEN)
+    box.hand_on(claim_ms=15)
+    time.sleep(0.03)
+    assert box.content() is None
+    assert box.waiters() == [BEN]
+    assert box.acquire(token(ANNA), order="fair")[:2] == [-3, BEN], "too late"
+
+
+def test_those_to_whom_nobody_listens_are_passed_over_and_removed(box: Box, ear: Ear, ears: Ears) -> None:
+    ears.listen(CARA)
+    box.acquire()
+    box.enqueue(ANNA, BEN, CARA, "dan:1|s4")
+    assert box.hand_on() == [1, MINE, 1, 0]
+    assert box.handed_to(CARA)
+    assert box.waiters() == ["dan:1|s4"]
+    assert ears.heard() == {CARA: [token(CARA)]}
+    assert ear.heard() == []
+
+
+def test_if_all_who_waited_are_dead_the_lock_is_free_and_everybody_is_told(box: Box, ear: Ear) -> None:
+    box.acquire()
+    box.enqueue(ANNA, BEN)
+    assert box.hand_on(message="free") == [1, MINE, 1, 0]
+    assert (box.content(), box.content(QUEUE)) == (None, None)
+    assert ear.heard() == ["free"]
+
+
+def test_an_undo_hands_on_and_tells_nobody_else(box: Box, ear: Ear, ears: Ears) -> None:
+    ears.listen(BEN)
+    box.acquire()
+    box.enqueue(ANNA, BEN)
+    assert box.hand_on(message="") == [1, MINE, 1, 0]
+    assert box.handed_to(BEN)
+    assert box.hand_on(token(BEN), message="") == [1, token(BEN), 0, 0]
+    assert box.content() is None
+    assert (ears.heard(), ear.heard()) == ({BEN: [token(BEN)]}, [])
+
+
+def test_the_order_is_that_of_the_tickets_and_then_of_the_names(box: Box, ears: Ears) -> None:
+    last, eva = "dan:1|s4", "eva:1|s5"
+    tickets = {CARA: TICKET, eva: TICKET + 1, ANNA: TICKET + 2, BEN: TICKET + 2, last: TICKET + 3}
+    ears.listen(*tickets)
+    for waiter in (last, BEN, eva, ANNA, CARA):
+        box.wait(waiter, tickets[waiter])
+    holder = MINE
+    box.acquire(holder)
+    for waiter in (CARA, eva, ANNA, BEN, last):
+        box.hand_on(holder)
+        assert ears.heard() == {waiter: [token(waiter)]}
+        assert box.handed_to(waiter)
+        holder = token(waiter)
+
+
+def test_without_a_channel_a_release_hands_on_nothing(box: Box, ears: Ears) -> None:
+    ears.listen(ANNA)
+    box.acquire()
+    box.enqueue(ANNA)
+    assert box.release(heir=HEIR, order="barging") == [1, MINE, 0, 0]
+    assert box.content() is None
+    assert box.waiters() == [ANNA]
+    assert ears.heard() == {}
+
+
+# -- release: a place to leave ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("held", ["by the caller", "by a stranger", "by nobody"])
+def test_a_release_leaves_the_place_of_the_waiter_it_names(box: Box, held: str) -> None:
+    owner = token(ANNA)
+    if held != "by nobody":
+        box.acquire(owner if held == "by the caller" else THEIRS)
+    box.enqueue(ANNA, BEN)
+    code = {"by the caller": 1, "by a stranger": -1, "by nobody": 0}[held]
+    assert box.release(owner, waiter=ANNA)[0] == code
+    assert box.waiters() == [BEN]
+    assert box.content() == (("hash", {THEIRS: "1"}) if held == "by a stranger" else None)
+
+
+def test_who_leaves_the_queue_is_not_handed_what_it_gives_up(box: Box, ears: Ears) -> None:
+    ears.listen(ANNA, BEN)
+    box.acquire()
+    box.enqueue(ANNA, BEN)
+    assert box.hand_on(waiter=ANNA)[0] == 1
+    assert box.handed_to(BEN)
+    assert ears.heard() == {BEN: [token(BEN)]}
+
+
+def test_who_leaves_gives_up_what_was_handed_to_its_place(box: Box, ears: Ears) -> None:
+    """It got the lock under the token of an attempt, on other masters."""
+    ears.listen(ANNA, BEN)
+    box.acquire(token(ANNA))
+    box.enqueue(BEN)
+    assert box.hand_on(MINE, waiter=ANNA) == [1, MINE, 1, 0]
+    assert box.handed_to(BEN)
+    with box.nothing_written():
+        assert box.hand_on(MINE, waiter=ANNA)[:2] == [-1, token(BEN)]
+    assert ears.heard() == {BEN: [token(BEN)]}
+
+
+# -- release: an heir, a waiter of the caller's own process ------------------------------------------------
+
+
+def test_barging_an_heir_goes_before_all(box: Box, ear: Ear, ears: Ears) -> None:
+    ears.listen(ANNA, BEN)
+    box.acquire()
+    box.enqueue(BEN, HEIR, CARA)
+    assert box.hand_on(heir=HEIR, heir_ms=9_000, order="barging") == [1, MINE, 1, 9_000]
+    assert box.handed_to(HEIR, within_ms=9_000)
+    assert box.waiters() == [BEN, CARA]
+    assert (ears.heard(), ear.heard()) == ({}, []), "its process knows"
+
+
+@pytest.mark.parametrize("behind", [(), (HEIR,), (HEIR, BEN)])
+def test_fair_an_heir_gets_it_if_nobody_is_before_it(box: Box, ears: Ears, behind: tuple[str, ...]) -> None:
+    ears.listen(BEN, HEIR)
+    box.acquire()
+    if behind:
+        box.enqueue(*behind)
+    assert box.hand_on(heir=HEIR, heir_ms=9_000) == [1, MINE, 1, 9_000]
+    assert box.handed_to(HEIR, within_ms=9_000)
+    assert box.waiters() == [*behind[1:]]
+    assert ears.heard() == {}
+
+
+def test_fair_an_heir_does_not_get_it_before_its_turn(box: Box, ears: Ears) -> None:
+    ears.listen(BEN, HEIR)
+    box.acquire()
+    box.enqueue(BEN, HEIR)
+    assert box.hand_on(heir=HEIR, heir_ms=9_000) == [1, MINE, 1, 0]
+    assert box.handed_to(BEN)
+    assert box.waiters() == [HEIR]
+    assert ears.heard() == {BEN: [token(BEN)]}
+
+
+def test_fair_an_heir_behind_the_dead_is_told_like_anybody(box: Box, ears: Ears) -> None:
+    ears.listen(HEIR)
+    box.acquire()
+    box.enqueue(BEN, HEIR)
+    assert box.hand_on(heir=HEIR, heir_ms=9_000) == [1, MINE, 1, 0]
+    assert box.handed_to(HEIR)
+    assert ears.heard() == {HEIR: [token(HEIR)]}
+
+
+# -- release by nobody: a free lock is handed on -----------------------------------------------------------
+
+
+def test_a_release_by_nobody_hands_on_a_free_lock(box: Box, ear: Ear, ears: Ears) -> None:
+    ears.listen(BEN)
+    box.enqueue(ANNA, BEN, CARA)
+    assert box.release("", CHANNEL) == [0, "", 1, 0]
+    assert box.handed_to(BEN)
+    assert box.waiters() == [CARA]
+    assert (ears.heard(), ear.heard()) == ({BEN: [token(BEN)]}, [])
+
+
+def test_a_release_by_nobody_favours_an_heir_too(box: Box) -> None:
+    box.enqueue(BEN)
+    assert box.release("", CHANNEL, heir=HEIR, heir_ms=9_000, order="barging") == [0, "", 1, 9_000]
+    assert box.handed_to(HEIR, within_ms=9_000)
+
+
+def test_a_release_by_nobody_takes_a_held_lock_from_nobody(box: Box, ear: Ear, ears: Ears) -> None:
+    ears.listen(ANNA)
+    box.acquire(THEIRS)
+    box.enqueue(ANNA)
+    with box.nothing_written():
+        assert box.release("", CHANNEL, heir=HEIR, order="barging")[:2] == [-1, THEIRS]
+    assert (ears.heard(), ear.heard()) == ({}, [])
