@@ -1,4 +1,5 @@
--- acquire: grant the lease on this master if nobody has it; else give the caller a place in the queue.
+-- acquire: grant the lease on this master if nobody has it, or if it was handed to the caller's place; else
+-- give the caller a place in the queue.
 --
 -- KEYS[1] lock      hash
 -- KEYS[2] queue     zset   waiters by ticket
@@ -6,8 +7,8 @@
 -- ARGV[2] lease_ms  ms
 -- ARGV[3] count     holds
 -- ARGV[4] order     text   `fair`: a free lock is for the first in the queue; `barging`: for whoever asks
--- ARGV[5] waiter    text   `<owner>|<station>`, the caller's place; empty: it does not wait
--- ARGV[6] ticket    us     the place to take, behind all who stand here; 0: by this master's time
+-- ARGV[5] waiter    text   `<token>|<station>`, the caller's place; empty: it does not wait
+-- ARGV[6] ticket    us     the place to take, behind all who stand here; 0: by this master's time; empty: no
 -- ARGV[7] queue_ms  ms     how long the queue outlives its last visitor
 --
 -- Reply: {code, holder, count, ttl_ms, ticket, time_us}: ticket is that of the place (0: none was asked for,
@@ -33,8 +34,25 @@ if fields ~= 0 and fields ~= 1 then
     return {-2, '', 0, -1, 0, 0}
 end
 
+local holder, held = '', 0
+if fields == 1 then
+    local entry = redis.call('hgetall', lock)
+    holder, held = entry[1], tonumber(entry[2])
+    if not held then
+        return {-2, '', 0, -1, 0, 0}
+    end
+    if holder == owner then
+        redis.call('pexpire', lock, lease_ms)
+        return {1, owner, held, tonumber(lease_ms), 0, 0}
+    end
+end
+
+local handed = holder ~= '' and string.sub(waiter, 1, #holder + 1) == holder .. '|'
 local first = fields == 0 and order == 'fair' and redis.call('zrange', queue, 0, 0)[1]
-if fields == 0 and (not first or first == waiter) then
+if handed or (fields == 0 and (not first or first == waiter)) then
+    if handed then
+        redis.call('del', lock)
+    end
     redis.call('hset', lock, owner, count)
     local expiry = redis.pcall('pexpire', lock, lease_ms)
     if type(expiry) == 'table' then
@@ -49,21 +67,13 @@ if fields == 0 and (not first or first == waiter) then
     return {1, owner, tonumber(count), tonumber(lease_ms), 0, 0}
 end
 
-local code, holder, held, ttl_ms = -3, first, 0, 0
-if fields == 1 then
-    local entry = redis.call('hgetall', lock)
-    code, holder, held, ttl_ms = -1, entry[1], tonumber(entry[2]), redis.call('pttl', lock)
-    if not held then
-        return {-2, '', 0, -1, 0, 0}
-    end
-    if holder == owner then
-        -- Also what a release handed to a waiter, for the short time in which it has to claim it.
-        redis.call('pexpire', lock, lease_ms)
-        return {1, owner, held, tonumber(lease_ms), 0, 0}
-    end
+local code, ttl_ms = -1, 0
+if fields == 0 then
+    code, holder = -3, first
+else
+    ttl_ms = redis.call('pttl', lock)
 end
--- A place for one who was handed the lock already would be handed to nobody later.
-if waiter == '' or string.sub(waiter, 1, #holder + 1) == holder .. '|' then
+if waiter == '' or ticket == '' then
     return {code, holder, held, ttl_ms, 0, 0}
 end
 

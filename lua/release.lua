@@ -3,13 +3,14 @@
 -- KEYS[1] lock      hash
 -- KEYS[2] queue     zset   waiters by ticket
 -- ARGV[1] owner     text   `<client>:<uuid>`; empty: only hand on what is free
--- ARGV[2] waiter    text   `<owner>|<station>`, a place to leave, with what was handed to it; empty: none
+-- ARGV[2] waiter    text   `<token>|<station>`, a place to leave, with what was handed to it; empty: none
 -- ARGV[3] channel   text   the lock's; empty: hand it to nobody and publish nothing
 -- ARGV[4] claim_ms  ms     how long a waiter has to claim what it was handed
--- ARGV[5] heir      text   `<owner>|<station>`, a waiter of the caller's own process; empty: none
--- ARGV[6] heir_ms   ms     its lease
--- ARGV[7] order     text   `fair`: the heir has to be the first in the queue; `barging`: it goes before
--- ARGV[8] message   text   what to publish for all if nobody waits in the queue; empty: nothing (an undo)
+-- ARGV[5] heir      text   `<token>|<station>`, a waiter of the caller's own process; empty: none
+-- ARGV[6] under     text   the owner token under which the heir is to have the lease
+-- ARGV[7] heir_ms   ms     its lease
+-- ARGV[8] order     text   `fair`: the heir has to be the first in the queue; `barging`: it goes before
+-- ARGV[9] message   text   what to publish for all if nobody waits in the queue; empty: nothing (an undo)
 --
 -- Reply: {code, holder, count, ttl_ms}
 --    1  released; count is the number of subscribers reached, ttl_ms the heir's lease if it got it, else 0
@@ -23,21 +24,21 @@
 
 local lock, queue = KEYS[1], KEYS[2]
 local owner, waiter, channel, claim_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local heir, heir_ms, order, message = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local heir, under, heir_ms, order, message = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
 local function token(place)
     return string.match(place, '^(.*)|') or place
 end
 
 -- Nothing after the DEL may raise: a release that has happened must not be answered by an error.
-local function give(place, lease_ms)
-    local written = redis.pcall('hset', lock, token(place), 1)
+local function give(holder, lease_ms)
+    local written = redis.pcall('hset', lock, holder, 1)
     if type(written) ~= 'table' then
         written = redis.pcall('pexpire', lock, lease_ms)
     end
     if type(written) == 'table' then
         redis.pcall('del', lock)
-        redis.pcall('hdel', lock, token(place))
+        redis.pcall('hdel', lock, holder)
     end
     return type(written) ~= 'table'
 end
@@ -80,7 +81,7 @@ end
 
 if heir ~= '' then
     local first = redis.pcall('zrange', queue, 0, 0)[1]
-    if (order == 'barging' or not first or first == heir) and give(heir, heir_ms) then
+    if (order == 'barging' or not first or first == heir) and give(under, heir_ms) then
         redis.pcall('zrem', queue, heir)
         return {code, owner, 1, tonumber(heir_ms)}
     end
@@ -91,7 +92,7 @@ while true do
         break
     end
     local station = string.match(first, '|[^|]*$')
-    if station and give(first, claim_ms) then
+    if station and give(token(first), claim_ms) then
         local told = redis.pcall('publish', channel .. station, token(first))
         if type(told) == 'number' and told > 0 then
             return {code, owner, told, 0}

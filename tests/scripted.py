@@ -64,7 +64,7 @@ class Box:
         *,
         order: str = "barging",
         waiter: str = "",
-        ticket: int = 0,
+        ticket: int | str = 0,
         queue_ms: int = QUEUE_MS,
     ) -> Any:
         words = (owner, lease_ms, count, order, waiter, ticket, queue_ms)
@@ -79,10 +79,11 @@ class Box:
         waiter: str = "",
         claim_ms: int = CLAIM_MS,
         heir: str = "",
+        under: str = "",
         heir_ms: int = LEASE_MS,
         order: str = "fair",
     ) -> Any:
-        words = (owner, waiter, channel, claim_ms, heir, heir_ms, order, message)
+        words = (owner, waiter, channel, claim_ms, heir, under or token(heir), heir_ms, order, message)
         return self.call("release", [LOCK, QUEUE], *words)
 
     def hand_on(self, owner: str = MINE, **options: Any) -> Any:

@@ -26,9 +26,6 @@ from .scripted import (
 )
 from .servers import AnyMaster
 
-#: Another thread of Anna's process.
-HEIR = "anna:2|s1"
-
 
 @pytest.fixture
 def box(any_server: AnyMaster) -> Iterator[Box]:
@@ -130,12 +127,25 @@ def test_who_does_not_wait_gets_no_place(box: Box) -> None:
         assert box.acquire(ticket=TICKET, order="fair")[4:] == [0, 0]
 
 
-def test_one_who_was_handed_the_lock_gets_no_place(box: Box) -> None:
-    """Its attempt has another token than its place; a place now would be handed the lock once more."""
-    box.acquire(token(ANNA))
+def test_one_who_was_handed_the_lock_takes_it_with_a_token_of_its_own(box: Box) -> None:
+    """The token of a place is never an owner: what is taken back for the one cannot hurt the other."""
+    box.enqueue(ANNA, BEN)
+    box.acquire(token(ANNA), lease_ms=5_000)  # as a release does it
+    assert box.acquire("anna:9", count=2, waiter=ANNA, ticket=TICKET) == [1, "anna:9", 2, LEASE_MS, 0, 0]
+    assert box.content() == ("hash", {"anna:9": "2"})
+    assert 5_000 < box.pttl() <= LEASE_MS
+    assert box.waiters() == [BEN], "a place now would be handed the lock once more"
+    assert box.acquire("ben:9", waiter=BEN, ticket=TICKET)[:2] == [-1, "anna:9"]
+
+
+def test_who_asks_for_no_ticket_gets_no_place_but_what_was_handed_to_it(box: Box) -> None:
+    box.acquire()
     with box.nothing_written():
-        code, holder, _, _, ticket, time_us = box.acquire("anna:9", waiter=ANNA, ticket=TICKET)
-    assert (code, holder, ticket, time_us) == (-1, token(ANNA), 0, 0)
+        assert box.acquire(THEIRS, waiter=ANNA, ticket="")[:2] == [-1, MINE]
+    assert box.waiters() == []
+    box.release()
+    box.acquire(token(ANNA))
+    assert box.acquire(THEIRS, waiter=ANNA, ticket="")[:2] == [1, THEIRS]
 
 
 def test_a_waiter_whose_name_only_begins_like_the_holder_s_gets_its_place(box: Box) -> None:
@@ -327,74 +337,3 @@ def test_who_leaves_gives_up_what_was_handed_to_its_place(box: Box, ears: Ears) 
     with box.nothing_written():
         assert box.hand_on(MINE, waiter=ANNA)[:2] == [-1, token(BEN)]
     assert ears.heard() == {BEN: [token(BEN)]}
-
-
-# -- release: an heir, a waiter of the caller's own process ------------------------------------------------
-
-
-def test_barging_an_heir_goes_before_all(box: Box, ear: Ear, ears: Ears) -> None:
-    ears.listen(ANNA, BEN)
-    box.acquire()
-    box.enqueue(BEN, HEIR, CARA)
-    assert box.hand_on(heir=HEIR, heir_ms=9_000, order="barging") == [1, MINE, 1, 9_000]
-    assert box.handed_to(HEIR, within_ms=9_000)
-    assert box.waiters() == [BEN, CARA]
-    assert (ears.heard(), ear.heard()) == ({}, []), "its process knows"
-
-
-@pytest.mark.parametrize("behind", [(), (HEIR,), (HEIR, BEN)])
-def test_fair_an_heir_gets_it_if_nobody_is_before_it(box: Box, ears: Ears, behind: tuple[str, ...]) -> None:
-    ears.listen(BEN, HEIR)
-    box.acquire()
-    if behind:
-        box.enqueue(*behind)
-    assert box.hand_on(heir=HEIR, heir_ms=9_000) == [1, MINE, 1, 9_000]
-    assert box.handed_to(HEIR, within_ms=9_000)
-    assert box.waiters() == [*behind[1:]]
-    assert ears.heard() == {}
-
-
-def test_fair_an_heir_does_not_get_it_before_its_turn(box: Box, ears: Ears) -> None:
-    ears.listen(BEN, HEIR)
-    box.acquire()
-    box.enqueue(BEN, HEIR)
-    assert box.hand_on(heir=HEIR, heir_ms=9_000) == [1, MINE, 1, 0]
-    assert box.handed_to(BEN)
-    assert box.waiters() == [HEIR]
-    assert ears.heard() == {BEN: [token(BEN)]}
-
-
-def test_fair_an_heir_behind_the_dead_is_told_like_anybody(box: Box, ears: Ears) -> None:
-    ears.listen(HEIR)
-    box.acquire()
-    box.enqueue(BEN, HEIR)
-    assert box.hand_on(heir=HEIR, heir_ms=9_000) == [1, MINE, 1, 0]
-    assert box.handed_to(HEIR)
-    assert ears.heard() == {HEIR: [token(HEIR)]}
-
-
-# -- release by nobody: a free lock is handed on -----------------------------------------------------------
-
-
-def test_a_release_by_nobody_hands_on_a_free_lock(box: Box, ear: Ear, ears: Ears) -> None:
-    ears.listen(BEN)
-    box.enqueue(ANNA, BEN, CARA)
-    assert box.release("", CHANNEL) == [0, "", 1, 0]
-    assert box.handed_to(BEN)
-    assert box.waiters() == [CARA]
-    assert (ears.heard(), ear.heard()) == ({BEN: [token(BEN)]}, [])
-
-
-def test_a_release_by_nobody_favours_an_heir_too(box: Box) -> None:
-    box.enqueue(BEN)
-    assert box.release("", CHANNEL, heir=HEIR, heir_ms=9_000, order="barging") == [0, "", 1, 9_000]
-    assert box.handed_to(HEIR, within_ms=9_000)
-
-
-def test_a_release_by_nobody_takes_a_held_lock_from_nobody(box: Box, ear: Ear, ears: Ears) -> None:
-    ears.listen(ANNA)
-    box.acquire(THEIRS)
-    box.enqueue(ANNA)
-    with box.nothing_written():
-        assert box.release("", CHANNEL, heir=HEIR, order="barging")[:2] == [-1, THEIRS]
-    assert (ears.heard(), ear.heard()) == ({}, [])

@@ -214,8 +214,8 @@ def test_every_expiry_is_a_duration_that_the_caller_gave(name: str) -> None:
     spans = {word for word in documented_inputs(name).values() if word.endswith("_ms")}
     used = set(re.findall(r"'pexpire', \w+, (\w+)\)", code))
     assert len(re.findall(r"'pexpire'", code)) == len(re.findall(r"'pexpire', \w+, \w+\)", code))
-    if "local function give(place, lease_ms)" in code:
-        given = re.findall(r"(?<!function )\bgive\(\w+, (\w+)\)", code)
+    if "local function give(holder, lease_ms)" in code:
+        given = re.findall(r"(?<!function )\bgive\([\w()]+, (\w+)\)", code)
         assert len(given) == len(re.findall(r"\bgive\(", code)) - 1 > 0
         used = used - {"lease_ms"} | set(given)
     assert used <= spans
@@ -262,7 +262,11 @@ def test_only_a_release_publishes_and_to_one_waiter_or_to_all(name: str) -> None
 def test_what_frees_publishes_after_the_write() -> None:
     """Who is told looks at once, and would find the lock as it was."""
     code = body("release")
-    freed, written, told = code.index("call('del', lock)"), code.rindex("give(first"), code.index("'publish'")
+    freed, written, told = (
+        code.index("call('del', lock)"),
+        code.rindex("give(token(first)"),
+        code.index("'publish'"),
+    )
     assert freed < written < told
     assert code.index("'hset'") < code.index("'pexpire'"), "PEXPIRE of no key would do nothing"
 

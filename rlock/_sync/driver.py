@@ -19,8 +19,8 @@ T = TypeVar("T")
 class Driver:
     """Runs procedures, each in the thread that asks for it. Thread-safe.
 
-    ``pass_on`` is called with the lock and the owner token of a waiter that was handed the lock on some
-    masters and has ended in another way.
+    ``pass_on`` is called with the lock and the token of a waiter that was handed it on some masters, or to
+    which a thread of ours left it, and that has ended in another way.
     """
 
     def __init__(
@@ -30,8 +30,8 @@ class Driver:
         self._listener = listener
         self._clock = clock
         self._pass_on = pass_on
-        #: Owner tokens whose release goes to every master, or went there not long ago: what those say of
-        #: a hand-off to them is old.
+        #: Tokens of places that were left on every master not long ago: what those say of a hand-off to
+        #: them is old.
         self.finished: deque[str] = deque(maxlen=64)
 
     def perform(self, procedure: Procedure[T]) -> T:
@@ -59,8 +59,8 @@ class Driver:
                     error = failure
         finally:
             for ear in ears:
-                if self._listener.leave(ear):
-                    self._pass_on(ear.name, ear.place.owner)
+                self._listener.leave(ear)
+                self._decline(ear)
 
     def _do(self, step: Step, ears: list[Ear]) -> Any:
         if isinstance(step, Ask):
@@ -75,11 +75,12 @@ class Driver:
             if not ears:
                 # Noted before it is subscribed: Ctrl-C in between must not leave the subscription behind.
                 ears.append(Ear(step.place))
-            return self._listener.listen(ears[0], step.place, step.timeout)
+            return self._listener.listen(ears[0], step.timeout)
         if isinstance(step, Unlisten):
             for ear in ears:
-                self.finished.append(ear.place.owner)
+                self.finished.append(ear.place.token)
                 self._listener.leave(ear)
+                self._decline(ear)
             return None
         timeout = step.until - self._clock()
         if ears:
@@ -87,3 +88,8 @@ class Driver:
         # Nothing to hear yet (the masters are out of reach): only the time and close() end this.
         threading.Event().wait(min(max(timeout, 0.0), threading.TIMEOUT_MAX))
         return Wake.TIME
+
+    def _decline(self, ear: Ear) -> None:
+        bequest, ear.place.bequest = ear.place.bequest, None
+        if bequest is not None:
+            self._pass_on(ear.name, bequest.owner)

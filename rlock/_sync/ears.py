@@ -33,7 +33,7 @@ class Ear:
     def __init__(self, place: Place) -> None:
         self.name = place.name
         self.place = place
-        #: The masters that handed the lock to this place.
+        #: The masters that handed the lock to this place, since it went on to take it.
         self.handed: set[int] = set()
         #: The masters that published the message below to all.
         self.heard: set[int] = set()
@@ -47,16 +47,11 @@ class Ear:
         self.parker = threading.Lock()
         self.parker.acquire()
 
-    def stand_at(self, place: Place) -> None:
-        """Hear for this place from now on."""
-        if place is not self.place:
-            self.place, self.handed = place, set()
-            if self.wake_for is Wake.HANDED:
-                self.take_wake()  # it was about the place before
-
     def take_wake(self) -> Wake:
         """Why to go on; told once."""
         why, self.wake_for = self.wake_for, Wake.TIME
+        if why is Wake.HANDED:
+            self.handed = set()  # the round that follows takes it
         self.parker.acquire(blocking=False)
         return why
 
@@ -89,6 +84,6 @@ class Subscription:
         self.ears: weakref.WeakSet[Ear] = weakref.WeakSet()
         self.idle_at = math.inf
 
-    def ear(self, owner: str) -> Ear | None:
+    def ear(self, token: str) -> Ear | None:
         """The waiter that has its place under this token."""
-        return next((ear for ear in self.ears if ear.place.owner == owner), None)
+        return next((ear for ear in self.ears if ear.place.token == token), None)

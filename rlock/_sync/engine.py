@@ -20,11 +20,11 @@ from ..procedures.renew import Renewal, renew
 from ..procedures.steps import Ask, AskMany, Procedure, Tell, Terms
 from ..rules import scripts
 from ..rules.holds import Hold, Holds, OwnerKey, Pulse
-from ..rules.keys import client_label, fresh_station
+from ..rules.keys import client_label, fresh_station, owner_token
 from ..rules.lease import LeaseEvent
 from ..rules.options import LockOptions
-from ..rules.places import Place
-from ..rules.timing import LOCAL_HAND_OFFS
+from ..rules.places import Bequest
+from ..rules.timing import LOCAL_HAND_OFFS, lease_ms
 from .driver import Driver
 from .fanout import Fanout
 from .listener import Listener
@@ -136,15 +136,7 @@ class Engine:
             grant = yield from acquiring.acquire(self.terms, options, key.label, until, asked)
             if grant is None:
                 return False
-            hold = Hold(
-                key,
-                options,
-                grant.owner,
-                grant.sent_at,
-                waiter=grant.waiter,
-                handed=grant.handed,
-                hops=grant.hops,
-            )
+            hold = Hold(key, options, grant.owner, grant.sent_at, waiter=grant.waiter, hops=grant.hops)
             with self.mutex:
                 if self.closed:
                     raise RLockError("the client was closed")
@@ -186,7 +178,7 @@ class Engine:
                     hold.lease.on(LeaseEvent.RELEASE)
                     if not lost:
                         self._releasing[hold.owner] = hold
-                        self._driver.finished.append(hold.owner)
+                        self._driver.finished.append(hold.waiter.partition("|")[0])
             if lost:
                 raise LeaseLostError(hold.name, reason)
             if left:
@@ -220,6 +212,7 @@ class Engine:
         # process could keep a lock among themselves.
         fair = hold.options.fair or (heir is not None and heir.fair)
         barging = not fair and hold.hops < LOCAL_HAND_OFFS
+        successor = "" if heir is None else owner_token(heir.label)
         procedure = release(
             self.terms,
             hold.name,
@@ -227,38 +220,38 @@ class Engine:
             hold.options.lease,
             waiter=hold.waiter,
             heir=heir,
+            successor=successor,
             barging=barging,
         )
         try:
             ballot = self.perform(procedure)
         except BaseException:
             if heir is not None:
-                self._bequeath(heir, 0.0, 0, whole=False)
+                self._pass_on(hold.name, successor)
             raise
         if heir is not None and (got := inherited(ballot)):
             # Validity counts from before the release was sent: no master can have written it earlier.
-            self._bequeath(heir, ballot.sent_at, hold.hops + 1, whole=got >= ballot.quorum)
+            bequest = Bequest(successor, ballot.sent_at, hold.hops + 1)
+            if got < ballot.quorum or not self._listener.bequeath(heir, bequest):
+                self._pass_on(hold.name, successor)
         return outcome(self.terms, ballot)
 
-    def _bequeath(self, heir: Place, sent_at: float, hops: int, *, whole: bool) -> None:
-        if not self._listener.bequeath(heir, sent_at, hops, whole=whole):
-            self._pass_on(heir.name, heir.owner)
-
-    def _pass_on(self, name: str, owner: str) -> None:
-        """Give on at once what was handed to one of ours that has gone."""
-        waiter = f"{owner}|{self.terms.station}"
+    def _pass_on(self, name: str, token: str) -> None:
+        """Do at once what is to be done with a lock that was handed to one of ours that has gone."""
+        waiter = f"{token}|{self.terms.station}"
         with self.mutex:
-            # Told to its waiter late, after a quorum of other masters: it holds the lock.
-            if (
-                self.closed
-                or owner in self._driver.finished
-                or any(hold.owner == owner for hold in self.holds)
-            ):
+            done = self._driver.finished
+            if self.closed or token in done or any(hold.owner == token for hold in self.holds):
                 return
-            # Its waiter was granted the lock by a quorum in another way: what it was handed beside that
-            # is a minority, with which nobody can do anything.
-            hand_on = all(hold.waiter != waiter for hold in self.holds)
-        self._fanout.tell(Tell(scripts.release(name, owner, waiter=waiter, hand_on=hand_on)))
+            for hold in self.holds:
+                if hold.waiter == waiter:
+                    # A master that was late handed it to the place of one who has it by the others:
+                    # one vote more. Under the mutex, so that its release can only come behind.
+                    ttl = lease_ms(hold.lease.ttl)
+                    more = scripts.acquire(name, hold.owner, ttl, hold.count, waiter=waiter)
+                    self._fanout.tell(Tell(more))
+                    return
+        self._fanout.tell(Tell(scripts.release(name, token, waiter=waiter)))
 
     def _remove(self, hold: Hold) -> None:
         self.holds.remove(hold)
@@ -284,7 +277,7 @@ class Engine:
 
     def statistics(self, name: str, timeout: float) -> LockStatistics:
         """Who waits for a lock."""
-        own = [place.owner for place in self._listener.waiting(name)]
+        own = [place.token for place in self._listener.waiting(name)]
         local = len(own) + self._turnstile.length(name)
         return self.perform(statistics(self.terms, name, timeout, own, local))
 

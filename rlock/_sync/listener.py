@@ -21,7 +21,7 @@ import hiredis
 from ..clock import Clock
 from ..model import Fault, FaultKind
 from ..procedures.steps import Wake
-from ..rules.places import Place
+from ..rules.places import Bequest, Place
 from ..rules.quorum import quorum
 from ..rules.timing import CHANNEL_LINGER_S, GRACE_S, grace
 from .ears import Ear, Subscription
@@ -39,8 +39,8 @@ TRUST_S = 1.0
 class Listener:
     """The subscriber connections of one client in one process. Thread-safe.
 
-    ``stray`` is called, in the listener's thread, with the lock and the owner token of a hand-off that
-    nobody here waits for.
+    ``stray`` is called, in whichever thread reads, with the lock and the token of a place that was handed it
+    and for which nobody here waits any more.
     """
 
     def __init__(
@@ -80,13 +80,12 @@ class Listener:
         found = self._subscriptions.get(name)
         return found is not None and len(found.confirmed) >= self._quorum
 
-    def listen(self, ear: Ear, place: Place, timeout: float) -> int:
+    def listen(self, ear: Ear, timeout: float) -> int:
         """Subscribe, and wait until a quorum of masters has confirmed it, or all that can, or the time.
 
         On how many masters it stands. `leave` is owed in any case, also after an exception.
         """
         with self._mutex:
-            ear.stand_at(place)
             found = self._subscriptions.get(ear.name)
             if found is None:
                 found = Subscription(ear.name, self._station)
@@ -108,16 +107,18 @@ class Listener:
         with self._mutex:
             return ear.take_wake()
 
-    def leave(self, ear: Ear) -> bool:
-        """Listen no more; whether it was handed the lock on some master."""
+    def leave(self, ear: Ear) -> None:
+        """Listen no more."""
         with self._mutex:
             found = self._subscriptions.get(ear.name)
             if found is None or ear not in found.ears:
-                return False
+                return
             found.ears.discard(ear)
             if not found.ears:
                 found.idle_at = self._clock() + CHANNEL_LINGER_S
-            return bool(ear.handed)
+            if ear.handed:
+                # Most likely what the last round has taken already; if not, it has no hurry.
+                self._strays.append((ear.name, ear.place.token))
 
     # -- for a holder of this process ----------------------------------------------------------------
 
@@ -131,16 +132,13 @@ class Listener:
             ]
         return min(asleep, key=lambda place: (place.ticket, place.waiter), default=None)
 
-    def bequeath(self, place: Place, sent_at: float, hops: int, *, whole: bool) -> bool:
-        """Tell a waiter that a holder of this process released in its favour. False: it has gone.
-
-        ``whole``: on a quorum of masters, by a round that was sent at ``sent_at``.
-        """
+    def bequeath(self, place: Place, bequest: Bequest) -> bool:
+        """Tell a waiter that a holder of this process released in its favour. False: it has gone."""
         with self._mutex:
             for ear in self._ears(place.name):
                 if ear.place is place:
-                    place.sent_at, place.hops = sent_at, hops
-                    ear.wake(Wake.GRANTED if whole else Wake.HANDED)
+                    place.bequest = bequest
+                    ear.wake(Wake.GRANTED)
                     if self._reader is ear:
                         self._roster.ring()  # it waits for the masters' sockets
                     return True
@@ -218,8 +216,8 @@ class Listener:
                     ear.wake(Wake.HANDED if ear.handed else Wake.FREE)
                 self._hoping = {ear for ear in self._hoping if ear.grace_at < math.inf}
             strays, self._strays = self._strays, []
-        for name, owner in strays:
-            self._stray(name, owner)
+        for name, token in strays:
+            self._stray(name, token)
 
     # -- the thread --------------------------------------------------------------------------------
 
@@ -317,10 +315,10 @@ class Listener:
             for ear in found.ears:
                 self._tell(ear, slot.index, payload)
 
-    def _handed(self, found: Subscription, master: int, owner: str) -> None:
-        ear = found.ear(owner)
+    def _handed(self, found: Subscription, master: int, token: str) -> None:
+        ear = found.ear(token)
         if ear is None:
-            self._strays.append((found.name, owner))
+            self._strays.append((found.name, token))
             return
         ear.handed.add(master)
         if len(ear.handed) == self._quorum:

@@ -55,7 +55,6 @@ class Grant:
     owner: str
     sent_at: float
     waiter: str = ""  # a place in the queue that may still stand on some masters
-    handed: bool = False  # some masters may have it for the time of a claim only
     hops: int = 0  # hand-offs in a row from thread to thread of this process
 
 
@@ -75,101 +74,73 @@ class Waiting:
         #: Enough masters let us hear of a hand-off; who cannot hear takes no place.
         self.queued = False
 
-    def token(self) -> str:
-        """A fresh owner token that may have votes from now on."""
-        owner = owner_token(self.label)
-        self.asked.append(owner)
-        return owner
-
     def take_place(self) -> Place:
         """Where to be handed the lock."""
         lease = lease_ms(self.options.lease.ttl)
         name, fair = self.options.name, self.options.fair
-        self.place = Place(name, self.token(), self.terms.station, lease, fair=fair)
+        self.place = Place(name, self.label, self.terms.station, lease, fair=fair)
+        self.asked.append(self.place.token)
         return self.place
 
     def undo(self, owner: str, *, hand_on: bool = True) -> scripts.Command:
-        """Take back whatever ``owner`` has: a vote, a place."""
-        waiter = f"{owner}|{self.terms.station}"
-        return scripts.release(self.options.name, owner, waiter=waiter, hand_on=hand_on, publish=False)
+        """Take the votes for ``owner`` back. Its place stays."""
+        return scripts.release(self.options.name, owner, hand_on=hand_on, publish=False)
 
 
-def attempt(waiting: Waiting, timeout: float, *, claim: bool = False) -> Procedure[Grant | Ballot]:
+def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
     """One round; undone on every master unless it was won.
 
-    With an owner token of its own, so that a late command of this attempt can never touch the next one;
-    ``claim``: with that of the place, under which masters have handed it the lock.
+    With an owner token of its own, so that a late command of this attempt can never touch the next one.
+    What masters have handed to the place becomes a vote for that token.
     """
     terms, options, place = waiting.terms, waiting.options, waiting.place
     ttl = options.lease.ttl
     queued = place if waiting.queued else None
-    owner = place.owner if claim and place is not None else waiting.token()
+    owner = owner_token(waiting.label)
+    waiting.asked.append(owner)
     if queued is not None and not queued.drawn:
         queued.ticket = terms.time.ticket(terms.clock())
+    waiter, ticket = ("", None) if queued is None else (queued.waiter, queued.ticket)
     command = scripts.acquire(
-        options.name, owner, lease_ms(ttl), place=None if claim else queued, fair=options.fair and not claim
+        options.name, owner, lease_ms(ttl), waiter=waiter, ticket=ticket, fair=options.fair
     )
-    undo = waiting.undo(owner)
     # Quiet: a vote that comes late is a minority's.
     late = Tell(waiting.undo(owner, hand_on=False), owed_for=ttl)
     try:
         ballot: Ballot = yield Ask(command, timeout, undo=late)
         if ballot.duplicated:
             raise impossible(terms, options.name, ballot)
-        now = terms.clock()
-        if ballot.judge(now, valid_until(ballot.sent_at, ttl)) is Verdict.WON:
-            return Grant(owner, ballot.sent_at, "" if place is None else place.waiter, handed=claim)
+        if ballot.judge(terms.clock(), valid_until(ballot.sent_at, ttl)) is Verdict.WON:
+            return Grant(owner, ballot.sent_at, "" if place is None else place.waiter)
     except GeneratorExit:
         raise
     except BaseException:
         # Ctrl-C or a cancelled task: votes may stand on any master, and nobody would know of them.
-        yield Tell(undo, owed_for=ttl)
+        yield Tell(waiting.undo(owner), owed_for=ttl)
         waiting.asked.remove(owner)
         raise
     terms.time.observe(ballot.votes, ballot.sent_at, ballot.decided_at)
-    if not claim:
-        yield from _settle_place(waiting, ballot)
     # A vote that is given back goes to the first in the queue: so a vote that was split is decided by
     # the second round, whoever asks. Not while somebody may have a quorum: the first could only collect
     # a minority, and would come round for it again and again.
     hand_on = ballot.scattered()
-    if claim:
-        # The token is used up; the place is kept under a new one.
-        yield from _renew_place(waiting, hand_on=hand_on)
-        return ballot
     granted = [i for i, vote in ballot.votes.items() if vote.code == Code.YES]
     # No answer and then no connection: it may have been a vote. Answers that come late are dealt with
     # by the driver.
     silent = [i for i, vote in ballot.votes.items() if vote.code == Code.FAULT and i not in ballot.unsent]
-    if granted and queued is not None and hand_on:
-        # First a place on those masters, too, or their votes would pass us by.
-        yield Tell(scripts.wait(queued), granted)
+    if queued is not None:
+        agreed = ballot.answered < ballot.quorum or not queued.draw(ballot.votes)
+        if not agreed:
+            # See to it that all masters have the same ticket.
+            yield Tell(scripts.wait(queued))
+        elif granted and queued.drawn:
+            # First a place on those masters, too, or their votes would pass us by.
+            yield Tell(scripts.wait(queued), granted)
     if granted or silent:
-        yield Tell(waiting.undo(owner, hand_on=hand_on), [*granted, *silent], owed_for=ttl)
+        undo = waiting.undo(owner, hand_on=hand_on)
+        yield Tell(undo, [*granted, *silent], owed_for=ttl)
     waiting.asked.remove(owner)
     return ballot
-
-
-def _settle_place(waiting: Waiting, ballot: Ballot) -> Procedure[None]:
-    """See to it that all masters have the same ticket."""
-    place = waiting.place
-    if place is None or not waiting.queued or ballot.answered < ballot.quorum:
-        return
-    if place.draw(ballot.votes):
-        yield Tell(scripts.wait(place))
-
-
-def _renew_place(waiting: Waiting, *, hand_on: bool) -> Procedure[None]:
-    place = waiting.place
-    if place is None:
-        raise AssertionError("a claim without a place")
-    old = place.owner
-    waiting.place = again = place.again(waiting.token())
-    yield Listen(again, 0.0)
-    if again.drawn:
-        yield Tell(scripts.wait(again))
-    yield Tell(waiting.undo(old, hand_on=hand_on), owed_for=waiting.options.lease.ttl)
-    waiting.asked.remove(old)
 
 
 def acquire(
@@ -199,9 +170,9 @@ def _leave(waiting: Waiting) -> Procedure[None]:
         # First: a thread of ours that is releasing must not leave the lock to one who has gone.
         yield Unlisten()
         # Also if it was handed the lock a moment ago: the same command passes it on.
-        leave = scripts.release(place.name, place.owner, waiter=place.waiter)
+        leave = scripts.release(place.name, place.token, waiter=place.waiter)
         yield Tell(leave, owed_for=waiting.options.lease.ttl)
-        waiting.asked.remove(place.owner)
+        waiting.asked.remove(place.token)
         waiting.place = None
 
 
@@ -212,14 +183,15 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
     if until > AT_ONCE and (yield Standing(options.name)):
         heard_by = yield Listen(waiting.take_place(), 0.0)
         waiting.queued = heard_by >= terms.quorum
-    claim = nudged = False
+    wake, nudged = Wake.TIME, False
     while True:
         timeout = _time_for(until - clock(), options)
-        outcome = yield from attempt(waiting, timeout, claim=claim)
+        outcome = yield from attempt(waiting, timeout)
         if isinstance(outcome, Grant):
             return outcome
-        claim, ballot, now = False, outcome, clock()
-        place = waiting.place
+        ballot, now, place = outcome, clock(), waiting.place
+        if place is not None:
+            place.splits = place.splits + 1 if wake is Wake.HANDED else 0
         if ballot.hopeless:
             raise impossible(terms, options.name, ballot)
         verdict = ballot.judge(now, now)
@@ -245,10 +217,6 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             heard_by = yield Listen(waiting.take_place(), timeout)
             waiting.queued = heard_by >= terms.quorum
             continue
-        elif any(vote.holder == place.owner for vote in ballot.votes.values()):
-            # Handed to us, and we did not hear of it.
-            claim = True
-            continue
         elif verdict is Verdict.OUTVOTED and (queued or ballot.foreign_holder() is not None):
             failures = splits = 0
             wake = yield from _sleep(waiting, ballot, until)
@@ -259,11 +227,14 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             took = ballot.decided_at - ballot.sent_at
             wait = split_wait(terms.random, splits, took, certain=ballot.split())
             wake = yield Park(min(now + wait, until))
-        if wake is Wake.GRANTED and place is not None:
-            if clock() < valid_until(place.sent_at, options.lease.ttl):
-                return Grant(place.owner, place.sent_at, place.waiter, hops=place.hops)
-            wake = Wake.HANDED
-        claim = wake is Wake.HANDED
+        if place is not None and place.bequest is not None:
+            owner, sent_at, hops = place.bequest
+            waiting.asked.append(owner)
+            place.bequest = None
+            if clock() < valid_until(sent_at, options.lease.ttl):
+                return Grant(owner, sent_at, place.waiter, hops)
+            yield Tell(waiting.undo(owner), owed_for=options.lease.ttl)
+            waiting.asked.remove(owner)
         if wake is Wake.TIME and clock() >= until:
             break
     if verdict is Verdict.UNREACHABLE:
@@ -308,7 +279,7 @@ def _sleep(waiting: Waiting, ballot: Ballot, until: float) -> Procedure[Wake]:
                 break
         if vote is None or vote.code != Code.YES:
             return Wake.TIME
-        if vote.holder == place.owner:
+        if vote.holder == place.token:
             return Wake.HANDED
         if vote.ttl_ms >= 0:
             left = clock() + expiry_wait([vote.ttl_ms], 1)

@@ -28,14 +28,16 @@ def release(
     *,
     waiter: str = "",
     heir: Place | None = None,
+    successor: str = "",
     barging: bool = False,
 ) -> Procedure[Ballot]:
     """One round to all masters; those that cannot be reached get it when they are back.
 
     ``waiter``: a place of the holder that goes with it. ``heir``: a waiter of this process that is to
-    have it next, on each master where it is the first in the queue, or everywhere if ``barging``.
+    have it next, under the token ``successor``, on each master where it is the first in the queue, or
+    everywhere if ``barging``.
     """
-    command = scripts.release(name, owner, waiter=waiter, heir=heir, barging=barging)
+    command = scripts.release(name, owner, waiter=waiter, heir=heir, successor=successor, barging=barging)
     # Delivered later, it must not favour one who may have gone by then.
     late = scripts.release(name, owner, waiter=waiter)
     try:

@@ -93,8 +93,7 @@ class Standing:
 class Listen:
     """Hear for a waiter: subscribe and see it confirmed. Answer: on how many masters it stands.
 
-    Again: the new place of the same waiter, and the answer of now. The driver ends it when the procedure
-    ends, however it ends.
+    Again: only the answer of now. The driver ends it when the procedure ends, however it ends.
     """
 
     __slots__ = ("place", "timeout")
@@ -116,7 +115,7 @@ class Wake(enum.Enum):
     TIME = "time"  # the instant has come
     FREE = "free"  # a quorum of masters told all who listen, or a subscription had to be made again
     HANDED = "handed"  # masters handed the lock to this waiter: a quorum, or some and no more came
-    GRANTED = "granted"  # another thread of this process released it in its favour, on a quorum
+    GRANTED = "granted"  # another thread of this process released it in its favour: see `Place.bequest`
 
 
 class Park:

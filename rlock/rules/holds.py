@@ -15,7 +15,7 @@ from typing import Protocol
 
 from .lease import EXPIRED, Lease
 from .options import LockOptions
-from .timing import FIRST_RENEWAL_S, renew_period, retry_period
+from .timing import renew_period, retry_period
 
 
 class Pulse:
@@ -91,7 +91,6 @@ class Hold:
         sent_at: float,
         *,
         waiter: str = "",
-        handed: bool = False,
         hops: int = 0,
     ) -> None:
         self.key = (key.serial, options.name)
@@ -110,9 +109,6 @@ class Hold:
         self.due = Due.RENEW
         self.renew_at = 0.0
         self.schedule(Due.RENEW if options.renew else Due.END, sent_at)
-        if handed and self.due is Due.RENEW:
-            self.due = Due.RETRY  # soon: the queue of renewals is in the order of their sending
-            self.renew_at = min(self.renew_at, sent_at + FIRST_RENEWAL_S)
         #: A place in the queue that goes with the release.
         self.waiter = waiter
         #: How often in a row the lock went from thread to thread of this process.

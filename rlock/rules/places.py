@@ -8,55 +8,54 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ..model import Vote
+from .keys import owner_token
+
+
+class Bequest(NamedTuple):
+    """What a thread that releases leaves to a waiter of its own process."""
+
+    owner: str  # the token under which the masters have the lease
+    sent_at: float  # when the release was sent
+    hops: int  # hand-offs from thread to thread in a row
 
 
 class Place:
     """One waiter's place in the queue of one lock."""
 
     __slots__ = (
+        "bequest",
         "drawn",
         "fair",
-        "hops",
+        "label",
         "lease_ms",
         "name",
-        "owner",
-        "sent_at",
         "splits",
-        "station",
         "ticket",
+        "token",
+        "waiter",
     )
 
-    def __init__(self, name: str, owner: str, station: str, lease_ms: int, *, fair: bool) -> None:
+    def __init__(self, name: str, label: str, station: str, lease_ms: int, *, fair: bool) -> None:
         self.name = name
-        #: The owner token under which the lock is handed to it. Claimed once at the most: whatever of it
-        #: was taken back could otherwise be taken back late, out of the hands of a holder.
-        self.owner = owner
-        self.station = station
+        #: `<client>` of its owner tokens.
+        self.label = label
+        #: The token under which masters hand it the lock. It is no owner: an attempt with a token of its
+        #: own turns what was handed to the place into a lease.
+        self.token = owner_token(label)
+        #: Its name in the queue.
+        self.waiter = f"{self.token}|{station}"
         self.lease_ms = lease_ms
         self.fair = fair
         #: What is asked for, or what was given; 0: whatever the masters say.
         self.ticket = 0
         #: The masters agree on the ticket.
         self.drawn = False
-        #: Claims in a row that no quorum granted.
+        #: How often in a row what was handed to it was too little.
         self.splits = 0
-        #: When another thread of this process released the lock in its favour, and how many such
-        #: hand-offs there were in a row.
-        self.sent_at = 0.0
-        self.hops = 0
-
-    @property
-    def waiter(self) -> str:
-        """Its name in the queue."""
-        return f"{self.owner}|{self.station}"
-
-    def again(self, owner: str) -> Place:
-        """The same place under a fresh owner token."""
-        place = Place(self.name, owner, self.station, self.lease_ms, fair=self.fair)
-        place.ticket, place.drawn, place.splits = self.ticket, self.drawn, self.splits + 1
-        return place
+        self.bequest: Bequest | None = None
 
     def draw(self, votes: Mapping[int, Vote]) -> bool:
         """Take the ticket that the masters gave; whether those that have another one must be told.

@@ -94,12 +94,22 @@ class Command:
 
 
 def acquire(
-    name: str, owner: str, lease_ms: int, count: int = 1, *, place: Place | None = None, fair: bool = False
+    name: str,
+    owner: str,
+    lease_ms: int,
+    count: int = 1,
+    *,
+    waiter: str = "",
+    ticket: int | None = None,
+    fair: bool = False,
 ) -> Command:
-    """Ask for the lease; where it is refused, take the place in the queue."""
-    waiter, ticket = ("", "0") if place is None else (place.waiter, str(place.ticket))
+    """Ask for the lease, also where it was handed to ``waiter``.
+
+    Where it is refused, ``waiter`` takes a place in the queue if a ``ticket`` is given.
+    """
     order = "fair" if fair else "barging"
-    arguments = (owner, str(lease_ms), str(count), order, waiter, ticket, _QUEUE_MS)
+    wanted = "" if ticket is None else str(ticket)
+    arguments = (owner, str(lease_ms), str(count), order, waiter, wanted, _QUEUE_MS)
     return Command(ACQUIRE, (name, queue(name)), arguments, echo=owner)
 
 
@@ -111,20 +121,21 @@ def release(
     hand_on: bool = True,
     publish: bool = True,
     heir: Place | None = None,
+    successor: str = "",
     barging: bool = False,
 ) -> Command:
     """Give up the lease, and the place of ``waiter``.
 
     ``hand_on``: to the next in the queue; not where it can only be a minority's vote. ``publish``: tell
     all who listen where nobody is in the queue; not for an attempt that failed, or they would all try
-    again. ``heir``: a waiter of the same process that gets it if it is the first, or in any case if
-    ``barging``.
+    again. ``heir``: a waiter of the same process that gets it, under the token ``successor``, if it is the
+    first, or in any case if ``barging``.
     """
     told = channel(name) if hand_on else ""
     favoured, lease_ms = ("", "0") if heir is None else (heir.waiter, str(heir.lease_ms))
     order = "barging" if barging else "fair"
     message = owner if publish else ""
-    arguments = (owner, waiter, told, _CLAIM_MS, favoured, lease_ms, order, message)
+    arguments = (owner, waiter, told, _CLAIM_MS, favoured, successor, lease_ms, order, message)
     return Command(RELEASE, (name, queue(name)), arguments, echo=owner)
 
 

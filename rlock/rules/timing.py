@@ -23,8 +23,6 @@ GRACE_S = 0.03
 #: How long a waiter has to claim the lock that it was handed. One that is stopped or cut off costs the
 #: others this much, and a look; a waiter that is slower than this loses its turn, not its place.
 CLAIM_S = 1.0
-#: After a hand-off some masters may hold a lease of that length only, until the first renewal.
-FIRST_RENEWAL_S = 0.3
 #: How long a queue outlives its last visitor. Each waiter visits one master in each `POLL_CAP_S`.
 QUEUE_TTL_S = 30.0
 #: How often in a row a thread may hand the lock to another one of its process, before those who came

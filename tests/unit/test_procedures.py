@@ -50,7 +50,7 @@ def test_a_lost_round_is_undone_where_a_vote_may_stand_and_wakes_nobody() -> Non
     assert words(undo)[5] == owner
     assert world.asked == []
     assert words(undo)[7] == "", "a quorum stands for somebody: the vote is of no use to the next one"
-    assert words(undo)[12] == "", "an attempt that failed must not publish: every waiter would try again"
+    assert words(undo)[13] == "", "an attempt that failed must not publish: every waiter would try again"
 
 
 def test_a_vote_of_a_split_round_goes_to_the_first_in_the_queue_and_wakes_nobody_else() -> None:
@@ -58,7 +58,7 @@ def test_a_vote_of_a_split_round_goes_to_the_first_in_the_queue_and_wakes_nobody
     assert world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked)) is None
     (_, undo) = world.steps
     assert words(undo)[7] == "rlock:{orders:42}:released"
-    assert words(undo)[12] == ""
+    assert words(undo)[13] == ""
 
 
 def test_a_vote_that_comes_after_the_round_was_lost_is_taken_back_by_the_driver() -> None:

@@ -12,7 +12,7 @@ from rlock.procedures.acquire import AT_ONCE, FOR_EVER, Grant, acquire
 from rlock.procedures.steps import Ask, Listen, Park, Procedure, Tell, Unlisten, Wake
 from rlock.rules import scripts
 from rlock.rules.options import ClientOptions, LockOptions
-from rlock.rules.places import FleetTime, Place
+from rlock.rules.places import Bequest, FleetTime, Place
 
 from .world import ABSENT, DOWN, OPTIONS, YES, World, held_by, words
 
@@ -69,7 +69,7 @@ def test_an_interrupt_at_any_step_takes_back_what_may_stand_on_any_master() -> N
         if listens:
             # First deaf: a thread of the same process must not leave the lock to one who is leaving.
             assert isinstance(undone[-2], Unlisten)
-            assert words(told[-1])[5] == listens[-1].place.owner
+            assert words(told[-1])[5] == listens[-1].place.token
         elif not isinstance(in_flight, Ask):
             assert not undone, f"nothing was in flight at step {at}: {world.steps[:before]}"
 
@@ -138,35 +138,31 @@ def test_a_key_without_expiry_is_no_reason_to_sleep_for_ever() -> None:
 # -- the queue -------------------------------------------------------------------------------------------
 
 
-def claims(world: World) -> list[Any]:
-    places = {step.place.owner for step in world.steps if isinstance(step, Listen)}
-    return [ask for ask in world.sent(scripts.ACQUIRE) if words(ask)[5] in places]
-
-
-def test_one_who_was_handed_the_lock_claims_it_under_the_token_of_its_place() -> None:
+def test_one_who_was_handed_the_lock_takes_it_with_a_round_of_its_own() -> None:
     world = World(3, [held_by()] * 3, [YES] * 3)
     world.standing = True
     world.park = lambda step: Wake.HANDED
     grant = world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
-    (claim,) = claims(world)
+    refused, taken = world.sent(scripts.ACQUIRE)
+    (place,) = {step.place for step in world.steps if isinstance(step, Listen)}
     assert isinstance(grant, Grant)
-    assert words(claim)[5] == grant.owner == grant.waiter.partition("|")[0]
-    assert grant.handed, "some masters may have it for the time of a claim only"
-    assert words(claim)[8] == "barging", "it is free for the one to whom it was handed"
+    assert words(refused)[9] == words(taken)[9] == grant.waiter == place.waiter
+    assert grant.owner not in (place.token, words(refused)[5]), "an owner of its own each time"
+    assert place.token in world.asked, "it may still stand in a queue, and goes with the release"
 
 
-def test_a_claim_that_was_lost_keeps_the_place_under_a_fresh_token() -> None:
+def test_a_round_that_was_lost_after_a_hand_off_keeps_the_place() -> None:
     world = World(3, [held_by(ticket=42)] * 3, [held_by("c:1"), held_by("b:1"), YES], [YES] * 3)
     world.standing = True
     world.park = lambda step: Wake.HANDED
     grant = world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
-    first, second = claims(world)
-    assert words(first)[5] != words(second)[5] == grant.owner
-    kept = [words(step)[5:7] for step in world.sent(scripts.WAIT) if isinstance(step, Tell)]
-    assert kept[-1] == (grant.waiter, "42"), "with the old ticket, whatever the token"
-    given_back = [tell for tell in world.sent(scripts.RELEASE) if words(tell)[5] == words(first)[5]]
-    assert [tell.targets for tell in given_back] == [None]
-    assert world.asked == [grant.owner]
+    first, second, _ = world.sent(scripts.ACQUIRE)
+    kept = [step for step in world.sent(scripts.WAIT) if isinstance(step, Tell)]
+    assert words(kept[-1])[5:7] == (grant.waiter, "42"), "with its ticket"
+    assert kept[-1].targets == [2], "where it had been taken out of the queue to be handed the lock"
+    (given_back,) = world.sent(scripts.RELEASE)
+    assert (words(given_back)[5], given_back.targets) == (words(second)[5], [2])
+    assert words(given_back)[5] != words(first)[5]
 
 
 def test_votes_that_are_given_back_find_our_place_in_the_queue() -> None:
@@ -175,7 +171,7 @@ def test_votes_that_are_given_back_find_our_place_in_the_queue() -> None:
     world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
     told = [step for step in world.steps if isinstance(step, Tell)]
     place, undo = told[-2:]
-    assert (place.command.script, place.targets) == (scripts.WAIT, [0])
+    assert (place.command.script, place.targets) == (scripts.WAIT, None)
     assert (undo.command.script, undo.targets) == (scripts.RELEASE, [0])
     assert words(undo)[7], "and go to the first in it"
 
@@ -208,13 +204,29 @@ def test_a_grant_by_another_thread_counts_from_before_its_release_was_sent() -> 
 
     def granted(step: Park) -> Wake:
         (place,) = {listen.place for listen in world.steps if isinstance(listen, Listen)}
-        place.sent_at, place.hops = world.now - 0.25, 3
+        place.bequest = Bequest("a:77", world.now - 0.25, 3)
         return Wake.GRANTED
 
     world.park = granted
     grant = world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
-    assert (grant.sent_at, grant.hops) == (world.now - 0.25, 3)
+    assert (grant.owner, grant.sent_at, grant.hops) == ("a:77", world.now - 0.25, 3)
+    assert "a:77" in world.asked
     assert len(world.sent(scripts.ACQUIRE)) == 1, "no round trip of its own"
+
+
+def test_a_grant_that_comes_too_late_is_given_back() -> None:
+    world = World(3, [held_by()] * 3, [YES] * 3)
+    world.standing = True
+
+    def granted(step: Park) -> Wake:
+        (place,) = {listen.place for listen in world.steps if isinstance(listen, Listen)}
+        place.bequest = Bequest("a:77", world.now - 9.9, 1)  # kept from running for all the time
+        return Wake.GRANTED
+
+    world.park = granted
+    grant = world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    assert grant.owner != "a:77"
+    assert [words(tell)[5] for tell in world.sent(scripts.RELEASE)] == ["a:77"]
 
 
 def place(ticket: int = 0) -> Place:
