@@ -40,9 +40,10 @@ LOCKS = ("a", "b", "{c}")
 GONE_WITHIN_S = 40.0
 
 WORKER = """
-import random, signal, sys, threading, time
+import faulthandler, random, signal, sys, threading, time
 import rlock
 
+faulthandler.register(signal.SIGUSR1, all_threads=True)
 path, seed, names, ttl, *urls = sys.argv[1:]
 names = names.split()
 stop = threading.Event()
@@ -116,8 +117,14 @@ class Worker:
         self.process.send_signal(signal.SIGCONT)
         self.process.terminate()
         try:
-            return self.process.wait(60) == 0
+            code = self.process.wait(60)
+            if code:
+                print(f"a worker ended with {code}", flush=True)
+            return code == 0
         except subprocess.TimeoutExpired:
+            print("a worker did not end", flush=True)
+            self.process.send_signal(signal.SIGUSR1)  # where it stands
+            time.sleep(1.0)
             self.process.kill()
             self.process.wait()
             return False

@@ -28,6 +28,10 @@ CLAIM_MS = 1_000
 TICKET = 1_790_000_000_123_457
 
 
+#: Another thread of Anna's process.
+HEIR = "anna:2|s1"
+
+
 def token(waiter: str) -> str:
     """The owner under which the lock is handed to this waiter."""
     return waiter.rpartition("|")[0]

@@ -9,9 +9,6 @@ import pytest
 from .scripted import ANNA, BEN, CARA, CHANNEL, MINE, THEIRS, Box, Ear, Ears, token
 from .servers import AnyMaster
 
-#: Another thread of Anna's process.
-HEIR = "anna:2|s1"
-
 
 @pytest.fixture
 def box(any_server: AnyMaster) -> Iterator[Box]:

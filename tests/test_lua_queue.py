@@ -13,6 +13,7 @@ from .scripted import (
     BEN,
     CARA,
     CHANNEL,
+    HEIR,
     LEASE_MS,
     MINE,
     QUEUE,
