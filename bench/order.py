@@ -3,7 +3,8 @@
     python bench/order.py [--acquisitions 1000] [--trials 20] [--masters 5] [--json FILE]
 
 - FIFO: processes with two threads each acquire a fair lock after random pauses. A violation is a pair in
-  which A stood in the queue (the round that gave it its place was complete) before B began to ask, and B entered first.
+  which A stood in the queue (the round that gave it its place was complete) before B began to ask, and B
+  entered first.
 - killed: of three waiting processes the first is ended with SIGKILL, then the lock is released. Told is the
   time from before the release until the second has it.
 - stopped: the same with SIGSTOP, and whether the first comes before the third when it goes on.
