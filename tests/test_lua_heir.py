@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .scripted import ANNA, BEN, CARA, CHANNEL, MINE, THEIRS, Box, Ear, Ears, token
+from .scripted import ANNA, BEN, CARA, CHANNEL, HEIR, MINE, THEIRS, Box, Ear, Ears, token
 from .servers import AnyMaster
 
 
