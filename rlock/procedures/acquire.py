@@ -220,6 +220,11 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
         elif verdict is Verdict.OUTVOTED and (queued or ballot.foreign_holder() is not None):
             failures = splits = 0
             wake = yield from _sleep(waiting, ballot, until)
+        elif place.drawn and not ballot.granted and ballot.scattered():
+            # In the middle of a hand-off some masters name the holder that was, some the one that is.
+            # We stand in the queue of a quorum and have no vote: to ask again would only disturb.
+            failures = splits = 0
+            wake = yield from _sleep(waiting, ballot, until, soon=True)
         else:
             # Nobody was seen with a quorum. Sleeping as if somebody held it could leave all of them
             # asleep over a free lock.
@@ -243,8 +248,8 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
     return None
 
 
-def _sleep(waiting: Waiting, ballot: Ballot, until: float) -> Procedure[Wake]:
-    """Sleep while somebody has the lock. TIME before ``until`` is over: it may be free."""
+def _sleep(waiting: Waiting, ballot: Ballot, until: float, *, soon: bool = False) -> Procedure[Wake]:
+    """Sleep while somebody has the lock; ``soon``: perhaps. TIME before ``until`` is over: it may be free."""
     terms, options, place = waiting.terms, waiting.options, waiting.place
     if place is None:
         raise AssertionError("asleep without a place to hear from")
@@ -259,7 +264,8 @@ def _sleep(waiting: Waiting, ballot: Ballot, until: float) -> Procedure[Wake]:
         if heard_by >= terms.quorum and not waiting.queued:
             waiting.queued = True
             return Wake.TIME
-        look_at = clock() + poll_wait(terms.random, deaf=heard_by < terms.quorum)
+        look_at = clock() + poll_wait(terms.random, deaf=soon or heard_by < terms.quorum)
+        soon = False
         wake: Wake = yield Park(min(free_at, until, look_at))
         if wake is not Wake.TIME or clock() >= min(free_at, until):
             return wake

@@ -263,3 +263,14 @@ def test_the_fleet_s_time_is_the_masters_and_not_the_client_s() -> None:
     time.observe(votes, 100.0, 100.002)
     assert time.ticket(100.001) == 7_000_000_400
     assert time.ticket(101.001) == 7_001_000_400
+
+
+def test_one_who_is_queued_sleeps_through_a_hand_off_between_others() -> None:
+    between = [held_by("was:1"), held_by("is:1"), held_by("is:1"), None, None]
+    still = [Vote(Code.YES, "is:1", 1, 9_000)] * 5
+    world = World(5, between, still)
+    world.standing = True
+    assert world.run(acquire(world.terms, OPTIONS, "a", world.now + 3.0, world.asked)) is None
+    assert len(world.sent(scripts.ACQUIRE)) == 1
+    first = next(step for step in world.steps if isinstance(step, Park))
+    assert first.until < 1000.31, "votes may have been given back in silence: the first look comes soon"
