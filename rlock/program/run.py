@@ -28,6 +28,7 @@ FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, sign
 @click.argument("name")
 @click.option("-w", "--timeout", type=float, metavar="S", help="Wait S seconds at the most.")
 @click.option("-n", "--no-wait", is_flag=True, help="Do not wait: fail at once if it is held.")
+@click.option("--fair", is_flag=True, help="First come, first served: nobody who comes later goes before.")
 @click.option("--ttl", type=float, metavar="S", help="Length of the lease that is renewed; default 10.")
 @click.option(
     "--grace",
@@ -43,6 +44,7 @@ def run(
     name: str,
     timeout: float | None,
     no_wait: bool,
+    fair: bool,
     ttl: float | None,
     grace: float,
     masters: str | None,
@@ -78,7 +80,7 @@ def run(
         raise click.UsageError(f"--grace must be 0 or more seconds, not {grace:g}")
     ward = Ward(command, grace)
     with client(masters, ttl=ttl) as own, ward.signals():
-        lock = own.lock(name, on_lost=ward.lost)
+        lock = own.lock(name, fair=fair, on_lost=ward.lost)
         if not _acquire(lock, no_wait=no_wait, timeout=timeout):
             click.echo(f"rlock: not acquired: {_holder(own, name)}", err=True)
             sys.exit(exits.NOT_ACQUIRED)

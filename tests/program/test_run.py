@@ -57,6 +57,31 @@ def free(fleet: Fleet) -> bool:
     return not any(raw(master.url).exists("job") for master in fleet)
 
 
+def test_fair_runs_take_their_turns_and_status_shows_who_waits(start: Start, masters3: Fleet) -> None:
+    with rlock.Client(masters3.urls, ttl=2.0) as client:
+        lock = client.lock("job")
+        lock.acquire()
+        runs = []
+        for _ in range(3):
+            runs.append(start("run", "--fair", "job", "--", "date", "+%s%N"))
+            assert eventually(lambda: client.status("job").queue_length == len(runs))
+        code, out, _ = ended(start("status", "job"))
+        assert code == 0
+        told = out.splitlines()
+        assert told[-4] == "waiting: 3"
+        for place, line in enumerate(told[-3:], 1):
+            assert line.startswith(f"  {place}. ")
+            assert f"/{runs[place - 1].pid}/" in line
+            assert " since 2" in line
+        _, out, _ = ended(start("status", "--json", "job"))
+        assert [waiter["owner"].split("/")[1] for waiter in json.loads(out)["waiters"]] == [
+            str(run.pid) for run in runs
+        ]
+        lock.release()
+    began = [int(ended(run)[1]) for run in runs]
+    assert began == sorted(began)
+
+
 @pytest.mark.parametrize("status", [0, 1, 7, 200])
 def test_the_exit_status_is_the_commands(status: int, start: Start, masters3: Fleet) -> None:
     assert ended(start("run", "job", "--", "sh", "-c", f"exit {status}"))[0] == status
