@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import time
+from functools import lru_cache
 
 _UNSAFE = re.compile(r"[^\w.@-]+")
 _UUID_LENGTH = 32
@@ -16,6 +17,7 @@ def channel(name: str) -> str:
     return own_key(name, "released")
 
 
+@lru_cache(maxsize=1024)
 def own_key(name: str, what: str) -> str:
     """A name of ours for something that belongs to a lock.
 
