@@ -8,8 +8,9 @@
 -- ARGV[3] count     holds
 -- ARGV[4] order     text   `fair`: a free lock is for the first in the queue; `barging`: for whoever asks
 -- ARGV[5] waiter    text   `<token>|<station>`, the caller's place; empty: it does not wait
--- ARGV[6] ticket    us     the place to take, behind all who stand here; 0: by this master's time; empty: no
--- ARGV[7] queue_ms  ms     how long the queue outlives its last visitor
+-- ARGV[6] ticket    us     its place in the queue; 0: by this master's time; empty: it takes none
+-- ARGV[7] rank      text   `last`: behind all who stand here already, whatever the ticket; `kept`: just there
+-- ARGV[8] queue_ms  ms     how long the queue outlives its last visitor
 --
 -- Reply: {code, holder, count, ttl_ms, ticket, time_us}: ticket is that of the place (0: none was asked for,
 -- or none is needed), time_us this master's time
@@ -24,7 +25,7 @@
 
 local lock, queue = KEYS[1], KEYS[2]
 local owner, lease_ms, count, order = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local waiter, ticket, queue_ms = ARGV[5], ARGV[6], ARGV[7]
+local waiter, ticket, rank, queue_ms = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 
 local fields = redis.pcall('hlen', lock)
 if type(fields) == 'table' and not string.find(fields.err, 'WRONGTYPE', 1, true) then
@@ -87,7 +88,7 @@ end
 if not place then
     place = ticket == '0' and time_us or tonumber(ticket)
     local last = redis.call('zrange', queue, -1, -1, 'withscores')[2]
-    if last and place <= tonumber(last) then
+    if last and rank == 'last' and place <= tonumber(last) then
         -- First come, first served, whatever the caller's idea of the time.
         place = last + 1
     end

@@ -69,9 +69,10 @@ class Box:
         order: str = "barging",
         waiter: str = "",
         ticket: int | str = 0,
+        rank: str = "last",
         queue_ms: int = QUEUE_MS,
     ) -> Any:
-        words = (owner, lease_ms, count, order, waiter, ticket, queue_ms)
+        words = (owner, lease_ms, count, order, waiter, ticket, rank, queue_ms)
         return self.call("acquire", [LOCK, QUEUE], *words)
 
     def release(

@@ -139,6 +139,17 @@ def test_one_who_was_handed_the_lock_takes_it_with_a_token_of_its_own(box: Box) 
     assert box.acquire("ben:9", waiter=BEN, ticket=TICKET)[:2] == [-1, "anna:9"]
 
 
+def test_one_who_had_a_place_gets_it_back_exactly(box: Box) -> None:
+    """Behind the others it would come first on some masters: on each another one, none on a quorum."""
+    box.enqueue(ANNA, BEN)
+    before = box.line()
+    box.client.zrem(QUEUE, ANNA)
+    box.acquire(THEIRS)
+    _, _, _, _, ticket, _ = box.acquire(waiter=ANNA, ticket=int(before[ANNA]), rank="kept")
+    assert ticket == before[ANNA]
+    assert box.line() == before
+
+
 def test_who_asks_for_no_ticket_gets_no_place_but_what_was_handed_to_it(box: Box) -> None:
     box.acquire()
     with box.nothing_written():

@@ -100,10 +100,7 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
     waiting.asked.append(owner)
     if queued is not None and not queued.drawn:
         queued.ticket = terms.time.ticket(terms.clock())
-    waiter, ticket = ("", None) if queued is None else (queued.waiter, queued.ticket)
-    command = scripts.acquire(
-        options.name, owner, lease_ms(ttl), waiter=waiter, ticket=ticket, fair=options.fair
-    )
+    command = scripts.acquire(options.name, owner, lease_ms(ttl), place=queued, fair=options.fair)
     # Quiet: a vote that comes late is a minority's.
     late = Tell(waiting.undo(owner, hand_on=False), owed_for=ttl)
     try:
@@ -220,9 +217,10 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
         elif verdict is Verdict.OUTVOTED and (queued or ballot.foreign_holder() is not None):
             failures = splits = 0
             wake = yield from _sleep(waiting, ballot, until)
-        elif place.drawn and not ballot.granted and ballot.scattered():
-            # In the middle of a hand-off some masters name the holder that was, some the one that is.
-            # We stand in the queue of a quorum and have no vote: to ask again would only disturb.
+        elif place.drawn and ballot.scattered():
+            # In the middle of a hand-off some masters name the holder that was, some the one that is; or
+            # votes were split, and go to the first of the queue, in which we stand. To ask again would
+            # only disturb.
             failures = splits = 0
             wake = yield from _sleep(waiting, ballot, until, soon=True)
         else:

@@ -99,17 +99,18 @@ def acquire(
     lease_ms: int,
     count: int = 1,
     *,
+    place: Place | None = None,
     waiter: str = "",
-    ticket: int | None = None,
     fair: bool = False,
 ) -> Command:
-    """Ask for the lease, also where it was handed to ``waiter``.
+    """Ask for the lease; where it is refused, take or keep a ``place`` in the queue.
 
-    Where it is refused, ``waiter`` takes a place in the queue if a ``ticket`` is given.
+    It is also granted where it was handed to that place, or to ``waiter``, which takes none.
     """
-    order = "fair" if fair else "barging"
-    wanted = "" if ticket is None else str(ticket)
-    arguments = (owner, str(lease_ms), str(count), order, waiter, wanted, _QUEUE_MS)
+    order, ticket, rank = "fair" if fair else "barging", "", "last"
+    if place is not None:
+        waiter, ticket, rank = place.waiter, str(place.ticket), "kept" if place.drawn else "last"
+    arguments = (owner, str(lease_ms), str(count), order, waiter, ticket, rank, _QUEUE_MS)
     return Command(ACQUIRE, (name, queue(name)), arguments, echo=owner)
 
 

@@ -115,8 +115,9 @@ def grace(splits: int) -> float:
 
     Doubling: what some of them handed out may be all that there is to be had for a while.
     """
-    ceiling: float = min(GRACE_S * 2 ** min(splits, 8), POLL_CAP_S)
-    return ceiling
+    ceiling: float = GRACE_S * 2 ** min(splits, 8)
+    # What it was handed must not run out meanwhile, or nobody would know that it is free.
+    return min(ceiling, CLAIM_S / 2)
 
 
 def probe_wait(random: Random, failures: int) -> float:

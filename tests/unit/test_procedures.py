@@ -112,12 +112,22 @@ def test_what_waiting_cannot_mend_is_raised_at_once(votes: list[Vote]) -> None:
     assert "Park" not in world.kinds()
 
 
-def test_a_split_vote_is_tried_again_soon_and_at_random() -> None:
+def test_a_split_vote_without_a_place_is_tried_again_soon_and_at_random() -> None:
     split = [held_by("a:1"), held_by("b:1"), YES]
     world = World(3, split, split, split, [YES] * 3)
+    world.heard_by = 0
     world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
     assert world.now - 1000.0 < 0.1
     assert world.kinds().count("Park") == 2
+
+
+def test_a_split_vote_of_one_who_is_queued_is_looked_at_soon() -> None:
+    split = [held_by("a:1"), held_by("b:1"), YES]
+    world = World(3, split, split, [ABSENT] * 3, [YES] * 3)
+    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    asked = [step.command.script.name for step in world.steps if isinstance(step, Ask)]
+    assert asked == ["acquire", "acquire", "wait", "acquire"]
+    assert 1000.2 <= world.now <= 1000.3, "somebody may have given his votes back in silence"
 
 
 @pytest.mark.parametrize("masters", [1, 2, 3, 4, 5])
