@@ -1,0 +1,114 @@
+"""Virtual time: the events of a world, what runs in it, and how long a message is on its way."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+Action = Callable[[], object]
+
+
+class Events:
+    """The one clock of a world, in seconds, and what is to happen, in order."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._heap: list[tuple[float, int, Action]] = []
+        self._serials = itertools.count()
+
+    def at(self, when: float, action: Action) -> None:
+        """Of two actions for one instant the first that was asked for comes first."""
+        heapq.heappush(self._heap, (max(when, self.now), next(self._serials), action))
+
+    def run(self, until: float = math.inf, done: Callable[[], bool] = lambda: False) -> bool:
+        """Let things happen until ``done``, or until that instant; whether it was done."""
+        while not done():
+            if not self._heap or self._heap[0][0] > until:
+                if until < math.inf:
+                    self.now = max(self.now, until)
+                return False
+            self.now, _, action = heapq.heappop(self._heap)
+            action()
+        return True
+
+
+class Process:
+    """A program that can be stopped for a while, and killed. What comes meanwhile waits, in order."""
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.dead = False
+        self._stopped = False
+        self._backlog: deque[Action] = deque()
+
+    def do(self, action: Action) -> None:
+        """Something reaches the process now."""
+        if self.dead:
+            return
+        if self._stopped:
+            self._backlog.append(action)
+        else:
+            action()
+
+    def after(self, delay: float, action: Action) -> None:
+        """A timer of the process."""
+        if delay < math.inf:
+            self.events.at(self.events.now + delay, lambda: self.do(action))
+
+    def stop(self) -> None:
+        """As by SIGSTOP."""
+        self._stopped = True
+
+    def resume(self) -> None:
+        """As by SIGCONT: all that has come meanwhile is there at once."""
+        self._stopped = False
+        while self._backlog and not self._stopped and not self.dead:
+            self._backlog.popleft()()
+
+    def kill(self) -> None:
+        """As by SIGKILL."""
+        self.dead = True
+        self._backlog.clear()
+
+
+@dataclass(frozen=True)
+class Latency:
+    """One way of a message in seconds: at least ``least``, and on top of it a random part.
+
+    The random part is exponential with the mean ``jitter``: whose message comes first is then a lottery,
+    as it is among processes on loopback.
+    """
+
+    least: float = 0.0001
+    jitter: float = 0.0001
+
+    @property
+    def mean(self) -> float:
+        return self.least + self.jitter
+
+    def draw(self, random: Random) -> float:
+        return self.least + (random.expovariate(1 / self.jitter) if self.jitter else 0.0)
+
+
+class Wire:
+    """One direction of a connection: whatever is sent arrives in order, or not at all once it is cut."""
+
+    def __init__(self, events: Events, random: Random, latency: Latency) -> None:
+        self._events = events
+        self._random = random
+        self._latency = latency
+        self._last = 0.0
+        self._cut = False
+
+    def send(self, action: Action) -> None:
+        self._last = max(self._last, self._events.now + self._latency.draw(self._random))
+        self._events.at(self._last, lambda: self._cut or action())
+
+    def cut(self) -> None:
+        """What is still on its way is lost."""
+        self._cut = True

@@ -1,0 +1,188 @@
+"""Elections with the real procedures on simulated masters: docs/election.md says what to expect, and why."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+
+from rlock.rules.timing import CLAIM_S, GRACE_S, POLL_CAP_S
+
+from .client import Client, cycle
+from .driver import Program, Sleep, Thread
+from .election import NAME, Election, contend, elect, options, until_over, until_owned
+from .events import Latency
+from .world import Network, World
+
+MASTERS = (3, 5, 7)
+#: So many seeds for so many contenders.
+SEEDS = {2: 10, 3: 10, 5: 10, 10: 8, 30: 4, 100: 2}
+#: Nobody keeps a minority that was handed to it longer than the grace, which doubles with each lost claim:
+#: two of them, and the round trips of a dozen rounds in between.
+ROUND_TRIPS = 40
+#: A round is lost with a probability that does not depend on the number of contenders, so the rounds have a
+#: tail, but no trend. The mean over tens of thousands of elections is under 5 for each N and k.
+MEAN_ROUNDS, MAX_ROUNDS = 6.0, 20
+
+#: Not strict: most seeds come through. To be removed with the holes.
+SLOW = pytest.mark.xfail(reason="contenders may sleep over a free lock: docs/election.md, Holes")
+
+
+def in_time(election: Election) -> bool:
+    return election.first <= ROUND_TRIPS + 3 * GRACE_S / election.round_trip
+
+
+def clean(election: Election) -> None:
+    what = election.what
+    assert election.violations == [], what
+    assert len(set(election.owners)) == len(election.owners) == election.contenders, what
+    assert election.left == {}, what
+
+
+@SLOW
+@pytest.mark.parametrize("standing", [False, True], ids=["fresh", "standing"])
+@pytest.mark.parametrize("masters", MASTERS)
+def test_somebody_is_elected_whatever_the_number_and_all_have_their_turn(
+    masters: int, standing: bool
+) -> None:
+    for contenders, seeds in SEEDS.items():
+        elections = [elect(masters, contenders, seed, standing=standing) for seed in range(seeds)]
+        for election in elections:
+            assert in_time(election), election.what
+            assert election.rounds <= MAX_ROUNDS, election.what
+            clean(election)
+        assert statistics.fmean(election.rounds for election in elections) <= MEAN_ROUNDS
+
+
+@SLOW
+@pytest.mark.parametrize("masters", [2, 4, 6])
+def test_an_even_number_of_masters_elects_too(masters: int) -> None:
+    for contenders in (2, 3, 10):
+        for seed in range(10):
+            election = elect(masters, contenders, seed)
+            assert in_time(election), election.what
+            clean(election)
+
+
+@SLOW
+@pytest.mark.parametrize("masters", MASTERS)
+def test_fair_contenders_are_elected_as_well(masters: int) -> None:
+    for contenders in (2, 10, 30):
+        for seed in range(5):
+            election = elect(masters, contenders, seed, fair=True)
+            assert in_time(election), election.what
+            clean(election)
+
+
+def test_one_seed_is_one_history() -> None:
+    assert elect(5, 10, 7) == elect(5, 10, 7)
+    assert elect(5, 10, 7).first != elect(5, 10, 8).first
+
+
+def test_no_release_goes_unheard() -> None:
+    """Short holds, so that releases cross the rounds of those who have just lost."""
+    stalled = [seed for seed in range(250) if max(elect(5, 4, seed, hold_s=0.0002).gaps) > 0.4 / 0.0004]
+    assert stalled == []
+
+
+# -- a full release, all waiters parked ----------------------------------------------------------------------
+
+
+def queue_up(world: World, waiters: int, *, fair: bool = False, hold_s: float = 0.2) -> list[Thread]:
+    """A holder from the beginning; waiters that come one after another, and are all parked in the end."""
+    holder = world.client()
+    first = holder.thread().start(cycle(holder, holder.thread(), options(fair=fair), hold_s=hold_s))
+    threads = [first]
+    for i in range(waiters):
+        client = world.client()
+        thread = client.thread()
+        threads.append(thread)
+        world.events.at(0.01 + i * 0.001, lambda t=thread, c=client: t.start(late(c, t, fair)))  # type: ignore[misc]
+    return threads
+
+
+def late(client: Client, thread: Thread, fair: bool) -> Program:
+    hold = yield from client.acquire(thread, options(fair=fair))
+    yield Sleep(0.001)
+    yield from client.release(hold)
+
+
+@pytest.mark.parametrize("fair", [False, True], ids=["barging", "fair"])
+@pytest.mark.parametrize("masters", MASTERS)
+def test_a_release_elects_the_first_waiter_at_once_and_disturbs_no_other(masters: int, fair: bool) -> None:
+    for waiters in (1, 2, 10, 100):
+        for seed in range(3):
+            exactly = Network(Latency(0.0002, 0.0), Latency(0.0002, 0.0))
+            world = World(masters, seed, exactly)
+            threads = queue_up(world, waiters, fair=fair)
+            referee = world.referee
+            world.run(0.199)
+            before = world.sent.copy()
+            rounds = [thread.asked["acquire"] for thread in threads]
+            assert until_owned(world, 2)
+            # Release there, message back, claim there, vote back.
+            assert referee.entered[1].at - referee.left[0].at == pytest.approx(4 * 0.0002)
+            assert (world.sent - before) == {"release": masters, "acquire": masters}
+            more = [thread.asked["acquire"] - asked for thread, asked in zip(threads, rounds, strict=True)]
+            assert sorted(more) == [0] * waiters + [1]
+            assert referee.entered[1].owner.startswith("c001/")
+            assert until_over(world, threads)
+            assert referee.violations == []
+
+
+# -- those who go away ---------------------------------------------------------------------------------------
+
+
+def heads(world: World) -> list[Client]:
+    """The clients in the order in which they stand on the first master."""
+    line = [waiter for waiter, _ in world.hosts[0].master.line(f"rlock:{{{NAME}}}:queue")]
+    return [client for place in line for client in world.clients if place.startswith(f"{client.label}/")]
+
+
+@pytest.mark.parametrize("masters", MASTERS)
+def test_waiters_that_died_cost_nothing(masters: int) -> None:
+    world = World(masters, 1)
+    threads = queue_up(world, 5)
+    world.run(0.15)
+    dead = heads(world)[:3]
+    for client in dead:
+        client.kill()
+    assert until_owned(world, 2)
+    assert world.referee.entered[1].at - world.referee.left[0].at < 10 * world.network.round_trip
+    assert until_over(world, threads)
+
+
+@pytest.mark.parametrize("masters", MASTERS)
+def test_a_waiter_that_is_stopped_costs_the_time_of_a_claim(masters: int) -> None:
+    world = World(masters, 1)
+    threads = queue_up(world, 5)
+    world.run(0.15)
+    stopped = heads(world)[0]
+    stopped.stop()
+    assert until_owned(world, 2)
+    waited = world.referee.entered[1].at - world.referee.left[0].at
+    # Its claim runs out; nobody is told, somebody has to look.
+    assert CLAIM_S <= waited <= CLAIM_S + 1.2 * POLL_CAP_S
+    world.run(world.events.now + 1.0)
+    stopped.resume()
+    assert until_over(world, threads)
+    assert world.referee.violations == []
+
+
+@pytest.mark.parametrize("masters", MASTERS)
+def test_contenders_that_die_with_votes_block_at_most_for_a_lease(masters: int) -> None:
+    """First votes are for a whole lease: who dies with more than N - q of them leaves no quorum to others."""
+    ttl = options().lease.ttl
+    slow = 0
+    for seed in range(10):
+        world = World(masters, seed)
+        threads = contend(world, 10, hold_s=0.001)
+        world.run(1.0 + 0.6 * world.network.round_trip)
+        for client in world.clients[:5]:
+            client.kill()
+        assert until_owned(world)
+        slow += world.referee.entered[0].at - 1.0 > CLAIM_S
+        assert world.referee.entered[0].at - 1.0 <= ttl + 2 * POLL_CAP_S
+        assert until_over(world, threads)
+        assert world.referee.violations == []
+    assert slow < 10

@@ -1,0 +1,261 @@
+"""The model of a master against real servers: the same commands, the same replies, keys and messages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from rlock.rules import keys, scripts
+from rlock.rules.places import Place
+
+from ..servers import AnyMaster, raw
+from .masters import Entry, Master
+
+LOCKS = ("job", "{tagged}job")
+OWNERS = tuple(f"{label}:{i}" for label in "abc" for i in range(3))
+STATIONS = ("s1", "s2", "s3")
+LEASE_MS = 60_000
+TICKET = 1_790_000_000_123_457
+COMMANDS = 400
+#: How far the expiries of the two may be apart; leases are too long for anything to expire in a sequence.
+TOLERANCE_MS = 5_000
+
+
+class Real:
+    """A real server, and one connection that listens to whatever it is told to."""
+
+    def __init__(self, url: str) -> None:
+        self.client: Any = raw(url)
+        self.client.flushall()
+        self._pubsub = self.client.pubsub()
+        self._subscribe("mark")
+
+    def close(self) -> None:
+        self._pubsub.close()
+        self.client.close()
+
+    def _subscribe(self, channel: str) -> None:
+        self._pubsub.subscribe(channel)
+        self._until("subscribe", channel)
+
+    def toggle(self, channel: str, on: bool) -> None:
+        if on:
+            self._subscribe(channel)
+        else:
+            self._pubsub.unsubscribe(channel)
+            self._until("unsubscribe", channel)
+
+    def heard(self) -> list[tuple[str, str]]:
+        """What has been published since the last call; a mark behind it spares the wait for silence."""
+        self.client.publish("mark", "")
+        return self._until("message", "mark")
+
+    def _until(self, kind: str, channel: str) -> list[tuple[str, str]]:
+        messages: list[tuple[str, str]] = []
+        while True:
+            event = self._pubsub.get_message(timeout=5)
+            assert event is not None, f"no {kind} of {channel}"
+            if (event["type"], event["channel"]) == (kind, channel):
+                return messages
+            messages.append((event["channel"], event["data"]))
+
+    def time_us(self) -> int:
+        seconds, micros = self.client.time()
+        return int(seconds) * 1_000_000 + int(micros)
+
+    def content(self, key: str) -> Any:
+        kind = self.client.type(key)
+        if kind == "hash":
+            return kind, self.client.hgetall(key), self.client.pttl(key)
+        if kind == "zset":
+            line = [(member, int(score)) for member, score in self.client.zrange(key, 0, -1, withscores=True)]
+            return kind, line, self.client.pttl(key)
+        return None if kind == "none" else (kind, None, self.client.pttl(key))
+
+
+class Twins:
+    """The same done to a real server and to the model; every difference is a failure."""
+
+    def __init__(self, real: Real) -> None:
+        self.real = real
+        self.now_us = real.time_us()
+        self.model = Master(lambda: self.now_us)
+        self.listening: set[str] = set()
+
+    def hear(self, channel: str, payload: str) -> None:
+        """The model's subscriber is this object, and what it hears is in the answer to the command."""
+
+    def run(self, command: scripts.Command) -> Any:
+        before = self.real.time_us()
+        reply = self.real.client.execute_command(*command.by_source())
+        told_time = command.script is scripts.ACQUIRE and len(reply) == 6 and reply[5]
+        self.now_us = reply[5] if told_time else before
+        ours, published = self.model.run(command)
+        shown = (command.script.name, command.by_sha()[3:])
+        assert alike(text(ours), reply), f"{shown}: the model says {ours}, the server {reply}"
+        messages = [(message.channel, message.payload) for message in published if message.receivers]
+        assert messages == self.real.heard(), shown
+        for name in LOCKS:
+            for key in (name, keys.queue(name)):
+                assert alike(self._content(key), self.real.content(key)), (shown, key)
+        return reply
+
+    def _content(self, key: str) -> Any:
+        entry = self.model.find(key)
+        if entry is None:
+            return None
+        values = {"hash": entry.fields, "zset": self.model.line(key)}
+        return entry.kind, values.get(entry.kind), self.model.pttl(key)
+
+    def toggle(self, channel: str) -> None:
+        on = channel not in self.listening
+        self.real.toggle(channel, on)
+        if on:
+            self.listening.add(channel)
+            self.model.subscribe(channel, self)
+        else:
+            self.listening.discard(channel)
+            self.model.unsubscribe(channel, self)
+
+    def delete(self, key: str) -> None:
+        self.real.client.delete(key)
+        self.model.keys.pop(key, None)
+
+    def put_stranger(self, key: str, kind: str) -> None:
+        """Something that no lock wrote."""
+        self.delete(key)
+        if kind == "string":
+            self.real.client.set(key, "1")
+            self.model.keys[key] = Entry("string")
+        else:
+            fields = {"x": "1", OWNERS[0]: "1"} if kind == "two fields" else {OWNERS[0]: "many"}
+            self.real.client.hset(key, mapping=fields)
+            self.model.keys[key] = Entry("hash", dict(fields))
+
+
+def text(reply: Any) -> Any:
+    if isinstance(reply, list):
+        return [text(word) for word in reply]
+    return reply.decode() if isinstance(reply, bytes) else reply
+
+
+def alike(ours: Any, theirs: Any) -> bool:
+    """Equal, but for what is left of a lease: some milliseconds pass between the two."""
+    if isinstance(ours, (list, tuple)) and isinstance(theirs, (list, tuple)):
+        return len(ours) == len(theirs) and all(map(alike, ours, theirs))
+    if type(ours) is int and type(theirs) is int and 1_000 < ours <= LEASE_MS:
+        return abs(ours - theirs) <= TOLERANCE_MS
+    return bool(ours == theirs)
+
+
+def standing(name: str, token: str, station: str) -> Place:
+    made = Place(name, "", station, LEASE_MS, fair=False)
+    made.token, made.waiter = token, f"{token}|{station}"
+    return made
+
+
+def place(random: Random, name: str) -> Place:
+    made = standing(name, random.choice(OWNERS), random.choice(STATIONS))
+    # Equal tickets, tickets in the wrong order, and none.
+    made.drawn = random.random() < 0.5
+    made.ticket = random.choice((0, 0, TICKET, TICKET, TICKET + random.randrange(10), 2**53 - 2))
+    return made
+
+
+def any_command(random: Random, twins: Twins) -> scripts.Command:
+    name = random.choice((LOCKS[0], LOCKS[0], LOCKS[1]))
+    holder = next(iter(twins.model.keys.get(name, Entry("")).fields), "")
+    owner = random.choice((*OWNERS, holder, holder, holder)) or OWNERS[0]
+    where = place(random, name)
+    kind = random.choice(("acquire", "acquire", "release", "release", "wait", "renew", "status"))
+    if kind == "acquire":
+        # As often as not the place to which the lock was handed.
+        waiter = random.choice(("", f"{holder}|{random.choice(STATIONS)}"))
+        if holder and random.random() < 0.3:
+            where = standing(name, holder, random.choice(STATIONS))
+        return scripts.acquire(
+            name,
+            owner,
+            LEASE_MS,
+            random.randrange(1, 4),
+            place=random.choice((None, where, where)),
+            waiter=waiter,
+            fair=random.random() < 0.5,
+        )
+    if kind == "release":
+        return scripts.release(
+            name,
+            random.choice(("", owner, owner)),
+            waiter=random.choice(("", where.waiter)),
+            hand_on=random.random() < 0.8,
+            publish=random.random() < 0.5,
+            heir=random.choice((None, None, where, place(random, name))),
+            successor=random.choice(OWNERS),
+            barging=random.random() < 0.5,
+        )
+    if kind == "wait":
+        where.ticket = where.ticket or TICKET
+        return scripts.wait(where)
+    if kind == "renew":
+        leases = [(each, random.choice((owner, *OWNERS)), random.randrange(1, 4)) for each in LOCKS]
+        return scripts.renew(LEASE_MS, leases[: random.randrange(1, 3)])
+    return scripts.status(name, random.choice((1, 2, 100)))
+
+
+@pytest.fixture
+def twins(any_server: AnyMaster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Twins]:
+    monkeypatch.setattr(scripts, "_CLAIM_MS", str(LEASE_MS // 2))
+    monkeypatch.setattr(scripts, "_QUEUE_MS", str(LEASE_MS))
+    real = Real(any_server.url)
+    yield Twins(real)
+    real.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_commands_have_the_same_replies_keys_and_messages(twins: Twins, seed: int) -> None:
+    random = Random(seed)
+    channels = [channel for name in LOCKS for channel in channels_of(name)]
+    codes = set()
+    for _ in range(COMMANDS):
+        chance = random.random()
+        if chance < 0.08:
+            twins.toggle(random.choice(channels))
+        elif chance < 0.11:
+            twins.put_stranger(random.choice(LOCKS), random.choice(("string", "two fields", "no number")))
+        elif chance < 0.19:
+            twins.delete(random.choice((*LOCKS, *map(keys.queue, LOCKS))))
+        else:
+            command = any_command(random, twins)
+            codes.add((command.script.name, str(twins.run(command)[0])))
+    assert {code for name, code in codes if name == "acquire"} == {"1", "-1", "-2", "-3"}
+    assert {code for name, code in codes if name == "release"} == {"1", "0", "-1", "-2"}
+
+
+def channels_of(name: str) -> list[str]:
+    return [keys.channel(name), *(keys.station_channel(name, station) for station in STATIONS)]
+
+
+def test_a_lease_that_is_over_is_over_on_both(twins: Twins) -> None:
+    waiting = standing("job", OWNERS[1], "s1")
+    twins.run(scripts.acquire("job", OWNERS[0], LEASE_MS))
+    assert twins.run(scripts.acquire("job", "c:9", LEASE_MS, place=waiting))[0] == -1
+    twins.real.client.pexpire("job", 20)
+    twins.model.keys["job"].expires_ms = twins.now_us // 1000 + 20
+    time.sleep(0.1)
+    assert twins.run(scripts.acquire("job", "c:9", LEASE_MS, place=waiting, fair=True))[0] == 1
+
+
+def test_the_model_is_what_the_test_says_it_is(twins: Twins) -> None:
+    """The comparison notices a change of one word in a reply, in a key, and in a message."""
+    twins.run(scripts.acquire("job", OWNERS[0], LEASE_MS))
+    twins.model.keys["job"].fields[OWNERS[0]] = "2"
+    with pytest.raises(AssertionError, match="the model says"):
+        twins.run(scripts.status("job"))
+    twins.model.keys["job"].fields[OWNERS[0]] = "1"
+    twins.model.subscribe(keys.channel("job"), twins)
+    with pytest.raises(AssertionError):
+        twins.run(scripts.release("job", OWNERS[0]))
