@@ -20,7 +20,7 @@
 --   -3  refused: free, and it is the turn of the waiter that holder names
 --
 -- Second delivery: the same count and the same lease again, counted from its own arrival; a place that is
--- there stays as it is.
+-- there stays.
 -- Called by: rlock/procedures/acquire.py
 
 local lock, queue = KEYS[1], KEYS[2]
@@ -85,10 +85,10 @@ if type(place) == 'table' then
     -- Somebody else's key, or not allowed: it waits without a place.
     return {code, holder, held, ttl_ms, 0, time_us}
 end
-if not place then
+if not place or rank == 'kept' then
     place = ticket == '0' and time_us or tonumber(ticket)
-    local last = redis.call('zrange', queue, -1, -1, 'withscores')[2]
-    if last and rank == 'last' and place <= tonumber(last) then
+    local last = rank == 'last' and redis.call('zrange', queue, -1, -1, 'withscores')[2]
+    if last and place <= tonumber(last) then
         -- First come, first served, whatever the caller's idea of the time.
         place = last + 1
     end

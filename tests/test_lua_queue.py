@@ -150,6 +150,14 @@ def test_one_who_had_a_place_gets_it_back_exactly(box: Box) -> None:
     assert box.line() == before
 
 
+def test_a_master_that_gave_another_ticket_takes_the_one_that_was_agreed(box: Box) -> None:
+    box.enqueue(ANNA, BEN)
+    box.acquire(THEIRS)
+    behind = int(box.line()[BEN]) + 5
+    assert box.acquire(waiter=ANNA, ticket=behind, rank="kept")[4] == behind
+    assert box.waiters() == [BEN, ANNA]
+
+
 def test_who_asks_for_no_ticket_gets_no_place_but_what_was_handed_to_it(box: Box) -> None:
     box.acquire()
     with box.nothing_written():

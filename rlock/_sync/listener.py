@@ -324,7 +324,7 @@ class Listener:
         if len(ear.handed) == self._quorum:
             ear.wake(Wake.HANDED)
         elif len(ear.handed) < self._quorum:
-            self._hope(ear, grace(ear.place.splits))
+            self._hope(ear, grace(ear.place.round_s, ear.place.splits))
 
     def _hope(self, ear: Ear, patience: float) -> None:
         # Masters on which the holder had no key, or that we do not hear, publish nothing.

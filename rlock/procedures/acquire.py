@@ -101,10 +101,10 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
     if queued is not None and not queued.drawn:
         queued.ticket = terms.time.ticket(terms.clock())
     command = scripts.acquire(options.name, owner, lease_ms(ttl), place=queued, fair=options.fair)
-    # Quiet: a vote that comes late is a minority's.
+    # Quiet: a quorum has named a holder, a vote that comes late is a minority's.
     late = Tell(waiting.undo(owner, hand_on=False), owed_for=ttl)
     try:
-        ballot: Ballot = yield Ask(command, timeout, undo=late)
+        ballot: Ballot = yield Ask(command, timeout, Settle.HOLDER, undo=late)
         if ballot.duplicated:
             raise impossible(terms, options.name, ballot)
         if ballot.judge(terms.clock(), valid_until(ballot.sent_at, ttl)) is Verdict.WON:
@@ -117,15 +117,16 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
         waiting.asked.remove(owner)
         raise
     terms.time.observe(ballot.votes, ballot.sent_at, ballot.decided_at)
-    # A vote that is given back goes to the first in the queue: so a vote that was split is decided by
-    # the second round, whoever asks. Not while somebody may have a quorum: the first could only collect
-    # a minority, and would come round for it again and again.
+    # A vote that is given back goes to the first in the queue, so that all come to one contender in the
+    # end: docs/election.md. Not while somebody may have a quorum: the first could only collect a
+    # minority, and would come round for it again and again.
     hand_on = ballot.scattered()
     granted = [i for i, vote in ballot.votes.items() if vote.code == Code.YES]
     # No answer and then no connection: it may have been a vote. Answers that come late are dealt with
     # by the driver.
     silent = [i for i, vote in ballot.votes.items() if vote.code == Code.FAULT and i not in ballot.unsent]
     if queued is not None:
+        queued.round_s = ballot.decided_at - ballot.sent_at
         agreed = ballot.answered < ballot.quorum or not queued.draw(ballot.votes)
         if not agreed:
             # See to it that all masters have the same ticket.

@@ -32,6 +32,7 @@ class Place:
         "label",
         "lease_ms",
         "name",
+        "round_s",
         "splits",
         "ticket",
         "token",
@@ -53,6 +54,8 @@ class Place:
         self.ticket = 0
         #: The masters agree on the ticket.
         self.drawn = False
+        #: How long its last round took: an idea of how far apart the masters' messages may come.
+        self.round_s = 0.0
         #: How often in a row what was handed to it was too little.
         self.splits = 0
         self.bequest: Bequest | None = None

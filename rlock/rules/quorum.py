@@ -17,6 +17,7 @@ class Settle(enum.Enum):
     """When a round needs no further answer."""
 
     VERDICT = "verdict"  # the verdict can no longer change
+    HOLDER = "holder"  # won; or lost, and a quorum named who has it; or all have answered
     WON_OR_ALL = "won or all"  # a quorum said yes, or all have answered
     ALL = "all"  # all have answered
 
@@ -104,7 +105,10 @@ class Ballot:
             return True
         # Outvoted needs both: a win is out of reach, and a quorum did answer. With answers missing
         # the same votes could still turn out to be "unreachable", which is another error.
-        return granted + outstanding < self.quorum and self.answered >= self.quorum
+        lost = granted + outstanding < self.quorum and self.answered >= self.quorum
+        # A vote that comes after the verdict would be found by nobody for a second. It cannot hurt
+        # where somebody has a quorum; in a split vote it may be the one that all wait for.
+        return lost and (self.settle is Settle.VERDICT or self.foreign_holder() is not None)
 
     def judge(self, now: float, valid_until: float) -> Verdict:
         """What the round came to at ``now``; ``valid_until`` is when the lease that it asked for ends."""

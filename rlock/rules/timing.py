@@ -20,6 +20,8 @@ POLL_CAP_S = 1.2
 POLL_CAP_DEAF_S = 0.25
 #: A waiter that heard some masters publish, but not a quorum of them, goes on after this.
 GRACE_S = 0.03
+#: One that was handed the lock by some of them, at the earliest after this.
+GRACE_FLOOR_S = 0.004
 #: How long a waiter has to claim the lock that it was handed. One that is stopped or cut off costs the
 #: others this much, and a look; a waiter that is slower than this loses its turn, not its place.
 CLAIM_S = 1.0
@@ -110,12 +112,13 @@ def unreachable_wait(random: Random, failures: int) -> float:
     return random.uniform(ceiling / 2, ceiling)
 
 
-def grace(splits: int) -> float:
-    """How long a waiter that heard fewer masters than a quorum waits for the others.
+def grace(round_s: float, splits: int) -> float:
+    """How long a waiter that was handed the lock by fewer masters than a quorum waits for the others.
 
-    Doubling: what some of them handed out may be all that there is to be had for a while.
+    ``round_s`` is how long its last round took: the messages of one release lie no further apart than a
+    few of these. Doubling: what it was handed may be all that there is to be had for a while.
     """
-    ceiling: float = GRACE_S * 2 ** min(splits, 8)
+    ceiling: float = max(4 * round_s, GRACE_FLOOR_S) * 2 ** min(splits, 8)
     # What it was handed must not run out meanwhile, or nobody would know that it is free.
     return min(ceiling, CLAIM_S / 2)
 

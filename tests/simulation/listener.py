@@ -233,7 +233,7 @@ class Listener:
         if len(ear.handed) == self._quorum:
             ear.wake(Wake.HANDED)
         elif len(ear.handed) < self._quorum:
-            self._hope(ear, grace(ear.place.splits))
+            self._hope(ear, grace(ear.place.round_s, ear.place.splits))
 
     def _tell(self, ear: Ear, master: int, message: bytes) -> None:
         if message != ear.message:

@@ -197,7 +197,7 @@ class Master:
         time_us = self.time_us()
         entry = self.find(queue)
         place = None if entry is None else entry.scores.get(waiter)
-        if place is None:
+        if place is None or rank == "kept":
             place = float(time_us if ticket == "0" else ticket)
             if entry is not None and rank == "last":
                 place = max(place, max(entry.scores.values()) + 1)

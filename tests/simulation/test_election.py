@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from rlock.rules.timing import CLAIM_S, GRACE_S, POLL_CAP_S
+from rlock.rules.timing import CLAIM_S, GRACE_FLOOR_S, POLL_CAP_S
 
 from .client import Client, cycle
 from .driver import Program, Sleep, Thread
@@ -20,16 +20,12 @@ SEEDS = {2: 10, 3: 10, 5: 10, 10: 8, 30: 4, 100: 2}
 #: Nobody keeps a minority that was handed to it longer than the grace, which doubles with each lost claim:
 #: two of them, and the round trips of a dozen rounds in between.
 ROUND_TRIPS = 40
-#: A round is lost with a probability that does not depend on the number of contenders, so the rounds have a
-#: tail, but no trend. The mean over tens of thousands of elections is under 5 for each N and k.
-MEAN_ROUNDS, MAX_ROUNDS = 6.0, 20
-
-#: Not strict: most seeds come through. To be removed with the holes.
-SLOW = pytest.mark.xfail(reason="contenders may sleep over a free lock: docs/election.md, Holes")
+#: docs/election.md: one to lose, one to take a place, one to give back, one that wins.
+MEAN_ROUNDS, MAX_ROUNDS = 4.0, 4
 
 
 def in_time(election: Election) -> bool:
-    return election.first <= ROUND_TRIPS + 3 * GRACE_S / election.round_trip
+    return election.first <= ROUND_TRIPS + 3 * GRACE_FLOOR_S / election.round_trip
 
 
 def clean(election: Election) -> None:
@@ -39,7 +35,6 @@ def clean(election: Election) -> None:
     assert election.left == {}, what
 
 
-@SLOW
 @pytest.mark.parametrize("standing", [False, True], ids=["fresh", "standing"])
 @pytest.mark.parametrize("masters", MASTERS)
 def test_somebody_is_elected_whatever_the_number_and_all_have_their_turn(
@@ -54,7 +49,6 @@ def test_somebody_is_elected_whatever_the_number_and_all_have_their_turn(
         assert statistics.fmean(election.rounds for election in elections) <= MEAN_ROUNDS
 
 
-@SLOW
 @pytest.mark.parametrize("masters", [2, 4, 6])
 def test_an_even_number_of_masters_elects_too(masters: int) -> None:
     for contenders in (2, 3, 10):
@@ -64,7 +58,6 @@ def test_an_even_number_of_masters_elects_too(masters: int) -> None:
             clean(election)
 
 
-@SLOW
 @pytest.mark.parametrize("masters", MASTERS)
 def test_fair_contenders_are_elected_as_well(masters: int) -> None:
     for contenders in (2, 10, 30):

@@ -121,3 +121,20 @@ def test_a_server_under_two_names_spoils_the_count() -> None:
     twin = Vote(Code.FAULT, fault=Fault(FaultKind.DUPLICATE, "the same server"))
     assert cast((YES, YES, twin)).duplicated
     assert not cast((YES, YES, FAULT)).duplicated
+
+
+@pytest.mark.parametrize("masters", [1, 3, 4, 5])
+def test_a_lost_acquire_is_settled_when_a_quorum_named_a_holder_or_all_have_answered(masters: int) -> None:
+    other = Vote(Code.FOREIGN, "other:1", 1, 5000)
+    needed = masters // 2 + 1
+    kinds = set()
+    for votes in itertools.product((YES, NO, other, FAULT, None), repeat=masters):
+        ballot = cast(votes, Settle.HOLDER)
+        named = max(votes.count(NO), votes.count(other))
+        faults, missing = votes.count(FAULT), votes.count(None)
+        if not missing or votes.count(YES) >= needed or faults > masters - needed:
+            assert ballot.settled
+            continue
+        assert ballot.settled == (named >= needed), votes
+        kinds.add(ballot.settled)
+    assert kinds == ({True, False} if masters > 1 else {False})

@@ -56,7 +56,9 @@ def test_random_waits_stay_in_their_bounds_and_grow() -> None:
         assert 0.25 <= timing.unreachable_wait(random, 40) <= 0.5
         assert 1.0 <= timing.probe_wait(random, 40) <= 2.0
     assert timing.probe_wait(random, 0) == timing.probe_wait(random, 1) == 0.0
-    assert timing.grace(0) == timing.GRACE_S < timing.grace(1) < timing.grace(40) < timing.CLAIM_S
+    assert timing.grace(0.0003, 0) == timing.GRACE_FLOOR_S < timing.grace(0.0003, 1)
+    assert timing.grace(0.04, 0) == 0.16
+    assert timing.grace(0.0, 40) == timing.grace(0.4, 0) < timing.CLAIM_S
     early = [timing.split_wait(random, 1, 0.001, certain=True) for _ in range(200)]
     later = [timing.split_wait(random, 6, 0.001, certain=True) for _ in range(200)]
     assert max(early) <= 0.002 < max(later)
