@@ -72,6 +72,10 @@ class Driver:
         if isinstance(step, Standing):
             return self._listener.standing(step.name)
         if isinstance(step, Listen):
+            if ears and ears[0].place is not step.place:
+                # The grant that the one before had got came too late.
+                self._listener.leave(ears[0])
+                self._decline(ears.pop())
             if not ears:
                 # Noted before it is subscribed: Ctrl-C in between must not leave the subscription behind.
                 ears.append(Ear(step.place))

@@ -11,7 +11,7 @@ from typing import ClassVar, TypeVar
 
 from ..clock import Clock
 from ..errors import LeaseLostError, NotHeldError, RLockError
-from ..model import LeaseState, LockStatistics
+from ..model import Code, LeaseState, LockStatistics
 from ..procedures import acquire as acquiring
 from ..procedures.acquire import AT_ONCE
 from ..procedures.inspect import statistics
@@ -23,8 +23,9 @@ from ..rules.holds import Hold, Holds, OwnerKey, Pulse
 from ..rules.keys import client_label, fresh_station, owner_token
 from ..rules.lease import LeaseEvent
 from ..rules.options import LockOptions
-from ..rules.places import Bequest
-from ..rules.timing import LOCAL_HAND_OFFS, lease_ms
+from ..rules.places import Bequest, Place
+from ..rules.quorum import Ballot
+from ..rules.timing import CLAIM_S, LOCAL_HAND_OFFS
 from .driver import Driver
 from .fanout import Fanout
 from .listener import Listener
@@ -178,7 +179,8 @@ class Engine:
                     hold.lease.on(LeaseEvent.RELEASE)
                     if not lost:
                         self._releasing[hold.owner] = hold
-                        self._driver.finished.append(hold.waiter.partition("|")[0])
+                        if hold.waiter:
+                            self._driver.finished.append(hold.waiter.partition("|")[0])
             if lost:
                 raise LeaseLostError(hold.name, reason)
             if left:
@@ -223,35 +225,40 @@ class Engine:
             successor=successor,
             barging=barging,
         )
+        ballot: Ballot | None = None
+        given = False
         try:
             ballot = self.perform(procedure)
-        except BaseException:
-            if heir is not None:
-                self._pass_on(hold.name, successor)
-            raise
-        if heir is not None and (got := inherited(ballot)):
-            # Validity counts from before the release was sent: no master can have written it earlier.
-            bequest = Bequest(successor, ballot.sent_at, hold.hops + 1)
-            if got < ballot.quorum or not self._listener.bequeath(heir, bequest):
-                self._pass_on(hold.name, successor)
+            if heir is not None and inherited(ballot) >= ballot.quorum:
+                # Validity counts from before the release was sent: no master can have written it earlier.
+                bequest = Bequest(successor, ballot.sent_at, hold.hops + 1)
+                given = self._listener.bequeath(heir, bequest)
+        finally:
+            if heir is not None and not given:
+                self._disinherit(heir, successor, ballot)
         return outcome(self.terms, ballot)
 
+    def _disinherit(self, heir: Place, successor: str, ballot: Ballot | None) -> None:
+        """Take back what masters gave, or may yet give, to a successor that nobody will be."""
+        votes = {} if ballot is None else ballot.votes
+        without = [i for i, vote in votes.items() if vote.code != Code.FAULT and vote.ttl_ms <= 0]
+        maybe = [i for i in range(len(self.terms.masters)) if i not in without]
+        if maybe:
+            undo = scripts.release(heir.name, successor)
+            self._fanout.tell(Tell(undo, maybe, owed_for=heir.lease_ms / 1000))
+
     def _pass_on(self, name: str, token: str) -> None:
-        """Do at once what is to be done with a lock that was handed to one of ours that has gone."""
+        """Give on at once what was handed to one of ours that has gone."""
         waiter = f"{token}|{self.terms.station}"
         with self.mutex:
             done = self._driver.finished
             if self.closed or token in done or any(hold.owner == token for hold in self.holds):
                 return
-            for hold in self.holds:
-                if hold.waiter == waiter:
-                    # A master that was late handed it to the place of one who has it by the others:
-                    # one vote more. Under the mutex, so that its release can only come behind.
-                    ttl = lease_ms(hold.lease.ttl)
-                    more = scripts.acquire(name, hold.owner, ttl, hold.count, waiter=waiter)
-                    self._fanout.tell(Tell(more))
-                    return
-        self._fanout.tell(Tell(scripts.release(name, token, waiter=waiter)))
+            # Handed late to the place of one who has the lock by the other masters: the next one could
+            # do nothing with a minority.
+            hand_on = all(hold.waiter != waiter for hold in self.holds)
+        release = scripts.release(name, token, waiter=waiter, hand_on=hand_on)
+        self._fanout.tell(Tell(release, owed_for=CLAIM_S))
 
     def _remove(self, hold: Hold) -> None:
         self.holds.remove(hold)

@@ -98,7 +98,7 @@ class Fanout:
                 slot = self._roster.slots[i]
                 if slot.link is not None:
                     self._post(slot, slot.link, owed, packed)
-                else:
+                elif tell.owed_for:
                     self._debts[i].append(owed)
                     self._roster.dial_due()
 
@@ -251,17 +251,6 @@ class Fanout:
                 return
             if turn is not None:
                 self._vote(turn, slot.index, vote)
-                if vote.code == Code.YES and turn.lost and turn.ask.undo is not None:
-                    self._take_back(slot, link, turn.ask.undo)
-                    if slot.link is not link:
-                        return
-
-    def _take_back(self, slot: Slot, link: Link, undo: Tell) -> None:
-        """A vote that came after its round was lost: nobody else knows of it."""
-        now = self._clock()
-        self._post(
-            slot, link, Owed(None, undo.command, now, now + undo.owed_for), pack(undo.command.by_sha())
-        )
 
     def _vote(self, turn: Round, master: int, vote: Vote) -> None:
         ballot = turn.ballot
@@ -298,9 +287,6 @@ class Fanout:
         if owed.until:
             command = owed.command if turn is None else turn.ask.late
             self._debts[master].append(owed._replace(round=None, command=command))
-        elif turn is not None and turn.lost and turn.ask.undo is not None:
-            undo = turn.ask.undo
-            self._debts[master].append(Owed(None, undo.command, owed.sent_at, self._clock() + undo.owed_for))
 
     def _check(self) -> None:
         if self._roster.closed or self._refusing not in (0, threading.get_ident()):
@@ -364,11 +350,6 @@ class Fanout:
         """From now on only the calling thread may start rounds; what is under way goes on."""
         with self._mutex:
             self._refusing = threading.get_ident()
-            for slot in self._roster.slots:
-                # Lost rounds whose answers nobody will read any more may have been votes.
-                for owed in list(slot.link.owed) if slot.link is not None else ():
-                    if owed.round is not None and owed.round.lost and owed.round.ask.undo and slot.link:
-                        self._take_back(slot, slot.link, owed.round.ask.undo)
 
     def drain(self) -> None:
         """Wait until the masters have done what they were sent, at most a request time-out.

@@ -187,7 +187,8 @@ class Listener:
         finally:
             ear.parked = False
             with self._mutex:
-                if self._reader is ear:
+                if self._reader is ear or self._reader is None:
+                    # Also if it was only appointed: the next one has to know.
                     self._reader = None
                     self._appoint()
                     if self._roster.closed:

@@ -27,6 +27,9 @@ log = logging.getLogger("rlock")
 #: Opening a connection takes several round trips, so it gets at least this long, in the background.
 DIAL_TIMEOUT_S = 1.0
 
+#: A connection that was closed within this time was not idle.
+SHORT_LIFE_S = 1.0
+
 #: How long to leave a server alone that is in the list under another name already.
 DUPLICATE_PAUSE_S = 2.0
 
@@ -71,7 +74,7 @@ def _close_all(*descriptors: int) -> None:
 class Slot:
     """One master: its link, or why there is none."""
 
-    __slots__ = ("dialing", "endpoint", "failures", "fault", "index", "kill", "link", "probe_at")
+    __slots__ = ("dialing", "endpoint", "failures", "fault", "index", "kill", "link", "linked_at", "probe_at")
 
     def __init__(self, index: int, endpoint: Endpoint) -> None:
         self.index = index
@@ -79,6 +82,7 @@ class Slot:
         self.link: Link | None = None
         self.fault = Fault(FaultKind.DOWN, "not connected yet")
         self.failures = 0
+        self.linked_at = -math.inf
         self.probe_at = -math.inf
         self.dialing = False
         #: Connections that ended with requests unanswered, as (run_id, client id).
@@ -165,8 +169,14 @@ class Roster:
         self._by_fd.pop(link.fileno, None)
         self._unregister(link.fileno)
         slot.fault = fault
-        # A link that broke is dialled at once: servers close idle connections. One that hung is not.
-        slot.failures = 0 if fault.kind is FaultKind.BROKEN else 1
+        # A link that broke is dialled at once: servers close idle connections. One that hung is not; nor
+        # one that was closed as soon as it was used, or we would dial without a pause.
+        if fault.kind is FaultKind.BROKEN and self._clock() - slot.linked_at > SHORT_LIFE_S:
+            slot.failures = 0
+        elif fault.kind is FaultKind.BROKEN:
+            slot.failures += 1
+        else:
+            slot.failures = 1
         slot.probe_at = self._clock() + probe_wait(self._random, slot.failures)
         if fault.kind is FaultKind.DUPLICATE:
             slot.probe_at += DUPLICATE_PAUSE_S  # only somebody with an editor can mend it
@@ -247,7 +257,7 @@ class Roster:
             return
         if slot.failures:
             log.info("%s answers again", slot.endpoint.label)
-        slot.failures = 0
+        slot.linked_at = self._clock()
         slot.link = link
         self.up += 1
         self._by_fd[link.fileno] = slot

@@ -27,11 +27,6 @@ class Round:
         #: Released when the round is settled or its thread has to lead.
         self.parker: threading.Lock | None = None
 
-    @property
-    def lost(self) -> bool:
-        """Whether it is over, or can be no different, without a quorum of votes."""
-        return (self.over or self.ballot.settled) and self.ballot.granted < self.ballot.quorum
-
     def broken(self) -> bool:
         """Whether a connection ended before its master answered."""
         faults = (vote.fault for vote in self.ballot.votes.values())

@@ -101,10 +101,8 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
     if queued is not None and not queued.drawn:
         queued.ticket = terms.time.ticket(terms.clock())
     command = scripts.acquire(options.name, owner, lease_ms(ttl), place=queued, fair=options.fair)
-    # Quiet: a quorum has named a holder, a vote that comes late is a minority's.
-    late = Tell(waiting.undo(owner, hand_on=False), owed_for=ttl)
     try:
-        ballot: Ballot = yield Ask(command, timeout, Settle.HOLDER, undo=late)
+        ballot: Ballot = yield Ask(command, timeout, Settle.HOLDER)
         if ballot.duplicated:
             raise impossible(terms, options.name, ballot)
         if ballot.judge(terms.clock(), valid_until(ballot.sent_at, ttl)) is Verdict.WON:
@@ -121,22 +119,25 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
     # end: docs/election.md. Not while somebody may have a quorum: the first could only collect a
     # minority, and would come round for it again and again.
     hand_on = ballot.scattered()
-    granted = [i for i, vote in ballot.votes.items() if vote.code == Code.YES]
-    # No answer and then no connection: it may have been a vote. Answers that come late are dealt with
-    # by the driver.
-    silent = [i for i, vote in ballot.votes.items() if vote.code == Code.FAULT and i not in ballot.unsent]
+    # "No answer" may be a vote, or become one: only a master that refused, or that was never sent the
+    # command, certainly has none of ours. The undo goes the same way behind it.
+    maybe = [
+        i
+        for i in range(ballot.masters)
+        if i not in ballot.unsent
+        and ((vote := ballot.votes.get(i)) is None or vote.code in (Code.YES, Code.FAULT))
+    ]
     if queued is not None:
         queued.round_s = ballot.decided_at - ballot.sent_at
         agreed = ballot.answered < ballot.quorum or not queued.draw(ballot.votes)
         if not agreed:
             # See to it that all masters have the same ticket.
             yield Tell(scripts.wait(queued))
-        elif granted and queued.drawn:
+        elif ballot.granted and queued.drawn:
             # First a place on those masters, too, or their votes would pass us by.
-            yield Tell(scripts.wait(queued), granted)
-    if granted or silent:
-        undo = waiting.undo(owner, hand_on=hand_on)
-        yield Tell(undo, [*granted, *silent], owed_for=ttl)
+            yield Tell(scripts.wait(queued), maybe)
+    if maybe:
+        yield Tell(waiting.undo(owner, hand_on=hand_on), maybe, owed_for=ttl)
     waiting.asked.remove(owner)
     return ballot
 

@@ -47,7 +47,7 @@ class Tell:
 class Ask:
     """Send to all masters (or ``targets``) and wait until the round is settled. Answer: a `Ballot`."""
 
-    __slots__ = ("command", "late", "owed_for", "settle", "targets", "timeout", "undo")
+    __slots__ = ("command", "late", "owed_for", "settle", "targets", "timeout")
 
     def __init__(
         self,
@@ -58,7 +58,6 @@ class Ask:
         *,
         owed_for: float = 0.0,
         late: Command | None = None,
-        undo: Tell | None = None,
     ) -> None:
         self.command = command
         self.timeout = timeout
@@ -68,8 +67,6 @@ class Ask:
         self.owed_for = owed_for
         #: What it gets then, if that is another command.
         self.late = command if late is None else late
-        #: What a master gets that says yes, or may have said yes, after the round was lost.
-        self.undo = undo
 
 
 class AskMany:

@@ -208,6 +208,10 @@ class Holds:
         else:
             hold.entry = next(self._entries)
             heapq.heappush(self._others, (hold.renew_at, hold.entry, hold))
+            if len(self._others) > 2 * len(self._by_key) + 64:
+                # Nobody pops the entries of fixed leases that were released: they would pile up.
+                self._others = [other for other in self._others if other[1] == other[2].entry]
+                heapq.heapify(self._others)
 
     def unwatch(self, hold: Hold) -> None:
         """Look at it no more; it stays until its owner releases it."""

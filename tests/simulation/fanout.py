@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlock._sync.rounds import Owed, Round
-from rlock.model import Code, Vote
+from rlock.model import Vote
 from rlock.procedures.steps import Ask, Tell
 from rlock.rules.quorum import Ballot
 
@@ -117,9 +117,6 @@ class Fanout:
         if turn is None:
             return
         self._vote(turn, master, vote)
-        undo = turn.ask.undo
-        if vote.code == Code.YES and turn.lost and undo is not None:
-            self._post(master, Owed(None, undo.command, self._client.clock(), 0.0))
 
     def _vote(self, turn: Round, master: int, vote: Vote) -> None:
         if not turn.over and not turn.ballot.settled and turn.ballot.cast(master, vote):
