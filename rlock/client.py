@@ -101,7 +101,7 @@ class Client:
         :param max_hold: seconds after which a hold is renewed no more; it ends with its lease.
         :raises OptionsError: with what is wrong and what to do.
         """
-        return RLock(self, LockOptions(name, self._options.lease(ttl), renew, on_lost, max_hold, bool(fair)))
+        return RLock(self, LockOptions(name, self._options.lease(ttl), renew, on_lost, max_hold, fair))
 
     def status(self, name: str) -> LockStatus:
         """Who holds a lock, since when, for how long, and what each master says. One round to all.

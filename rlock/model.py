@@ -125,10 +125,17 @@ class LockStatus:
 
 @dataclass(frozen=True)
 class LockStatistics:
-    """Who waits for a lock, as of the moment of the question: for people and gauges, not for decisions."""
+    """Who waits for a lock, as of the moment of the question: for people and gauges, not for decisions.
+
+    ``queue_length``: places in the masters' queue; one for each waiting thread in fair mode, one for each
+    waiting client in default mode. Waiters that died are in it until a release passes over them.
+    ``position``: how many are before the first of the calling client; 0: it is next; None: it has none.
+    ``local_waiters``: threads of the calling client that wait, in the queue or behind one that is.
+    ``waiters``: the first hundred, in order.
+    """
 
     name: str
-    queue_length: int  # waiters in the masters' queue
-    position: int | None  # how many of them are before the calling client's first; None: it has none
-    local_waiters: int  # threads of the calling client that wait, in the queue or behind one that is
-    waiters: Sequence[Waiter]  # the first hundred, in order
+    queue_length: int
+    position: int | None
+    local_waiters: int
+    waiters: Sequence[Waiter]

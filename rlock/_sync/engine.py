@@ -202,7 +202,8 @@ class Engine:
             raise LeaseLostError(hold.name, REASONS[LeaseEvent.DISOWNED])
         if released is Released.UNSURE:
             log.warning(
-                "lock %r: fewer than a quorum confirmed the release; what is left of it ends within %g s",
+                "lock %r: fewer than a quorum confirmed the release; what is left of it on the others ends "
+                "within %g s after they answer again",
                 hold.name,
                 hold.lease.ttl,
             )

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from ..client import Client
-from ..errors import LeaseLostError, RLockError
+from ..errors import LeaseLostError, OptionsError, RLockError
 from ..lock import RLock
 from . import exits
 from .masters_option import client, masters_option
@@ -104,6 +104,8 @@ def _acquire(lock: RLock, *, no_wait: bool, timeout: float | None) -> bool:
         return lock.acquire(blocking=False)
     try:
         return lock.acquire(timeout=-1 if timeout is None else timeout)
+    except OptionsError:
+        raise  # a ValueError, and none of the time-out's
     except (OverflowError, ValueError) as error:
         raise click.UsageError(f"--timeout: {error}") from None
 

@@ -82,6 +82,8 @@ class LockOptions:
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        if not isinstance(self.fair, bool):
+            raise OptionsError(f"fair must be True or False, not {self.fair!r}")
         if self.on_lost is not None and not callable(self.on_lost):
             raise OptionsError(f"on_lost must be callable with one argument, not {self.on_lost!r}")
         if self.max_hold is not None:
