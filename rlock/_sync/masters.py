@@ -209,7 +209,7 @@ def _redacted(url: str) -> str:
 class Link:
     """One open connection: a socket to write to, and the replies that are owed on it, in order."""
 
-    __slots__ = ("_keep", "client_id", "fileno", "outbox", "owed", "reader", "run_id", "socket")
+    __slots__ = ("_keep", "answered", "client_id", "fileno", "outbox", "owed", "reader", "run_id", "socket")
 
     def __init__(self, connection: AbstractConnection, run_id: str, client_id: int) -> None:
         bare: Any = connection._sock
@@ -218,6 +218,8 @@ class Link:
         self.socket = bare
         self.fileno = bare.fileno()
         self.reader = hiredis.Reader()
+        #: Something has arrived since the handshake.
+        self.answered = False
         #: Requests without a reply yet; the driver's own entries.
         self.owed: deque[Any] = deque()
         #: Bytes that the kernel did not take.
@@ -262,6 +264,7 @@ class Link:
             if not data:
                 return False
             self.reader.feed(data)
+            self.answered = True
             # TLS may hold decrypted bytes that no poll reports: read until it wants more.
             if len(data) < 65536 and not hasattr(self.socket, "pending"):
                 return True

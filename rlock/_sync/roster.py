@@ -27,9 +27,6 @@ log = logging.getLogger("rlock")
 #: Opening a connection takes several round trips, so it gets at least this long, in the background.
 DIAL_TIMEOUT_S = 1.0
 
-#: A connection that was closed within this time was not idle.
-SHORT_LIFE_S = 1.0
-
 #: How long to leave a server alone that is in the list under another name already.
 DUPLICATE_PAUSE_S = 2.0
 
@@ -74,7 +71,7 @@ def _close_all(*descriptors: int) -> None:
 class Slot:
     """One master: its link, or why there is none."""
 
-    __slots__ = ("dialing", "endpoint", "failures", "fault", "index", "kill", "link", "linked_at", "probe_at")
+    __slots__ = ("dialing", "endpoint", "failures", "fault", "index", "kill", "link", "probe_at")
 
     def __init__(self, index: int, endpoint: Endpoint) -> None:
         self.index = index
@@ -82,7 +79,6 @@ class Slot:
         self.link: Link | None = None
         self.fault = Fault(FaultKind.DOWN, "not connected yet")
         self.failures = 0
-        self.linked_at = -math.inf
         self.probe_at = -math.inf
         self.dialing = False
         #: Connections that ended with requests unanswered, as (run_id, client id).
@@ -170,11 +166,10 @@ class Roster:
         self._unregister(link.fileno)
         slot.fault = fault
         # A link that broke is dialled at once: servers close idle connections. One that hung is not; nor
-        # one that was closed as soon as it was used, or we would dial without a pause.
-        if fault.kind is FaultKind.BROKEN and self._clock() - slot.linked_at > SHORT_LIFE_S:
-            slot.failures = 0
-        elif fault.kind is FaultKind.BROKEN:
-            slot.failures += 1
+        # one on which nothing was ever answered, or we would dial without a pause a proxy that knows no
+        # SUBSCRIBE.
+        if fault.kind is FaultKind.BROKEN:
+            slot.failures = 0 if link.answered else slot.failures + 1
         else:
             slot.failures = 1
         slot.probe_at = self._clock() + probe_wait(self._random, slot.failures)
@@ -257,7 +252,6 @@ class Roster:
             return
         if slot.failures:
             log.info("%s answers again", slot.endpoint.label)
-        slot.linked_at = self._clock()
         slot.link = link
         self.up += 1
         self._by_fd[link.fileno] = slot

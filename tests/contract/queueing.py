@@ -1,0 +1,60 @@
+"""Processes that stand in the queue of "x", and what they asked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import rlock
+from rlock._sync.fanout import Fanout
+from rlock.rules import scripts
+
+from .conftest import Child, eventually
+
+MakeClient = Callable[..., rlock.Client]
+StartChild = Callable[..., Child]
+
+WAITER = """
+    import sys, time, rlock
+    client = rlock.Client(sys.argv[2:], ttl=5.0)
+    lock = client.lock("x", fair=sys.argv[1] == "fair")
+    print("waiting", flush=True)
+    with lock:
+        print(time.monotonic_ns(), flush=True)
+        sys.stdin.readline()
+        released = time.monotonic_ns()
+    print(released, flush=True)
+"""
+
+
+def queue_of(client: rlock.Client) -> list[str]:
+    """The processes in the queue, in order."""
+    return [waiter.owner.split("/")[1] for waiter in client.status("x").waiters]
+
+
+def started(child: StartChild, client: rlock.Client, urls: list[str], mode: str = "fair") -> Child:
+    """A process that stands in the queue."""
+    before = client.status("x").queue_length
+    one = child(WAITER, mode, *urls)
+    assert one.line() == "waiting"
+    assert eventually(lambda: client.status("x").queue_length == before + 1)
+    return one
+
+
+@contextmanager
+def counted_attempts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of the locks for which this process asked the masters."""
+    asked: list[str] = []
+    ask = Fanout.ask
+
+    def count(self: Fanout, step: object) -> object:
+        if step.command.script is scripts.ACQUIRE:  # type: ignore[attr-defined]
+            asked.append(threading.current_thread().name)
+        return ask(self, step)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Fanout, "ask", count)
+        yield asked

@@ -1,0 +1,133 @@
+"""Hand-off between threads of one process, and what becomes of one that fails half-way."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from rlock.procedures.steps import Listen, Park, Procedure, Wake
+from rlock.rules.places import Place
+from rlock.rules.timing import LOCAL_HAND_OFFS
+
+from ..servers import Fleet, raw
+from .conftest import eventually
+from .queueing import MakeClient, StartChild, counted_attempts, started
+
+
+def test_threads_of_one_process_hand_it_over_in_one_round_trip(
+    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = make_client(masters3.urls)
+    sections = 20
+
+    def work() -> None:
+        for _ in range(sections):
+            with client.lock("x"):
+                time.sleep(0.003)
+
+    with counted_attempts(monkeypatch) as asked:
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    # One that was refused and took its place, none to claim: the one that released told the next one.
+    assert len(asked) < 1.3 * 3 * sections
+
+
+def test_threads_of_one_process_do_not_keep_it_among_themselves(
+    masters3: Fleet, make_client: MakeClient
+) -> None:
+    client, other = make_client(masters3.urls), make_client(masters3.urls)
+    stop, sections = threading.Event(), 0
+
+    def work() -> None:
+        nonlocal sections
+        while not stop.is_set():
+            with client.lock("x"):
+                sections += 1
+                time.sleep(0.002)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert eventually(lambda: sections > 20)
+        for _ in range(5):
+            before = sections
+            assert other.lock("x").acquire(timeout=10)
+            assert sections - before <= 2 * LOCAL_HAND_OFFS
+            other.lock("x").release()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(10)
+
+
+def test_in_fair_mode_a_thread_does_not_hand_it_past_those_who_came_before(
+    masters3: Fleet, make_client: MakeClient, child: StartChild
+) -> None:
+    client = make_client(masters3.urls)
+    order: list[str] = []
+    lock = client.lock("x", fair=True)
+    lock.acquire()
+    other = started(child, client, masters3.urls)
+
+    def wait() -> None:
+        with client.lock("x", fair=True):
+            order.append("thread")
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert eventually(lambda: client.status("x").queue_length == 2)
+    lock.release()
+    other.line()
+    assert order == []
+    other.say()
+    thread.join(10)
+    assert order == ["thread"]
+
+
+def test_a_second_try_of_one_acquire_hears_of_its_own_place(masters3: Fleet, make_client: MakeClient) -> None:
+    """After a grant that came too late the same acquire begins again, with another place."""
+    engine = make_client(masters3.urls)._engine()
+    first, second = (Place("x", "a", engine.terms.station, 3_000, fair=True) for _ in range(2))
+
+    def twice() -> Procedure[Wake]:
+        yield Listen(first, 2.0)
+        yield Listen(second, 2.0)
+        for master in masters3[:2]:
+            raw(master.url).publish(f"rlock:{{x}}:released|{engine.terms.station}", second.token)
+        wake: Wake = yield Park(engine.clock() + 5.0)
+        return wake
+
+    assert engine.perform(twice()) is Wake.HANDED
+
+
+def test_a_successor_that_nobody_becomes_is_taken_back_from_every_master(
+    masters3: Fleet, make_client: MakeClient
+) -> None:
+    """A master that gave the lock to a waiter of ours, while the others gave it to somebody else."""
+    client, other = make_client(masters3.urls), make_client(masters3.urls)
+    lock = client.lock("x", fair=True)
+    lock.acquire()
+    threads = [threading.Thread(target=lambda: other.lock("x", fair=True).acquire(timeout=20))]
+    threads[0].start()
+    assert eventually(lambda: client.status("x").queue_length == 1)
+    threads.append(threading.Thread(target=lambda: client.lock("x", fair=True).acquire(timeout=20)))
+    threads[1].start()
+    assert eventually(lambda: client.status("x").queue_length == 2)
+    odd = raw(masters3[2].url)
+    # There our own waiter is the first.
+    first = odd.zrange("rlock:{x}:queue", 0, 0)[0]
+    odd.zrem("rlock:{x}:queue", str(first))
+    lock.release()
+    assert eventually(lambda: client.status("x").holder)
+    holder = client.status("x").holder
+    assert eventually(lambda: set(odd.hkeys("x")) <= {holder}, within=1.5), "a ghost of a whole ttl"
+    client.evict("x")
+    for thread in threads:
+        thread.join(20)
+    client.evict("x")
