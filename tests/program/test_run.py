@@ -57,6 +57,17 @@ def free(fleet: Fleet) -> bool:
     return not any(raw(master.url).exists("job") for master in fleet)
 
 
+def test_a_missing_permission_is_not_taken_for_a_bad_time_out(start: Start, masters3: Fleet) -> None:
+    for master in masters3:
+        raw(master.url).execute_command("ACL", "SETUSER", "stranger", "on", ">pw", "~other:*", "&*", "+@all")
+    urls = ",".join(url.replace("redis://", "redis://stranger:pw@") for url in masters3.urls)
+    for words in ([], ["-w", "1"]):
+        code, _, err = ended(start("run", *words, "job", "--", "true", RLOCK_MASTERS=urls))
+        assert "NOPERM" in err
+        assert "--timeout" not in err
+        assert code != 0
+
+
 def test_fair_runs_take_their_turns_and_status_shows_who_waits(start: Start, masters3: Fleet) -> None:
     with rlock.Client(masters3.urls, ttl=2.0) as client:
         lock = client.lock("job")
