@@ -19,12 +19,12 @@ T = TypeVar("T")
 class Driver:
     """Runs procedures, each in the thread that asks for it. Thread-safe.
 
-    ``pass_on`` is called with the lock and the token of a waiter that was handed it on some masters, or to
-    which a thread of ours left it, and that has ended in another way.
+    ``pass_on`` is called with the lock, the token and the seconds of a lease that a thread of ours left to a
+    waiter that has ended in another way.
     """
 
     def __init__(
-        self, fanout: Fanout, listener: Listener, clock: Clock, pass_on: Callable[[str, str], None]
+        self, fanout: Fanout, listener: Listener, clock: Clock, pass_on: Callable[..., None]
     ) -> None:
         self._fanout = fanout
         self._listener = listener
@@ -96,4 +96,4 @@ class Driver:
     def _decline(self, ear: Ear) -> None:
         bequest, ear.place.bequest = ear.place.bequest, None
         if bequest is not None:
-            self._pass_on(ear.name, bequest.owner)
+            self._pass_on(ear.name, bequest.owner, ear.place.lease_ms / 1000)

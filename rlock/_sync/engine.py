@@ -242,14 +242,18 @@ class Engine:
     def _disinherit(self, heir: Place, successor: str, ballot: Ballot | None) -> None:
         """Take back what masters gave, or may yet give, to a successor that nobody will be."""
         votes = {} if ballot is None else ballot.votes
-        without = [i for i, vote in votes.items() if vote.code != Code.FAULT and vote.ttl_ms <= 0]
+        without = [
+            i
+            for i, vote in votes.items()
+            if vote.code != Code.FAULT and not (vote.code == Code.YES and vote.ttl_ms > 0)
+        ]
         maybe = [i for i in range(len(self.terms.masters)) if i not in without]
         if maybe:
             undo = scripts.release(heir.name, successor)
             self._fanout.tell(Tell(undo, maybe, owed_for=heir.lease_ms / 1000))
 
-    def _pass_on(self, name: str, token: str) -> None:
-        """Give on at once what was handed to one of ours that has gone."""
+    def _pass_on(self, name: str, token: str, lease_s: float = CLAIM_S) -> None:
+        """Give on at once what was handed to one of ours that has gone, and what would else run out."""
         waiter = f"{token}|{self.terms.station}"
         with self.mutex:
             done = self._driver.finished
@@ -259,7 +263,7 @@ class Engine:
             # do nothing with a minority.
             hand_on = all(hold.waiter != waiter for hold in self.holds)
         release = scripts.release(name, token, waiter=waiter, hand_on=hand_on)
-        self._fanout.tell(Tell(release, owed_for=CLAIM_S))
+        self._fanout.tell(Tell(release, owed_for=lease_s))
 
     def _remove(self, hold: Hold) -> None:
         self.holds.remove(hold)
