@@ -39,7 +39,7 @@ def release(
     """
     command = scripts.release(name, owner, waiter=waiter, heir=heir, successor=successor, barging=barging)
     # Delivered later, it must not favour one who may have gone by then.
-    late = scripts.release(name, owner, waiter=waiter)
+    late = command if heir is None else scripts.release(name, owner, waiter=waiter)
     try:
         ballot: Ballot = yield Ask(command, lease.request_timeout, owed_for=lease.ttl, late=late)
     except GeneratorExit:
