@@ -9,7 +9,6 @@ import pytest
 
 from rlock.procedures.steps import Listen, Park, Procedure, Wake
 from rlock.rules.places import Place
-from rlock.rules.timing import LOCAL_HAND_OFFS
 
 from ..servers import Fleet, raw
 from .conftest import eventually
@@ -58,7 +57,7 @@ def test_threads_of_one_process_do_not_keep_it_among_themselves(
         for _ in range(5):
             before = sections
             assert other.lock("x").acquire(timeout=10)
-            assert sections - before <= 2 * LOCAL_HAND_OFFS
+            assert sections - before <= 20, "eight in a row, and what was under way"
             other.lock("x").release()
     finally:
         stop.set()

@@ -119,7 +119,9 @@ def test_a_stopped_process_at_the_head_costs_a_second_and_keeps_its_place(
         released = time.monotonic_ns()
     assert int(second.line()) - released < 2.5e9
     stopped.process.send_signal(signal.SIGCONT)
-    assert eventually(lambda: queue_of(client)[:1] == [str(stopped.process.pid)]), "it lost its place"
+    # At once and on a quorum; its looks would bring it back to one master in a second.
+    back = eventually(lambda: queue_of(client)[:1] == [str(stopped.process.pid)], within=0.8)
+    assert back, "it lost its place"
     second.say()
     entered = int(stopped.line())
     stopped.say()
