@@ -11,21 +11,21 @@ from typing import ClassVar, TypeVar
 
 from ..clock import Clock
 from ..errors import LeaseLostError, NotHeldError, RLockError
-from ..model import Code, LeaseState, LockStatistics
+from ..model import LeaseState, LockStatistics
 from ..procedures import acquire as acquiring
 from ..procedures.acquire import AT_ONCE
 from ..procedures.inspect import statistics
-from ..procedures.release import Released, inherited, outcome, release
+from ..procedures.release import Released, gave_heir, inherited, may_barge, outcome, release
 from ..procedures.renew import Renewal, renew
 from ..procedures.steps import Ask, AskMany, Procedure, Tell, Terms
 from ..rules import scripts
 from ..rules.holds import Hold, Holds, OwnerKey, Pulse
-from ..rules.keys import client_label, fresh_station, owner_token
+from ..rules.keys import client_label, fresh_station, owner_token, token_of, waiter_name
 from ..rules.lease import LeaseEvent
 from ..rules.options import LockOptions
 from ..rules.places import Bequest, Place
 from ..rules.quorum import Ballot
-from ..rules.timing import CLAIM_S, LOCAL_HAND_OFFS
+from ..rules.timing import CLAIM_S
 from .driver import Driver
 from .fanout import Fanout
 from .listener import Listener
@@ -154,7 +154,7 @@ class Engine:
 
     def _take_back(self, options: LockOptions, asked: list[str]) -> None:
         for owner in list(asked):
-            waiter = f"{owner}|{self.terms.station}"
+            waiter = waiter_name(owner, self.terms.station)
             command = scripts.release(options.name, owner, waiter=waiter, publish=False)
             self._fanout.tell(Tell(command, owed_for=options.lease.ttl))
         asked.clear()
@@ -180,7 +180,7 @@ class Engine:
                     if not lost:
                         self._releasing[hold.owner] = hold
                         if hold.waiter:
-                            self._driver.finished.append(hold.waiter.partition("|")[0])
+                            self._driver.finished.append(token_of(hold.waiter))
             if lost:
                 raise LeaseLostError(hold.name, reason)
             if left:
@@ -211,10 +211,6 @@ class Engine:
     def _give_up(self, hold: Hold) -> Released:
         """Release it on the masters, in favour of a thread of ours where that is allowed."""
         heir = self._listener.heir(hold.name)
-        # Out of order only between those who do not ask for order, and not for ever: the threads of one
-        # process could keep a lock among themselves.
-        fair = hold.options.fair or (heir is not None and heir.fair)
-        barging = not fair and hold.hops < LOCAL_HAND_OFFS
         successor = "" if heir is None else owner_token(heir.label)
         procedure = release(
             self.terms,
@@ -224,7 +220,7 @@ class Engine:
             waiter=hold.waiter,
             heir=heir,
             successor=successor,
-            barging=barging,
+            barging=may_barge(hold, heir),
         )
         ballot: Ballot | None = None
         given = False
@@ -241,20 +237,14 @@ class Engine:
 
     def _disinherit(self, heir: Place, successor: str, ballot: Ballot | None) -> None:
         """Take back what masters gave, or may yet give, to a successor that nobody will be."""
-        votes = {} if ballot is None else ballot.votes
-        without = [
-            i
-            for i, vote in votes.items()
-            if vote.code != Code.FAULT and not (vote.code == Code.YES and vote.ttl_ms > 0)
-        ]
-        maybe = [i for i in range(len(self.terms.masters)) if i not in without]
+        maybe = gave_heir(ballot, len(self.terms.masters))
         if maybe:
             undo = scripts.release(heir.name, successor)
             self._fanout.tell(Tell(undo, maybe, owed_for=heir.lease_ms / 1000))
 
     def _pass_on(self, name: str, token: str, lease_s: float = CLAIM_S) -> None:
         """Give on at once what was handed to one of ours that has gone, and what would else run out."""
-        waiter = f"{token}|{self.terms.station}"
+        waiter = waiter_name(token, self.terms.station)
         with self.mutex:
             done = self._driver.finished
             if self.closed or token in done or any(hold.owner == token for hold in self.holds):

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from ..model import Code, LockStatistics, LockStatus, MasterStatus, Waiter
 from ..rules import scripts
-from ..rules.keys import since
+from ..rules.keys import since, token_of
 from ..rules.quorum import Ballot, Settle
 from .steps import Ask, Procedure, Terms, faults, impossible, unreachable
 
@@ -20,8 +20,8 @@ def _look(terms: Terms, name: str, timeout: float) -> Procedure[Ballot]:
     return ballot
 
 
-def _queue(ballot: Ballot) -> tuple[int, list[str]]:
-    """How long the queue is, and the owner tokens of its first, in order.
+def _queue(ballot: Ballot) -> tuple[int, tuple[Waiter, ...]]:
+    """How long the queue is, and its first, in order.
 
     Told by a quorum: on fewer masters there may be places of waiters that are gone.
     """
@@ -32,7 +32,8 @@ def _queue(ballot: Ballot) -> tuple[int, list[str]]:
             tickets.setdefault(waiter, []).append(ticket)
     standing = [(max(told), waiter) for waiter, told in tickets.items() if len(told) >= ballot.quorum]
     length = lengths[ballot.quorum - 1] if len(lengths) >= ballot.quorum else 0
-    return length, [waiter.rpartition("|")[0] for _, waiter in sorted(standing)]
+    owners = [token_of(waiter) for _, waiter in sorted(standing)]
+    return length, tuple(Waiter(owner, since(owner)) for owner in owners)
 
 
 def locked(terms: Terms, name: str, timeout: float) -> Procedure[bool]:
@@ -63,8 +64,7 @@ def status(terms: Terms, name: str, timeout: float) -> Procedure[LockStatus]:
             views.append(MasterStatus(master, vote.holder, vote.hold_count, remaining))
         else:
             views.append(MasterStatus(master, None))
-    length, owners = _queue(ballot)
-    waiters = tuple(Waiter(owner, since(owner)) for owner in owners)
+    length, waiters = _queue(ballot)
     holder, most = next(iter(ballot.holders().most_common(1)), (None, 0))
     if holder is None or most < terms.quorum:
         return LockStatus(name, None, None, 0, None, terms.quorum, tuple(views), length, waiters)
@@ -92,9 +92,8 @@ def statistics(
     Raises `QuorumUnreachableError` when fewer than a quorum answered.
     """
     ballot = yield from _look(terms, name, timeout)
-    length, owners = _queue(ballot)
-    position = next((i for i, owner in enumerate(owners) if owner in own), None)
-    waiters = tuple(Waiter(owner, since(owner)) for owner in owners)
+    length, waiters = _queue(ballot)
+    position = next((i for i, waiter in enumerate(waiters) if waiter.owner in own), None)
     return LockStatistics(name, length, position, local_waiters, waiters)
 
 

@@ -6,9 +6,11 @@ import enum
 
 from ..model import Code
 from ..rules import scripts
+from ..rules.holds import Hold
 from ..rules.options import LeaseOptions
 from ..rules.places import Place
 from ..rules.quorum import Ballot
+from ..rules.timing import LOCAL_HAND_OFFS
 from .steps import Ask, Procedure, Tell, Terms
 
 
@@ -49,6 +51,28 @@ def release(
         yield Tell(late, owed_for=lease.ttl)
         raise
     return ballot
+
+
+def may_barge(hold: Hold, heir: Place | None) -> bool:
+    """Whether an heir may have the lock before those who came earlier.
+
+    Only between those who do not ask for order, and not for ever: the threads of one process could keep
+    a lock among themselves.
+    """
+    fair = hold.options.fair or (heir is not None and heir.fair)
+    return not fair and hold.hops < LOCAL_HAND_OFFS
+
+
+def gave_heir(ballot: Ballot | None, masters: int) -> list[int]:
+    """The masters that gave the lock to the heir, or may yet do so."""
+    votes = {} if ballot is None else ballot.votes
+    return [
+        i
+        for i in range(masters)
+        if (vote := votes.get(i)) is None
+        or vote.code == Code.FAULT
+        or (vote.code == Code.YES and vote.ttl_ms > 0)
+    ]
 
 
 def inherited(ballot: Ballot) -> int:

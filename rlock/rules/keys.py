@@ -49,6 +49,16 @@ def fresh_station() -> str:
     return os.urandom(8).hex()
 
 
+def waiter_name(token: str, station: str) -> str:
+    """How the queue names a waiter: the token under which it is handed the lock, and whom to tell."""
+    return f"{token}|{station}"
+
+
+def token_of(waiter: str) -> str:
+    """The token of a waiter's name."""
+    return waiter.rpartition("|")[0]
+
+
 def client_label(thread: str) -> str:
     """`<client>` of an owner token: host, process and thread, for people who look at a master."""
     host = _UNSAFE.sub("_", socket.gethostname()) or "host"

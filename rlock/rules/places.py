@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..model import Vote
-from .keys import owner_token
+from .keys import owner_token, waiter_name
 
 
 class Bequest(NamedTuple):
@@ -47,7 +47,7 @@ class Place:
         #: own turns what was handed to the place into a lease.
         self.token = owner_token(label)
         #: Its name in the queue.
-        self.waiter = f"{self.token}|{station}"
+        self.waiter = waiter_name(self.token, station)
         self.lease_ms = lease_ms
         self.fair = fair
         #: What is asked for, or what was given; 0: whatever the masters say.

@@ -100,14 +100,13 @@ def acquire(
     count: int = 1,
     *,
     place: Place | None = None,
-    waiter: str = "",
     fair: bool = False,
 ) -> Command:
     """Ask for the lease; where it is refused, take or keep a ``place`` in the queue.
 
-    It is also granted where it was handed to that place, or to ``waiter``, which takes none.
+    It is also granted where it was handed to that place.
     """
-    order, ticket, rank = "fair" if fair else "barging", "", "last"
+    order, waiter, ticket, rank = "fair" if fair else "barging", "", "", "last"
     if place is not None:
         waiter, ticket, rank = place.waiter, str(place.ticket), "kept" if place.drawn else "last"
     arguments = (owner, str(lease_ms), str(count), order, waiter, ticket, rank, _QUEUE_MS)

@@ -7,8 +7,12 @@ import time
 
 import pytest
 
-from rlock.procedures.steps import Listen, Park, Procedure, Wake
-from rlock.rules.places import Place
+from rlock._sync.fanout import Fanout
+from rlock.procedures.steps import Ask, Listen, Park, Procedure, Unlisten, Wake
+from rlock.rules import scripts
+from rlock.rules.places import Bequest, Place
+from rlock.rules.quorum import Ballot
+from rlock.rules.timing import valid_until
 
 from ..servers import Fleet, raw
 from .conftest import eventually
@@ -130,3 +134,48 @@ def test_a_successor_that_nobody_becomes_is_taken_back_from_every_master(
     for thread in threads:
         thread.join(20)
     client.evict("x")
+
+
+def test_an_heirs_lease_counts_from_before_the_release_was_sent(
+    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = make_client(masters3.urls, ttl=3.0)
+    engine, ask = client._engine(), Fanout.ask
+
+    def slow_return(self: Fanout, step: Ask) -> Ballot:
+        ballot = ask(self, step)
+        if step.command.script is scripts.RELEASE:
+            time.sleep(0.5)  # the masters' leases have begun
+        return ballot
+
+    monkeypatch.setattr(Fanout, "ask", slow_return)
+    ends: list[float] = []
+
+    def wait() -> None:
+        with client.lock("x"):
+            ends.extend(hold.lease.valid_until for hold in engine.holds)
+
+    thread = threading.Thread(target=wait)
+    with client.lock("x"):
+        thread.start()
+        assert eventually(lambda: client.status("x").queue_length == 1)
+        time.sleep(0.1)
+        released = engine.clock()
+    thread.join(20)
+    assert len(ends) == 1
+    assert ends[0] < valid_until(released + 0.4, 3.0), "it would outlive the lease on the masters"
+
+
+def test_what_was_left_to_one_who_has_gone_is_given_back(masters3: Fleet, make_client: MakeClient) -> None:
+    engine = make_client(masters3.urls)._engine()
+    place = Place("x", "a", engine.terms.station, 9_000, fair=False)
+
+    def gone() -> Procedure[None]:
+        yield Listen(place, 2.0)
+        for master in masters3:
+            raw(master.url).hset("x", "a:77", 1)
+        place.bequest = Bequest("a:77", engine.clock(), 1)
+        yield Unlisten()
+
+    engine.perform(gone())
+    assert eventually(lambda: not any(raw(master.url).exists("x") for master in masters3), within=2.0)

@@ -220,3 +220,13 @@ def test_closing_gives_every_descriptor_and_every_connection_back(
     for client in clients:
         client.close()
     assert eventually(lambda: connections() == before), (before, connections())
+
+
+def test_a_close_waits_until_the_slowest_master_has_done_what_it_was_told(masters3: Fleet) -> None:
+    """A socket that is closed with unread answers is reset, and the server forgets what it has not read."""
+    client = rlock.Client(masters3.urls, 10.0)
+    client.lock("x").acquire()
+    assert eventually(lambda: all(raw(master.url).exists("x") for master in masters3))
+    raw(masters3[2].url).execute_command("CLIENT", "PAUSE", 250, "ALL")
+    client.close()
+    assert eventually(lambda: not any(raw(master.url).exists("x") for master in masters3), within=3.0)

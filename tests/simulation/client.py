@@ -10,15 +10,16 @@ from rlock.errors import LeaseLostError
 from rlock.model import LeaseState
 from rlock.procedures import acquire as acquiring
 from rlock.procedures.acquire import FOR_EVER
-from rlock.procedures.release import Released, inherited, outcome, release
+from rlock.procedures.release import Released, gave_heir, inherited, may_barge, outcome, release
 from rlock.procedures.renew import renew
 from rlock.procedures.steps import Procedure, Tell, Terms
 from rlock.rules import scripts
 from rlock.rules.holds import Due, Hold, Holds, OwnerKey, Pulse
+from rlock.rules.keys import token_of, waiter_name
 from rlock.rules.lease import LeaseEvent
 from rlock.rules.options import LockOptions
 from rlock.rules.places import Bequest
-from rlock.rules.timing import LOCAL_HAND_OFFS, lease_ms
+from rlock.rules.timing import CLAIM_S
 
 from .driver import Enter, Perform, Program, Sleep, Thread
 from .events import Action, Process
@@ -110,7 +111,7 @@ class Client(Process):
                 self._watch(hold)
                 return hold
             for owner in asked:
-                waiter = f"{owner}|{self.terms.station}"
+                waiter = waiter_name(owner, self.terms.station)
                 command = scripts.release(options.name, owner, waiter=waiter, publish=False)
                 self.fanout.tell(Tell(command, owed_for=options.lease.ttl))
             asked.clear()
@@ -123,9 +124,8 @@ class Client(Process):
         if lost:
             raise LeaseLostError(hold.name, hold.reason)
         hold.lease.on(LeaseEvent.RELEASE)
-        self.finished.append(hold.waiter.partition("|")[0])
+        self.finished.append(token_of(hold.waiter))
         heir = self.listener.heir(hold.name)
-        fair = hold.options.fair or (heir is not None and heir.fair)
         successor = "" if heir is None else self.world.token(heir.label)
         procedure = release(
             self.terms,
@@ -135,27 +135,25 @@ class Client(Process):
             waiter=hold.waiter,
             heir=heir,
             successor=successor,
-            barging=not fair and hold.hops < LOCAL_HAND_OFFS,
+            barging=may_barge(hold, heir),
         )
         ballot = yield Perform(procedure)
-        if heir is not None and (got := inherited(ballot)):
-            bequest = Bequest(successor, ballot.sent_at, hold.hops + 1)
-            if got < ballot.quorum or not self.listener.bequeath(heir, bequest):
-                self.pass_on(hold.name, successor)
+        given = False
+        if heir is not None and inherited(ballot) >= ballot.quorum:
+            given = self.listener.bequeath(heir, Bequest(successor, ballot.sent_at, hold.hops + 1))
+        if heir is not None and not given and (maybe := gave_heir(ballot, len(self.terms.masters))):
+            undo = scripts.release(hold.name, successor)
+            self.fanout.tell(Tell(undo, maybe, owed_for=heir.lease_ms / 1000))
         released: Released = outcome(self.terms, ballot)
         return released
 
     def pass_on(self, name: str, token: str) -> None:
-        """Do at once what is to be done with a lock that was handed to one of ours that has gone."""
-        waiter = f"{token}|{self.terms.station}"
+        """Give on at once what was handed to one of ours that has gone."""
+        waiter = waiter_name(token, self.terms.station)
         if token in self.finished or any(hold.owner == token for hold in self.holds):
             return
-        for hold in self.holds:
-            if hold.waiter == waiter:
-                ttl = lease_ms(hold.lease.ttl)
-                self.fanout.tell(Tell(scripts.acquire(name, hold.owner, ttl, hold.count, waiter=waiter)))
-                return
-        self.fanout.tell(Tell(scripts.release(name, token, waiter=waiter)))
+        hand_on = all(hold.waiter != waiter for hold in self.holds)
+        self.fanout.tell(Tell(scripts.release(name, token, waiter=waiter, hand_on=hand_on), owed_for=CLAIM_S))
 
     # -- the watchdog ------------------------------------------------------------------------------------
 

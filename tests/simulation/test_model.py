@@ -173,8 +173,7 @@ def any_command(random: Random, twins: Twins) -> scripts.Command:
     where = place(random, name)
     kind = random.choice(("acquire", "acquire", "release", "release", "wait", "renew", "status"))
     if kind == "acquire":
-        # As often as not the place to which the lock was handed.
-        waiter = random.choice(("", f"{holder}|{random.choice(STATIONS)}"))
+        # Often enough the place to which the lock was handed.
         if holder and random.random() < 0.3:
             where = standing(name, holder, random.choice(STATIONS))
         return scripts.acquire(
@@ -183,7 +182,6 @@ def any_command(random: Random, twins: Twins) -> scripts.Command:
             LEASE_MS,
             random.randrange(1, 4),
             place=random.choice((None, where, where)),
-            waiter=waiter,
             fair=random.random() < 0.5,
         )
     if kind == "release":

@@ -22,6 +22,7 @@ from rlock.rules import scripts
 from rlock.rules.holds import Hold, OwnerKey, Pulse
 from rlock.rules.lease import LeaseEvent
 from rlock.rules.options import ClientOptions, LockOptions
+from rlock.rules.places import Place
 from rlock.rules.quorum import Ballot, Settle
 from rlock.rules.timing import valid_until
 
@@ -159,6 +160,21 @@ def test_an_interrupted_release_is_told_to_all_masters_again() -> None:
     assert words(tell) == words(ask)
     with pytest.raises(KeyboardInterrupt):
         procedure.send(None)
+
+
+def test_a_release_that_is_delivered_late_favours_nobody() -> None:
+    """The heir may have gone by then, and the lock would be that of nobody for a ttl."""
+    world = World(3, [YES] * 3)
+    heir = Place("x", "a", "s", 10_000, fair=False)
+    procedure = release(world.terms, "x", "me:1", OPTIONS.lease, heir=heir, successor="a:9")
+    ask = procedure.send(None)
+    tell = procedure.throw(KeyboardInterrupt())
+    assert isinstance(ask, Ask)
+    assert isinstance(tell, Tell)
+    assert words(ask)[9:11] == (heir.waiter, "a:9")
+    for late in (ask.late.by_sha(), words(tell)):
+        assert late[5] == "me:1"
+        assert late[9:11] == ("", "")
 
 
 @pytest.mark.parametrize("masters", [1, 3, 4, 5])
