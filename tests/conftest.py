@@ -20,6 +20,7 @@ import pytest
 from rlock.program.embedded import Master, Masters, ServerBinary, Tls
 
 from .containers import ContainerMaster, why_not
+from .scripted import Box, Ear, Ears
 from .servers import (
     AnyMaster,
     Fleet,
@@ -141,6 +142,30 @@ def any_server(
         _shared_flavours[name] = Master(FLAVOURS[name]).start()
     _janitor.clean(_shared_flavours[name])
     return _shared_flavours[name]
+
+
+@pytest.fixture
+def box(any_server: AnyMaster) -> Iterator[Box]:
+    """One master of each flavour, and the scripts as functions on it."""
+    box = Box(any_server.url)
+    yield box
+    box.close()
+
+
+@pytest.fixture
+def ear(box: Box) -> Iterator[Ear]:
+    """A subscriber to the channel of the lock of ``box``."""
+    ear = Ear(box.client)
+    yield ear
+    ear.close()
+
+
+@pytest.fixture
+def ears(box: Box) -> Iterator[Ears]:
+    """Subscribers to the channels of waiters."""
+    ears = Ears(box.client)
+    yield ears
+    ears.close()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ Who stands in the queue, and what becomes of the lock then: test_lua_queue.py.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,22 +31,6 @@ from .scripted import (
     station,
     token,
 )
-from .servers import AnyMaster
-
-
-@pytest.fixture
-def box(any_server: AnyMaster) -> Iterator[Box]:
-    box = Box(any_server.url)
-    yield box
-    box.close()
-
-
-@pytest.fixture
-def ear(box: Box) -> Iterator[Ear]:
-    ear = Ear(box.client)
-    yield ear
-    ear.close()
-
 
 Call = Callable[[Box], Any]
 

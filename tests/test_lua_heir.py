@@ -2,34 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from .scripted import ANNA, BEN, CARA, CHANNEL, HEIR, MINE, THEIRS, Box, Ear, Ears, token
-from .servers import AnyMaster
-
-
-@pytest.fixture
-def box(any_server: AnyMaster) -> Iterator[Box]:
-    box = Box(any_server.url)
-    yield box
-    box.close()
-
-
-@pytest.fixture
-def ear(box: Box) -> Iterator[Ear]:
-    ear = Ear(box.client)
-    yield ear
-    ear.close()
-
-
-@pytest.fixture
-def ears(box: Box) -> Iterator[Ears]:
-    ears = Ears(box.client)
-    yield ears
-    ears.close()
-
 
 # -- release: an heir, a waiter of the caller's own process ------------------------------------------------
 

@@ -25,16 +25,8 @@ from .scripted import (
     Ears,
     token,
 )
-from .servers import AnyMaster
 
 Restricted = Callable[..., Box]
-
-
-@pytest.fixture
-def box(any_server: AnyMaster) -> Iterator[Box]:
-    box = Box(any_server.url)
-    yield box
-    box.close()
 
 
 @pytest.fixture
@@ -50,20 +42,6 @@ def restricted(box: Box) -> Iterator[Restricted]:
     yield make
     for other in made:
         other.close()
-
-
-@pytest.fixture
-def ear(box: Box) -> Iterator[Ear]:
-    ear = Ear(box.client)
-    yield ear
-    ear.close()
-
-
-@pytest.fixture
-def ears(box: Box) -> Iterator[Ears]:
-    ears = Ears(box.client)
-    yield ears
-    ears.close()
 
 
 def fill(box: Box) -> None:

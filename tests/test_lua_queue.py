@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,29 +25,6 @@ from .scripted import (
     Ears,
     token,
 )
-from .servers import AnyMaster
-
-
-@pytest.fixture
-def box(any_server: AnyMaster) -> Iterator[Box]:
-    box = Box(any_server.url)
-    yield box
-    box.close()
-
-
-@pytest.fixture
-def ear(box: Box) -> Iterator[Ear]:
-    ear = Ear(box.client)
-    yield ear
-    ear.close()
-
-
-@pytest.fixture
-def ears(box: Box) -> Iterator[Ears]:
-    ears = Ears(box.client)
-    yield ears
-    ears.close()
-
 
 # -- acquire: a place for who is refused -----------------------------------------------------------------
 

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from .scripted import LEASE_MS, LOCK, MINE, OLDER, THEIRS, Box
-from .servers import AnyMaster
-
-
-@pytest.fixture
-def box(any_server: AnyMaster) -> Iterator[Box]:
-    box = Box(any_server.url)
-    yield box
-    box.close()
 
 
 def test_renew_counts_the_lease_from_now(box: Box) -> None:
