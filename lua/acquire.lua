@@ -3,6 +3,8 @@
 --
 -- KEYS[1] lock      hash
 -- KEYS[2] queue     zset   waiters by ticket
+-- KEYS[3] fence     text   `<token> <owner>`, the last fencing token and to whom it was given
+-- KEYS[4] marker    text   what a restart without memory would lose; left out: restart guard off
 -- ARGV[1] owner     text   `<client>:<uuid>`
 -- ARGV[2] lease_ms  ms
 -- ARGV[3] count     holds
@@ -11,28 +13,47 @@
 -- ARGV[6] ticket    us     its place in the queue; 0: by this master's time; empty: it takes none
 -- ARGV[7] rank      text   `last`: behind all who stand here already, whatever the ticket; `kept`: just there
 -- ARGV[8] queue_ms  ms     how long the queue outlives its last visitor
+-- ARGV[9] proposal  us     the fencing token to give, unless one as high was given; 0: this master's time
+-- ARGV[10] fence_ms ms     how long the last fencing token is remembered
 --
--- Reply: {code, holder, count, ttl_ms, ticket, time_us}: ticket is that of the place (0: none was asked for,
--- or none is needed), time_us this master's time
+-- Reply: {code, holder, count, ttl_ms, ticket, time_us, token, marker}: ticket is that of the place (0: none
+-- was asked for, or none is needed), time_us this master's time, token the fencing token of a grant
 --    1  granted: the caller holds the lease, and has no place any more
 --   -1  refused: someone else's; holder, count and ttl_ms (-1: no expiry) are theirs
 --   -2  refused: the key is not a lock (another type, or a hash that no lock wrote)
 --   -3  refused: free, and it is the turn of the waiter that holder names
 --
--- Second delivery: the same count and the same lease again, counted from its own arrival; a place that is
+-- Second delivery: the same count, token and lease again, counted from its own arrival; a place that is
 -- there stays.
 -- Called by: rlock/procedures/acquire.py
 
-local lock, queue = KEYS[1], KEYS[2]
+local lock, queue, fence = KEYS[1], KEYS[2], KEYS[3]
 local owner, lease_ms, count, order = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local waiter, ticket, rank, queue_ms = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local proposal, fence_ms = tonumber(ARGV[9]), ARGV[10]
 
 local fields = redis.pcall('hlen', lock)
 if type(fields) == 'table' and not string.find(fields.err, 'WRONGTYPE', 1, true) then
     return fields
 end
+local marker = KEYS[4] and redis.call('get', KEYS[4]) or ''
 if fields ~= 0 and fields ~= 1 then
-    return {-2, '', 0, -1, 0, 0}
+    return {-2, '', 0, -1, 0, 0, 0, marker}
+end
+
+local function now_us()
+    local time = redis.call('time')
+    return time[1] * 1000000 + time[2]
+end
+
+-- Above every token that was given here: of two majorities some master is in both.
+local function stamp()
+    local token, given_to = string.match(redis.call('get', fence) or '', '^(%d+) (.*)$')
+    if given_to ~= owner then
+        token = math.max(tonumber(token or 0) + 1, proposal > 0 and proposal or now_us())
+        redis.call('set', fence, string.format('%.0f %s', token, owner), 'px', fence_ms)
+    end
+    return tonumber(token)
 end
 
 local holder, held = '', 0
@@ -40,17 +61,19 @@ if fields == 1 then
     local entry = redis.call('hgetall', lock)
     holder, held = entry[1], tonumber(entry[2])
     if not held then
-        return {-2, '', 0, -1, 0, 0}
+        return {-2, '', 0, -1, 0, 0, 0, marker}
     end
     if holder == owner then
         redis.call('pexpire', lock, lease_ms)
-        return {1, owner, held, tonumber(lease_ms), 0, 0}
+        return {1, owner, held, tonumber(lease_ms), 0, 0, stamp(), marker}
     end
 end
 
 local handed = holder ~= '' and string.sub(waiter, 1, #holder + 1) == holder .. '|'
 local first = fields == 0 and order == 'fair' and redis.call('zrange', queue, 0, 0)[1]
 if handed or (fields == 0 and (not first or first == waiter)) then
+    -- Before the grant: what may be refused here (memory, an ACL) must not leave a lock without a token.
+    local token = stamp()
     if handed then
         redis.call('del', lock)
     end
@@ -65,7 +88,7 @@ if handed or (fields == 0 and (not first or first == waiter)) then
     if waiter ~= '' then
         redis.pcall('zrem', queue, waiter)
     end
-    return {1, owner, tonumber(count), tonumber(lease_ms), 0, 0}
+    return {1, owner, tonumber(count), tonumber(lease_ms), 0, 0, token, marker}
 end
 
 local code, ttl_ms = -1, 0
@@ -75,15 +98,14 @@ else
     ttl_ms = redis.call('pttl', lock)
 end
 if waiter == '' or ticket == '' then
-    return {code, holder, held, ttl_ms, 0, 0}
+    return {code, holder, held, ttl_ms, 0, 0, 0, marker}
 end
 
-local time = redis.call('time')
-local time_us = time[1] * 1000000 + time[2]
+local time_us = now_us()
 local place = redis.pcall('zscore', queue, waiter)
 if type(place) == 'table' then
     -- Somebody else's key, or not allowed: it waits without a place.
-    return {code, holder, held, ttl_ms, 0, time_us}
+    return {code, holder, held, ttl_ms, 0, time_us, 0, marker}
 end
 if not place or rank == 'kept' then
     place = ticket == '0' and time_us or tonumber(ticket)
@@ -94,7 +116,7 @@ if not place or rank == 'kept' then
     end
     -- Refused for want of memory: it waits without a place, and who holds the lock is told all the same.
     if type(redis.pcall('zadd', queue, place, waiter)) == 'table' then
-        return {code, holder, held, ttl_ms, 0, time_us}
+        return {code, holder, held, ttl_ms, 0, time_us, 0, marker}
     end
 end
 if type(redis.pcall('pexpire', queue, queue_ms)) == 'table' then
@@ -102,4 +124,4 @@ if type(redis.pcall('pexpire', queue, queue_ms)) == 'table' then
     redis.pcall('zrem', queue, waiter)
     place = 0
 end
-return {code, holder, held, ttl_ms, tonumber(place), time_us}
+return {code, holder, held, ttl_ms, tonumber(place), time_us, 0, marker}

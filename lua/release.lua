@@ -2,6 +2,8 @@
 --
 -- KEYS[1] lock      hash
 -- KEYS[2] queue     zset   waiters by ticket
+-- KEYS[3] fence     text   `<token> <owner>`, the last fencing token and to whom it was given
+-- KEYS[4] evicted   text   the owner that an operator has thrown out, so that it is not healed
 -- ARGV[1] owner     text   `<client>:<uuid>`; empty: only hand on what is free
 -- ARGV[2] waiter    text   `<token>|<station>`, a place to leave, with what was handed to it; empty: none
 -- ARGV[3] channel   text   the lock's; empty: hand it to nobody and publish nothing
@@ -11,8 +13,11 @@
 -- ARGV[7] heir_ms   ms     its lease
 -- ARGV[8] order     text   `fair`: the heir has to be the first in the queue; `barging`: it goes before
 -- ARGV[9] message   text   what to publish for all if nobody waits in the queue; empty: nothing (an undo)
+-- ARGV[10] proposal us     the heir's fencing token, unless one as high was given; 0: this master's time
+-- ARGV[11] fence_ms ms     how long the last fencing token is remembered
+-- ARGV[12] ban_ms   ms     how long the owner is not to be healed: it is evicted; empty: it is not
 --
--- Reply: {code, holder, count, ttl_ms}
+-- Reply: {code, holder, count, ttl_ms, token}: token is the heir's fencing token, if it got the lock
 --    1  released; count is the number of subscribers reached, ttl_ms the heir's lease if it got it, else 0
 --    0  absent: nobody holds it here, or it was free and has been handed on
 --   -1  someone else's; holder, count and ttl_ms are theirs
@@ -22,9 +27,10 @@
 -- Called by: rlock/procedures/release.py; acquire.py to undo an attempt and to leave; inspect.py to evict;
 -- rlock/_sync/engine.py to pass on what nobody here waits for any more
 
-local lock, queue = KEYS[1], KEYS[2]
+local lock, queue, fence, evicted = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, waiter, channel, claim_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local heir, under, heir_ms, order, message = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local proposal, fence_ms, ban_ms = tonumber(ARGV[10]), ARGV[11], ARGV[12]
 
 local function token(place)
     return string.match(place, '^(.*)|') or place
@@ -43,6 +49,25 @@ local function give(holder, lease_ms)
     return type(written) ~= 'table'
 end
 
+-- As in acquire.lua, for the heir; nil if it cannot be remembered.
+local function stamp()
+    local last = redis.pcall('get', fence)
+    local token, given_to = string.match(type(last) == 'string' and last or '', '^(%d+) (.*)$')
+    if given_to == under then
+        return tonumber(token)
+    end
+    if proposal == 0 then
+        local time = redis.pcall('time')
+        proposal = time.err and 0 or time[1] * 1000000 + time[2]
+    end
+    token = math.max(tonumber(token or 0) + 1, proposal)
+    local stored = redis.pcall('set', fence, string.format('%.0f %s', token, under), 'px', fence_ms)
+    return stored.ok and token
+end
+
+if ban_ms ~= '' then
+    redis.pcall('set', evicted, owner, 'px', ban_ms)
+end
 if waiter ~= '' then
     redis.pcall('zrem', queue, waiter)
 end
@@ -54,7 +79,7 @@ if not held and waiter ~= '' then
 end
 if type(held) == 'table' then
     if string.find(held.err, 'WRONGTYPE', 1, true) then
-        return {-2, '', 0, -1}
+        return {-2, '', 0, -1, 0}
     end
     return held
 end
@@ -63,27 +88,28 @@ if not held then
     -- Before HGETALL: a hash of somebody's that has a million fields would stop the server for its reply.
     local entry = fields == 1 and redis.call('hgetall', lock)
     if fields ~= 0 and (not entry or not tonumber(entry[2])) then
-        return {-2, '', 0, -1}
+        return {-2, '', 0, -1, 0}
     end
     if entry then
-        return {-1, entry[1], tonumber(entry[2]), redis.call('pttl', lock)}
+        return {-1, entry[1], tonumber(entry[2]), redis.call('pttl', lock), 0}
     end
     if owner ~= '' then
-        return {0, '', 0, -2}
+        return {0, '', 0, -2, 0}
     end
 else
     redis.call('del', lock)
 end
 local code = held and 1 or 0
 if channel == '' then
-    return {code, owner, 0, 0}
+    return {code, owner, 0, 0, 0}
 end
 
 if heir ~= '' then
     local first = redis.pcall('zrange', queue, 0, 0)[1]
-    if (order == 'barging' or not first or first == heir) and give(under, heir_ms) then
+    local token = (order == 'barging' or not first or first == heir) and stamp()
+    if token and give(under, heir_ms) then
         redis.pcall('zrem', queue, heir)
-        return {code, owner, 1, tonumber(heir_ms)}
+        return {code, owner, 1, tonumber(heir_ms), token}
     end
 end
 while true do
@@ -95,14 +121,14 @@ while true do
     if station and give(token(first), claim_ms) then
         local told = redis.pcall('publish', channel .. station, token(first))
         if type(told) == 'number' and told > 0 then
-            return {code, owner, told, 0}
+            return {code, owner, told, 0, 0}
         end
         -- Nobody listens there any more: its process is dead. The next one must not wait for it.
         redis.pcall('del', lock)
     end
 end
 if message == '' then
-    return {code, owner, 0, 0}
+    return {code, owner, 0, 0, 0}
 end
 local told = redis.pcall('publish', channel, message)
-return {code, owner, type(told) == 'number' and told or -1, 0}
+return {code, owner, type(told) == 'number' and told or -1, 0, 0}

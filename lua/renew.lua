@@ -1,11 +1,12 @@
 -- renew: prolong the leases of many locks of one process, and tell their hold counts.
 --
 -- KEYS[i]    lock      hash
+-- KEYS[n]    marker    text   what a restart without memory would lose; left out: restart guard off
 -- ARGV[1]    lease_ms  ms
 -- ARGV[2i]   owner     text   `<client>:<uuid>`
 -- ARGV[2i+1] count     holds
 --
--- Reply: {owner, codes}: the first owner, as an echo, and one code for each key in the order of KEYS
+-- Reply: {owner, codes, marker}: the first owner, as an echo, and one code for each lock in the order of KEYS
 --    1  renewed: the lease runs lease_ms from now
 --    0  absent: nobody holds it here
 --   -1  someone else's, or not a lock
@@ -15,12 +16,12 @@
 -- Called by: rlock/procedures/renew.py
 
 local lease_ms = ARGV[1]
-local echo, codes = nil, {}
+local locks = (#ARGV - 1) / 2
+local codes = {}
 
-for i, lock in ipairs(KEYS) do
-    local owner, count = ARGV[2 * i], ARGV[2 * i + 1]
+for i = 1, locks do
+    local lock, owner, count = KEYS[i], ARGV[2 * i], ARGV[2 * i + 1]
     local held = redis.pcall('hget', lock, owner)
-    echo = echo or owner
     if type(held) == 'string' then
         if held ~= count then
             -- HSET is refused under maxmemory; the lease must still be prolonged, the count is for people.
@@ -36,4 +37,4 @@ for i, lock in ipairs(KEYS) do
         return held
     end
 end
-return {echo, codes}
+return {ARGV[2], codes, KEYS[locks + 1] and redis.call('get', KEYS[locks + 1]) or ''}

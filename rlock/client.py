@@ -20,6 +20,7 @@ from .errors import LeaseLostError
 from .lock import RLock
 from .model import LockStatus
 from .procedures import inspect
+from .procedures.guarding import vouch
 from .rules.options import DEFAULT_TTL, ClientOptions, LockOptions, check_name, from_env
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ class Client:
         free within it.
     :param max_ttl: the longest ttl of any client of the fleet, in seconds; one value everywhere.
     :param request_timeout: seconds to wait for one master; default: 0.5, or a sixth of a shorter ttl.
+    :param restart_guard: for how many seconds a master that restarted or was flushed has no vote, because
+        leases that it has forgotten may still be valid; default: what ``max_ttl`` asks for, 11.1 for 10.
+        0: none, so a restart can give the lock to a second owner. Masters with ``appendonly yes`` and
+        ``appendfsync always`` forget nothing, and are waited for in no case.
     :raises OptionsError: no masters, one of them twice, or times that cannot work together.
 
     Nothing is connected before the first use. Thread-safe; after ``fork()`` the child holds nothing and
@@ -51,9 +56,10 @@ class Client:
         *,
         max_ttl: float = DEFAULT_TTL,
         request_timeout: float | None = None,
+        restart_guard: float | None = None,
     ) -> None:
         self._endpoints = endpoints(masters)
-        self._options = ClientOptions(ttl, max_ttl, request_timeout)
+        self._options = ClientOptions(ttl, max_ttl, request_timeout, restart_guard)
         self._id = uuid.uuid4().hex
         self._mutex = threading.Lock()
         self._closed = False
@@ -62,7 +68,7 @@ class Client:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **options: Any) -> Self:
-        """A client out of RLOCK_MASTERS, RLOCK_TTL, RLOCK_MAX_TTL and RLOCK_REQUEST_TIMEOUT.
+        """A client out of RLOCK_MASTERS, and RLOCK_TTL, _MAX_TTL, _REQUEST_TIMEOUT, _RESTART_GUARD.
 
         RLOCK_MASTERS holds URLs, separated by commas or blanks; ``options`` go before the environment.
         """
@@ -115,10 +121,23 @@ class Client:
         """Remove whoever holds a lock; the owner tokens that were removed. Two rounds to all.
 
         The holder learns of it with its next renewal, within a third of its ttl; until then it works on.
+        It cannot come back: masters refuse to heal an evicted hold.
         Raises `QuorumUnreachableError` when fewer than a quorum answered.
         """
         engine = self._engine()
         return engine.perform(inspect.evict(engine.terms, check_name(name), self._timeout))
+
+    def init(self) -> dict[str, str | None]:
+        """State that nothing was locked before: lifts the restart guard of every master that answers.
+
+        For a fleet that is new. On one that is in use it takes the guard's protection away: leases that a
+        restarted master has forgotten may still be valid. Holds for the masters' present lives and for all
+        clients, those included that are waiting. Two rounds to all.
+
+        Answer: each master's name, with None, or with what was wrong with it.
+        """
+        engine = self._engine()
+        return engine.perform(vouch(engine.terms, self._timeout))
 
     @property
     def _timeout(self) -> float:
@@ -154,7 +173,7 @@ class Client:
                 engine.abandon()
                 engine = None
             if engine is None:
-                engine = self._current = Engine(self._endpoints, self._timeout, clock.now)
+                engine = self._current = Engine(self._endpoints, self._options, clock.now)
                 if self._closed:
                     engine.close()  # it answers what needs no network: nothing is held
             return engine
@@ -182,7 +201,13 @@ def _client(kind: type[Client], ident: str, masters: list[str], options: ClientO
     known = _clients.get(ident)
     if known is not None:
         return known
-    client = kind(masters, options.ttl, max_ttl=options.max_ttl, request_timeout=options.request_timeout)
+    client = kind(
+        masters,
+        options.ttl,
+        max_ttl=options.max_ttl,
+        request_timeout=options.request_timeout,
+        restart_guard=options.restart_guard,
+    )
     client._id = ident
     return _clients.setdefault(ident, client)
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 class Code(enum.IntEnum):
     """What one master answered about one lock; the scripts use the same numbers."""
 
+    HEALED = 2  # it was gone here, and was put back
     YES = 1  # granted, renewed, released, held
     ABSENT = 0  # nobody holds it here
     FOREIGN = -1  # someone else's
@@ -29,6 +30,7 @@ class FaultKind(enum.Enum):
     DENIED = "denied"  # wrong password, or a permission is missing
     REPLICA = "replica"  # not a master
     DUPLICATE = "duplicate"  # the same server as another of the list
+    GUARDED = "guarded"  # it granted, but votes of an earlier life of it may still be valid
 
 
 #: Faults that waiting does not mend: someone has to change a setting.
@@ -55,6 +57,9 @@ class Vote(NamedTuple):
     time_us: int = 0  # this master's clock
     length: int = 0  # of this master's queue
     queue: Sequence[tuple[str, int]] = ()  # who waits there, with their tickets
+    token: int = 0  # the fencing token of a grant
+    marker: str | None = None  # the master's note of its life; None: it was not asked for
+    guarded: bool = False  # votes of an earlier life of this master may still be valid
 
 
 class Verdict(enum.Enum):
@@ -84,6 +89,7 @@ class MasterStatus:
     hold_count: int = 0
     remaining: float | None = None  # seconds; None: no expiry, or no holder
     fault: str | None = None  # set: this master gave no answer
+    guarded: bool = False  # it restarted a short time ago: its vote does not count yet
 
 
 @dataclass(frozen=True)

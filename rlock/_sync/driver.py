@@ -8,7 +8,18 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..clock import Clock
-from ..procedures.steps import Ask, AskMany, Listen, Procedure, Standing, Step, Tell, Unlisten, Wake
+from ..procedures.steps import (
+    Ask,
+    AskMany,
+    Listen,
+    Procedure,
+    Rest,
+    Standing,
+    Step,
+    Tell,
+    Unlisten,
+    Wake,
+)
 from .ears import Ear
 from .fanout import Fanout
 from .listener import Listener
@@ -69,6 +80,8 @@ class Driver:
             return self._fanout.tell(step)
         if isinstance(step, AskMany):
             return self._fanout.ask_many(step)
+        if isinstance(step, Rest):
+            return self._fanout.rest(step)
         if isinstance(step, Standing):
             return self._listener.standing(step.name)
         if isinstance(step, Listen):

@@ -16,13 +16,14 @@ from ..procedures import acquire as acquiring
 from ..procedures.acquire import AT_ONCE
 from ..procedures.inspect import statistics
 from ..procedures.release import Released, gave_heir, inherited, may_barge, outcome, release
-from ..procedures.renew import Renewal, renew
+from ..procedures.renew import Renewal, Round, heal, renew
 from ..procedures.steps import Ask, AskMany, Procedure, Tell, Terms
 from ..rules import scripts
+from ..rules.guard import Guard
 from ..rules.holds import Hold, Holds, OwnerKey, Pulse
 from ..rules.keys import client_label, fresh_station, owner_token, token_of, waiter_name
 from ..rules.lease import LeaseEvent
-from ..rules.options import LockOptions
+from ..rules.options import ClientOptions, LockOptions
 from ..rules.places import Bequest, Place
 from ..rules.quorum import Ballot
 from ..rules.timing import CLAIM_S
@@ -44,21 +45,24 @@ class Engine:
     #: their client, so that the end of the process can free it.
     holding: ClassVar[set[Engine]] = set()
 
-    def __init__(self, endpoints: Sequence[Endpoint], request_timeout: float, clock: Clock) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions, clock: Clock) -> None:
         self.pid = os.getpid()
         self.clock = clock
         # Seeded by the system: two processes forked from one must not back off in step.
         random = Random()
         station = fresh_station()
-        self.terms = Terms([endpoint.label for endpoint in endpoints], clock, random, station)
+        masters = [endpoint.label for endpoint in endpoints]
+        guard = Guard(masters, options.max_ttl, options.restart_guard)
+        self.terms = Terms(masters, clock, random, guard, station)
+        request_timeout = options.lease(None).request_timeout
         self.mutex = threading.Lock()
         self.holds = Holds()
         self.closed = False
-        self._fanout = Fanout(endpoints, request_timeout, clock, random)
+        self._fanout = Fanout(endpoints, request_timeout, self.terms)
         self._listener = Listener(endpoints, request_timeout, clock, random, station, self._pass_on)
         self._driver = Driver(self._fanout, self._listener, clock, self._pass_on)
         self._turnstile = Turnstile()
-        self._watchdog = Watchdog(self.holds, self.mutex, clock, self._renew)
+        self._watchdog = Watchdog(self.holds, self.mutex, clock, self._renew, self._heal)
         self._local = threading.local()
         #: Owner tokens that may have votes, by acquire under way.
         self._asking: dict[int, tuple[LockOptions, list[str]]] = {}
@@ -137,7 +141,15 @@ class Engine:
             grant = yield from acquiring.acquire(self.terms, options, key.label, until, asked)
             if grant is None:
                 return False
-            hold = Hold(key, options, grant.owner, grant.sent_at, waiter=grant.waiter, hops=grant.hops)
+            hold = Hold(
+                key,
+                options,
+                grant.owner,
+                grant.sent_at,
+                waiter=grant.waiter,
+                hops=grant.hops,
+                token=grant.token,
+            )
             with self.mutex:
                 if self.closed:
                     raise RLockError("the client was closed")
@@ -226,9 +238,10 @@ class Engine:
         given = False
         try:
             ballot = self.perform(procedure)
-            if heir is not None and inherited(ballot) >= ballot.quorum:
+            tokens = [] if heir is None else inherited(ballot)
+            if heir is not None and len(tokens) >= ballot.quorum:
                 # Validity counts from before the release was sent: no master can have written it earlier.
-                bequest = Bequest(successor, ballot.sent_at, hold.hops + 1)
+                bequest = Bequest(successor, ballot.sent_at, hold.hops + 1, tokens)
                 given = self._listener.bequeath(heir, bequest)
         finally:
             if heir is not None and not given:
@@ -264,6 +277,8 @@ class Engine:
         """Drop a hold and take its votes back, without waiting for anybody."""
         with self.mutex:
             self._remove(hold)
+            # A healing that crosses this has to see it.
+            hold.lease.on(LeaseEvent.RELEASE)
         command = scripts.release(hold.name, hold.owner, waiter=hold.waiter)
         self._fanout.tell(Tell(command, owed_for=hold.lease.ttl))
 
@@ -283,8 +298,11 @@ class Engine:
         local = len(own) + self._turnstile.length(name)
         return self.perform(statistics(self.terms, name, timeout, own, local))
 
-    def _renew(self, holds: Sequence[Hold]) -> list[Renewal]:
+    def _renew(self, holds: Sequence[Hold]) -> Round:
         return self.perform(renew(self.terms, holds))
+
+    def _heal(self, round_: Round) -> list[Renewal]:
+        return self.perform(heal(self.terms, round_))
 
     # -- the end -----------------------------------------------------------------------------------
 

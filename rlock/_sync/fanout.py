@@ -13,17 +13,16 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
-from random import Random
 
 import hiredis
 
-from ..clock import Clock
 from ..errors import RLockError
 from ..model import Code, Fault, FaultKind, Vote
-from ..procedures.steps import Ask, AskMany, Tell
+from ..procedures.steps import Ask, AskMany, Rest, Tell, Terms
 from ..rules import scripts
-from ..rules.quorum import Ballot, Settle, quorum
-from .masters import Endpoint, Link, pack
+from ..rules.quorum import Ballot, Settle
+from .links import Link, pack
+from .masters import Endpoint
 from .roster import Roster, Slot
 from .rounds import Owed, Round
 
@@ -40,14 +39,22 @@ FIRST_CONTACT_S = 0.25
 class Fanout:
     """The command connections of one client in one process. Thread-safe."""
 
-    def __init__(
-        self, endpoints: Sequence[Endpoint], request_timeout: float, clock: Clock, random: Random
-    ) -> None:
-        self._clock = clock
+    def __init__(self, endpoints: Sequence[Endpoint], request_timeout: float, terms: Terms) -> None:
+        self._clock = terms.clock
         self._timeout = request_timeout
-        self._quorum = quorum(len(endpoints))
+        self._quorum = terms.quorum
+        self._guard = terms.guard
+        self._time = terms.time
         self._mutex = threading.Lock()
-        self._roster = Roster(endpoints, self._mutex, clock, random, self._welcome, timeout=request_timeout)
+        self._roster = Roster(
+            endpoints,
+            self._mutex,
+            terms.clock,
+            terms.random,
+            self._welcome,
+            timeout=request_timeout,
+            guarded=terms.guard.on,
+        )
         self._masters = len(endpoints)
         self._fresh = True  # nothing was dialled yet
         #: The round whose thread reads for all. It may have been interrupted on the way out, so others
@@ -79,12 +86,19 @@ class Fanout:
     def ask_many(self, many: AskMany) -> list[Ballot]:
         """Perform rounds side by side."""
         self._connect(max(ask.timeout for ask in many.asks))
-        turns = [Round(ask, self._masters) for ask in many.asks]
+        many.rounds = turns = [Round(ask, self._masters) for ask in many.asks]
         for turn in turns:
             self._send(turn, turn.targets)
         for turn in turns:
             self._finish(turn)
         return [turn.ballot for turn in turns]
+
+    def rest(self, rest: Rest) -> None:
+        """Wait for what rounds were settled without."""
+        for turn in rest.many.rounds:
+            with self._mutex:
+                turn.ballot.settle, turn.over = Settle.ALL, False
+            self._finish(turn)
 
     def tell(self, tell: Tell) -> None:
         """Send and wait for nothing; the replies are read later and dropped."""
@@ -249,12 +263,26 @@ class Fanout:
                 self._drop(slot, Fault(FaultKind.BROKEN, "an answer that belongs to another command"))
                 log.error("%s: dropped a connection whose answers were out of step", slot.endpoint.label)
                 return
+            if not self._guard.known(slot.index, vote.marker):
+                vote = self._screen(slot, link, vote, grants=command.script in scripts.GRANTING)
             if turn is not None:
                 self._vote(turn, slot.index, vote)
 
+    def _screen(self, slot: Slot, link: Link, vote: Vote, *, grants: bool) -> Vote:
+        """A vote as it counts, by what is known of its master's memory."""
+        now = self._clock()
+        if vote.marker is not None and self._guard.told(slot.index, vote.marker, now):
+            self._mark(slot, link, 0.0)
+        return self._guard.screen(slot.index, vote, now, grants=grants)
+
+    def _mark(self, slot: Slot, link: Link, age_s: float) -> None:
+        """Have the master note how old its memory is."""
+        command = scripts.mark(link.run_id, age_s, self._guard.max_ttl_ms())
+        self._post(slot, link, Owed(None, command, self._clock(), 0.0), pack(command.by_sha()))
+
     def _vote(self, turn: Round, master: int, vote: Vote) -> None:
         ballot = turn.ballot
-        if turn.over or ballot.settled:
+        if (turn.over or ballot.settled) and not turn.ask.stay:
             return
         if ballot.cast(master, vote):
             ballot.decided_at = self._clock()
@@ -333,6 +361,11 @@ class Fanout:
                 self._drop(slot, Fault(FaultKind.DUPLICATE, told))
                 return
         now = self._clock()
+        if link.handshake.time_us:
+            self._time.note(slot.index, link.handshake.time_us, now)
+        age_s = self._guard.met(slot.index, link.handshake, now)
+        if age_s is not None:
+            self._mark(slot, link, age_s)
         debts, self._debts[slot.index] = self._debts[slot.index], deque(maxlen=MAX_DEBTS)
         for owed in debts:
             if owed.until > now and slot.link is link:

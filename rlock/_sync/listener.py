@@ -25,7 +25,8 @@ from ..rules.places import Bequest, Place
 from ..rules.quorum import quorum
 from ..rules.timing import CHANNEL_LINGER_S, GRACE_S, grace
 from .ears import Ear, Subscription
-from .masters import Endpoint, Link, pack
+from .links import Link, pack
+from .masters import Endpoint
 from .roster import Roster, Slot
 
 log = logging.getLogger("rlock")

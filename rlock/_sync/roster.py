@@ -19,7 +19,8 @@ from random import Random
 from ..clock import Clock
 from ..model import Fault, FaultKind
 from ..rules.timing import probe_wait
-from .masters import DialError, Endpoint, Link, dial
+from .links import DialError, Link, dial
+from .masters import Endpoint
 from .parking import ParkingLot
 
 log = logging.getLogger("rlock")
@@ -98,6 +99,7 @@ class Roster:
         *,
         timeout: float,
         subscriber: bool = False,
+        guarded: bool = False,
     ) -> None:
         self.slots = [Slot(i, endpoint) for i, endpoint in enumerate(endpoints)]
         self.changed = ParkingLot(mutex)  # a link came, a dial ended
@@ -109,6 +111,7 @@ class Roster:
         self._on_link = on_link
         self._timeout = max(timeout, DIAL_TIMEOUT_S)
         self._subscriber = subscriber
+        self._guarded = guarded
         self._by_fd: dict[int, Slot] = {}
         self._poll = select.poll()
         self._bell = Bell()
@@ -221,7 +224,9 @@ class Roster:
         fault = Fault(FaultKind.DOWN, "the connection attempt was interrupted")
         kill = list(slot.kill)
         try:
-            link = dial(slot.endpoint, self._timeout, kill=kill, subscriber=self._subscriber)
+            link = dial(
+                slot.endpoint, self._timeout, kill=kill, subscriber=self._subscriber, guarded=self._guarded
+            )
         except DialError as error:
             fault = error.fault
         except Exception as error:  # no descriptor, no memory: that master has no vote

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from ..clock import Clock
 from ..errors import LeaseLostError
 from ..model import LeaseState
-from ..procedures.renew import Renewal
+from ..procedures.renew import Renewal, Round
 from ..rules.holds import Due, Hold, Holds
 from ..rules.lease import LeaseEvent
 from ..rules.timing import LINGER_S
@@ -31,19 +31,21 @@ REASONS = {
 
 
 class Watchdog:
-    """Renews what is in ``holds``. ``mutex`` guards them; ``renew`` performs a round."""
+    """Renews what is in ``holds``. ``mutex`` guards them; ``renew`` and ``heal`` perform a round."""
 
     def __init__(
         self,
         holds: Holds,
         mutex: threading.Lock,
         clock: Clock,
-        renew: Callable[[Sequence[Hold]], list[Renewal]],
+        renew: Callable[[Sequence[Hold]], Round],
+        heal: Callable[[Round], list[Renewal]],
     ) -> None:
         self._holds = holds
         self._changed = threading.Condition(mutex)
         self._clock = clock
         self._renew = renew
+        self._heal = heal
         self._thread: threading.Thread | None = None
         self._needed_until = -math.inf
         self._wake_at = math.inf
@@ -131,14 +133,23 @@ class Watchdog:
                 hold.stopped = why
                 hold.schedule(Due.END, now)
                 self._holds.watch(hold)
-        renewals = self._renew(renewing) if renewing else []
-        with self._changed:
-            for renewal in renewals:
-                # Released while it was renewed: "not yours" is then what it should be, and no loss.
-                if renewal.hold in self._holds and self._apply(renewal):
-                    lost.append(renewal.hold)
+        if renewing:
+            round_ = self._renew(renewing)
+            # Before anybody waits for the last masters: validity must not run out over them.
+            lost += self._apply_all(round_.decided)
         for hold in lost:
             self._report(hold)
+        if renewing:
+            for hold in self._apply_all(self._heal(round_)):
+                self._report(hold)
+
+    def _apply_all(self, renewals: Sequence[Renewal]) -> list[Hold]:
+        """What rounds did; the holds that are lost by it."""
+        with self._changed:
+            # Released while it was renewed: "not yours" is then what it should be, and no loss.
+            return [
+                renewal.hold for renewal in renewals if renewal.hold in self._holds and self._apply(renewal)
+            ]
 
     def _apply(self, renewal: Renewal) -> bool:
         """What a round did to a lease; whether it is lost."""

@@ -24,8 +24,9 @@ from ..rules.timing import (
     poll_wait,
     split_wait,
     unreachable_wait,
-    valid_until,
+    won_until,
 )
+from .fencing import agree
 from .steps import (
     Ask,
     Listen,
@@ -37,6 +38,7 @@ from .steps import (
     Unlisten,
     Wake,
     impossible,
+    too_late,
     unreachable,
 )
 
@@ -56,6 +58,7 @@ class Grant:
     sent_at: float
     waiter: str = ""  # a place in the queue that may still stand on some masters
     hops: int = 0  # hand-offs in a row from thread to thread of this process
+    token: int = 0  # the fencing token
 
 
 class Waiting:
@@ -98,15 +101,30 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
     queued = place if waiting.queued else None
     owner = owner_token(waiting.label)
     waiting.asked.append(owner)
+    now_us = terms.time.us(terms.clock())
     if queued is not None and not queued.drawn:
-        queued.ticket = terms.time.ticket(terms.clock())
-    command = scripts.acquire(options.name, owner, lease_ms(ttl), place=queued, fair=options.fair)
+        queued.ticket = now_us
+    command = scripts.acquire(
+        options.name,
+        owner,
+        lease_ms(ttl),
+        place=queued,
+        fair=options.fair,
+        token=now_us,
+        guarded=terms.guard.on,
+    )
     try:
         ballot: Ballot = yield Ask(command, timeout, Settle.HOLDER)
         if ballot.duplicated:
             raise impossible(terms, options.name, ballot)
-        if ballot.judge(terms.clock(), valid_until(ballot.sent_at, ttl)) is Verdict.WON:
-            return Grant(owner, ballot.sent_at, "" if place is None else place.waiter)
+        until = won_until(ballot.sent_at, ttl, options.lease.longest)
+        if ballot.judge(terms.clock(), until) is Verdict.WON:
+            given = [vote.token for vote in list(ballot.votes.values()) if vote.code == Code.YES]
+            token = yield from agree(terms, options, owner, given, until)
+            # Looked at last: what came before may have used the validity up.
+            if token and terms.clock() < until:
+                waiter = "" if place is None else place.waiter
+                return Grant(owner, ballot.sent_at, waiter, token=token)
     except GeneratorExit:
         raise
     except BaseException:
@@ -233,11 +251,13 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             wait = split_wait(terms.random, splits, took, certain=ballot.split())
             wake = yield Park(min(now + wait, until))
         if place is not None and place.bequest is not None:
-            owner, sent_at, hops = place.bequest
+            owner, sent_at, hops, given = place.bequest
             waiting.asked.append(owner)
             place.bequest = None
-            if clock() < valid_until(sent_at, options.lease.ttl):
-                return Grant(owner, sent_at, place.waiter, hops)
+            won = won_until(sent_at, options.lease.ttl, options.lease.longest)
+            token = yield from agree(terms, options, owner, given, won)
+            if token and clock() < won:
+                return Grant(owner, sent_at, place.waiter, hops, token)
             yield Tell(waiting.undo(owner), owed_for=options.lease.ttl)
             waiting.asked.remove(owner)
         if wake is Wake.TIME and clock() >= until:
@@ -245,6 +265,8 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
     if verdict is Verdict.UNREACHABLE:
         # Not contention: nobody can say who holds it, and the caller must not take this for "busy".
         raise unreachable(terms, options.name, ballot)
+    if verdict is Verdict.TOO_LATE:
+        raise too_late(terms, options.name, ballot, options.lease.longest)
     return None
 
 

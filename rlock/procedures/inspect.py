@@ -43,8 +43,10 @@ def locked(terms: Terms, name: str, timeout: float) -> Procedure[bool]:
     """
     ballot = yield from _look(terms, name, timeout)
     most = max(ballot.holders().values(), default=0)
-    # A dead master may have the missing vote of a holder: "free" must be certain.
-    return most > 0 and most + ballot.masters - ballot.answered >= ballot.quorum
+    # A dead master may have the missing vote of a holder, and one that restarted may have lost it: "free"
+    # must be certain.
+    unsure = sum(1 for vote in ballot.votes.values() if vote.code == Code.ABSENT and vote.guarded)
+    return most > 0 and most + unsure + ballot.masters - ballot.answered >= ballot.quorum
 
 
 def status(terms: Terms, name: str, timeout: float) -> Procedure[LockStatus]:
@@ -61,9 +63,9 @@ def status(terms: Terms, name: str, timeout: float) -> Procedure[LockStatus]:
             views.append(MasterStatus(master, None, fault=wrong.get(master)))
         elif vote.code == Code.YES:
             remaining = vote.ttl_ms / 1000 if vote.ttl_ms >= 0 else None
-            views.append(MasterStatus(master, vote.holder, vote.hold_count, remaining))
+            views.append(MasterStatus(master, vote.holder, vote.hold_count, remaining, guarded=vote.guarded))
         else:
-            views.append(MasterStatus(master, None))
+            views.append(MasterStatus(master, None, guarded=vote.guarded))
     length, waiters = _queue(ballot)
     holder, most = next(iter(ballot.holders().most_common(1)), (None, 0))
     if holder is None or most < terms.quorum:
@@ -98,14 +100,16 @@ def statistics(
 
 
 def evict(terms: Terms, name: str, timeout: float) -> Procedure[list[str]]:
-    """Remove whoever is seen to hold it, on every master; their owner tokens.
+    """Remove whoever is seen to hold it, on every master, for good; their owner tokens.
 
     Raises `QuorumUnreachableError` when fewer than a quorum answered.
     """
     ballot = yield from _look(terms, name, timeout)
     evicted = []
     for holder in ballot.holders():
-        removed: Ballot = yield Ask(scripts.release(name, holder), timeout, Settle.ALL)
+        # Its watchdog would put it back as long as its lease is valid.
+        command = scripts.release(name, holder, ban_s=2 * terms.guard.max_ttl)
+        removed: Ballot = yield Ask(command, timeout, Settle.ALL)
         if removed.granted:
             evicted.append(holder)
     return evicted

@@ -39,7 +39,15 @@ def release(
     have it next, under the token ``successor``, on each master where it is the first in the queue, or
     everywhere if ``barging``.
     """
-    command = scripts.release(name, owner, waiter=waiter, heir=heir, successor=successor, barging=barging)
+    command = scripts.release(
+        name,
+        owner,
+        waiter=waiter,
+        heir=heir,
+        successor=successor,
+        barging=barging,
+        token=terms.time.us(terms.clock()),
+    )
     # Delivered later, it must not favour one who may have gone by then.
     late = command if heir is None else scripts.release(name, owner, waiter=waiter)
     try:
@@ -75,9 +83,11 @@ def gave_heir(ballot: Ballot | None, masters: int) -> list[int]:
     ]
 
 
-def inherited(ballot: Ballot) -> int:
-    """On how many masters the lock went to the heir."""
-    return sum(1 for vote in list(ballot.votes.values()) if vote.code == Code.YES and vote.ttl_ms > 0)
+def inherited(ballot: Ballot) -> list[int]:
+    """The fencing tokens that masters gave to the heir with the lock, of those whose votes count."""
+    votes = list(ballot.votes.values())
+    # A lease of its own: a master that restarted may have voted for somebody else before.
+    return [vote.token for vote in votes if vote.code == Code.YES and vote.ttl_ms > 0 and not vote.guarded]
 
 
 def outcome(terms: Terms, ballot: Ballot) -> Released:

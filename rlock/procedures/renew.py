@@ -1,17 +1,24 @@
-"""Renew: prolong many leases in few round trips, each by a majority of its own."""
+"""Renew: prolong many leases in few round trips, each by a majority of its own; and heal.
+
+To heal is to put a holder's key back on a master that has lost it, so that a lock outlives the restart of
+all masters, one after another. It also fills up a lease that was won on fewer masters than there are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..model import Code
+from ..model import Code, LeaseState
 from ..rules import scripts
 from ..rules.holds import Hold
 from ..rules.lease import LeaseEvent
 from ..rules.quorum import Ballot, Settle
-from ..rules.timing import lease_ms
-from .steps import Ask, AskMany, Procedure, Terms
+from ..rules.timing import heals_until, lease_ms
+from .steps import Ask, AskMany, Procedure, Rest, Tell, Terms
+
+log = logging.getLogger("rlock")
 
 #: Locks in one command: enough to make a round cheap, few enough not to block a master (some 0.2 ms).
 BATCH = 100
@@ -26,38 +33,156 @@ class Renewal:
     sent_at: float
 
 
-def renew(terms: Terms, holds: Sequence[Hold]) -> Procedure[list[Renewal]]:
-    """Ask all masters to prolong ``holds``; the caller applies the result to the leases."""
+@dataclass(frozen=True)
+class Round:
+    """The rounds of one renewal, and what they came to so far."""
+
+    many: AskMany
+    batches: Sequence[Sequence[Hold]]
+    ballots: Sequence[Ballot]
+    decided: Sequence[Renewal]  # to be applied at once: what is still to come may take a while
+    open: Sequence[tuple[Hold, Ballot, int]]  # neither prolonged nor denied; masters may be healed
+
+
+class Count:
+    """What the masters answered about one lock of a batch."""
+
+    __slots__ = ("absent", "denied", "guarded", "yes")
+
+    def __init__(self, ballot: Ballot, index: int) -> None:
+        self.yes = self.guarded = self.denied = 0
+        self.absent: list[int] = []
+        for master, vote in list(ballot.votes.items()):
+            if vote.code == Code.FAULT:
+                continue
+            code = vote.codes[index]
+            if code == Code.ABSENT:
+                self.absent.append(master)
+            else:
+                self.add(code, guarded=vote.guarded)
+
+    def add(self, code: int, *, guarded: bool) -> None:
+        """Count an answer other than absent."""
+        if code == Code.YES and not guarded:
+            self.yes += 1
+        elif code in (Code.YES, Code.HEALED):
+            self.guarded += 1
+        else:
+            self.denied += code != Code.ABSENT
+
+    def event(self, terms: Terms, hold: Hold, quorum: int) -> LeaseEvent:
+        """What it means for the lease."""
+        if self.yes >= quorum:
+            return LeaseEvent.RENEWED
+        # A master that lost its memory may have granted the lock to somebody before it lost it. What it
+        # says now counts as long as that other one must lack a vote: docs/guarantees.md.
+        in_time = terms.clock() < heals_until(hold.lease.valid_until, terms.guard.max_ttl)
+        if in_time and self.yes + self.guarded >= quorum:
+            return LeaseEvent.RENEWED
+        # A definite answer, unlike silence: no reason to wait for the end of the validity.
+        return LeaseEvent.DISOWNED if self.denied >= quorum else LeaseEvent.FAILED
+
+
+def renew(terms: Terms, holds: Sequence[Hold]) -> Procedure[Round]:
+    """Ask all masters to prolong ``holds``; the caller applies what was decided, then calls `heal`."""
     batches: list[list[Hold]] = []
     asks: list[Ask] = []
     for ttl in {hold.lease.ttl for hold in holds}:
-        same = [hold for hold in holds if hold.lease.ttl == ttl]
-        for start in range(0, len(same), BATCH):
-            batch = same[start : start + BATCH]
-            command = scripts.renew(lease_ms(ttl), [(hold.name, hold.owner, hold.count) for hold in batch])
+        for batch in _batches([hold for hold in holds if hold.lease.ttl == ttl]):
+            leases = [(hold.name, hold.owner, hold.count) for hold in batch]
+            command = scripts.renew(lease_ms(ttl), leases, guarded=terms.guard.on)
             batches.append(batch)
-            asks.append(Ask(command, batch[0].options.lease.request_timeout, Settle.WON_OR_ALL))
-    ballots = yield AskMany(asks)
-    return [
-        Renewal(hold, event, ballot.sent_at)
-        for batch, ballot in zip(batches, ballots, strict=True)
-        for hold, event in zip(batch, events(ballot, len(batch)), strict=True)
-    ]
+            asks.append(Ask(command, _timeout(batch), Settle.WON_OR_ALL, stay=True))
+    many = AskMany(asks)
+    ballots: list[Ballot] = yield many
+    decided: list[Renewal] = []
+    undecided: list[tuple[Hold, Ballot, int]] = []
+    for batch, ballot in zip(batches, ballots, strict=True):
+        for index, hold in enumerate(batch):
+            count = Count(ballot, index)
+            event = count.event(terms, hold, ballot.quorum)
+            if event is LeaseEvent.FAILED and count.absent:
+                undecided.append((hold, ballot, index))
+            else:
+                decided.append(Renewal(hold, event, ballot.sent_at))
+    return Round(many, batches, ballots, decided, undecided)
 
 
-def events(ballot: Ballot, locks: int) -> list[LeaseEvent]:
-    """For each lock of a batch, what the masters' answers mean."""
-    if ballot.granted >= ballot.quorum:
-        return [LeaseEvent.RENEWED] * locks
-    answers = [vote.codes for vote in list(ballot.votes.values()) if vote.code != Code.FAULT]
-    told = []
-    for i in range(locks):
-        yes = sum(1 for codes in answers if codes[i] == Code.YES)
-        if yes >= ballot.quorum:
-            told.append(LeaseEvent.RENEWED)
-        elif len(answers) - yes >= ballot.quorum:
-            # A definite answer, unlike silence: no reason to wait for the end of the validity.
-            told.append(LeaseEvent.DISOWNED)
-        else:
-            told.append(LeaseEvent.FAILED)
-    return told
+def heal(terms: Terms, round_: Round) -> Procedure[list[Renewal]]:
+    """Put the keys back that are missing; what became of the leases that `renew` left open.
+
+    Waits for the last answers to the renewal, at most its request time-out. No network where all masters
+    have all keys.
+    """
+    yield Rest(round_.many)
+    missing: dict[tuple[int, float], list[Hold]] = {}
+    for batch, ballot in zip(round_.batches, round_.ballots, strict=True):
+        for index, hold in enumerate(batch):
+            # Only what is valid, on our own clock: a lease that has ended may be somebody else's.
+            if hold.lease.state_at(terms.clock()) in (LeaseState.HELD, LeaseState.SUSPECT):
+                for master in Count(ballot, index).absent:
+                    missing.setdefault((master, hold.lease.ttl), []).append(hold)
+    healed: dict[Hold, list[tuple[int, bool]]] = {}
+    if missing:
+        try:
+            yield from _put_back(terms, missing, healed)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            yield from _bury(missing)
+            raise
+        yield from _bury(missing)
+    renewals = []
+    for hold, ballot, index in round_.open:
+        count = Count(ballot, index)
+        for code, guarded in healed.get(hold, ()):
+            count.add(code, guarded=guarded)
+        renewals.append(Renewal(hold, count.event(terms, hold, ballot.quorum), ballot.sent_at))
+    return renewals
+
+
+def _put_back(
+    terms: Terms,
+    missing: dict[tuple[int, float], list[Hold]],
+    healed: dict[Hold, list[tuple[int, bool]]],
+) -> Procedure[None]:
+    """Ask each master for what it misses; its codes go into ``healed``."""
+    sent: list[tuple[int, list[Hold]]] = []
+    asks: list[Ask] = []
+    for (master, ttl), holds in missing.items():
+        for batch in _batches(holds):
+            leases = [(hold.name, hold.owner, hold.count, hold.token) for hold in batch]
+            command = scripts.heal(lease_ms(ttl), leases, guarded=terms.guard.on)
+            asks.append(Ask(command, _timeout(batch), Settle.ALL, targets=(master,)))
+            sent.append((master, batch))
+    ballots: list[Ballot] = yield AskMany(asks)
+    for (master, batch), ballot in zip(sent, ballots, strict=True):
+        vote = ballot.votes.get(master)
+        if vote is None or vote.code == Code.FAULT:
+            continue
+        for hold, code in zip(batch, vote.codes, strict=True):
+            healed.setdefault(hold, []).append((code, vote.guarded))
+        back = sum(1 for code in vote.codes if code == Code.HEALED)
+        if back:
+            log.info("%s lacked %d locks of ours; put back", terms.masters[master], back)
+
+
+def _bury(missing: dict[tuple[int, float], list[Hold]]) -> Procedure[None]:
+    """Release again what was released meanwhile: the healing may have come behind the release."""
+    masters: dict[Hold, list[int]] = {}
+    for (master, _), holds in missing.items():
+        for hold in holds:
+            if hold.lease.state is LeaseState.RELEASED:
+                masters.setdefault(hold, []).append(master)
+    for hold, targets in masters.items():
+        command = scripts.release(hold.name, hold.owner, waiter=hold.waiter)
+        yield Tell(command, targets, owed_for=hold.lease.ttl)
+
+
+def _batches(holds: list[Hold]) -> Iterator[list[Hold]]:
+    for start in range(0, len(holds), BATCH):
+        yield holds[start : start + BATCH]
+
+
+def _timeout(batch: Sequence[Hold]) -> float:
+    return batch[0].options.lease.request_timeout

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from ..clock import Clock
 from ..errors import OptionsError, QuorumUnreachableError
 from ..model import Code
+from ..rules.guard import Guard
 from ..rules.places import FleetTime, Place
 from ..rules.quorum import Ballot, Settle, quorum
 from ..rules.scripts import Command
@@ -23,6 +24,7 @@ class Terms:
     masters: Sequence[str]  # their names, for messages
     clock: Clock
     random: Random
+    guard: Guard
     station: str = ""  # this client among all that wait
     time: FleetTime = field(default_factory=FleetTime)
 
@@ -47,7 +49,7 @@ class Tell:
 class Ask:
     """Send to all masters (or ``targets``) and wait until the round is settled. Answer: a `Ballot`."""
 
-    __slots__ = ("command", "late", "owed_for", "settle", "targets", "timeout")
+    __slots__ = ("command", "late", "owed_for", "settle", "stay", "targets", "timeout")
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class Ask:
         *,
         owed_for: float = 0.0,
         late: Command | None = None,
+        stay: bool = False,
     ) -> None:
         self.command = command
         self.timeout = timeout
@@ -67,15 +70,28 @@ class Ask:
         self.owed_for = owed_for
         #: What it gets then, if that is another command.
         self.late = command if late is None else late
+        #: Answers are counted also when the round is settled; see `Rest`.
+        self.stay = stay
 
 
 class AskMany:
     """Several rounds at once, pipelined. Answer: their ballots, in order."""
 
-    __slots__ = ("asks",)
+    __slots__ = ("asks", "rounds")
 
     def __init__(self, asks: Sequence[Ask]) -> None:
         self.asks = asks
+        #: The driver's own, for `Rest`.
+        self.rounds: Sequence[Any] = ()
+
+
+class Rest:
+    """Wait for answers that rounds were settled without (`Ask.stay`), within their time-out. Answer: None."""
+
+    __slots__ = ("many",)
+
+    def __init__(self, many: AskMany) -> None:
+        self.many = many
 
 
 class Standing:
@@ -124,7 +140,7 @@ class Park:
         self.until = until
 
 
-Step = Ask | Tell | AskMany | Standing | Listen | Unlisten | Park
+Step = Ask | Tell | AskMany | Rest | Standing | Listen | Unlisten | Park
 T = TypeVar("T")
 Procedure = Generator[Step, Any, T]
 
@@ -145,6 +161,12 @@ def faults(terms: Terms, ballot: Ballot) -> dict[str, str]:
                 "rename the lock, or delete the key if it is not needed"
             )
     return told
+
+
+def too_late(terms: Terms, name: str, ballot: Ballot, limit: float) -> QuorumUnreachableError:
+    """The error for rounds that a quorum granted when it was too late to count."""
+    told = f"it, or another one, answered too late: a round must be over within {limit:.3g} s"
+    return QuorumUnreachableError(name, terms.quorum, 0, dict.fromkeys(terms.masters, told))
 
 
 def unreachable(terms: Terms, name: str, ballot: Ballot) -> QuorumUnreachableError:

@@ -27,6 +27,7 @@ from types import TracebackType
 from urllib.parse import quote
 
 from rlock.program.binaries import EmbeddedError, ServerBinary, find_server, find_servers, read_version
+from rlock.program.init import vouch_for
 from rlock.program.spawn import PORT_TRIES, free_port, spawn
 
 __all__ = ["EmbeddedError", "Master", "Masters", "ServerBinary", "Tls", "find_server", "find_servers"]
@@ -333,6 +334,8 @@ class Masters:
                     )
                 )
             self.start()
+            if directory is None:
+                vouch_for(self.urls)  # they have nothing to have forgotten: no restart guard for them
         except BaseException:
             self.close()
             raise

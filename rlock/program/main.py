@@ -1,4 +1,4 @@
-"""The command line: `rlock run`, `status`, `up`, `demo`."""
+"""The command line: `rlock run`, `status`, `up`, `init`, `demo`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from .. import __version__
 from ..errors import LeaseLostError, OptionsError, QuorumUnreachableError, RLockError
 from . import exits
 from .demo import demo
+from .init import init
 from .run import run
 from .status import status
 from .up import up
@@ -35,7 +36,7 @@ def cli() -> None:
     """
 
 
-for command in (run, status, up, demo):
+for command in (run, status, up, init, demo):
     cli.add_command(command)
 
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from .lease import EXPIRED, Lease
 from .options import LockOptions
-from .timing import renew_period, retry_period
+from .timing import FILL_UP_S, renew_period, retry_period
 
 
 class Pulse:
@@ -56,6 +56,7 @@ class Signal(Protocol):
 class Due(enum.Enum):
     """What the watchdog waits for with a hold."""
 
+    FILL_UP = "fill up"  # the first renewal: on masters, too, that the acquire did not win
     RENEW = "renew"  # the next renewal of a healthy lease
     RETRY = "retry"  # a renewal failed
     END = "end"  # nothing more to try: the end of the validity
@@ -80,6 +81,7 @@ class Hold:
         "reported",
         "signal",
         "stopped",
+        "token",
         "waiter",
     )
 
@@ -92,6 +94,7 @@ class Hold:
         *,
         waiter: str = "",
         hops: int = 0,
+        token: int = 0,
     ) -> None:
         self.key = (key.serial, options.name)
         self.owner_key = key
@@ -108,9 +111,11 @@ class Hold:
         #: When the watchdog has to look at it next, and what for.
         self.due = Due.RENEW
         self.renew_at = 0.0
-        self.schedule(Due.RENEW if options.renew else Due.END, sent_at)
+        self.schedule(Due.FILL_UP if options.renew else Due.END, sent_at)
         #: A place in the queue that goes with the release.
         self.waiter = waiter
+        #: The fencing token.
+        self.token = token
         #: How often in a row the lock went from thread to thread of this process.
         self.hops = hops
         #: What the driver sets when the hold is lost; made when somebody asks for it.
@@ -145,7 +150,9 @@ class Hold:
         if due is Due.RETRY and retry_at >= self.lease.valid_until:
             due = Due.END
         self.due = due
-        if due is Due.RENEW:
+        if due is Due.FILL_UP:
+            self.renew_at = sent_at + min(FILL_UP_S, renew_period(ttl))
+        elif due is Due.RENEW:
             self.renew_at = sent_at + renew_period(ttl)
         elif due is Due.RETRY:
             self.renew_at = retry_at
@@ -159,9 +166,9 @@ class Holds:
     def __init__(self) -> None:
         self._by_key: dict[tuple[int, str], Hold] = {}
         self._by_name: dict[str, Hold] = {}
-        # Renewals of one length of lease become due in the order in which they were sent: a queue, so
-        # that neither an acquire nor the watchdog ever searches, and a release takes its entry out.
-        self._renewals: dict[float, OrderedDict[int, Hold]] = {}
+        # Renewals of one kind and length of lease become due in the order in which they were sent: a
+        # queue, so that neither an acquire nor the watchdog ever searches, and a release takes its entry out.
+        self._renewals: dict[tuple[Due, float], OrderedDict[int, Hold]] = {}
         # Retries and ends are few and in no order. Entries of holds that moved on are skipped.
         self._others: list[tuple[float, int, Hold]] = []
         self._entries = itertools.count()
@@ -203,8 +210,8 @@ class Holds:
         if hold not in self:
             return
         self.unwatch(hold)
-        if hold.due is Due.RENEW:
-            self._renewals.setdefault(hold.lease.ttl, OrderedDict())[id(hold)] = hold
+        if hold.due in (Due.FILL_UP, Due.RENEW):
+            self._renewals.setdefault((hold.due, hold.lease.ttl), OrderedDict())[id(hold)] = hold
         else:
             hold.entry = next(self._entries)
             heapq.heappush(self._others, (hold.renew_at, hold.entry, hold))
@@ -216,9 +223,10 @@ class Holds:
     def unwatch(self, hold: Hold) -> None:
         """Look at it no more; it stays until its owner releases it."""
         hold.entry = -1
-        queue = self._renewals.get(hold.lease.ttl)
-        if queue is not None:
-            queue.pop(id(hold), None)
+        for due in (Due.FILL_UP, Due.RENEW):
+            queue = self._renewals.get((due, hold.lease.ttl))
+            if queue is not None:
+                queue.pop(id(hold), None)
 
     @property
     def watched(self) -> bool:
@@ -240,7 +248,7 @@ class Holds:
         Renewals up to ``slack`` seconds ahead come along: many locks then share one round trip.
         """
         due: list[Hold] = []
-        for ttl, queue in list(self._renewals.items()):
+        for (kind, ttl), queue in list(self._renewals.items()):
             # A part of the period at the most: a short lease would be renewed without a pause.
             until = now + min(slack, renew_period(ttl) / 4)
             while queue:
@@ -251,7 +259,7 @@ class Holds:
                 due.append(first)
             if not queue and len(self._renewals) > 8:
                 # A client with a ttl for each lock must not collect empty queues for ever.
-                del self._renewals[ttl]
+                del self._renewals[kind, ttl]
         while self._others and self._others[0][0] <= now:
             _, entry, hold = heapq.heappop(self._others)
             if entry == hold.entry:

@@ -11,6 +11,10 @@ from functools import lru_cache
 _UNSAFE = re.compile(r"[^\w.@-]+")
 _UUID_LENGTH = 32
 
+#: The one key of a master that belongs to no lock, and that has no expiry: its end tells of a loss of
+#: memory (rules/guard.py).
+MARKER = "rlock:fleet"
+
 
 def channel(name: str) -> str:
     """The channel on which the release of a lock is published."""
@@ -33,6 +37,16 @@ def own_key(name: str, what: str) -> str:
 def queue(name: str) -> str:
     """The key of the queue of those who wait for a lock."""
     return own_key(name, "queue")
+
+
+def fence(name: str) -> str:
+    """The key of the last fencing token of a lock."""
+    return own_key(name, "fence")
+
+
+def evicted(name: str) -> str:
+    """The key that names an owner whom an operator has thrown out."""
+    return own_key(name, "evicted")
 
 
 def station_channel(name: str, station: str) -> str:

@@ -10,7 +10,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OptionsError
-from .timing import default_request_timeout, drift, renew_period
+from .timing import default_request_timeout, drift, guard_time, longest_acquisition, renew_period
 
 if TYPE_CHECKING:
     from ..errors import LeaseLostError
@@ -28,12 +28,22 @@ class ClientOptions:
     ttl: float = DEFAULT_TTL
     max_ttl: float = DEFAULT_TTL
     request_timeout: float | None = None
+    restart_guard: float | None = None
 
     def __post_init__(self) -> None:
         _seconds("ttl", self.ttl)
         _seconds("max_ttl", self.max_ttl)
         if self.request_timeout is not None:
             _seconds("request_timeout", self.request_timeout)
+        if self.restart_guard is not None:
+            _zero_or_seconds("restart_guard", self.restart_guard)
+            least = guard_time(self.max_ttl)
+            if 0 < self.restart_guard < least:
+                raise OptionsError(
+                    f"restart_guard={self.restart_guard:g} s is too short for max_ttl={self.max_ttl:g} s: a "
+                    f"master that restarted has no vote until no lease from before can be valid, which takes "
+                    f"{least:.4g} s; leave it out, or use 0 to do without the guard"
+                )
         self.lease(None)
 
     def lease(self, ttl: float | None) -> LeaseOptions:
@@ -58,15 +68,16 @@ class ClientOptions:
                 f"renewal can fail once and be tried again; use ttl over {_least_ttl(timeout):.3g} s, or "
                 f"a shorter request_timeout"
             )
-        return LeaseOptions(float(ttl), float(timeout))
+        return LeaseOptions(float(ttl), float(timeout), longest_acquisition(self.max_ttl))
 
 
 @dataclass(frozen=True)
 class LeaseOptions:
-    """A checked pair. Seconds."""
+    """Checked times that fit together. Seconds."""
 
     ttl: float
     request_timeout: float
+    longest: float = 1.0  # how long an acquisition may take to be won
 
 
 @dataclass(frozen=True)
@@ -117,6 +128,10 @@ def _seconds(option: str, value: object) -> float:
     return float(value)
 
 
+def _zero_or_seconds(option: str, value: object) -> float:
+    return 0.0 if value == 0 and not isinstance(value, bool) else _seconds(option, value)
+
+
 def _least_ttl(timeout: float) -> float:
     # ttl/3 + 2*timeout = ttl - (0.01*ttl + 0.002), solved for ttl
     return (2 * timeout + 0.002) / (1 - 1 / 3 - 0.01)
@@ -125,8 +140,8 @@ def _least_ttl(timeout: float) -> float:
 def from_env(environ: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:
     """Masters and options of ``Client.from_env()``.
 
-    RLOCK_MASTERS (URLs separated by commas or blanks), RLOCK_TTL, RLOCK_MAX_TTL, RLOCK_REQUEST_TIMEOUT
-    (seconds).
+    RLOCK_MASTERS (URLs separated by commas or blanks), RLOCK_TTL, RLOCK_MAX_TTL, RLOCK_REQUEST_TIMEOUT,
+    RLOCK_RESTART_GUARD (seconds).
     """
     masters = [url for url in re.split(r"[,\s]+", environ.get("RLOCK_MASTERS", "")) if url]
     if not masters:
@@ -136,12 +151,13 @@ def from_env(environ: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:
             "(`rlock up` starts local ones and prints the line)"
         )
     options: dict[str, Any] = {}
-    for option in ("ttl", "max_ttl", "request_timeout"):
+    for option in ("ttl", "max_ttl", "request_timeout", "restart_guard"):
         variable = f"RLOCK_{option.upper()}"
         text = environ.get(variable, "").strip()
         if text:
             try:
-                options[option] = _seconds(option, float(text))
+                check = _zero_or_seconds if option == "restart_guard" else _seconds
+                options[option] = check(option, float(text))
             except ValueError:
                 raise OptionsError(f"{variable} must be a number of seconds above 0, not {text!r}") from None
     return masters, options

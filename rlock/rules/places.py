@@ -7,7 +7,7 @@ several waiters each master would have another one first, and none of them would
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..model import Vote
@@ -20,6 +20,7 @@ class Bequest(NamedTuple):
     owner: str  # the token under which the masters have the lease
     sent_at: float  # when the release was sent
     hops: int  # hand-offs from thread to thread in a row
+    tokens: Sequence[int] = ()  # the fencing tokens that the masters gave with it
 
 
 class Place:
@@ -76,7 +77,7 @@ class Place:
 
 
 class FleetTime:
-    """The masters' own time, as one client reckons it: what it asks for as a ticket.
+    """The masters' own time, as one client reckons it: what it asks for as a ticket or a fencing token.
 
     The wall clock of a client is not trusted: one that runs fast would wait behind everybody, one that
     runs slow would ask in vain. An estimate that is wrong costs one more message, never the order.
@@ -84,15 +85,19 @@ class FleetTime:
 
     def __init__(self) -> None:
         self._offsets_us: dict[int, float] = {}
+        self._offset_us: float | None = None
+
+    def note(self, master: int, time_us: int, at: float) -> None:
+        """A master told its time at the local instant ``at``."""
+        self._offsets_us[master] = time_us - at * 1e6
+        self._offset_us = statistics.median(list(self._offsets_us.values()))
 
     def observe(self, votes: Mapping[int, Vote], sent_at: float, now: float) -> None:
         """Take note of the times that masters told in a round."""
-        middle_us = (sent_at + now) / 2 * 1e6
         for master, vote in votes.items():
             if vote.time_us:
-                self._offsets_us[master] = vote.time_us - middle_us
+                self.note(master, vote.time_us, (sent_at + now) / 2)
 
-    def ticket(self, now: float) -> int:
-        """What to ask for now, in microseconds; 0 before any master has told its time."""
-        offsets = list(self._offsets_us.values())
-        return round(now * 1e6 + statistics.median(offsets)) if offsets else 0
+    def us(self, now: float) -> int:
+        """Their time in microseconds; 0 before any master has told it."""
+        return 0 if self._offset_us is None else round(now * 1e6 + self._offset_us)

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..model import Code, Fault, FaultKind, Vote
-from .keys import channel, queue
+from .keys import MARKER, channel, evicted, queue
+from .keys import fence as fence_key
 from .places import Place
-from .timing import CLAIM_S, QUEUE_TTL_S
+from .timing import CLAIM_S, FENCE_TTL_S, QUEUE_TTL_S
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -50,11 +51,17 @@ RENEW = _load("renew")
 RELEASE = _load("release")
 STATUS = _load("status")
 WAIT = _load("wait")
+HEAL = _load("heal")
+FENCE = _load("fence")
+MARK = _load("mark")
 
-ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT)
+ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT, HEAL, FENCE, MARK)
+#: Whose YES makes a holder or a token: it needs a master whose memory is whole.
+GRANTING = (ACQUIRE, FENCE)
 
 _QUEUE_MS = str(round(QUEUE_TTL_S * 1000))
 _CLAIM_MS = str(round(CLAIM_S * 1000))
+_FENCE_MS = str(round(FENCE_TTL_S * 1000))
 #: Waiters that `status` tells of.
 STATUS_WAITERS = 100
 
@@ -101,16 +108,20 @@ def acquire(
     *,
     place: Place | None = None,
     fair: bool = False,
+    token: int = 0,
+    guarded: bool = True,
 ) -> Command:
     """Ask for the lease; where it is refused, take or keep a ``place`` in the queue.
 
-    It is also granted where it was handed to that place.
+    It is also granted where it was handed to that place. ``token``: the fencing token to propose; 0: by each
+    master's time. ``guarded``: ask for the marker as well.
     """
     order, waiter, ticket, rank = "fair" if fair else "barging", "", "", "last"
     if place is not None:
         waiter, ticket, rank = place.waiter, str(place.ticket), "kept" if place.drawn else "last"
     arguments = (owner, str(lease_ms), str(count), order, waiter, ticket, rank, _QUEUE_MS)
-    return Command(ACQUIRE, (name, queue(name)), arguments, echo=owner)
+    keys = (name, queue(name), fence_key(name), *_marker(guarded))
+    return Command(ACQUIRE, keys, (*arguments, str(token), _FENCE_MS), echo=owner)
 
 
 def release(
@@ -123,20 +134,25 @@ def release(
     heir: Place | None = None,
     successor: str = "",
     barging: bool = False,
+    token: int = 0,
+    ban_s: float = 0.0,
 ) -> Command:
     """Give up the lease, and the place of ``waiter``.
 
     ``hand_on``: to the next in the queue; not where it can only be a minority's vote. ``publish``: tell
     all who listen where nobody is in the queue; not for an attempt that failed, or they would all try
     again. ``heir``: a waiter of the same process that gets it, under the token ``successor``, if it is the
-    first, or in any case if ``barging``.
+    first, or in any case if ``barging``; ``token`` is the fencing token to propose for it. ``ban_s``: for so
+    many seconds the owner cannot be healed.
     """
     told = channel(name) if hand_on else ""
     favoured, lease_ms = ("", "0") if heir is None else (heir.waiter, str(heir.lease_ms))
     order = "barging" if barging else "fair"
     message = owner if publish else ""
+    ban_ms = str(round(ban_s * 1000)) if ban_s else ""
     arguments = (owner, waiter, told, _CLAIM_MS, favoured, successor, lease_ms, order, message)
-    return Command(RELEASE, (name, queue(name)), arguments, echo=owner)
+    keys = (name, queue(name), fence_key(name), evicted(name))
+    return Command(RELEASE, keys, (*arguments, str(token), _FENCE_MS, ban_ms), echo=owner)
 
 
 def wait(place: Place) -> Command:
@@ -145,12 +161,39 @@ def wait(place: Place) -> Command:
     return Command(WAIT, (name, queue(name)), (place.waiter, str(place.ticket), _QUEUE_MS))
 
 
-def renew(lease_ms: int, leases: Sequence[tuple[str, str, int]]) -> Command:
+def renew(lease_ms: int, leases: Sequence[tuple[str, str, int]], *, guarded: bool = True) -> Command:
     """Prolong many leases: (name, owner, hold count) each."""
     arguments = [str(lease_ms)]
     for _, owner, count in leases:
         arguments += (owner, str(count))
-    return Command(RENEW, [name for name, _, _ in leases], arguments, decode=decode_batch, echo=leases[0][1])
+    keys = [*(name for name, _, _ in leases), *_marker(guarded)]
+    return Command(RENEW, keys, arguments, decode=decode_batch, echo=leases[0][1])
+
+
+def heal(lease_ms: int, leases: Sequence[tuple[str, str, int, int]], *, guarded: bool = True) -> Command:
+    """Put leases back: (name, owner, hold count, fencing token) each."""
+    keys: list[str] = []
+    arguments = [str(lease_ms), _FENCE_MS]
+    for name, owner, count, token in leases:
+        keys += (name, fence_key(name), evicted(name))
+        arguments += (owner, str(count), str(token))
+    keys += _marker(guarded)
+    return Command(HEAL, keys, arguments, decode=decode_batch, echo=leases[0][1])
+
+
+def fence(name: str, owner: str, token: int) -> Command:
+    """Have a fencing token remembered."""
+    return Command(FENCE, (fence_key(name),), (owner, str(token), _FENCE_MS), echo=owner)
+
+
+def mark(life: str, age_s: float | None, max_ttl_ms: int) -> Command:
+    """Note how old a master's memory is; None: the operator states that nothing was locked before."""
+    age_us = "" if age_s is None else str(round(age_s * 1e6))
+    return Command(MARK, (MARKER,), (life, age_us, str(max_ttl_ms)), decode=decode_mark)
+
+
+def _marker(guarded: bool) -> tuple[str, ...]:
+    return (MARKER,) if guarded else ()
 
 
 def status(name: str, waiters: int = STATUS_WAITERS) -> Command:
@@ -161,18 +204,34 @@ def status(name: str, waiters: int = STATUS_WAITERS) -> Command:
 def decode_one(reply: Any) -> Vote:
     """A vote out of the reply to a script about one lock: {code, holder, count, ttl_ms}.
 
-    Behind them, in an answer to `acquire`: {ticket, time_us}.
+    Behind them, in an answer to `release` and `fence`: {token}; in one to `acquire`: {ticket, time_us,
+    token, marker}.
     """
     if type(reply) is list:
-        if len(reply) == 4:
-            code, holder, count, ttl_ms = reply
-            return Vote(code, holder.decode("utf-8", "replace"), count, ttl_ms)
-        if len(reply) == 6:
-            code, holder, count, ttl_ms, ticket, time_us = reply
+        length = len(reply)
+        if length == 8:
+            code, holder, count, ttl_ms, ticket, time_us, token, marker = reply
             return Vote(
-                code, holder.decode("utf-8", "replace"), count, ttl_ms, ticket=ticket, time_us=time_us
+                code,
+                holder.decode("utf-8", "replace"),
+                count,
+                ttl_ms,
+                ticket=ticket,
+                time_us=time_us,
+                token=token,
+                marker=marker.decode("utf-8", "replace"),
             )
+        if length in (4, 5):
+            code, holder, count, ttl_ms = reply[:4]
+            token = reply[4] if length == 5 else 0
+            return Vote(code, holder.decode("utf-8", "replace"), count, ttl_ms, token=token)
     return Vote(Code.FAULT, fault=decode_fault(reply))
+
+
+def decode_mark(reply: Any) -> Vote:
+    """A vote out of the reply to `mark`."""
+    vote = decode_one(reply)
+    return vote if vote.code == Code.FAULT else vote._replace(holder="", marker=vote.holder)
 
 
 def decode_status(reply: Any) -> Vote:
@@ -187,11 +246,16 @@ def decode_status(reply: Any) -> Vote:
 
 
 def decode_batch(reply: Any) -> Vote:
-    """A vote out of the reply to `renew`, {first owner, {code of each lock}}; YES only if each of them is."""
-    if type(reply) is list and len(reply) == 2:
-        first, codes = reply
+    """A vote out of the reply to `renew` or `heal`: {first owner, {code of each lock}, marker}.
+
+    YES only if each of them is.
+    """
+    if type(reply) is list and len(reply) == 3:
+        first, codes, marker = reply
         whole = Code.YES if codes.count(Code.YES) == len(codes) else Code.FOREIGN
-        return Vote(whole, first.decode("utf-8", "replace"), codes=codes)
+        return Vote(
+            whole, first.decode("utf-8", "replace"), codes=codes, marker=marker.decode("utf-8", "replace")
+        )
     return Vote(Code.FAULT, fault=decode_fault(reply))
 
 

@@ -35,6 +35,14 @@ EXPIRY_MARGIN_S = 0.005
 #: A retry that starts just before the caller's time ends may still run this long.
 LAST_ROUND_S = 0.05
 
+#: How long a master remembers the last fencing token of a lock. The next one is above it also without that
+#: memory, because tokens start at the masters' time; unless that time went back by as much.
+FENCE_TTL_S = 3600.0
+#: What a master's age in whole seconds may be wrong by: both ends are cut off.
+UPTIME_ERROR_S = 1.0
+#: When a lease that stands on fewer masters than there are is put on the others as well.
+FILL_UP_S = 0.25
+
 #: How long threads without work stay, so that a busy lock does not start one each time.
 LINGER_S = 0.25
 #: How long a channel without waiters stays subscribed.
@@ -58,6 +66,35 @@ def valid_until(sent_at: float, ttl: float) -> float:
     lease no earlier, so the holder's view ends before the master's.
     """
     return sent_at + ttl - drift(ttl)
+
+
+def longest_acquisition(max_ttl: float) -> float:
+    """How long after its sending a round may still be won, in the whole fleet.
+
+    What a healed key may count rests on it: votes that a restart has wiped out must be too old to be
+    counted by then (DESIGN: rule 7).
+    """
+    return min(1.0, max_ttl / 3)
+
+
+def won_until(sent_at: float, ttl: float, longest: float) -> float:
+    """The instant until which a round that was sent at ``sent_at`` can be won."""
+    return min(valid_until(sent_at, ttl), sent_at + longest)
+
+
+def heals_until(valid_until: float, max_ttl: float) -> float:
+    """Until when a vote of a master that has no memory of old ones counts for the holder.
+
+    Whoever was granted the lock there before the memory went has to win within `longest_acquisition`, and
+    gets the votes that it lacks at ``valid_until`` at the earliest.
+    """
+    longest = longest_acquisition(max_ttl)
+    return valid_until - longest - drift(max_ttl)
+
+
+def guard_time(max_ttl: float) -> float:
+    """How old a master has to be, in seconds, so that no vote of an earlier life can still be valid."""
+    return max_ttl + drift(max_ttl) + UPTIME_ERROR_S
 
 
 def default_request_timeout(ttl: float) -> float:

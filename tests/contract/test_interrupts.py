@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ..servers import Fleet, raw
+from ..servers import Fleet, left
 from .conftest import Child
 
 StartChild = Callable[..., Child]
@@ -78,4 +78,4 @@ def test_ctrl_c_at_any_instant(masters_count: int, masters: Fleet, child: StartC
     assert int(stranded) <= int(hits) * 0.02
     # Undone at once and not by the end of a lease of 3 s.
     assert float(slowest) < 2.0
-    assert all(raw(master.url).keys() == [] for master in fleet)
+    assert all(left(master.url) == [] for master in fleet)

@@ -12,7 +12,7 @@ import pytest
 import rlock
 from rlock.rules.timing import CLAIM_S, QUEUE_TTL_S
 
-from ..servers import Fleet, raw
+from ..servers import Fleet, left, raw
 from .conftest import eventually, in_thread
 from .queueing import MakeClient, StartChild, counted_attempts, queue_of, started
 
@@ -146,7 +146,7 @@ def test_waiters_that_go_leave_the_queue(urls: list[str], make_client: MakeClien
         other.close()
         waiter.join(10)
         assert client.status("x").queue_length == 0
-    assert [raw(url).keys() for url in urls] == [[] for _ in urls]
+    assert [left(url) for url in urls] == [[] for _ in urls]
 
 
 def expiring(make_client: MakeClient, urls: list[str]) -> float:

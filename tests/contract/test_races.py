@@ -11,10 +11,10 @@ import pytest
 
 import rlock
 from rlock._sync.fanout import Fanout
-from rlock._sync.masters import pack
+from rlock._sync.links import pack
 from rlock.rules import scripts
 
-from ..servers import Fleet, raw
+from ..servers import Fleet, left, raw
 from .conftest import eventually, in_thread
 
 MakeClient = Callable[..., rlock.Client]
@@ -44,7 +44,7 @@ def test_close_while_other_threads_acquire_leaves_no_vote(masters3: Fleet) -> No
         for thread in threads:
             thread.join(20)
     # Far within the ttl of 10 s: nothing was left to run out.
-    assert eventually(lambda: all(raw(master.url).dbsize() == 0 for master in masters3), within=3.0)
+    assert eventually(lambda: all(left(master.url) == [] for master in masters3), within=3.0)
 
 
 def test_a_release_that_crosses_a_renewal_is_no_loss(

@@ -12,7 +12,7 @@ import pytest
 
 import rlock
 
-from ..servers import Fleet, raw
+from ..servers import Fleet, left, raw
 from .conftest import Child, eventually, in_thread
 
 MakeClient = Callable[..., rlock.Client]
@@ -53,7 +53,7 @@ def channels(fleet: Fleet) -> list[str]:
 
 
 def keys(fleet: Fleet) -> list[str]:
-    return [str(key) for master in fleet for key in raw(master.url).keys()]  # noqa: SIM118
+    return [key for master in fleet for key in left(master.url)]
 
 
 def commands(fleet: Fleet) -> int:
@@ -227,8 +227,8 @@ def test_many_contenders_never_overlap_and_all_get_their_turns(
     workers = [child(program, *masters(masters_count).urls) for _ in range(5)]
     holds = sorted(hold for worker in workers for hold in eval(worker.line()))
     assert len(holds) == 125
-    for (_, left), (entered, _) in itertools.pairwise(holds):
-        assert left <= entered
+    for (_, freed), (entered, _) in itertools.pairwise(holds):
+        assert freed <= entered
     assert keys(masters) == []
 
 

@@ -1,0 +1,26 @@
+-- fence: remember a fencing token, if none as high was given here.
+--
+-- KEYS[1] fence     text   `<token> <owner>`, the last fencing token and to whom it was given
+-- ARGV[1] owner     text   `<client>:<uuid>`
+-- ARGV[2] token     us
+-- ARGV[3] fence_ms  ms     how long it is remembered
+--
+-- Reply: {code, owner, 0, 0, token}
+--    1  remembered as the owner's
+--   -1  too low: token is the last one that was given here
+--
+-- Second delivery: finds it there under the same owner, answers 1.
+-- Called by: rlock/procedures/fencing.py
+
+local fence = KEYS[1]
+local owner, token, fence_ms = ARGV[1], ARGV[2], ARGV[3]
+
+local last, given_to = string.match(redis.call('get', fence) or '', '^(%d+) (.*)$')
+last = tonumber(last or 0)
+if last > tonumber(token) or (last == tonumber(token) and given_to ~= owner) then
+    return {-1, owner, 0, 0, last}
+end
+if last < tonumber(token) then
+    redis.call('set', fence, token .. ' ' .. owner, 'px', fence_ms)
+end
+return {1, owner, 0, 0, tonumber(token)}

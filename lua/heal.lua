@@ -1,0 +1,55 @@
+-- heal: put the keys of a holder back on a master that has lost them, or never had them.
+--
+-- KEYS[3i-2] lock      hash
+-- KEYS[3i-1] fence     text   `<token> <owner>`, the last fencing token and to whom it was given
+-- KEYS[3i]   evicted   text   the owner that an operator has thrown out
+-- KEYS[n]    marker    text   what a restart without memory would lose; left out: restart guard off
+-- ARGV[1]    lease_ms  ms
+-- ARGV[2]    fence_ms  ms     how long the last fencing token is remembered
+-- ARGV[3i]   owner     text   `<client>:<uuid>`
+-- ARGV[3i+1] count     holds
+-- ARGV[3i+2] token     us     the holder's fencing token
+--
+-- Reply: {owner, codes, marker}: the first owner, as an echo, and one code for each lock in the order of KEYS
+--    2  healed: it was absent, and is the owner's again for lease_ms from now
+--    1  it was the owner's; renewed
+--    0  absent still: the server refused to write it
+--   -1  someone else's, or not a lock, or the owner was evicted
+--
+-- Second delivery: finds the owner and renews. A delivery after the release would bring a dead lock back:
+-- whoever sends this sends the release again behind it when the lock was released meanwhile.
+-- Called by: rlock/procedures/renew.py
+
+local lease_ms, fence_ms = ARGV[1], ARGV[2]
+local locks = (#ARGV - 2) / 3
+local codes = {}
+
+for i = 1, locks do
+    local lock, fence, evicted = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
+    local owner, count, token = ARGV[3 * i], ARGV[3 * i + 1], ARGV[3 * i + 2]
+    local held = redis.pcall('hget', lock, owner)
+    if type(held) == 'string' then
+        redis.call('pexpire', lock, lease_ms)
+        codes[i] = 1
+    elseif held ~= false or redis.call('exists', lock) == 1 or redis.pcall('get', evicted) == owner then
+        codes[i] = -1
+    else
+        codes[i] = 0
+        if type(redis.pcall('hset', lock, owner, count)) ~= 'table' then
+            if type(redis.pcall('pexpire', lock, lease_ms)) == 'table' then
+                -- Not allowed: a lock without an expiry would stay for ever.
+                redis.pcall('del', lock)
+                redis.pcall('hdel', lock, owner)
+            else
+                codes[i] = 2
+                -- With the key the master lost its memory of the tokens: the next one must be above ours.
+                local last = redis.pcall('get', fence)
+                last = type(last) == 'string' and string.match(last, '^(%d+) ')
+                if not last or tonumber(last) < tonumber(token) then
+                    redis.pcall('set', fence, token .. ' ' .. owner, 'px', fence_ms)
+                end
+            end
+        end
+    end
+end
+return {ARGV[3], codes, KEYS[3 * locks + 1] and redis.call('get', KEYS[3 * locks + 1]) or ''}

@@ -1,0 +1,31 @@
+-- mark: note since when this master's memory is known to be whole; a restart or a flush loses the note.
+--
+-- KEYS[1] marker      text   `<life> <since_us> <max_ttl_ms>`
+-- ARGV[1] life        text   run_id of the server's present life
+-- ARGV[2] age_us      us     how long this life is known to last; empty: the operator states that nothing
+--                            was locked before it
+-- ARGV[3] max_ttl_ms  ms     the longest lease of the fleet; a longer one stays noted, unless the operator speaks
+--
+-- Reply: {1, marker, 0, 0}: what stands there now
+--
+-- Second delivery: finds the note of this life, and leaves it.
+-- Called by: rlock/_sync/fanout.py when it meets a master without the note; rlock/procedures/guarding.py
+
+local marker = KEYS[1]
+local life, age_us, max_ttl_ms = ARGV[1], ARGV[2], ARGV[3]
+
+local noted, since, longest = string.match(redis.call('get', marker) or '', '^(%S*) (%d+) (%d+)$')
+if noted ~= life then
+    -- Of another life: restored from a snapshot, or copied by a replica that was promoted.
+    since, longest = nil, 0
+end
+if age_us == '' then
+    since, longest = 0, 0
+elseif not since then
+    local time = redis.call('time')
+    since = time[1] * 1000000 + time[2] - age_us
+end
+longest = math.max(tonumber(longest), tonumber(max_ttl_ms))
+local note = string.format('%s %.0f %.0f', life, since, longest)
+redis.call('set', marker, note)
+return {1, note, 0, 0}

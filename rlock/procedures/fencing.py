@@ -1,0 +1,42 @@
+"""Fence: agree with the masters on the fencing token of a grant.
+
+Each master gives a token above all that it gave before, and as high as was proposed. If a majority gave the
+same one, that is the token; a later majority has a master in common with it, which gives a higher one. If
+they differ, the largest is written to a majority first. Source: Attiya, Bar-Noy and Dolev, "Sharing memory
+robustly in message-passing systems" (JACM 1995), the register with several writers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ..model import Code
+from ..rules import scripts
+from ..rules.options import LockOptions
+from ..rules.quorum import Ballot
+from .steps import Ask, Procedure, Terms
+
+
+def agree(
+    terms: Terms, options: LockOptions, owner: str, given: Sequence[int], until: float
+) -> Procedure[int]:
+    """The token of a grant to ``owner``, out of those ``given`` with its votes; 0: not before ``until``.
+
+    No network where a quorum gave the same one; else a round trip for each try, nearly always one.
+    """
+    token, most = Counter(given).most_common(1)[0]
+    if most >= terms.quorum:
+        return token
+    token = max(given)
+    while (left := until - terms.clock()) > 0:
+        timeout = min(options.lease.request_timeout, left)
+        ballot: Ballot = yield Ask(scripts.fence(options.name, owner, token), timeout)
+        votes = list(ballot.votes.values())
+        if ballot.granted >= ballot.quorum:
+            return token
+        if ballot.answered < ballot.quorum:
+            return 0
+        # Somebody's late write was faster: above that one, too.
+        token = max(vote.token for vote in votes if vote.code != Code.FAULT) + 1
+    return 0

@@ -1,0 +1,203 @@
+"""Clients, waiters and bad weather for the fault tests."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlock
+from rlock.program.embedded import Masters, ServerBinary
+
+from ..contract.conftest import Child, eventually
+from ..contract.conftest import child as child  # a fixture
+from ..servers import Fleet, raw
+from . import clock, netns
+from .clock import Clock
+from .netns import PrivateNetwork
+from .proxy import Proxy
+
+FreshMasters = Callable[..., Fleet]
+ClientFor = Callable[..., rlock.Client]
+Proxies = Callable[..., list[Proxy]]
+#: program, urls, ttl
+Process = Callable[..., Child]
+
+#: Masters that were started a moment ago vote at once: most tests here start their own.
+GUARD_OFF: dict[str, Any] = (
+    {"restart_guard": 0} if "restart_guard" in inspect.signature(rlock.Client).parameters else {}
+)
+#: The longest that a waiter sleeps before it looks again, told or not, with some room for two busy cores.
+LOOK_S = 3.0
+
+_PRELUDE = f"""\
+import os, signal, sys, time
+import rlock
+client = rlock.Client(sys.argv[1].split(), float(sys.argv[2]), **{GUARD_OFF!r})
+lock = client.lock("x")
+"""
+
+
+@pytest.fixture
+def client_for() -> Iterator[ClientFor]:
+    """``client_for(urls, ttl, **options)``: clients that are closed with the test."""
+    made: list[rlock.Client] = []
+
+    def make(urls: Sequence[str], ttl: float = 3.0, **options: Any) -> rlock.Client:
+        made.append(rlock.Client(urls, ttl, **{**GUARD_OFF, **options}))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+@pytest.fixture
+def process(child: Callable[..., Child]) -> Process:
+    """``process(program, urls, ttl)``: a process with ``client`` and ``lock``, the lock "x"."""
+
+    def start(program: str, urls: Iterable[str], ttl: float = 3.0) -> Child:
+        return child(_PRELUDE + textwrap.dedent(program), " ".join(urls), str(ttl))
+
+    return start
+
+
+@pytest.fixture
+def proxies() -> Iterator[Proxies]:
+    """``proxies(urls)``: one in front of each."""
+    made: list[Proxy] = []
+
+    def make(urls: Iterable[str]) -> list[Proxy]:
+        fresh = [Proxy(url) for url in urls]
+        made.extend(fresh)
+        return fresh
+
+    yield make
+    for proxy in made:
+        proxy.close()
+
+
+@pytest.fixture
+def network() -> Iterator[PrivateNetwork]:
+    """The test runs in a network of its own; so do masters with ``network.binary(...)``."""
+    if reason := netns.why_not():
+        pytest.skip(reason)
+    with PrivateNetwork() as made:
+        yield made
+
+
+@pytest.fixture
+def private_masters(
+    network: PrivateNetwork, fresh_masters: FreshMasters, server: ServerBinary, tmp_path: Path
+) -> Masters:
+    """Three masters in the private network."""
+    fleet: Any = fresh_masters(3, binary=network.binary(server, tmp_path))
+    return fleet
+
+
+@pytest.fixture(scope="session")
+def _clock_library(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    return clock.build(tmp_path_factory.mktemp("clock"))
+
+
+@pytest.fixture
+def clocked(
+    fresh_masters: FreshMasters, server: ServerBinary, _clock_library: tuple[Path, str], tmp_path: Path
+) -> Callable[[int], tuple[Fleet, list[Clock]]]:
+    """``clocked(3)``: three masters, and the wall clock of each."""
+    library, reason = _clock_library
+    if reason:
+        pytest.skip(reason)
+
+    def make(count: int) -> tuple[Fleet, list[Clock]]:
+        clocks = []
+        for i in range(count):
+            folder = tmp_path / f"clock-{i}"
+            folder.mkdir()
+            clocks.append(Clock(library, folder))
+        fleet = [fresh_masters(1, binary=one.binary(server))[0] for one in clocks]
+        return Fleet(fleet), clocks
+
+    return make
+
+
+class Waiter:
+    """A thread that waits for a lock, and gives it back as soon as it has it."""
+
+    def __init__(self, client: rlock.Client, timeout: float = -1, **options: Any) -> None:
+        self._lock = client.lock("x", **options)
+        self._timeout = timeout
+        self._outcome: list[Any] = []
+        #: When it had the lock.
+        self.got_at = 0.0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._outcome.append(self._lock.acquire(timeout=self._timeout))
+            self.got_at = time.monotonic()
+            if self._outcome[0]:
+                self._lock.release()
+        except BaseException as error:
+            self._outcome.append(error)
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def got(self, within: float = 30.0) -> bool:
+        """What its ``acquire`` returned, or the exception of it or of its release."""
+        self._thread.join(within)
+        assert not self._thread.is_alive(), f"still waiting after {within} s"
+        if isinstance(self._outcome[-1], BaseException):
+            raise self._outcome[-1]
+        told: bool = self._outcome[0]
+        return told
+
+
+def waiting(asked: rlock.Client, count: int = 1) -> None:
+    """Return when so many stand in the queue of "x"."""
+    assert eventually(lambda: asked.status("x").queue_length >= count), "nobody waits"
+
+
+def excluded(client: rlock.Client) -> None:
+    """The lock is somebody else's, and is known to be: contention, not an error."""
+    assert client.lock("x").acquire(blocking=False) is False
+
+
+def usable(client: rlock.Client, within: float = 5.0, name: str = "x") -> None:
+    """The lock can be had and given back."""
+    lock = client.lock(name)
+    assert lock.acquire(timeout=within), f"not to be had within {within} s"
+    lock.release()
+
+
+def holders(urls: Iterable[str], name: str = "x") -> list[str | None]:
+    """Who has the lock on each master."""
+    found: list[str | None] = []
+    for url in urls:
+        with contextlib.closing(raw(url)) as server:
+            found.append(next(iter(dict(server.hgetall(name))), None))  # type: ignore[arg-type]
+    return found
+
+
+def everywhere(urls: Sequence[str], name: str = "x") -> bool:
+    """Whether one owner has it on all of these masters; waits a little for the last answers."""
+    return bool(eventually(lambda: len(set(holders(urls, name))) == 1 and holders(urls, name)[0], 3.0))
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """What is inside takes no longer."""
+    began = time.monotonic()
+    yield
+    took = time.monotonic() - began
+    assert took < seconds, f"took {took:.2f} s, more than {seconds:g} s"

@@ -1,0 +1,146 @@
+"""Wall clocks of masters that jump or run wrong: what a caller sees, and where the promise ends.
+
+Masters expire keys by their wall clock. Not more than a minority of them may jump forward by more than what is
+left of a lease; a jump back, or a rate that is wrong by less than the drift (1 %), excludes too long at the most.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+import redis
+
+import rlock
+
+from ..contract.conftest import eventually
+from ..servers import Fleet, raw
+from .clock import Clock
+from .conftest import LOOK_S, ClientFor, Process, Waiter, excluded, holders, usable, waiting, within
+
+Clocked = Callable[[int], tuple[Fleet, list[Clock]]]
+
+
+def told_by(url: str) -> float:
+    """The master's own time, less the true one."""
+    server = raw(url)
+    seconds, micros = server.time()
+    server.close()
+    return float(seconds) + micros / 1e6 - time.time()
+
+
+def test_the_clock_of_one_master_can_be_set_while_it_runs(clocked: Clocked) -> None:
+    fleet, [mine, other] = clocked(2)
+    assert abs(told_by(fleet.urls[0])) < 0.5
+    mine.step(3600)
+    assert abs(told_by(fleet.urls[0]) - 3600) < 0.5
+    mine.step(-7200)
+    assert abs(told_by(fleet.urls[0]) + 3600) < 0.5
+    assert abs(told_by(fleet.urls[1])) < 0.5
+    other.run(2.0)
+    server = redis.Redis.from_url(fleet.urls[1])
+    server.set("key", "", px=1000)
+    time.sleep(0.6)
+    assert not server.exists("key"), "a second of a clock that runs twice as fast takes half a second"
+    server.close()
+
+
+@pytest.mark.parametrize("masters", [3, 5])
+@pytest.mark.parametrize("seconds", [+60.0, -60.0], ids=["forward", "back"])
+def test_a_minority_whose_clock_jumps_lets_nobody_in_and_costs_a_holder_nothing(
+    masters: int, seconds: float, clocked: Clocked, client_for: ClientFor
+) -> None:
+    fleet, clocks = clocked(masters)
+    holder, other = client_for(fleet.urls, 1.2), client_for(fleet.urls, 1.2)
+    usable(other)
+    with holder.lock("x") as lock:
+        assert eventually(lambda: None not in holders(fleet.urls))
+        for clock in clocks[: masters // 2]:
+            clock.step(seconds)
+        excluded(other)
+        time.sleep(1.4)
+        lock.check()
+        excluded(other)
+    with within(1.0):
+        usable(other)
+
+
+def test_when_the_clocks_of_a_majority_jump_forward_another_gets_in_and_the_holder_learns_of_it(
+    clocked: Clocked, client_for: ClientFor
+) -> None:
+    """Outside the promise: this is the assumption on clocks, seen from the other side."""
+    fleet, clocks = clocked(3)
+    holder, other = client_for(fleet.urls, 3.0), client_for(fleet.urls, 3.0)
+    lock = holder.lock("x")
+    lock.acquire()
+    for clock in clocks[:2]:
+        clock.step(60.0)
+    assert other.lock("x").acquire(timeout=0.5), "the keys have not expired there"
+    assert lock.is_owned(), "two owners, until the next renewal"
+    with within(3.0 / 3 + 1.0):
+        assert lock.lost.wait(3.0)
+    with pytest.raises(rlock.LeaseLostError, match="holds the lock no more"):
+        lock.release()
+    time.sleep(0.2)
+    other.lock("x").check()
+    other.lock("x").release()
+
+
+def test_a_dead_holders_lock_is_free_after_its_lease_although_the_clock_of_a_minority_went_back(
+    clocked: Clocked, client_for: ClientFor, process: Process
+) -> None:
+    fleet, clocks = clocked(3)
+    dead = process('lock.acquire(); print("got"); time.sleep(60)', fleet.urls, 1.2)
+    assert dead.line() == "got"
+    clocks[0].step(-60.0)
+    dead.process.kill()
+    other = client_for(fleet.urls)
+    with within(1.2 + LOOK_S):
+        assert other.lock("x").acquire()
+    assert holders(fleet.urls)[0] != holders(fleet.urls)[1], "there the dead one has it for a minute more"
+    other.lock("x").release()
+    with within(1.0):
+        usable(other)
+
+
+@pytest.mark.parametrize("rate", [2.0, 0.5], ids=["fast", "slow"])
+def test_a_minority_whose_clock_runs_at_a_wrong_rate_lets_nobody_in_and_costs_a_holder_nothing(
+    rate: float, clocked: Clocked, client_for: ClientFor
+) -> None:
+    fleet, clocks = clocked(5)
+    holder, other = client_for(fleet.urls, 1.2), client_for(fleet.urls, 1.2)
+    usable(other)
+    for clock in clocks[:2]:
+        clock.run(rate)
+    with holder.lock("x") as lock:
+        until = time.monotonic() + 1.6
+        while time.monotonic() < until:
+            excluded(other)
+            lock.check()
+            time.sleep(0.1)
+    with within(1.0):
+        usable(other)
+
+
+def test_waiters_in_fair_mode_are_all_served_although_the_masters_clocks_disagree_by_an_hour(
+    clocked: Clocked, client_for: ClientFor
+) -> None:
+    fleet, clocks = clocked(3)
+    clocks[0].step(3600.0)
+    clocks[1].step(-3600.0)
+    holder, others = client_for(fleet.urls), [client_for(fleet.urls) for _ in range(3)]
+    lock = holder.lock("x", fair=True)
+    lock.acquire()
+    queue: list[Waiter] = []
+    for i, client in enumerate(others):
+        queue.append(Waiter(client, fair=True))
+        waiting(holder, i + 1)
+    clocks[0].step(-7200.0)  # and while they wait
+    clocks[1].step(7200.0)
+    with within(2 * LOOK_S):
+        if holder.status("x").locked:
+            lock.release()
+        for waiter in queue:
+            assert waiter.got()
+    assert sorted(queue, key=lambda waiter: waiter.got_at) == queue, "not in the order of their coming"

@@ -1,0 +1,313 @@
+"""Networks that are slow, silent, divided or hostile: what a caller sees."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+
+import pytest
+
+import rlock
+from rlock.program.spawn import free_port
+
+from ..contract.conftest import eventually
+from ..servers import Fleet
+from .conftest import (
+    LOOK_S,
+    ClientFor,
+    Proxies,
+    Waiter,
+    everywhere,
+    excluded,
+    holders,
+    usable,
+    waiting,
+    within,
+)
+from .netns import PrivateNetwork
+from .proxy import Proxy
+
+
+def port(url: str) -> int:
+    return int(url.rpartition(":")[2])
+
+
+def in_front_of(fleet: Fleet, count: int, proxies: Proxies) -> tuple[list[str], list[Proxy]]:
+    """The masters' URLs, the last ``count`` of them behind proxies."""
+    bad = proxies(fleet.urls[-count:])
+    return [*fleet.urls[:-count], *(proxy.url for proxy in bad)], bad
+
+
+# -- slow --------------------------------------------------------------------------------------------------
+
+
+def test_a_slow_minority_makes_nobody_slower(masters: Fleet, client_for: ClientFor, proxies: Proxies) -> None:
+    urls, slow = in_front_of(masters, 2, proxies)
+    client = client_for(urls, 10.0)
+    for proxy in slow:
+        proxy.delay_s = 0.2
+    lock = client.lock("x")
+    usable(client)  # connects; the slow ones need a little longer than the others for that
+    times = []
+    for _ in range(20):
+        began = time.monotonic()
+        assert lock.acquire()
+        lock.release()
+        times.append(time.monotonic() - began)
+    assert statistics.median(times) < 0.1, "the quorum answers at once; one way to the slow ones takes 0.1 s"
+    assert eventually(lambda: set(holders(masters.urls)) == {None}, 3.0), "releases overtook acquires"
+
+
+def test_a_slow_majority_costs_its_delay_and_the_validity_counts_from_before_sending(
+    masters3: Fleet, client_for: ClientFor, proxies: Proxies
+) -> None:
+    urls, slow = in_front_of(masters3, 2, proxies)
+    client, other = client_for(urls, 10.0), client_for(masters3.urls)
+    usable(client)
+    for proxy in slow:
+        proxy.delay_s = 0.3  # under the time-out of 0.5 s
+    began = time.monotonic()
+    with client.lock("x") as lock:
+        took = time.monotonic() - began
+        assert 0.3 < took < 2.0
+        assert lock.remaining() < 10.0 - 0.102 - 0.3
+        excluded(other)
+    with within(LOOK_S):
+        usable(other)
+
+
+def test_a_majority_slower_than_the_time_out_is_an_error_until_it_is_faster_again(
+    masters3: Fleet, client_for: ClientFor, proxies: Proxies
+) -> None:
+    urls, slow = in_front_of(masters3, 2, proxies)
+    client, other = client_for(urls, 1.2), client_for(masters3.urls)
+    usable(client)
+    for proxy in slow:
+        proxy.delay_s = 0.6  # the time-out is 0.2 s
+    with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match=r"no answer within 0\.2 s"):
+        client.lock("x").acquire(blocking=False)
+    # Its commands arrive all the same, and so does the undo behind them.
+    with within(3.0):
+        usable(other)
+    for proxy in slow:
+        proxy.mend()
+    usable(client)
+
+
+# -- half-open ---------------------------------------------------------------------------------------------
+
+
+def test_a_half_open_minority_is_noticed_by_nobody(
+    masters: Fleet, client_for: ClientFor, proxies: Proxies
+) -> None:
+    urls, bad = in_front_of(masters, 2, proxies)
+    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
+    usable(holder)
+    usable(other)
+    for proxy in bad:
+        proxy.cut()
+    with holder.lock("x") as lock:
+        for _ in range(5):
+            with within(0.2):
+                excluded(other)
+        time.sleep(1.7)
+        lock.check()
+        excluded(other)
+        usable(client_for(urls, 1.5), name="y")  # also for one that connects only now
+    for proxy in bad:
+        proxy.mend()
+    assert eventually(lambda: set(holders(masters.urls)) == {None}, 3.0), "a release was lost"
+    usable(other)
+
+
+def test_a_half_open_majority_is_an_error_after_the_time_out_and_a_loss_at_the_end_of_the_lease(
+    masters3: Fleet, client_for: ClientFor, proxies: Proxies
+) -> None:
+    urls, bad = in_front_of(masters3, 2, proxies)
+    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
+    usable(other)
+    lock = holder.lock("x")
+    lock.acquire()
+    for proxy in bad:
+        proxy.cut()
+    ends_at = time.monotonic() + lock.remaining()
+    with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match="no answer"):
+        other.lock("x").acquire(blocking=False)
+    assert lock.lost.wait(5.0)
+    assert -0.05 < time.monotonic() - ends_at < 2.0
+    for proxy in bad:
+        proxy.mend()
+    # The masters were well all the time: they are not empty, and the lease has ended there, too.
+    with within(6.0):
+        usable(other, 6.0)
+    with pytest.raises(rlock.LeaseLostError):
+        lock.release()
+
+
+@pytest.mark.parametrize("way", ["requests", "replies"])
+def test_a_network_that_works_in_one_direction_only_is_one_that_does_not_work(
+    way: str, masters3: Fleet, client_for: ClientFor, proxies: Proxies
+) -> None:
+    urls, bad = in_front_of(masters3, 2, proxies)
+    client, other = client_for(urls, 1.5), client_for(masters3.urls)
+    usable(client)
+    for proxy in bad:
+        proxy.cut(requests=way == "requests", replies=way == "replies")
+    with within(2.0), pytest.raises(rlock.QuorumUnreachableError):
+        client.lock("x").acquire(blocking=False)
+    # Where requests arrive, the attempt had a majority; its undo arrives as well.
+    with within(3.0):
+        usable(other)
+    for proxy in bad:
+        proxy.mend()
+    usable(client)
+
+
+def test_a_waiter_whose_subscriptions_are_half_open_still_gets_the_lock(
+    masters3: Fleet, client_for: ClientFor, proxies: Proxies
+) -> None:
+    bad = proxies(masters3.urls)
+    holder, other = client_for(masters3.urls, 10.0), client_for([proxy.url for proxy in bad], 10.0)
+    lock = holder.lock("x")
+    lock.acquire()
+    waiter = Waiter(other)
+    waiting(holder)
+    for proxy in bad:
+        proxy.cut(requests=False)
+    lock.release()
+    time.sleep(0.3)
+    for proxy in bad:
+        proxy.mend()
+    # What was published is lost. It connects again, or looks: far under the lease of 10 s.
+    with within(2 * LOOK_S):
+        assert waiter.got()
+
+
+# -- refused, reset ----------------------------------------------------------------------------------------
+
+
+def test_a_closed_port_is_refused_at_once_and_the_error_says_so(
+    masters3: Fleet, client_for: ClientFor
+) -> None:
+    closed = [f"redis://127.0.0.1:{free_port()}" for _ in range(2)]
+    client = client_for([masters3.urls[0], *closed])
+    with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match="refused") as caught:
+        client.lock("x").acquire(timeout=0.3)
+    assert set(caught.value.faults) == set(closed)
+    assert eventually(lambda: holders(masters3.urls[:1]) == [None], 2.0), "the one vote was kept"
+    minority = client_for([*masters3.urls, *closed])
+    with within(2.0):
+        usable(minority)
+
+
+def test_connections_that_are_reset_are_made_again_and_neither_holder_nor_waiter_is_hurt(
+    masters3: Fleet, client_for: ClientFor, proxies: Proxies
+) -> None:
+    network = proxies(masters3.urls)
+    urls = [proxy.url for proxy in network]
+    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
+    lock = holder.lock("x")
+    lock.acquire()
+    waiter = Waiter(other)
+    waiting(holder)
+    until = time.monotonic() + 2.0  # longer than a lease
+    while time.monotonic() < until:
+        assert sum(proxy.reset() for proxy in network) > 0
+        time.sleep(0.4)
+        lock.check()
+        assert not waiter.done
+    for proxy in network:
+        proxy.reset()
+    with within(LOOK_S):
+        lock.release()
+        assert waiter.got()
+    for proxy in network:
+        proxy.reset()
+    assert other.lock("x").acquire(blocking=False), "a reset between two calls is not the caller's business"
+    other.lock("x").release()
+
+
+# -- a firewall, in a network of its own -------------------------------------------------------------------
+
+
+def test_packets_to_a_minority_that_vanish_are_noticed_by_nobody(
+    network: PrivateNetwork, private_masters: Fleet, client_for: ClientFor
+) -> None:
+    urls = private_masters.urls
+    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
+    usable(other)
+    with holder.lock("x") as lock:
+        network.drop(port(urls[0]))
+        time.sleep(1.7)
+        lock.check()
+        with within(1.0):
+            excluded(other)
+        usable(client_for(urls, 1.5), name="y")  # one that cannot even connect there
+    with within(1.0):
+        usable(other)
+
+
+@pytest.mark.parametrize("how", ["drop", "drop_replies", "reject"])
+def test_behind_a_firewall_a_majority_is_an_error_and_usable_again_when_the_firewall_opens(
+    how: str, network: PrivateNetwork, private_masters: Fleet, client_for: ClientFor
+) -> None:
+    urls = private_masters.urls
+    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
+    usable(other)
+    lock = holder.lock("x")
+    lock.acquire()
+    close: Callable[[int], None] = getattr(network, how)
+    for url in urls[1:]:
+        close(port(url))
+    ends_at = time.monotonic() + lock.remaining()
+    told = "reset|refused|closed" if how == "reject" else "no answer|[Tt]imeout|timed out"
+    with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match=told):
+        other.lock("x").acquire(timeout=0.3)
+    assert lock.lost.wait(5.0)
+    assert -0.05 < time.monotonic() - ends_at < 2.0
+    network.mend()
+    with within(10.0):
+        usable(other, 10.0)
+    with pytest.raises(rlock.LeaseLostError):
+        lock.release()
+    assert eventually(lambda: set(holders(urls)) == {None}, 3.0)
+
+
+def test_a_partition_that_is_shorter_than_the_lease_costs_a_holder_nothing(
+    network: PrivateNetwork, private_masters: Fleet, client_for: ClientFor
+) -> None:
+    urls = private_masters.urls
+    holder, other = client_for(urls, 4.0), client_for(urls, 4.0)
+    usable(other)
+    with holder.lock("x") as lock:
+        for url in urls:
+            network.drop(port(url))
+        # A renewal fails, and the first SYN of the connection that follows is lost: TCP sends the next one
+        # after 1 s, so leases under some 3 s do not survive this.
+        time.sleep(2.0)
+        network.mend()
+        time.sleep(2.3)
+        lock.check()
+        excluded(other)
+        assert everywhere(urls)
+
+
+def test_live_connections_that_an_administrator_kills_are_made_again(
+    network: PrivateNetwork, private_masters: Fleet, client_for: ClientFor
+) -> None:
+    urls = private_masters.urls
+    client = client_for(urls)
+    with client.lock("x") as lock:
+        for url in urls:
+            # Only in the private network: nobody else's connection is there.
+            done = subprocess.run(["ss", "-KH", f"dport = :{port(url)}"], capture_output=True, text=True)
+            if not done.stdout:
+                pytest.skip(f"ss -K does not end connections here (CONFIG_INET_DIAG_DESTROY): {done.stderr}")
+        with within(1.0):
+            excluded(client_for(urls))
+        time.sleep(1.2)  # a renewal
+        lock.check()
+    with within(1.0):
+        usable(client)

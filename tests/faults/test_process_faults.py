@@ -1,0 +1,235 @@
+"""Masters that are killed, come back empty, or are stopped and go on: what a caller sees."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+
+import rlock
+
+from ..contract.conftest import eventually
+from ..servers import AnyMaster, Fleet
+from .conftest import (
+    LOOK_S,
+    ClientFor,
+    FreshMasters,
+    Proxies,
+    Waiter,
+    everywhere,
+    excluded,
+    holders,
+    usable,
+    waiting,
+    within,
+)
+
+HOW = ("killed", "stopped")
+
+
+def harm(masters: Fleet, how: str) -> None:
+    for master in masters:
+        master.kill() if how == "killed" else master.pause()
+
+
+def heal(masters: Fleet) -> None:
+    for master in masters:
+        master.resume() if master.running else master.start()
+
+
+def port(master: AnyMaster) -> str:
+    return master.url.rpartition(":")[2]
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_minority_that_is_gone_is_noticed_by_neither_the_holder_nor_the_others(
+    how: str, fresh_masters: FreshMasters, client_for: ClientFor
+) -> None:
+    fleet = fresh_masters(5)
+    holder, other = client_for(fleet.urls, 1.5), client_for(fleet.urls, 1.5)
+    usable(other)
+    with holder.lock("x") as lock:
+        assert everywhere(fleet.urls)
+        harm(fleet[3:], how)
+        # 0.25 s is the time-out of a request: nobody waits for it, not even the first time.
+        for _ in range(5):
+            with within(0.2):
+                excluded(other)
+                usable(other, name="y")
+        time.sleep(1.7)
+        lock.check()
+        excluded(other)
+    with within(0.5):
+        usable(other)
+    heal(fleet[3:])
+
+    def votes_again() -> bool:
+        with holder.lock("x"):
+            time.sleep(0.05)
+            return None not in holders(fleet.urls)
+
+    assert eventually(votes_again)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_without_a_majority_acquire_raises_and_a_holder_loses_the_lock_when_its_lease_ends(
+    how: str, fresh_masters: FreshMasters, client_for: ClientFor
+) -> None:
+    fleet = fresh_masters(3)
+    holder, other = client_for(fleet.urls, 1.5), client_for(fleet.urls, 1.5)
+    usable(other)
+    told: list[rlock.LeaseLostError] = []
+    lock = holder.lock("x", on_lost=told.append)
+    assert lock.acquire()
+    harm(fleet[1:], how)
+    ends_at = time.monotonic() + lock.remaining()
+    for arguments in ((False, -1), (True, 0.5)):
+        with within(2.5), pytest.raises(rlock.QuorumUnreachableError, match="answers of 2 masters") as caught:
+            other.lock("x").acquire(*arguments)
+        assert {master.rpartition(":")[2] for master in caught.value.faults} == {*map(port, fleet[1:])}
+        assert caught.value.answered < 2
+    assert lock.lost.wait(5.0)
+    # Silence is no loss before the validity ends; a renewal that was on its way may have moved the end.
+    assert -0.05 < time.monotonic() - ends_at < 2.0
+    with pytest.raises(rlock.LeaseLostError, match="another owner may have entered"):
+        lock.check()
+    with pytest.raises(rlock.LeaseLostError) as lost:
+        lock.release()
+    assert eventually(lambda: told)
+    assert [error.reason for error in told] == [lost.value.reason]
+    heal(fleet[1:])
+    with within(10.0):
+        usable(other, 10.0)
+        usable(holder, 10.0)
+
+
+def test_a_majority_that_is_stopped_for_less_than_the_lease_costs_a_holder_nothing(
+    fresh_masters: FreshMasters, client_for: ClientFor, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet = fresh_masters(3)
+    holder = client_for(fleet.urls, 2.4)
+    with holder.lock("x") as lock:
+        signal = lock.lost
+        harm(fleet, "stopped")
+        with caplog.at_level(logging.WARNING, "rlock"):
+            time.sleep(1.3)  # the first renewal has failed by now
+        assert "no quorum renewed it" in caplog.text
+        assert lock.is_owned()
+        heal(fleet)
+        time.sleep(1.6)  # past the end of the first lease
+        lock.check()
+        assert not signal.is_set()
+    usable(client_for(fleet.urls))
+
+
+def test_masters_that_come_back_empty_one_after_the_other_let_nobody_in(
+    fresh_masters: FreshMasters, client_for: ClientFor
+) -> None:
+    fleet = fresh_masters(5)
+    holder, other = client_for(fleet.urls, 1.5), client_for(fleet.urls, 1.5)
+    usable(other)
+    with holder.lock("x") as lock:
+        for master in fleet[:2]:
+            assert everywhere(fleet.urls[2:])
+            master.kill()
+            master.restart(empty=True)
+            excluded(other)
+        time.sleep(1.7)
+        lock.check()
+        excluded(other)
+        assert len({*holders(fleet.urls[2:])}) == 1
+    with within(1.0):
+        usable(other)
+
+
+def test_a_waiter_is_served_although_a_minority_came_back_empty_while_it_slept(
+    fresh_masters: FreshMasters, client_for: ClientFor
+) -> None:
+    fleet = fresh_masters(3)
+    holder, other = client_for(fleet.urls), client_for(fleet.urls)
+    lock = holder.lock("x")
+    lock.acquire()
+    waiter = Waiter(other)
+    waiting(holder)
+    fleet[0].kill()
+    fleet[0].start()
+    time.sleep(0.2)
+    lock.release()
+    with within(LOOK_S):
+        assert waiter.got()
+
+
+# -- late commands -----------------------------------------------------------------------------------------
+
+
+def test_an_acquire_that_stopped_masters_carry_out_late_does_not_outlive_its_lease(
+    fresh_masters: FreshMasters, client_for: ClientFor
+) -> None:
+    fleet = fresh_masters(3)
+    gave_up, other = client_for(fleet.urls, 1.5), client_for(fleet.urls, 1.5)
+    usable(gave_up)
+    usable(other)
+    harm(fleet, "stopped")
+    with pytest.raises(rlock.QuorumUnreachableError):
+        gave_up.lock("x").acquire(blocking=False)
+    heal(fleet)
+    # What lay in their sockets is an acquire that nobody waits for any more.
+    assert other.lock("x").acquire(timeout=1.5 + 2.0)
+    time.sleep(1.7)
+    other.lock("x").check()
+    assert everywhere(fleet.urls), "what was left of the attempt is gone, or never was"
+    other.lock("x").release()
+    usable(gave_up)
+
+
+@pytest.mark.parametrize("what", ["acquire", "renew", "release"])
+def test_a_command_that_arrives_after_a_later_owner_has_the_lock_does_not_touch_it(
+    what: str, fresh_masters: FreshMasters, client_for: ClientFor, proxies: Proxies
+) -> None:
+    fleet = fresh_masters(3)
+    network = proxies(fleet.urls)
+    early = client_for([proxy.url for proxy in network], 1.2)
+    later = client_for(fleet.urls)
+    usable(early)
+    usable(later)
+    lock = early.lock("x", renew=what == "renew")
+    if what != "acquire":
+        lock.acquire()
+    for proxy in network:
+        proxy.hold()
+    if what == "acquire":
+        with pytest.raises(rlock.QuorumUnreachableError):
+            lock.acquire(blocking=False)
+    elif what == "renew":
+        assert lock.lost.wait(5.0)
+    else:
+        lock.release()  # nobody can say more than that it was sent
+    assert later.lock("x").acquire(timeout=3.0)
+    assert everywhere(fleet.urls)
+    mine = holders(fleet.urls)
+    for proxy in network:
+        proxy.let_go()
+    time.sleep(0.5)
+    assert holders(fleet.urls) == mine
+    later.lock("x").check()
+    later.lock("x").release()
+    assert eventually(lambda: set(holders(fleet.urls)) == {None}, 2.0), "a late vote stands there"
+    if what == "renew":
+        with pytest.raises(rlock.LeaseLostError):
+            lock.release()
+    usable(early)
+
+
+def test_a_stopped_master_takes_the_release_that_it_missed_when_it_goes_on(
+    fresh_masters: FreshMasters, client_for: ClientFor
+) -> None:
+    fleet = fresh_masters(3)
+    holder = client_for(fleet.urls, 10.0)
+    with holder.lock("x") as lock:
+        assert everywhere(fleet.urls)
+        harm(fleet[:1], "stopped")
+    assert lock.hold_count == 0
+    heal(fleet[:1])
+    # Far under the lease of 10 s.
+    assert eventually(lambda: holders(fleet.urls) == [None] * 3, 3.0)

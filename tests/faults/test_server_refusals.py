@@ -1,0 +1,377 @@
+"""Servers that answer, but with an error: full, read-only, loading, locked up, or not allowed."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+import rlock
+
+from ..contract.conftest import eventually
+from ..servers import Fleet, raw
+from .conftest import (
+    LOOK_S,
+    ClientFor,
+    FreshMasters,
+    Waiter,
+    everywhere,
+    excluded,
+    holders,
+    usable,
+    waiting,
+    within,
+)
+
+
+@contextlib.contextmanager
+def admin(urls: list[str]) -> Iterator[list[redis.Redis]]:
+    """Connections that were there before."""
+    clients = [raw(url) for url in urls]
+    for client in clients:
+        client.ping()
+    yield clients
+    for client in clients:
+        client.close()
+
+
+def configure(urls: list[str], option: str, value: str) -> None:
+    with admin(urls) as servers:
+        for server in servers:
+            server.config_set(option, value)
+
+
+# -- memory ------------------------------------------------------------------------------------------------
+
+
+def test_a_minority_without_memory_gives_no_vote_and_nobody_notices(
+    masters3: Fleet, client_for: ClientFor
+) -> None:
+    urls = masters3.urls
+    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
+    configure(urls[:1], "maxmemory", "1")
+    with holder.lock("x") as lock:
+        assert holders(urls)[0] is None
+        with within(0.5):
+            excluded(other)
+        time.sleep(1.7)
+        lock.check()
+    with within(1.0):
+        usable(other)
+
+
+def test_without_memory_on_a_majority_acquire_says_oom_while_a_holder_renews_and_releases(
+    masters3: Fleet, client_for: ClientFor
+) -> None:
+    urls = masters3.urls
+    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
+    usable(other)
+    lock = holder.lock("x")
+    lock.acquire()
+    assert everywhere(urls)
+    configure(urls, "maxmemory", "1")
+    lock.acquire()  # nested: no network
+    with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match="OOM"):
+        other.lock("y").acquire(timeout=0.3)
+    excluded(other)
+    time.sleep(1.7)
+    lock.check()
+    lock.release()
+    lock.release()
+    assert holders(urls) == [None] * 3
+    configure(urls, "maxmemory", "0")
+    with within(1.0):
+        usable(other)
+
+
+def test_an_eviction_policy_that_throws_locks_away_is_logged_once_for_each_master(
+    fresh_masters: FreshMasters, client_for: ClientFor, caplog: pytest.LogCaptureFixture
+) -> None:
+    urls = fresh_masters(3).urls
+    configure(urls[:2], "maxmemory-policy", "volatile-ttl")
+    with caplog.at_level(logging.WARNING, "rlock"):
+        for _ in range(2):
+            usable(client_for(urls))
+    told = [record.getMessage() for record in caplog.records if "volatile-ttl" in record.getMessage()]
+    assert len(told) == 2
+    assert all("set it to noeviction" in line for line in told)
+    assert {line.split()[0] for line in told} == set(urls[:2])
+
+
+# -- disk --------------------------------------------------------------------------------------------------
+
+
+def lock_up(fleet: Fleet, folders: list[Path]) -> None:
+    """Let the masters fail to write an RDB; from then on they answer MISCONF to every write."""
+    for url, folder in zip(fleet.urls, folders, strict=True):
+        folder.rmdir()  # the working directory of that server, which is of no use any more
+        with admin([url]) as [server]:
+            server.bgsave()
+            assert eventually(lambda s=server: s.info("persistence")["rdb_last_bgsave_status"] == "err", 5.0)
+
+
+def saving(fresh_masters: FreshMasters, count: int, tmp_path: Path) -> tuple[Fleet, list[Path]]:
+    """Masters that save to folders of their own."""
+    folders = [tmp_path / str(i) for i in range(count)]
+    for folder in folders:
+        folder.mkdir()
+    args = [("--save", "3600 1", "--dir", str(folder)) for folder in folders]
+    return Fleet([fresh_masters(1, args=arg)[0] for arg in args]), folders
+
+
+def test_a_minority_that_cannot_save_gives_no_vote_and_nobody_notices(
+    fresh_masters: FreshMasters, client_for: ClientFor, tmp_path: Path
+) -> None:
+    fleet, folders = saving(fresh_masters, 3, tmp_path)
+    holder, other = client_for(fleet.urls, 1.5), client_for(fleet.urls, 1.5)
+    usable(other)
+    with holder.lock("x") as lock:
+        lock_up(fleet[:1], folders[:1])
+        with within(0.5):
+            excluded(other)
+        time.sleep(1.7)
+        lock.check()
+        excluded(other)
+    with within(1.0):
+        usable(other)
+
+
+def test_when_a_majority_cannot_save_acquire_says_misconf_and_a_holder_loses_the_lock_in_time(
+    fresh_masters: FreshMasters, client_for: ClientFor, tmp_path: Path
+) -> None:
+    fleet, folders = saving(fresh_masters, 3, tmp_path)
+    holder, other = client_for(fleet.urls, 1.5), client_for(fleet.urls, 1.5)
+    usable(other)
+    lock = holder.lock("x")
+    lock_up(fleet[:1], folders[:1])
+    lock.acquire()
+    lock_up(fleet[1:2], folders[1:2])
+    with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match="MISCONF"):
+        other.lock("y").acquire(timeout=0.3)
+    # Not even a renewal or a release is a write that they take.
+    assert lock.lost.wait(5.0)
+    with pytest.raises(rlock.LeaseLostError):
+        lock.release()
+    configure(fleet.urls[:2], "stop-writes-on-bgsave-error", "no")
+    with within(6.0):
+        usable(other, 6.0)
+
+
+# -- not a master, or not yet ------------------------------------------------------------------------------
+
+
+def test_a_minority_that_becomes_a_replica_gives_no_vote_and_a_holder_does_not_notice(
+    fresh_masters: FreshMasters, client_for: ClientFor
+) -> None:
+    urls = fresh_masters(3).urls
+    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
+    usable(other)
+    with holder.lock("x") as lock, admin(urls[:1]) as [server]:
+        server.replicaof("127.0.0.1", "1")
+        with within(0.5):
+            excluded(other)
+        time.sleep(1.7)
+        lock.check()
+        excluded(other)
+        usable(client_for(urls), name="y")
+        server.replicaof("NO", "ONE")
+    with within(1.0):
+        usable(other)
+
+
+def test_a_majority_of_replicas_is_raised_at_once_even_from_an_acquire_that_may_wait_for_ever(
+    fresh_masters: FreshMasters, client_for: ClientFor
+) -> None:
+    urls = fresh_masters(3).urls
+    connected = client_for(urls)
+    usable(connected)
+    with admin(urls[:2]) as servers:
+        for server in servers:
+            server.replicaof("127.0.0.1", "1")
+        with within(2.0), pytest.raises(rlock.OptionsError, match="READONLY|replica"):
+            connected.lock("x").acquire()
+        with within(2.0), pytest.raises(rlock.OptionsError, match="it is a replica: name its master"):
+            client_for(urls).lock("x").acquire()
+        for server in servers:
+            server.replicaof("NO", "ONE")
+    with within(5.0):
+        usable(client_for(urls))
+        usable(connected)
+
+
+def test_masters_that_are_loading_give_no_vote_and_a_blocking_acquire_waits_for_them(
+    fresh_masters: FreshMasters, client_for: ClientFor
+) -> None:
+    fleet = fresh_masters(3, args=("--appendonly", "yes"))
+    for url in fleet.urls[1:]:
+        with admin([url]) as [server]:
+            pipe = server.pipeline(transaction=False)
+            for i in range(20_000):
+                pipe.set(f"key-{i}", "")
+            pipe.execute()
+    for master in fleet[1:]:
+        master.stop()
+        master.args += ("--key-load-delay", "100")  # type: ignore[attr-defined]  # us: 2 s in all
+    starting = [threading.Thread(target=master.start) for master in fleet[1:]]
+    for thread in starting:
+        thread.start()
+
+    def loading(url: str) -> bool:
+        try:
+            with contextlib.closing(raw(url)) as server:
+                server.get("x")
+        except redis.BusyLoadingError:
+            return True
+        except redis.ConnectionError:
+            pass  # not even listening yet
+        return False
+
+    assert eventually(lambda: all(loading(url) for url in fleet.urls[1:]), 5.0)
+    client = client_for(fleet.urls)
+    with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match="(?i)loading"):
+        client.lock("x").acquire(timeout=0.2)
+    with within(15.0):
+        client.lock("x").acquire()
+    client.lock("x").release()
+    for thread in starting:
+        thread.join(20)
+
+
+# -- not allowed -------------------------------------------------------------------------------------------
+
+
+def test_a_password_that_is_set_while_we_are_connected_costs_a_minority_its_vote_and_nothing_else(
+    fresh_masters: FreshMasters, client_for: ClientFor, caplog: pytest.LogCaptureFixture
+) -> None:
+    urls = fresh_masters(3).urls
+    holder = client_for(urls, 1.5)
+    usable(holder)
+    with holder.lock("x") as lock:
+        configure(urls[:1], "requirepass", "new")
+        with caplog.at_level(logging.WARNING, "rlock"):
+            excluded(client_for(urls))
+        assert "gives no vote: " in caplog.text
+        assert "NOAUTH" in caplog.text.upper() or "AUTHENTICATION" in caplog.text.upper()
+        time.sleep(1.7)
+        lock.check()
+    with within(1.0):
+        usable(client_for(urls))
+
+
+@pytest.mark.parametrize("wrong", [":wrong@", ""], ids=["wrong", "none"])
+def test_a_wrong_or_missing_password_on_a_majority_is_raised_at_once(
+    wrong: str, fresh_masters: FreshMasters, client_for: ClientFor
+) -> None:
+    urls = fresh_masters(3, password="right").urls
+    bad = [url.replace(":right@", wrong) for url in urls[:2]]
+    with within(2.0), pytest.raises(rlock.OptionsError, match="(?i)wrongpass|password|auth") as caught:
+        client_for([*bad, urls[2]]).lock("x").acquire()
+    assert ":wrong@" not in str(caught.value)
+    assert eventually(lambda: holders(urls) == [None] * 3, 2.0)
+    with within(2.0):
+        usable(client_for([bad[0], *urls[1:]]))
+
+
+def user(urls: list[str], *rules: str) -> list[str]:
+    """URLs of a user who may do everything but this."""
+    for url in urls:
+        with admin([url]) as [server]:
+            words = ("reset", "on", ">pw", "~*", "&*", "+@all")
+            server.execute_command("ACL", "SETUSER", "worker", *words, *rules)
+    return [url.replace("redis://", "redis://worker:pw@") for url in urls]
+
+
+def test_without_the_permission_to_publish_a_waiter_finds_the_lock_by_looking(
+    masters3: Fleet, client_for: ClientFor
+) -> None:
+    urls = user(masters3.urls, "-publish")
+    holder, other = client_for(urls, 10.0), client_for(urls, 10.0)
+    lock = holder.lock("x")
+    lock.acquire()
+    waiter = Waiter(other)
+    waiting(client_for(masters3.urls))
+    lock.release()
+    with within(LOOK_S):
+        assert waiter.got()
+    usable(holder)
+
+
+def test_without_the_permission_to_subscribe_a_waiter_polls_and_says_so(
+    masters3: Fleet, client_for: ClientFor, caplog: pytest.LogCaptureFixture
+) -> None:
+    urls = user(masters3.urls, "-subscribe")
+    holder, other = client_for(urls, 10.0), client_for(urls, 10.0)
+    lock = holder.lock("x")
+    lock.acquire()
+    with caplog.at_level(logging.WARNING, "rlock"):
+        waiter = Waiter(other)
+        time.sleep(0.7)
+    assert not waiter.done
+    lock.release()
+    with within(1.5):
+        assert waiter.got()
+    assert "does not let us subscribe, waiters poll" in caplog.text
+    assert "NOPERM" in caplog.text
+
+
+def test_without_the_permission_for_info_the_lock_works(masters3: Fleet, client_for: ClientFor) -> None:
+    urls = user(masters3.urls, "-info")
+    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
+    with holder.lock("x") as lock:
+        excluded(other)
+        time.sleep(1.7)
+        lock.check()
+    with within(1.0):
+        usable(other)
+
+
+# -- too many connections ----------------------------------------------------------------------------------
+
+
+def test_a_minority_that_takes_no_more_clients_is_noticed_by_nobody(
+    fresh_masters: FreshMasters, client_for: ClientFor
+) -> None:
+    urls = fresh_masters(3).urls
+    holder = client_for(urls, 1.5)
+    usable(holder)
+    configure(urls[:1], "maxclients", "1")
+    other = client_for(urls, 1.5)
+    with holder.lock("x") as lock:
+        excluded(other)
+        time.sleep(1.7)
+        lock.check()
+    with within(1.0):
+        usable(other)
+
+
+def test_a_majority_that_takes_no_more_clients_is_an_error_for_newcomers_and_serves_those_who_are_there(
+    fresh_masters: FreshMasters, client_for: ClientFor
+) -> None:
+    urls = fresh_masters(3).urls
+    holder, waiting_one = client_for(urls, 1.5), client_for(urls, 1.5)
+    usable(holder)
+    usable(waiting_one)
+    lock = holder.lock("x")
+    lock.acquire()
+    with admin(urls) as servers:
+        for server in servers:
+            server.config_set("maxclients", "1")
+        with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match="max number of clients|reset"):
+            client_for(urls).lock("x").acquire(timeout=0.3)
+        # It is connected, but there is no room for a subscription: it looks now and then.
+        waiter = Waiter(waiting_one)
+        time.sleep(1.7)
+        lock.check()
+        lock.release()
+        with within(LOOK_S):
+            assert waiter.got()
+        for server in servers:
+            server.config_set("maxclients", "1000")
+    with within(2.0):
+        usable(client_for(urls))

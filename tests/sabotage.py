@@ -1,0 +1,148 @@
+"""Rules of safety, each of them broken on purpose: what a check is worth that stays green with these.
+
+``with sabotage("guard off"):`` breaks the procedures of this process until the end of the block, and
+`commit` for good, in a process that was started for it. The simulation and bench/soak.py go red with each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from rlock.procedures import acquire, renew, steps
+from rlock.rules import guard, quorum, scripts
+from rlock.rules.timing import valid_until
+
+
+def guard_off(stack: ExitStack) -> None:
+    """A master votes as soon as it is back, whatever it has forgotten."""
+    stack.enter_context(patch.object(guard.Guard, "wait", lambda *_: 0.0))
+
+
+def naive_healing(stack: ExitStack) -> None:
+    """A key that was put back counts at once, however close the end of the lease is."""
+    stack.enter_context(patch.object(renew, "heals_until", lambda *_: math.inf))
+
+
+def validity_from_end(stack: ExitStack) -> None:
+    """Validity is counted from the last vote instead of from before the first byte was sent."""
+    attempt = acquire.attempt
+
+    def late(waiting: Any, timeout: float) -> Generator[Any, Any, Any]:
+        outcome = yield from attempt(waiting, timeout)
+        if isinstance(outcome, acquire.Grant):
+            outcome = dataclasses.replace(outcome, sent_at=waiting.terms.clock())
+        return outcome
+
+    stack.enter_context(patch.object(acquire, "attempt", late))
+    stack.enter_context(patch.object(acquire, "won_until", lambda *_: math.inf))
+
+
+def no_limit(stack: ExitStack) -> None:
+    """An acquisition may take as long as its lease."""
+    stack.enter_context(
+        patch.object(acquire, "won_until", lambda sent_at, ttl, _: valid_until(sent_at, ttl))
+    )
+
+
+def half_a_quorum(stack: ExitStack) -> None:
+    """Half of the masters, rounded down, are taken for a majority."""
+    init = quorum.Ballot.__init__
+
+    def half(self: quorum.Ballot, masters: int, *args: Any, **options: Any) -> None:
+        init(self, masters, *args, **options)
+        self.quorum = max(1, masters // 2)
+
+    stack.enter_context(patch.object(quorum.Ballot, "__init__", half))
+    stack.enter_context(patch.object(steps, "quorum", lambda masters: max(1, masters // 2)))
+
+
+def increment(stack: ExitStack) -> None:
+    """The hold count is incremented and decremented by the masters, so that a second delivery counts twice."""
+    _rewrite(
+        stack,
+        scripts.ACQUIRE,
+        "redis.call('pexpire', lock, lease_ms)\n        return",
+        "redis.call('hincrby', lock, owner, 1)\n        redis.call('pexpire', lock, lease_ms)\n        return",
+    )
+    _rewrite(
+        stack,
+        scripts.RELEASE,
+        "else\n    redis.call('del', lock)\nend",
+        "elseif redis.call('hincrby', lock, owner, -1) < 1 then\n    redis.call('del', lock)\n"
+        "else\n    return {1, owner, 0, 0, 0}\nend",
+    )
+
+
+def increment_tokens(stack: ExitStack) -> None:
+    """Fencing tokens are counted up by each master, and the largest of a majority is taken."""
+    _rewrite(
+        stack,
+        scripts.ACQUIRE,
+        "math.max(tonumber(token or 0) + 1, proposal > 0 and proposal or now_us())",
+        "tonumber(token or 0) + 1",
+    )
+
+    def largest(_terms: Any, _options: Any, _owner: str, given: Any, _until: float) -> Generator[Any, Any, int]:
+        return max(given)
+        yield
+
+    stack.enter_context(patch.object(acquire, "agree", largest))
+
+
+def release_anybody(stack: ExitStack) -> None:
+    """A release frees the lock, whoever has it by now."""
+    _rewrite(
+        stack,
+        scripts.RELEASE,
+        "local held = redis.pcall('hget', lock, owner)",
+        "local held = owner ~= '' and redis.call('exists', lock) == 1 and '1'",
+    )
+
+
+def only_messages(stack: ExitStack) -> None:
+    """A waiter sleeps until it is told: it looks neither now and then, nor when the lease must be over."""
+    stack.enter_context(patch.object(acquire, "poll_wait", lambda *_, **__: math.inf))
+    stack.enter_context(patch.object(acquire, "expiry_wait", lambda *_: math.inf))
+
+
+SABOTAGES: dict[str, Callable[[ExitStack], None]] = {
+    "guard off": guard_off,
+    "naive healing": naive_healing,
+    "validity from the end": validity_from_end,
+    "no limit to an acquisition": no_limit,
+    "quorum N/2": half_a_quorum,
+    "increment": increment,
+    "INCR + max tokens": increment_tokens,
+    "release without owner check": release_anybody,
+    "wake-up by messages only": only_messages,
+}
+
+
+@contextmanager
+def sabotage(name: str) -> Iterator[None]:
+    """Break one rule until the end of the block."""
+    with ExitStack() as stack:
+        SABOTAGES[name](stack)
+        yield
+
+
+def commit(name: str) -> None:
+    """Break one rule for as long as the process lives."""
+    SABOTAGES[name](ExitStack())
+
+
+def _rewrite(stack: ExitStack, script: scripts.Script, old: str, new: str) -> None:
+    # The simulation's masters do not read Lua: they have switches of their own for these.
+    if old not in script.source:
+        raise AssertionError(f"{script.name}.lua has changed: {old!r} is not in it any more")
+    broken = scripts.Script(script.name, script.source.replace(old, new))
+    for field in ("source", "sha"):
+        stack.enter_context(patch.dict(script.__dict__, {field: getattr(broken, field)}))
+
+
+__all__ = ["SABOTAGES", "commit", "sabotage"]
