@@ -219,7 +219,7 @@ def test_after_a_loss_everything_says_so_until_it_is_released(
     for count in (1, 0):
         with pytest.raises(rlock.LeaseLostError):
             lock.release()
-        assert lock.hold_count == left
+        assert lock.hold_count == count
     with pytest.raises(rlock.NotHeldError) as caught:
         lock.release()
     assert not isinstance(caught.value, rlock.LeaseLostError)

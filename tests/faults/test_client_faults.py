@@ -9,7 +9,7 @@ import pytest
 
 import rlock
 
-from ..contract.conftest import Child, eventually
+from ..contract.conftest import Child
 from ..servers import Fleet
 from .conftest import (
     LOOK_S,
@@ -294,6 +294,31 @@ def test_without_a_descriptor_for_a_connection_acquire_says_too_many_open_files(
     assert child.line() == "usable"
 
 
+WAITING_WITHOUT_DESCRIPTORS = (
+    DESCRIPTORS
+    + """\
+with client.lock("y"):
+    exhaust()
+    print("connected")
+print(lock.acquire(timeout=20))
+lock.release()
+"""
+)
+
+
+def test_a_waiter_without_a_descriptor_for_its_subscriptions_polls(
+    masters3: Fleet, client_for: ClientFor, process: Process
+) -> None:
+    lock = client_for(masters3.urls).lock("x")
+    lock.acquire()
+    child = process(WAITING_WITHOUT_DESCRIPTORS, masters3.urls, 10.0)
+    assert child.line() == "connected"
+    time.sleep(0.5)
+    lock.release()
+    with within(LOOK_S):
+        assert child.line() == "True"
+
+
 #: Nobody else has processes under this user, and root is bound by no limit.
 THREADS = """\
 import resource, threading
@@ -374,8 +399,3 @@ def test_a_holder_without_a_thread_to_start_renews_and_releases(
     assert child.line().startswith("True ")
     assert [child.line() for _ in range(3)] == ["checked", "released", "usable"]
     assert waiter.got()
-
-
-def test_an_exception_from_the_depths_is_one_that_the_caller_can_catch() -> None:
-    assert issubclass(rlock.QuorumUnreachableError, rlock.RLockError)
-    assert eventually(lambda: True)

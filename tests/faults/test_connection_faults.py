@@ -152,16 +152,16 @@ def test_a_pause_of_all_masters_shorter_than_the_lease_delays_and_hurts_nobody(
     what: str, masters3: Fleet, client_for: ClientFor
 ) -> None:
     urls = masters3.urls
-    holder, other = client_for(urls, 2.4), client_for(urls, 2.4)
+    holder, other = client_for(urls, 1.8), client_for(urls, 1.8)
     usable(other)
     with holder.lock("x") as lock:
-        command(urls, "CLIENT", "PAUSE", "1200", what)
+        command(urls, "CLIENT", "PAUSE", "900", what)  # the first renewal fails
         with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match="no answer"):
             other.lock("x").acquire(blocking=False)
-        time.sleep(2.4)  # past the end of the first lease
+        time.sleep(1.7)  # past the end of the first lease
         lock.check()
         excluded(other)
-    command(urls, "CLIENT", "PAUSE", "700", what)
+    command(urls, "CLIENT", "PAUSE", "600", what)
     with within(4.0):
         usable(other)  # waits for the masters
 
@@ -250,20 +250,20 @@ def test_an_acquire_of_which_the_request_or_the_reply_is_lost_leaves_no_vote_beh
     assert eventually(lambda: holders(masters3.urls) == [None] * 3, 2.0)
 
 
-@pytest.mark.parametrize(("what", "then"), LOSSES)
-def test_a_renewal_of_which_the_request_or_the_reply_is_lost_is_tried_again_in_time(
-    what: str, then: Then, masters3: Fleet, lossy: list[Proxy], client_for: ClientFor
+def test_renewals_of_which_the_request_or_the_reply_is_lost_are_tried_again_in_time(
+    masters3: Fleet, lossy: list[Proxy], client_for: ClientFor
 ) -> None:
     client, other = client_for(paths(masters3, lossy), 1.5), client_for(masters3.urls)
     usable(other)
     lock = client.lock("x")
     lock.acquire()
     lock.acquire()
-    lose(lossy, scripts.RENEW, what, then)
-    time.sleep(1.8)
-    assert [proxy.losses for proxy in lossy] == [1, 1]
-    lock.check()
-    excluded(other)
+    for times, (what, then) in enumerate(LOSSES, 1):
+        lose(lossy, scripts.RENEW, what, then)
+        assert eventually(lambda n=times: [proxy.losses for proxy in lossy] == [n, n], 2.0), (what, then)
+        assert eventually(lambda: lock.remaining() > 1.2, 2.0), (what, then)
+        lock.check()
+        excluded(other)
     assert {raw(url).hvals("x")[0] for url in masters3.urls} == {"2"}  # type: ignore[index]
     lock.release()
     lock.release()
@@ -291,7 +291,24 @@ def test_a_release_of_which_the_request_or_the_reply_is_lost_is_no_error_and_fre
     assert [proxy.losses for proxy in lossy] == [1, 1]
     assert ("fewer than a quorum confirmed" in caplog.text) == (then == "silence")
     assert lock.hold_count == 0
-    # Far under the lease of 10 s: what was lost is delivered by the next connection.
+    usable(client, name="y")
+    # Far under the lease of 10 s: what was lost is delivered with the next connection.
     with within(2.5):
         usable(other, 2.5)
     usable(client)
+
+
+@pytest.mark.xfail(strict=True, reason="nobody connects again for what a master is owed until the next call")
+def test_a_release_that_was_lost_in_a_short_partition_is_delivered_although_its_client_is_idle(
+    masters3: Fleet, lossy: list[Proxy], client_for: ClientFor
+) -> None:
+    client, other = client_for(paths(masters3, lossy), 10.0), client_for(masters3.urls, 10.0)
+    usable(other)
+    lock = client.lock("x")
+    lock.acquire()
+    for proxy in lossy:
+        proxy.cut()
+    lock.release()
+    for proxy in lossy:
+        proxy.mend()
+    usable(other, 5.0)

@@ -5,12 +5,6 @@
 // prints one line `result ...`, and the steps of a shortest way to what it was told to look for. The names of
 // the rules are those of `Rules` in world.hpp; docs/model.md says what is left out, and why that is enough.
 
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <map>
-#include <string>
-
 #include "search.hpp"
 #include "world.hpp"
 
@@ -237,6 +231,7 @@ class Lock {
 
 public:
     using Key = Packing::Key;
+    using World = ::World;
 
     explicit Lock(const Rules& rules) : r(rules), packing(rules) {}
 
@@ -267,31 +262,13 @@ public:
         emit(next, {"tick"});
     }
 
+    Key canonical(const World& w) const { return packing.canonical(w); }
     Key start() const { return packing.canonical(first()); }
 
     template <class F>
     void each(Key key, F take) const {
         each(packing.unpacked(key),
              [&](const World& next, const Step& step) { take(packing.canonical(next), step.event); });
-    }
-
-    // The search knows states only up to names: go the way once more, with names that stay.
-    void tell(const std::vector<Key>& way, unsigned wanted) const {
-        World now = first();
-        for (std::size_t i = 1; i < way.size(); ++i) {
-            World then;
-            Step taken;
-            each(now, [&](const World& next, const Step& step) {
-                const bool last = i + 1 == way.size();
-                if (taken.kind || packing.canonical(next) != way[i] || (last && !(step.event & wanted))) return;
-                then = next;
-                taken = step;
-            });
-            now = then;
-            std::printf("step %s %d %d", taken.kind, taken.client, taken.master);
-            for (const Client& c : now.client) std::printf(" %d", valid(c) ? c.left : 0);
-            std::printf("\n");
-        }
     }
 };
 
@@ -312,20 +289,10 @@ int main(int argc, char** argv) {
         {"violation", VIOLATION}, {"healed", HEALED_COUNTED}, {"handed-on", HANDED_ON},
         {"outlived-all", OUTLIVED_ALL}, {"won", WON}, {"nothing", 0},
     };
-    for (int i = 1; i < argc; ++i) {
-        const char* const equals = std::strchr(argv[i], '=');
-        const std::string name(argv[i], equals ? static_cast<std::size_t>(equals - argv[i]) : 0);
-        if (name == "until") until = equals + 1;
-        else if (name == "limit") limit = std::strtoull(equals + 1, nullptr, 10);
-        else if (numbers.count(name)) *numbers.at(name) = std::atoi(equals + 1);
-        else return std::fprintf(stderr, "not understood: %s\n", argv[i]), 2;
-    }
-    if (!Packing::fits(r) || !events.count(until)) return std::fprintf(stderr, "out of range\n"), 2;
-    const Lock lock(r);
-    const auto outcome = search(lock, events.at(until), limit);
-    const char* const verdicts[] = {"never", "reached", "unfinished"};
-    std::printf("result verdict=%s states=%llu steps=%llu seconds=%.2f\n",
-                verdicts[static_cast<int>(outcome.verdict)], static_cast<unsigned long long>(outcome.states),
-                static_cast<unsigned long long>(outcome.steps), outcome.seconds);
-    if (outcome.verdict == Verdict::reached) lock.tell(outcome.way, events.at(until));
+    if (!command_line(argc, argv, numbers, events, limit, until)) return 2;
+    if (!Packing::fits(r)) return std::fprintf(stderr, "out of range\n"), 2;
+    // Behind each step: what is left of the validity of each client.
+    return report(Lock(r), events.at(until), limit, [](const World& w) {
+        for (const Client& c : w.client) std::printf(" %d", c.phase == HOLDING ? c.left : 0);
+    });
 }

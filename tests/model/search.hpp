@@ -8,7 +8,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 // Grows without ever copying: at 10^8 states a doubling vector would need three times the memory.
@@ -114,4 +119,48 @@ Outcome<Key> search(const Model& model, unsigned wanted, std::uint64_t limit) {
     outcome.states = found.size();
     outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     return outcome;
+}
+
+// Searches, and prints one line `result ...` and one `step KIND CLIENT MASTER ...` for each step of the way.
+//
+// The search knows states only up to names, so the way is gone once more, with names that stay. For that the
+// model also gives: `World`, `World first()`, `each(world, f)` that calls f(next, step), `canonical(world)`.
+template <class Model, class Tell>
+int report(const Model& model, unsigned wanted, std::uint64_t limit, Tell tell) {
+    const auto outcome = search(model, wanted, limit);
+    const char* const verdicts[] = {"never", "reached", "unfinished"};
+    std::printf("result verdict=%s states=%llu steps=%llu seconds=%.2f\n",
+                verdicts[static_cast<int>(outcome.verdict)], static_cast<unsigned long long>(outcome.states),
+                static_cast<unsigned long long>(outcome.steps), outcome.seconds);
+    auto now = model.first();
+    for (std::size_t i = 1; i < outcome.way.size(); ++i) {
+        const bool last = i + 1 == outcome.way.size();
+        bool found = false;
+        auto then = now;
+        model.each(now, [&](const auto& next, const auto& step) {
+            if (found || model.canonical(next) != outcome.way[i] || (last && !(step.event & wanted))) return;
+            found = true;
+            then = next;
+            std::printf("step %s %d %d", step.kind, step.client, step.master);
+        });
+        now = then;
+        tell(now);
+        std::printf("\n");
+    }
+    return 0;
+}
+
+// Reads `name=value` words; false, and a word on stderr, if one means nothing.
+inline bool command_line(int argc, char** argv, const std::map<std::string, int*>& numbers,
+                         const std::map<std::string, unsigned>& events, unsigned long long& limit,
+                         std::string& until) {
+    for (int i = 1; i < argc; ++i) {
+        const char* const equals = std::strchr(argv[i], '=');
+        const std::string name(argv[i], equals ? static_cast<std::size_t>(equals - argv[i]) : 0);
+        if (name == "until" && events.count(equals + 1)) until = equals + 1;
+        else if (name == "limit") limit = std::strtoull(equals + 1, nullptr, 10);
+        else if (numbers.count(name)) *numbers.at(name) = std::atoi(equals + 1);
+        else return std::fprintf(stderr, "not understood: %s\n", argv[i]), false;
+    }
+    return true;
 }
