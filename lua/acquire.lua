@@ -1,20 +1,20 @@
 -- acquire: grant the lease on this master if nobody has it, or if it was handed to the caller's place; else
 -- give the caller a place in the queue.
 --
--- KEYS[1] lock      hash
--- KEYS[2] queue     zset   waiters by ticket
--- KEYS[3] fence     text   `<token> <owner>`, the last fencing token and to whom it was given
--- KEYS[4] marker    text   what a restart without memory would lose; left out: restart guard off
--- ARGV[1] owner     text   `<client>:<uuid>`
--- ARGV[2] lease_ms  ms
--- ARGV[3] count     holds
--- ARGV[4] order     text   `fair`: a free lock is for the first in the queue; `barging`: for whoever asks
--- ARGV[5] waiter    text   `<token>|<station>`, the caller's place; empty: it does not wait
--- ARGV[6] ticket    us     its place in the queue; 0: by this master's time; empty: it takes none
--- ARGV[7] rank      text   `last`: behind all who stand here already, whatever the ticket; `kept`: just there
--- ARGV[8] queue_ms  ms     how long the queue outlives its last visitor
--- ARGV[9] proposal  us     the fencing token to give, unless one as high was given; 0: this master's time
--- ARGV[10] fence_ms ms     how long the last fencing token is remembered
+-- KEYS[1] lock       hash
+-- KEYS[2] queue      zset   waiters by ticket
+-- KEYS[3] fence      text   `<token> <owner>`, the last fencing token and to whom it was given
+-- KEYS[4] marker     text   what a restart without memory would lose; left out: restart guard off
+-- ARGV[1] owner      text   `<client>:<uuid>`
+-- ARGV[2] lease_ms   ms
+-- ARGV[3] count      holds
+-- ARGV[4] order      text   `fair`: a free lock is for the first in the queue; `barging`: for whoever asks
+-- ARGV[5] waiter     text   `<token>|<station>`, the caller's place; empty: it does not wait
+-- ARGV[6] ticket     us     its place in the queue; 0: by this master's time; empty: it takes none
+-- ARGV[7] rank       text   `last`: behind all who stand here, whatever the ticket; `kept`: just there
+-- ARGV[8] queue_ms   ms     how long the queue outlives its last visitor
+-- ARGV[9] proposal   us     the fencing token to give, unless one as high was given; 0: this master's time
+-- ARGV[10] fence_ms  ms     how long the last fencing token is remembered
 --
 -- Reply: {code, holder, count, ttl_ms, ticket, time_us, token, marker}: ticket is that of the place (0: none
 -- was asked for, or none is needed), time_us this master's time, token the fencing token of a grant
@@ -27,7 +27,7 @@
 -- there stays.
 -- Called by: rlock/procedures/acquire.py
 
-local lock, queue, fence = KEYS[1], KEYS[2], KEYS[3]
+local lock, queue, fence, marker = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, lease_ms, count, order = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local waiter, ticket, rank, queue_ms = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local proposal, fence_ms = tonumber(ARGV[9]), ARGV[10]
@@ -36,9 +36,9 @@ local fields = redis.pcall('hlen', lock)
 if type(fields) == 'table' and not string.find(fields.err, 'WRONGTYPE', 1, true) then
     return fields
 end
-local marker = KEYS[4] and redis.call('get', KEYS[4]) or ''
+local note = marker and redis.call('get', marker) or ''
 if fields ~= 0 and fields ~= 1 then
-    return {-2, '', 0, -1, 0, 0, 0, marker}
+    return {-2, '', 0, -1, 0, 0, 0, note}
 end
 
 local function now_us()
@@ -51,7 +51,7 @@ local function stamp()
     local token, given_to = string.match(redis.call('get', fence) or '', '^(%d+) (.*)$')
     if given_to ~= owner then
         token = math.max(tonumber(token or 0) + 1, proposal > 0 and proposal or now_us())
-        redis.call('set', fence, string.format('%.0f %s', token, owner), 'px', fence_ms)
+        redis.call('set', fence, string.format('%.0f ', token) .. owner, 'px', fence_ms)
     end
     return tonumber(token)
 end
@@ -61,11 +61,12 @@ if fields == 1 then
     local entry = redis.call('hgetall', lock)
     holder, held = entry[1], tonumber(entry[2])
     if not held then
-        return {-2, '', 0, -1, 0, 0, 0, marker}
+        return {-2, '', 0, -1, 0, 0, 0, note}
     end
     if holder == owner then
+        -- Before the token: without memory, only a script that has written already may store one.
         redis.call('pexpire', lock, lease_ms)
-        return {1, owner, held, tonumber(lease_ms), 0, 0, stamp(), marker}
+        return {1, owner, held, tonumber(lease_ms), 0, 0, stamp(), note}
     end
 end
 
@@ -88,7 +89,7 @@ if handed or (fields == 0 and (not first or first == waiter)) then
     if waiter ~= '' then
         redis.pcall('zrem', queue, waiter)
     end
-    return {1, owner, tonumber(count), tonumber(lease_ms), 0, 0, token, marker}
+    return {1, owner, tonumber(count), tonumber(lease_ms), 0, 0, token, note}
 end
 
 local code, ttl_ms = -1, 0
@@ -98,14 +99,14 @@ else
     ttl_ms = redis.call('pttl', lock)
 end
 if waiter == '' or ticket == '' then
-    return {code, holder, held, ttl_ms, 0, 0, 0, marker}
+    return {code, holder, held, ttl_ms, 0, 0, 0, note}
 end
 
 local time_us = now_us()
 local place = redis.pcall('zscore', queue, waiter)
 if type(place) == 'table' then
     -- Somebody else's key, or not allowed: it waits without a place.
-    return {code, holder, held, ttl_ms, 0, time_us, 0, marker}
+    return {code, holder, held, ttl_ms, 0, time_us, 0, note}
 end
 if not place or rank == 'kept' then
     place = ticket == '0' and time_us or tonumber(ticket)
@@ -116,7 +117,7 @@ if not place or rank == 'kept' then
     end
     -- Refused for want of memory: it waits without a place, and who holds the lock is told all the same.
     if type(redis.pcall('zadd', queue, place, waiter)) == 'table' then
-        return {code, holder, held, ttl_ms, 0, time_us, 0, marker}
+        return {code, holder, held, ttl_ms, 0, time_us, 0, note}
     end
 end
 if type(redis.pcall('pexpire', queue, queue_ms)) == 'table' then
@@ -124,4 +125,4 @@ if type(redis.pcall('pexpire', queue, queue_ms)) == 'table' then
     redis.pcall('zrem', queue, waiter)
     place = 0
 end
-return {code, holder, held, ttl_ms, tonumber(place), time_us, 0, marker}
+return {code, holder, held, ttl_ms, tonumber(place), time_us, 0, note}

@@ -13,7 +13,7 @@
 -- Reply: {owner, codes, marker}: the first owner, as an echo, and one code for each lock in the order of KEYS
 --    2  healed: it was absent, and is the owner's again for lease_ms from now
 --    1  it was the owner's; renewed
---    0  absent still: the server refused to write it
+--    0  absent still: the server refused to write it, or to tell whether the owner was evicted
 --   -1  someone else's, or not a lock, or the owner was evicted
 --
 -- Second delivery: finds the owner and renews. A delivery after the release would bring a dead lock back:
@@ -22,34 +22,36 @@
 
 local lease_ms, fence_ms = ARGV[1], ARGV[2]
 local locks = (#ARGV - 2) / 3
+local marker = KEYS[3 * locks + 1]
 local codes = {}
 
 for i = 1, locks do
     local lock, fence, evicted = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
     local owner, count, token = ARGV[3 * i], ARGV[3 * i + 1], ARGV[3 * i + 2]
     local held = redis.pcall('hget', lock, owner)
+    local banned = redis.pcall('get', evicted)
     if type(held) == 'string' then
         redis.call('pexpire', lock, lease_ms)
         codes[i] = 1
-    elseif held ~= false or redis.call('exists', lock) == 1 or redis.pcall('get', evicted) == owner then
+    elseif held and not string.find(held.err, 'WRONGTYPE', 1, true) then
+        return held
+    elseif held or redis.call('exists', lock) == 1 or banned == owner then
         codes[i] = -1
-    else
+    elseif type(banned) == 'table' or type(redis.pcall('hset', lock, owner, count)) == 'table' then
         codes[i] = 0
-        if type(redis.pcall('hset', lock, owner, count)) ~= 'table' then
-            if type(redis.pcall('pexpire', lock, lease_ms)) == 'table' then
-                -- Not allowed: a lock without an expiry would stay for ever.
-                redis.pcall('del', lock)
-                redis.pcall('hdel', lock, owner)
-            else
-                codes[i] = 2
-                -- With the key the master lost its memory of the tokens: the next one must be above ours.
-                local last = redis.pcall('get', fence)
-                last = type(last) == 'string' and string.match(last, '^(%d+) ')
-                if not last or tonumber(last) < tonumber(token) then
-                    redis.pcall('set', fence, token .. ' ' .. owner, 'px', fence_ms)
-                end
-            end
+    elseif type(redis.pcall('pexpire', lock, lease_ms)) == 'table' then
+        -- Not allowed: a lock without an expiry would stay for ever.
+        redis.pcall('del', lock)
+        redis.pcall('hdel', lock, owner)
+        codes[i] = 0
+    else
+        codes[i] = 2
+        -- With the key the master lost its memory of the tokens: the next one must be above ours. One that
+        -- cannot be read may be higher, and stays.
+        local last = redis.pcall('get', fence)
+        if type(last) ~= 'table' and tonumber(string.match(last or '', '^(%d+) ') or 0) < tonumber(token) then
+            redis.pcall('set', fence, token .. ' ' .. owner, 'px', fence_ms)
         end
     end
 end
-return {ARGV[3], codes, KEYS[3 * locks + 1] and redis.call('get', KEYS[3 * locks + 1]) or ''}
+return {ARGV[3], codes, marker and redis.call('get', marker) or ''}

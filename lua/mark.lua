@@ -4,9 +4,11 @@
 -- ARGV[1] life        text   run_id of the server's present life
 -- ARGV[2] age_us      us     how long this life is known to last; empty: the operator states that nothing
 --                            was locked before it
--- ARGV[3] max_ttl_ms  ms     the longest lease of the fleet; a longer one stays noted, unless the operator speaks
+-- ARGV[3] max_ttl_ms  ms     the longest lease of the fleet; a longer one that was noted in this life stays,
+--                            unless the operator speaks
 --
--- Reply: {1, marker, 0, 0}: what stands there now
+-- Reply: {code, marker, 0, 0}
+--    1  noted: marker is what stands there now
 --
 -- Second delivery: finds the note of this life, and leaves it.
 -- Called by: rlock/_sync/fanout.py when it meets a master without the note; rlock/procedures/guarding.py
@@ -23,7 +25,8 @@ if age_us == '' then
     since, longest = 0, 0
 elseif not since then
     local time = redis.call('time')
-    since = time[1] * 1000000 + time[2] - age_us
+    -- At least 1: a life may be said to last for ever, and 0 is the operator's word.
+    since = math.max(1, time[1] * 1000000 + time[2] - age_us)
 end
 longest = math.max(tonumber(longest), tonumber(max_ttl_ms))
 local note = string.format('%s %.0f %.0f', life, since, longest)

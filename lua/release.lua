@@ -1,21 +1,21 @@
 -- release: give up the lease and the place in the queue; hand the lock to the next, or wake all.
 --
--- KEYS[1] lock      hash
--- KEYS[2] queue     zset   waiters by ticket
--- KEYS[3] fence     text   `<token> <owner>`, the last fencing token and to whom it was given
--- KEYS[4] evicted   text   the owner that an operator has thrown out, so that it is not healed
--- ARGV[1] owner     text   `<client>:<uuid>`; empty: only hand on what is free
--- ARGV[2] waiter    text   `<token>|<station>`, a place to leave, with what was handed to it; empty: none
--- ARGV[3] channel   text   the lock's; empty: hand it to nobody and publish nothing
--- ARGV[4] claim_ms  ms     how long a waiter has to claim what it was handed
--- ARGV[5] heir      text   `<token>|<station>`, a waiter of the caller's own process; empty: none
--- ARGV[6] under     text   the owner token under which the heir is to have the lease
--- ARGV[7] heir_ms   ms     its lease
--- ARGV[8] order     text   `fair`: the heir has to be the first in the queue; `barging`: it goes before
--- ARGV[9] message   text   what to publish for all if nobody waits in the queue; empty: nothing (an undo)
--- ARGV[10] proposal us     the heir's fencing token, unless one as high was given; 0: this master's time
--- ARGV[11] fence_ms ms     how long the last fencing token is remembered
--- ARGV[12] ban_ms   ms     how long the owner is not to be healed: it is evicted; empty: it is not
+-- KEYS[1] lock       hash
+-- KEYS[2] queue      zset   waiters by ticket
+-- KEYS[3] fence      text   `<token> <owner>`, the last fencing token and to whom it was given
+-- KEYS[4] evicted    text   the owner that an operator has thrown out, so that it is not healed
+-- ARGV[1] owner      text   `<client>:<uuid>`; empty: only hand on what is free
+-- ARGV[2] waiter     text   `<token>|<station>`, a place to leave, with what was handed to it; empty: none
+-- ARGV[3] channel    text   the lock's; empty: hand it to nobody and publish nothing
+-- ARGV[4] claim_ms   ms     how long a waiter has to claim what it was handed
+-- ARGV[5] heir       text   `<token>|<station>`, a waiter of the caller's own process; empty: none
+-- ARGV[6] under      text   the owner token under which the heir is to have the lease
+-- ARGV[7] heir_ms    ms     its lease
+-- ARGV[8] order      text   `fair`: the heir has to be the first in the queue; `barging`: it goes before
+-- ARGV[9] message    text   what to publish for all if nobody waits in the queue; empty: nothing (an undo)
+-- ARGV[10] proposal  us     the heir's fencing token, unless one as high was given; 0: this master's time
+-- ARGV[11] fence_ms  ms     how long the last fencing token is remembered
+-- ARGV[12] ban_ms    ms     how long the owner is not to be healed: it is evicted; empty: it is not
 --
 -- Reply: {code, holder, count, ttl_ms, token}: token is the heir's fencing token, if it got the lock
 --    1  released; count is the number of subscribers reached, ttl_ms the heir's lease if it got it, else 0
@@ -23,7 +23,7 @@
 --   -1  someone else's; holder, count and ttl_ms are theirs
 --   -2  the key is not a lock (another type, or a hash that no lock wrote)
 --
--- Second delivery: finds the owner gone, answers 0 or -1, writes and publishes nothing.
+-- Second delivery: finds the owner gone, answers 0 or -1, writes and publishes nothing; a ban begins anew.
 -- Called by: rlock/procedures/release.py; acquire.py to undo an attempt and to leave; inspect.py to evict;
 -- rlock/_sync/engine.py to pass on what nobody here waits for any more
 
@@ -49,23 +49,29 @@ local function give(holder, lease_ms)
     return type(written) ~= 'table'
 end
 
--- As in acquire.lua, for the heir; nil if it cannot be remembered.
+-- As in acquire.lua, for the heir; false if the last one cannot be read, or the new one not be remembered.
 local function stamp()
     local last = redis.pcall('get', fence)
-    local token, given_to = string.match(type(last) == 'string' and last or '', '^(%d+) (.*)$')
+    if type(last) == 'table' then
+        return false
+    end
+    local token, given_to = string.match(last or '', '^(%d+) (.*)$')
     if given_to == under then
         return tonumber(token)
     end
+    local least = proposal
     if proposal == 0 then
         local time = redis.pcall('time')
-        proposal = time.err and 0 or time[1] * 1000000 + time[2]
+        least = time.err and 0 or time[1] * 1000000 + time[2]
     end
-    token = math.max(tonumber(token or 0) + 1, proposal)
-    local stored = redis.pcall('set', fence, string.format('%.0f %s', token, under), 'px', fence_ms)
+    token = math.max(tonumber(token or 0) + 1, least)
+    local stored = redis.pcall('set', fence, string.format('%.0f ', token) .. under, 'px', fence_ms)
     return stored.ok and token
 end
 
 if ban_ms ~= '' then
+    -- A DEL first: without memory, only a script that has written already may store anything.
+    redis.pcall('del', evicted)
     redis.pcall('set', evicted, owner, 'px', ban_ms)
 end
 if waiter ~= '' then

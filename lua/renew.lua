@@ -17,6 +17,7 @@
 
 local lease_ms = ARGV[1]
 local locks = (#ARGV - 1) / 2
+local marker = KEYS[locks + 1]
 local codes = {}
 
 for i = 1, locks do
@@ -37,4 +38,4 @@ for i = 1, locks do
         return held
     end
 end
-return {ARGV[2], codes, KEYS[locks + 1] and redis.call('get', KEYS[locks + 1]) or ''}
+return {ARGV[2], codes, marker and redis.call('get', marker) or ''}

@@ -44,9 +44,7 @@ def validity_from_end(stack: ExitStack) -> None:
 
 def no_limit(stack: ExitStack) -> None:
     """An acquisition may take as long as its lease."""
-    stack.enter_context(
-        patch.object(acquire, "won_until", lambda sent_at, ttl, _: valid_until(sent_at, ttl))
-    )
+    stack.enter_context(patch.object(acquire, "won_until", lambda sent_at, ttl, _: valid_until(sent_at, ttl)))
 
 
 def half_a_quorum(stack: ExitStack) -> None:
@@ -62,12 +60,13 @@ def half_a_quorum(stack: ExitStack) -> None:
 
 
 def increment(stack: ExitStack) -> None:
-    """The hold count is incremented and decremented by the masters, so that a second delivery counts twice."""
+    """The masters count holds up and down, so that a second delivery counts twice."""
     _rewrite(
         stack,
         scripts.ACQUIRE,
         "redis.call('pexpire', lock, lease_ms)\n        return",
-        "redis.call('hincrby', lock, owner, 1)\n        redis.call('pexpire', lock, lease_ms)\n        return",
+        "redis.call('hincrby', lock, owner, 1)\n"
+        "        redis.call('pexpire', lock, lease_ms)\n        return",
     )
     _rewrite(
         stack,
@@ -87,9 +86,9 @@ def increment_tokens(stack: ExitStack) -> None:
         "tonumber(token or 0) + 1",
     )
 
-    def largest(_terms: Any, _options: Any, _owner: str, given: Any, _until: float) -> Generator[Any, Any, int]:
-        return max(given)
-        yield
+    def largest(_t: Any, _o: Any, _owner: str, given: Any, _until: float) -> Generator[Any, Any, int]:
+        yield from ()
+        return int(max(given))
 
     stack.enter_context(patch.object(acquire, "agree", largest))
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import redis
 
 from rlock.rules import keys
@@ -17,6 +18,9 @@ from .servers import raw
 LUA = Path(__file__).parents[1] / "lua"
 LOCK = "job"
 QUEUE = keys.queue(LOCK)
+FENCE = keys.fence(LOCK)
+EVICTED = keys.evicted(LOCK)
+MARKER = keys.MARKER
 CHANNEL = keys.channel(LOCK)
 MINE, OLDER, THEIRS = "me:3", "me:2", "you:1"
 #: Waiters, each in a process of its own.
@@ -24,15 +28,20 @@ ANNA, BEN, CARA = "anna:1|s1", "ben:1|s2", "cara:1|s3"
 LEASE_MS = 60_000
 QUEUE_MS = 30_000
 CLAIM_MS = 1_000
+FENCE_MS = 3_600_000
 #: Microseconds since 1970, as tickets are: no number of 32 bits, and one that has to come back exactly.
 TICKET = 1_790_000_000_123_457
+#: A fencing token to propose, likewise.
+TOKEN = 1_790_000_000_654_321
 
+#: How a server calls one of its lives.
+LIFE = "d0e1" * 10
 
 #: Another thread of Anna's process.
 HEIR = "anna:2|s1"
 
 
-def token(waiter: str) -> str:
+def owner_of(waiter: str) -> str:
     """The owner under which the lock is handed to this waiter."""
     return waiter.rpartition("|")[0]
 
@@ -48,11 +57,26 @@ class Box:
     def __init__(self, url: str, user: str | None = None, password: str | None = None) -> None:
         self.url = url
         self.client = raw(url)
+        self._others: list[Box] = []
         if user is not None:
             self.client.connection_pool.connection_kwargs.update(username=user, password=password)
 
     def close(self) -> None:
-        self.client.close()
+        for box in (self, *self._others):
+            box.client.close()
+
+    def restricted(self, *rules: str) -> Box:
+        """Another way into the same master, for a user with these ACL rules on top of everything allowed."""
+        self.client.execute_command("ACL", "SETUSER", "joe", "on", ">pw", "~*", "&*", "+@all", *rules)
+        self._others.append(Box(self.url, user="joe", password="pw"))
+        return self._others[-1]
+
+    def fill(self) -> None:
+        """From here on every command that may need memory is refused; the janitor lifts that."""
+        self.client.config_set("maxmemory-policy", "noeviction")
+        self.client.config_set("maxmemory", "1")
+        with pytest.raises(redis.OutOfMemoryError):
+            self.client.set("anything", "1")
 
     # -- the scripts ---------------------------------------------------------------------------------------
 
@@ -71,9 +95,19 @@ class Box:
         ticket: int | str = 0,
         rank: str = "last",
         queue_ms: int = QUEUE_MS,
+        token: int = TOKEN,
+        fence_ms: int | str = FENCE_MS,
+        guarded: bool = True,
     ) -> Any:
-        words = (owner, lease_ms, count, order, waiter, ticket, rank, queue_ms)
-        return self.call("acquire", [LOCK, QUEUE], *words)
+        words = (owner, lease_ms, count, order, waiter, ticket, rank, queue_ms, token, fence_ms)
+        return self.call("acquire", [LOCK, QUEUE, FENCE, *_marker(guarded)], *words)
+
+    def granted(self, owner: str = MINE, **options: Any) -> int:
+        """The fencing token of an acquire that is granted."""
+        code, holder, _, _, _, _, given, _ = self.acquire(owner, **options)
+        assert (code, holder) == (1, owner)
+        assert isinstance(given, int)
+        return given
 
     def release(
         self,
@@ -87,9 +121,11 @@ class Box:
         under: str = "",
         heir_ms: int = LEASE_MS,
         order: str = "fair",
+        token: int = TOKEN,
+        ban_ms: int | str = "",
     ) -> Any:
-        words = (owner, waiter, channel, claim_ms, heir, under or token(heir), heir_ms, order, message)
-        return self.call("release", [LOCK, QUEUE], *words)
+        words = (owner, waiter, channel, claim_ms, heir, under or owner_of(heir), heir_ms, order, message)
+        return self.call("release", [LOCK, QUEUE, FENCE, EVICTED], *words, token, FENCE_MS, ban_ms)
 
     def hand_on(self, owner: str = MINE, **options: Any) -> Any:
         """A release of the ordinary kind."""
@@ -99,9 +135,23 @@ class Box:
         return self.call("wait", [LOCK, QUEUE], waiter, ticket, queue_ms)
 
     def renew(self, owner: str = MINE, lease_ms: int = LEASE_MS, count: int = 1) -> Any:
-        echo, codes = self.call("renew", [LOCK], lease_ms, owner, count)
+        echo, codes, _ = self.call("renew", [LOCK, MARKER], lease_ms, owner, count)
         assert echo == owner
         return codes
+
+    def heal(
+        self, owner: str = MINE, lease_ms: int | str = LEASE_MS, count: int = 1, token: int = TOKEN
+    ) -> Any:
+        keys = [LOCK, FENCE, EVICTED, MARKER]
+        echo, codes, _ = self.call("heal", keys, lease_ms, FENCE_MS, owner, count, token)
+        assert echo == owner
+        return codes
+
+    def fence(self, owner: str = MINE, token: int = TOKEN, fence_ms: int | str = FENCE_MS) -> Any:
+        return self.call("fence", [FENCE], owner, token, fence_ms)
+
+    def mark(self, life: str = LIFE, age_us: int | str = "", max_ttl_ms: int = 10_000) -> Any:
+        return self.call("mark", [MARKER], life, age_us, max_ttl_ms)
 
     def status(self, last: int = -1) -> Any:
         return self.call("status", [LOCK, QUEUE], last)
@@ -124,6 +174,14 @@ class Box:
         readers = {"hash": ("HGETALL", key), "string": ("GET", key), "list": ("LRANGE", key, 0, -1)}
         return kind, self.client.execute_command(*readers[kind])
 
+    def fenced(self) -> tuple[int, str] | None:
+        """The last fencing token, and to whom it was given."""
+        found = self.client.get(FENCE)
+        if found is None:
+            return None
+        number, _, owner = str(found).partition(" ")
+        return int(number), owner
+
     def line(self) -> dict[str, int]:
         """Who stands in the queue, in order, with the tickets."""
         found: Any = self.client.zrange(QUEUE, 0, -1, withscores=True)
@@ -134,7 +192,7 @@ class Box:
 
     def handed_to(self, waiter: str, within_ms: int = CLAIM_MS) -> bool:
         """Whether the lock is this waiter's, once, for so long."""
-        found = self.content() == ("hash", {token(waiter): "1"})
+        found = self.content() == ("hash", {owner_of(waiter): "1"})
         return found and within_ms - 500 < self.pttl() <= within_ms
 
     def time_us(self) -> int:
@@ -182,6 +240,10 @@ class Box:
             self.client.hset(LOCK, mapping={OLDER: "1", THEIRS: "1"})
         else:
             self.client.hset(LOCK, THEIRS, "not a number")
+
+
+def _marker(guarded: bool) -> list[str]:
+    return [MARKER] if guarded else []
 
 
 STRANGERS = ("string", "list", "two fields", "not a number")

@@ -151,7 +151,7 @@ class Janitor:
             if user != "default":
                 client.acl_deluser(user)
         # What `rlock init` writes, or each test would begin with a wait for the restart guard.
-        client.set(MARKER, f"{server['run_id']} 0 10000")
+        client.set(MARKER, f"{server['run_id']} 0 100")
 
 
 def gone(pid: int, within_s: float = 3.0) -> bool:

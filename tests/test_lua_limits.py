@@ -20,43 +20,18 @@ from .scripted import (
     QUEUE,
     THEIRS,
     TICKET,
+    TOKEN,
     Box,
     Ear,
     Ears,
-    token,
+    owner_of,
 )
-
-Restricted = Callable[..., Box]
-
-
-@pytest.fixture
-def restricted(box: Box) -> Iterator[Restricted]:
-    """A second way into the same master, for a user with these ACL rules on top of everything allowed."""
-    made: list[Box] = []
-
-    def make(*rules: str) -> Box:
-        box.client.execute_command("ACL", "SETUSER", "joe", "on", ">pw", "~*", "&*", "+@all", *rules)
-        made.append(Box(box.url, user="joe", password="pw"))
-        return made[-1]
-
-    yield make
-    for other in made:
-        other.close()
-
-
-def fill(box: Box) -> None:
-    """From here on every command that may need memory is refused; the janitor lifts that."""
-    box.client.config_set("maxmemory-policy", "noeviction")
-    box.client.config_set("maxmemory", "1")
-    with pytest.raises(redis.OutOfMemoryError):
-        box.client.set("anything", "1")
-
 
 # -- out of memory ---------------------------------------------------------------------------------------
 
 
 def test_out_of_memory_an_acquire_is_an_error_and_leaves_nothing(box: Box) -> None:
-    fill(box)
+    box.fill()
     with pytest.raises(redis.ResponseError, match="used memory > 'maxmemory'"):
         box.acquire()
     assert box.content() is None
@@ -64,7 +39,7 @@ def test_out_of_memory_an_acquire_is_an_error_and_leaves_nothing(box: Box) -> No
 
 def test_out_of_memory_an_acquire_still_tells_who_holds_the_lock(box: Box) -> None:
     box.acquire(THEIRS)
-    fill(box)
+    box.fill()
     assert box.acquire()[:2] == [-1, THEIRS]
     assert box.acquire(THEIRS)[:2] == [1, THEIRS]
     assert box.status()[:2] == [1, THEIRS]
@@ -72,14 +47,14 @@ def test_out_of_memory_an_acquire_still_tells_who_holds_the_lock(box: Box) -> No
 
 def test_out_of_memory_a_lease_is_still_prolonged(box: Box) -> None:
     box.acquire(lease_ms=5_000)
-    fill(box)
+    box.fill()
     assert box.renew(count=1) == [1]
     assert 5_000 < box.pttl() <= LEASE_MS
 
 
 def test_out_of_memory_a_lease_is_prolonged_even_if_its_count_cannot_be_told(box: Box) -> None:
     box.acquire(lease_ms=5_000)
-    fill(box)
+    box.fill()
     assert box.renew(count=2) == [1]
     assert 5_000 < box.pttl() <= LEASE_MS
     assert box.content() == ("hash", {MINE: "1"})
@@ -87,8 +62,8 @@ def test_out_of_memory_a_lease_is_prolonged_even_if_its_count_cannot_be_told(box
 
 def test_out_of_memory_a_release_still_frees_and_wakes(box: Box, ear: Ear) -> None:
     box.acquire()
-    fill(box)
-    assert box.release(channel=CHANNEL) == [1, MINE, 1, 0]
+    box.fill()
+    assert box.release(channel=CHANNEL) == [1, MINE, 1, 0, 0]
     assert box.content() is None
     assert ear.heard() == ["0"]
 
@@ -98,26 +73,26 @@ def test_out_of_memory_a_release_still_hands_on(box: Box, ears: Ears) -> None:
     ears.listen(BEN)
     box.acquire()
     box.enqueue(ANNA, BEN)
-    fill(box)
-    assert box.hand_on() == [1, MINE, 1, 0]
+    box.fill()
+    assert box.hand_on() == [1, MINE, 1, 0, 0]
     assert box.handed_to(BEN)
-    assert ears.heard() == {BEN: [token(BEN)]}
-    assert box.hand_on(token(BEN), heir=CARA) == [1, token(BEN), 1, LEASE_MS]
+    assert ears.heard() == {BEN: [owner_of(BEN)]}
+    assert box.hand_on(owner_of(BEN), heir=CARA) == [1, owner_of(BEN), 1, LEASE_MS, TOKEN + 1]
     assert box.handed_to(CARA, within_ms=LEASE_MS)
 
 
 def test_out_of_memory_a_free_lock_is_handed_on(box: Box, ears: Ears) -> None:
     ears.listen(ANNA)
     box.enqueue(ANNA)
-    fill(box)
+    box.fill()
     assert box.release("", CHANNEL, heir=CARA, order="barging")[:2] == [0, ""]
     assert box.handed_to(CARA, within_ms=LEASE_MS) or box.handed_to(ANNA)
 
 
 def test_out_of_memory_a_waiter_is_told_who_holds_the_lock_and_gets_no_place(box: Box) -> None:
     box.acquire(THEIRS, count=2)
-    fill(box)
-    code, holder, count, ttl_ms, ticket, time_us = box.acquire(waiter=ANNA, ticket=TICKET)
+    box.fill()
+    code, holder, count, ttl_ms, ticket, time_us, *_ = box.acquire(waiter=ANNA, ticket=TICKET)
     assert (code, holder, count, ticket) == (-1, THEIRS, 2, 0)
     assert 0 < ttl_ms <= LEASE_MS
     assert time_us > 0
@@ -128,11 +103,11 @@ def test_out_of_memory_a_waiter_is_told_who_holds_the_lock_and_gets_no_place(box
 def test_out_of_memory_a_waiter_keeps_the_place_it_has(box: Box) -> None:
     box.acquire(THEIRS)
     box.enqueue(ANNA, expiry=False)
-    fill(box)
+    box.fill()
     assert box.acquire(waiter=ANNA, ticket=TICKET + 5)[4] == TICKET
     assert box.pttl(QUEUE) > 0
     assert box.status()[4:] == [1, [ANNA, str(TICKET)]]
-    assert box.release(token(ANNA), CHANNEL, waiter=ANNA)[0] == -1
+    assert box.release(owner_of(ANNA), CHANNEL, waiter=ANNA)[0] == -1
     assert box.content(QUEUE) is None
 
 
@@ -140,24 +115,22 @@ def test_out_of_memory_a_waiter_keeps_the_place_it_has(box: Box) -> None:
 
 
 @pytest.mark.parametrize("rule", ["-publish", "resetchannels"])
-def test_without_leave_to_publish_a_release_still_frees_and_says_so(
-    box: Box, ear: Ear, restricted: Restricted, rule: str
-) -> None:
-    user = restricted(rule)
+def test_without_leave_to_publish_a_release_still_frees_and_says_so(box: Box, ear: Ear, rule: str) -> None:
+    user = box.restricted(rule)
     assert user.acquire()[0] == 1
-    assert user.release(channel=CHANNEL) == [1, MINE, -1, 0]
+    assert user.release(channel=CHANNEL) == [1, MINE, -1, 0, 0]
     assert box.content() is None
     assert ear.heard() == []
 
 
 @pytest.mark.parametrize("rule", ["-publish", "resetchannels"])
 def test_without_leave_to_publish_a_lock_is_left_to_nobody_who_was_not_told(
-    box: Box, restricted: Restricted, ears: Ears, rule: str
+    box: Box, ears: Ears, rule: str
 ) -> None:
     ears.listen(ANNA, BEN)
     box.acquire()
     box.enqueue(ANNA, BEN)
-    assert restricted(rule).hand_on() == [1, MINE, -1, 0]
+    assert box.restricted(rule).hand_on() == [1, MINE, -1, 0, 0]
     assert box.content() is None
     assert ears.heard() == {}
 
@@ -165,42 +138,40 @@ def test_without_leave_to_publish_a_lock_is_left_to_nobody_who_was_not_told(
 @pytest.mark.parametrize("rules", [("-hset",), ("-pexpire",), ("-pexpire", "-hdel")])
 @pytest.mark.parametrize("heir", ["", CARA])
 def test_without_leave_to_hand_on_a_release_frees_and_tells_all(
-    box: Box, ear: Ear, restricted: Restricted, ears: Ears, rules: tuple[str, ...], heir: str
+    box: Box, ear: Ear, ears: Ears, rules: tuple[str, ...], heir: str
 ) -> None:
     ears.listen(ANNA)
-    user = restricted(*rules)
+    user = box.restricted(*rules)
     box.acquire()
     box.enqueue(ANNA)
-    assert user.hand_on(heir=heir, order="barging") == [1, MINE, 1, 0]
+    assert user.hand_on(heir=heir, order="barging") == [1, MINE, 1, 0, 0]
     assert box.content() is None
     box.enqueue(ANNA)
-    assert user.release("", CHANNEL, heir=heir, order="barging") == [0, "", 1, 0]
+    assert user.release("", CHANNEL, heir=heir, order="barging") == [0, "", 1, 0, 0]
     assert box.content() is None
     assert ears.heard() == {}
     assert ear.heard() == ["0", "0"]
 
 
 @pytest.mark.parametrize("heir", ["", CARA])
-def test_without_leave_to_expire_or_to_delete_a_free_lock_is_not_handed_on(
-    box: Box, restricted: Restricted, heir: str
-) -> None:
+def test_without_leave_to_expire_or_to_delete_a_free_lock_is_not_handed_on(box: Box, heir: str) -> None:
     """A key without an expiry would lock for ever."""
     box.enqueue(ANNA)
-    assert restricted("-pexpire", "-del").release("", CHANNEL, heir=heir, order="barging")[0] == 0
+    assert box.restricted("-pexpire", "-del").release("", CHANNEL, heir=heir, order="barging")[0] == 0
     assert box.content() is None
 
 
 @pytest.mark.parametrize("rules", [("-@sortedset",), ("-zpopmin",), ("-zrange", "-zrem")])
 def test_without_leave_for_the_queue_a_release_still_frees_and_tells_somebody(
-    box: Box, ear: Ear, restricted: Restricted, ears: Ears, rules: tuple[str, ...]
+    box: Box, ear: Ear, ears: Ears, rules: tuple[str, ...]
 ) -> None:
     ears.listen(BEN)
     box.acquire()
     box.enqueue(BEN)
-    assert restricted(*rules).hand_on(waiter=ANNA) == [1, MINE, 1, 0]
+    assert box.restricted(*rules).hand_on(waiter=ANNA) == [1, MINE, 1, 0, 0]
     if "-zrange" in rules:
         assert box.handed_to(BEN)
-        assert (ears.heard(), ear.heard()) == ({BEN: [token(BEN)]}, [])
+        assert (ears.heard(), ear.heard()) == ({BEN: [owner_of(BEN)]}, [])
     else:
         assert box.content() is None
         assert (ears.heard(), ear.heard()) == ({}, ["0"])
@@ -209,13 +180,13 @@ def test_without_leave_for_the_queue_a_release_still_frees_and_tells_somebody(
 @pytest.mark.parametrize("rules", [("-@sortedset",), ("-zrem",), ("-zadd",), ("-zscore",), ("-time",)])
 @pytest.mark.parametrize("held", [True, False])
 def test_without_leave_for_the_queue_an_acquire_that_fails_holds_nothing(
-    box: Box, restricted: Restricted, rules: tuple[str, ...], held: bool
+    box: Box, rules: tuple[str, ...], held: bool
 ) -> None:
     """Granted or refused or an error; but an error that leaves a lease is a vote of which nobody knows."""
     if held:
         box.acquire(THEIRS)
     try:
-        reply = restricted(*rules).acquire(waiter=ANNA, ticket=TICKET)
+        reply = box.restricted(*rules).acquire(waiter=ANNA, ticket=TICKET)
     except redis.ResponseError:
         assert box.content() == (("hash", {THEIRS: "1"}) if held else None)
     else:
@@ -224,59 +195,49 @@ def test_without_leave_for_the_queue_an_acquire_that_fails_holds_nothing(
 
 
 @pytest.mark.parametrize("script", ["acquire", "wait"])
-def test_without_leave_to_expire_no_queue_is_left_that_stays_for_ever(
-    box: Box, restricted: Restricted, script: str
-) -> None:
+def test_without_leave_to_expire_no_queue_is_left_that_stays_for_ever(box: Box, script: str) -> None:
     box.acquire(THEIRS)
     with contextlib.suppress(redis.ResponseError):
-        getattr(restricted("-pexpire"), script)(waiter=ANNA)
+        getattr(box.restricted("-pexpire"), script)(waiter=ANNA)
     assert box.pttl(QUEUE) != -1
 
 
 @pytest.mark.parametrize("rules", [("-pexpire",), ("-pexpire", "-del"), ("-pexpire", "-hdel")])
 def test_without_leave_to_expire_an_acquire_is_an_error_and_leaves_nothing(
-    box: Box, restricted: Restricted, rules: tuple[str, ...]
+    box: Box, rules: tuple[str, ...]
 ) -> None:
     """A key without an expiry would lock for ever."""
     with pytest.raises(redis.ResponseError, match=r"can't run this command|ACL failure"):
-        restricted(*rules).acquire()
+        box.restricted(*rules).acquire()
     assert box.content() is None
 
 
-def test_without_leave_to_expire_a_renewal_is_an_error_and_keeps_the_lease(
-    box: Box, restricted: Restricted
-) -> None:
+def test_without_leave_to_expire_a_renewal_is_an_error_and_keeps_the_lease(box: Box) -> None:
     box.acquire(lease_ms=5_000)
     with pytest.raises(redis.ResponseError):
-        restricted("-pexpire").renew()
+        box.restricted("-pexpire").renew()
     assert 0 < box.pttl() <= 5_000
 
 
-def test_without_leave_to_write_an_acquire_is_an_error_and_leaves_nothing(
-    box: Box, restricted: Restricted
-) -> None:
+def test_without_leave_to_write_an_acquire_is_an_error_and_leaves_nothing(box: Box) -> None:
     with pytest.raises(redis.ResponseError):
-        restricted("-hset").acquire()
+        box.restricted("-hset").acquire()
     assert box.content() is None
 
 
-@pytest.mark.parametrize("script", ["acquire", "release", "status", "wait", "renew"])
-def test_a_refused_read_is_an_error_and_never_an_answer(
-    box: Box, restricted: Restricted, script: str
-) -> None:
+@pytest.mark.parametrize("script", ["acquire", "release", "status", "wait", "renew", "heal"])
+def test_a_refused_read_is_an_error_and_never_an_answer(box: Box, script: str) -> None:
     """An error that passes for *absent* or for *not a lock* would be counted as a vote."""
     box.acquire(THEIRS)
-    user = restricted("-hlen", "-hget", "-hgetall")
+    user = box.restricted("-hlen", "-hget", "-hgetall")
     with pytest.raises(redis.ResponseError):
         getattr(user, script)()
     assert box.content() == ("hash", {THEIRS: "1"})
 
 
-def test_a_user_without_the_key_of_the_queue_gets_errors_and_never_an_answer(
-    box: Box, restricted: Restricted
-) -> None:
-    user = restricted("resetkeys", f"~{LOCK}*")
-    for script in ("acquire", "hand_on", "wait", "status"):
+def test_a_user_without_the_key_of_the_queue_gets_errors_and_never_an_answer(box: Box) -> None:
+    user = box.restricted("resetkeys", f"~{LOCK}*")
+    for script in ("acquire", "hand_on", "wait", "status", "heal", "fence"):
         with box.nothing_written(), pytest.raises(redis.exceptions.NoPermissionError):
             getattr(user, script)()
 
@@ -287,7 +248,7 @@ def test_a_user_without_the_key_of_the_queue_gets_errors_and_never_an_answer(
 def test_10_000_dead_waiters_are_gone_after_the_release_that_meets_them(box: Box, ear: Ear) -> None:
     box.enqueue(*(f"dead:{i}|gone" for i in range(10_000)))
     box.acquire()
-    assert box.hand_on(message="free") == [1, MINE, 1, 0]
+    assert box.hand_on(message="free") == [1, MINE, 1, 0, 0]
     assert (box.content(), box.content(QUEUE)) == (None, None)
     assert ear.heard() == ["free"]
     box.acquire()
@@ -346,11 +307,11 @@ def spoiled(box: Box) -> Iterator[Box]:
 
 def test_a_queue_that_is_none_does_not_stop_a_release(spoiled: Box, ear: Ear) -> None:
     spoiled.acquire()
-    assert spoiled.hand_on(waiter=ANNA, message="free") == [1, MINE, 1, 0]
+    assert spoiled.hand_on(waiter=ANNA, message="free") == [1, MINE, 1, 0, 0]
     assert spoiled.content() is None
-    assert spoiled.release("", CHANNEL, "free") == [0, "", 1, 0]
+    assert spoiled.release("", CHANNEL, "free") == [0, "", 1, 0, 0]
     assert ear.heard() == ["free", "free"]
-    assert spoiled.release("", CHANNEL, heir=ANNA) == [0, "", 1, LEASE_MS]
+    assert spoiled.release("", CHANNEL, heir=ANNA) == [0, "", 1, LEASE_MS, TOKEN + 1]
     assert spoiled.handed_to(ANNA, within_ms=LEASE_MS)
 
 
@@ -364,7 +325,7 @@ def test_a_queue_that_is_none_does_not_stop_those_who_look(spoiled: Box) -> None
 
 
 def test_a_queue_that_is_none_does_not_stop_an_acquire(spoiled: Box) -> None:
-    assert spoiled.acquire(waiter=ANNA) == [1, MINE, 1, LEASE_MS, 0, 0]
+    assert spoiled.acquire(waiter=ANNA)[:6] == [1, MINE, 1, LEASE_MS, 0, 0]
     assert spoiled.acquire(THEIRS, waiter=ANNA)[:2] == [-1, MINE]
     assert spoiled.acquire(THEIRS, waiter=ANNA)[4] == 0
 
@@ -373,6 +334,6 @@ def test_a_member_of_the_queue_that_no_waiter_is_does_not_stop_a_release(box: Bo
     ears.listen(ANNA)
     box.acquire()
     box.enqueue("somebody's", "", ANNA)
-    assert box.hand_on() == [1, MINE, 1, 0]
+    assert box.hand_on() == [1, MINE, 1, 0, 0]
     assert box.handed_to(ANNA)
-    assert ears.heard() == {ANNA: [token(ANNA)]}
+    assert ears.heard() == {ANNA: [owner_of(ANNA)]}

@@ -22,14 +22,12 @@ from ..procedures.steps import Ask, AskMany, Rest, Tell, Terms
 from ..rules import scripts
 from ..rules.quorum import Ballot, Settle
 from .links import Link, pack
-from .masters import Endpoint
+from .masters import Endpoint, same_server
 from .roster import Roster, Slot
-from .rounds import Owed, Round
+from .rounds import Debts, Owed, Round
 
 log = logging.getLogger("rlock")
 
-#: Releases that one unreachable master may be owed; the oldest go first, they end with their lease anyway.
-MAX_DEBTS = 10_000
 #: How often a round goes out again because connections broke: each may find another one broken.
 RESENDS = 2
 #: The first connections of a client get this long, however short the time-out of a request.
@@ -63,7 +61,7 @@ class Fanout:
         self._followers: deque[Round] = deque()
         #: The thread that closes the client: the only one that may still ask. 0: all may.
         self._refusing = 0
-        self._debts: list[deque[Owed]] = [deque(maxlen=MAX_DEBTS) for _ in endpoints]
+        self._debts = Debts(len(endpoints))
 
     # -- rounds ------------------------------------------------------------------------------------
 
@@ -113,7 +111,7 @@ class Fanout:
                 if slot.link is not None:
                     self._post(slot, slot.link, owed, packed)
                 elif tell.owed_for:
-                    self._debts[i].append(owed)
+                    self._debts.note(i, owed)
                     self._roster.dial_due()
 
     def _send(self, turn: Round, targets: Sequence[int], *, again: bool = False) -> None:
@@ -141,7 +139,7 @@ class Fanout:
                 elif not again:
                     ballot.cast(i, Vote(Code.FAULT, fault=slot.fault))
                     if owed.until:
-                        self._owe(i, owed)  # so it may be delivered, even before a resend
+                        self._debts.note(i, owed)  # so it may be delivered, even before a resend
                     else:
                         ballot.unsent.add(i)
 
@@ -305,16 +303,9 @@ class Fanout:
         if link is None:
             return
         for owed in link.owed:
-            self._owe(slot.index, owed)
+            self._debts.note(slot.index, owed)
             if owed.round is not None:
                 self._vote(owed.round, slot.index, Vote(Code.FAULT, fault=fault))
-
-    def _owe(self, master: int, owed: Owed) -> None:
-        """Note what a master has to get when it is back, because it may not have got this."""
-        turn = owed.round
-        if owed.until:
-            command = owed.command if turn is None else turn.ask.late
-            self._debts[master].append(owed._replace(round=None, command=command))
 
     def _check(self) -> None:
         if self._roster.closed or self._refusing not in (0, threading.get_ident()):
@@ -352,11 +343,7 @@ class Fanout:
         """A new link: refuse a server that we have already, and deliver what it has missed."""
         for other in self._roster.slots:
             if other is not slot and other.link and link.run_id and other.link.run_id == link.run_id:
-                told = (
-                    f"{slot.endpoint.label} and {other.endpoint.label} are the same server "
-                    f"(run_id {link.run_id}): a majority of one server is none, "
-                    f"each master must be a server of its own"
-                )
+                told = same_server(slot.endpoint, other.endpoint, link.run_id)
                 log.error("%s", told)
                 self._drop(slot, Fault(FaultKind.DUPLICATE, told))
                 return
@@ -366,11 +353,12 @@ class Fanout:
         age_s = self._guard.met(slot.index, link.handshake, now)
         if age_s is not None:
             self._mark(slot, link, age_s)
-        debts, self._debts[slot.index] = self._debts[slot.index], deque(maxlen=MAX_DEBTS)
-        for owed in debts:
-            if owed.until > now and slot.link is link:
+        for owed in self._debts.settle(slot.index, now):
+            if slot.link is link:
                 # Before anything else on this connection: a release that this master did not get.
-                self._post(slot, link, owed._replace(sent_at=now), pack(owed.command.by_sha()))
+                self._post(slot, link, owed, pack(owed.command.by_sha()))
+            else:
+                self._debts.note(slot.index, owed)  # it broke again
 
     @property
     def reachable(self) -> bool:

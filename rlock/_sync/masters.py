@@ -135,6 +135,14 @@ def endpoints(masters: object) -> list[Endpoint]:
     return list(found.values())
 
 
+def same_server(one: Endpoint, other: Endpoint, run_id: str) -> str:
+    """The error for two names of one server."""
+    return (
+        f"{one.label} and {other.label} are the same server (run_id {run_id}): a majority of one server is "
+        f"none, each master must be a server of its own"
+    )
+
+
 def _from_url(url: str) -> tuple[type[Any], dict[str, Any]]:
     plain = url.replace("valkeys://", "rediss://", 1).replace("valkey://", "redis://", 1)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -36,6 +37,30 @@ class Round:
         """The masters that said neither yes nor no."""
         votes = self.ballot.votes
         return [i for i in self.targets if i not in votes or votes[i].code == Code.FAULT]
+
+
+#: Releases that one unreachable master may be owed; the oldest go first, they end with their lease anyway.
+MAX_DEBTS = 10_000
+
+
+class Debts:
+    """What masters have to get when they are back, because they may not have got it."""
+
+    def __init__(self, masters: int) -> None:
+        self._debts: list[deque[Owed]] = [deque(maxlen=MAX_DEBTS) for _ in range(masters)]
+
+    def note(self, master: int, owed: Owed) -> None:
+        """A command that may be lost, if it is to be delivered late at all."""
+        turn = owed.round
+        if owed.until:
+            command = owed.command if turn is None else turn.ask.late
+            self._debts[master].append(owed._replace(round=None, command=command))
+
+    def settle(self, master: int, now: float) -> list[Owed]:
+        """What it has to get now, in order; from here on it is owed nothing."""
+        due = [owed._replace(sent_at=now) for owed in self._debts[master] if owed.until > now]
+        self._debts[master].clear()
+        return due
 
 
 class Owed(NamedTuple):

@@ -28,7 +28,7 @@ from urllib.parse import quote
 
 from rlock.program.binaries import EmbeddedError, ServerBinary, find_server, find_servers, read_version
 from rlock.program.init import vouch_for
-from rlock.program.spawn import PORT_TRIES, free_port, spawn
+from rlock.program.spawn import PORT_TRIES, clean, free_port, spawn
 
 __all__ = ["EmbeddedError", "Master", "Masters", "ServerBinary", "Tls", "find_server", "find_servers"]
 
@@ -84,7 +84,7 @@ class Master:
         # A cell, so that the finalizer knows the process without keeping this object alive.
         self._cell: list[subprocess.Popen[bytes]] = []
         self._finalizer = weakref.finalize(  # also runs when the interpreter exits
-            self, _clean, self._cell, None if directory else str(self.directory), os.getpid()
+            self, clean, self._cell, None if directory else str(self.directory), os.getpid()
         )
 
     @property
@@ -390,14 +390,3 @@ def _quoted(value: str) -> str:
     """One argument of a server's configuration file, whatever it holds: a quote, a space, a newline."""
     plain = {byte: chr(byte) for byte in range(33, 127) if byte not in b'"\\'}
     return '"' + "".join(plain.get(byte, f"\\x{byte:02x}") for byte in value.encode()) + '"'
-
-
-def _clean(cell: list[subprocess.Popen[bytes]], directory: str | None, owner_pid: int) -> None:
-    if os.getpid() != owner_pid:
-        return  # a forked child must not pull the masters from under its parent
-    for process in cell:
-        process.kill()
-        process.wait()
-    cell.clear()
-    if directory is not None:
-        shutil.rmtree(directory, ignore_errors=True)

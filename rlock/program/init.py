@@ -36,7 +36,7 @@ def init(masters: str | None) -> int:
 def vouch_for(urls: Sequence[str]) -> None:
     """The same for masters that were started empty a moment ago, by who started them."""
     try:
-        with Client(urls) as found:
+        with Client(urls, 1.0, max_ttl=1.0) as found:  # who has a longer one notes that
             found.init()
     except RLockError as error:
         log.info("the new masters were not marked as such: %s", error)

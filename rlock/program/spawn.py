@@ -6,6 +6,7 @@ import contextlib
 import os
 import queue
 import random
+import shutil
 import socket
 import subprocess
 import sys
@@ -107,3 +108,15 @@ class _Parent:
 
 
 _PARENT = _Parent()
+
+
+def clean(cell: list[subprocess.Popen[bytes]], directory: str | None, owner_pid: int) -> None:
+    """End these processes and remove their directory, if they are this process's own."""
+    if os.getpid() != owner_pid:
+        return  # a forked child must not pull the masters from under its parent
+    for process in cell:
+        process.kill()
+        process.wait()
+    cell.clear()
+    if directory is not None:
+        shutil.rmtree(directory, ignore_errors=True)

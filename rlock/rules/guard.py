@@ -23,11 +23,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..model import Code, Fault, FaultKind, Vote
-from .timing import guard_time
+from .timing import UPTIME_ERROR_S, guard_time
 
 log = logging.getLogger("rlock")
 
 _CENTURY_S = 100 * 365.25 * 86400
+#: Old enough, and not older than the clocks' year 0.
+_DECADE_S = _CENTURY_S / 10
 
 
 class Marker(NamedTuple):
@@ -98,7 +100,8 @@ class Guard:
     @property
     def time(self) -> float:
         """How old a master has to be, in seconds."""
-        return guard_time(self.max_ttl) if self._seconds is None else self._seconds
+        least = guard_time(self.max_ttl)
+        return least if self._seconds is None else max(self._seconds, least)
 
     def wait(self, master: int, now: float) -> float:
         """In how many seconds the votes of a master count; 0.0: they do."""
@@ -153,8 +156,9 @@ class Guard:
             life.votes_from = now + self.time - age if age < self.time else -math.inf
         if marker is not None and ours:
             self._suspect_the_unmarked()
-        self._tell(master, now)
-        return None if ours else min(age, _CENTURY_S)
+        if ours and marker is not None and marker.max_ttl_ms >= self.max_ttl_ms():
+            return None
+        return min(age, _DECADE_S)
 
     def told(self, master: int, text: str, now: float) -> bool:
         """A marker came with an answer; whether it is gone, and has to be written again."""
@@ -169,7 +173,6 @@ class Guard:
             life.marker, life.why = "", "its memory was lost (FLUSHALL?)"
             life.votes_from = now + self.time
             self._told.discard(master)
-            self._tell(master, now)
             return True
         life.marker = text
         self._heed(master, marker)
@@ -196,6 +199,7 @@ class Guard:
                 self._told.discard(master)
             return vote
         if vote.code == Code.YES and grants:
+            self._tell(master, now)
             fault = Fault(FaultKind.GUARDED, self.fault(master, now))
             return vote._replace(code=Code.FAULT, fault=fault, guarded=True)
         # A batch is looked into code by code; as a whole it must not settle a round.
@@ -215,16 +219,18 @@ class Guard:
         if marker.since_us == 0:
             return math.inf
         age = max(0.0, (handshake.time_us - marker.since_us) / 1e6) if handshake.time_us else 0.0
-        # A clock that was set forward makes the note look old, but not the server.
-        return age if handshake.durable or handshake.uptime_s is None else min(age, _uptime(handshake))
+        if handshake.durable or handshake.uptime_s is None:
+            return age
+        # A note cannot be older than the server. The uptime is cut off, the time of the note is not: without
+        # the second nobody would be older for all than for the first one who came.
+        return min(age, _uptime(handshake) + UPTIME_ERROR_S)
 
     def _suspect_the_unmarked(self) -> None:
         # They connected first, and were taken for a fleet that nobody has used yet.
-        for master, life in enumerate(self._lives):
+        for life in self._lives:
             if life is not None and not life.marked and not life.marker and life.votes_from == -math.inf:
                 life.votes_from = life.met_at + self.time
                 life.why = "it is empty, while other masters are not: flushed, or new here"
-                self._tell(master, life.met_at)
 
     def _heed(self, master: int, marker: Marker) -> None:
         longest = marker.max_ttl_ms / 1000
@@ -236,15 +242,14 @@ class Guard:
                 longest,
                 self.max_ttl,
             )
+            before, self.max_ttl = self.time, longest
             for life in self._lives:
                 if life is not None and life.votes_from > -math.inf:
-                    life.votes_from += guard_time(longest) - guard_time(self.max_ttl)
-            self.max_ttl = longest
+                    life.votes_from += self.time - before
 
     def _tell(self, master: int, now: float) -> None:
-        if not self.wait(master, now):
-            self._told.discard(master)
-        elif master not in self._told:
+        # Once, when a vote is needed that does not count: a look at the fleet is no reason to warn.
+        if master not in self._told:
             self._told.add(master)
             log.warning("%s: %s", self._masters[master], self.fault(master, now))
 

@@ -37,7 +37,9 @@ class Clock:
         with self._path.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), _SETTING.size)
         self._version = 0
-        self._set(time.time_ns(), 0.0, 1.0)
+        self._real_at = self._shown_at = time.time_ns()
+        self._rate = 1.0
+        self.run(1.0)
 
     def binary(self, server: ServerBinary) -> ServerBinary:
         """This server with this clock."""
@@ -51,17 +53,15 @@ class Clock:
 
     def step(self, seconds: float) -> None:
         """Jump, forward or (negative) back."""
-        self._set(time.time_ns(), seconds, self._rate)
+        self._set(seconds, self._rate)
 
     def run(self, rate: float) -> None:
         """From now on so many seconds pass in one."""
-        self._set(time.time_ns(), 0.0, rate)
+        self._set(0.0, rate)
 
-    def _set(self, now_ns: int, step_s: float, rate: float) -> None:
-        if self._version:
-            shown_ns = self._shown_at + int((now_ns - self._real_at) * self._rate)
-        else:
-            shown_ns = now_ns
+    def _set(self, step_s: float, rate: float) -> None:
+        now_ns = time.time_ns()
+        shown_ns = self._shown_at + int((now_ns - self._real_at) * self._rate)
         self._real_at, self._shown_at, self._rate = now_ns, shown_ns + int(step_s * 1e9), rate
         for version in (self._version + 1, self._version + 2):  # odd: do not read yet
             _SETTING.pack_into(self._map, 0, version, self._real_at, self._shown_at, rate)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock.program.embedded import Masters, ServerBinary
+from rlock.program.embedded import ServerBinary
 
 from ..contract.conftest import Child, eventually
 from ..contract.conftest import child as child  # a fixture
@@ -96,10 +96,9 @@ def network() -> Iterator[PrivateNetwork]:
 @pytest.fixture
 def private_masters(
     network: PrivateNetwork, fresh_masters: FreshMasters, server: ServerBinary, tmp_path: Path
-) -> Masters:
+) -> Fleet:
     """Three masters in the private network."""
-    fleet: Any = fresh_masters(3, binary=network.binary(server, tmp_path))
-    return fleet
+    return fresh_masters(3, binary=network.binary(server, tmp_path))
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,6 @@ import time
 
 import pytest
 
-import rlock
-
 from ..contract.conftest import Child
 from ..servers import Fleet
 from .conftest import (

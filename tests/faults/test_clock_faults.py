@@ -1,7 +1,7 @@
 """Wall clocks of masters that jump or run wrong: what a caller sees, and where the promise ends.
 
-Masters expire keys by their wall clock. Not more than a minority of them may jump forward by more than what is
-left of a lease; a jump back, or a rate that is wrong by less than the drift (1 %), excludes too long at the most.
+Masters expire keys by their wall clock. Of those on which a holder has its key, only a minority may jump
+forward past what is left of the lease. A jump back excludes others for longer, and does no other harm.
 """
 
 from __future__ import annotations
@@ -17,7 +17,18 @@ import rlock
 from ..contract.conftest import eventually
 from ..servers import Fleet, raw
 from .clock import Clock
-from .conftest import LOOK_S, ClientFor, Process, Waiter, excluded, holders, usable, waiting, within
+from .conftest import (
+    LOOK_S,
+    ClientFor,
+    Process,
+    Waiter,
+    everywhere,
+    excluded,
+    holders,
+    usable,
+    waiting,
+    within,
+)
 
 Clocked = Callable[[int], tuple[Fleet, list[Clock]]]
 
@@ -71,15 +82,18 @@ def test_when_the_clocks_of_a_majority_jump_forward_another_gets_in_and_the_hold
 ) -> None:
     """Outside the promise: this is the assumption on clocks, seen from the other side."""
     fleet, clocks = clocked(3)
-    holder, other = client_for(fleet.urls, 3.0), client_for(fleet.urls, 3.0)
+    holder, other = client_for(fleet.urls, 4.5), client_for(fleet.urls, 4.5)
+    usable(other)
     lock = holder.lock("x")
     lock.acquire()
+    assert everywhere(fleet.urls)
+    time.sleep(0.2)  # what the acquire left to do in the background is done
     for clock in clocks[:2]:
         clock.step(60.0)
     assert other.lock("x").acquire(timeout=0.5), "the keys have not expired there"
     assert lock.is_owned(), "two owners, until the next renewal"
-    with within(3.0 / 3 + 1.0):
-        assert lock.lost.wait(3.0)
+    with within(4.5 / 3 + 1.0):
+        assert lock.lost.wait(4.0)
     with pytest.raises(rlock.LeaseLostError, match="holds the lock no more"):
         lock.release()
     time.sleep(0.2)

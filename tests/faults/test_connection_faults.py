@@ -30,7 +30,12 @@ from .conftest import (
 from .proxy import Proxy, Then
 
 #: How a request or a reply is lost, and what comes after it on that connection.
-LOSSES = [("request", "silence"), ("request", "reset"), ("reply", "silence"), ("reply", "reset")]
+LOSSES: list[tuple[str, Then]] = [
+    ("request", "silence"),
+    ("request", "reset"),
+    ("reply", "silence"),
+    ("reply", "reset"),
+]
 
 
 def command(urls: list[str], *words: str) -> None:
@@ -38,6 +43,16 @@ def command(urls: list[str], *words: str) -> None:
         server = raw(url)
         server.execute_command(*words)
         server.close()
+
+
+def counts(urls: list[str], name: str = "x") -> list[str]:
+    """The hold counts that the masters know."""
+    found: list[str] = []
+    for url in urls:
+        server = raw(url)
+        found += list(server.hvals(name))  # type: ignore[arg-type]
+        server.close()
+    return found
 
 
 def subscribers(url: str) -> int:
@@ -65,7 +80,6 @@ def test_after_client_kill_a_holder_keeps_its_lock_and_the_call_under_way_succee
         command(urls, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     with within(1.0):
         usable(other)
-    assert eventually(lambda: holders(urls) == [None] * 3, 2.0)
 
 
 def test_a_waiter_whose_subscriptions_were_killed_is_woken_at_once_by_the_next_release(
@@ -105,7 +119,7 @@ def test_a_release_while_the_subscriptions_are_dead_is_found_within_a_look(
 def test_a_subscriber_that_the_server_drops_for_its_full_buffer_still_gets_the_lock(
     fresh_masters: FreshMasters, client_for: ClientFor, process: Process
 ) -> None:
-    fleet = fresh_masters(3, args=("--client-output-buffer-limit", "pubsub 64kb 32kb 1"))
+    fleet = fresh_masters(3, args=("--client-output-buffer-limit", *["pubsub", "64kb", "32kb", "1"]))
     holder = client_for(fleet.urls, 10.0)
     lock = holder.lock("x")
     lock.acquire()
@@ -119,7 +133,7 @@ def test_a_subscriber_that_the_server_drops_for_its_full_buffer_still_gets_the_l
             if server.publish(channel("x"), "." * (1 << 20)) == 0:
                 break
         server.close()
-        assert eventually(lambda url=url: subscribers(url) == 0, 5.0), "its buffer is without a limit"
+    assert eventually(lambda: not any(map(subscribers, fleet.urls)), 5.0), "its buffer has no limit"
     lock.release()
     waiter.process.send_signal(18)
     with within(2 * LOOK_S):
@@ -234,7 +248,7 @@ def test_an_acquire_of_which_the_request_or_the_reply_is_lost_leaves_no_vote_beh
         # Noticed at once, and asked again under the same token: a second delivery counts once.
         assert lock.acquire(blocking=False)
         assert everywhere(masters3.urls)
-        assert {raw(url).hvals("x")[0] for url in masters3.urls} == {"1"}  # type: ignore[index]
+        assert counts(masters3.urls) == ["1"] * 3
         lock.release()
     else:
         with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match=r"no answer within 0\.5 s"):
@@ -260,11 +274,14 @@ def test_renewals_of_which_the_request_or_the_reply_is_lost_are_tried_again_in_t
     lock.acquire()
     for times, (what, then) in enumerate(LOSSES, 1):
         lose(lossy, scripts.RENEW, what, then)
-        assert eventually(lambda n=times: [proxy.losses for proxy in lossy] == [n, n], 2.0), (what, then)
+        until = time.monotonic() + 2.0
+        while [proxy.losses for proxy in lossy] != [times, times]:
+            assert time.monotonic() < until, "it is not renewed"
+            time.sleep(0.02)
         assert eventually(lambda: lock.remaining() > 1.2, 2.0), (what, then)
         lock.check()
         excluded(other)
-    assert {raw(url).hvals("x")[0] for url in masters3.urls} == {"2"}  # type: ignore[index]
+    assert set(counts(masters3.urls)) == {"2"}
     lock.release()
     lock.release()
     with within(1.0):
@@ -311,4 +328,4 @@ def test_a_release_that_was_lost_in_a_short_partition_is_delivered_although_its_
     lock.release()
     for proxy in lossy:
         proxy.mend()
-    usable(other, 5.0)
+    usable(other, 2.5)

@@ -94,9 +94,9 @@ def test_without_a_majority_acquire_raises_and_a_holder_loses_the_lock_when_its_
     assert -0.05 < time.monotonic() - ends_at < 2.0
     with pytest.raises(rlock.LeaseLostError, match="another owner may have entered"):
         lock.check()
+    assert eventually(lambda: told)
     with pytest.raises(rlock.LeaseLostError) as lost:
         lock.release()
-    assert eventually(lambda: told)
     assert [error.reason for error in told] == [lost.value.reason]
     heal(fleet[1:])
     with within(10.0):

@@ -12,12 +12,6 @@ namespace {
 
 enum Event : unsigned { VIOLATION = 1, HEALED_COUNTED = 2, HANDED_ON = 4, OUTLIVED_ALL = 8, WON = 16 };
 
-struct Step {
-    const char* kind = nullptr;
-    int client = -1, master = -1;
-    unsigned event = 0;
-};
-
 class Lock {
     const Rules r;
     const Packing packing;
@@ -60,8 +54,7 @@ class Lock {
         round(w, c, PENDING);
         for (Master& m : w.master) {
             if (m.owner == c) m.owner = r.keep || r.unchecked ? OVER : FREE;
-            m.earlier[c] = false;
-            m.deletes |= r.unchecked != 0;
+            m.earlier[c] = r.unchecked != 0;
         }
     }
 
@@ -124,6 +117,8 @@ class Lock {
         const Master& m = w.master[i];
         const bool mine = m.owner == c, pending = m.vote[c] == PENDING;
         if ((!mine && m.owner != FREE) || !still_collects(client, c)) return;
+        // A release never overtakes, and is never overtaken, on one connection.
+        if (r.unchecked && !r.late && m.earlier[c]) return;
         World next = w;
         Master& n = next.master[i];
         n.owner = static_cast<unsigned char>(c);
@@ -222,10 +217,11 @@ class Lock {
             (next = w).master[i].owner = FREE;
             emit(next, {"undone", -1, i});
         }
-        if (m.deletes && m.owner != FREE) {
+        for (int c = 0; c < clients && r.unchecked; ++c) {
+            if (!m.earlier[c]) continue;
             (next = w).master[i].owner = FREE;
-            next.master[i].deletes = false;
-            emit(next, {"deletes", -1, i});
+            next.master[i].earlier[c] = false;
+            emit(next, {"deletes", c, i});
         }
     }
 

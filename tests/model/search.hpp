@@ -77,6 +77,13 @@ public:
     }
 };
 
+// One step as it is told; -1: of no client, on no master.
+struct Step {
+    const char* kind = nullptr;
+    int client = -1, master = -1;
+    unsigned event = 0;
+};
+
 enum class Verdict { never, reached, unfinished };
 
 template <class Key>
@@ -137,7 +144,7 @@ int report(const Model& model, unsigned wanted, std::uint64_t limit, Tell tell) 
         const bool last = i + 1 == outcome.way.size();
         bool found = false;
         auto then = now;
-        model.each(now, [&](const auto& next, const auto& step) {
+        model.each(now, [&](const auto& next, const Step& step) {
             if (found || model.canonical(next) != outcome.way[i] || (last && !(step.event & wanted))) return;
             found = true;
             then = next;

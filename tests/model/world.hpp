@@ -69,8 +69,8 @@ struct Master {
     unsigned char left = 0;  // of the lease
     unsigned char age = 0;   // counted up to the guard
     std::array<Vote, clients> vote{};
-    std::array<bool, clients> earlier{};  // (plain) an earlier round's command may still come here
-    bool deletes = false;                 // (unchecked) a release may still come here
+    // (plain) An earlier round's command may still come here; (unchecked) an earlier attempt's release may.
+    std::array<bool, clients> earlier{};
 };
 
 struct Client {
@@ -86,7 +86,7 @@ struct World {
 };
 
 class Packing {
-    static constexpr int key_bits = 4, master_bits = key_bits + 4 + 4 * clients, client_bits = 8;
+    static constexpr int key_bits = 4, master_bits = key_bits + 3 + 4 * clients, client_bits = 8;
     static constexpr unsigned char interrupted = 7;  // instead of what is left of the validity: nothing
     static constexpr int all_bits = masters * master_bits + clients * client_bits;
     static_assert(all_bits <= 128);
@@ -103,7 +103,9 @@ public:
 
     // The owners, each with up to T of its lease left, and "free" have to fit into the bits of a key.
     static bool fits(const Rules& r) {
-        return (r.keep + r.unchecked ? clients + 1 : clients) * r.longest() < 1 << key_bits && r.guard <= 7 &&
+        const int owners = r.keep || r.unchecked ? clients + 1 : clients;
+        const bool one_meaning = !(r.plain && r.unchecked);  // of Master::earlier
+        return one_meaning && owners * r.longest() < 1 << key_bits && r.guard <= 7 &&
                r.longest() < interrupted && r.D <= r.longest() && r.D2 <= r.longest();
     }
 
@@ -130,7 +132,6 @@ public:
             m.age = take(3);
             for (Vote& vote : m.vote) vote = Vote(take(3));
             for (bool& earlier : m.earlier) earlier = take(1);
-            m.deletes = take(1);
         }
         for (Client& c : w.client) {
             c.phase = Phase(take(2));
@@ -163,7 +164,7 @@ private:
         int at = key_bits + 3;
         for (const int name : names) word |= m.vote[name] << at, at += 3;
         for (const int name : names) word |= m.earlier[name] << at++;
-        return word | m.deletes << at;
+        return word;
     }
     static std::uint32_t word(const Client& c) {
         return c.phase | (c.interrupted ? interrupted : c.left) << 2 | c.since << 5;

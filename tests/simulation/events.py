@@ -27,12 +27,13 @@ class Events:
 
     def run(self, until: float = math.inf, done: Callable[[], bool] = lambda: False) -> bool:
         """Let things happen until ``done``, or until that instant; whether it was done."""
+        heap, pop = self._heap, heapq.heappop
         while not done():
-            if not self._heap or self._heap[0][0] > until:
+            if not heap or heap[0][0] > until:
                 if until < math.inf:
                     self.now = max(self.now, until)
                 return False
-            self.now, _, action = heapq.heappop(self._heap)
+            self.now, _, action = pop(heap)
             action()
         return True
 
@@ -43,14 +44,14 @@ class Process:
     def __init__(self, events: Events) -> None:
         self.events = events
         self.dead = False
-        self._stopped = False
+        self.stopped = False
         self._backlog: deque[Action] = deque()
 
     def do(self, action: Action) -> None:
         """Something reaches the process now."""
         if self.dead:
             return
-        if self._stopped:
+        if self.stopped:
             self._backlog.append(action)
         else:
             action()
@@ -62,12 +63,19 @@ class Process:
 
     def stop(self) -> None:
         """As by SIGSTOP."""
-        self._stopped = True
+        self.stopped = True
 
-    def resume(self) -> None:
-        """As by SIGCONT: all that has come meanwhile is there at once."""
-        self._stopped = False
-        while self._backlog and not self._stopped and not self.dead:
+    def resume(self, random: Random | None = None) -> None:
+        """As by SIGCONT: all that has come meanwhile is there at once; ``random``: in any order.
+
+        The user's thread may run before the watchdog, and a time-out before the answer that came first.
+        """
+        self.stopped = False
+        if random is not None:
+            backlog = list(self._backlog)
+            random.shuffle(backlog)
+            self._backlog = deque(backlog)
+        while self._backlog and not self.stopped and not self.dead:
             self._backlog.popleft()()
 
     def kill(self) -> None:
@@ -95,20 +103,43 @@ class Latency:
         return self.least + (random.expovariate(1 / self.jitter) if self.jitter else 0.0)
 
 
+@dataclass(slots=True)
+class Way:
+    """One direction between two machines. TCP sends again: what is held arrives when the way is open."""
+
+    held_until: float = 0.0
+    extra: float = 0.0
+
+
 class Wire:
     """One direction of a connection: whatever is sent arrives in order, or not at all once it is cut."""
 
-    def __init__(self, events: Events, random: Random, latency: Latency) -> None:
+    __slots__ = ("_cut", "_events", "_last", "_latency", "_mute", "_random", "_way")
+
+    def __init__(self, events: Events, random: Random, latency: Latency, way: Way | None = None) -> None:
         self._events = events
         self._random = random
         self._latency = latency
+        self._way = way
         self._last = 0.0
         self._cut = False
+        self._mute = False
 
     def send(self, action: Action) -> None:
-        self._last = max(self._last, self._events.now + self._latency.draw(self._random))
+        if self._mute or self._cut:
+            return
+        took = self._latency.draw(self._random)
+        when = self._events.now + took
+        way = self._way
+        if way is not None:
+            when = max(when + way.extra, way.held_until + took)
+        self._last = max(self._last, when)
         self._events.at(self._last, lambda: self._cut or action())
 
     def cut(self) -> None:
-        """What is still on its way is lost."""
+        """What is still on its way is lost, and what is sent from now on."""
         self._cut = True
+
+    def mute(self) -> None:
+        """What is sent from now on is lost: the connection is half open, and nobody knows."""
+        self._mute = True

@@ -1,16 +1,33 @@
 """A model of one master: what the scripts of lua/ do, on a dictionary, with a clock that is given.
 
 `test_model.py` compares it with real servers. Left out, because no simulation meets it: errors that a server
-raises inside a script (ACL, maxmemory), a queue's key that holds another type, NOSCRIPT.
+raises inside a script (ACL, maxmemory), keys of ours that hold another type than ours, NOSCRIPT.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from rlock.rules.scripts import Command
+
+#: Rules of safety that masters break on purpose, by the names of tests/sabotage.py.
+BROKEN: set[str] = set()
+INCREMENT, INCR_TOKENS, RELEASE_ANYBODY = "increment", "INCR + max tokens", "release without owner check"
+
+
+@contextmanager
+def broken(rule: str) -> Iterator[None]:
+    """Masters break a rule until the end of the block, if it is one of theirs."""
+    if rule in (INCREMENT, INCR_TOKENS, RELEASE_ANYBODY):
+        BROKEN.add(rule)
+    try:
+        yield
+    finally:
+        BROKEN.discard(rule)
 
 
 class Subscriber(Protocol):
@@ -27,18 +44,21 @@ class Message(NamedTuple):
     receivers: tuple[Subscriber, ...]
 
 
-@dataclass
+@dataclass(slots=True)
 class Entry:
     """One key."""
 
-    kind: str  # "hash", "zset"; anything else is a stranger's
+    kind: str  # "hash", "zset", "string"; anything else is a stranger's
     fields: dict[str, str] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
     expires_ms: int | None = None
+    text: str = ""
 
 
 Reply = list[Any]
 _NOT_A_LOCK: Reply = [-2, b"", 0, -1]
+_TOKEN = re.compile(r"^(\d+) (.*)$")
+_MARKER = re.compile(r"^(\S*) (\d+) (\d+)$")
 
 
 class Master:
@@ -55,17 +75,20 @@ class Master:
             "renew": self._renew,
             "status": self._status,
             "wait": self._wait,
+            "heal": self._heal,
+            "fence": self._fence,
+            "mark": self._mark,
         }
 
     def run(self, command: Command) -> tuple[Reply, list[Message]]:
         """The raw reply, as hiredis would read it, and what was published."""
         _, _, numkeys, *rest = command.by_sha()
-        keys, words = rest[: int(numkeys)], rest[int(numkeys) :]
-        return self.call(command.script.name, keys, words)
+        count = int(numkeys)
+        return self.call(command.script.name, rest[:count], rest[count:])
 
     def call(self, script: str, keys: Sequence[str], words: Sequence[str]) -> tuple[Reply, list[Message]]:
         self._published = []
-        reply = self._scripts[script](list(keys), *words)
+        reply = self._scripts[script](keys, *words)
         return reply, self._published
 
     def subscribe(self, channel: str, subscriber: Subscriber) -> None:
@@ -108,6 +131,16 @@ class Master:
             return []
         return sorted(entry.scores.items(), key=lambda item: (item[1], item[0].encode()))
 
+    def text(self, key: str) -> str:
+        """GET, with nothing for no key."""
+        entry = self.find(key)
+        return "" if entry is None else entry.text
+
+    def write(self, key: str, text: str, ms: str | None = None) -> None:
+        """SET, with PX or without."""
+        expires_ms = None if ms is None else self._now_ms() + int(ms)
+        self.keys[key] = Entry("string", text=text, expires_ms=expires_ms)
+
     def _now_ms(self) -> int:
         return self.time_us() // 1000
 
@@ -121,6 +154,12 @@ class Master:
         if entry is None:
             entry = self.keys[key] = Entry("hash")
         entry.fields[owner] = count
+
+    def _add(self, key: str, owner: str, number: int) -> int:
+        """HINCRBY, for masters that break the rule."""
+        fields = self.keys[key].fields
+        fields[owner] = str(int(fields[owner]) + number)
+        return int(fields[owner])
 
     def _fields(self, key: str) -> int:
         """HLEN; -1 for another type."""
@@ -157,11 +196,28 @@ class Master:
         self._published.append(Message(channel, payload, receivers))
         return len(receivers)
 
+    def _last(self, fence: str) -> tuple[int, str]:
+        """The last fencing token, and to whom it was given."""
+        found = _TOKEN.match(self.text(fence))
+        return (0, "") if found is None else (int(found[1]), found[2])
+
+    def _stamp(self, fence: str, owner: str, proposal: str, fence_ms: str) -> int:
+        token, given_to = self._last(fence)
+        if given_to != owner:
+            token += 1
+            if INCR_TOKENS not in BROKEN:
+                token = max(token, int(proposal) or self.time_us())
+            self.write(fence, f"{token} {owner}", fence_ms)
+        return token
+
+    def _marker(self, keys: Sequence[str], index: int) -> bytes:
+        return self.text(keys[index]).encode() if len(keys) > index else b""
+
     # -- the scripts, each as its file reads -------------------------------------------------------------
 
     def _acquire(
         self,
-        keys: list[str],
+        keys: Sequence[str],
         owner: str,
         lease_ms: str,
         count: str,
@@ -170,30 +226,35 @@ class Master:
         ticket: str,
         rank: str,
         queue_ms: str,
+        proposal: str,
+        fence_ms: str,
     ) -> Reply:
-        lock, queue = keys
+        lock, queue, fence = keys[:3]
+        marker = self._marker(keys, 3)
         fields = self._fields(lock)
-        if fields not in (0, 1):
-            return [*_NOT_A_LOCK, 0, 0]
-        found = self._holder(lock) if fields else ("", 0)
-        if found is None:
-            return [*_NOT_A_LOCK, 0, 0]
+        found = self._holder(lock) if fields == 1 else ("", 0)
+        if fields not in (0, 1) or found is None:
+            return [*_NOT_A_LOCK, 0, 0, 0, marker]
         holder, held = found
         if fields and holder == owner:
+            if INCREMENT in BROKEN:
+                self._add(lock, owner, 1)
             self._pexpire(lock, lease_ms)
-            return [1, owner.encode(), held, int(lease_ms), 0, 0]
+            token = self._stamp(fence, owner, proposal, fence_ms)
+            return [1, owner.encode(), held, int(lease_ms), 0, 0, token, marker]
         handed = holder != "" and waiter.startswith(f"{holder}|")
         first = self._first(queue) if not fields and order == "fair" else None
         if handed or (not fields and first in (None, waiter)):
+            token = self._stamp(fence, owner, proposal, fence_ms)
             self.keys.pop(lock, None)
             self._set(lock, owner, count)
             self._pexpire(lock, lease_ms)
             self._zrem(queue, waiter)
-            return [1, owner.encode(), int(count), int(lease_ms), 0, 0]
+            return [1, owner.encode(), int(count), int(lease_ms), 0, 0, token, marker]
         code, ttl_ms = (-1, self.pttl(lock)) if fields else (-3, 0)
         holder = holder or first or ""
         if waiter == "" or ticket == "":
-            return [code, holder.encode(), held, ttl_ms, 0, 0]
+            return [code, holder.encode(), held, ttl_ms, 0, 0, 0, marker]
         time_us = self.time_us()
         entry = self.find(queue)
         place = None if entry is None else entry.scores.get(waiter)
@@ -203,11 +264,11 @@ class Master:
                 place = max(place, max(entry.scores.values()) + 1)
             self._zadd(queue, place, waiter)
         self._pexpire(queue, queue_ms)
-        return [code, holder.encode(), held, ttl_ms, int(place), time_us]
+        return [code, holder.encode(), held, ttl_ms, int(place), time_us, 0, marker]
 
     def _release(
         self,
-        keys: list[str],
+        keys: Sequence[str],
         owner: str,
         waiter: str,
         channel: str,
@@ -217,49 +278,62 @@ class Master:
         heir_ms: str,
         order: str,
         message: str,
+        proposal: str,
+        fence_ms: str,
+        ban_ms: str,
     ) -> Reply:
-        lock, queue = keys
+        lock, queue, fence, evicted = keys
+        if ban_ms != "":
+            self.write(evicted, owner, ban_ms)
         if waiter != "":
             self._zrem(queue, waiter)
         fields = self._fields(lock)
         if fields < 0:
-            return list(_NOT_A_LOCK)
+            return [*_NOT_A_LOCK, 0]
         holders = self.keys[lock].fields if fields else {}
         held = owner in holders or (waiter != "" and _token(waiter) in holders)
+        if RELEASE_ANYBODY in BROKEN and owner != "" and fields:
+            held = True
         if held:
+            if INCREMENT in BROKEN and owner in holders and self._add(lock, owner, -1) >= 1:
+                return [1, owner.encode(), 0, 0, 0]
             del self.keys[lock]
         elif fields:
             found = self._holder(lock) if fields == 1 else None
             if found is None:
-                return list(_NOT_A_LOCK)
-            return [-1, found[0].encode(), found[1], self.pttl(lock)]
+                return [*_NOT_A_LOCK, 0]
+            return [-1, found[0].encode(), found[1], self.pttl(lock), 0]
         elif owner != "":
-            return [0, b"", 0, -2]
+            return [0, b"", 0, -2, 0]
         code = 1 if held else 0
         if channel == "":
-            return [code, owner.encode(), 0, 0]
+            return [code, owner.encode(), 0, 0, 0]
         if heir != "" and (order == "barging" or self._first(queue) in (None, heir)):
+            token = self._stamp(fence, under, proposal, fence_ms)
             self._give(lock, under, heir_ms)
             self._zrem(queue, heir)
-            return [code, owner.encode(), 1, int(heir_ms)]
+            return [code, owner.encode(), 1, int(heir_ms), token]
         while (first := self._first(queue)) is not None:
             self._zrem(queue, first)
+            if "|" not in first:
+                continue
             self._give(lock, _token(first), claim_ms)
             told = self._publish(f"{channel}|{first.rpartition('|')[2]}", _token(first))
             if told > 0:
-                return [code, owner.encode(), told, 0]
+                return [code, owner.encode(), told, 0, 0]
             del self.keys[lock]
         if message == "":
-            return [code, owner.encode(), 0, 0]
-        return [code, owner.encode(), self._publish(channel, message), 0]
+            return [code, owner.encode(), 0, 0, 0]
+        return [code, owner.encode(), self._publish(channel, message), 0, 0]
 
     def _give(self, lock: str, holder: str, lease_ms: str) -> None:
         self._set(lock, holder, "1")
         self._pexpire(lock, lease_ms)
 
-    def _renew(self, keys: list[str], lease_ms: str, *leases: str) -> Reply:
+    def _renew(self, keys: Sequence[str], lease_ms: str, *leases: str) -> Reply:
         codes = []
-        for lock, owner, count in zip(keys, leases[::2], leases[1::2], strict=True):
+        locks = len(leases) // 2
+        for lock, owner, count in zip(keys[:locks], leases[::2], leases[1::2], strict=True):
             entry = self.find(lock)
             if entry is not None and entry.kind == "hash" and owner in entry.fields:
                 entry.fields[owner] = count
@@ -267,9 +341,50 @@ class Master:
                 codes.append(1)
             else:
                 codes.append(0 if entry is None else -1)
-        return [leases[0].encode(), codes]
+        return [leases[0].encode(), codes, self._marker(keys, locks)]
 
-    def _status(self, keys: list[str], last: str) -> Reply:
+    def _heal(self, keys: Sequence[str], lease_ms: str, fence_ms: str, *leases: str) -> Reply:
+        codes = []
+        locks = len(leases) // 3
+        for i in range(locks):
+            lock, fence, evicted = keys[3 * i : 3 * i + 3]
+            owner, count, token = leases[3 * i : 3 * i + 3]
+            entry = self.find(lock)
+            if entry is not None and entry.kind == "hash" and owner in entry.fields:
+                self._pexpire(lock, lease_ms)
+                codes.append(1)
+            elif entry is not None or self.text(evicted) == owner:
+                codes.append(-1)
+            else:
+                self._set(lock, owner, count)
+                self._pexpire(lock, lease_ms)
+                codes.append(2)
+                if self._last(fence)[0] < int(token):
+                    self.write(fence, f"{token} {owner}", fence_ms)
+        return [leases[0].encode(), codes, self._marker(keys, 3 * locks)]
+
+    def _fence(self, keys: Sequence[str], owner: str, token: str, fence_ms: str) -> Reply:
+        last, given_to = self._last(keys[0])
+        if last > int(token) or (last == int(token) and given_to != owner):
+            return [-1, owner.encode(), 0, 0, last]
+        if last < int(token):
+            self.write(keys[0], f"{token} {owner}", fence_ms)
+        return [1, owner.encode(), 0, 0, int(token)]
+
+    def _mark(self, keys: Sequence[str], life: str, age_us: str, max_ttl_ms: str) -> Reply:
+        found = _MARKER.match(self.text(keys[0]))
+        since, longest = None, 0
+        if found is not None and found[1] == life:
+            since, longest = int(found[2]), int(found[3])
+        if age_us == "":
+            since, longest = 0, 0
+        elif since is None:
+            since = self.time_us() - int(age_us)
+        note = f"{life} {since} {max(longest, int(max_ttl_ms))}"
+        self.write(keys[0], note)
+        return [1, note.encode(), 0, 0]
+
+    def _status(self, keys: Sequence[str], last: str) -> Reply:
         lock, queue = keys
         fields = self._fields(lock)
         found = self._holder(lock) if fields == 1 else None
@@ -282,7 +397,7 @@ class Master:
             return [0, b"", 0, -2, len(line), waiters]
         return [1, found[0].encode(), found[1], self.pttl(lock), len(line), waiters]
 
-    def _wait(self, keys: list[str], waiter: str, ticket: str, queue_ms: str) -> Reply:
+    def _wait(self, keys: Sequence[str], waiter: str, ticket: str, queue_ms: str) -> Reply:
         lock, queue = keys
         fields = self._fields(lock)
         found = self._holder(lock) if fields == 1 else None

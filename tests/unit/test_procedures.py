@@ -13,20 +13,16 @@ from rlock.model import Code, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, Grant, acquire
 from rlock.procedures.inspect import evict, locked, status
 from rlock.procedures.release import Released, outcome, release
-from rlock.procedures.renew import BATCH, events, renew
 from rlock.procedures.steps import (
     Ask,
     Tell,
 )
 from rlock.rules import scripts
-from rlock.rules.holds import Hold, OwnerKey, Pulse
-from rlock.rules.lease import LeaseEvent
-from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.places import Place
-from rlock.rules.quorum import Ballot, Settle
+from rlock.rules.quorum import Ballot
 from rlock.rules.timing import valid_until
 
-from .world import ABSENT, DENIED, DOWN, ODD, OPTIONS, YES, World, held_by, words
+from .world import ABSENT, DENIED, DOWN, ODD, OPTIONS, YES, World, held_by, said, words
 
 
 def test_a_majority_wins_and_nothing_is_undone() -> None:
@@ -47,19 +43,19 @@ def test_a_lost_round_is_undone_where_a_vote_may_stand_and_wakes_nobody() -> Non
     # the one that granted and the one that broke off; the others have named another holder
     assert undo.targets == [0, 4]
     assert undo.owed_for == 10.0
-    owner = words(ask)[5]
-    assert words(undo)[5] == owner
+    owner = said(ask)[0]
+    assert said(undo)[0] == owner
     assert world.asked == []
-    assert words(undo)[7] == "", "a quorum stands for somebody: the vote is of no use to the next one"
-    assert words(undo)[13] == "", "an attempt that failed must not publish: every waiter would try again"
+    assert said(undo)[2] == "", "a quorum stands for somebody: the vote is of no use to the next one"
+    assert said(undo)[8] == "", "an attempt that failed must not publish: every waiter would try again"
 
 
 def test_a_vote_of_a_split_round_goes_to_the_first_in_the_queue_and_wakes_nobody_else() -> None:
     world = World(5, [YES, YES, held_by("a:1"), held_by("a:1"), held_by("b:1")])
     assert world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked)) is None
     (_, undo) = world.steps
-    assert words(undo)[7] == "rlock:{orders:42}:released"
-    assert words(undo)[13] == ""
+    assert said(undo)[2] == "rlock:{orders:42}:released"
+    assert said(undo)[8] == ""
 
 
 def test_silence_counts_as_a_vote_that_may_stand() -> None:
@@ -71,9 +67,15 @@ def test_silence_counts_as_a_vote_that_may_stand() -> None:
 
 def test_a_round_that_was_too_slow_is_no_grant_and_is_undone_everywhere() -> None:
     world = World(3, [YES, YES, YES])
-    world.ask_takes = 9.9  # validity of 10 s ends 9.898 s after sending
-    assert world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked)) is None
+    # The validity of 10 s would be good for 9.898 s; but healing relies on it that no round is won so late.
+    world.ask_takes = 1.001
+    with pytest.raises(QuorumUnreachableError, match="too late: a round must be over within 1 s"):
+        world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked))
     assert world.steps[1].targets == [0, 1, 2]
+    assert world.asked == []
+    world = World(3, [YES, YES, YES])
+    world.ask_takes = 0.999
+    assert world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked)) is not None
 
 
 def test_refused_at_the_deadline_is_contention_and_unreachable_is_an_error() -> None:
@@ -171,45 +173,13 @@ def test_a_release_that_is_delivered_late_favours_nobody() -> None:
     tell = procedure.throw(KeyboardInterrupt())
     assert isinstance(ask, Ask)
     assert isinstance(tell, Tell)
-    assert words(ask)[9:11] == (heir.waiter, "a:9")
-    for late in (ask.late.by_sha(), words(tell)):
-        assert late[5] == "me:1"
-        assert late[9:11] == ("", "")
+    assert said(ask)[4:6] == (heir.waiter, "a:9")
+    for late in (said(Tell(ask.late)), said(tell)):
+        assert late[0] == "me:1"
+        assert late[4:6] == ("", "")
 
 
-@pytest.mark.parametrize("masters", [1, 3, 4, 5])
-def test_a_renewal_is_judged_lock_by_lock(masters: int) -> None:
-    needed = masters // 2 + 1
-    for codes in itertools.product((1, 0, -1, None), repeat=masters):
-        ballot = Ballot(masters, Settle.WON_OR_ALL)
-        for i, code in enumerate(codes):
-            # the second lock of the batch is well everywhere
-            vote = DOWN if code is None else scripts.decode_batch([b"me:1", [code, 1]])
-            ballot.cast(i, vote)
-        yes, no = codes.count(1), codes.count(0) + codes.count(-1)
-        first, second = events(ballot, 2)
-        if yes >= needed:
-            assert first is LeaseEvent.RENEWED
-        elif no >= needed:
-            assert first is LeaseEvent.DISOWNED
-        else:
-            assert first is LeaseEvent.FAILED
-        assert second is (LeaseEvent.RENEWED if yes + no >= needed else LeaseEvent.FAILED)
-
-
-def test_many_locks_share_few_commands_and_keep_their_ttl() -> None:
-    world = World(3, [Vote(Code.YES, codes=[1] * BATCH)] * 3)
-    pulse = Pulse()
-    key = OwnerKey("a", pulse)
-    ten = [Hold(key, LockOptions(f"l{i}", ClientOptions().lease(None)), f"o{i}", 0.0) for i in range(250)]
-    three = [Hold(key, LockOptions(f"s{i}", ClientOptions().lease(3.0)), f"p{i}", 0.0) for i in range(2)]
-    renewals = world.run(renew(world.terms, [*three, *ten]))
-    assert {id(r.hold) for r in renewals} == {id(hold) for hold in [*ten, *three]}
-    asks = world.sent(scripts.RENEW)
-    assert sorted(int(words(ask)[2]) for ask in asks) == [2, 50, 100, 100]
-    for ask in asks:
-        keys = int(words(ask)[2])
-        assert words(ask)[3 + keys] == ("3000" if keys == 2 else "10000")
+FORGETFUL = ABSENT._replace(guarded=True)
 
 
 def test_locked_says_free_only_when_that_is_certain() -> None:
@@ -219,6 +189,7 @@ def test_locked_says_free_only_when_that_is_certain() -> None:
         ([theirs, ABSENT, ABSENT], False),
         ([ABSENT, ABSENT, DOWN], False),
         ([theirs, ABSENT, DOWN], True),  # the dead master may have the second vote
+        ([theirs, ABSENT, FORGETFUL], True),  # and so may one that restarted have had it
     ):
         world = World(3, votes)
         assert world.run(locked(world.terms, "x", 0.5)) is expected
@@ -248,8 +219,8 @@ def test_evict_removes_the_holders_that_were_seen_and_nobody_else() -> None:
     world = World(3, [theirs, theirs, ABSENT], [YES, YES, ABSENT])
     assert world.run(evict(world.terms, "x", 0.5)) == ["them:1"]
     (command,) = world.sent(scripts.RELEASE)
-    assert words(command)[5] == "them:1"
-    assert words(command)[7], "the next one gets it"
+    assert said(command)[0] == "them:1"
+    assert said(command)[2], "the next one gets it"
 
 
 def test_the_formula_behind_a_grant_is_the_one_of_the_lease() -> None:

@@ -14,14 +14,14 @@ from rlock.rules import scripts
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.places import Bequest, FleetTime, Place
 
-from .world import ABSENT, DOWN, OPTIONS, YES, World, held_by, words
+from .world import ABSENT, DOWN, OPTIONS, YES, World, held_by, said
 
 
 def test_each_attempt_has_an_owner_token_of_its_own() -> None:
     world = World(1, [held_by()], [held_by()], [YES])
     world.park = lambda step: Wake.FREE
     world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
-    owners = [words(ask)[5] for ask in world.sent(scripts.ACQUIRE)]
+    owners = [said(ask)[0] for ask in world.sent(scripts.ACQUIRE)]
     assert len(owners) == len(set(owners)) == 3
 
 
@@ -31,8 +31,8 @@ def test_the_order_is_try_subscribe_try_again_sleep() -> None:
     world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
     assert world.kinds() == ["Standing", "Ask", "Listen", "Ask", "Tell", "Listen", "Park", "Ask"]
     first, second, third = world.sent(scripts.ACQUIRE)
-    assert words(first)[9] == "", "who cannot hear of a hand-off yet takes no place"
-    assert words(second)[9] == words(third)[9] != ""
+    assert said(first)[4] == "", "who cannot hear of a hand-off yet takes no place"
+    assert said(second)[4] == said(third)[4] != ""
 
 
 def test_an_interrupt_at_any_step_takes_back_what_may_stand_on_any_master() -> None:
@@ -64,12 +64,12 @@ def test_an_interrupt_at_any_step_takes_back_what_may_stand_on_any_master() -> N
         if not isinstance(in_flight, Tell):
             assert world.asked == [], "what was not undone here, the engine takes back"
         if isinstance(in_flight, Ask) and in_flight.command.script is scripts.ACQUIRE:
-            assert words(told[0])[5] == words(in_flight)[5]
+            assert said(told[0])[0] == said(in_flight)[0]
         listens = [step for step in [*world.steps[:before], in_flight] if isinstance(step, Listen)]
         if listens:
             # First deaf: a thread of the same process must not leave the lock to one who is leaving.
             assert isinstance(undone[-2], Unlisten)
-            assert words(told[-1])[5] == listens[-1].place.token
+            assert said(told[-1])[0] == listens[-1].place.token
         elif not isinstance(in_flight, Ask):
             assert not undone, f"nothing was in flight at step {at}: {world.steps[:before]}"
 
@@ -146,8 +146,8 @@ def test_one_who_was_handed_the_lock_takes_it_with_a_round_of_its_own() -> None:
     refused, taken = world.sent(scripts.ACQUIRE)
     (place,) = {step.place for step in world.steps if isinstance(step, Listen)}
     assert isinstance(grant, Grant)
-    assert words(refused)[9] == words(taken)[9] == grant.waiter == place.waiter
-    assert grant.owner not in (place.token, words(refused)[5]), "an owner of its own each time"
+    assert said(refused)[4] == said(taken)[4] == grant.waiter == place.waiter
+    assert grant.owner not in (place.token, said(refused)[0]), "an owner of its own each time"
     assert place.token in world.asked, "it may still stand in a queue, and goes with the release"
 
 
@@ -158,11 +158,11 @@ def test_a_round_that_was_lost_after_a_hand_off_keeps_the_place() -> None:
     grant = world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
     first, second, _ = world.sent(scripts.ACQUIRE)
     kept = [step for step in world.sent(scripts.WAIT) if isinstance(step, Tell)]
-    assert words(kept[-1])[5:7] == (grant.waiter, "42"), "with its ticket"
+    assert said(kept[-1])[0:2] == (grant.waiter, "42"), "with its ticket"
     assert kept[-1].targets == [2], "where it had been taken out of the queue to be handed the lock"
     (given_back,) = world.sent(scripts.RELEASE)
-    assert (words(given_back)[5], given_back.targets) == (words(second)[5], [2])
-    assert words(given_back)[5] != words(first)[5]
+    assert (said(given_back)[0], given_back.targets) == (said(second)[0], [2])
+    assert said(given_back)[0] != said(first)[0]
 
 
 def test_votes_that_are_given_back_find_our_place_in_the_queue() -> None:
@@ -173,14 +173,14 @@ def test_votes_that_are_given_back_find_our_place_in_the_queue() -> None:
     place, undo = told[-2:]
     assert (place.command.script, place.targets) == (scripts.WAIT, None)
     assert (undo.command.script, undo.targets) == (scripts.RELEASE, [0])
-    assert words(undo)[7], "and go to the first in it"
+    assert said(undo)[2], "and go to the first in it"
 
 
 def test_who_cannot_hear_of_a_hand_off_takes_no_place() -> None:
     world = World(3, [held_by()] * 3)
     world.heard_by = 1
     assert world.run(acquire(world.terms, OPTIONS, "a", world.now + 2.0, world.asked)) is None
-    assert {words(ask)[9] for ask in world.sent(scripts.ACQUIRE)} == {""}
+    assert {said(ask)[4] for ask in world.sent(scripts.ACQUIRE)} == {""}
     looks = [step for step in world.steps if isinstance(step, Park)]
     assert len(looks) >= 6, "it looks all the more often"
 
@@ -192,8 +192,8 @@ def test_a_fair_one_that_finds_a_free_lock_before_its_turn_has_it_handed_on() ->
     grant = world.run(acquire(world.terms, fair, "a", AT_ONCE, world.asked))
     assert isinstance(grant, Grant), "those before it were dead"
     first, nudge, second = world.steps
-    assert words(nudge)[5] == "", "whatever is held stays"
-    assert words(first)[8] == words(second)[8] == "fair"
+    assert said(nudge)[0] == "", "whatever is held stays"
+    assert said(first)[3] == said(second)[3] == "fair"
     world = World(3, [queued] * 3, [ABSENT] * 3, [held_by("first:1")] * 3)
     assert world.run(acquire(world.terms, fair, "a", AT_ONCE, world.asked)) is None
 
@@ -204,7 +204,7 @@ def test_a_grant_by_another_thread_counts_from_before_its_release_was_sent() -> 
 
     def granted(step: Park) -> Wake:
         (place,) = {listen.place for listen in world.steps if isinstance(listen, Listen)}
-        place.bequest = Bequest("a:77", world.now - 0.25, 3)
+        place.bequest = Bequest("a:77", world.now - 0.25, 3, (9, 9))
         return Wake.GRANTED
 
     world.park = granted
@@ -220,13 +220,13 @@ def test_a_grant_that_comes_too_late_is_given_back() -> None:
 
     def granted(step: Park) -> Wake:
         (place,) = {listen.place for listen in world.steps if isinstance(listen, Listen)}
-        place.bequest = Bequest("a:77", world.now - 9.9, 1)  # kept from running for all the time
+        place.bequest = Bequest("a:77", world.now - 9.9, 1, (9, 9))  # kept from running for all the time
         return Wake.GRANTED
 
     world.park = granted
     grant = world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
     assert grant.owner != "a:77"
-    assert [words(tell)[5] for tell in world.sent(scripts.RELEASE)] == ["a:77"]
+    assert [said(tell)[0] for tell in world.sent(scripts.RELEASE)] == ["a:77"]
 
 
 def place(ticket: int = 0) -> Place:
@@ -252,7 +252,7 @@ def test_a_ticket_is_what_a_quorum_gave_at_the_most() -> None:
 
 def test_the_fleet_s_time_is_the_masters_and_not_the_client_s() -> None:
     time = FleetTime()
-    assert time.ticket(50.0) == 0, "nothing known: whatever the masters say"
+    assert time.us(50.0) == 0, "nothing known: whatever the masters say"
     # one master's clock is an hour ahead, one answers slowly
     votes = {
         0: Vote(Code.FOREIGN, time_us=7_000_000_000),
@@ -261,8 +261,8 @@ def test_the_fleet_s_time_is_the_masters_and_not_the_client_s() -> None:
         3: DOWN,
     }
     time.observe(votes, 100.0, 100.002)
-    assert time.ticket(100.001) == 7_000_000_400
-    assert time.ticket(101.001) == 7_001_000_400
+    assert time.us(100.001) == 7_000_000_400
+    assert time.us(101.001) == 7_001_000_400
 
 
 def test_one_who_is_queued_sleeps_through_a_hand_off_between_others() -> None:

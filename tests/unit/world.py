@@ -9,10 +9,11 @@ from typing import Any
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.steps import Ask, AskMany, Listen, Park, Procedure, Standing, Tell, Terms, Wake
 from rlock.rules import scripts
+from rlock.rules.guard import Guard
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot
 
-YES = Vote(Code.YES, "me:1")
+YES = Vote(Code.YES, "me:1", token=9)
 ABSENT = Vote(Code.ABSENT)
 DOWN = Vote(Code.FAULT, fault=Fault(FaultKind.DOWN, "connection refused"))
 DENIED = Vote(Code.FAULT, fault=Fault(FaultKind.DENIED, "WRONGPASS"))
@@ -38,7 +39,7 @@ class World:
         self.ask_takes = 0.0
         self.asked: list[str] = []
         names = [f"redis://m{i}" for i in range(masters)]
-        self.terms = Terms(names, lambda: self.now, Random(1), "station")
+        self.terms = Terms(names, lambda: self.now, Random(1), Guard(names, 10.0), "station")
 
     def _sleep(self, step: Park) -> Wake:
         self.now = max(self.now, step.until)
@@ -83,4 +84,11 @@ class World:
 
 
 def words(step: Ask | Tell) -> tuple[Any, ...]:
+    """EVALSHA, the hash, the number of keys, the keys, the arguments."""
     return step.command.by_sha()
+
+
+def said(step: Ask | Tell) -> tuple[Any, ...]:
+    """The arguments, in the order of the script's header."""
+    whole = words(step)
+    return whole[3 + int(whole[2]) :]

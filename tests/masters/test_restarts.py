@@ -1,0 +1,346 @@
+"""Masters that come back without their memory: the restart guard, and healing."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from click.testing import CliRunner
+
+import rlock
+from rlock.program.main import cli
+from rlock.rules.keys import MARKER
+from rlock.rules.timing import guard_time
+
+from ..contract.conftest import eventually
+from ..servers import Fleet, raw
+
+FreshMasters = Callable[..., Fleet]
+
+#: Short, so that a test can wait for the end of it; long enough that a renewal can be late.
+TTL = 2.0
+GUARD = guard_time(TTL)
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
+
+
+def a_client(fleet: Fleet, **options: float) -> rlock.Client:
+    return rlock.Client(fleet.urls, TTL, max_ttl=TTL, **options)
+
+
+def holders(client: rlock.Client, name: str = "x") -> list[str | None]:
+    return [master.holder for master in client.status(name).masters]
+
+
+def everywhere(client: rlock.Client, name: str = "x") -> bool:
+    """Whether one holder has all masters."""
+    found = set(holders(client, name))
+    return len(found) == 1 and None not in found
+
+
+# -- the guard ---------------------------------------------------------------------------------------------
+
+
+def test_a_lease_that_a_restarted_master_has_forgotten_is_not_given_to_a_second_owner(
+    fresh_masters: FreshMasters,
+) -> None:
+    """The hole of Redlock in six steps: A holds {1, 2}; 2 restarts empty; B gets {2, 3}."""
+    fleet = fresh_masters(3)
+    with a_client(fleet) as anna, a_client(fleet) as ben:
+        with ben.lock("other"):
+            pass  # so that it is connected
+        fleet[2].pause()
+        assert anna.lock("x", renew=False).acquire(timeout=5)
+        fleet[2].resume()
+        began = time.monotonic()
+        fleet[1].restart(empty=True)
+        assert not ben.lock("x").acquire(timeout=0.5)
+        assert anna.lock("x").is_owned()
+        assert ben.lock("x").acquire(timeout=10)
+        assert not anna.lock("x").is_owned(), "two valid leases"
+        assert time.monotonic() - began > TTL - 0.5
+
+
+def test_without_the_guard_it_is_and_so_the_test_above_can_fail(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    with a_client(fleet, restart_guard=0) as anna, a_client(fleet, restart_guard=0) as ben:
+        fleet[2].pause()
+        assert anna.lock("x", renew=False).acquire(timeout=5)
+        fleet[2].resume()
+        fleet[1].restart(empty=True)
+        assert ben.lock("x").acquire(timeout=1.0)
+        assert anna.lock("x").is_owned()
+
+
+def test_the_error_and_the_log_name_the_master_and_the_seconds(
+    fresh_masters: FreshMasters, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet = fresh_masters(3)
+    for master in fleet[1:]:
+        master.restart(empty=True)
+    with rlock.Client(fleet.urls) as client, caplog.at_level(logging.WARNING, "rlock"):
+        with pytest.raises(rlock.QuorumUnreachableError) as caught:
+            client.lock("x").acquire(blocking=False)
+        for url in fleet.urls[1:]:
+            assert (
+                "no vote for 11." in caught.value.faults[url] or "no vote for 10." in caught.value.faults[url]
+            )
+            assert f"{url}: " in caplog.text
+        assert fleet.urls[0] not in caught.value.faults
+        assert not client.lock("x").locked(), "whether somebody has it can be asked all the same"
+        assert [master.guarded for master in client.status("x").masters] == [False, True, True]
+
+
+def test_a_new_deployment_can_be_used_within_max_ttl_and_a_margin(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    for master in fleet:
+        master.restart(empty=True)
+    born = time.monotonic()
+    with a_client(fleet) as client:
+        assert client.lock("x").acquire()
+        took = time.monotonic() - born
+        # They were started one after another, and uptimes are whole seconds.
+        assert TTL < took < GUARD + 2.0
+    with a_client(fleet) as later:
+        assert later.lock("y").acquire(blocking=False), "nobody waits twice for one life of a master"
+
+
+def test_a_new_deployment_can_be_used_at_once_after_rlock_init(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    for master in fleet:
+        master.restart(empty=True)
+    with rlock.Client(fleet.urls) as waiting:
+        got: list[bool] = []
+        thread = threading.Thread(target=lambda: got.append(waiting.lock("x").acquire(timeout=8)))
+        thread.start()
+        time.sleep(0.5)
+        assert thread.is_alive()
+        result = CliRunner().invoke(cli, ["init", "--masters", ",".join(fleet.urls)], standalone_mode=False)
+        assert result.return_value == 0
+        assert result.output.splitlines() == [f"{url}: ready" for url in fleet.urls]
+        began = time.monotonic()
+        thread.join(8)
+        assert got == [True]
+        assert time.monotonic() - began < 4, "those who wait already hear of it"
+    with rlock.Client(fleet.urls) as client:
+        assert client.lock("y").acquire(blocking=False)
+
+
+def test_init_holds_for_this_life_of_a_master_only(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(1)
+    with a_client(fleet) as client:
+        assert client.init() == {fleet.urls[0]: None}
+        assert client.lock("x").acquire(blocking=False)
+        client.lock("x").release()
+        fleet[0].restart(empty=True)
+        with pytest.raises(rlock.QuorumUnreachableError, match="no vote for"):
+            client.lock("x").acquire(blocking=False)
+
+
+def test_init_tells_which_masters_did_not_take_note(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    fleet[1].kill()
+    with a_client(fleet) as client:
+        told = client.init()
+    assert [told[url] is None for url in fleet.urls] == [True, False, True]
+    assert "refused" in str(told[fleet.urls[1]])
+    command = ["init", "--masters", ",".join(fleet.urls)]
+    assert CliRunner().invoke(cli, command, standalone_mode=False).return_value == 69
+    with a_client(fleet, restart_guard=0) as client, pytest.raises(rlock.OptionsError, match="turned"):
+        client.init()
+
+
+def test_masters_that_forget_nothing_are_not_waited_for(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3, args=DURABLE)
+    with a_client(fleet) as client:
+        lock = client.lock("x")
+        assert lock.acquire(timeout=5)
+        owner = client.status("x").holder
+        for master in fleet:
+            master.restart(empty=False)
+        assert client.lock("y").acquire(blocking=False)
+        assert eventually(lambda: holders(client) == [owner] * 3, within=3)
+        time.sleep(TTL)
+        lock.check()
+        lock.release()
+
+
+def test_one_who_comes_after_a_flush_is_guarded_by_the_marks_on_the_other_masters(
+    fresh_masters: FreshMasters,
+) -> None:
+    fleet = fresh_masters(3)
+    with a_client(fleet) as anna:
+        assert anna.lock("x", renew=False).acquire(timeout=5)
+        for master in fleet[1:2]:
+            raw(master.url).flushall()
+        raw(fleet[2].url).delete("x")  # as if it had never got there
+        with a_client(fleet) as ben:
+            assert not ben.lock("x").acquire(blocking=False)
+            assert [master.guarded for master in ben.status("x").masters] == [False, True, False]
+        with a_client(fleet, restart_guard=0) as cara:
+            assert cara.lock("x").acquire(blocking=False), "else the guard had nothing to do with it"
+        assert anna.lock("x").is_owned()
+
+
+def test_one_who_was_there_notices_a_flush_and_writes_the_mark_again(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    with a_client(fleet) as anna, a_client(fleet) as ben:
+        with ben.lock("other"):
+            pass
+        assert anna.lock("x", renew=False).acquire(timeout=5)
+        raw(fleet[1].url).flushall()
+        raw(fleet[2].url).delete("x")
+        assert not ben.lock("x").acquire(blocking=False)
+        assert [master.guarded for master in ben.status("x").masters] == [False, True, False]
+        assert eventually(lambda: raw(fleet[1].url).get(MARKER) is not None)
+
+
+# -- healing -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_a_lock_outlives_a_rolling_restart_of_every_master(fresh_masters: FreshMasters, count: int) -> None:
+    """Back to empty, one after another, each as soon as the lock is on the last one again."""
+    fleet = fresh_masters(count)
+    with a_client(fleet) as client:
+        lock = client.lock("x")
+        assert lock.acquire(timeout=5)
+        token, owner = lock.fencing_token, client.status("x").holder
+        for master in fleet:
+            master.restart(empty=True)
+            assert eventually(lambda: everywhere(client), within=5)
+            lock.check()
+        assert holders(client) == [owner] * count
+        assert not lock.lost.is_set()
+        lock.release()
+        assert lock.acquire(timeout=2 * GUARD)
+        assert lock.fencing_token > token
+
+
+def test_a_lock_outlives_a_restart_of_all_masters_at_once(fresh_masters: FreshMasters) -> None:
+    """If they are back before the validity ends."""
+    fleet = fresh_masters(3)
+    with rlock.Client(fleet.urls) as client, rlock.Client(fleet.urls) as other:
+        lock = client.lock("x")
+        with other.lock("y"):
+            pass
+        assert lock.acquire(timeout=5)
+        owner = client.status("x").holder
+        for master in fleet:
+            master.kill()
+        for master in fleet:
+            master.start()
+        lock.check()
+        with pytest.raises(rlock.QuorumUnreachableError, match="no vote"):
+            other.lock("x").acquire(blocking=False)
+        assert eventually(lambda: holders(client) == [owner] * 3, within=8)
+        time.sleep(10.0)  # longer than the lease was good for without it
+        lock.check()
+        assert not lock.lost.is_set()
+        lock.release()
+
+
+def test_a_lock_is_lost_if_all_masters_stay_away_for_longer_than_its_lease(
+    fresh_masters: FreshMasters,
+) -> None:
+    fleet = fresh_masters(3)
+    with a_client(fleet) as client:
+        lock = client.lock("x")
+        assert lock.acquire(timeout=5)
+        for master in fleet:
+            master.kill()
+        assert lock.lost.wait(2 * TTL)
+        for master in fleet:
+            master.start()
+        time.sleep(TTL)
+        assert holders(client) == [None] * 3, "what is lost is not put back"
+        with pytest.raises(rlock.LeaseLostError):
+            lock.release()
+
+
+def test_a_lease_that_was_won_on_a_bare_quorum_is_filled_up(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(5)
+    with rlock.Client(fleet.urls) as client:
+        with client.lock("y"):
+            pass
+        for master in fleet[3:]:
+            master.pause()
+        lock = client.lock("x")
+        assert lock.acquire(timeout=5)
+        for master in fleet[3:]:
+            master.resume()
+            raw(master.url).delete("x")  # what it does when it wakes up must not help
+        assert eventually(lambda: everywhere(client), within=6)
+        lock.release()
+
+
+def test_healing_brings_no_released_lock_back(fresh_masters: FreshMasters) -> None:
+    """Renewals cross releases all the time here, and each of them finds a master to heal."""
+    fleet = fresh_masters(3)
+    stop = threading.Event()
+
+    def vandal() -> None:
+        server = raw(fleet[0].url)
+        while not stop.is_set():
+            for i in range(20):
+                server.delete(f"x{i}")
+
+    with rlock.Client(fleet.urls, 0.3, max_ttl=0.3) as client:
+        thread = threading.Thread(target=vandal)
+        thread.start()
+        try:
+            until = time.monotonic() + 4
+            while time.monotonic() < until:
+                locks = [client.lock(f"x{i}") for i in range(20)]
+                for lock in locks:
+                    assert lock.acquire(timeout=5)
+                time.sleep(0.1)
+                for lock in locks:
+                    lock.release()
+                stale = [lock.name for lock in locks if client.status(lock.name).holder]
+                assert not stale
+        finally:
+            stop.set()
+            thread.join()
+        assert eventually(lambda: not raw(fleet[0].url).keys("x*"), within=1.0)
+
+
+def test_an_evicted_holder_is_not_healed(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    with a_client(fleet) as client, a_client(fleet) as operator:
+        lock = client.lock("x")
+        assert lock.acquire(timeout=5)
+        assert len(operator.evict("x")) == 1
+        assert lock.lost.wait(TTL)
+        assert "evicted" in str(_reason(lock))
+        assert holders(operator) == [None] * 3
+
+
+def test_the_next_token_is_above_the_healed_one_on_masters_that_forgot_it(
+    fresh_masters: FreshMasters,
+) -> None:
+    fleet = fresh_masters(3)
+    with a_client(fleet) as client:
+        lock = client.lock("x")
+        assert lock.acquire(timeout=5)
+        for master in fleet:
+            server = raw(master.url)
+            server.set("rlock:{x}:fence", "8000000000000000 somebody")  # a clock that ran far ahead
+        lock.release()
+        assert lock.acquire(timeout=5)
+        token = lock.fencing_token
+        assert token == 8_000_000_000_000_001
+        for master in fleet:
+            master.restart(empty=True)
+            assert eventually(lambda: everywhere(client), within=5)
+        lock.release()
+        assert lock.acquire(timeout=2 * GUARD)
+        assert lock.fencing_token > token, "healing brings the token back as well"
+
+
+def _reason(lock: rlock.RLock) -> str:
+    with pytest.raises(rlock.LeaseLostError) as caught:
+        lock.check()
+    return caught.value.reason

@@ -1,0 +1,180 @@
+"""A master's machine: its clock, its lives, and the server's ends of the connections to it."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from rlock.rules import scripts
+from rlock.rules.guard import Handshake
+from rlock.rules.keys import MARKER
+
+from .events import Action, Process
+from .masters import Master
+
+if TYPE_CHECKING:
+    from .links import Link
+    from .world import World
+
+#: The wall clock at the beginning, so that tickets are as large as they are in life.
+EPOCH_US = 1_790_000_000_000_000
+#: How long the masters have been up when the world begins.
+AGE_S = 86_400.0
+
+
+class Session:
+    """The server's end of one connection, in one life of the server."""
+
+    __slots__ = ("host", "life", "link", "number", "open")
+
+    def __init__(self, host: Host, link: Link, number: int) -> None:
+        self.host = host
+        self.link = link
+        self.life = host.life
+        self.number = number
+        self.open = True
+
+    def hear(self, channel: str, payload: str) -> None:
+        """What was published goes out to one who has subscribed."""
+        self.link.answer([b"message", channel.encode(), payload.encode()])
+
+    def close(self) -> None:
+        """The server has done with it."""
+        self.open = False
+        self.host.sessions.pop(self.number, None)
+        for name in list(self.host.master.subscribers):
+            self.host.master.unsubscribe(name, self)
+
+
+class Host(Process):
+    """One machine; its wall clock says EPOCH + skew + rate x the time of the world."""
+
+    def __init__(self, world: World, index: int, skew: float, rate: float) -> None:
+        super().__init__(world.events)
+        self.world = world
+        self.index = index
+        self._skew, self._rate = skew, rate
+        self.up = True
+        self.sessions: dict[int, Session] = {}
+        #: What has come while the server stood still, in the order of each connection.
+        self._unread: dict[Session, deque[Action]] = {}
+        self._serial = 0
+        self._lives = 0
+        self._begin(-AGE_S)
+        self.master = Master(self.time_us)
+        #: An operator's `rlock init`, long ago.
+        self.mark()
+
+    def time_us(self) -> int:
+        return EPOCH_US + round((self.events.now * self._rate + self._skew) * 1e6)
+
+    def mark(self) -> None:
+        self.master.write(MARKER, f"{self.life} 0 0")
+
+    def _begin(self, at: float) -> None:
+        self._lives += 1
+        self.life = f"m{self.index}-life{self._lives}"
+        self._began_at = at
+        self.up = True
+
+    # -- faults ------------------------------------------------------------------------------------------
+
+    def restart(self, down_s: float = 0.0, *, silent: bool = False) -> None:
+        """The server ends, without memory, and begins anew. ``silent``: the machine ends; nobody says FIN."""
+        self.up = False
+        self.life = ""
+        self.stopped = False
+        self._unread.clear()
+        sessions, self.sessions = self.sessions, {}
+        self.master.forget()
+        for session in sessions.values():
+            session.open = False
+            if not silent:
+                session.link.end()
+        self._lives += 1
+        due = self._lives
+
+        def begin() -> None:
+            if self._lives == due:
+                self._begin(self.events.now)
+
+        self.events.at(self.events.now + down_s, begin)
+
+    def flush(self) -> None:
+        """FLUSHALL: every key is gone, the connections stay."""
+        self.master.keys.clear()
+
+    def go_on(self) -> None:
+        """As by SIGCONT. The server reads its connections in any order, each of them in its own."""
+        self.stopped = False
+        sessions = list(self._unread)
+        self.world.random.shuffle(sessions)
+        for session in sessions:
+            unread = self._unread.pop(session, deque())
+            while unread:
+                self.receive(session, unread.popleft())
+
+    # -- connections -------------------------------------------------------------------------------------
+
+    def open(self, link: Link) -> Session:
+        """The kernel accepts, whether or not the server stands still."""
+        self._serial += 1
+        session = self.sessions[self._serial] = Session(self, link, self._serial)
+        return session
+
+    def receive(self, session: Session, action: Action) -> None:
+        """Bytes of a connection have come, also of one that its client has given up in the meantime."""
+        if not session.open or session.life != self.life:
+            session.link.end()
+        elif self.stopped:
+            self._unread.setdefault(session, deque()).append(action)
+        else:
+            action()
+
+    def greet(self, kill: list[tuple[str, int]], guarded: bool) -> Handshake:
+        """What a handshake finds; connections in ``kill`` are ended first."""
+        if self.world.may_kill:
+            for life, number in kill:
+                old = self.sessions.get(number)
+                if life == self.life and old is not None:
+                    old.close()
+                    old.link.end()
+        if not guarded:
+            return Handshake(self.life)
+        uptime = (self.events.now - self._began_at) * self._rate
+        return Handshake(self.life, float(int(uptime)), self.time_us(), self.master.text(MARKER))
+
+    def execute(self, session: Session, command: scripts.Command) -> None:
+        """Run a script now; its reply, and what it publishes, are on their way."""
+        reply, messages = self.master.run(command)
+        world, client = self.world, session.link.client
+        if command.script is scripts.RELEASE and (ban_ms := command.by_sha()[-1]):
+            world.referee.evict(command.by_sha()[7], ban_ms)
+        if world.history is not None:
+            world.note(f"{client.label} m{self.index} {command.script.name}", command, reply)
+        for message in messages:
+            for receiver in message.receivers:
+                receiver.hear(message.channel, message.payload)
+        session.link.answer(reply)
+
+    def subscribe(self, session: Session, words: tuple[str, ...]) -> None:
+        """SUBSCRIBE or UNSUBSCRIBE, confirmed one by one."""
+        verb, *names = words
+        for name in names:
+            change = self.master.subscribe if verb == "SUBSCRIBE" else self.master.unsubscribe
+            change(name, session)
+            session.link.answer([verb.lower().encode(), name.encode(), 1])
+
+    def left(self, name: str) -> dict[str, Any] | None:
+        """The fields of a lock; None: nobody has it here."""
+        entry = self.master.find(name)
+        return None if entry is None else dict(entry.fields)
+
+
+def command_of(session: Session, command: scripts.Command) -> Action:
+    """What the server does when a command has come."""
+    return partial(session.host.execute, session, command)
+
+
+__all__ = ["AGE_S", "EPOCH_US", "Host", "Session", "command_of"]

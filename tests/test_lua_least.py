@@ -1,0 +1,232 @@
+"""The least permissions: with those that README.md tells the scripts work on every server, with less not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from rlock._sync.links import dial
+from rlock._sync.masters import Endpoint
+from rlock.rules import keys, scripts
+
+from .scripted import (
+    ANNA,
+    BEN,
+    CARA,
+    CHANNEL,
+    EVICTED,
+    FENCE,
+    LIFE,
+    LOCK,
+    MARKER,
+    MINE,
+    QUEUE,
+    THEIRS,
+    TICKET,
+    Box,
+    Ears,
+    owner_of,
+)
+from .servers import AnyMaster
+from .test_lua_style import COMMANDS
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+
+#: What the scripts call. HDEL is for an acquire that may not expire, a mistake.
+LEAST = {"eval", "evalsha"} | COMMANDS - {"hdel"}
+#: What the client itself sends, whatever it may send besides.
+BESIDE = {"subscribe", "unsubscribe"}
+#: What README.md calls optional: the user is told more, or is faster, with it.
+OPTIONAL = {"info", "config|get", "client|id", "client|kill", "script|load"}
+
+
+def line() -> list[str]:
+    """The rules that README.md gives to a user of locks whose names start with `orders:`."""
+    (words,) = re.findall(r"^ACL SETUSER worker on >secret (.*)$", README, re.MULTILINE)
+    told: list[str] = words.split()
+    return told
+
+
+# -- what README.md tells ---------------------------------------------------------------------------------
+
+
+def test_the_readme_allows_the_commands_that_are_needed_and_no_other() -> None:
+    assert line().count("-@all") == 1
+    allowed = [rule[1:] for rule in line() if rule.startswith("+")]
+    assert len(allowed) == len(set(allowed))
+    assert set(allowed) == LEAST | BESIDE
+    assert all(line().index(f"+{command}") > line().index("-@all") for command in allowed), "taken back"
+
+
+def test_the_readme_allows_the_keys_and_channels_of_these_locks_and_the_marker() -> None:
+    name = "orders:42"
+    patterns = [rule[1:] for rule in line() if rule.startswith("~")]
+    for key in (name, keys.queue(name), keys.fence(name), keys.evicted(name), keys.MARKER):
+        assert any(_matches(pattern, key) for pattern in patterns), key
+    for key in ("other", keys.queue("other"), keys.fence("other")):
+        assert not any(_matches(pattern, key) for pattern in patterns), key
+    channels = [rule[1:] for rule in line() if rule.startswith("&")]
+    assert any(_matches(pattern, keys.station_channel(name, "s1")) for pattern in channels)
+    assert line().index("resetchannels") < line().index(f"&{channels[0]}")
+
+
+def test_the_readme_tells_what_else_may_be_allowed() -> None:
+    behind = README.partition("ACL SETUSER")[2].partition("\n## ")[0]
+    told = set(re.findall(r"\+([\w|]+)", behind)) - {rule[1:] for rule in line()}
+    assert told == OPTIONAL
+
+
+def _matches(pattern: str, key: str) -> bool:
+    return key.startswith(pattern[:-1]) if pattern.endswith("*") else key == pattern
+
+
+# -- and on every server found: it is enough, and no more than that ---------------------------------------
+
+
+def exercise(box: Box, user: Box, ears: Ears) -> list[Any]:
+    """What the project asks of a master in its life; the answers, without what depends on the time."""
+
+    def told(call: Callable[..., Any], *words: Any, **options: Any) -> None:
+        try:
+            reply = call(*words, **options)
+        except redis.ResponseError:
+            reply = ["error"]
+        answers.append([part for part in reply if type(part) is not int or abs(part) < 1_000])
+        answers.append((box.content(), box.waiters(), box.pttl() == -1, box.pttl(QUEUE) == -1, ears.heard()))
+        answers.append((box.fenced(), box.content(EVICTED), box.content(MARKER)))
+
+    answers: list[Any] = []
+    told(user.mark)
+    told(user.mark, age_us=5)
+    for order in ("barging", "fair"):
+        told(user.acquire, order=order)
+        told(user.fence)
+        told(user.acquire, THEIRS, order=order, waiter=ANNA, ticket=TICKET)
+        told(user.acquire, THEIRS, order=order, waiter=CARA, ticket=TICKET + 9)
+        told(user.renew, count=2)
+        told(user.renew, THEIRS)
+        told(user.status)
+        told(user.hand_on, waiter="none|s9")
+        told(user.acquire, owner_of(ANNA))
+        told(user.wait, BEN)
+        told(user.hand_on, THEIRS)
+        told(user.hand_on, owner_of(ANNA), heir=CARA)
+        told(user.hand_on, owner_of(BEN), heir=CARA)
+        box.client.delete(LOCK)
+        told(user.renew, THEIRS)
+        told(user.wait, BEN)
+        told(user.acquire, order=order, waiter=BEN)
+        box.client.delete(LOCK, FENCE)
+        told(user.heal)
+        told(user.hand_on, waiter=BEN, ban_ms=60_000)
+        told(user.heal)
+        box.client.delete(EVICTED)
+    return answers
+
+
+def user_of(box: Box, rules: list[str]) -> Box:
+    """Another way into the master, for one who may do no more than that."""
+    box.client.execute_command("ACL", "SETUSER", "joe", "on", ">pw", *rules)
+    return Box(box.url, user="joe", password="pw")
+
+
+def rules_of(commands: set[str]) -> list[str]:
+    """README.md's line, for the lock of these tests and for these commands."""
+    scope = [rule.replace("orders:", LOCK) for rule in line() if rule[0] not in "+-"]
+    return [*scope, "-@all", *(f"+{command}" for command in sorted(commands))]
+
+
+@pytest.fixture
+def allowed(any_server: AnyMaster) -> Iterator[tuple[Box, Ears, list[Any]]]:
+    """A master, and what it answers to one who may do everything."""
+    box = Box(any_server.url)
+    ears = Ears(box.client)
+    ears.listen(ANNA, BEN)
+    box.client.flushall()
+    answers = exercise(box, box, ears)
+    box.client.flushall()
+    yield box, ears, answers
+    ears.close()
+    box.close()
+
+
+def test_a_user_needs_no_more_than_the_least_permissions(allowed: tuple[Box, Ears, list[Any]]) -> None:
+    box, ears, answers = allowed
+    user = user_of(box, [rule.replace("orders:", LOCK) for rule in line()])
+    assert exercise(box, user, ears) == answers
+    assert "error" not in str(answers)
+    user.close()
+
+
+@pytest.mark.parametrize("missing", sorted(LEAST - {"eval", "evalsha"}))
+def test_none_of_the_least_permissions_can_be_left_out(
+    allowed: tuple[Box, Ears, list[Any]], missing: str
+) -> None:
+    box, ears, answers = allowed
+    user = user_of(box, rules_of(LEAST - {missing}))
+    assert exercise(box, user, ears) != answers
+    user.close()
+
+
+@pytest.mark.parametrize("missing", ["~job*", "~rlock:{job*", "~rlock:fleet", "&rlock:{job*"])
+def test_none_of_the_keys_and_channels_can_be_left_out(
+    allowed: tuple[Box, Ears, list[Any]], missing: str
+) -> None:
+    box, ears, answers = allowed
+    rules = rules_of(LEAST)
+    rules.remove(missing)
+    user = user_of(box, rules)
+    assert exercise(box, user, ears) != answers
+    user.close()
+
+
+def test_a_user_with_the_least_permissions_hears_of_a_release_and_may_stop_listening(box: Box) -> None:
+    user = user_of(box, rules_of(LEAST | BESIDE))
+    pubsub = user.client.pubsub()
+    pubsub.subscribe(CHANNEL)
+    assert pubsub.get_message(timeout=5)["type"] == "subscribe"
+    box.acquire()
+    box.hand_on(message="free")
+    assert pubsub.get_message(timeout=5)["data"] == "free"
+    pubsub.unsubscribe(CHANNEL)
+    assert pubsub.get_message(timeout=5)["type"] == "unsubscribe"
+    pubsub.close()
+    user.close()
+
+
+@pytest.mark.parametrize("optional", [False, True])
+def test_the_handshake_learns_of_such_a_user_s_master_what_it_may(box: Box, optional: bool) -> None:
+    """Without INFO the marker is all that the restart guard has; what is not told counts as the worse."""
+    box.mark(LIFE)
+    user = user_of(box, rules_of(LEAST | BESIDE | (OPTIONAL if optional else set())))
+    box.client.config_set("appendonly", "yes")
+    box.client.config_set("appendfsync", "always")
+    try:
+        link = dial(Endpoint(redis.Redis.from_url(box.url, username="joe", password="pw")), 5.0)
+    finally:
+        box.client.config_set("appendonly", "no")
+        box.client.config_set("appendfsync", "everysec")
+    told = link.handshake
+    assert told.marker == f"{LIFE} 0 10000"
+    assert abs(told.time_us - box.time_us()) < 5_000_000
+    assert (told.run_id != "", told.uptime_s is not None, told.durable) == (optional, optional, optional)
+    assert (link.client_id > 0) == optional
+    loaded = box.client.script_exists(*(script.sha for script in scripts.ALL))
+    assert loaded == [optional] * len(scripts.ALL)
+    link.close()
+    user.close()
+
+
+def test_a_user_with_the_least_permissions_may_not_look_at_other_keys(box: Box) -> None:
+    user = user_of(box, rules_of(LEAST | BESIDE))
+    box.client.set("other", "1")
+    for command in (("GET", "other"), ("SET", "other", "2"), ("DEL", "other"), ("SET", MARKER[:-1], "x")):
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            user.client.execute_command(*command)
+    assert user.acquire(MINE)[0] == 1
+    user.close()

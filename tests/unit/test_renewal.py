@@ -1,0 +1,187 @@
+"""Renewal and healing, with a scripted driver: what counts, and until when."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from rlock.model import Code, Vote
+from rlock.procedures.renew import BATCH, Count, Renewal, Round, heal, renew
+from rlock.rules import scripts
+from rlock.rules.holds import Hold, OwnerKey, Pulse
+from rlock.rules.lease import LeaseEvent
+from rlock.rules.options import ClientOptions, LockOptions
+from rlock.rules.quorum import Ballot, Settle
+from rlock.rules.timing import heals_until
+
+from .world import DOWN, World, said, words
+
+PULSE = Pulse()
+KEY = OwnerKey("a", PULSE)
+
+
+def a_hold(name: str = "x", owner: str = "me:1", sent_at: float = 1000.0, ttl: float = 10.0) -> Hold:
+    return Hold(KEY, LockOptions(name, ClientOptions().lease(ttl)), owner, sent_at, token=77)
+
+
+def told(*codes: int, guarded: bool = False, first: str = "me:1") -> Vote:
+    whole = Code.YES if set(codes) == {1} and not guarded else Code.FOREIGN
+    return Vote(whole, first, codes=codes, guarded=guarded)
+
+
+YES, ABSENT, FOREIGN = told(1), told(0), told(-1)
+YOUNG, HEALED, EVICTED = told(1, guarded=True), told(2), told(-1)
+
+
+def renewal(world: World, *holds: Hold) -> dict[str, LeaseEvent]:
+    """Both halves of a renewal; what became of each lock."""
+    round_: Round = world.run(renew(world.terms, holds))
+    healed: list[Renewal] = world.run(heal(world.terms, round_))
+    found = [(r.hold.name, r.event) for r in [*round_.decided, *healed]]
+    assert len(found) == len(dict(found)) == len(holds), "each lock is judged once"
+    return dict(found)
+
+
+@pytest.mark.parametrize("masters", [1, 3, 4, 5])
+def test_a_renewal_is_judged_lock_by_lock(masters: int) -> None:
+    needed = masters // 2 + 1
+    world, hold = World(masters), a_hold()
+    for codes in itertools.product((1, 0, -1, None), repeat=masters):
+        ballot = Ballot(masters, Settle.WON_OR_ALL)
+        for i, code in enumerate(codes):
+            # the second lock of the batch is well everywhere
+            vote = DOWN if code is None else scripts.decode_batch([b"me:1", [code, 1], b""])
+            ballot.cast(i, vote)
+        first, second = (Count(ballot, i).event(world.terms, hold, needed) for i in range(2))
+        if codes.count(1) >= needed:
+            assert first is LeaseEvent.RENEWED
+        elif codes.count(-1) >= needed:
+            assert first is LeaseEvent.DISOWNED
+        else:
+            assert first is LeaseEvent.FAILED, "absent is no denial: the master may have lost its memory"
+        answered = masters - codes.count(None)
+        assert second is (LeaseEvent.RENEWED if answered >= needed else LeaseEvent.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("renewed", "healed", "event"),
+    [
+        ([YES, YES, ABSENT], [HEALED], LeaseEvent.RENEWED),
+        ([ABSENT, ABSENT, ABSENT], [HEALED] * 3, LeaseEvent.RENEWED),
+        ([ABSENT, ABSENT, DOWN], [HEALED] * 2, LeaseEvent.RENEWED),
+        ([ABSENT, ABSENT, ABSENT], [EVICTED] * 3, LeaseEvent.DISOWNED),
+        ([FOREIGN, FOREIGN, ABSENT], [HEALED], LeaseEvent.DISOWNED),
+        ([FOREIGN, YES, ABSENT], [HEALED], LeaseEvent.RENEWED),
+        ([FOREIGN, YES, ABSENT], [FOREIGN], LeaseEvent.DISOWNED),
+        ([FOREIGN, YES, DOWN], [], LeaseEvent.FAILED),
+        ([ABSENT, DOWN, DOWN], [HEALED], LeaseEvent.FAILED),
+        ([ABSENT, ABSENT, ABSENT], [ABSENT] * 3, LeaseEvent.FAILED),  # no memory for it
+        ([YES, YOUNG, DOWN], [], LeaseEvent.RENEWED),
+    ],
+)
+def test_what_is_missing_is_put_back_and_counted(
+    renewed: Sequence[Vote], healed: Sequence[Vote], event: LeaseEvent
+) -> None:
+    answers = iter(healed)
+    world = World(3, renewed, [Vote(Code.FAULT)] * 3)
+    original = world.answer
+
+    def answer(step: Any) -> Any:
+        if getattr(getattr(step, "command", None), "script", None) is scripts.HEAL:
+            world.steps.append(step)
+            ballot = Ballot(1, step.settle, sent_at=world.now)
+            ballot.cast(step.targets[0], next(answers))
+            return ballot
+        return original(step)
+
+    world.answer = answer  # type: ignore[method-assign]
+    assert renewal(world, a_hold()) == {"x": event}
+    absent = [i for i, vote in enumerate(renewed) if vote is ABSENT]
+    needed = [(step.targets[0]) for step in world.sent(scripts.HEAL)]
+    assert needed == absent, "each master that lacks it, and no other"
+    for step in world.sent(scripts.HEAL):
+        assert words(step)[3] == "x"
+        assert words(step)[-3:] == ("me:1", "1", "77"), "with its owner, its count and its fencing token"
+
+
+@pytest.mark.parametrize(
+    ("vote", "late"),
+    [(YOUNG, LeaseEvent.FAILED), (HEALED, LeaseEvent.FAILED), (YES, LeaseEvent.RENEWED)],
+)
+def test_a_master_without_memory_counts_while_somebody_else_could_not_have_won_in_time(
+    vote: Vote, late: LeaseEvent
+) -> None:
+    """DESIGN rule 7: the naive form, which counts it to the last, gives one lock to two."""
+    hold = a_hold()
+    end = heals_until(hold.lease.valid_until, 10.0)
+    assert end == pytest.approx(hold.lease.valid_until - 1.0 - 0.102)
+    for now, expected in ((end - 0.001, LeaseEvent.RENEWED), (end + 0.001, late)):
+        world = World(3)
+        world.now = now
+        ballot = Ballot(3, Settle.WON_OR_ALL)
+        ballot.cast(0, YES)
+        ballot.cast(1, vote)
+        assert Count(ballot, 0).event(world.terms, hold, 2) is expected
+
+
+def test_a_longer_max_ttl_that_a_master_tells_of_narrows_what_counts() -> None:
+    """Acquisitions of that fleet may take longer than ours."""
+    hold, world = a_hold(ttl=1.0), World(3)
+    ballot = Ballot(3, Settle.WON_OR_ALL)
+    for i, vote in enumerate((YES, HEALED)):
+        ballot.cast(i, vote)
+    world.terms.guard.max_ttl = 1.0
+    assert Count(ballot, 0).event(world.terms, hold, 2) is LeaseEvent.RENEWED
+    world.terms.guard.max_ttl = 10.0
+    assert Count(ballot, 0).event(world.terms, hold, 2) is LeaseEvent.FAILED
+
+
+def test_a_hold_that_was_released_meanwhile_is_released_again_behind_the_healing() -> None:
+    """Or the key would come back, and with it a lock that nobody holds."""
+    hold = a_hold()
+    world = World(3, [YES, ABSENT, YES], [HEALED] * 3)
+    round_ = world.run(renew(world.terms, [hold]))
+    original = world.answer
+
+    def answer(step: Any) -> Any:
+        reply = original(step)
+        if world.sent(scripts.HEAL):
+            hold.lease.on(LeaseEvent.RELEASE)
+        return reply
+
+    world.answer = answer  # type: ignore[method-assign]
+    world.run(heal(world.terms, round_))
+    (tell,) = world.sent(scripts.RELEASE)
+    assert (said(tell)[0], tell.targets, tell.owed_for) == ("me:1", [1], 10.0)
+    assert world.steps.index(tell) > world.steps.index(world.sent(scripts.HEAL)[0])
+
+
+def test_nothing_is_put_back_after_a_release_a_loss_or_the_end_of_the_validity() -> None:
+    released, lost, over, held = (a_hold(name) for name in ("released", "lost", "over", "held"))
+    over.lease.valid_until = 1000.0
+    world = World(1, [told(0, 0, 0, 0)], [told(2)])
+    round_ = world.run(renew(world.terms, [released, lost, over, held]))
+    released.lease.on(LeaseEvent.RELEASE)
+    lost.lease.on(LeaseEvent.DISOWNED, "taken")
+    world.run(heal(world.terms, round_))
+    (asked,) = world.sent(scripts.HEAL)
+    assert words(asked)[3] == "held"
+    assert int(words(asked)[2]) == 4, "its three keys, and the marker"
+
+
+def test_many_locks_share_few_commands_and_keep_their_ttl() -> None:
+    world = World(3, [Vote(Code.YES, codes=[1] * BATCH)] * 3)
+    ten = [a_hold(f"l{i}", f"o{i}") for i in range(250)]
+    three = [a_hold(f"s{i}", f"p{i}", ttl=3.0) for i in range(2)]
+    round_ = world.run(renew(world.terms, [*three, *ten]))
+    assert {id(r.hold) for r in round_.decided} == {id(hold) for hold in [*ten, *three]}
+    asks = world.sent(scripts.RENEW)
+    assert sorted(int(words(ask)[2]) for ask in asks) == [3, 51, 101, 101], "the locks, and the marker"
+    for ask in asks:
+        keys = int(words(ask)[2])
+        assert words(ask)[3 + keys] == ("3000" if keys == 3 else "10000")
+    assert world.run(heal(world.terms, round_)) == []
+    assert not world.sent(scripts.HEAL)
