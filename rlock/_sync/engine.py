@@ -301,8 +301,8 @@ class Engine:
     def _renew(self, holds: Sequence[Hold]) -> Round:
         return self.perform(renew(self.terms, holds))
 
-    def _heal(self, round_: Round) -> list[Renewal]:
-        return self.perform(heal(self.terms, round_))
+    def _heal(self, round_: Round, until: float) -> list[Renewal]:
+        return self.perform(heal(self.terms, round_, until))
 
     # -- the end -----------------------------------------------------------------------------------
 

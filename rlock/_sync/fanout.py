@@ -1,10 +1,9 @@
 """Fan-out: one command to all masters, decided by the q-th answer, with no thread in between.
 
-One connection for each master carries the rounds of all threads, so a release can never overtake its
-own acquire on a master, and the number of sockets does not grow with the number of threads. The caller
-writes its command to every master and then waits; of all the threads that wait, one reads for all (the
-leader), and hands that role on when its own round is settled. Stragglers are read by whoever leads when
-they come, in order.
+One connection for each master carries the rounds of all threads, so a release can never overtake its own
+acquire on a master, and the number of sockets does not grow with the number of threads. The caller writes
+its command to every master and then waits; of all the threads that wait, one reads for all (the leader), and
+hands that role on when its own round is settled. Stragglers are read by whoever leads when they come.
 """
 
 from __future__ import annotations
@@ -96,6 +95,7 @@ class Fanout:
         for turn in rest.many.rounds:
             with self._mutex:
                 turn.ballot.settle, turn.over = Settle.ALL, False
+                turn.deadline = min(turn.deadline, rest.until)
             self._finish(turn)
 
     def tell(self, tell: Tell) -> None:
@@ -275,8 +275,8 @@ class Fanout:
 
     def _mark(self, slot: Slot, link: Link, age_s: float) -> None:
         """Have the master note how old its memory is."""
-        command = scripts.mark(link.run_id, age_s, self._guard.max_ttl_ms())
-        self._post(slot, link, Owed(None, command, self._clock(), 0.0), pack(command.by_sha()))
+        mark = scripts.mark(link.run_id, age_s, self._guard.max_ttl_ms())
+        self._post(slot, link, Owed(None, mark, self._clock(), 0.0), pack(mark.by_sha()))
 
     def _vote(self, turn: Round, master: int, vote: Vote) -> None:
         ballot = turn.ballot

@@ -26,7 +26,7 @@ SLACK_S = 0.05
 
 REASONS = {
     LeaseEvent.DISOWNED: "a quorum of masters answered that it holds the lock no more "
-    "(evicted, flushed, restarted empty, or taken after an expiry)",
+    "(an operator evicted it, or another owner has it after an expiry)",
 }
 
 
@@ -39,7 +39,7 @@ class Watchdog:
         mutex: threading.Lock,
         clock: Clock,
         renew: Callable[[Sequence[Hold]], Round],
-        heal: Callable[[Round], list[Renewal]],
+        heal: Callable[[Round, float], list[Renewal]],
     ) -> None:
         self._holds = holds
         self._changed = threading.Condition(mutex)
@@ -140,7 +140,10 @@ class Watchdog:
         for hold in lost:
             self._report(hold)
         if renewing:
-            for hold in self._apply_all(self._heal(round_)):
+            with self._changed:
+                # One master that is slow must not keep a short lease waiting for its renewal.
+                until = self._holds.next_due() or math.inf
+            for hold in self._apply_all(self._heal(round_, until)):
                 self._report(hold)
 
     def _apply_all(self, renewals: Sequence[Renewal]) -> list[Hold]:

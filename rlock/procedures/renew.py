@@ -7,6 +7,7 @@ all masters, one after another. It also fills up a lease that was won on fewer m
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -108,13 +109,13 @@ def renew(terms: Terms, holds: Sequence[Hold]) -> Procedure[Round]:
     return Round(many, batches, ballots, decided, undecided)
 
 
-def heal(terms: Terms, round_: Round) -> Procedure[list[Renewal]]:
+def heal(terms: Terms, round_: Round, until: float = math.inf) -> Procedure[list[Renewal]]:
     """Put the keys back that are missing; what became of the leases that `renew` left open.
 
-    Waits for the last answers to the renewal, at most its request time-out. No network where all masters
-    have all keys.
+    Waits for the last answers to the renewal, at most its request time-out and ``until``. No network where
+    all masters have all keys.
     """
-    yield Rest(round_.many)
+    yield Rest(round_.many, until)
     missing: dict[tuple[int, float], list[Hold]] = {}
     for batch, ballot in zip(round_.batches, round_.ballots, strict=True):
         for index, hold in enumerate(batch):

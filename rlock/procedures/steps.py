@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -86,12 +87,16 @@ class AskMany:
 
 
 class Rest:
-    """Wait for answers that rounds were settled without (`Ask.stay`), within their time-out. Answer: None."""
+    """Wait for answers that rounds were settled without (`Ask.stay`). Answer: None.
 
-    __slots__ = ("many",)
+    At most until their time-out, and ``until``. What comes later is counted, but nobody waits for it.
+    """
 
-    def __init__(self, many: AskMany) -> None:
+    __slots__ = ("many", "until")
+
+    def __init__(self, many: AskMany, until: float = math.inf) -> None:
         self.many = many
+        self.until = until
 
 
 class Standing:

@@ -79,7 +79,8 @@ def _headline(found: LockStatus) -> str:
 def _told(view: MasterStatus) -> str:
     if view.fault is not None:
         return f"no answer: {view.fault}"
+    guard = "  (restart guard: no vote yet)" if view.guarded else ""
     if view.holder is None:
-        return "free"
+        return f"free{guard}"
     left = "no expiry" if view.remaining is None else f"{view.remaining:.1f} s left"
-    return f"{view.holder}  count {view.hold_count}  {left}"
+    return f"{view.holder}  count {view.hold_count}  {left}{guard}"

@@ -27,6 +27,10 @@ from .timing import UPTIME_ERROR_S, guard_time
 
 log = logging.getLogger("rlock")
 
+FLUSHED = "its memory was lost (FLUSHALL?)"
+RESTARTED = "it restarted"
+STRANGE = "it is empty, while other masters are not: flushed, or new here"
+
 _CENTURY_S = 100 * 365.25 * 86400
 #: Old enough, and not older than the clocks' year 0.
 _DECADE_S = _CENTURY_S / 10
@@ -131,29 +135,29 @@ class Guard:
             ours = False  # a replica lacks the last moments of its master, durable or not
         if ours and marker is not None:
             life.marked, life.marker = True, handshake.marker
-        same = before is not None and before.handshake.run_id == handshake.run_id
-        if before is not None and same and before.marker and not ours:
-            age, life.why = 0.0, "its memory was lost (FLUSHALL?)"
+        known = before is not None and before.handshake.run_id == handshake.run_id
+        changed = before is not None and not known and not handshake.durable
+        if ours and marker is not None and not marker.since_us:
+            age = math.inf  # the operator vouches for it
+        elif before is not None and known and before.marker and not ours:
+            age, life.why = 0.0, FLUSHED
+        elif changed:
+            # Its uptime goes by the wall clock, which may have been set since: we know better.
+            age, life.why = 0.0, RESTARTED
+        elif before is not None and known and handshake.run_id:
+            # Of one life the first judgement stays: its age is now what it was then, and the time since.
+            age, life.why = now + self.time - before.votes_from, before.why
         elif marker is not None and ours:
             age, life.why = self._marked_age(handshake, marker), "it restarted, or was flushed"
-            if before is not None and not same and not handshake.durable and marker.since_us:
-                age, life.why = 0.0, "it restarted"
         elif handshake.promoted:
             age, life.why = 0.0, "it was a replica"
-        elif before is not None and not same and not handshake.durable:
-            # Its uptime goes by the wall clock, which may have been set since: we know better.
-            age, life.why = 0.0, "it restarted"
         elif marker is None and any(other is not None and other.marked for other in self._lives):
-            age, life.why = 0.0, "it is empty, while other masters are not: flushed, or new here"
+            age, life.why = 0.0, STRANGE
         elif handshake.durable:
             age = math.inf
         else:
             age, life.why = _uptime(handshake), "it started a short time ago"
-        if same and before is not None and age:
-            # Of one life the first judgement stays: its age now is what it was then, and the time since.
-            life.votes_from, life.why = before.votes_from, before.why
-        else:
-            life.votes_from = now + self.time - age if age < self.time else -math.inf
+        life.votes_from = now + self.time - age if age < self.time else -math.inf
         if marker is not None and ours:
             self._suspect_the_unmarked()
         if ours and marker is not None and marker.max_ttl_ms >= self.max_ttl_ms():
@@ -170,7 +174,7 @@ class Guard:
             if not life.marker:
                 return False  # not written yet, or we may not
             # Its locks are gone with it.
-            life.marker, life.why = "", "its memory was lost (FLUSHALL?)"
+            life.marker, life.why = "", FLUSHED
             life.votes_from = now + self.time
             self._told.discard(master)
             return True
@@ -216,8 +220,6 @@ class Guard:
         return math.ceil(self.max_ttl * 1000)
 
     def _marked_age(self, handshake: Handshake, marker: Marker) -> float:
-        if marker.since_us == 0:
-            return math.inf
         age = max(0.0, (handshake.time_us - marker.since_us) / 1e6) if handshake.time_us else 0.0
         if handshake.durable or handshake.uptime_s is None:
             return age
@@ -230,7 +232,7 @@ class Guard:
         for life in self._lives:
             if life is not None and not life.marked and not life.marker and life.votes_from == -math.inf:
                 life.votes_from = life.met_at + self.time
-                life.why = "it is empty, while other masters are not: flushed, or new here"
+                life.why = STRANGE
 
     def _heed(self, master: int, marker: Marker) -> None:
         longest = marker.max_ttl_ms / 1000

@@ -232,10 +232,3 @@ def test_repr_says_whether_it_is_held_here(masters1: Fleet, make_client: MakeCli
     assert repr(lock).startswith("<unlocked rlock.RLock object name='x' at 0x")
     with lock:
         assert repr(lock).startswith("<locked rlock.RLock object name='x' owner='")
-
-
-def test_what_a_later_version_brings_says_that_it_is_not_there(
-    masters1: Fleet, make_client: MakeClient
-) -> None:
-    with pytest.raises(NotImplementedError, match="not available yet"):
-        _ = make_client(masters1.urls).lock("x").fencing_token

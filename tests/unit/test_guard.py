@@ -121,6 +121,14 @@ def test_a_new_connection_to_the_same_life_changes_nothing() -> None:
     assert guard.wait(0, 100.0 + FULL - 3.0) == 0.0
 
 
+def test_the_operators_word_counts_on_a_new_connection_to_a_life_that_was_waited_for() -> None:
+    guard = Guard(NAMES, 10.0)
+    guard.met(0, fresh(uptime_s=3.0), 100.0)
+    guard.told(0, marked(3.0), 100.1)
+    guard.met(0, fresh(uptime_s=5.0, marker=marked(None)), 102.0)
+    assert guard.wait(0, 102.0) == 0.0
+
+
 def test_a_flush_is_noticed_by_the_marker_that_is_gone() -> None:
     guard = Guard(NAMES, 10.0)
     guard.met(0, fresh(uptime_s=DAY, marker=marked(DAY)), 100.0)

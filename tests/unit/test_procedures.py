@@ -24,6 +24,8 @@ from rlock.rules.timing import valid_until
 
 from .world import ABSENT, DENIED, DOWN, ODD, OPTIONS, YES, World, held_by, said, words
 
+FORGETFUL = ABSENT._replace(guarded=True)
+
 
 def test_a_majority_wins_and_nothing_is_undone() -> None:
     world = World(3, [YES, None, YES])
@@ -141,6 +143,16 @@ def test_a_release_is_judged_by_what_a_quorum_says(masters: int) -> None:
         assert outcome(world.terms, ballot) is expected
 
 
+def test_absent_on_masters_that_lost_their_memory_is_no_loss() -> None:
+    """The lease was valid to the end: the guard keeps everybody else out."""
+    world = World(3)
+    for absent, expected in ((FORGETFUL, Released.DONE), (ABSENT, Released.NOT_OURS)):
+        ballot = Ballot(3)
+        for i in range(3):
+            ballot.cast(i, absent)
+        assert outcome(world.terms, ballot) is expected
+
+
 def test_absent_after_a_second_delivery_is_a_release_that_was_done() -> None:
     world = World(3)
     ballot = Ballot(3)
@@ -177,9 +189,6 @@ def test_a_release_that_is_delivered_late_favours_nobody() -> None:
     for late in (said(Tell(ask.late)), said(tell)):
         assert late[0] == "me:1"
         assert late[4:6] == ("", "")
-
-
-FORGETFUL = ABSENT._replace(guarded=True)
 
 
 def test_locked_says_free_only_when_that_is_certain() -> None:

@@ -1,0 +1,386 @@
+"""Fencing tokens: strictly greater for every later holder, whoever it is and however it got the lock."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlock
+from rlock._sync.fanout import Fanout
+from rlock.errors import NOT_HELD
+from rlock.procedures.steps import Ask
+from rlock.rules import scripts
+from rlock.rules.quorum import Ballot
+
+from ..servers import AnyMaster, Fleet, raw
+from .conftest import Child, eventually, in_thread
+from .queueing import queue_of
+
+MakeClient = Callable[..., rlock.Client]
+FENCE = "rlock:{x}:fence"
+#: Nobody listens there: masters that are dead.
+DEAD = ("redis://127.0.0.1:1", "redis://127.0.0.1:2")
+HOUR_US = 3600 * 10**6
+
+
+def take(client: rlock.Client, **options: Any) -> int:
+    """The token of one hold."""
+    with client.lock("x", **options) as lock:
+        return lock.fencing_token
+
+
+def without(urls: list[str], *dead: int) -> list[str]:
+    """The same masters, as one sees them for whom a minority is dead."""
+    return [DEAD[dead.index(i)] if i in dead else url for i, url in enumerate(urls)]
+
+
+def rising(tokens: list[int]) -> bool:
+    return all(before < after for before, after in itertools.pairwise(tokens))
+
+
+def remembered(urls: list[str]) -> list[int]:
+    """What each master has as the last token; 0: nothing."""
+    return [int(str(raw(url).get(FENCE) or 0).split()[0]) for url in urls]
+
+
+def stamp(urls: list[str], *tokens: int) -> None:
+    """Have the masters remember tokens of somebody else."""
+    for url, token in zip(urls, tokens, strict=True):
+        raw(url).set(FENCE, f"{token} somebody:else", px=3600_000)
+
+
+def stamp_tomorrow(urls: list[str]) -> int:
+    """Have all masters remember a token that is a day ahead, so that nobody's time plays a part."""
+    token = int(time.time() + 86400) * 10**6
+    stamp(urls, *[token] * len(urls))
+    return token
+
+
+@contextmanager
+def write_backs(urls: list[str]) -> Iterator[set[tuple[str, str]]]:
+    """The rounds that had a token stored, by owner and token, when the block has ended."""
+    rounds: set[tuple[str, str]] = set()
+    with ExitStack() as stack:
+        ears = [stack.enter_context(raw(url).monitor()) for url in urls]
+        yield rounds
+        for url, ear in zip(urls, ears, strict=True):
+            raw(url).echo("that is all")
+            while "that is all" not in (command := ear.next_command()["command"]):
+                # fence.lua is the only script that has the one key; behind it: owner, token, time.
+                words = command.split()
+                if words[0].upper() in ("EVALSHA", "EVAL") and words[-5:-3] == ["1", FENCE]:
+                    rounds.add((words[-3], words[-2]))
+
+
+# -- what it is --------------------------------------------------------------------------------------------
+
+
+def test_it_is_an_int_of_at_most_53_bits_that_begins_at_the_masters_time(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    token = take(make_client(urls))
+    assert type(token) is int
+    assert 0 < token < 2**53
+    assert token / 1e6 == pytest.approx(time.time(), abs=10)
+
+
+def test_nested_acquires_have_the_same_one(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls)
+    with client.lock("x") as outer:
+        token = outer.fencing_token
+        with client.lock("x") as inner:
+            assert inner.fencing_token == outer.fencing_token == token
+        assert outer.fencing_token == token
+    assert take(client) > token
+
+
+def test_who_does_not_hold_the_lock_gets_an_error(urls: list[str], make_client: MakeClient) -> None:
+    lock = make_client(urls).lock("x")
+
+    def refused() -> None:
+        with pytest.raises(rlock.LeaseLostError) as caught:
+            _ = lock.fencing_token
+        assert (caught.value.name, caught.value.reason) == ("x", NOT_HELD)
+
+    refused()
+    with lock:
+        in_thread(refused)
+    refused()
+
+
+def test_it_is_still_there_after_a_loss_until_the_release(urls: list[str], make_client: MakeClient) -> None:
+    client, other = make_client(urls), make_client(urls)
+    lock = client.lock("x", ttl=0.6, renew=False)
+    lock.acquire()
+    token = lock.fencing_token
+    assert take(other) > token
+    with pytest.raises(rlock.LeaseLostError):
+        lock.check()
+    assert lock.fencing_token == token
+    with pytest.raises(rlock.LeaseLostError):
+        lock.release()
+    with pytest.raises(rlock.LeaseLostError):
+        _ = lock.fencing_token
+    assert take(client) > token
+
+
+def test_asking_for_it_costs_no_network(masters3: Fleet, make_client: MakeClient) -> None:
+    with make_client(masters3.urls).lock("x") as lock:
+        token = lock.fencing_token
+        for master in masters3:
+            master.pause()
+        try:
+            assert {lock.fencing_token for _ in range(1000)} == {token}
+        finally:
+            for master in masters3:
+                master.resume()
+
+
+# -- greater for every later holder ------------------------------------------------------------------------
+
+
+def test_it_rises_from_hold_to_hold_and_from_client_to_client(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    clients = [make_client(urls) for _ in range(3)]
+    chance = random.Random(7)
+    tokens = [take(chance.choice(clients), fair=chance.random() < 0.5) for _ in range(60)]
+    assert rising(tokens)
+
+
+@pytest.mark.parametrize("fair", [True, False], ids=["fair", "default"])
+def test_it_rises_from_thread_to_thread_of_one_client(
+    fair: bool, urls: list[str], make_client: MakeClient
+) -> None:
+    client = make_client(urls)
+    tokens = [stamp_tomorrow(urls)]
+    inherited = 0
+
+    def work() -> None:
+        nonlocal inherited
+        for _ in range(25):
+            with client.lock("x", fair=fair) as lock:
+                tokens.append(lock.fencing_token)
+                hold = client._engine().hold("x")
+                inherited += hold is not None and hold.hops > 0
+                time.sleep(0.002)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(tokens) == 101
+    assert rising(tokens)
+    assert inherited > 30, "left to the next thread with the release, without an acquire"
+
+
+WORKER = """
+import random, sys, time, rlock
+client = rlock.Client(sys.argv[3:], ttl=5.0)
+print("ready")
+sys.stdin.readline()
+for _ in range(30):
+    fair = random.random() < {"fair": 1, "default": 0, "mixed": 0.5}[sys.argv[1]]
+    with client.lock("x", fair=fair) as lock:
+        with open(sys.argv[2], "a") as journal:
+            print(lock.fencing_token, file=journal)
+        time.sleep(random.choice((0, 0, 0.003)))
+print("done")
+"""
+
+
+@pytest.mark.parametrize("mode", ["fair", "default", "mixed"])
+def test_it_rises_from_process_to_process(
+    mode: str, urls: list[str], child: Callable[..., Child], tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal"
+    workers = [child(WORKER, mode, str(journal), *urls) for _ in range(4)]
+    for worker in workers:
+        assert worker.line() == "ready"
+    for worker in workers:
+        worker.say()
+    for worker in workers:
+        assert worker.line() == "done"
+    tokens = [int(line) for line in journal.read_text().split()]
+    assert len(tokens) == 120
+    assert rising(tokens)
+
+
+@pytest.mark.parametrize("fair", [True, False], ids=["fair", "default"])
+def test_it_rises_with_a_hand_off_to_a_waiter_of_another_client(
+    fair: bool, urls: list[str], make_client: MakeClient
+) -> None:
+    first, *others = [make_client(urls) for _ in range(4)]
+    tokens: list[int] = []
+    threads = []
+
+    def wait(client: rlock.Client) -> None:
+        with client.lock("x", fair=fair) as lock:
+            tokens.append(lock.fencing_token)
+
+    with first.lock("x", fair=fair) as lock:
+        tokens.append(lock.fencing_token)
+        for other in others:
+            threads.append(threading.Thread(target=wait, args=(other,)))
+            threads[-1].start()
+        assert eventually(lambda: len(queue_of(first)) == len(others))
+    for thread in threads:
+        thread.join(30)
+    assert len(tokens) == 4
+    assert rising(tokens)
+
+
+def test_it_rises_over_evictions_and_expiries(urls: list[str], make_client: MakeClient) -> None:
+    client, other = make_client(urls), make_client(urls)
+    tokens = []
+    for how in ("evicted", "expired", "evicted"):
+        lock = client.lock("x", ttl=0.6, renew=False)
+        lock.acquire()
+        tokens.append(lock.fencing_token)
+        if how == "evicted":
+            other.evict("x")
+        tokens.append(take(other))
+        with pytest.raises(rlock.LeaseLostError):
+            lock.release()
+    assert rising(tokens)
+
+
+# -- what it rests on --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_it_rises_from_majority_to_majority_without_any_clock(
+    count: int, masters: Fleet, make_client: MakeClient
+) -> None:
+    """With counters and their maximum {1,2}, {1,3}, {2,3} give 1, 2, 2."""
+    urls = masters(count).urls
+    ahead = stamp_tomorrow(urls)
+    minorities = itertools.combinations(range(count), count // 2)
+    clients = [make_client(without(urls, *dead)) for dead in minorities]
+    tokens = [ahead] + [take(client) for client in clients]
+    chance = random.Random(11)
+    tokens += [take(chance.choice(clients)) for _ in range(60)]
+    assert rising(tokens)
+    assert tokens[-1] <= ahead + 2 * len(tokens), "one more each time, or the one that a minority was given"
+
+
+def test_where_masters_disagree_one_more_round_makes_it_the_greatest(
+    masters3: Fleet, make_client: MakeClient
+) -> None:
+    client = make_client(masters3.urls)
+    now = take(client)
+    values = [now + HOUR_US, now + 48 * HOUR_US, now + 2 * HOUR_US]
+    # With the third one dead both others are heard; one of them is far ahead.
+    pair = make_client(without(masters3.urls, 2))
+    take(pair)
+    stamp(masters3.urls, *values)
+    with write_backs(masters3.urls) as rounds:
+        token = take(pair)
+    assert token == values[1] + 1
+    assert [back[1] for back in rounds] == [str(token)]
+    assert remembered(masters3.urls)[:2] == [token, token]
+    # All alive: whichever two are heard, it is above what two of them had.
+    with write_backs(masters3.urls) as rounds:
+        tokens = [take(client) for _ in range(10)]
+    assert rising([token, *tokens])
+    assert len(rounds) <= 1, "they have agreed since"
+
+
+@pytest.mark.parametrize("above", [0, 5])
+def test_a_write_of_somebody_else_that_comes_in_between_is_outbid(
+    above: int, masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, ask = make_client(masters3.urls), Fanout.ask
+    ahead = stamp_tomorrow(masters3.urls)
+    stamp(masters3.urls, ahead, ahead + 10, ahead + 20)
+    late: list[int] = []
+
+    def ask_after_another(self: Fanout, step: Ask) -> Ballot:
+        if step.command.script is scripts.FENCE and not late:
+            late.append(int(step.command.by_sha()[-2]) + above)
+            stamp(masters3.urls, *late * 3)
+        return ask(self, step)
+
+    monkeypatch.setattr(Fanout, "ask", ask_after_another)
+    with write_backs(masters3.urls) as rounds:
+        token = take(client)
+    assert token == late[0] + 1
+    assert len(rounds) == 2
+
+
+def test_one_master_that_is_far_ahead_does_not_matter_or_is_followed(
+    masters3: Fleet, make_client: MakeClient
+) -> None:
+    client = make_client(masters3.urls)
+    now = take(client)
+    stamp(masters3.urls, now, now, now + 48 * HOUR_US)
+    with write_backs(masters3.urls) as rounds:
+        tokens = [take(client) for _ in range(30)]
+    assert rising([now, *tokens])
+    # Agreed without it; or with it, and from then on all of them are there.
+    assert len(rounds) <= 1
+
+
+def test_in_the_ordinary_case_it_costs_no_round(masters: Fleet, make_client: MakeClient) -> None:
+    clients = [make_client(masters.urls) for _ in range(2)]
+    for client in clients:
+        take(client)
+    time.sleep(0.05)
+    with write_backs(masters.urls) as alone:
+        assert rising([take(clients[0]) for _ in range(50)])
+    assert alone == set()
+
+    def work(client: rlock.Client) -> None:
+        for _ in range(13):
+            take(client)
+            time.sleep(0.001)
+
+    threads = [threading.Thread(target=work, args=(client,)) for client in clients * 2]
+    with write_backs(masters.urls) as contended:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    assert len(contended) <= 3, "in 52 sections"
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_a_minority_may_be_dead_and_come_back_empty(
+    count: int, fresh_masters: Callable[..., Fleet], make_client: MakeClient
+) -> None:
+    masters = fresh_masters(count)
+    minority: list[AnyMaster] = list(masters)[: (count - 1) // 2]
+    client, other = make_client(masters.urls), make_client(masters.urls)
+    tokens = [take(client), take(other)]
+    for master in minority:
+        master.kill()
+    tokens += [take(one) for one in (client, other) * 3]
+    for master in minority:
+        master.restart(empty=True)
+    assert rising(tokens + [take(one) for one in (client, other) * 3])
+
+
+def test_it_rises_after_a_minority_was_flushed_while_the_lock_was_held(
+    masters3: Fleet, make_client: MakeClient
+) -> None:
+    client, other = make_client(masters3.urls, ttl=1.0), make_client(masters3.urls)
+    ahead = stamp_tomorrow(masters3.urls)
+    with client.lock("x") as lock:
+        token = lock.fencing_token
+        assert token > ahead
+        raw(masters3[1].url).flushall()
+        # The watchdog puts the key back, and with it the token.
+        assert eventually(lambda: remembered(masters3.urls)[1] == token)
+        lock.check()
+    client.init()  # nobody has to wait for the restart guard any more
+    pairs = [make_client(without(masters3.urls, dead)) for dead in (0, 2)]
+    assert rising([token, take(pairs[0]), take(pairs[1]), take(other)])
