@@ -43,13 +43,17 @@ DESIGN = (
     Case("as designed, nothing reduced, D=0", LOCK, "plain=1 D=0", full=True),
     Case("as designed, nothing reduced", LOCK, "plain=1", full=True),
     Case("as designed, nothing reduced, in order, dead keys", LOCK, "plain=1 keep=1 late=0", full=True),
-    Case("as designed, nothing reduced, dead keys, T=2", LOCK, "plain=1 keep=1 T=2 guard=2", full=True),
+    Case(
+        "as designed, nothing reduced, dead keys, T=2 D=0", LOCK, "plain=1 keep=1 T=2 guard=2 D=0", full=True
+    ),
 )
 
 #: Looser than the design, and still safe: what an implementation may afford.
 LOOSER = (
     Case("now + D < v asked as each answer comes", LOCK, "on_answer=1"),
     Case("only votes within D, decision until s + T", LOCK, "by_votes=1"),
+    Case("both of these", LOCK, "on_answer=1 by_votes=1"),
+    Case("leases revived: no two valid at one instant", LOCK, "revive=1 until=overlap late=0"),
     Case("no healing", LOCK, "heal=0"),
 )
 

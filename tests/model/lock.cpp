@@ -10,7 +10,7 @@
 
 namespace {
 
-enum Event : unsigned { VIOLATION = 1, HEALED_COUNTED = 2, HANDED_ON = 4, OUTLIVED_ALL = 8, WON = 16 };
+enum Event : unsigned { OVERLAP = 1, REVIVED = 2, HEALED_COUNTED = 4, HANDED_ON = 8, OUTLIVED_ALL = 16, WON = 32 };
 
 class Lock {
     const Rules r;
@@ -186,10 +186,10 @@ class Lock {
         next.client[c].left = static_cast<unsigned char>(r.lease(c) - (r.from_end ? 0 : client.since));
         // A hold reaches from its first instant to the last end of its validity. If that moved on after
         // somebody else had the lock, the two overlap.
-        unsigned event = client.interrupted ? VIOLATION | WON : WON;
+        unsigned event = client.interrupted ? REVIVED | WON : WON;
         for (int other = 0; other < clients; ++other) {
             if (other == c) continue;
-            if (valid(w.client[other])) event |= VIOLATION;
+            if (valid(w.client[other])) event |= OVERLAP;
             else if (w.client[other].phase == HOLDING) next.client[other].interrupted = true;
         }
         const auto young = [this](const Master& m) { return !of_age(m); };
@@ -282,7 +282,7 @@ int main(int argc, char** argv) {
         {"unchecked", &r.unchecked}, {"young_heir", &r.young_heir}, {"revive", &r.revive},
     };
     const std::map<std::string, unsigned> events = {
-        {"violation", VIOLATION}, {"healed", HEALED_COUNTED}, {"handed-on", HANDED_ON},
+        {"violation", OVERLAP | REVIVED}, {"overlap", OVERLAP}, {"healed", HEALED_COUNTED}, {"handed-on", HANDED_ON},
         {"outlived-all", OUTLIVED_ALL}, {"won", WON}, {"nothing", 0},
     };
     if (!command_line(argc, argv, numbers, events, limit, until)) return 2;

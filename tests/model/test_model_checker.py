@@ -42,12 +42,15 @@ def test_the_models_can_do_what_they_are_about(case: Case) -> None:
     assert check(case.program, case.rules).verdict == "reached"
 
 
-def test_the_reduced_space_finds_what_the_plain_one_finds() -> None:
-    for case in BROKEN:
-        # A reply is a step of its own there, so that the ways are longer; the successor's switch and the
-        # revival judge votes as the reduced space has them.
-        if case.rules.startswith(("guard", "naive", "quickly=0 late", "from_end", "young_yes", "equal_too")):
-            assert check(LOCK, f"{case.rules} plain=1").verdict == "reached", case.name
+#: Of `BROKEN`, those whose counter-example takes the plain space less than a few seconds.
+IN_PLAIN_SIGHT = ("quorum", "guard", "from_end", "naive", "young_yes", "quickly=0 late=0", "equal_too")
+
+
+@pytest.mark.parametrize("case", quick(*(case for case in BROKEN if case.rules.startswith(IN_PLAIN_SIGHT))))
+def test_what_the_reduced_space_finds_the_plain_one_finds(case: Case) -> None:
+    result = check(LOCK, f"{case.rules} plain=1")
+    # Replies and beginnings are steps of their own there.
+    assert (result.verdict, result.steps > case.steps) == ("reached", True)
 
 
 def test_a_counter_example_reads_as_sentences() -> None:
