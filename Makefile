@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types bench clean
+.PHONY: demo test evidence lint types bench clean
 .DEFAULT_GOAL := test
 
 # One stamp for everything: reinstalled when the list of packages changes.
@@ -20,6 +20,9 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest $(ARGS)
+
+evidence: $(VENV)/.installed
+	$(BIN)/python -m bench.evidence $(ARGS)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -198,9 +198,9 @@ class RLock:
         that was paused until its lease was over, which no lock can. So it can be had after a loss, too.
 
         No network: it is agreed on while the lock is acquired, in the same round trip unless masters
-        disagree. It rests on no clock and no lease, as long as a quorum of masters keeps its memory; else
-        on the masters' clocks being closer together than the time until the next acquire. It fits into 53
-        bits: the masters' time in microseconds, or a little more.
+        disagree. It rests on no clock and no lease, as long as a quorum of masters remembers the last token,
+        which they do for an hour; else on the masters' clocks being closer together than the time until the
+        next acquire. It fits into 53 bits: the masters' time in microseconds, or a little more.
 
         :raises LeaseLostError: the calling thread does not hold the lock.
         """

@@ -202,7 +202,7 @@ def test_a_user_with_the_least_permissions_hears_of_a_release_and_may_stop_liste
 @pytest.mark.parametrize("optional", [False, True])
 def test_the_handshake_learns_of_such_a_user_s_master_what_it_may(box: Box, optional: bool) -> None:
     """Without INFO the marker is all that the restart guard has; what is not told counts as the worse."""
-    box.mark(LIFE)
+    box.client.set(MARKER, f"{LIFE} 0 10000")
     user = user_of(box, rules_of(LEAST | BESIDE | (OPTIONAL if optional else set())))
     box.client.config_set("appendonly", "yes")
     box.client.config_set("appendfsync", "always")

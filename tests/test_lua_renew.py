@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from .scripted import LEASE_MS, LOCK, MINE, OLDER, THEIRS, Box
+from .scripted import LEASE_MS, LOCK, MARKER, MINE, OLDER, THEIRS, Box
 
 
 def test_renew_counts_the_lease_from_now(box: Box) -> None:
@@ -89,6 +89,16 @@ def test_three_hundred_locks_are_answered_in_the_order_of_their_keys(box: Box) -
         else:
             assert box.pttl(key) == (-2 if expected[i] == 0 else -1)
     assert box.client.dbsize() == 240 + 1, "and the marker"
+
+
+def test_renew_tells_the_marker_as_long_as_it_is_there(box: Box) -> None:
+    box.acquire()
+    marker = box.content(MARKER)[1]
+    for owner, code in ((MINE, 1), (THEIRS, -1)):
+        assert box.call("renew", [LOCK, MARKER], LEASE_MS, owner, 1) == [owner, [code], marker]
+    assert box.call("renew", [LOCK], LEASE_MS, MINE, 1) == [MINE, [1], ""], "without a restart guard"
+    box.client.delete(MARKER)
+    assert box.call("renew", [LOCK, MARKER], LEASE_MS, MINE, 1) == [MINE, [1], ""]
 
 
 def test_renew_of_no_lock_answers_nothing(box: Box) -> None:

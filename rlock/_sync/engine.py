@@ -121,6 +121,7 @@ class Engine:
                     self._watchdog.ensure()
                 except RuntimeError as error:
                     raise RLockError(f"lock {options.name!r} was not asked for: {error}") from error
+        self._fanout.meet()
         asked: list[str] = []
         try:
             self._asking[id(asked)] = (options, asked)

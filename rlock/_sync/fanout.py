@@ -29,8 +29,6 @@ log = logging.getLogger("rlock")
 
 #: How often a round goes out again because connections broke: each may find another one broken.
 RESENDS = 2
-#: The first connections of a client get this long, however short the time-out of a request.
-FIRST_CONTACT_S = 0.25
 
 
 class Fanout:
@@ -53,7 +51,6 @@ class Fanout:
             guarded=terms.guard.on,
         )
         self._masters = len(endpoints)
-        self._fresh = True  # nothing was dialled yet
         #: The round whose thread reads for all. It may have been interrupted on the way out, so others
         #: go by whether it is over, not by its word.
         self._leader: Round | None = None
@@ -79,6 +76,15 @@ class Fanout:
             self._send(turn, turn.unanswered(), again=True)
             self._finish(turn)
         return turn.ballot
+
+    def meet(self) -> None:
+        """See to it that masters were met once: before that nobody knows their time."""
+        if self._roster.fresh:
+            self._connect(0.0)
+
+    def _connect(self, patience: float, *, all_of_them: bool = False) -> None:
+        enough = self._masters if all_of_them else self._quorum
+        self._roster.connect(patience, enough, self._quorum, self._check)
 
     def ask_many(self, many: AskMany) -> list[Ballot]:
         """Perform rounds side by side."""
@@ -312,32 +318,6 @@ class Fanout:
             raise RLockError("the client is closed")
 
     # -- connecting --------------------------------------------------------------------------------
-
-    def _connect(self, patience: float, *, all_of_them: bool = False) -> None:
-        """Dial what is due, in the background; wait for it only while fewer than a quorum is up.
-
-        ``all_of_them``: wait for every attempt, at most ``patience`` seconds.
-        """
-        roster = self._roster
-        if roster.up == self._masters:
-            return
-        enough = self._masters if all_of_them else self._quorum
-        with self._mutex:
-            self._check()
-            roster.dial_due()
-            if roster.up >= enough and not self._fresh:
-                return
-        began = self._clock()
-        roster.changed.wait_for(
-            lambda: roster.up >= enough or not roster.dialing or roster.closed,
-            max(patience, FIRST_CONTACT_S) if self._fresh else patience,
-        )
-        if self._fresh and roster.up >= self._quorum:
-            # The first time of all: masters that need a little longer than the quorum get it, so that
-            # the first lock stands on all of them; one that hangs does not hold us up.
-            spent = self._clock() - began
-            roster.changed.wait_for(lambda: not roster.dialing or roster.closed, 2 * spent + 0.02)
-        self._fresh = False
 
     def _welcome(self, slot: Slot, link: Link) -> None:
         """A new link: refuse a server that we have already, and deliver what it has missed."""

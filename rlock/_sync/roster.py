@@ -28,6 +28,9 @@ log = logging.getLogger("rlock")
 #: Opening a connection takes several round trips, so it gets at least this long, in the background.
 DIAL_TIMEOUT_S = 1.0
 
+#: The first connections of a client get this long, however short the time-out of a request.
+FIRST_CONTACT_S = 0.25
+
 #: How long to leave a server alone that is in the list under another name already.
 DUPLICATE_PAUSE_S = 2.0
 
@@ -87,7 +90,7 @@ class Slot:
 
 
 class Roster:
-    """The links of one kind to all masters. Called with ``mutex`` held, but for `poll` and `changed`."""
+    """The links of one kind to all masters. Called with ``mutex``, but for `poll`, `connect` and `changed`."""
 
     def __init__(
         self,
@@ -105,6 +108,7 @@ class Roster:
         self.changed = ParkingLot(mutex)  # a link came, a dial ended
         self.up = 0
         self.closed = False
+        self.fresh = True  # nothing was dialled yet
         self._mutex = mutex
         self._clock = clock
         self._random = random
@@ -192,6 +196,31 @@ class Roster:
             pass
 
     # -- connecting --------------------------------------------------------------------------------
+
+    def connect(self, patience: float, enough: int, quorum: int, check: Callable[[], None]) -> None:
+        """Dial what is due, in the background; wait for it only while fewer than ``enough`` are up.
+
+        At most ``patience`` seconds, a little longer the first time of all. ``check`` may raise. Without
+        the mutex.
+        """
+        if self.up == len(self.slots):
+            return
+        with self._mutex:
+            check()
+            self.dial_due()
+            if self.up >= enough and not self.fresh:
+                return
+        began = self._clock()
+        self.changed.wait_for(
+            lambda: self.up >= enough or not self.dialing or self.closed,
+            max(patience, FIRST_CONTACT_S) if self.fresh else patience,
+        )
+        if self.fresh and self.up >= quorum:
+            # The first time of all: masters that need a little longer than the quorum get it, so that
+            # the first lock stands on all of them; one that hangs does not hold us up.
+            spent = self._clock() - began
+            self.changed.wait_for(lambda: not self.dialing or self.closed, 2 * spent + 0.02)
+        self.fresh = False
 
     @property
     def dialing(self) -> bool:

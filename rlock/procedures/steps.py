@@ -169,8 +169,8 @@ def faults(terms: Terms, ballot: Ballot) -> dict[str, str]:
 
 
 def too_late(terms: Terms, name: str, ballot: Ballot, limit: float) -> QuorumUnreachableError:
-    """The error for rounds that a quorum granted when it was too late to count."""
-    told = f"it, or another one, answered too late: a round must be over within {limit:.3g} s"
+    """The error for a lock that a quorum granted, but not in time to count."""
+    told = f"it, or another one, did not answer in time: an acquire must be over within {limit:.3g} s"
     return QuorumUnreachableError(name, terms.quorum, 0, dict.fromkeys(terms.masters, told))
 
 

@@ -66,11 +66,11 @@ def run(
     started), and the lock is free within the ttl. A stopped rlock renews nothing.
 
     Without -n or -w it waits as long as it takes, for masters that cannot be reached as well; exit
-    status 69 comes with -n and -w only. RLOCK_MASTERS, RLOCK_TTL, RLOCK_MAX_TTL (for a --ttl over 10) and
-    RLOCK_REQUEST_TIMEOUT are read from the environment.
+    status 69 comes with -n and -w only. RLOCK_MASTERS, RLOCK_TTL, RLOCK_MAX_TTL (for a --ttl over 10),
+    RLOCK_REQUEST_TIMEOUT and RLOCK_RESTART_GUARD are read from the environment.
 
-    COMMAND finds RLOCK_NAME, RLOCK_OWNER (what the masters show as the holder), RLOCK_TTL and
-    RLOCK_MASTERS in its environment.
+    COMMAND finds RLOCK_NAME, RLOCK_OWNER (what the masters show as the holder), RLOCK_FENCING_TOKEN,
+    RLOCK_TTL and RLOCK_MASTERS in its environment.
     """
     if no_wait and timeout is not None:
         raise click.UsageError("--no-wait and --timeout exclude each other: give one of the two")
@@ -116,6 +116,7 @@ def _environment(own: Client, lock: RLock) -> dict[str, str]:
         **os.environ,
         "RLOCK_NAME": lock.name,
         "RLOCK_OWNER": holder.owner if holder else "",
+        "RLOCK_FENCING_TOKEN": str(lock.fencing_token) if holder else "",
         "RLOCK_TTL": f"{own.ttl:g}",
         "RLOCK_MASTERS": ",".join(str(endpoint.source) for endpoint in own._endpoints),
     }

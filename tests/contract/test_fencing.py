@@ -162,11 +162,12 @@ def test_it_rises_from_thread_to_thread_of_one_client(
 ) -> None:
     client = make_client(urls)
     tokens = [stamp_tomorrow(urls)]
-    inherited = 0
+    inherited, until = 0, time.monotonic() + 30
 
     def work() -> None:
         nonlocal inherited
-        for _ in range(25):
+        # On a busy machine one thread may do a lot before the others have subscribed.
+        while inherited < 50 and time.monotonic() < until:
             with client.lock("x", fair=fair) as lock:
                 tokens.append(lock.fencing_token)
                 hold = client._engine().hold("x")
@@ -178,9 +179,8 @@ def test_it_rises_from_thread_to_thread_of_one_client(
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert len(tokens) == 101
     assert rising(tokens)
-    assert inherited > 30, "left to the next thread with the release, without an acquire"
+    assert inherited >= 50, "left to the next thread with the release, without an acquire"
 
 
 WORKER = """

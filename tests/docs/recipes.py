@@ -133,7 +133,7 @@ class Silent(WSGIRequestHandler):
     def log_message(self, *_: Any) -> None: ...
 
 
-def serve(text: str) -> WSGIServer:
+def start_server(text: str) -> WSGIServer:
     """The server of the page on a free port, in a thread."""
     server = make_server("127.0.0.1", 0, module(text).application, Server, Silent)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()

@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from wsgiref.simple_server import WSGIServer, make_server
+from wsgiref.simple_server import WSGIServer
 
 import pytest
 
@@ -22,9 +22,9 @@ from ..contract.conftest import Child, in_thread
 from ..contract.conftest import child as child  # fixtures
 from ..contract.conftest import make_client as make_client
 from ..servers import Fleet
+from .recipes import LOCKS, PAGE, WORKERS, module, recipes, source, start_server
 
 MakeClient = Callable[..., rlock.Client]
-PAGE = Path(rlock.__file__).resolve().parent.parent / "docs" / "fencing.md"
 
 #: What makes a recipe refuse, and the same without it.
 UNFENCED = {
@@ -48,10 +48,8 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     servers: list[WSGIServer] = []
 
     def start(text: str) -> str:
-        server = make_server("127.0.0.1", 0, module(text).application, Server, Silent)
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/price"
+        servers.append(start_server(text))
+        url = f"http://127.0.0.1:{servers[-1].server_port}/price"
         monkeypatch.setenv("STORE_URL", url)
         return url
 

@@ -150,8 +150,8 @@ def test_waiters_in_fair_mode_are_all_served_although_the_masters_clocks_disagre
     for i, client in enumerate(others):
         queue.append(Waiter(client, fair=True))
         waiting(holder, i + 1)
-    clocks[0].step(-7200.0)  # and while they wait
-    clocks[1].step(7200.0)
+        clocks[0].step(-3600.0)  # and while they wait
+        clocks[1].step(3600.0)
     with within(2 * LOOK_S):
         if holder.status("x").locked:
             lock.release()

@@ -112,6 +112,7 @@ def test_the_command_finds_the_lock_in_its_environment(start: Start, masters3: F
     assert found["RLOCK_TTL"] == "3"
     assert found["RLOCK_MASTERS"] == ",".join(masters3.urls)
     assert len(found["RLOCK_OWNER"].rpartition(":")[2]) == 32
+    assert int(found["RLOCK_FENCING_TOKEN"]) > 1_700_000_000_000_000
 
 
 def test_the_commands_own_options_and_double_dashes_are_its_own(start: Start) -> None:

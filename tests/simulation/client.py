@@ -1,130 +1,240 @@
-"""One simulated client: its holds, its releases and its watchdog, as `rlock/_sync/engine.py` has them."""
+"""One simulated client: `rlock/_sync/engine.py`, in virtual time.
+
+The lease table, the undo, what is passed on and what is forgotten are the real code; `acquire` and `release`
+are written again as programs, because they block.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from functools import partial
-from typing import TYPE_CHECKING, Any
+import itertools
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from rlock.errors import LeaseLostError
+from rlock._sync.engine import Engine
+from rlock._sync.turnstile import LOOK_S, Turn, Turnstile
+from rlock._sync.watchdog import REASONS
+from rlock.errors import LeaseLostError, QuorumUnreachableError
 from rlock.model import LeaseState
-from rlock.procedures import acquire as acquiring
-from rlock.procedures.acquire import FOR_EVER
-from rlock.procedures.release import Released, gave_heir, inherited, may_barge, outcome, release
-from rlock.procedures.renew import renew
-from rlock.procedures.steps import Procedure, Tell, Terms
-from rlock.rules import scripts
-from rlock.rules.holds import Due, Hold, Holds, OwnerKey, Pulse
-from rlock.rules.keys import token_of, waiter_name
+from rlock.procedures.acquire import AT_ONCE, FOR_EVER
+from rlock.procedures.inspect import evict
+from rlock.procedures.release import Released, inherited, may_barge, outcome, release
+from rlock.procedures.steps import Terms
+from rlock.rules.guard import Guard
+from rlock.rules.holds import Hold, Holds
+from rlock.rules.keys import token_of
 from rlock.rules.lease import LeaseEvent
-from rlock.rules.options import LockOptions
+from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.places import Bequest
-from rlock.rules.timing import CLAIM_S
+from rlock.rules.quorum import Ballot
 
-from .driver import Enter, Perform, Program, Sleep, Thread
-from .events import Action, Process
+from .driver import Bench, Driver, Program, Thread, Wait, Waits, sleep
+from .events import Process, Way
 from .fanout import Fanout
 from .listener import Listener
+from .watchdog import Watchdog
 
 if TYPE_CHECKING:
     from .world import World
 
 
-class Gate:
+class Gate(Turnstile):
     """Of the threads that want one lock in default mode, one talks to the masters; the others wait."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, deque[Action]] = {}
+        super().__init__()
+        self._bench = Bench()
 
-    def enter(self, name: str, go_on: Action) -> bool:
-        """Whether the way is free now; if not, ``go_on`` is called when it is."""
-        if name not in self._lines:
-            self._lines[name] = deque()
-            return True
-        self._lines[name].append(go_on)
-        return False
+    def entering(self, turn: Turn, timeout: float) -> Waits[bool]:
+        """As `enter`."""
+        with self._mutex:
+            line = self._lines.get(turn.name)
+            first = line is None
+            if line is not None:
+                line.waiting.append(turn)
+                self._advance(line)
+        if first:
+            return self.enter(turn, timeout)
+        while not self._is_first(turn):
+            if timeout <= 0:
+                return False
+            yield Wait(min(timeout, LOOK_S), self._bench, lambda: self._is_first(turn))
+            timeout -= LOOK_S
+            if (line := self._lines.get(turn.name)) is not None:
+                with self._mutex:
+                    self._advance(line)
+        return True
 
-    def leave(self, name: str) -> None:
-        if self._lines[name]:
-            self._lines[name].popleft()()
-        else:
-            del self._lines[name]
+    def leave(self, turn: Turn) -> None:
+        super().leave(turn)
+        self._bench.poke()
 
 
-class Client(Process):
+class Client(Process, Engine):
     """``offset`` and ``rate`` say how its clock runs: offset + rate x the time of the world."""
 
-    def __init__(self, world: World, label: str, *, offset: float = 0.0, rate: float = 1.0) -> None:
-        super().__init__(world.events)
+    holding: ClassVar[set[Engine]] = set()
+
+    def __init__(
+        self,
+        world: World,
+        label: str,
+        options: ClientOptions | None = None,
+        *,
+        offset: float = 0.0,
+        rate: float = 1.0,
+        joined: bool = True,
+    ) -> None:
+        Process.__init__(self, world.events)
+        options = options or ClientOptions()
         self.world = world
         self.label = label
         self._offset, self._rate = offset, rate
+        self.clock = self._now
+        self.numbers = itertools.count(1)
+        self.ways = [(Way(), Way()) for _ in world.hosts]
+        self.current: Thread
+        self.running: list[Thread] = []
+        #: How often a thread is kept from running between two steps, and how long in the mean.
+        self.kept = (0.0, 0.0)
         masters = [f"m{i}" for i in range(len(world.hosts))]
-        self.terms = Terms(masters, self.clock, world.random, f"{world.random.getrandbits(64):016x}")
-        self.fanout = Fanout(self)
-        self.listener = Listener(self)
-        self.gate = Gate()
+        guard = Guard(masters, options.max_ttl, options.restart_guard)
+        self.terms = Terms(masters, self.clock, world.random, guard, f"{world.random.getrandbits(64):016x}")
+        timeout = options.lease(None).request_timeout
+        self.mutex = world.mutex
         self.holds = Holds()
-        self.finished: deque[str] = deque(maxlen=64)
-        self._keys: dict[Thread, tuple[OwnerKey, Pulse]] = {}
+        self.closed = False
+        self.fanout = self._fanout = Fanout(self, timeout)
+        self.listener = self._listener = Listener(self, timeout)
+        self.driver = self._driver = Driver(self)
+        self.gate = Gate()
+        self.watchdog = self._watchdog = Watchdog(self)
+        self._asking = {}
+        self._releasing = {}
+        self._threads = 0
+        if joined:
+            self.fanout.join()
 
-    def clock(self) -> float:
+    def _now(self) -> float:
         return self._offset + self._rate * self.events.now
 
     def lasts(self, seconds: float) -> float:
         """How long so many seconds of this client's clock are in the world."""
         return seconds / self._rate
 
+    def kept_waiting(self) -> float:
+        """For how long the thread that runs is kept from it."""
+        chance, mean = self.kept
+        if not chance or self.world.random.random() >= chance:
+            return 0.0
+        return self.world.random.expovariate(1 / mean)
+
+    def glance(self, bench: Bench) -> None:
+        """A thread has begun to wait: it reads what has lain there unread."""
+        serve = {self.fanout.bench: self.fanout.arrived, self.listener.bench: self.listener.arrived}
+        if bench in serve:
+            self.after(0.0, serve[bench])
+
     def thread(self) -> Thread:
-        thread = Thread(self, f"{self.label}/t{len(self._keys)}")
-        pulse = Pulse()
-        self._keys[thread] = OwnerKey(thread.label, pulse), pulse
-        return thread
+        self._threads += 1
+        return Thread(self, f"{self.label}/t{self._threads - 1}")
 
     def kill(self) -> None:
+        """Its kernel closes the connections."""
         super().kill()
-        self.listener.hang_up()
+        self.closed = True
+        for roster in (self.fanout.roster, self.listener.roster):
+            roster.close()
+        for thread in list(self.running):
+            thread.end()
 
     # -- acquire and release, as programs ----------------------------------------------------------------
 
-    def acquire(self, thread: Thread, options: LockOptions, until: float = FOR_EVER) -> Program:
-        """Answer: a `Hold`, or None."""
-        if not options.fair and until > acquiring.AT_ONCE:
-            yield Enter(options.name)
-        hold = yield Perform(self._take(thread, options, until))
-        if not options.fair and until > acquiring.AT_ONCE:
-            self.gate.leave(options.name)
+    def acquiring(self, thread: Thread, options: LockOptions, until: float = FOR_EVER) -> Waits[Hold | None]:
+        """As `Engine.acquire`. Answer: the hold, or None. ``until`` by the client's clock."""
+        key, name = thread.key, options.name
+        hold = self.holds.find(key, name)
         if hold is not None:
-            self.world.referee.enter(self, hold)
+            if hold.lease.look(self.clock()) is LeaseState.LOST:
+                raise LeaseLostError(name, hold.reason)
+            hold.count += 1
+            return hold
+        if until == AT_ONCE:
+            got = not self.holds.taken(name, self.clock()) and (
+                yield from self._contending(thread, options, until)
+            )
+        elif options.fair:
+            got = yield from self._contending(thread, options, until)
+        else:
+            got = yield from self._in_turn(thread, options, until)
+        if not got:
+            return None
+        hold = self.holds.find(key, name)
+        assert hold is not None
+        self.world.referee.enter(self, hold)
         return hold
 
-    def _take(self, thread: Thread, options: LockOptions, until: float) -> Procedure[Hold | None]:
-        asked: list[str] = []
-        key = self._keys[thread][0]
-        while True:
-            grant = yield from acquiring.acquire(self.terms, options, key.label, until, asked)
-            if grant is None:
-                return None
-            hold = Hold(key, options, grant.owner, grant.sent_at, waiter=grant.waiter, hops=grant.hops)
-            if hold.lease.look(self.clock()) is LeaseState.HELD:
-                self.holds.add(hold)
-                self._watch(hold)
-                return hold
-            for owner in asked:
-                waiter = waiter_name(owner, self.terms.station)
-                command = scripts.release(options.name, owner, waiter=waiter, publish=False)
-                self.fanout.tell(Tell(command, owed_for=options.lease.ttl))
-            asked.clear()
+    def _in_turn(self, thread: Thread, options: LockOptions, until: float) -> Waits[bool]:
+        turn = Turn(options.name)
+        try:
+            if (yield from self.gate.entering(turn, until - self.clock())):
+                return (yield from self._contending(thread, options, until))
+        finally:
+            turn.over = True
+            self.gate.leave(turn)
+        return not self.fanout.reachable and (yield from self._contending(thread, options, AT_ONCE))
 
-    def release(self, hold: Hold) -> Program:
-        """Answer: what became of it. Raises `LeaseLostError` if it was lost before."""
-        self.world.referee.leave(hold)
-        lost = hold.lease.look(self.clock()) is LeaseState.LOST
-        self.holds.remove(hold)
-        if lost:
-            raise LeaseLostError(hold.name, hold.reason)
-        hold.lease.on(LeaseEvent.RELEASE)
-        self.finished.append(token_of(hold.waiter))
+    def _contending(self, thread: Thread, options: LockOptions, until: float) -> Waits[bool]:
+        with self.mutex:
+            if options.renew:
+                self.watchdog.ensure()
+        asked: list[str] = []
+        try:
+            return (yield from self.driver.performing(self._take(thread.key, options, until, asked)))
+        except GeneratorExit:
+            raise
+        except BaseException:
+            hold = self.holds.find(thread.key, options.name)
+            if hold is not None and hold.owner in asked:
+                self._forget(hold)
+            self._take_back(options, asked)
+            raise
+
+    def releasing(self, hold: Hold) -> Waits[Released | None]:
+        """As `Engine.release_hold`. Answer: what became of it; None: it is held on. Raises after a loss."""
+        left = hold.count - 1
+        if left == 0:
+            self.world.referee.leave(hold)
+        try:
+            with self.mutex:
+                lost = hold.lease.look(self.clock()) is LeaseState.LOST
+                reason = hold.reason
+                hold.count = left
+                if left == 0:
+                    self._remove(hold)
+                    hold.lease.on(LeaseEvent.RELEASE)
+                    if not lost:
+                        self._releasing[hold.owner] = hold
+                        if hold.waiter:
+                            self.driver.finished.append(token_of(hold.waiter))
+            if lost:
+                raise LeaseLostError(hold.name, reason)
+            if left:
+                return None
+            released: Released = yield from self._giving_up(hold)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            if left == 0:
+                self._forget(hold)
+            raise
+        finally:
+            self._releasing.pop(hold.owner, None)
+        if released is Released.NOT_OURS:
+            raise LeaseLostError(hold.name, REASONS[LeaseEvent.DISOWNED])
+        if released is Released.DONE:
+            self.world.referee.confirm(hold)
+        return released
+
+    def _giving_up(self, hold: Hold) -> Waits[Released]:
         heir = self.listener.heir(hold.name)
         successor = "" if heir is None else self.world.token(heir.label)
         procedure = release(
@@ -137,50 +247,25 @@ class Client(Process):
             successor=successor,
             barging=may_barge(hold, heir),
         )
-        ballot = yield Perform(procedure)
+        ballot: Ballot | None = None
         given = False
-        if heir is not None and inherited(ballot) >= ballot.quorum:
-            given = self.listener.bequeath(heir, Bequest(successor, ballot.sent_at, hold.hops + 1))
-        if heir is not None and not given and (maybe := gave_heir(ballot, len(self.terms.masters))):
-            undo = scripts.release(hold.name, successor)
-            self.fanout.tell(Tell(undo, maybe, owed_for=heir.lease_ms / 1000))
-        released: Released = outcome(self.terms, ballot)
-        return released
+        try:
+            ballot = yield from self.driver.performing(procedure)
+            tokens = [] if heir is None else inherited(ballot)
+            if heir is not None and len(tokens) >= ballot.quorum:
+                bequest = Bequest(successor, ballot.sent_at, hold.hops + 1, tokens)
+                given = self.listener.bequeath(heir, bequest)
+        finally:
+            if heir is not None and not given:
+                self._disinherit(heir, successor, ballot)
+        return outcome(self.terms, ballot)
 
-    def pass_on(self, name: str, token: str) -> None:
-        """Give on at once what was handed to one of ours that has gone."""
-        waiter = waiter_name(token, self.terms.station)
-        if token in self.finished or any(hold.owner == token for hold in self.holds):
-            return
-        hand_on = all(hold.waiter != waiter for hold in self.holds)
-        self.fanout.tell(Tell(scripts.release(name, token, waiter=waiter, hand_on=hand_on), owed_for=CLAIM_S))
-
-    # -- the watchdog ------------------------------------------------------------------------------------
-
-    def _watch(self, hold: Hold) -> None:
-        due = hold.renew_at
-        if hold.due is not Due.END:
-            self.after(self.lasts(due - self.clock()), partial(self._look_after, hold, due))
-
-    def _look_after(self, hold: Hold, due: float) -> None:
-        if hold not in self.holds or hold.renew_at != due or hold.lease.look(self.clock()) is LeaseState.LOST:
-            return
-
-        def renewing() -> Program:
-            (renewal,) = yield Perform(renew(self.terms, [hold]))
-            if hold not in self.holds:
-                return
-            lease, event = hold.lease, renewal.event
-            if event is LeaseEvent.RENEWED:
-                state = lease.renewed(renewal.sent_at, self.clock())
-            else:
-                lease.look(self.clock())
-                state = lease.on(event, "renewal")
-            if state in (LeaseState.HELD, LeaseState.SUSPECT):
-                hold.schedule(Due.RENEW if state is LeaseState.HELD else Due.RETRY, renewal.sent_at)
-                self._watch(hold)
-
-        Thread(self, f"{self.label}/watchdog").start(renewing())
+    def evict(self, name: str) -> Program:
+        """An operator's removal of whoever holds a lock."""
+        try:
+            yield from self.driver.performing(evict(self.terms, name, self.fanout._timeout))
+        except (QuorumUnreachableError, KeyboardInterrupt):
+            pass  # the operator has to come again
 
 
 def cycle(
@@ -194,7 +279,7 @@ def cycle(
 ) -> Program:
     """A program: so many times acquire, hold and release."""
     for _ in range(times):
-        hold: Any = yield from client.acquire(thread, options)
-        yield Sleep(hold_s)
-        yield from client.release(hold)
-        yield Sleep(pause_s)
+        hold: Any = yield from client.acquiring(thread, options)
+        yield from sleep(hold_s)
+        yield from client.releasing(hold)
+        yield from sleep(pause_s)

@@ -1,57 +1,80 @@
-"""Threads of a simulated client: they do what the procedures yield, as `rlock/_sync/driver.py` does."""
+"""Threads of a simulated client: programs that run until they have to wait, and the driver of procedures.
+
+What blocks a thread in rlock/_sync is here a generator that yields a `Wait`; the rest is the real code. An
+interrupt is thrown in at the wait, and goes the way that Ctrl-C goes.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from rlock._sync.ears import Ear
+from rlock._sync import driver
+from rlock._sync.ears import Ear as RealEar
 from rlock.procedures.steps import (
     Ask,
     AskMany,
     Listen,
-    Park,
     Procedure,
+    Rest,
     Standing,
     Step,
     Tell,
     Unlisten,
     Wake,
 )
+from rlock.rules.holds import OwnerKey, Pulse
 
 if TYPE_CHECKING:
     from .client import Client
 
-
-@dataclass(frozen=True)
-class Perform:
-    """Run a procedure. Answer: its result."""
-
-    procedure: Procedure[Any]
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Sleep:
-    """Let time pass. Answer: None."""
+class Bench:
+    """Threads that wait for something that others bring about."""
 
-    seconds: float
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Thread, Wait]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def sit(self, thread: Thread, wait: Wait) -> None:
+        self._waiting.append((thread, wait))
+
+    def rise(self, thread: Thread) -> None:
+        self._waiting = [entry for entry in self._waiting if entry[0] is not thread]
+
+    def poke(self) -> None:
+        """Let those go on whose time has come; not at once, because whoever pokes is in the middle of it."""
+        for thread, wait in self._waiting:
+            if wait.done():
+                thread.ready()
 
 
-@dataclass(frozen=True)
-class Enter:
-    """Wait for one's turn among the threads of this client that want one lock. Answer: None."""
+class Wait:
+    """Until ``done``, looked at when ``bench`` is poked; at most so many seconds of the client's clock."""
 
-    name: str
+    __slots__ = ("bench", "done", "timeout")
+
+    def __init__(
+        self, timeout: float, bench: Bench | None = None, done: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.timeout = timeout
+        self.bench = bench
+        self.done = done
 
 
-#: What a thread runs: it says what it wants done, and gets the answer.
-Program = Generator[Perform | Sleep | Enter, Any, Any]
-Answer = Callable[[], Any]
+#: What blocks a thread.
+Waits = Generator[Wait, None, T]
+Program = Waits[Any]
 
-#: The answer to a step is not known yet; `Thread.resume` brings it.
-_LATER = object()
+
+def sleep(seconds: float) -> Waits[None]:
+    yield Wait(seconds)
 
 
 class Thread:
@@ -60,121 +83,150 @@ class Thread:
     def __init__(self, client: Client, label: str) -> None:
         self.client = client
         self.label = label
+        self._pulse = Pulse()
+        self.key = OwnerKey(label, self._pulse)
         self.over = False
-        #: Rounds that it waited for, by script, since the start of the program or `asked.clear()`.
+        #: Rounds that it waited for, by script.
         self.asked: Counter[str] = Counter()
         self._program: Program
-        self._procedure: Procedure[Any]
-        self._ears: list[Ear] = []
-        self._waits = 0
+        self._bench: Bench | None = None
+        self._serial = 0
+        self._ready = False
 
     def start(self, program: Program) -> Thread:
         self._program = program
-        self._go_on(None)
+        self.client.running.append(self)
+        self._go_on()
         return self
 
-    def _go_on(self, answer: Any) -> None:
-        """Run the program until it has to wait."""
-        while True:
-            try:
-                wish = self._program.send(answer)
-            except StopIteration:
-                self.over = True
-                return
-            if isinstance(wish, Perform):
-                self._procedure, self._ears = wish.procedure, []
-                ended, answer = self._advance(None)
-                if not ended:
-                    return
-            elif isinstance(wish, Sleep):
-                self.client.after(wish.seconds, lambda: self._go_on(None))
-                return
-            elif not self.client.gate.enter(wish.name, lambda: self._go_on(None)):
-                return
+    def ready(self) -> None:
+        """Go on, when whoever says so has done."""
+        if not self._ready:
+            self._ready = True
+            serial = self._serial
+            self.client.after(0.0, lambda: self._go_on_from(serial))
 
-    def _advance(self, answer: Any) -> tuple[bool, Any]:
-        """Run the procedure until it has to wait; whether it has ended, and its result."""
-        while True:
-            try:
-                step = self._procedure.send(answer)
-            except StopIteration as stop:
-                for ear in self._ears:
-                    self._leave(ear)
-                return True, stop.value
-            answer = self._do(step)
-            if answer is _LATER:
-                return False, None
+    def interrupt(self, error: BaseException) -> None:
+        """A signal comes while it waits; it does nothing else that takes time."""
+        if not self.over and not self.client.dead:
+            self._go_on(error)
 
-    def expect(self) -> Callable[[Answer], bool]:
-        """What to call with the answer that the thread waits for; only the first call has an effect."""
-        self._waits += 1
-        serial = self._waits
+    def end(self) -> None:
+        """Its process has gone."""
+        self.over = True
+        self._serial += 1
+        self._program.close()
 
-        def resume(answer: Answer) -> bool:
-            if serial != self._waits:
-                return False
-            self._waits += 1
-            ended, result = self._advance(answer())
-            if ended:
-                self._go_on(result)
-            return True
+    def _go_on_from(self, serial: int) -> None:
+        if serial == self._serial and not self.over:
+            self._go_on()
 
-        return resume
-
-    # -- the steps ---------------------------------------------------------------------------------------
-
-    def _do(self, step: Step) -> Any:
+    def _go_on(self, error: BaseException | None = None) -> None:
+        self._serial += 1
+        self._ready = False
+        if self._bench is not None:
+            self._bench.rise(self)
+            self._bench = None
         client = self.client
-        if isinstance(step, Tell):
-            return client.fanout.tell(step)
+        client.current = self
+        try:
+            wait = self._program.send(None) if error is None else self._program.throw(error)
+        except StopIteration:
+            self.over = True
+            client.running.remove(self)
+            return
+        serial = self._serial
+        self._bench = wait.bench
+        if self._bench is not None:
+            self._bench.sit(self, wait)
+            client.glance(self._bench)
+        if wait.timeout < math.inf:
+            client.after(client.lasts(max(0.0, wait.timeout)), lambda: self._go_on_from(serial))
+
+
+class Ear(RealEar):
+    """In sets, in one order for one seed: by its number instead of by its address."""
+
+    __slots__ = ("_number",)
+
+    def __init__(self, place: Any, number: int) -> None:
+        super().__init__(place)
+        self._number = number
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class Driver(driver.Driver):
+    """As the real one, but that it yields where a thread would block."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client.fanout, client.listener, client.clock, client._pass_on)
+        self._client = client
+
+    def performing(self, procedure: Procedure[T]) -> Waits[T]:
+        """As `perform`."""
+        ears: list[RealEar] = []
+        answer: Any = None
+        error: BaseException | None = None
+        try:
+            while True:
+                try:
+                    if (pause := self._client.kept_waiting()) > 0.0:
+                        yield Wait(pause)
+                    if error is not None:
+                        failure, error = error, None
+                        step = procedure.throw(failure)
+                    else:
+                        step = procedure.send(answer)
+                    answer = yield from self._doing(step, ears)
+                except StopIteration as stop:
+                    result: T = stop.value
+                    return result
+                except GeneratorExit:
+                    procedure.close()
+                    raise
+                except BaseException as failure:
+                    if getattr(procedure, "gi_frame", None) is None:
+                        raise
+                    error = failure
+        finally:
+            for ear in ears:
+                self._listener.leave(ear)
+                self._decline(ear)
+
+    def _doing(self, step: Step, ears: list[RealEar]) -> Waits[Any]:
+        client = self._client
+        fanout, listener = client.fanout, client.listener
         if isinstance(step, Ask):
-            self.asked[step.command.script.name] += 1
-            resume = self.expect()
-            client.fanout.ask([step], lambda ballots: resume(lambda: ballots[0]))
-            return _LATER
+            client.current.asked[step.command.script.name] += 1
+            return (yield from fanout.asking(step))
+        if isinstance(step, Tell):
+            return fanout.tell(step)
         if isinstance(step, AskMany):
-            resume = self.expect()
-            client.fanout.ask(step.asks, lambda ballots: resume(lambda: ballots))
-            return _LATER
+            return (yield from fanout.asking_many(step))
+        if isinstance(step, Rest):
+            return (yield from fanout.resting(step))
         if isinstance(step, Standing):
-            return client.listener.standing(step.name)
+            return listener.standing(step.name)
         if isinstance(step, Listen):
-            return self._listen(step)
+            if ears and ears[0].place is not step.place:
+                listener.leave(ears[0])
+                self._decline(ears.pop())
+            if not ears:
+                ears.append(Ear(step.place, next(client.numbers)))
+            return (yield from listener.listening(ears[0], step.timeout))
         if isinstance(step, Unlisten):
-            for ear in self._ears:
-                client.finished.append(ear.place.token)
-                self._leave(ear)
+            for ear in ears:
+                self.finished.append(ear.place.token)
+                listener.leave(ear)
+                self._decline(ear)
             return None
-        return self._park(step)
-
-    def _leave(self, ear: Ear) -> None:
-        self.client.listener.leave(ear)
-        bequest, ear.place.bequest = ear.place.bequest, None
-        if bequest is not None:
-            self.client.pass_on(ear.name, bequest.owner)
-
-    def _listen(self, step: Listen) -> Any:
-        listener = self.client.listener
-        if not self._ears:
-            self._ears.append(Ear(step.place))
-        ear = self._ears[0]
-        found = listener.listen(ear)
-        if step.timeout <= 0 or listener.settled(found):
-            return len(found.confirmed)
-        listener.read_until(
-            ear, lambda: listener.settled(found), step.timeout, lambda: len(found.confirmed), self.expect()
-        )
-        return _LATER
-
-    def _park(self, step: Park) -> Any:
-        client = self.client
-        timeout = max(0.0, client.lasts(step.until - client.clock()))
-        if not self._ears:
-            resume = self.expect()
-            client.after(timeout, lambda: resume(lambda: Wake.TIME))
-            return _LATER
-        ear = self._ears[0]
-        client.listener.read_until(
-            ear, lambda: ear.wake_for is not Wake.TIME, timeout, ear.take_wake, self.expect()
-        )
-        return _LATER
+        timeout = step.until - client.clock()
+        if ears:
+            return (yield from listener.parking(ears[0], timeout))
+        yield Wait(max(timeout, 0.0))
+        return Wake.TIME

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlock._sync.ears import Ear
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.places import Place
 
 from .client import cycle
-from .driver import Thread
+from .driver import Ear, Thread
 from .world import Network, Violation, World
 
 NAME = "job"
@@ -57,8 +56,8 @@ def contend(
         thread = client.thread()
         if standing:
             # As after an earlier wait, not long ago.
-            dummy = Ear(Place(NAME, "nobody", client.terms.station, 0, fair=False))
-            world.events.at(START_S - 0.2, lambda c=client, e=dummy: c.listener.listen(e))  # type: ignore[misc]
+            dummy = Ear(Place(NAME, "nobody", client.terms.station, 0, fair=False), next(client.numbers))
+            world.events.at(START_S - 0.2, lambda c=client, e=dummy: c.listener.listen(e, 0.0))  # type: ignore[misc]
             world.events.at(START_S - 0.1, lambda c=client, e=dummy: c.listener.leave(e))  # type: ignore[misc]
         program = cycle(client, thread, options(fair=fair), hold_s=hold_s)
         world.events.at(START_S, lambda t=thread, p=program: t.start(p))  # type: ignore[misc]
@@ -100,6 +99,7 @@ def elect(
     if not only_first:
         until_over(world, threads)
         world.run(world.events.now + SETTLING_S)
+    world.close()
     return Election(
         masters,
         contenders,

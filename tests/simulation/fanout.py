@@ -1,123 +1,150 @@
-"""The command connections of a simulated client, as `rlock/_sync/fanout.py` has them.
+"""The command connections of a simulated client: those of `rlock/_sync/fanout.py`, in virtual time.
 
-Replies are read only while some thread of the client waits for a round: a vote that comes after its round
-was decided lies unread until the next one. Not here yet: connections that break, with what is owed then.
+Sending, delivering, the guard, what is owed and what is resent are the real code; only what waits is written
+again here, line by line. Replies are read only while some thread of the client waits for a round: a vote that
+comes after its round was decided lies unread until the next one.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from rlock._sync.rounds import Owed, Round
-from rlock.model import Vote
-from rlock.procedures.steps import Ask, Tell
-from rlock.rules.quorum import Ballot
+from rlock._sync import fanout
+from rlock._sync.fanout import RESENDS
+from rlock._sync.roster import FIRST_CONTACT_S
+from rlock._sync.rounds import Debts, Round
+from rlock.errors import RLockError
+from rlock.procedures.steps import Ask, AskMany, Rest
+from rlock.rules.quorum import Ballot, Settle
 
-from .events import Wire
+from .driver import Bench, Wait, Waits
+from .links import Roster
 
 if TYPE_CHECKING:
     from .client import Client
 
 
-class Waiting:
-    """Rounds of one thread side by side, and whom to tell when all of them are over."""
-
-    def __init__(self, turns: list[Round], tell: Callable[[list[Ballot]], object]) -> None:
-        self.turns = turns
-        self._tell = tell
-
-    @property
-    def settled(self) -> bool:
-        return all(turn.ballot.settled for turn in self.turns)
-
-    def end(self) -> None:
-        for turn in self.turns:
-            turn.over = True
-        self._tell([turn.ballot for turn in self.turns])
-
-
-class Fanout:
+class Fanout(fanout.Fanout):
     """One connection to each master."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        network = client.world.network
-        self._there = [Wire(client.events, client.world.random, network.commands) for _ in client.world.hosts]
-        self._back = [Wire(client.events, client.world.random, network.commands) for _ in client.world.hosts]
-        self._inbox: deque[tuple[int, Any, Owed]] = deque()
-        self._waiting: list[Waiting] = []
-        self._reading = False
+    def __init__(self, client: Client, request_timeout: float) -> None:
+        terms = client.terms
+        self.bench = Bench()
+        self._clock = terms.clock
+        self._timeout = request_timeout
+        self._quorum = terms.quorum
+        self._guard = terms.guard
+        self._time = terms.time
+        self._mutex = threading.Lock()
+        self.roster = Roster(
+            client,
+            self._mutex,
+            self._welcome,
+            timeout=request_timeout,
+            serve=self.arrived,
+            changed=self.bench.poke,
+            guarded=terms.guard.on,
+        )
+        self._roster = self.roster
+        self._masters = len(terms.masters)
+        self._fresh = True
+        self._leader = None
+        self._followers = deque()
+        self._refusing = 0
+        self._debts = Debts(len(terms.masters))
 
-    def tell(self, tell: Tell) -> None:
-        now = self._client.clock()
-        owed = Owed(None, tell.command, now, now + tell.owed_for)
-        for master in range(len(self._there)) if tell.targets is None else tell.targets:
-            self._post(master, owed)
+    def join(self) -> None:
+        """Be connected to every master, as after an earlier use."""
+        self.roster.join()
+        self._fresh = False
 
-    def ask(self, asks: Sequence[Ask], tell: Callable[[list[Ballot]], object]) -> None:
-        """Perform rounds side by side; ``tell`` is called with their ballots."""
-        now = self._client.clock()
-        turns = [Round(ask, len(self._there)) for ask in asks]
-        for turn in turns:
-            turn.ballot.sent_at = turn.ballot.decided_at = now
-            for master in turn.targets:
-                self._post(master, Owed(turn, turn.ask.command, now, 0.0))
-        waiting = Waiting(turns, tell)
-        self._waiting.append(waiting)
-        # Not at once, because the thread is in the middle of its step; what has lain there unread since
-        # the last round is read now, behind the writing of this one.
-        self._client.after(0.0, self._read)
-        timeout = max((ask.timeout for ask in asks), default=0.0)
-        self._client.after(self._client.lasts(timeout), lambda: self._end(waiting))
+    # -- as in the real one, but that they yield where a thread would block ----------------------------------
 
-    def _end(self, waiting: Waiting) -> None:
-        if waiting in self._waiting:
-            self._waiting.remove(waiting)
-            waiting.end()
-
-    # -- one connection ----------------------------------------------------------------------------------
-
-    def _post(self, master: int, owed: Owed) -> None:
-        client = self._client
-        client.world.sent[owed.command.script.name] += 1
-        host = client.world.hosts[master]
-
-        def execute() -> None:
-            reply = host.run(owed.command)
-            client.world.note(f"{client.label} m{master} {owed.command.script.name}", owed.command, reply)
-            self._back[master].send(lambda: client.do(lambda: self._arrive(master, reply, owed)))
-
-        self._there[master].send(lambda: host.do(execute))
-
-    def _arrive(self, master: int, reply: Any, owed: Owed) -> None:
-        self._inbox.append((master, reply, owed))
-        self._read()
-
-    def _read(self) -> None:
-        if self._reading:
-            return  # a thread that was resumed below asks again: whoever reads goes on for it
-        self._reading = True
-        while self._waiting:
-            over = [waiting for waiting in self._waiting if waiting.settled]
-            for waiting in over:
-                self._end(waiting)
-            if not self._inbox:
+    def asking(self, ask: Ask) -> Waits[Ballot]:
+        yield from self._connecting(ask.timeout)
+        turn = Round(ask, self._masters)
+        self._send(turn, turn.targets)
+        yield from self._finishing(turn)
+        for _ in range(RESENDS):
+            if turn.ballot.answered >= turn.ballot.quorum or not turn.broken():
                 break
-            if self._waiting:
-                self._deliver(*self._inbox.popleft())
-        self._reading = False
+            yield from self._connecting(ask.timeout, all_of_them=True)
+            self._send(turn, turn.unanswered(), again=True)
+            yield from self._finishing(turn)
+        return turn.ballot
 
-    def _deliver(self, master: int, reply: Any, owed: Owed) -> None:
-        vote = owed.command.decode(reply)
-        if owed.command.misread(vote):
-            raise AssertionError(f"an answer to another command: {reply}")
-        turn = owed.round
-        if turn is None:
+    def asking_many(self, many: AskMany) -> Waits[list[Ballot]]:
+        yield from self._connecting(max(ask.timeout for ask in many.asks))
+        many.rounds = turns = [Round(ask, self._masters) for ask in many.asks]
+        for turn in turns:
+            self._send(turn, turn.targets)
+        for turn in turns:
+            yield from self._finishing(turn)
+        return [turn.ballot for turn in turns]
+
+    def resting(self, rest: Rest) -> Waits[None]:
+        for turn in rest.many.rounds:
+            with self._mutex:
+                turn.ballot.settle, turn.over = Settle.ALL, False
+                turn.deadline = min(turn.deadline, rest.until)
+            yield from self._finishing(turn)
+
+    def _finishing(self, turn: Round) -> Waits[None]:
+        patience = self._timeout / 4
+        try:
+            while not turn.ballot.settled:
+                if self._roster.closed:
+                    raise RLockError("the client was closed")
+                left = turn.deadline - self._clock()
+                yield from self._until(lambda: turn.ballot.settled, min(left, patience))
+                self.read()
+                if turn.ballot.outstanding:
+                    with self._mutex:
+                        self._expire(self._clock())
+                    self.bench.poke()
+                if left <= 0:
+                    break
+        finally:
+            turn.over = True
+
+    def _connecting(self, patience: float, *, all_of_them: bool = False) -> Waits[None]:
+        roster = self._roster
+        if roster.up == self._masters:
             return
-        self._vote(turn, master, vote)
+        enough = self._masters if all_of_them else self._quorum
+        with self._mutex:
+            self._check()
+            roster.dial_due()
+            if roster.up >= enough and not self._fresh:
+                return
+        began = self._clock()
+        yield from self._until(
+            lambda: roster.up >= enough or not roster.dialing or roster.closed,
+            max(patience, FIRST_CONTACT_S) if self._fresh else patience,
+        )
+        if self._fresh and roster.up >= self._quorum:
+            spent = self._clock() - began
+            yield from self._until(lambda: not roster.dialing or roster.closed, 2 * spent + 0.02)
+        self._fresh = False
 
-    def _vote(self, turn: Round, master: int, vote: Vote) -> None:
-        if not turn.over and not turn.ballot.settled and turn.ballot.cast(master, vote):
-            turn.ballot.decided_at = self._client.clock()
+    def _until(self, done: Callable[[], bool], timeout: float) -> Waits[None]:
+        if not done():
+            yield Wait(timeout, self.bench, done)
+
+    # -- reading -----------------------------------------------------------------------------------------
+
+    def arrived(self) -> None:
+        """Something can be read; somebody may be there to do it."""
+        if self.bench:
+            self.read()
+
+    def read(self) -> None:
+        events = self._roster.poll(0.0)
+        if events:
+            with self._mutex:
+                for fd, event in events:
+                    self._serve(fd, event)
+            self.bench.poke()

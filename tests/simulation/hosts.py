@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlock.rules import scripts
 from rlock.rules.guard import Handshake
 from rlock.rules.keys import MARKER
 
 from .events import Action, Process
+from .keyspace import Entry
 from .masters import Master
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 #: The wall clock at the beginning, so that tickets are as large as they are in life.
 EPOCH_US = 1_790_000_000_000_000
 #: How long the masters have been up when the world begins.
-AGE_S = 86_400.0
+AGE_US = 86_400_000_000
 
 
 class Session:
@@ -56,12 +58,19 @@ class Host(Process):
         self.index = index
         self._skew, self._rate = skew, rate
         self.up = True
+        #: It restarts when it has granted a lock the next time.
+        self.tripwire = False
+        #: It has `appendfsync always`: what it has answered outlives a restart.
+        self.durable = False
+        #: Owners whose locks came back from a snapshot.
+        self.restored: set[str] = set()
         self.sessions: dict[int, Session] = {}
         #: What has come while the server stood still, in the order of each connection.
         self._unread: dict[Session, deque[Action]] = {}
         self._serial = 0
         self._lives = 0
-        self._begin(-AGE_S)
+        self._begin()
+        self._began_us -= AGE_US
         self.master = Master(self.time_us)
         #: An operator's `rlock init`, long ago.
         self.mark()
@@ -70,36 +79,51 @@ class Host(Process):
         return EPOCH_US + round((self.events.now * self._rate + self._skew) * 1e6)
 
     def mark(self) -> None:
-        self.master.write(MARKER, f"{self.life} 0 0")
+        self.master.write(MARKER, f"{self.life} 0 {self.world.max_ttl_ms}")
 
-    def _begin(self, at: float) -> None:
+    def _begin(self) -> None:
         self._lives += 1
         self.life = f"m{self.index}-life{self._lives}"
-        self._began_at = at
+        self._began_us = self.time_us()
         self.up = True
 
     # -- faults ------------------------------------------------------------------------------------------
 
-    def restart(self, down_s: float = 0.0, *, silent: bool = False) -> None:
-        """The server ends, without memory, and begins anew. ``silent``: the machine ends; nobody says FIN."""
+    def restart(
+        self, down_s: float = 0.0, *, silent: bool = False, snapshot: dict[str, Entry] | None = None
+    ) -> None:
+        """The server ends and begins anew: without memory, or with that of a ``snapshot``.
+
+        ``silent``: the machine ends; nobody says FIN.
+        """
         self.up = False
         self.life = ""
         self.stopped = False
         self._unread.clear()
         sessions, self.sessions = self.sessions, {}
+        kept = self.snapshot() if self.durable else snapshot or {}
         self.master.forget()
+        self.master.keys.update(kept)
+        if not self.durable:
+            self.restored |= {owner for entry in kept.values() for owner in entry.fields}
         for session in sessions.values():
             session.open = False
-            if not silent:
+            if silent:
+                session.link.fall_silent()
+            else:
                 session.link.end()
         self._lives += 1
         due = self._lives
 
         def begin() -> None:
             if self._lives == due:
-                self._begin(self.events.now)
+                self._begin()
 
         self.events.at(self.events.now + down_s, begin)
+
+    def snapshot(self) -> dict[str, Entry]:
+        """What a restart may find on its disk later."""
+        return deepcopy(self.master.keys)
 
     def flush(self) -> None:
         """FLUSHALL: every key is gone, the connections stay."""
@@ -142,21 +166,26 @@ class Host(Process):
                     old.link.end()
         if not guarded:
             return Handshake(self.life)
-        uptime = (self.events.now - self._began_at) * self._rate
-        return Handshake(self.life, float(int(uptime)), self.time_us(), self.master.text(MARKER))
+        # Whole seconds of its wall clock, cut off at both ends, as Redis does it.
+        uptime = self.time_us() // 1_000_000 - self._began_us // 1_000_000
+        marker = self.master.text(MARKER)
+        return Handshake(self.life, float(uptime), self.time_us(), marker, self.durable)
 
     def execute(self, session: Session, command: scripts.Command) -> None:
         """Run a script now; its reply, and what it publishes, are on their way."""
         reply, messages = self.master.run(command)
         world, client = self.world, session.link.client
-        if command.script is scripts.RELEASE and (ban_ms := command.by_sha()[-1]):
-            world.referee.evict(command.by_sha()[7], ban_ms)
+        if command.script is scripts.RELEASE and command.by_sha()[-1]:
+            world.referee.evict(command.by_sha()[7])
         if world.history is not None:
             world.note(f"{client.label} m{self.index} {command.script.name}", command, reply)
         for message in messages:
             for receiver in message.receivers:
                 receiver.hear(message.channel, message.payload)
         session.link.answer(reply)
+        if self.tripwire and command.script is scripts.ACQUIRE and reply[0] == 1:
+            self.tripwire = False
+            self.restart()
 
     def subscribe(self, session: Session, words: tuple[str, ...]) -> None:
         """SUBSCRIBE or UNSUBSCRIBE, confirmed one by one."""
@@ -166,10 +195,10 @@ class Host(Process):
             change(name, session)
             session.link.answer([verb.lower().encode(), name.encode(), 1])
 
-    def left(self, name: str) -> dict[str, Any] | None:
-        """The fields of a lock; None: nobody has it here."""
-        entry = self.master.find(name)
-        return None if entry is None else dict(entry.fields)
+    def left(self, name: str) -> dict[str, str]:
+        """The fields of a lock."""
+        entry = self.master.look(name)
+        return {} if entry is None else dict(entry.fields)
 
 
 def command_of(session: Session, command: scripts.Command) -> Action:
@@ -177,4 +206,4 @@ def command_of(session: Session, command: scripts.Command) -> Action:
     return partial(session.host.execute, session, command)
 
 
-__all__ = ["AGE_S", "EPOCH_US", "Host", "Session", "command_of"]
+__all__ = ["EPOCH_US", "Host", "Session", "command_of"]

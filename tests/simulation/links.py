@@ -26,6 +26,21 @@ if TYPE_CHECKING:
     from .client import Client
 
 
+class _Inbox:
+    """In the place of the parser: the replies that have arrived."""
+
+    def __init__(self, inbox: deque[Any]) -> None:
+        self._inbox = inbox
+
+    def gets(self) -> Any:
+        """The next reply; False: none has arrived."""
+        return self._inbox.popleft() if self._inbox else False
+
+
+#: See `_KEEPALIVE` in rlock/_sync/masters.py.
+KEEPALIVE_S = 11.0
+
+
 class Link(links.Link):
     """Both directions of one connection, and what has arrived and was not read."""
 
@@ -39,7 +54,7 @@ class Link(links.Link):
         self.session: Session
         self.owed = deque()
         self.inbox: deque[Any] = deque()
-        self.reader = self
+        self.reader = _Inbox(self.inbox)  # type: ignore[assignment]
         self.answered = False
         self.outbox = bytearray()
         self.fileno = next(client.numbers)
@@ -49,14 +64,15 @@ class Link(links.Link):
         #: The peer has closed, and the client's kernel knows.
         self.ended = False
         self.closed = False
+        #: The connection ends before so many answers more arrive; 0: it does not.
+        self.fuse = 0
         self._reset = False
-        self._serve = serve
+        #: Called when something has arrived that the process could read.
+        self.serve = serve
+        #: The same when the peer has closed.
+        self.hang_up = serve
 
     # -- the client's end --------------------------------------------------------------------------------
-
-    def gets(self) -> Any:
-        """The next reply; False: none has arrived."""
-        return self.inbox.popleft() if self.inbox else False
 
     def put(self, action: Callable[[], object]) -> None:
         """Something for the server. Raises OSError, as the second send to a closed peer does."""
@@ -78,6 +94,10 @@ class Link(links.Link):
     # -- the server's end --------------------------------------------------------------------------------
 
     def answer(self, reply: Any) -> None:
+        if self.fuse:
+            self.fuse -= 1
+            if not self.fuse:
+                self.cut()
         self.back.send(partial(self._arrive, reply))
 
     def end(self) -> None:
@@ -88,12 +108,12 @@ class Link(links.Link):
         # Into the kernel's buffer, whether or not the process is running.
         if not self.closed and not self.ended:
             self.inbox.append(reply)
-            self.client.do(self._serve)
+            self.client.do(self.serve)
 
     def _end(self) -> None:
         if not self.closed and not self.ended:
             self.ended = True
-            self.client.do(self._serve)
+            self.client.do(self.hang_up)
 
     # -- faults ------------------------------------------------------------------------------------------
 
@@ -104,7 +124,19 @@ class Link(links.Link):
         client, session = self.client, getattr(self, "session", None)
         client.events.at(client.events.now + 0.001, self._end)
         if session is not None:
-            client.events.at(client.events.now + 0.001, session.close)
+            # Behind what a server that stands still has in its buffer: that is still executed.
+            behind = partial(session.host.receive, session, session.close)
+            client.events.at(client.events.now + 0.001, behind)
+
+    def mute(self, *wires: Wire) -> None:
+        """What is sent on one direction, or on both, is lost from now on."""
+        for wire in wires:
+            wire.mute()
+        self.fall_silent()
+
+    def fall_silent(self) -> None:
+        """Nobody says that it has ended; in the end TCP's own probes find out."""
+        self.client.events.at(self.client.events.now + KEEPALIVE_S, self._end)
 
 
 class _Poll:
@@ -144,7 +176,6 @@ class Roster(roster.Roster):
         subscriber: bool = False,
         guarded: bool = False,
     ) -> None:
-        nothing: Any = None
         world = client.world
         endpoints = [Endpoint(f"m{host.index}") for host in world.hosts]
         self.slots = [Slot(i, endpoint) for i, endpoint in enumerate(endpoints)]  # type: ignore[arg-type]
@@ -160,7 +191,7 @@ class Roster(roster.Roster):
         self._guarded = guarded
         self._by_fd = {}
         self._poll = _Poll()  # type: ignore[assignment]
-        self._bell = _Bell() or nothing
+        self._bell = _Bell()  # type: ignore[assignment]
         self._client = client
         self._serve = serve
         self._latency = world.network.messages if subscriber else world.network.commands
@@ -240,6 +271,7 @@ class Roster(roster.Roster):
                     link.close()
                 else:
                     slot.kill = [old for old in slot.kill if old not in kill]
+                    link.hang_up = self._serve
                     self._take(slot, link)
             self.changed.notify_all()
 
@@ -262,6 +294,7 @@ class Roster(roster.Roster):
             if slot.dialing and not link.closed and slot.link is not link:
                 finish(Fault(FaultKind.DOWN, "Timeout connecting to server"))
 
+        link.hang_up = lambda: finish(Fault(FaultKind.DOWN, "Connection closed by server"))
         link.there.send(accept)
         client.after(client.lasts(self._timeout), time_out)
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from rlock.rules.scripts import Command
+
+from .keyspace import Keyspace, Message
 
 #: Rules of safety that masters break on purpose, by the names of tests/sabotage.py.
 BROKEN: set[str] = set()
@@ -30,45 +31,17 @@ def broken(rule: str) -> Iterator[None]:
         BROKEN.discard(rule)
 
 
-class Subscriber(Protocol):
-    """A connection that listens."""
-
-    def hear(self, channel: str, payload: str) -> None: ...
-
-
-class Message(NamedTuple):
-    """What a script published, and who listened at that instant; nobody, perhaps."""
-
-    channel: str
-    payload: str
-    receivers: tuple[Subscriber, ...]
-
-
-@dataclass(slots=True)
-class Entry:
-    """One key."""
-
-    kind: str  # "hash", "zset", "string"; anything else is a stranger's
-    fields: dict[str, str] = field(default_factory=dict)
-    scores: dict[str, float] = field(default_factory=dict)
-    expires_ms: int | None = None
-    text: str = ""
-
-
 Reply = list[Any]
 _NOT_A_LOCK: Reply = [-2, b"", 0, -1]
 _TOKEN = re.compile(r"^(\d+) (.*)$")
 _MARKER = re.compile(r"^(\S*) (\d+) (\d+)$")
 
 
-class Master:
+class Master(Keyspace):
     """``time_us`` is its wall clock: it tells it, and it expires keys by it."""
 
     def __init__(self, time_us: Callable[[], int]) -> None:
-        self.time_us = time_us
-        self.keys: dict[str, Entry] = {}
-        self.subscribers: dict[str, list[Subscriber]] = {}
-        self._published: list[Message] = []
+        super().__init__(time_us)
         self._scripts: dict[str, Callable[..., Reply]] = {
             "acquire": self._acquire,
             "release": self._release,
@@ -88,113 +61,9 @@ class Master:
 
     def call(self, script: str, keys: Sequence[str], words: Sequence[str]) -> tuple[Reply, list[Message]]:
         self._published = []
+        self._us = self.time_us()
         reply = self._scripts[script](keys, *words)
         return reply, self._published
-
-    def subscribe(self, channel: str, subscriber: Subscriber) -> None:
-        there = self.subscribers.setdefault(channel, [])
-        if subscriber not in there:
-            there.append(subscriber)
-
-    def unsubscribe(self, channel: str, subscriber: Subscriber) -> None:
-        there = self.subscribers.get(channel, [])
-        if subscriber in there:
-            there.remove(subscriber)
-        if not there:
-            self.subscribers.pop(channel, None)
-
-    def forget(self) -> None:
-        """What a restart without memory leaves of it."""
-        self.keys.clear()
-        self.subscribers.clear()
-
-    # -- what the scripts call ---------------------------------------------------------------------------
-
-    def find(self, key: str) -> Entry | None:
-        """A key that has not expired."""
-        entry = self.keys.get(key)
-        if entry is not None and entry.expires_ms is not None and self._now_ms() > entry.expires_ms:
-            del self.keys[key]
-            return None
-        return entry
-
-    def pttl(self, key: str) -> int:
-        entry = self.find(key)
-        if entry is None:
-            return -2
-        return -1 if entry.expires_ms is None else entry.expires_ms - self._now_ms()
-
-    def line(self, key: str) -> list[tuple[str, float]]:
-        """A queue in its order: by score, then by the bytes of the member."""
-        entry = self.find(key)
-        if entry is None:
-            return []
-        return sorted(entry.scores.items(), key=lambda item: (item[1], item[0].encode()))
-
-    def text(self, key: str) -> str:
-        """GET, with nothing for no key."""
-        entry = self.find(key)
-        return "" if entry is None else entry.text
-
-    def write(self, key: str, text: str, ms: str | None = None) -> None:
-        """SET, with PX or without."""
-        expires_ms = None if ms is None else self._now_ms() + int(ms)
-        self.keys[key] = Entry("string", text=text, expires_ms=expires_ms)
-
-    def _now_ms(self) -> int:
-        return self.time_us() // 1000
-
-    def _pexpire(self, key: str, ms: str) -> None:
-        entry = self.find(key)
-        if entry is not None:
-            entry.expires_ms = self._now_ms() + int(ms)
-
-    def _set(self, key: str, owner: str, count: str) -> None:
-        entry = self.find(key)
-        if entry is None:
-            entry = self.keys[key] = Entry("hash")
-        entry.fields[owner] = count
-
-    def _add(self, key: str, owner: str, number: int) -> int:
-        """HINCRBY, for masters that break the rule."""
-        fields = self.keys[key].fields
-        fields[owner] = str(int(fields[owner]) + number)
-        return int(fields[owner])
-
-    def _fields(self, key: str) -> int:
-        """HLEN; -1 for another type."""
-        entry = self.find(key)
-        if entry is None:
-            return 0
-        return len(entry.fields) if entry.kind == "hash" else -1
-
-    def _holder(self, key: str) -> tuple[str, int] | None:
-        """The one field of a lock; None if its value is no number."""
-        ((owner, count),) = self.keys[key].fields.items()
-        return (owner, int(count)) if count.lstrip("-").isdigit() else None
-
-    def _first(self, key: str) -> str | None:
-        entry = self.find(key)
-        if entry is None:
-            return None
-        scores = entry.scores
-        return min(scores, key=lambda member: (scores[member], member.encode()))
-
-    def _zadd(self, key: str, score: float, member: str) -> None:
-        entry = self.find(key)
-        if entry is None:
-            entry = self.keys[key] = Entry("zset")
-        entry.scores[member] = score
-
-    def _zrem(self, key: str, member: str) -> None:
-        entry = self.find(key)
-        if entry is not None and entry.scores.pop(member, None) is not None and not entry.scores:
-            del self.keys[key]
-
-    def _publish(self, channel: str, payload: str) -> int:
-        receivers = tuple(self.subscribers.get(channel, ()))
-        self._published.append(Message(channel, payload, receivers))
-        return len(receivers)
 
     def _last(self, fence: str) -> tuple[int, str]:
         """The last fencing token, and to whom it was given."""
@@ -206,7 +75,7 @@ class Master:
         if given_to != owner:
             token += 1
             if INCR_TOKENS not in BROKEN:
-                token = max(token, int(proposal) or self.time_us())
+                token = max(token, int(proposal) or self._us)
             self.write(fence, f"{token} {owner}", fence_ms)
         return token
 
@@ -255,7 +124,7 @@ class Master:
         holder = holder or first or ""
         if waiter == "" or ticket == "":
             return [code, holder.encode(), held, ttl_ms, 0, 0, 0, marker]
-        time_us = self.time_us()
+        time_us = self._us
         entry = self.find(queue)
         place = None if entry is None else entry.scores.get(waiter)
         if place is None or rank == "kept":
@@ -379,7 +248,7 @@ class Master:
         if age_us == "":
             since, longest = 0, 0
         elif since is None:
-            since = self.time_us() - int(age_us)
+            since = max(1, self._us - int(age_us))
         note = f"{life} {since} {max(longest, int(max_ttl_ms))}"
         self.write(keys[0], note)
         return [1, note.encode(), 0, 0]

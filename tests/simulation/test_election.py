@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import statistics
+from typing import Any
 
 import pytest
 
 from rlock.rules.timing import CLAIM_S, GRACE_FLOOR_S, POLL_CAP_S
 
 from .client import Client, cycle
-from .driver import Program, Sleep, Thread
+from .driver import Program, Thread, sleep
 from .election import NAME, Election, contend, elect, options, until_over, until_owned
 from .events import Latency
 from .world import Network, World
@@ -95,9 +96,9 @@ def queue_up(world: World, waiters: int, *, fair: bool = False, hold_s: float = 
 
 
 def late(client: Client, thread: Thread, fair: bool) -> Program:
-    hold = yield from client.acquire(thread, options(fair=fair))
-    yield Sleep(0.001)
-    yield from client.release(hold)
+    hold: Any = yield from client.acquiring(thread, options(fair=fair))
+    yield from sleep(0.001)
+    yield from client.releasing(hold)
 
 
 @pytest.mark.parametrize("fair", [False, True], ids=["barging", "fair"])

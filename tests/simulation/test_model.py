@@ -13,14 +13,21 @@ from rlock.rules import keys, scripts
 from rlock.rules.places import Place
 
 from ..servers import AnyMaster, raw
-from .masters import Entry, Master
+from .keyspace import Entry
+from .masters import Master
 
 LOCKS = ("job", "{tagged}job")
 OWNERS = tuple(f"{label}:{i}" for label in "abc" for i in range(3))
 STATIONS = ("s1", "s2", "s3")
+LIVES = ("life1", "life2")
+#: All that the scripts write.
+KEYS = [
+    *(key(name) for name in LOCKS for key in (str, keys.queue, keys.fence, keys.evicted)),
+    keys.MARKER,
+]
 LEASE_MS = 60_000
 TICKET = 1_790_000_000_123_457
-COMMANDS = 400
+COMMANDS = 600
 #: How far the expiries of the two may be apart; leases are too long for anything to expire in a sequence.
 TOLERANCE_MS = 5_000
 
@@ -71,6 +78,8 @@ class Real:
         kind = self.client.type(key)
         if kind == "hash":
             return kind, self.client.hgetall(key), self.client.pttl(key)
+        if kind == "string":
+            return kind, self.client.get(key), self.client.pttl(key)
         if kind == "zset":
             line = [(member, int(score)) for member, score in self.client.zrange(key, 0, -1, withscores=True)]
             return kind, line, self.client.pttl(key)
@@ -92,23 +101,21 @@ class Twins:
     def run(self, command: scripts.Command) -> Any:
         before = self.real.time_us()
         reply = self.real.client.execute_command(*command.by_source())
-        told_time = command.script is scripts.ACQUIRE and len(reply) == 6 and reply[5]
-        self.now_us = reply[5] if told_time else before
+        self.now_us = told_time(command, reply, before)
         ours, published = self.model.run(command)
         shown = (command.script.name, command.by_sha()[3:])
         assert alike(text(ours), reply), f"{shown}: the model says {ours}, the server {reply}"
         messages = [(message.channel, message.payload) for message in published if message.receivers]
         assert messages == self.real.heard(), shown
-        for name in LOCKS:
-            for key in (name, keys.queue(name)):
-                assert alike(self._content(key), self.real.content(key)), (shown, key)
+        for key in KEYS:
+            assert alike(self._content(key), self.real.content(key)), (shown, key)
         return reply
 
     def _content(self, key: str) -> Any:
-        entry = self.model.find(key)
+        entry = self.model.look(key)
         if entry is None:
             return None
-        values = {"hash": entry.fields, "zset": self.model.line(key)}
+        values = {"hash": entry.fields, "zset": self.model.line(key), "string": entry.text}
         return entry.kind, values.get(entry.kind), self.model.pttl(key)
 
     def toggle(self, channel: str) -> None:
@@ -130,11 +137,24 @@ class Twins:
         self.delete(key)
         if kind == "string":
             self.real.client.set(key, "1")
-            self.model.keys[key] = Entry("string")
+            self.model.keys[key] = Entry("string", text="1")
         else:
             fields = {"x": "1", OWNERS[0]: "1"} if kind == "two fields" else {OWNERS[0]: "many"}
             self.real.client.hset(key, mapping=fields)
             self.model.keys[key] = Entry("hash", dict(fields))
+
+
+def told_time(command: scripts.Command, reply: Any, before: int) -> int:
+    """The server's time when it ran a script, if the reply gives it away; else that of a moment before."""
+    told = [before]
+    if command.script is scripts.MARK:
+        age_us = command.by_sha()[5]
+        told.append(int(reply[1].split(" ")[1]) + int(age_us or 0))
+    elif command.script is scripts.ACQUIRE:
+        told += reply[5:7]
+    elif command.script is scripts.RELEASE:
+        told.append(reply[4])
+    return next((time_us for time_us in reversed(told) if before < time_us < before + 5_000_000), before)
 
 
 def text(reply: Any) -> Any:
@@ -166,12 +186,18 @@ def place(random: Random, name: str) -> Place:
     return made
 
 
+KINDS = [*3 * ["acquire", "release"], "wait", "renew", "heal", "heal", "fence", "mark", "status"]
+
+
 def any_command(random: Random, twins: Twins) -> scripts.Command:
     name = random.choice((LOCKS[0], LOCKS[0], LOCKS[1]))
     holder = next(iter(twins.model.keys.get(name, Entry("")).fields), "")
     owner = random.choice((*OWNERS, holder, holder, holder)) or OWNERS[0]
     where = place(random, name)
-    kind = random.choice(("acquire", "acquire", "release", "release", "wait", "renew", "status"))
+    kind = random.choice(KINDS)
+    # By the server's time; long ago; equal ones; ahead of all.
+    token = random.choice((0, 0, 7, TICKET, TICKET, TICKET + random.randrange(3), 2**53 - 100))
+    guarded = random.random() < 0.7
     if kind == "acquire":
         # Often enough the place to which the lock was handed.
         if holder and random.random() < 0.3:
@@ -183,6 +209,8 @@ def any_command(random: Random, twins: Twins) -> scripts.Command:
             random.randrange(1, 4),
             place=random.choice((None, where, where)),
             fair=random.random() < 0.5,
+            token=token,
+            guarded=guarded,
         )
     if kind == "release":
         return scripts.release(
@@ -194,13 +222,23 @@ def any_command(random: Random, twins: Twins) -> scripts.Command:
             heir=random.choice((None, None, where, place(random, name))),
             successor=random.choice(OWNERS),
             barging=random.random() < 0.5,
+            token=token,
+            ban_s=random.choice((0.0, 0.0, 0.0, 50.0)),
         )
     if kind == "wait":
         where.ticket = where.ticket or TICKET
         return scripts.wait(where)
     if kind == "renew":
         leases = [(each, random.choice((owner, *OWNERS)), random.randrange(1, 4)) for each in LOCKS]
-        return scripts.renew(LEASE_MS, leases[: random.randrange(1, 3)])
+        return scripts.renew(LEASE_MS, leases[: random.randrange(1, 3)], guarded=guarded)
+    if kind == "heal":
+        sick = [(each, random.choice((owner, *OWNERS)), random.randrange(1, 4), token) for each in LOCKS]
+        return scripts.heal(LEASE_MS, sick[: random.randrange(1, 3)], guarded=guarded)
+    if kind == "fence":
+        return scripts.fence(name, owner, token or TICKET)
+    if kind == "mark":
+        age_s = random.choice((None, 0.0, 7.5, 86_400.0, 9e9))
+        return scripts.mark(random.choice(LIVES), age_s, random.choice((1_000, 10_000)))
     return scripts.status(name, random.choice((1, 2, 100)))
 
 
@@ -208,6 +246,7 @@ def any_command(random: Random, twins: Twins) -> scripts.Command:
 def twins(any_server: AnyMaster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Twins]:
     monkeypatch.setattr(scripts, "_CLAIM_MS", str(LEASE_MS // 2))
     monkeypatch.setattr(scripts, "_QUEUE_MS", str(LEASE_MS))
+    monkeypatch.setattr(scripts, "_FENCE_MS", str(LEASE_MS))
     real = Real(any_server.url)
     yield Twins(real)
     real.close()
@@ -225,12 +264,17 @@ def test_the_same_commands_have_the_same_replies_keys_and_messages(twins: Twins,
         elif chance < 0.11:
             twins.put_stranger(random.choice(LOCKS), random.choice(("string", "two fields", "no number")))
         elif chance < 0.19:
-            twins.delete(random.choice((*LOCKS, *map(keys.queue, LOCKS))))
+            twins.delete(random.choice((*LOCKS, *KEYS)))
         else:
             command = any_command(random, twins)
-            codes.add((command.script.name, str(twins.run(command)[0])))
+            name, reply = command.script.name, twins.run(command)
+            told = reply[1] if name in ("renew", "heal") else reply[:1]
+            codes |= {(name, str(code)) for code in told}
     assert {code for name, code in codes if name == "acquire"} == {"1", "-1", "-2", "-3"}
     assert {code for name, code in codes if name == "release"} == {"1", "0", "-1", "-2"}
+    assert {code for name, code in codes if name == "renew"} == {"1", "0", "-1"}
+    assert {code for name, code in codes if name == "heal"} == {"2", "1", "-1"}
+    assert {code for name, code in codes if name == "fence"} == {"1", "-1"}
 
 
 def channels_of(name: str) -> list[str]:
@@ -257,3 +301,7 @@ def test_the_model_is_what_the_test_says_it_is(twins: Twins) -> None:
     twins.model.subscribe(keys.channel("job"), twins)
     with pytest.raises(AssertionError):
         twins.run(scripts.release("job", OWNERS[0]))
+    twins.model.unsubscribe(keys.channel("job"), twins)
+    twins.model.write(keys.fence("job"), f"{TICKET} {OWNERS[1]}", str(LEASE_MS))
+    with pytest.raises(AssertionError, match=keys.fence("job").replace("{", "\\{")):
+        twins.run(scripts.status("job"))

@@ -71,7 +71,9 @@ def test_a_round_that_was_too_slow_is_no_grant_and_is_undone_everywhere() -> Non
     world = World(3, [YES, YES, YES])
     # The validity of 10 s would be good for 9.898 s; but healing relies on it that no round is won so late.
     world.ask_takes = 1.001
-    with pytest.raises(QuorumUnreachableError, match="too late: a round must be over within 1 s"):
+    with pytest.raises(
+        QuorumUnreachableError, match="not answer in time: an acquire must be over within 1 s"
+    ):
         world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked))
     assert world.steps[1].targets == [0, 1, 2]
     assert world.asked == []

@@ -15,8 +15,9 @@ import rlock
 from rlock.program.embedded import Masters, find_server
 from rlock.rules.quorum import quorum
 from rlock.rules.timing import guard_time
-from tests.faults.proxy import Proxy
-from tests.servers import left, raw
+
+from ..faults.proxy import Proxy
+from ..servers import left, raw
 
 if TYPE_CHECKING:
     from typing_extensions import Self

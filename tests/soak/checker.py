@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
 from .journal import SECOND, Attempt, Records, stamp
@@ -25,6 +25,13 @@ class Finding:
 
     check: str
     told: str
+    #: The attempts that it is about: told once, whatever their journals say later.
+    about: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What makes it another finding."""
+        return (self.check, *(self.about or (self.told,)))
 
     def __str__(self) -> str:
         return f"{self.check}: {self.told}"
@@ -129,33 +136,35 @@ def longest_gaps(holds: Iterable[Attempt]) -> dict[str, float]:
 
 
 class Stall(NamedTuple):
-    """A lock that was released, and that one who waited for it did not get for so long."""
+    """A lock that was free, and that one who waited for it did not get for so long."""
 
-    released: Attempt
+    before: Attempt
     waiter: Attempt
     ns: int
 
 
-def stalls(attempts: Sequence[Attempt], bound: int) -> list[Stall]:
-    """Where a lock stood free for longer than the bound while somebody waited for it.
+def stalls(holds: Sequence[Attempt], attempts: Iterable[Attempt], now: int, bound: int) -> list[Stall]:
+    """Where a lock stood free for longer than the bound while somebody waited for it, once for each gap.
 
-    Only for runs whose faults do not explain it: nobody killed or stopped, a quorum always there.
+    Free is what was released, or whose holder has no validity left. Only for runs whose faults do not
+    explain it: nobody stopped, and a quorum always there. ``attempts`` are those of processes that live.
     """
     found = []
-    waiting = [attempt for attempt in attempts if attempt.timeout < 0]
-    for held in _by_name(a for a in attempts if a.got_at is not None).values():
-        for before, after in pairwise(held):
-            free_at, taken_at = before.left_at, _got(after)
-            if free_at is None or before.how != "released" or taken_at - free_at <= bound:
+    waiting: dict[str, list[Attempt]] = defaultdict(list)
+    for attempt in attempts:
+        if attempt.timeout < 0:
+            waiting[attempt.name].append(attempt)
+    for name, held in _by_name(holds).items():
+        for before, after in zip_longest(held, held[1:]):
+            free_at = before.valid_to if before.left_at is None else before.left_at
+            taken_at = now if after is None else _got(after)
+            if taken_at - free_at <= bound:
                 continue
-            for waiter in waiting:
+            for waiter in waiting[name]:
                 ends = [at for at in (waiter.got_at, waiter.done_at) if at is not None]
-                if (
-                    waiter.name == before.name
-                    and waiter.asked_at <= free_at
-                    and all(at >= taken_at for at in ends)
-                ):
-                    found.append(Stall(before, waiter, taken_at - free_at))
+                waited = min([*ends, taken_at]) - max(free_at, waiter.asked_at)
+                if waited > bound:
+                    found.append(Stall(before, waiter, waited))
                     break
     return found
 
@@ -178,12 +187,16 @@ def judge_safety(records: Records, evictions: Iterable[Eviction] = ()) -> list[F
         Finding(
             "overlap",
             f"two valid leases of {o.after.name!r} for {o.ns / 1e6:.3f} ms\n    {o.before}\n    {o.after}",
+            (o.before.id, o.after.id),
         )
         for o in overlaps(holds, evictions)
     ]
     for check, pairs in (("token falls", falling_tokens(holds)), ("token shared", shared_tokens(holds))):
-        found += [Finding(check, f"{a.token} -> {b.token} of {b.name!r}\n    {a}\n    {b}") for a, b in pairs]
-    found += [Finding("nesting", f"{hold.nested} in\n    {hold}") for hold in wrong_nesting(holds)]
+        for a, b in pairs:
+            told = f"{a.token} -> {b.token} of {b.name!r}\n    {a}\n    {b}"
+            found.append(Finding(check, told, (a.id, b.id)))
+    for hold in wrong_nesting(holds):
+        found.append(Finding("nesting", f"{hold.nested} in\n    {hold}", (hold.id,)))
     return found
 
 
@@ -200,14 +213,16 @@ def judge_progress(
     return found + [Finding("unfinished", f"\n    {attempt}") for attempt in unfinished(records, killed)]
 
 
-def judge_stalls(records: Records, bound_s: float) -> list[Finding]:
+def judge_stalls(records: Records, killed: Collection[str], now: int, bound_s: float) -> list[Finding]:
     """A lock that is free must be had by one who waits."""
+    alive = [attempt for attempt in records.attempts if attempt.worker not in killed]
     return [
         Finding(
             "free and not had",
-            f"for {stall.ns / SECOND:.1f} s after its release\n    {stall.released}\n    waiting: {stall.waiter}",
+            f"for {stall.ns / SECOND:.1f} s\n    after {stall.before}\n    waiting: {stall.waiter}",
+            (stall.before.id, stall.waiter.id),
         )
-        for stall in stalls(records.attempts, int(bound_s * SECOND))
+        for stall in stalls(records.holds, alive, min(now, records.horizon), int(bound_s * SECOND))
     ]
 
 

@@ -1,6 +1,6 @@
 """A process of the soak: threads that contend for locks in every way there is, and note what they see.
 
-Started as ``python -m bench.torture.worker SETUP``, SETUP being the JSON of a `Setup`. SIGTERM: come to an
+Started as ``python -m tests.soak.worker SETUP``, SETUP being the JSON of a `Setup`. SIGTERM: come to an
 end; SIGINT: whatever the main thread is at, it gives back what it has; SIGUSR1: say where all threads stand.
 """
 
@@ -21,6 +21,7 @@ from pathlib import Path
 from random import Random
 
 import rlock
+from rlock.procedures import acquire
 
 from .journal import Journal, now_ns
 from .resource import CELLS, Resource
@@ -40,7 +41,8 @@ class Setup:
     names: list[str]
     ttl: float
     #: ``mixed``: all kinds of holds; ``short``: none that a renewal comes to; ``fixed``: half of them without
-    #: renewal and longer than the ttl; ``jepsen``: only the counters, thinking for up to the ttl.
+    #: renewal and longer than the ttl; ``waiting``: short, and everybody waits for as long as it takes;
+    #: ``jepsen``: only the counters, thinking for up to the ttl.
     holds: str = "mixed"
     request_timeout: float | None = None
     contenders: int = 2
@@ -101,6 +103,8 @@ class Worker:
         while not self._stop.is_set():
             name, how, fair = dice.choice(self._setup.names), dice.random(), dice.random() < 0.5
             timeout = 0.0 if how < 0.1 else dice.uniform(0.0, ttl / 2) if how < 0.4 else -1.0
+            if self._setup.holds == "waiting":
+                timeout = -1.0
             hold_s, renew = self._plan(dice)
             lock = self._client.lock(name, fair=fair, renew=renew)
             with contextlib.suppress(KeyboardInterrupt):
@@ -127,10 +131,7 @@ class Worker:
         number, how = next(self._numbers), "interrupted"
         try:
             self._journal.note("ask", now_ns(), number, lock.name, fair, timeout)
-            if timeout == 0:
-                got = lock.acquire(blocking=False)
-            else:
-                got = lock.acquire(timeout=timeout)
+            got = lock.acquire(blocking=False) if timeout == 0 else lock.acquire(timeout=timeout)
             if got:
                 self._got(lock, number)
                 if dice.random() < 0.2:
@@ -223,17 +224,26 @@ class Worker:
         resource.close()
 
 
+def commit(sabotage: str) -> None:
+    """Break a rule for as long as this process lives; "": none."""
+    if not sabotage:
+        return
+    from ..sabotage import commit  # here: a run that breaks nothing shall not depend on it
+
+    commit(sabotage)
+    for name in ("poll_wait", "expiry_wait"):
+        # "For ever" is more than the real poll() takes: a day, then.
+        if "inf" in getattr(acquire, name).__code__.co_names:
+            setattr(acquire, name, lambda *_, **__: 86400.0)
+
+
 def main() -> None:
     """Run one worker."""
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     setup = Setup(**json.loads(sys.argv[1]))
     # What the library says goes to the log of this worker: it is read when a check fails.
     logging.basicConfig(format="%(created).6f %(threadName)s %(message)s", level=logging.INFO)
-    if setup.sabotage:
-        # Imported here: a run that breaks nothing shall not depend on the tests.
-        from tests.sabotage import commit
-
-        commit(setup.sabotage)
+    commit(setup.sabotage)
     Worker(setup).run()
 
 

@@ -1,6 +1,6 @@
 """The journals: what each process notes of its holds, on the one clock that all processes share.
 
-A line is a JSON list: what happened, when (ns of CLOCK_BOOTTIME, which the leases go by), and to which attempt.
+A line is a JSON list: what happened, when (ns of CLOCK_BOOTTIME, by which leases go), and to which attempt.
 Each is one write to a file of the process's own, so a SIGKILL loses at most the last line.
 
 ready   the process works
@@ -81,6 +81,11 @@ class Attempt:
     done_at: int | None = None
 
     @property
+    def id(self) -> str:
+        """Its name in all journals."""
+        return f"{self.worker}#{self.number}"
+
+    @property
     def granted_after(self) -> int:
         """An instant before the first byte of the round that won it was sent."""
         valid_until = self.looks[0].valid_until if self.looks else 0
@@ -97,9 +102,9 @@ class Attempt:
         until = last = self.got_at
         for look in self.looks:
             if not look.valid:
-                # Over before its time (evicted): nobody knows since when, but not before the last look.
+                # Over before its time: nobody knows since when, but at the last look it was valid.
                 return until if look.at >= until else last
-            until, last = look.valid_until, look.at
+            until, last = look.valid_until, look.at + 1
         return until if self.leave_at is None else min(until, self.leave_at)
 
     @property
@@ -108,7 +113,7 @@ class Attempt:
         return self.got_at is not None and any(not look.valid for look in self.looks)
 
     def __str__(self) -> str:
-        text = f"{self.worker}#{self.number} of {self.name!r} ({'fair' if self.fair else 'default'}"
+        text = f"{self.id} of {self.name!r} ({'fair' if self.fair else 'default'}"
         text += f", timeout {self.timeout:g}): asked {stamp(self.asked_at)}"
         if self.got_at is not None:
             text += f", sent after {stamp(self.granted_after)}, got {stamp(self.got_at)}"
@@ -128,6 +133,8 @@ class Records:
 
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
+        #: What was noted before this instant has been read, whoever noted it.
+        self.horizon = 1 << 63
         self.ready: dict[str, int] = {}
         self.ended: set[str] = set()
         self._open: dict[tuple[str, int], Attempt] = {}
@@ -135,6 +142,9 @@ class Records:
 
     def take(self, folder: Path) -> Records:
         """Read what is new in the journals of a folder."""
+        # Files are read one after another: a release that came after its file was read must not make an
+        # overlap with the next hold, whose file is read later. The rest is for a line on its way.
+        self.horizon = now_ns() - SECOND // 5
         for path in sorted(folder.glob("*.journal")):
             with path.open("rb") as file:
                 file.seek(self._read.get(path.name, 0))
@@ -162,12 +172,12 @@ class Records:
 
     @property
     def holds(self) -> list[Attempt]:
-        """Attempts that got the lock."""
-        return [attempt for attempt in self.attempts if attempt.got_at is not None]
-
-    def of(self, worker: str) -> Iterable[Attempt]:
-        """Attempts of a process."""
-        return (attempt for attempt in self.attempts if attempt.worker == worker)
+        """Attempts that got the lock, as far as all files have been read."""
+        return [
+            attempt
+            for attempt in self.attempts
+            if attempt.got_at is not None and attempt.got_at <= self.horizon
+        ]
 
     def _note(self, attempt: Attempt, what: str, at: int, *more: Any) -> None:
         if what == "got":

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
+import redis
+
 import rlock
 from rlock.program.embedded import EmbeddedError
 from rlock.rules import scripts
-from tests.faults.proxy import Proxy
 
+from ..faults.proxy import Proxy
 from .checker import Eviction
 from .fleet import Fleet
 from .journal import now_ns, stamp
@@ -28,6 +31,7 @@ class Crew(Protocol):
     """The worker processes, as the nemesis sees them."""
 
     def kill(self, dice: Random) -> str: ...
+    def dismiss(self, pid: int) -> str: ...
     def freeze(self, dice: Random, seconds: float, share: float = 0.0) -> str: ...
     def interrupt(self, dice: Random) -> str: ...
 
@@ -39,6 +43,8 @@ class Field:
     fleet: Fleet
     crew: Crew
     names: Sequence[str]
+    #: What the workers call by these names: a broken rule may be a broken script, with another hash.
+    scripts: Mapping[str, scripts.Script]
     over: threading.Event = field(default_factory=threading.Event)
     done: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
@@ -159,6 +165,51 @@ def flush(on: Field, dice: Random) -> None:
                 on.note("flush", i)
 
 
+def ghosts(on: Field, dice: Random) -> None:
+    """Votes of contenders that died stand on a minority, so that nobody gets more than a bare quorum.
+
+    When they end, one of the masters of that quorum may lose its memory: then nobody has one but by what is
+    known of its age.
+    """
+    fewer = (len(on.fleet) - 1) // 2
+    order = dice.sample(range(len(on.fleet)), len(on.fleet))
+    chosen, flushed = order[:fewer], order[-1]
+    on.note("ghosts", chosen)
+    with contextlib.ExitStack() as stack:
+        masters = [stack.enter_context(contextlib.closing(on.fleet.raw(i))) for i in chosen]
+
+        def each(script: str, *more: object) -> None:
+            for master in masters:
+                with contextlib.suppress(redis.RedisError):
+                    master.eval(script, len(on.names), *on.names, *more)
+
+        until = time.monotonic() + dice.uniform(0.3, 1.5)
+        while time.monotonic() < until and not on.over.is_set():
+            each(_HAUNT, f"{GHOST}{dice.getrandbits(128):032x}", int(on.fleet.ttl * 1000))
+            on.rest(0.02)
+        each(_LAY, GHOST)
+    if dice.random() < 0.7 and on.fleet.flush(flushed):
+        on.note("flush", f"{flushed}, after the ghosts")
+
+
+GHOST = "dead/0/ghost:"
+_HAUNT = """
+for _, lock in ipairs(KEYS) do
+    if redis.call('exists', lock) == 0 then
+        redis.call('hset', lock, ARGV[1], 1)
+        redis.call('pexpire', lock, ARGV[2])
+    end
+end
+"""
+_LAY = """
+for _, lock in ipairs(KEYS) do
+    local holder = redis.call('hkeys', lock)[1]
+    if holder and string.sub(holder, 1, #ARGV[1]) == ARGV[1] then
+        redis.call('del', lock)
+    end
+end
+"""
+
 # -- the network, between the proxies and those who use them -------------------------------------------
 
 
@@ -198,8 +249,8 @@ def slow(on: Field, dice: Random) -> None:
 
 def lose(on: Field, dice: Random) -> None:
     """Single requests are lost, or carried out and their replies lost."""
-    some = (scripts.ACQUIRE, scripts.ACQUIRE, scripts.RELEASE, scripts.RELEASE, scripts.RENEW, scripts.HEAL)
-    script, reply, reset = dice.choice(some), dice.random() < 0.7, dice.random() < 0.5
+    script = on.scripts[dice.choice(("acquire", "acquire", "release", "release", "renew", "heal", "fence"))]
+    reply, reset = dice.random() < 0.7, dice.random() < 0.5
     chosen = _some_proxies(on, dice)
     on.note("lose", f"{'reply' if reply else 'request'} of {script.name} on {len(chosen)}")
     for proxy in chosen:
@@ -211,7 +262,7 @@ def lost_replies(on: Field, dice: Random) -> None:
     """All masters carry an acquire out, and the connections break before they have said so."""
     on.note("lost replies", "of all")
     for proxy in on.fleet.proxies:
-        proxy.lose_reply(scripts.ACQUIRE, "reset")
+        proxy.lose_reply(on.scripts["acquire"], "reset")
     on.rest(0.3)
 
 
@@ -249,6 +300,17 @@ def _some_proxies(on: Field, dice: Random) -> list[Proxy]:
 def murder(on: Field, dice: Random) -> None:
     """SIGKILL of a worker; another one takes its place."""
     on.note("murder", on.crew.kill(dice))
+
+
+def behead(on: Field, dice: Random) -> None:
+    """SIGKILL of whoever holds a lock, with nobody new in its place; then time for the others to notice."""
+    name = dice.choice(on.names)
+    with rlock.Client(on.fleet.urls, ttl=on.fleet.ttl, max_ttl=on.fleet.ttl) as client:
+        holder = client.status(name).holder
+    if holder is not None:
+        told = on.crew.dismiss(int(holder.split("/")[1]))
+        on.note("behead", f"{told}, which held {name}")
+        on.rest(6 * on.fleet.ttl)
 
 
 def freeze(on: Field, dice: Random) -> None:

@@ -1,0 +1,251 @@
+"""Faults of a random schedule: what goes wrong, with whom, when, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING
+
+from .events import Way
+from .hosts import Host
+from .links import Link
+from .world import World
+
+if TYPE_CHECKING:
+    from .client import Client
+
+Act = Callable[["Nemesis"], None]
+
+
+class Nemesis:
+    """Does harm to a world until `end`. ``dice`` are its own: the same harm whatever the world does."""
+
+    def __init__(
+        self, world: World, dice: Random, flushable: list[Host], reborn: Callable[[], object], name: str
+    ) -> None:
+        self.world = world
+        self.dice = dice
+        #: A minority: a FLUSHALL of more than that loses locks, and is only told of.
+        self.flushable = flushable
+        self.reborn = reborn
+        self.lock = name
+        self.restarts = 0
+        self.over = False
+
+    def plan(self, faults: int, begin: float, end: float) -> list[str]:
+        """Have so many faults happen; their names."""
+        names = self.dice.choices(list(KINDS), [weight for weight, _ in KINDS.values()], k=faults)
+        for name in names:
+            self.world.events.at(self.dice.uniform(begin, end), lambda name=name: self._do(name))  # type: ignore[misc]
+        return names
+
+    def _do(self, name: str) -> None:
+        self.world.tell(f"FAULT {name}")
+        KINDS[name][1](self)
+
+    def end(self) -> None:
+        """From now on nothing goes wrong any more; what has gone wrong is felt until it is noticed."""
+        self.over = True
+        self.world.tell("the faults end")
+        for client in self.world.clients:
+            client.kept = (0.0, 0.0)
+            for way in (way for pair in client.ways for way in pair):
+                way.held_until, way.extra = 0.0, 0.0
+            if client.stopped and not client.dead:
+                client.resume(self.world.random)
+        for host in self.world.hosts:
+            host.tripwire = False
+            if host.stopped:
+                host.go_on()
+
+    # -- what it chooses ---------------------------------------------------------------------------------
+
+    def duration(self) -> float:
+        return self.dice.uniform(*self.dice.choice(((0.01, 0.2), (0.1, 0.6), (0.5, 1.5), (1.0, 3.0))))
+
+    def client(self) -> Client | None:
+        alive = [client for client in self.world.clients if not client.dead]
+        return self.dice.choice(alive) if alive else None
+
+    def host(self) -> Host:
+        return self.dice.choice(self.world.hosts)
+
+    def links(self) -> list[Link]:
+        """Those of a client to a master, for commands, for messages, or both."""
+        client, host = self.client(), self.host()
+        if client is None:
+            return []
+        rosters = [client.fanout.roster, client.listener.roster]
+        chosen = self.dice.choice((rosters, rosters[:1], rosters[:1], rosters[1:]))
+        links = [roster.slots[host.index].link for roster in chosen]
+        return [link for link in links if isinstance(link, Link)]
+
+    def ways(self) -> list[Way]:
+        """Between some clients and some masters, one way or both."""
+        client, host = self.client(), self.host()
+        if client is None:
+            return []
+        kind = self.dice.choice(("pair", "pair", "master", "client", "minority"))
+        if kind == "master":
+            pairs = [other.ways[host.index] for other in self.world.clients]
+        elif kind == "client":
+            pairs = client.ways
+        elif kind == "minority":
+            pairs = self.dice.sample(client.ways, len(client.ways) // 2)
+        else:
+            pairs = [client.ways[host.index]]
+        chosen = self.dice.choice(("both", "there", "back"))
+        there = [there for there, _ in pairs] if chosen != "back" else []
+        return there + ([back for _, back in pairs] if chosen != "there" else [])
+
+    def later(self, delay: float, action: Callable[[], object]) -> None:
+        self.world.events.at(self.world.events.now + delay, lambda: self.over or action())
+
+
+def cut(nemesis: Nemesis) -> None:
+    for link in nemesis.links():
+        link.cut()
+
+
+def lose_answers(nemesis: Nemesis) -> None:
+    """What was asked for is done, and nobody is told: to ask again is a second delivery."""
+    client = nemesis.client()
+    if client is not None:
+        slots = client.fanout.roster.slots
+        for slot in nemesis.dice.sample(slots, nemesis.dice.choice((len(slots), len(slots), 1))):
+            if isinstance(slot.link, Link):
+                slot.link.fuse = nemesis.dice.choice((1, 1, 2))
+
+
+def half_open(nemesis: Nemesis) -> None:
+    chosen = nemesis.dice.choice(("both", "there", "back"))
+    for link in nemesis.links():
+        wires = {"both": (link.there, link.back), "there": (link.there,), "back": (link.back,)}
+        link.mute(*wires[chosen])
+
+
+def hold_up(nemesis: Nemesis) -> None:
+    """What is sent arrives when the way is open again: late, and perhaps after its sender has given up."""
+    until = nemesis.world.events.now + nemesis.duration()
+    for way in nemesis.ways():
+        way.held_until = until
+
+
+def slow_down(nemesis: Nemesis) -> None:
+    extra = nemesis.dice.uniform(0.0, 0.2)
+    ways = nemesis.ways()
+    for way in ways:
+        way.extra = extra
+
+    def mend() -> None:
+        for way in ways:
+            way.extra = 0.0
+
+    nemesis.later(nemesis.duration(), mend)
+
+
+def stop_master(nemesis: Nemesis) -> None:
+    host = nemesis.host()
+    host.stop()
+    nemesis.later(nemesis.duration(), host.go_on)
+
+
+def restart(nemesis: Nemesis) -> None:
+    nemesis.restarts += 1
+    down_s = nemesis.dice.choice((0.0, nemesis.dice.uniform(0.0, 0.4)))
+    nemesis.host().restart(down_s, silent=nemesis.dice.random() < 0.2)
+
+
+def restart_after_a_grant(nemesis: Nemesis) -> None:
+    """The vote is on its way, and forgotten."""
+    nemesis.restarts += 1
+    host = nemesis.host()
+    host.tripwire = True
+    # Somebody may have it already, and be cut off from one that it needs.
+    nemesis.later(0.0, lambda: hold_up(nemesis))
+
+
+def restart_from_snapshot(nemesis: Nemesis) -> None:
+    """It comes back with what it knew a moment ago."""
+    nemesis.restarts += 1
+    host = nemesis.host()
+    snapshot = host.snapshot()
+    nemesis.later(nemesis.duration() / 2, lambda: host.restart(snapshot=snapshot))
+
+
+def restart_several(nemesis: Nemesis) -> None:
+    """All at once, or one after another."""
+    hosts = list(nemesis.world.hosts)
+    nemesis.dice.shuffle(hosts)
+    gap = nemesis.dice.choice((0.0, 0.0, nemesis.dice.uniform(0.0, 0.5)))
+    for i, host in enumerate(hosts[: nemesis.dice.randint(1, len(hosts))]):
+        nemesis.restarts += 1
+        nemesis.later(i * gap, host.restart)
+
+
+def flush(nemesis: Nemesis) -> None:
+    if nemesis.flushable:
+        nemesis.dice.choice(nemesis.flushable).flush()
+
+
+def stop_client(nemesis: Nemesis) -> None:
+    client = nemesis.client()
+    if client is not None:
+        client.stop()
+        nemesis.later(nemesis.duration(), lambda: client.resume(nemesis.world.random))
+
+
+def kill_client(nemesis: Nemesis) -> None:
+    client = nemesis.client()
+    if client is not None:
+        client.kill()
+        nemesis.world.events.at(nemesis.world.events.now + nemesis.dice.uniform(0.0, 0.5), nemesis.reborn)
+
+
+def keep_from_running(nemesis: Nemesis) -> None:
+    client = nemesis.client()
+    if client is not None:
+        client.kept = (nemesis.dice.uniform(0.05, 0.5), nemesis.dice.choice((0.01, 0.1, 0.4)))
+
+        def mend() -> None:
+            client.kept = (0.0, 0.0)
+
+        nemesis.later(nemesis.duration(), mend)
+
+
+def interrupt(nemesis: Nemesis) -> None:
+    client = nemesis.client()
+    if client is not None and not client.stopped:
+        threads = [thread for thread in client.running if "/t" in thread.label]
+        if threads:
+            nemesis.dice.choice(threads).interrupt(KeyboardInterrupt())
+
+
+def evict(nemesis: Nemesis) -> None:
+    client = nemesis.client()
+    if client is not None:
+        thread = client.thread()
+        nemesis.world.events.at(
+            nemesis.world.events.now, lambda: client.do(lambda: thread.start(client.evict(nemesis.lock)))
+        )
+
+
+#: With how often each happens.
+KINDS: dict[str, tuple[int, Act]] = {
+    "cut": (3, cut),
+    "lose answers": (4, lose_answers),
+    "half open": (2, half_open),
+    "hold up": (5, hold_up),
+    "slow down": (2, slow_down),
+    "stop master": (3, stop_master),
+    "restart": (4, restart),
+    "restart after a grant": (2, restart_after_a_grant),
+    "restart from a snapshot": (1, restart_from_snapshot),
+    "restart several": (2, restart_several),
+    "flush": (2, flush),
+    "stop client": (3, stop_client),
+    "kill client": (2, kill_client),
+    "keep from running": (2, keep_from_running),
+    "interrupt": (3, interrupt),
+    "evict": (1, evict),
+}

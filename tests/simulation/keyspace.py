@@ -1,0 +1,151 @@
+"""What a master keeps: keys that expire, and who listens to what; and the commands that scripts call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+
+class Subscriber(Protocol):
+    """A connection that listens."""
+
+    def hear(self, channel: str, payload: str) -> None: ...
+
+
+class Message(NamedTuple):
+    """What a script published, and who listened at that instant; nobody, perhaps."""
+
+    channel: str
+    payload: str
+    receivers: tuple[Subscriber, ...]
+
+
+@dataclass(slots=True)
+class Entry:
+    """One key."""
+
+    kind: str  # "hash", "zset", "string"; anything else is a stranger's
+    fields: dict[str, str] = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)
+    expires_ms: int | None = None
+    text: str = ""
+
+
+class Keyspace:
+    """``time_us`` is its wall clock, by which keys expire."""
+
+    def __init__(self, time_us: Callable[[], int]) -> None:
+        self.time_us = time_us
+        self.keys: dict[str, Entry] = {}
+        self.subscribers: dict[str, list[Subscriber]] = {}
+        #: The one time of a script, as in the servers.
+        self._us = 0
+        self._published: list[Message] = []
+
+    def subscribe(self, channel: str, subscriber: Subscriber) -> None:
+        there = self.subscribers.setdefault(channel, [])
+        if subscriber not in there:
+            there.append(subscriber)
+
+    def unsubscribe(self, channel: str, subscriber: Subscriber) -> None:
+        there = self.subscribers.get(channel, [])
+        if subscriber in there:
+            there.remove(subscriber)
+        if not there:
+            self.subscribers.pop(channel, None)
+
+    def forget(self) -> None:
+        """What a restart without memory leaves of it."""
+        self.keys.clear()
+        self.subscribers.clear()
+
+    # -- what the scripts call ---------------------------------------------------------------------------
+
+    def look(self, key: str) -> Entry | None:
+        """A key that has not expired by now, for one who looks from outside."""
+        self._us = self.time_us()
+        return self.find(key)
+
+    def find(self, key: str) -> Entry | None:
+        """A key that had not expired when the script began."""
+        entry = self.keys.get(key)
+        if entry is not None and entry.expires_ms is not None and self._us // 1000 > entry.expires_ms:
+            del self.keys[key]
+            return None
+        return entry
+
+    def pttl(self, key: str) -> int:
+        entry = self.find(key)
+        if entry is None:
+            return -2
+        return -1 if entry.expires_ms is None else entry.expires_ms - self._us // 1000
+
+    def line(self, key: str) -> list[tuple[str, float]]:
+        """A queue in its order: by score, then by the bytes of the member."""
+        entry = self.find(key)
+        if entry is None:
+            return []
+        return sorted(entry.scores.items(), key=lambda item: (item[1], item[0].encode()))
+
+    def text(self, key: str) -> str:
+        """GET, with nothing for no key."""
+        entry = self.find(key)
+        return "" if entry is None else entry.text
+
+    def write(self, key: str, text: str, ms: str | None = None) -> None:
+        """SET, with PX or without."""
+        expires_ms = None if ms is None else self._us // 1000 + int(ms)
+        self.keys[key] = Entry("string", text=text, expires_ms=expires_ms)
+
+    def _pexpire(self, key: str, ms: str) -> None:
+        entry = self.find(key)
+        if entry is not None:
+            entry.expires_ms = self._us // 1000 + int(ms)
+
+    def _set(self, key: str, owner: str, count: str) -> None:
+        entry = self.find(key)
+        if entry is None:
+            entry = self.keys[key] = Entry("hash")
+        entry.fields[owner] = count
+
+    def _add(self, key: str, owner: str, number: int) -> int:
+        """HINCRBY, for masters that break the rule."""
+        fields = self.keys[key].fields
+        fields[owner] = str(int(fields[owner]) + number)
+        return int(fields[owner])
+
+    def _fields(self, key: str) -> int:
+        """HLEN; -1 for another type."""
+        entry = self.find(key)
+        if entry is None:
+            return 0
+        return len(entry.fields) if entry.kind == "hash" else -1
+
+    def _holder(self, key: str) -> tuple[str, int] | None:
+        """The one field of a lock; None if its value is no number."""
+        ((owner, count),) = self.keys[key].fields.items()
+        return (owner, int(count)) if count.lstrip("-").isdigit() else None
+
+    def _first(self, key: str) -> str | None:
+        entry = self.find(key)
+        if entry is None:
+            return None
+        scores = entry.scores
+        return min(scores, key=lambda member: (scores[member], member.encode()))
+
+    def _zadd(self, key: str, score: float, member: str) -> None:
+        entry = self.find(key)
+        if entry is None:
+            entry = self.keys[key] = Entry("zset")
+        entry.scores[member] = score
+
+    def _zrem(self, key: str, member: str) -> None:
+        entry = self.find(key)
+        if entry is not None and entry.scores.pop(member, None) is not None and not entry.scores:
+            del self.keys[key]
+
+    def _publish(self, channel: str, payload: str) -> int:
+        receivers = tuple(self.subscribers.get(channel, ()))
+        self._published.append(Message(channel, payload, receivers))
+        return len(receivers)

@@ -1,0 +1,94 @@
+"""The referee: sees all clients at once, and says what was promised and not kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rlock.rules.holds import Hold
+
+if TYPE_CHECKING:
+    from .client import Client
+    from .world import World
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A lease begins, or is given up."""
+
+    at: float
+    name: str
+    owner: str
+
+
+@dataclass(frozen=True)
+class Violation:
+    """What was promised and not kept; ``first`` and ``second`` are owners."""
+
+    at: float
+    name: str
+    first: str
+    second: str
+    what: str = "two valid leases"
+
+    def __str__(self) -> str:
+        return f"{self.at:.6f} s, lock {self.name}: {self.what}: {self.first[:40]} {self.second[:40]}"
+
+
+class Referee:
+    """A lease counts from the return of acquire until release is called.
+
+    In between it ends by itself when its validity does, on its holder's own clock. A lease is prolonged
+    only while it is valid, so two overlap if, and only if, the earlier one is valid when the later begins.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._valid: dict[str, list[tuple[Client, Hold]]] = {}
+        self._tokens: dict[str, tuple[int, str]] = {}
+        #: Owners whom an operator has thrown out: they learn of it with their next renewal, some of them
+        #: before they have heard of their grant.
+        self._evicted: set[str] = set()
+        self.violations: list[Violation] = []
+        self.entered: list[Moment] = []
+        self.left: list[Moment] = []
+        self.confirmed = 0
+
+    def enter(self, client: Client, hold: Hold) -> None:
+        now = self._world.events.now
+        others = self._valid.setdefault(hold.name, [])
+        others[:] = [(who, other) for who, other in others if other.lease.remaining(who.clock()) > 0.0]
+        evicted = hold.owner in self._evicted
+        for _, other in others:
+            if not evicted and other.owner not in self._evicted:
+                self.accuse(hold.name, other.owner, hold.owner, "two valid leases")
+        others.append((client, hold))
+        token, owner = self._tokens.get(hold.name, (0, ""))
+        if hold.token <= token and not evicted:
+            self.accuse(hold.name, owner, hold.owner, f"fencing token {hold.token} after {token}")
+        self._tokens[hold.name] = (max(token, hold.token), hold.owner)
+        self.entered.append(Moment(now, hold.name, hold.owner))
+        self._world.tell(f"{client.label} enters, token {hold.token}", hold.owner)
+
+    def leave(self, hold: Hold) -> None:
+        others = self._valid.get(hold.name, [])
+        others[:] = [(who, other) for who, other in others if other is not hold]
+        self.left.append(Moment(self._world.events.now, hold.name, hold.owner))
+        self._world.tell("leaves", hold.owner)
+
+    def confirm(self, hold: Hold) -> None:
+        """A release was confirmed by a quorum: a quorum cannot have it any more."""
+        self.confirmed += 1
+        hosts = self._world.hosts
+        owner = hold.owner
+        having = sum(1 for host in hosts if owner in host.left(hold.name) and owner not in host.restored)
+        if having > len(hosts) // 2:
+            self.accuse(hold.name, hold.owner, "", f"still on {having} masters after its release")
+
+    def evict(self, owner: str) -> None:
+        self._evicted.add(owner)
+
+    def accuse(self, name: str, first: str, second: str, what: str) -> None:
+        violation = Violation(self._world.events.now, name, first, second, what)
+        self.violations.append(violation)
+        self._world.tell(f"VIOLATION {violation}")

@@ -1,0 +1,215 @@
+"""Random schedules: a seed is a fleet, a workload and its faults; what was promised is checked.
+
+1. No two valid leases of one lock overlap.
+2. Fencing tokens grow from each holder to the next.
+3. When the faults have ended, everybody who waits gets the lock within `BOUND_S`, and all threads end.
+4. Nothing is left on the masters but the last fencing tokens and the markers.
+5. What was released and confirmed is on no quorum any more.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from dataclasses import dataclass
+from random import Random
+
+from rlock.errors import LeaseLostError, QuorumUnreachableError
+from rlock.procedures.acquire import AT_ONCE, FOR_EVER
+from rlock.rules.holds import Hold
+from rlock.rules.keys import MARKER
+from rlock.rules.options import ClientOptions, LockOptions
+from rlock.rules.timing import QUEUE_TTL_S
+
+from .client import Client
+from .driver import Program, Thread, Waits, sleep
+from .events import Latency
+from .faults import Nemesis
+from .hosts import EPOCH_US
+from .world import Network, Violation, World
+
+#: Short leases: more of them begin and end in a second of virtual time.
+OPTIONS = ClientOptions(ttl=1.0, max_ttl=1.0)
+LOCKS = ("a", "{b}")
+#: When the faults end.
+CALM_S = 4.0
+#: All threads of all clients have had all locks once more by then: a connection that fell silent is noticed
+#: by TCP (11 s); a restart guard (2 s), a lease (1 s), the pause before a dead master is dialled again (2 s),
+#: and a claim with the look after it for each waiter.
+BOUND_S = 30.0
+
+
+@dataclass
+class Outcome:
+    """What came of one schedule."""
+
+    seed: int
+    violations: list[Violation]
+    grants: int
+    confirmed: int
+    restarts: int
+    faults: Counter[str]
+    commands: int
+    virtual_s: float
+    took_s: float  # from the end of the faults until everybody had had all locks
+    history: list[str]
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}: " + "; ".join(map(str, self.violations))
+
+
+class Schedule:
+    """One fleet, one workload, and what goes wrong."""
+
+    def __init__(self, seed: int, *, history: bool = False) -> None:
+        self.seed = seed
+        dice = self.dice = Random(f"schedule {seed}")
+        masters = dice.choice((1, 2, 3, 3, 3, 3, 4, 5, 5))
+        jitter = dice.choice((0.0002, 0.001, 0.005, 0.02))
+        latency = Latency(0.0005, jitter)
+        skew = dice.choice((0.005, 0.005, 0.2))
+        self.world = World(masters, seed, Network(latency, latency), skew=skew, drift=0.004, max_ttl=1.0)
+        self.world.may_kill = dice.random() < 0.85
+        if history:
+            self.world.history = []
+        self.locks = LOCKS[: dice.choice((1, 1, 2))]
+        self.threads: list[Thread] = []
+        flushable = list(self.world.hosts[: (masters - 1) // 2])
+        past = dice.random()
+        if past < 0.5:
+            for host in self.world.hosts:
+                if past < 0.15:
+                    # A fleet that has never been used: a FLUSHALL of one could not be told from that.
+                    host.master.forget()
+                    flushable.clear()
+                else:
+                    host.master.write(MARKER, f"{host.life} {EPOCH_US - 3_600_000_000} 1000")
+        durable = dice.choice((0.0, 0.0, 0.0, 0.5, 1.0))
+        for host in self.world.hosts:
+            host.durable = dice.random() < durable
+        for _ in range(dice.choice((2, 2, 3, 3, 4))):
+            self.world.events.at(dice.uniform(0.0, 0.5), self.newcomer)
+        self.nemesis = Nemesis(self.world, dice, flushable, self.newcomer, self.locks[0])
+
+    def newcomer(self) -> None:
+        """A process begins."""
+        random = self.world.random
+        client = self.world.client(
+            OPTIONS, joined=False, offset=random.uniform(0.0, 1000.0), rate=1 + random.uniform(-0.005, 0.005)
+        )
+        for _ in range(random.choice((1, 1, 1, 2))):
+            thread = client.thread()
+            self.threads.append(thread)
+            thread.start(self.work(client, thread))
+
+    def work(self, client: Client, thread: Thread) -> Program:
+        random, events = self.world.random, self.world.events
+        while events.now < CALM_S:
+            try:
+                yield from sleep(random.choice((0.0, random.uniform(0.0, 0.05), random.uniform(0.0, 0.5))))
+                yield from self.use(client, thread)
+            except QuorumUnreachableError:
+                pass  # the user tries again
+            except KeyboardInterrupt:
+                pass
+        for name in self.locks:
+            hold = yield from client.acquiring(thread, self.options(name, fair=random.random() < 0.3))
+            if hold is not None:
+                yield from let_go(client, hold)
+
+    def options(self, name: str, *, fair: bool, renew: bool = True) -> LockOptions:
+        ttl = self.world.random.choice((None, None, None, 0.4))
+        return LockOptions(name, OPTIONS.lease(ttl), fair=fair, renew=renew)
+
+    def use(self, client: Client, thread: Thread) -> Waits[None]:
+        """Acquire, hold, release."""
+        random = self.world.random
+        renew = random.random() < 0.75
+        options = self.options(random.choice(self.locks), fair=random.random() < 0.35, renew=renew)
+        until = FOR_EVER
+        if (chance := random.random()) < 0.15:
+            until = AT_ONCE
+        elif chance < 0.45:
+            until = client.clock() + random.uniform(0.02, 2.0)
+        hold = yield from client.acquiring(thread, options, until)
+        if hold is None:
+            return
+        spans = ((0.0, 0.02), (0.05, 0.3), (0.5, 2.5) if renew else (0.5, 1.4))
+        held_s = random.uniform(*random.choice(spans))
+        try:
+            if random.random() < 0.2:
+                token = hold.token
+                yield from sleep(held_s / 2)
+                yield from client.acquiring(thread, options)
+                if hold.token != token:
+                    self.world.referee.accuse(hold.name, hold.owner, "", "another token when nested")
+                yield from client.releasing(hold)
+                held_s /= 2
+            yield from sleep(held_s)
+        except (KeyboardInterrupt, LeaseLostError):
+            pass
+        yield from let_go(client, hold)
+
+    def play(self) -> Outcome:
+        world, nemesis = self.world, self.nemesis
+        referee = world.referee
+        faults = Counter(nemesis.plan(self.dice.randint(1, 10), 0.2, CALM_S))
+        world.events.at(CALM_S, nemesis.end)
+        world.run(CALM_S + BOUND_S, self.over)
+        took_s = world.events.now - CALM_S
+        if not self.over():
+            waiting = [thread.label for thread in self.threads if not (thread.over or thread.client.dead)]
+            referee.accuse("", " ".join(waiting), "", "still waiting")
+        else:
+            world.run(world.events.now + QUEUE_TTL_S + 1.0)
+            self.look_for_remains()
+        virtual_s = world.events.now
+        world.close()
+        return Outcome(
+            self.seed,
+            referee.violations,
+            len(referee.entered),
+            referee.confirmed,
+            nemesis.restarts,
+            faults,
+            world.sent.total(),
+            virtual_s,
+            took_s,
+            world.history or [],
+        )
+
+    def over(self) -> bool:
+        # Nobody begins after the last one has been born again.
+        return self.world.events.now > CALM_S + 0.6 and all(
+            thread.over or thread.client.dead for thread in self.threads
+        )
+
+    def look_for_remains(self) -> None:
+        for host in self.world.hosts:
+            keys = [key for key in list(host.master.keys) if host.master.look(key) is not None]
+            for key in keys:
+                if key != MARKER and not key.endswith(":fence"):
+                    self.world.referee.accuse(key, f"m{host.index}", "", "left behind")
+            for channel, listening in host.master.subscribers.items():
+                if any(not session.link.closed for session in listening):  # type: ignore[attr-defined]
+                    self.world.referee.accuse(channel, f"m{host.index}", "", "still subscribed")
+
+
+def let_go(client: Client, hold: Hold) -> Waits[None]:
+    """Release as often as it was acquired, whatever comes in between."""
+    while hold in client.holds:
+        try:
+            yield from client.releasing(hold)
+        except (LeaseLostError, KeyboardInterrupt):
+            pass
+
+
+def play(seed: int, *, history: bool = False) -> Outcome:
+    """Play one schedule."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return Schedule(seed, history=history).play()
+    finally:
+        if collecting:
+            gc.enable()

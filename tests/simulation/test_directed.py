@@ -1,0 +1,195 @@
+"""Scenarios step by step: the shortest ways in which a rule that is broken gives a lock to two owners.
+
+Each is played twice: with the rule it ends well, without it the referee sees two valid leases. Times are in
+seconds, every message takes a millisecond, a lease a second: it is valid for 0.988 s, an acquisition may take
+0.333 s (D), and a healed key counts at once until 0.643 s after the round that the lease counts from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+
+import pytest
+
+from rlock.errors import QuorumUnreachableError
+from rlock.procedures.acquire import AT_ONCE
+from rlock.rules.options import ClientOptions, LockOptions
+
+from ..sabotage import sabotage
+from .client import Client
+from .driver import Program, sleep
+from .events import Latency
+from .referee import Referee
+from .world import Network, World
+
+NAME = "job"
+FLEET = ClientOptions(ttl=1.0, max_ttl=1.0, request_timeout=0.3)
+OPTIONS = LockOptions(NAME, FLEET.lease(None))
+FIXED = LockOptions(NAME, FLEET.lease(None), renew=False)
+
+
+class Stage:
+    """Three masters; a holder that begins at 0, others that try when they are told to."""
+
+    def __init__(self) -> None:
+        exactly = Latency(0.001, 0.0)
+        self.world = World(3, 1, Network(exactly, exactly), skew=0.0, max_ttl=1.0)
+        self.world.history = []
+        self.holder = self.client()
+        self.other = self.client()
+
+    def client(self) -> Client:
+        return self.world.client(FLEET)
+
+    def at(self, when: float, action: Callable[[], object]) -> None:
+        self.world.events.at(when, action)
+
+    def takes(self, client: Client, when: float, *, hold_s: float, options: LockOptions = OPTIONS) -> None:
+        """Try once; hold it, without a release in the time that is played."""
+        thread = client.thread()
+
+        def program() -> Program:
+            try:
+                yield from client.acquiring(thread, options, AT_ONCE)
+            except QuorumUnreachableError:
+                return
+            yield from sleep(hold_s)
+
+        self.at(when, lambda: thread.start(program()))
+
+    def holds_up(self, client: Client, master: int, since: float, until: float) -> None:
+        """What a client sends to a master in this time arrives at its end."""
+
+        def hold_up() -> None:
+            client.ways[master][0].held_until = until
+
+        self.at(since, hold_up)
+
+    def cuts(self, client: Client, master: int, when: float) -> None:
+        def cut() -> None:
+            link = client.fanout.roster.slots[master].link
+            if link is not None:
+                link.cut()  # type: ignore[attr-defined]
+
+        self.at(when, cut)
+
+    def play(self, until: float) -> Referee:
+        self.world.run(until)
+        self.world.close()
+        return self.world.referee
+
+
+def overlap(play: Callable[[], Referee], broken: str | None) -> bool:
+    """Whether two leases were valid at once; at least one must have been granted."""
+    with sabotage(broken) if broken else nullcontext():
+        referee = play()
+    assert referee.entered
+    return any(violation.what == "two valid leases" for violation in referee.violations)
+
+
+def restart_while_held() -> Referee:
+    """A holder with two masters of three; one of them restarts empty, and votes for somebody else."""
+    stage = Stage()
+    stage.holds_up(stage.holder, 2, 0.0, 3.0)
+    stage.takes(stage.holder, 0.01, hold_s=2.0)
+    stage.at(0.02, stage.world.hosts[1].restart)
+    # The first try finds that the connection has ended, and has it made again.
+    for when in (0.05, 0.1):
+        stage.takes(stage.other, when, hold_s=0.1)
+    return stage.play(1.0)
+
+
+def heal_with_a_lost_vote() -> Referee:
+    """The counter-example of twelve steps against healing without a limit.
+
+    The holder has masters 0 and 1; what it sends to 0 arrives no more, its key there will end at 1.0. The
+    other one gets the vote of 2 at 0.75, which 2 then forgets: it restarts. The holder puts its key back
+    there, and has 1 and 2; the other one gets 0 when the key there has ended, and has 2 and 0.
+    """
+    stage = Stage()
+    stage.holds_up(stage.holder, 2, 0.0, 0.765)
+    stage.takes(stage.holder, 0.0, hold_s=5.0)
+    stage.holds_up(stage.holder, 0, 0.01, 5.0)
+    stage.holds_up(stage.other, 0, 0.7, 1.01)
+    stage.takes(stage.other, 0.75, hold_s=0.1)
+    stage.at(0.76, stage.world.hosts[2].restart)
+    return stage.play(1.2)
+
+
+def win_after_a_long_round() -> Referee:
+    """The same against an acquisition that may take as long as its lease.
+
+    The holder puts its key back at 0.55, so early that it may count. The other one's vote of 2 is from 0.50;
+    its connection to 0 breaks, and it sends again, and so has the vote of 0 at 1.01, for one round.
+    """
+    stage = Stage()
+    stage.holds_up(stage.holder, 2, 0.0, 0.505)
+    stage.takes(stage.holder, 0.0, hold_s=5.0)
+    for master in (0, 2):
+        stage.holds_up(stage.holder, master, 0.01, 5.0 if master == 0 else 0.505)
+        stage.cuts(stage.holder, master, 0.02)
+    stage.holds_up(stage.other, 0, 0.4, 1.005)
+    stage.holds_up(stage.other, 1, 0.4, 2.0)
+    stage.takes(stage.other, 0.5, hold_s=0.1)
+    stage.at(0.503, stage.world.hosts[2].restart)
+    stage.cuts(stage.other, 0, 0.75)
+    return stage.play(1.3)
+
+
+def answer_that_comes_late() -> Referee:
+    """Votes of 0.0 are heard of at 0.2; the keys end at 1.0, whatever the one who got them thinks."""
+    stage = Stage()
+
+    def hold_up_answers() -> None:
+        for _, back in stage.holder.ways:
+            back.held_until = 0.2
+
+    stage.at(0.0, hold_up_answers)
+    stage.takes(stage.holder, 0.0, hold_s=2.0, options=FIXED)
+    stage.takes(stage.other, 1.05, hold_s=0.1)
+    return stage.play(1.5)
+
+
+def flush_that_another_one_noticed(*, reconnects: bool = False) -> Referee:
+    """A master is flushed; one client notices, and writes the note anew; another one finds it changed.
+
+    The holder has masters 0 and 1, and the latter forgets it. The first to ask learns of that by the missing
+    note, and has it written. Who asks after that finds a note, in the same life of the server.
+    """
+    stage = Stage()
+    stage.holds_up(stage.holder, 2, 0.0, 3.0)
+    stage.takes(stage.holder, 0.01, hold_s=2.0, options=FIXED)
+    stage.at(0.1, stage.world.hosts[1].flush)
+    first = stage.client()
+    stage.takes(first, 0.11, hold_s=0.0)
+    if reconnects:
+        stage.cuts(stage.other, 1, 0.12)
+    # The first try finds that the connection has ended, and has it made again.
+    for when in (0.2, 0.25):
+        stage.takes(stage.other, when, hold_s=0.1)
+    return stage.play(0.9)
+
+
+SCENARIOS: dict[str, Callable[[], Referee]] = {
+    "guard off": restart_while_held,
+    "naive healing": heal_with_a_lost_vote,
+    "no limit to an acquisition": win_after_a_long_round,
+    "validity from the end": answer_that_comes_late,
+}
+
+
+@pytest.mark.parametrize("rule", SCENARIOS)
+def test_it_is_safe_with_the_rule(rule: str) -> None:
+    assert not overlap(SCENARIOS[rule], None)
+
+
+@pytest.mark.parametrize("rule", SCENARIOS)
+def test_it_is_violated_without_the_rule(rule: str) -> None:
+    assert overlap(SCENARIOS[rule], rule)
+
+
+@pytest.mark.parametrize("reconnects", [False, True], ids=["connected", "connected anew"])
+def test_a_flush_that_another_client_has_noticed_counts_for_all(reconnects: bool) -> None:
+    assert not overlap(partial(flush_that_another_one_noticed, reconnects=reconnects), None)

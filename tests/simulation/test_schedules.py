@@ -1,0 +1,49 @@
+"""Random schedules of faults: what was promised is kept in each of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from .faults import KINDS
+from .schedules import play
+
+#: A block is a test, so that a slow machine does not run into the time-out of one.
+BLOCKS, SEEDS = 10, 100
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_every_promise_is_kept_whatever_goes_wrong(block: int) -> None:
+    faults: Counter[str] = Counter()
+    for seed in range(block * SEEDS, (block + 1) * SEEDS):
+        outcome = play(seed)
+        assert outcome.violations == [], f"python -m tests.simulation --seed {seed}: {outcome}"
+        faults += outcome.faults
+    assert set(faults) == set(KINDS), "a kind of fault that never happens tests nothing"
+
+
+def test_one_seed_is_one_history() -> None:
+    for seed in range(12):
+        once, again = play(seed, history=True), play(seed, history=True)
+        assert once.history == again.history
+        assert once == again
+    assert play(1, history=True).history != play(2, history=True).history
+
+
+def test_a_seed_has_the_same_history_in_another_process() -> None:
+    """Neither addresses nor the order of a set of strings may have a say in it."""
+
+    def replay(hash_seed: str) -> str:
+        command = [sys.executable, "-m", "tests.simulation", "--seed", "5"]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        top = Path(__file__).parents[2]
+        done = subprocess.run(command, cwd=top, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    assert replay("1") == replay("2")
+    assert "\n".join(play(5, history=True).history) in replay("3")

@@ -1,0 +1,76 @@
+"""Negative controls: for each rule of safety that can be broken, the faults that make the breach show.
+
+A chaos suite that never failed proves nothing. Each profile is run twice: with its rule broken it has to go
+red, and with nothing broken it has to stay green.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from . import scenarios
+from .run import Plan, Result, run
+
+#: How often a profile is tried before a breach counts as unnoticed; the seed is another one each time.
+TRIES = 2
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One breach, and what brings it to light."""
+
+    sabotage: str
+    #: The checks that may notice it: another one going red would be a fault of the profile.
+    checks: tuple[str, ...]
+    plan: Plan
+    #: The run: under a nemesis at random, or a scenario that leaves nothing to luck.
+    play: Callable[[Plan], Result] = run
+
+    def broken(self, seed: int) -> Result:
+        """With the rule broken, until it is noticed."""
+        return self.play(dataclasses.replace(self.plan, seed=seed, sabotage=self.sabotage, until_red=True))
+
+    def whole(self, seed: int) -> Result:
+        """The same with nothing broken."""
+        return self.play(dataclasses.replace(self.plan, seed=seed, until_gone=False))
+
+
+def _plan(faults: str, seconds: float = 25.0, **options: object) -> Plan:
+    names: object = options.pop("names", ("a", "b"))
+    return dataclasses.replace(Plan(seconds, seed=0, faults=tuple(faults.split(","))), names=names, **options)  # type: ignore[arg-type]
+
+
+PROFILES = (
+    # All leases are forgotten at once, and the masters are back before their holders can heal them.
+    Profile("guard off", ("overlap",), _plan("all", holds="fixed")),
+    # The interleaving of twelve steps from the model: too rare by chance.
+    Profile("naive healing", ("overlap",), _plan("script", 40.0, ttl=4.0), scenarios.naive_healing),
+    Profile("no limit to an acquisition", ("overlap",), _plan("script", 40.0, ttl=8.0), scenarios.no_limit),
+    # Leases that nobody renews, won by slow rounds, and waiters that are fast.
+    Profile("validity from the end", ("overlap",), _plan("slow", holds="fixed")),
+    Profile("quorum N/2", ("overlap",), _plan("disconnect", holds="mixed")),
+    # Acquires that are delivered twice to all masters: the lock stays when it is released. Few contenders
+    # for many locks, so that the losses meet one round, and one that is granted.
+    Profile(
+        "increment",
+        ("free and not had",),
+        _plan(
+            "lost-replies",
+            ttl=10.0,
+            holds="waiting",
+            names=tuple("abcdef"),
+            proxied="all",
+            stall_s=4.0,
+            processes=2,
+            contenders=1,
+        ),
+    ),
+    # Every majority comes up in turn; the memory of no master is lost.
+    Profile("INCR + max tokens", ("token falls", "token shared"), _plan("rotate", holds="short")),
+    # A release that is delivered late, and undos: they meet somebody else's lock.
+    Profile("release without owner check", ("overlap",), _plan("stop,cut,slow", masters=5)),
+    # A holder that dies tells nobody.
+    Profile("wake-up by messages only", ("free and not had",), _plan("behead", holds="waiting", stall_s=5.0)),
+)

@@ -1,0 +1,378 @@
+"""Fencing tokens, on every server found: each master gives each owner one, above all that it gave before."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import pytest
+import redis
+
+from .scripted import (
+    ANNA,
+    BEN,
+    CHANNEL,
+    FENCE,
+    FENCE_MS,
+    HEIR,
+    LEASE_MS,
+    LOCK,
+    MINE,
+    OLDER,
+    THEIRS,
+    TICKET,
+    TOKEN,
+    Box,
+    Ears,
+    owner_of,
+)
+
+#: The last second of the year 2200; the largest whole number that every Lua and every client has exactly.
+FAR, LARGEST = 7_289_654_399_999_999, 2**53 - 1
+
+
+# -- acquire ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["barging", "fair"])
+def test_a_grant_has_the_token_that_was_proposed(box: Box, order: str) -> None:
+    assert box.granted(order=order, token=TOKEN) == TOKEN
+    assert box.fenced() == (TOKEN, MINE)
+
+
+@pytest.mark.parametrize(
+    ("proposal", "given"),
+    [
+        (TOKEN + 500, TOKEN + 500),
+        (TOKEN + 1, TOKEN + 1),
+        (TOKEN, TOKEN + 1),
+        (TOKEN - 500, TOKEN + 1),
+        (1, TOKEN + 1),
+    ],
+)
+def test_another_owner_has_a_higher_token_whatever_is_proposed(box: Box, proposal: int, given: int) -> None:
+    box.granted(THEIRS, token=TOKEN)
+    box.release(THEIRS)
+    assert box.granted(token=proposal) == given
+    assert box.fenced() == (given, MINE)
+
+
+@pytest.mark.parametrize("proposal", [0, 1, TOKEN, TOKEN + 500])
+def test_a_second_delivery_has_the_same_token(box: Box, proposal: int) -> None:
+    assert box.granted(token=TOKEN) == TOKEN
+    for _ in range(2):
+        assert box.granted(token=proposal) == TOKEN
+    assert box.fenced() == (TOKEN, MINE)
+
+
+def test_an_owner_that_gave_the_lock_up_and_comes_again_has_the_same_token(box: Box) -> None:
+    """A round that failed is undone; the owner's next one may be won, and nobody was in between."""
+    box.granted(token=TOKEN)
+    box.release()
+    assert box.granted(token=TOKEN + 500) == TOKEN
+
+
+def test_an_owner_that_comes_again_after_another_one_has_a_higher_token(box: Box) -> None:
+    box.granted(OLDER, token=TOKEN)
+    box.release(OLDER)
+    box.granted(token=TOKEN)
+    box.release()
+    assert box.granted(OLDER, token=TOKEN) == TOKEN + 2, "delivered late, after the next one has released"
+
+
+def test_tokens_of_a_hundred_owners_grow(box: Box) -> None:
+    given = []
+    for i in range(100):
+        given.append(box.granted(f"me:{i}", token=(TOKEN, 0, 1, TOKEN + 50)[i % 4]))
+        box.release(f"me:{i}")
+    assert all(before < after for before, after in pairwise(given))
+
+
+@pytest.mark.parametrize("proposal", [0, 1, TOKEN, FAR, LARGEST])
+def test_a_token_of_16_digits_comes_back_exactly(box: Box, proposal: int) -> None:
+    given = box.granted(token=proposal)
+    assert given == proposal or proposal == 0
+    assert box.fenced() == (given, MINE)
+    assert box.granted() == given
+
+
+def test_a_proposal_of_0_takes_the_master_s_time(box: Box) -> None:
+    before = box.time_us()
+    given = box.granted(token=0)
+    assert before <= given <= box.time_us()
+    box.release()
+    assert given < box.granted(THEIRS, token=0) <= box.time_us()
+
+
+def test_a_proposal_of_0_is_above_a_token_that_is_ahead_of_the_time(box: Box) -> None:
+    box.granted(THEIRS, token=FAR)
+    box.release(THEIRS)
+    assert box.granted(token=0) == FAR + 1
+
+
+def test_a_refusal_gives_no_token_and_writes_none(box: Box) -> None:
+    box.granted(THEIRS, token=TOKEN)
+    with box.nothing_written():
+        assert box.acquire(token=TOKEN + 500)[6] == 0
+        assert box.acquire(order="fair", token=TOKEN + 500)[6] == 0
+    box.enqueue(BEN)
+    assert box.acquire(waiter=ANNA, ticket=TICKET, token=TOKEN + 500)[6] == 0
+    box.release(THEIRS)
+    assert box.acquire(waiter=ANNA, ticket=TICKET, order="fair", token=TOKEN + 500)[::6] == [-3, 0]
+    assert box.fenced() == (TOKEN, THEIRS)
+
+
+def test_one_who_was_handed_the_lock_gets_its_token_with_the_claim(box: Box, ears: Ears) -> None:
+    """The hand-off itself gives none: nobody may hold the lock in the end."""
+    ears.listen(ANNA)
+    box.granted(token=TOKEN)
+    box.enqueue(ANNA)
+    assert box.hand_on()[4] == 0
+    assert box.fenced() == (TOKEN, MINE)
+    assert box.granted(owner_of(ANNA), waiter=ANNA, token=TOKEN) == TOKEN + 1
+    assert box.granted("anna:9", waiter=ANNA, token=TOKEN) == TOKEN + 2, "under another owner token"
+
+
+def test_the_token_is_remembered_for_as_long_as_the_caller_says(box: Box) -> None:
+    box.granted(fence_ms=5_000)
+    assert 4_000 < box.pttl(FENCE) <= 5_000
+    box.release()
+    box.granted(THEIRS)
+    assert FENCE_MS - 5_000 < box.pttl(FENCE) <= FENCE_MS, "each new token for the full time"
+
+
+def test_without_memory_of_the_last_token_the_next_is_the_one_that_was_proposed(box: Box) -> None:
+    box.granted(fence_ms=15)
+    time.sleep(0.03)
+    box.release()
+    assert box.granted(THEIRS, token=TOKEN - 500) == TOKEN - 500
+
+
+def test_an_acquire_tells_the_marker_with_every_answer(box: Box) -> None:
+    marker = box.mark("life", 5)[1]
+    answers = [box.acquire(), box.acquire(), box.acquire(THEIRS), box.acquire(THEIRS, waiter=ANNA)]
+    box.client.delete(LOCK)
+    answers.append(box.acquire(order="fair"))
+    box.put("list")
+    answers.append(box.acquire())
+    assert [reply[0] for reply in answers] == [1, 1, -1, -1, -3, -2]
+    assert {reply[7] for reply in answers} == {marker}
+    assert box.acquire(guarded=False)[7] == ""
+
+
+# -- fence -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("owner", [MINE, THEIRS])
+def test_a_higher_token_is_remembered_as_the_owner_s(box: Box, owner: str) -> None:
+    box.granted(token=TOKEN, fence_ms=5_000)
+    assert box.fence(owner, TOKEN + 7) == [1, owner, 0, 0, TOKEN + 7]
+    assert box.fenced() == (TOKEN + 7, owner)
+    assert FENCE_MS - 5_000 < box.pttl(FENCE) <= FENCE_MS
+
+
+def test_the_same_token_is_the_owner_s_and_nobody_else_s(box: Box) -> None:
+    box.granted(token=TOKEN)
+    with box.nothing_written():
+        assert box.fence(MINE, TOKEN) == [1, MINE, 0, 0, TOKEN]
+        assert box.fence(THEIRS, TOKEN) == [-1, THEIRS, 0, 0, TOKEN]
+    assert box.fenced() == (TOKEN, MINE)
+
+
+@pytest.mark.parametrize("owner", [MINE, THEIRS])
+def test_a_lower_token_is_refused_with_the_last_one(box: Box, owner: str) -> None:
+    box.granted(token=TOKEN)
+    with box.nothing_written():
+        assert box.fence(owner, TOKEN - 1) == [-1, owner, 0, 0, TOKEN]
+        assert box.fence(owner, 1) == [-1, owner, 0, 0, TOKEN]
+    assert box.fenced() == (TOKEN, MINE)
+
+
+def test_where_no_token_is_known_any_is_remembered(box: Box) -> None:
+    assert box.fence(MINE, TOKEN, fence_ms=5_000) == [1, MINE, 0, 0, TOKEN]
+    assert box.fenced() == (TOKEN, MINE)
+    assert 4_000 < box.pttl(FENCE) <= 5_000
+    assert box.content() is None, "a token is no lock"
+
+
+def test_a_second_delivery_of_a_token_writes_nothing(box: Box) -> None:
+    assert box.fence(token=TOKEN)[0] == 1
+    with box.nothing_written():
+        assert box.fence(token=TOKEN)[0] == 1
+    box.fence(THEIRS, TOKEN + 1)
+    with box.nothing_written():
+        assert box.fence(token=TOKEN) == [-1, MINE, 0, 0, TOKEN + 1], "late: somebody has a higher one"
+
+
+@pytest.mark.parametrize("token", [1, TOKEN, FAR, LARGEST])
+def test_a_token_of_16_digits_is_remembered_exactly(box: Box, token: int) -> None:
+    assert box.fence(token=token)[4] == token
+    assert box.fenced() == (token, MINE)
+    assert box.fence(THEIRS, token)[0] == -1
+    assert box.fence(THEIRS, token - 1)[4] == token
+
+
+def test_the_next_grant_is_above_a_token_that_was_written_here(box: Box) -> None:
+    box.granted(token=TOKEN)
+    box.fence(THEIRS, TOKEN + 500)
+    assert box.granted(token=TOKEN) == TOKEN + 501, "and so is a second delivery to the holder"
+    assert box.fence(THEIRS, TOKEN + 500) == [-1, THEIRS, 0, 0, TOKEN + 501]
+
+
+# -- release: the heir's ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("proposal", "given"), [(TOKEN + 500, TOKEN + 500), (TOKEN, TOKEN + 1), (1, TOKEN + 1)]
+)
+def test_an_heir_gets_a_higher_token_with_the_lock(box: Box, proposal: int, given: int) -> None:
+    box.granted(token=TOKEN)
+    assert box.hand_on(heir=HEIR, under="anna:77", token=proposal) == [1, MINE, 1, LEASE_MS, given]
+    assert box.fenced() == (given, "anna:77")
+    assert FENCE_MS - 5_000 < box.pttl(FENCE) <= FENCE_MS
+    assert box.granted("anna:77", token=TOKEN + 900) == given, "it is the heir's from then on"
+
+
+def test_an_heir_s_token_may_be_by_the_master_s_time(box: Box) -> None:
+    box.granted(token=TOKEN - 10**15)
+    before = box.time_us()
+    given = box.hand_on(heir=HEIR, token=0)[4]
+    assert before <= given <= box.time_us()
+    assert box.hand_on(owner_of(HEIR), heir="anna:3|s1", token=0)[4] > given
+
+
+def test_an_heir_that_has_a_token_here_keeps_it(box: Box) -> None:
+    box.granted(token=TOKEN)
+    box.fence("anna:77", TOKEN + 5)
+    assert box.hand_on(heir=HEIR, under="anna:77", token=TOKEN + 500)[4] == TOKEN + 5
+
+
+def test_a_release_to_nobody_or_to_another_gives_no_token(box: Box, ears: Ears) -> None:
+    ears.listen(BEN)
+    box.granted(token=TOKEN)
+    assert box.hand_on()[4] == 0
+    box.granted(token=TOKEN)
+    box.enqueue(BEN, HEIR)
+    assert box.hand_on(heir=HEIR)[3:] == [0, 0], "not its turn"
+    assert box.handed_to(BEN)
+    assert box.hand_on(THEIRS, heir=HEIR, order="barging")[::4] == [-1, 0]
+    assert box.release("", CHANNEL, heir=HEIR, order="barging")[::4] == [-1, 0]
+    assert box.fenced() == (TOKEN, MINE)
+
+
+# -- where a token cannot be given, there is no lock -------------------------------------------------------
+
+
+def test_out_of_memory_there_is_neither_a_token_nor_a_lock(box: Box) -> None:
+    box.fill()
+    for proposal in (0, TOKEN):
+        with pytest.raises(redis.ResponseError, match="used memory > 'maxmemory'"):
+            box.acquire(token=proposal)
+    with pytest.raises(redis.ResponseError, match="used memory > 'maxmemory'"):
+        box.fence()
+    assert (box.content(), box.fenced()) == (None, None)
+
+
+def test_out_of_memory_what_was_handed_over_is_claimed_with_a_token(box: Box, ears: Ears) -> None:
+    ears.listen(ANNA)
+    box.granted(token=TOKEN)
+    box.enqueue(ANNA)
+    box.hand_on()
+    box.fill()
+    assert box.granted(owner_of(ANNA), token=TOKEN) == TOKEN + 1
+    assert box.fenced() == (TOKEN + 1, owner_of(ANNA))
+
+
+@pytest.mark.parametrize("rule", ["-set", "-get"])
+@pytest.mark.parametrize("waiter", ["", ANNA])
+def test_without_leave_for_the_token_an_acquire_is_an_error_and_takes_nothing(
+    box: Box, rule: str, waiter: str
+) -> None:
+    if waiter:
+        box.acquire(owner_of(ANNA))  # as a release hands it over
+        box.client.delete(FENCE)
+    before = box.content()
+    user = box.restricted(rule)
+    with pytest.raises(redis.ResponseError, match=r"can't run this command|ACL failure"):
+        user.acquire(waiter=waiter, guarded=False)
+    assert (box.content(), box.fenced()) == (before, None)
+    with pytest.raises(redis.ResponseError):
+        user.fence()
+
+
+@pytest.mark.parametrize("rule", ["-set", "-get"])
+@pytest.mark.parametrize("held", [True, False])
+def test_without_leave_for_the_token_an_heir_is_passed_over(
+    box: Box, ears: Ears, rule: str, held: bool
+) -> None:
+    """It falls to the next in the queue; the release itself is none the worse for it."""
+    ears.listen(ANNA, BEN)
+    box.granted(token=TOKEN)
+    if not held:
+        box.release()
+    box.enqueue(ANNA, BEN)
+    answer = box.restricted(rule).hand_on(MINE if held else "", heir=HEIR, order="barging", token=1)
+    assert answer == [1 if held else 0, MINE if held else "", 1, 0, 0]
+    assert box.handed_to(ANNA)
+    assert ears.heard() == {ANNA: [owner_of(ANNA)]}
+    assert box.fenced() == (TOKEN, MINE), "a token that cannot be read is not written over"
+
+
+def test_without_leave_for_the_token_and_with_nobody_else_an_heir_leaves_it_free(
+    box: Box, ears: Ears
+) -> None:
+    box.acquire()
+    assert box.restricted("-set").hand_on(heir=HEIR, order="barging", message="free") == [1, MINE, 0, 0, 0]
+    assert box.content() is None
+
+
+def test_without_leave_for_the_time_an_heir_s_token_is_the_next_one(box: Box) -> None:
+    box.granted(token=TOKEN)
+    assert box.restricted("-time").hand_on(heir=HEIR, token=0)[3:] == [LEASE_MS, TOKEN + 1]
+
+
+def test_an_expiry_of_the_token_that_means_nothing_leaves_no_lock(box: Box) -> None:
+    with pytest.raises(redis.ResponseError):
+        box.acquire(fence_ms="soon")
+    assert (box.content(), box.fenced()) == (None, None)
+
+
+# -- somebody else's value in the key of the token ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    ["", "hello", "{0}", "{0}x me:3", "-{0} me:3", " {0} me:3", "1e50 me:3", "{0}.5 me:3", "me:3 {0} x"],
+)
+def test_a_text_that_no_script_wrote_is_no_token(box: Box, garbage: str) -> None:
+    garbage = garbage.format(TOKEN + 500)
+    box.client.set(FENCE, garbage)
+    assert box.granted(token=TOKEN) == TOKEN
+    assert box.fenced() == (TOKEN, MINE)
+    box.client.set(FENCE, garbage)
+    assert box.fence(THEIRS, 7) == [1, THEIRS, 0, 0, 7]
+    box.client.set(FENCE, garbage)
+    assert box.hand_on(heir=HEIR)[4] == TOKEN
+    assert box.pttl(FENCE) > 0
+
+
+def test_a_key_of_another_type_gives_no_token_and_stays(box: Box, ears: Ears) -> None:
+    ears.listen(BEN)
+    box.client.rpush(FENCE, "somebody's")
+    for call in (box.acquire, box.fence):
+        with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+            call()
+    assert box.content() is None
+    box.client.hset(LOCK, MINE, 1)
+    box.enqueue(BEN)
+    assert box.hand_on(heir=HEIR, order="barging") == [1, MINE, 1, 0, 0]
+    assert box.handed_to(BEN)
+    assert box.content(FENCE) == ("list", ["somebody's"])
+
+
+@pytest.mark.parametrize("owner", ["ü:1", "a b:1", " ", "x" * 2000, "{}:%d\n", "a\0b"])
+def test_an_owner_of_any_characters_is_known_again(box: Box, owner: str) -> None:
+    assert box.granted(owner, token=TOKEN) == TOKEN
+    assert box.granted(owner, token=TOKEN + 5) == TOKEN
+    assert box.fence(owner, TOKEN)[0] == 1
+    assert box.fenced() == (TOKEN, owner)

@@ -1,0 +1,342 @@
+"""heal and the ban that a release leaves, on every server found: keys that a master has lost come back."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+import redis
+
+from .scripted import (
+    ANNA,
+    CHANNEL,
+    EVICTED,
+    FENCE,
+    FENCE_MS,
+    LEASE_MS,
+    LOCK,
+    MARKER,
+    MINE,
+    OLDER,
+    QUEUE,
+    STRANGERS,
+    THEIRS,
+    TOKEN,
+    Box,
+    Ear,
+)
+
+BAN_MS = 20_000
+
+
+# -- absent ----------------------------------------------------------------------------------------------
+
+
+def test_an_absent_lock_is_put_back_with_its_count_its_lease_and_its_token(box: Box) -> None:
+    assert box.heal(count=3) == [2]
+    assert box.content() == ("hash", {MINE: "3"})
+    assert LEASE_MS - 1000 < box.pttl() <= LEASE_MS
+    assert box.fenced() == (TOKEN, MINE)
+    assert FENCE_MS - 5_000 < box.pttl(FENCE) <= FENCE_MS
+
+
+def test_a_lock_that_was_put_back_is_a_lock_like_any(box: Box, ear: Ear) -> None:
+    box.heal(count=3)
+    assert box.acquire(THEIRS)[:3] == [-1, MINE, 3]
+    assert box.renew(count=2) == [1]
+    assert box.granted() == TOKEN
+    assert box.release(channel=CHANNEL, message="free") == [1, MINE, 1, 0, 0]
+    assert ear.heard() == ["free"]
+    assert box.granted(THEIRS, token=1) == TOKEN + 1
+
+
+@pytest.mark.parametrize(
+    ("stored", "left"),
+    [(TOKEN - 1, (TOKEN, MINE)), (TOKEN, (TOKEN, THEIRS)), (TOKEN + 1, (TOKEN + 1, THEIRS))],
+)
+def test_only_a_lower_token_is_written_over(box: Box, stored: int, left: tuple[int, str]) -> None:
+    """A higher one was given to somebody who may come before the resource."""
+    box.fence(THEIRS, stored)
+    assert box.heal(token=TOKEN) == [2]
+    assert box.fenced() == left
+
+
+@pytest.mark.parametrize("garbage", ["", "hello", "99", "-5 me:3", f"{TOKEN + 5}"])
+def test_a_text_that_is_no_token_is_written_over(box: Box, garbage: str) -> None:
+    box.client.set(FENCE, garbage)
+    assert box.heal() == [2]
+    assert box.fenced() == (TOKEN, MINE)
+    assert box.pttl(FENCE) > 0
+
+
+def test_a_token_of_16_digits_is_put_back_exactly(box: Box) -> None:
+    for token in (2**53 - 2, 2**53 - 1):
+        box.client.delete(LOCK)
+        box.heal(token=token)
+        assert box.fenced() == (token, MINE)
+
+
+def test_healing_leaves_the_queue_alone_and_tells_nobody(box: Box, ear: Ear) -> None:
+    box.enqueue(ANNA)
+    line = box.line()
+    assert box.heal() == [2]
+    assert box.line() == line
+    assert box.pttl(QUEUE) > 0
+    assert ear.heard() == []
+
+
+def test_a_second_delivery_renews_and_counts_the_lease_from_its_own_arrival(box: Box) -> None:
+    box.heal(count=2)
+    box.client.set(FENCE, f"{TOKEN} {MINE}", px=5_000)
+    time.sleep(0.02)
+    assert box.heal(count=2) == [1]
+    assert box.content() == ("hash", {MINE: "2"})
+    assert LEASE_MS - 15 <= box.pttl() <= LEASE_MS, "not added up"
+    assert box.pttl(FENCE) <= 5_000, "the token is left as it is"
+
+
+def test_one_that_comes_after_the_release_brings_a_dead_lock_back_until_the_release_behind_it(
+    box: Box,
+) -> None:
+    """As the header says: nothing here can know; whoever heals releases again."""
+    box.acquire()
+    box.release()
+    assert box.heal() == [2]
+    assert box.release()[0] == 1
+    assert box.content() is None
+
+
+# -- not absent ------------------------------------------------------------------------------------------
+
+
+def test_the_owner_s_own_lock_is_renewed(box: Box) -> None:
+    box.acquire(lease_ms=5_000, count=2)
+    assert box.heal(count=3) == [1]
+    assert 5_000 < box.pttl() <= LEASE_MS
+    assert box.content() == ("hash", {MINE: "2"}), "to tell the count is for a renewal"
+
+
+@pytest.mark.parametrize("holder", [OLDER, THEIRS])
+def test_a_lock_of_somebody_else_is_left_alone(box: Box, holder: str) -> None:
+    box.acquire(holder, lease_ms=5_000)
+    with box.nothing_written():
+        assert box.heal() == [-1]
+    assert 0 < box.pttl() <= 5_000
+    assert box.fenced() == (TOKEN, holder)
+
+
+def test_what_was_handed_to_a_waiter_is_left_alone(box: Box) -> None:
+    box.acquire("anna:1", lease_ms=1_000)
+    with box.nothing_written():
+        assert box.heal() == [-1]
+
+
+@pytest.mark.parametrize("kind", STRANGERS)
+def test_a_key_that_is_not_a_lock_is_left_alone(box: Box, kind: str) -> None:
+    box.put(kind)
+    with box.nothing_written():
+        assert box.heal() == [-1]
+    assert box.pttl() == -1
+    assert box.fenced() is None
+
+
+def test_an_owner_that_was_evicted_is_not_put_back(box: Box) -> None:
+    box.acquire()
+    assert box.release(channel=CHANNEL, ban_ms=BAN_MS)[0] == 1
+    with box.nothing_written():
+        assert box.heal() == [-1]
+    assert box.content() is None
+    assert box.heal(OLDER) == [2], "another one is"
+
+
+# -- refused by the server -------------------------------------------------------------------------------
+
+
+def test_out_of_memory_nothing_is_put_back_and_nothing_written(box: Box) -> None:
+    box.fill()
+    with box.nothing_written():
+        assert box.heal() == [0]
+    assert (box.content(), box.fenced()) == (None, None)
+
+
+def test_out_of_memory_what_is_there_is_still_renewed(box: Box) -> None:
+    box.acquire(lease_ms=5_000)
+    box.fill()
+    assert box.heal() == [1]
+    assert 5_000 < box.pttl() <= LEASE_MS
+
+
+@pytest.mark.parametrize("rules", [("-pexpire",), ("-pexpire", "-del"), ("-pexpire", "-hdel"), ("-hset",)])
+def test_without_leave_to_write_or_to_expire_nothing_is_left(box: Box, rules: tuple[str, ...]) -> None:
+    """A key without an expiry would lock for ever."""
+    assert box.restricted(*rules).heal() == [0]
+    assert (box.content(), box.fenced()) == (None, None)
+
+
+def test_an_expiry_that_means_nothing_leaves_nothing(box: Box) -> None:
+    assert box.heal(lease_ms="soon") == [0]
+    assert box.content() is None
+
+
+def test_without_leave_to_read_who_was_evicted_nobody_is_put_back(box: Box) -> None:
+    box.release(ban_ms=BAN_MS)
+    user = box.restricted("-get")
+    with box.nothing_written():
+        assert user.call("heal", [LOCK, FENCE, EVICTED], LEASE_MS, FENCE_MS, MINE, 1, TOKEN)[1] == [0]
+    assert box.content() is None
+
+
+def test_without_leave_to_read_the_lock_it_is_an_error_and_never_an_answer(box: Box) -> None:
+    """*Someone else's* from a majority is a lost lease."""
+    for rule in ("-hget", "-exists"):
+        with (
+            box.nothing_written(),
+            pytest.raises(redis.ResponseError, match=r"can't run this command|ACL failure"),
+        ):
+            box.restricted(rule).heal()
+
+
+def test_a_ban_of_another_type_is_no_answer_to_whether_the_owner_was_evicted(box: Box) -> None:
+    box.client.rpush(EVICTED, MINE)
+    assert box.heal() == [0]
+    box.acquire()
+    assert box.heal() == [1]
+
+
+def test_a_token_that_cannot_be_read_is_left_and_the_lock_put_back(box: Box) -> None:
+    box.client.rpush(FENCE, "somebody's")
+    assert box.heal() == [2]
+    assert box.content(FENCE) == ("list", ["somebody's"])
+
+
+def test_without_leave_to_remember_a_token_the_lock_is_put_back(box: Box) -> None:
+    assert box.restricted("-set").heal() == [2]
+    assert box.content() == ("hash", {MINE: "1"})
+    assert box.pttl() > 0
+
+
+# -- many in one call ------------------------------------------------------------------------------------
+
+
+def test_three_hundred_locks_are_answered_in_the_order_of_their_keys(box: Box) -> None:
+    keys, words, expected = [], [], []
+    pipe = box.client.pipeline(transaction=False)
+    for i in range(300):
+        lock, owner = f"{LOCK}:{i}", f"me:{i}"
+        keys += [lock, f"{lock}:fence", f"{lock}:evicted"]
+        words += [owner, str(i % 3 + 1), str(TOKEN + i)]
+        if i % 5 == 0:
+            pipe.set(f"{lock}:evicted", THEIRS, px=BAN_MS)
+            expected.append(2)
+        elif i % 5 == 1:
+            pipe.hset(lock, THEIRS, 1)
+            expected.append(-1)
+        elif i % 5 == 2:
+            pipe.hset(lock, owner, 1)
+            pipe.pexpire(lock, 5_000)
+            expected.append(1)
+        elif i % 5 == 3:
+            pipe.set(f"{lock}:evicted", owner, px=BAN_MS)
+            expected.append(-1)
+        else:
+            pipe.rpush(f"{lock}:evicted", "somebody's")
+            expected.append(0)
+    pipe.execute()
+    marker = box.content(MARKER)[1]
+
+    def call() -> Any:
+        return box.call("heal", [*keys, MARKER], LEASE_MS, FENCE_MS, *words)
+
+    assert call() == [words[0], expected, marker]
+    for i, code in enumerate(expected):
+        lock = f"{LOCK}:{i}"
+        if code > 0:
+            assert box.content(lock) == ("hash", {f"me:{i}": str(i % 3 + 1) if code == 2 else "1"})
+            assert 5_000 < box.pttl(lock) <= LEASE_MS
+        assert box.content(f"{lock}:fence") == (("string", f"{TOKEN + i} me:{i}") if code == 2 else None)
+    again = [1 if code == 2 else code for code in expected]
+    assert call() == [words[0], again, marker]
+
+
+def test_without_a_restart_guard_no_marker_is_told(box: Box) -> None:
+    assert box.call("heal", [LOCK, FENCE, EVICTED], LEASE_MS, FENCE_MS, MINE, 1, TOKEN) == [MINE, [2], ""]
+    box.client.delete(MARKER)
+    assert box.call("heal", [LOCK, FENCE, EVICTED, MARKER], LEASE_MS, FENCE_MS, MINE, 1, TOKEN) == [
+        MINE,
+        [1],
+        "",
+    ]
+
+
+# -- release with a ban ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("holder", "code"), [(MINE, 1), (THEIRS, -1), (None, 0)])
+def test_a_release_with_a_ban_names_the_owner_for_so_long_whoever_has_the_lock(
+    box: Box, holder: str | None, code: int
+) -> None:
+    """On a master that has lost the key, too: there it would be put back."""
+    if holder:
+        box.acquire(holder)
+    assert box.release(channel=CHANNEL, ban_ms=BAN_MS)[0] == code
+    assert box.content(EVICTED) == ("string", MINE)
+    assert BAN_MS - 5_000 < box.pttl(EVICTED) <= BAN_MS
+    assert box.content() == (("hash", {THEIRS: "1"}) if holder == THEIRS else None)
+
+
+def test_an_ordinary_release_bans_nobody(box: Box) -> None:
+    box.acquire()
+    box.hand_on()
+    assert box.content(EVICTED) is None
+
+
+def test_the_last_one_who_was_evicted_is_the_one_who_is_named(box: Box) -> None:
+    box.release(OLDER, ban_ms=BAN_MS)
+    box.release(MINE, ban_ms=BAN_MS)
+    assert box.content(EVICTED) == ("string", MINE)
+    assert box.heal(MINE) == [-1]
+
+
+def test_a_second_delivery_of_a_ban_begins_it_anew_and_does_nothing_else(box: Box, ear: Ear) -> None:
+    box.acquire()
+    box.release(channel=CHANNEL, ban_ms=5_000)
+    assert box.release(channel=CHANNEL, ban_ms=BAN_MS) == [0, "", 0, -2, 0]
+    assert box.pttl(EVICTED) > 5_000
+    assert ear.heard() == ["0"]
+
+
+def test_a_ban_ends(box: Box) -> None:
+    box.release(ban_ms=15)
+    time.sleep(0.03)
+    assert box.heal() == [2]
+
+
+def test_out_of_memory_an_eviction_still_frees_and_still_bans(box: Box, ear: Ear) -> None:
+    """It may be what an operator does about it."""
+    box.acquire()
+    box.fill()
+    assert box.release(channel=CHANNEL, ban_ms=BAN_MS) == [1, MINE, 1, 0, 0]
+    assert box.content(EVICTED) == ("string", MINE)
+    assert box.content() is None
+    assert ear.heard() == ["0"]
+
+
+@pytest.mark.parametrize("rules", [("-set",), ("-del",), ("-set", "-get")])
+def test_without_leave_to_ban_an_eviction_never_stops_half_way(box: Box, rules: tuple[str, ...]) -> None:
+    """Either the lock is free, or the answer is an error and it is held as before."""
+    box.acquire()
+    user = box.restricted(*rules)
+    if "-del" in rules:
+        with pytest.raises(redis.ResponseError):
+            user.release(ban_ms=BAN_MS)
+        assert box.content() == ("hash", {MINE: "1"})
+    else:
+        assert user.release(ban_ms=BAN_MS)[0] == 1
+        assert box.content() is None
+
+
+def test_a_key_of_another_type_is_no_obstacle_to_a_ban(box: Box) -> None:
+    box.client.rpush(EVICTED, "somebody's")
+    box.release(ban_ms=BAN_MS)
+    assert box.content(EVICTED) == ("string", MINE)
