@@ -11,6 +11,7 @@ Exit status: 0 all checks passed; 1 one failed; with ``--controls``: one that sh
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import logging
 import random
@@ -19,6 +20,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from tests.soak.profiles import PROFILES, TRIES
 from tests.soak.run import ALL, FAULTS, Plan, Result, run
 
 #: What Jepsen published: jepsen.io/analyses/etcd-3.4.3 (2020).
@@ -33,6 +35,8 @@ def main() -> None:
     logging.getLogger("rlock").addHandler(logging.NullHandler())
     options = _options()
     seed = options.seed if options.seed is not None else random.randrange(10**6)
+    if options.controls:
+        sys.exit(controls(seed, options.only, options.json))
     faults = ALL if options.faults == "all" else tuple(filter(None, options.faults.split(",")))
     unknown = set(faults) - FAULTS.keys()
     if unknown:
@@ -47,6 +51,9 @@ def main() -> None:
         sabotage=options.sabotage,
         keep=options.keep,
     )
+    if options.counter:
+        # Jepsen's figures: five clients, leases of 2 s, something stops every five seconds.
+        plan = dataclasses.replace(plan, faults=("freeze-half",), processes=5, holds="jepsen", ttl=2.0)
     print(f"seed {seed}: {plan.processes} processes, {plan.masters} masters, ttl {plan.ttl:g} s", flush=True)
     result = run(plan)
     show(result)
@@ -56,7 +63,9 @@ def main() -> None:
 
 
 def _options() -> Any:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--masters", type=int, default=5)
     parser.add_argument("--ttl", type=float, default=2.0)
     parser.add_argument("--minutes", type=float, default=3.0)
@@ -64,9 +73,50 @@ def _options() -> Any:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--faults", default="all", help=f"all, or some of: {', '.join(FAULTS)}")
     parser.add_argument("--break", dest="sabotage", default="", help="a rule to break, see tests/sabotage.py")
+    parser.add_argument("--counter", action="store_true", help="lost updates under pauses, nothing else")
+    parser.add_argument("--controls", action="store_true", help="every rule of tests/sabotage.py in turn")
+    parser.add_argument("--only", default="", help="with --controls: those whose name holds this")
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     parser.add_argument("--keep", type=Path, help="copy the journals of a run that failed to this folder")
     return parser.parse_args()
+
+
+def controls(seed: int, only: str, target: Path | None) -> int:
+    """Break each rule in turn, and run the same with nothing broken; how many surprises there were."""
+    head = f"{'broken rule':<28}{'masters':>8}{'ttl':>5}  {'broken':<34}{'nothing broken'}"
+    print(f"seed {seed}\n{head}\n{'-' * len(head)}", flush=True)
+    rows, surprises = [], 0
+    for profile in PROFILES:
+        if only not in profile.sabotage:
+            continue
+        plan = profile.plan
+        for attempt in range(TRIES):
+            broken = profile.broken(seed + attempt)
+            noticed = bool(set(broken.failed) & set(profile.checks))
+            if noticed:
+                break
+        told = f"RED after {broken.red_after_s:.1f} s: {broken.failed[0]}" if broken.red else "green (!)"
+        told += "" if noticed or not broken.red else " (!)"
+        start = f"{profile.sabotage:<28}{plan.masters:>8}{plan.ttl:>5g}  {told:<34}"
+        print(start, end="", flush=True)
+        whole = profile.whole(seed)
+        print(
+            f"RED (!): {', '.join(whole.failed)}" if whole.red else f"green, {whole.holds} holds", flush=True
+        )
+        for finding in whole.findings[:3]:
+            print(f"    {finding}", flush=True)
+        surprises += (not noticed) + whole.red
+        rows.append(
+            {
+                "broken": figures(broken) | {"red_after_s": broken.red_after_s},
+                "whole": figures(whole),
+                "noticed": noticed,
+            }
+        )
+    print(f"{'all breaches noticed, no false alarm' if not surprises else f'{surprises} surprises'}")
+    if target:
+        target.write_text(json.dumps(rows, indent=2) + "\n")
+    return 1 if surprises else 0
 
 
 def figures(result: Result) -> dict[str, Any]:

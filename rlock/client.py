@@ -16,7 +16,7 @@ import redis
 from . import clock
 from ._sync.engine import Engine
 from ._sync.masters import endpoints
-from .errors import LeaseLostError
+from .errors import LeaseLostError, RLockError
 from .lock import RLock
 from .model import LockStatus
 from .procedures import inspect
@@ -25,6 +25,8 @@ from .rules.options import DEFAULT_TTL, ClientOptions, LockOptions, check_name, 
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from .rules.holds import Hold
 
 #: By identity, so that a pickled lock finds its client again, or one copy of it in another process.
 _clients: weakref.WeakValueDictionary[str, Client] = weakref.WeakValueDictionary()
@@ -162,6 +164,11 @@ class Client:
     ) -> None:
         self.close()
 
+    def _hold(self, name: str) -> Hold | None:
+        """The calling thread's hold. Without an engine there is none; none is made to find that out."""
+        engine = self._current
+        return None if engine is None or engine.pid != os.getpid() else engine.hold(name)
+
     def _engine(self) -> Engine:
         """This process's engine; a fork that bypassed the hooks is noticed here."""
         engine = self._current
@@ -173,7 +180,10 @@ class Client:
                 engine.abandon()
                 engine = None
             if engine is None:
-                engine = self._current = Engine(self._endpoints, self._options, clock.now)
+                try:
+                    engine = self._current = Engine(self._endpoints, self._options, clock.now)
+                except OSError as error:
+                    raise RLockError(f"nothing was asked for: {error}") from error
                 if self._closed:
                     engine.close()  # it answers what needs no network: nothing is held
             return engine

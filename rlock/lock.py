@@ -147,14 +147,13 @@ class RLock:
     @property
     def hold_count(self) -> int:
         """The calling thread's unreleased acquires, also after a loss. No network."""
-        hold = self._client._engine().hold(self.name)
+        hold = self._client._hold(self.name)
         return 0 if hold is None else hold.count
 
     def remaining(self) -> float:
         """Seconds of validity left to the calling thread; 0.0 when it does not hold. No network."""
-        engine = self._client._engine()
-        hold = engine.hold(self.name)
-        return 0.0 if hold is None else hold.lease.remaining(engine.clock())
+        hold = self._client._hold(self.name)
+        return 0.0 if hold is None else hold.lease.remaining(self._client._engine().clock())
 
     def statistics(self) -> LockStatistics:
         """Who waits for it, in which order and since when, asked of the masters: one round to all.
@@ -182,11 +181,10 @@ class RLock:
 
     def check(self) -> None:
         """Raise `LeaseLostError` unless the calling thread holds it with validity left. No network."""
-        engine = self._client._engine()
-        hold = engine.hold(self.name)
+        hold = self._client._hold(self.name)
         if hold is None:
             raise LeaseLostError(self.name, NOT_HELD)
-        if hold.lease.state_at(engine.clock()) is LeaseState.LOST:
+        if hold.lease.state_at(self._client._engine().clock()) is LeaseState.LOST:
             raise LeaseLostError(self.name, hold.reason)
 
     @property
@@ -204,7 +202,7 @@ class RLock:
 
         :raises LeaseLostError: the calling thread does not hold the lock.
         """
-        hold = self._client._engine().hold(self.name)
+        hold = self._client._hold(self.name)
         if hold is None:
             raise LeaseLostError(self.name, NOT_HELD)
         return hold.token

@@ -195,6 +195,9 @@ class Engine:
                         if hold.waiter:
                             self._driver.finished.append(token_of(hold.waiter))
             if lost:
+                # Here if the owner is faster than the watchdog: on_lost is called for every loss.
+                if not self.closed:
+                    self._watchdog.report(hold, reason)
                 raise LeaseLostError(hold.name, reason)
             if left:
                 return
@@ -210,8 +213,7 @@ class Engine:
         if self.closed:
             return
         if released is Released.NOT_OURS:
-            if hold.signal is not None:
-                hold.signal.set()
+            self._watchdog.report(hold, REASONS[LeaseEvent.DISOWNED])
             raise LeaseLostError(hold.name, REASONS[LeaseEvent.DISOWNED])
         if released is Released.UNSURE:
             log.warning(

@@ -117,8 +117,7 @@ class Fanout:
                 if slot.link is not None:
                     self._post(slot, slot.link, owed, packed)
                 elif tell.owed_for:
-                    self._debts.note(i, owed)
-                    self._roster.dial_due()
+                    self._note(slot, owed)
 
     def _send(self, turn: Round, targets: Sequence[int], *, again: bool = False) -> None:
         ask, ballot = turn.ask, turn.ballot
@@ -145,7 +144,7 @@ class Fanout:
                 elif not again:
                     ballot.cast(i, Vote(Code.FAULT, fault=slot.fault))
                     if owed.until:
-                        self._debts.note(i, owed)  # so it may be delivered, even before a resend
+                        self._note(slot, owed)  # so it may be delivered, even before a resend
                     else:
                         ballot.unsent.add(i)
 
@@ -309,9 +308,17 @@ class Fanout:
         if link is None:
             return
         for owed in link.owed:
-            self._debts.note(slot.index, owed)
+            self._note(slot, owed)
             if owed.round is not None:
                 self._vote(owed.round, slot.index, Vote(Code.FAULT, fault=fault))
+
+    def _note(self, slot: Slot, owed: Owed) -> None:
+        """A master may not have got this: it gets it when it is back, and we see to that."""
+        if owed.until:
+            self._debts.note(slot.index, owed)
+            # Nobody else may dial it: the lock would stay locked there although it was released.
+            slot.wanted_until = max(slot.wanted_until, owed.until)
+            self._roster.dial_due()
 
     def _check(self) -> None:
         if self._roster.closed or self._refusing not in (0, threading.get_ident()):
@@ -338,7 +345,7 @@ class Fanout:
                 # Before anything else on this connection: a release that this master did not get.
                 self._post(slot, link, owed, pack(owed.command.by_sha()))
             else:
-                self._debts.note(slot.index, owed)  # it broke again
+                self._note(slot, owed)  # it broke again
 
     @property
     def reachable(self) -> bool:

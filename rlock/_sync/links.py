@@ -23,6 +23,9 @@ from .masters import Endpoint
 
 log = logging.getLogger("rlock")
 
+#: Far enough for a master on another continent.
+LEAST_CONNECT_S = 0.25
+
 
 def pack(words: tuple[str, ...]) -> bytes:
     """A command as it goes on the wire. Text only: see `rules.scripts.Command`."""
@@ -130,6 +133,7 @@ def dial(
     endpoint: Endpoint,
     timeout: float,
     *,
+    request_timeout: float = 1.0,
     kill: Sequence[tuple[str, int]] = (),
     subscriber: bool = False,
     guarded: bool = True,
@@ -141,7 +145,8 @@ def dial(
     ``kill``: connections of ours to end first, as (run_id, client id). What they sent and got no answer
     for would otherwise run when a stopped server goes on: an old acquire after its release, for one.
     """
-    connection = endpoint.connection(timeout)
+    # Shorter than a second, after which Linux repeats a lost SYN: our own repetition is faster.
+    connection = endpoint.connection(timeout, min(timeout, max(request_timeout, LEAST_CONNECT_S)))
     try:
         connection.connect()
         if subscriber:

@@ -88,12 +88,15 @@ class Endpoint:
         host = str(self._arguments.get("host", "localhost")).lower()
         return (host, str(self._arguments.get("port", 6379)))
 
-    def connection(self, timeout: float) -> AbstractConnection:
-        """A connection that is not open yet. ``timeout``: seconds for each step of opening it."""
+    def connection(self, timeout: float, connect_timeout: float | None = None) -> AbstractConnection:
+        """A connection that is not open yet. ``timeout``: seconds for each step of opening it.
+
+        ``connect_timeout``: for the first one, if not the same.
+        """
         arguments = {
             **self._arguments,
             "socket_timeout": timeout,
-            "socket_connect_timeout": timeout,
+            "socket_connect_timeout": timeout if connect_timeout is None else connect_timeout,
             # redis-py retries ten times by default, and so would repeat a script silently.
             "retry": Retry(NoBackoff(), 0),
             "retry_on_error": [],

@@ -75,7 +75,17 @@ def _close_all(*descriptors: int) -> None:
 class Slot:
     """One master: its link, or why there is none."""
 
-    __slots__ = ("dialing", "endpoint", "failures", "fault", "index", "kill", "link", "probe_at")
+    __slots__ = (
+        "dialing",
+        "endpoint",
+        "failures",
+        "fault",
+        "index",
+        "kill",
+        "link",
+        "probe_at",
+        "wanted_until",
+    )
 
     def __init__(self, index: int, endpoint: Endpoint) -> None:
         self.index = index
@@ -85,12 +95,15 @@ class Slot:
         self.failures = 0
         self.probe_at = -math.inf
         self.dialing = False
+        #: Until then it is dialled again and again, whether or not somebody uses the roster: it is owed
+        #: something.
+        self.wanted_until = -math.inf
         #: Connections that ended with requests unanswered, as (run_id, client id).
         self.kill: list[tuple[str, int]] = []
 
 
 class Roster:
-    """The links of one kind to all masters. Called with ``mutex``, but for `poll`, `connect` and `changed`."""
+    """The links of one kind to all masters. Called with ``mutex``, but for `poll`, `connect`, `changed`."""
 
     def __init__(
         self,
@@ -113,6 +126,7 @@ class Roster:
         self._clock = clock
         self._random = random
         self._on_link = on_link
+        self._request_timeout = timeout
         self._timeout = max(timeout, DIAL_TIMEOUT_S)
         self._subscriber = subscriber
         self._guarded = guarded
@@ -240,7 +254,9 @@ class Roster:
             if slot.link is None and not slot.dialing and now >= slot.probe_at:
                 slot.dialing = True
                 try:
-                    threading.Thread(target=self._dial, args=(slot,), name="rlock-dial", daemon=True).start()
+                    threading.Thread(
+                        target=self._dial_on, args=(slot,), name="rlock-dial", daemon=True
+                    ).start()
                 except RuntimeError as error:  # no thread to be had: that master has no vote
                     slot.dialing = False
                     self._failed(slot, Fault(FaultKind.DOWN, str(error)))
@@ -248,13 +264,33 @@ class Roster:
                     slot.dialing = False  # else this master would never be dialled again
                     raise
 
+    def _dial_on(self, slot: Slot) -> None:
+        """Dial once; or, if the master is owed something, until that is over."""
+        while True:
+            self._dial(slot)
+            with self._mutex:
+                pause = max(0.0, slot.probe_at - self._clock())
+                if slot.link is not None or self.closed or self._clock() + pause >= slot.wanted_until:
+                    return
+            time.sleep(min(pause, DIAL_TIMEOUT_S))
+            with self._mutex:
+                # Somebody else's attempt is as good.
+                if slot.link is not None or slot.dialing or self.closed:
+                    return
+                slot.dialing = True
+
     def _dial(self, slot: Slot) -> None:
         link: Link | None = None
         fault = Fault(FaultKind.DOWN, "the connection attempt was interrupted")
         kill = list(slot.kill)
         try:
             link = dial(
-                slot.endpoint, self._timeout, kill=kill, subscriber=self._subscriber, guarded=self._guarded
+                slot.endpoint,
+                self._timeout,
+                request_timeout=self._request_timeout,
+                kill=kill,
+                subscriber=self._subscriber,
+                guarded=self._guarded,
             )
         except DialError as error:
             fault = error.fault

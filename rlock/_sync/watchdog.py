@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from ..clock import Clock
-from ..errors import LeaseLostError
+from ..errors import LeaseLostError, RLockError
 from ..model import LeaseState
 from ..procedures.renew import Renewal, Round
 from ..rules.holds import Due, Hold, Holds
@@ -88,6 +88,8 @@ class Watchdog:
                 return
             try:
                 self._look_after(due)
+            except RLockError as error:
+                log.debug("no renewal: %s", error)  # the client is being closed
             except BaseException:
                 # Whatever goes wrong in one round, the other locks must be renewed in the next.
                 log.exception("a renewal round failed; it is tried again")
@@ -138,13 +140,13 @@ class Watchdog:
             # Before anybody waits for the last masters: validity must not run out over them.
             lost += self._apply_all(round_.decided)
         for hold in lost:
-            self._report(hold)
+            self.report(hold)
         if renewing:
             with self._changed:
                 # One master that is slow must not keep a short lease waiting for its renewal.
                 until = self._holds.next_due() or math.inf
             for hold in self._apply_all(self._heal(round_, until)):
-                self._report(hold)
+                self.report(hold)
 
     def _apply_all(self, renewals: Sequence[Renewal]) -> list[Hold]:
         """What rounds did; the holds that are lost by it."""
@@ -179,7 +181,7 @@ class Watchdog:
             self._holds.watch(hold)
         return state is LeaseState.LOST
 
-    def _report(self, hold: Hold) -> None:
+    def report(self, hold: Hold, reason: str = "") -> None:
         """Tell of a loss: once, by log, event and callback."""
         with self._changed:
             if hold.reported:
@@ -188,7 +190,7 @@ class Watchdog:
             self._holds.unwatch(hold)
             if not hold.owner_key.alive:
                 self._holds.remove(hold)  # nobody is left to release it
-            reason = hold.reason
+            reason = reason or hold.reason
             signal, on_lost = hold.signal, hold.options.on_lost
         log.error("lock %r was lost: %s", hold.name, reason)
         if signal is not None:

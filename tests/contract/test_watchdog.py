@@ -243,3 +243,19 @@ def test_a_process_that_was_stopped_finds_its_loss_at_once_when_it_goes_on(
     os.kill(holder.process.pid, signal.SIGCONT)
     assert holder.line() == "False True 0.0"
     assert holder.line() == "LeaseLostError"
+
+
+def test_on_lost_is_called_for_a_loss_that_the_owner_sees_first(
+    masters3: Fleet, make_client: MakeClient
+) -> None:
+    """The release of a lost hold takes it out of the table, from under the watchdog's eyes."""
+    client = make_client(masters3.urls, ttl=0.9)
+    for i in range(5):
+        told: list[rlock.LeaseLostError] = []
+        lock = client.lock(f"x{i}", on_lost=told.append, renew=False)
+        lock.acquire()
+        assert lock.lost.wait(5.0)
+        with pytest.raises(rlock.LeaseLostError):
+            lock.release()
+        assert eventually(lambda told=told: told, within=3.0)  # type: ignore[misc]
+        assert len(told) == 1

@@ -44,6 +44,24 @@ client = rlock.Client(sys.argv[1].split(), float(sys.argv[2]), **{GUARD_OFF!r})
 lock = client.lock("x")
 """
 
+#: What a process says of its hold, and of the end of it.
+TELL = """\
+print(f"{lock.is_owned()} {lock.remaining():g} {lock.lost.is_set()}")
+try:
+    lock.check()
+    print("checked")
+except rlock.LeaseLostError as error:
+    print("check:", error.reason)
+try:
+    lock.release()
+    print("released")
+except rlock.LeaseLostError as error:
+    print("release:", error.reason)
+lock.acquire()
+lock.release()
+print("usable")
+"""
+
 
 @pytest.fixture
 def client_for() -> Iterator[ClientFor]:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import signal
 import time
 
-import pytest
-
 from ..contract.conftest import Child
 from ..servers import Fleet
 from .conftest import (
     LOOK_S,
+    TELL,
     ClientFor,
     Process,
     Waiter,
-    everywhere,
     excluded,
     holders,
     usable,
@@ -26,23 +24,6 @@ HOLD = """\
 lock.acquire()
 print("got")
 sys.stdin.readline()
-"""
-#: What a process says of its hold, and of the end of it.
-TELL = """\
-print(f"{lock.is_owned()} {lock.remaining():g} {lock.lost.is_set()}")
-try:
-    lock.check()
-    print("checked")
-except rlock.LeaseLostError as error:
-    print("check:", error.reason)
-try:
-    lock.release()
-    print("released")
-except rlock.LeaseLostError as error:
-    print("release:", error.reason)
-lock.acquire()
-lock.release()
-print("usable")
 """
 EXPIRED = "its validity ended before a quorum renewed it"
 
@@ -232,169 +213,3 @@ def test_after_a_fork_while_a_thread_waits_parent_and_child_both_get_the_lock(
         assert child.line() == "parent True"
         assert child.line() == "child 0"
     usable(holder)
-
-
-# -- nothing left ------------------------------------------------------------------------------------------
-
-#: Takes every descriptor that the process may still have; `free()` gives them back.
-DESCRIPTORS = """\
-import resource
-resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-taken = []
-def exhaust():
-    try:
-        while True:
-            taken.append(os.open("/dev/null", os.O_RDONLY))
-    except OSError:
-        pass
-def free():
-    while taken:
-        os.close(taken.pop())
-"""
-
-
-def test_a_holder_without_a_descriptor_left_renews_and_releases(
-    masters3: Fleet, client_for: ClientFor, process: Process
-) -> None:
-    program = DESCRIPTORS + "lock.acquire(); exhaust(); print('got'); sys.stdin.readline()\n" + TELL
-    child = process(program, masters3.urls, 1.5)
-    assert child.line() == "got"
-    assert everywhere(masters3.urls)
-    time.sleep(1.8)
-    excluded(client_for(masters3.urls))
-    child.say()
-    assert child.line().startswith("True ")
-    assert [child.line() for _ in range(3)] == ["checked", "released", "usable"]
-
-
-WITHOUT_DESCRIPTORS = (
-    DESCRIPTORS
-    + """\
-client.lock("y").is_owned()  # the client has what it needs for itself
-exhaust()
-try:
-    lock.acquire(timeout=0.3)
-except rlock.QuorumUnreachableError as error:
-    print(error)
-free()
-lock.acquire()
-lock.release()
-print("usable")
-"""
-)
-
-
-def test_without_a_descriptor_for_a_connection_acquire_says_too_many_open_files(
-    masters3: Fleet, process: Process
-) -> None:
-    child = process(WITHOUT_DESCRIPTORS, masters3.urls)
-    with within(5.0):
-        assert "Too many open files" in child.line()
-    assert child.line() == "usable"
-
-
-WAITING_WITHOUT_DESCRIPTORS = (
-    DESCRIPTORS
-    + """\
-with client.lock("y"):
-    exhaust()
-    print("connected")
-print(lock.acquire(timeout=20))
-lock.release()
-"""
-)
-
-
-def test_a_waiter_without_a_descriptor_for_its_subscriptions_polls(
-    masters3: Fleet, client_for: ClientFor, process: Process
-) -> None:
-    lock = client_for(masters3.urls, 10.0).lock("x")
-    lock.acquire()
-    child = process(WAITING_WITHOUT_DESCRIPTORS, masters3.urls, 10.0)
-    assert child.line() == "connected"
-    time.sleep(0.5)
-    lock.release()
-    with within(LOOK_S):
-        assert child.line() == "True"
-
-
-#: Nobody else has processes under this user, and root is bound by no limit.
-THREADS = """\
-import resource, threading
-import redis.connection, rlock._sync.engine, encodings.idna
-if os.geteuid() == 0:
-    os.setgroups([]); os.setgid(64123); os.setuid(64123)
-def exhaust():
-    resource.setrlimit(resource.RLIMIT_NPROC, (1, resource.getrlimit(resource.RLIMIT_NPROC)[1]))
-def free():
-    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-    resource.setrlimit(resource.RLIMIT_NPROC, (hard, hard))
-def started():
-    try:
-        threading.Thread(target=int).start()
-    except RuntimeError:
-        return False
-    return True
-"""
-WITHOUT_THREADS = (
-    THREADS
-    + """\
-exhaust()
-if started():
-    print("no limit")
-    sys.exit()
-for renew in (True, False):
-    try:
-        client.lock("x", renew=renew).acquire(timeout=0.3)
-    except rlock.RLockError as error:
-        print(type(error).__name__, error)
-free()
-lock.acquire()
-lock.release()
-print("usable")
-"""
-)
-
-
-def test_without_a_thread_for_its_renewal_nothing_is_asked_for(masters3: Fleet, process: Process) -> None:
-    child = process(WITHOUT_THREADS, masters3.urls)
-    told = child.line()
-    if told == "no limit":
-        pytest.skip("RLIMIT_NPROC binds nobody here")
-    assert told.startswith("RLockError lock 'x' was not asked for: can't start new thread")
-    # A lock that is not renewed needs threads for its first connections only.
-    told = child.line()
-    assert told.startswith("QuorumUnreachableError")
-    assert "can't start new thread" in told
-    assert child.line() == "usable"
-
-
-HOLDING_WITHOUT_THREADS = (
-    THREADS
-    + """\
-lock.acquire()
-exhaust()
-if started():
-    print("no limit")
-    sys.exit()
-print("got")
-sys.stdin.readline()
-"""
-)
-
-
-def test_a_holder_without_a_thread_to_start_renews_and_releases(
-    masters3: Fleet, client_for: ClientFor, process: Process
-) -> None:
-    child = process(HOLDING_WITHOUT_THREADS + TELL, masters3.urls, 1.5)
-    told = child.line()
-    if told == "no limit":
-        pytest.skip("RLIMIT_NPROC binds nobody here")
-    assert told == "got"
-    waiter = Waiter(client_for(masters3.urls))
-    time.sleep(1.8)
-    assert not waiter.done
-    child.say()
-    assert child.line().startswith("True ")
-    assert [child.line() for _ in range(3)] == ["checked", "released", "usable"]
-    assert waiter.got()

@@ -315,7 +315,6 @@ def test_a_release_of_which_the_request_or_the_reply_is_lost_is_no_error_and_fre
     usable(client)
 
 
-@pytest.mark.xfail(strict=True, reason="nobody connects again for what a master is owed until the next call")
 def test_a_release_that_was_lost_in_a_short_partition_is_delivered_although_its_client_is_idle(
     masters3: Fleet, lossy: list[Proxy], client_for: ClientFor
 ) -> None:

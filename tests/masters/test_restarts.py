@@ -344,3 +344,23 @@ def _reason(lock: rlock.RLock) -> str:
     with pytest.raises(rlock.LeaseLostError) as caught:
         lock.check()
     return caught.value.reason
+
+
+def test_without_the_permission_for_info_the_marker_guards_all_the_same(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(1)
+    server = raw(fleet[0].url)
+    server.flushall()  # also what `rlock init` wrote
+    server.execute_command("ACL", "SETUSER", "joe", "on", ">pw", "~*", "&*", "+@all", "-info", "-config")
+    url = fleet[0].url.replace("redis://", "redis://joe:pw@")
+    with rlock.Client(url, TTL, max_ttl=TTL) as first:
+        with pytest.raises(rlock.QuorumUnreachableError, match="no vote for"):
+            first.lock("x").acquire(blocking=False)  # how old it is, nobody can tell
+        assert first.lock("x").acquire(timeout=2 * GUARD)
+        first.lock("x").release()
+        with rlock.Client(url, TTL, max_ttl=TTL) as second:
+            assert second.lock("x").acquire(blocking=False), "the marker tells"
+            second.lock("x").release()
+        server.flushall()
+        third = rlock.Client(url, TTL, max_ttl=TTL)
+        with third, pytest.raises(rlock.QuorumUnreachableError, match="no vote for"):
+            third.lock("x").acquire(blocking=False)

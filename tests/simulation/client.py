@@ -186,6 +186,7 @@ class Client(Process, Engine):
         with self.mutex:
             if options.renew:
                 self.watchdog.ensure()
+        yield from self.fanout.meeting()
         asked: list[str] = []
         try:
             return (yield from self.driver.performing(self._take(thread.key, options, until, asked)))
@@ -216,6 +217,7 @@ class Client(Process, Engine):
                         if hold.waiter:
                             self.driver.finished.append(token_of(hold.waiter))
             if lost:
+                self.watchdog.report(hold, reason)
                 raise LeaseLostError(hold.name, reason)
             if left:
                 return None
@@ -229,6 +231,7 @@ class Client(Process, Engine):
         finally:
             self._releasing.pop(hold.owner, None)
         if released is Released.NOT_OURS:
+            self.watchdog.report(hold, REASONS[LeaseEvent.DISOWNED])
             raise LeaseLostError(hold.name, REASONS[LeaseEvent.DISOWNED])
         if released is Released.DONE:
             self.world.referee.confirm(hold)

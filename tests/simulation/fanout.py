@@ -50,7 +50,6 @@ class Fanout(fanout.Fanout):
         )
         self._roster = self.roster
         self._masters = len(terms.masters)
-        self._fresh = True
         self._leader = None
         self._followers = deque()
         self._refusing = 0
@@ -59,7 +58,7 @@ class Fanout(fanout.Fanout):
     def join(self) -> None:
         """Be connected to every master, as after an earlier use."""
         self.roster.join()
-        self._fresh = False
+        self.roster.fresh = False
 
     # -- as in the real one, but that they yield where a thread would block ----------------------------------
 
@@ -110,6 +109,10 @@ class Fanout(fanout.Fanout):
         finally:
             turn.over = True
 
+    def meeting(self) -> Waits[None]:
+        if self._roster.fresh:
+            yield from self._connecting(0.0)
+
     def _connecting(self, patience: float, *, all_of_them: bool = False) -> Waits[None]:
         roster = self._roster
         if roster.up == self._masters:
@@ -118,17 +121,17 @@ class Fanout(fanout.Fanout):
         with self._mutex:
             self._check()
             roster.dial_due()
-            if roster.up >= enough and not self._fresh:
+            if roster.up >= enough and not roster.fresh:
                 return
         began = self._clock()
         yield from self._until(
             lambda: roster.up >= enough or not roster.dialing or roster.closed,
-            max(patience, FIRST_CONTACT_S) if self._fresh else patience,
+            max(patience, FIRST_CONTACT_S) if roster.fresh else patience,
         )
-        if self._fresh and roster.up >= self._quorum:
+        if roster.fresh and roster.up >= self._quorum:
             spent = self._clock() - began
             yield from self._until(lambda: not roster.dialing or roster.closed, 2 * spent + 0.02)
-        self._fresh = False
+        roster.fresh = False
 
     def _until(self, done: Callable[[], bool], timeout: float) -> Waits[None]:
         if not done():

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 Act = Callable[["Nemesis"], None]
 
 
+#: How long something is stopped, or on its way, at the most.
+HELD_UP_S = 3.0
+
+
 class Nemesis:
     """Does harm to a world until `end`. ``dice`` are its own: the same harm whatever the world does."""
 
@@ -61,7 +65,7 @@ class Nemesis:
     # -- what it chooses ---------------------------------------------------------------------------------
 
     def duration(self) -> float:
-        return self.dice.uniform(*self.dice.choice(((0.01, 0.2), (0.1, 0.6), (0.5, 1.5), (1.0, 3.0))))
+        return self.dice.uniform(*self.dice.choice(((0.01, 0.2), (0.1, 0.6), (0.5, 1.5), (1.0, HELD_UP_S))))
 
     def client(self) -> Client | None:
         alive = [client for client in self.world.clients if not client.dead]
@@ -111,10 +115,11 @@ def lose_answers(nemesis: Nemesis) -> None:
     """What was asked for is done, and nobody is told: to ask again is a second delivery."""
     client = nemesis.client()
     if client is not None:
+        script = nemesis.dice.choice(("acquire", "acquire", "release", "renew", "any"))
         slots = client.fanout.roster.slots
         for slot in nemesis.dice.sample(slots, nemesis.dice.choice((len(slots), len(slots), 1))):
             if isinstance(slot.link, Link):
-                slot.link.fuse = nemesis.dice.choice((1, 1, 2))
+                slot.link.fuse = script
 
 
 def half_open(nemesis: Nemesis) -> None:
@@ -236,7 +241,7 @@ KINDS: dict[str, tuple[int, Act]] = {
     "lose answers": (4, lose_answers),
     "half open": (2, half_open),
     "hold up": (5, hold_up),
-    "slow down": (2, slow_down),
+    "slow down": (4, slow_down),
     "stop master": (3, stop_master),
     "restart": (4, restart),
     "restart after a grant": (2, restart_after_a_grant),

@@ -182,6 +182,9 @@ class Host(Process):
         for message in messages:
             for receiver in message.receivers:
                 receiver.hear(message.channel, message.payload)
+        if session.link.fuse in (command.script.name, "any") and reply[0] not in (0, -1, -3):
+            # What was done is not heard of; what was refused would make no difference.
+            session.link.cut()
         session.link.answer(reply)
         if self.tripwire and command.script is scripts.ACQUIRE and reply[0] == 1:
             self.tripwire = False

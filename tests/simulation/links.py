@@ -6,7 +6,6 @@ events of the world instead of threads.
 
 from __future__ import annotations
 
-import itertools
 import select
 from collections import deque
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlock._sync import links, roster
+from rlock._sync.links import LEAST_CONNECT_S
 from rlock._sync.roster import DIAL_TIMEOUT_S, Slot
 from rlock.model import Fault, FaultKind
 from rlock.rules import scripts
@@ -64,8 +64,8 @@ class Link(links.Link):
         #: The peer has closed, and the client's kernel knows.
         self.ended = False
         self.closed = False
-        #: The connection ends before so many answers more arrive; 0: it does not.
-        self.fuse = 0
+        #: The connection ends before the answer when this script ("any": any of them) has done something.
+        self.fuse = ""
         self._reset = False
         #: Called when something has arrived that the process could read.
         self.serve = serve
@@ -94,10 +94,6 @@ class Link(links.Link):
     # -- the server's end --------------------------------------------------------------------------------
 
     def answer(self, reply: Any) -> None:
-        if self.fuse:
-            self.fuse -= 1
-            if not self.fuse:
-                self.cut()
         self.back.send(partial(self._arrive, reply))
 
     def end(self) -> None:
@@ -182,10 +178,12 @@ class Roster(roster.Roster):
         self.changed = _Changed(changed)  # type: ignore[assignment]
         self.up = 0
         self.closed = False
+        self.fresh = True
         self._mutex = mutex
         self._clock = client.clock
         self._random = world.random
         self._on_link = on_link
+        self._request_timeout = timeout
         self._timeout = max(timeout, DIAL_TIMEOUT_S)
         self._subscriber = subscriber
         self._guarded = guarded
@@ -254,49 +252,91 @@ class Roster(roster.Roster):
             link.client_id = link.session.number
 
     def _start(self, slot: Slot) -> None:
-        """As `_dial` of the real one and `links.dial`: connect, then the handshake, a round trip each."""
-        client, link, kill = self._client, self._link(slot), list(slot.kill)
-        over = itertools.count()
+        _Dial(self, slot, self._link(slot)).connect()
 
-        def finish(fault: Fault | None) -> None:
-            if next(over):
-                link.close()  # given up before
-                return
-            with self._mutex:
-                slot.dialing = False
-                if fault is not None:
-                    link.close()
-                    self._failed(slot, fault)
-                elif self.closed:
-                    link.close()
-                else:
-                    slot.kill = [old for old in slot.kill if old not in kill]
-                    link.hang_up = self._serve
-                    self._take(slot, link)
-            self.changed.notify_all()
+    def _go_on(self, slot: Slot) -> None:
+        """As `_dial_on` of the real one: a master that is owed something is dialled again and again."""
+        pause = max(0.0, slot.probe_at - self._clock())
+        if slot.link is not None or self.closed or self._clock() + pause >= slot.wanted_until:
+            return
 
-        def refuse(text: str) -> None:
-            link.back.send(lambda: client.do(lambda: finish(Fault(FaultKind.DOWN, text))))
+        def again() -> None:
+            if slot.link is None and not slot.dialing and not self.closed:
+                slot.dialing = True
+                self._start(slot)
 
-        def accept() -> None:
-            if not link.host.up:
-                refuse("connection refused")
-                return
+        self._client.after(self._client.lasts(min(pause, DIAL_TIMEOUT_S)), again)
+
+
+class _Dial:
+    """One attempt, as in `links.dial`: connect, then the handshake, a round trip each."""
+
+    def __init__(self, roster: Roster, slot: Slot, link: Link) -> None:
+        self._roster = roster
+        self._client = link.client
+        self._slot = slot
+        self._link = link
+        self._kill = list(slot.kill)
+        self._steps = 0
+        self._over = False
+        link.hang_up = lambda: self._end(Fault(FaultKind.DOWN, "Connection closed by server"))
+
+    def connect(self) -> None:
+        roster = self._roster
+        self._within(min(roster._timeout, max(roster._request_timeout, LEAST_CONNECT_S)))
+        self._link.there.send(self._accept)
+
+    def _within(self, seconds: float) -> None:
+        """The next step has begun by then, or the attempt has failed."""
+        self._steps += 1
+        step = self._steps
+
+        def look() -> None:
+            if step == self._steps:
+                self._end(Fault(FaultKind.DOWN, "Timeout"))
+
+        self._client.after(self._client.lasts(seconds), look)
+
+    def _accept(self) -> None:
+        link, client = self._link, self._client
+        if link.host.up:
             link.session = link.host.open(link)
-            link.back.send(lambda: client.do(lambda: link.put(welcome)))
+            link.back.send(lambda: client.do(self._greet))
+        else:
+            refused = Fault(FaultKind.DOWN, "connection refused")
+            link.back.send(lambda: client.do(lambda: self._end(refused)))
 
-        def welcome() -> None:
-            # Whether or not the client still waits for it.
-            self._greet(link, kill)
-            link.back.send(lambda: client.do(lambda: finish(None)))
+    def _greet(self) -> None:
+        if self._over:
+            self._link.close()  # given up before
+        else:
+            self._within(self._roster._timeout)
+            self._link.put(self._welcome)
 
-        def time_out() -> None:
-            if slot.dialing and not link.closed and slot.link is not link:
-                finish(Fault(FaultKind.DOWN, "Timeout connecting to server"))
+    def _welcome(self) -> None:
+        # Whether or not the client still waits for it.
+        self._roster._greet(self._link, self._kill)
+        self._link.back.send(lambda: self._client.do(lambda: self._end(None)))
 
-        link.hang_up = lambda: finish(Fault(FaultKind.DOWN, "Connection closed by server"))
-        link.there.send(accept)
-        client.after(client.lasts(self._timeout), time_out)
+    def _end(self, fault: Fault | None) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._steps += 1
+        roster, slot, link = self._roster, self._slot, self._link
+        with roster._mutex:
+            slot.dialing = False
+            if fault is not None:
+                link.close()
+                roster._failed(slot, fault)
+            elif roster.closed:
+                link.close()
+            else:
+                slot.kill = [old for old in slot.kill if old not in self._kill]
+                link.hang_up = roster._serve
+                roster._take(slot, link)
+        roster.changed.notify_all()
+        roster._go_on(slot)
 
 
 class Endpoint:

@@ -24,7 +24,7 @@ from rlock.rules.timing import QUEUE_TTL_S
 from .client import Client
 from .driver import Program, Thread, Waits, sleep
 from .events import Latency
-from .faults import Nemesis
+from .faults import HELD_UP_S, Nemesis
 from .hosts import EPOCH_US
 from .world import Network, Violation, World
 
@@ -124,7 +124,7 @@ class Schedule:
     def use(self, client: Client, thread: Thread) -> Waits[None]:
         """Acquire, hold, release."""
         random = self.world.random
-        renew = random.random() < 0.75
+        renew = random.random() < 0.7
         options = self.options(random.choice(self.locks), fair=random.random() < 0.35, renew=renew)
         until = FOR_EVER
         if (chance := random.random()) < 0.15:
@@ -134,7 +134,9 @@ class Schedule:
         hold = yield from client.acquiring(thread, options, until)
         if hold is None:
             return
-        spans = ((0.0, 0.02), (0.05, 0.3), (0.5, 2.5) if renew else (0.5, 1.4))
+        # A fixed lease is often held to its end, and a little longer.
+        ttl = options.lease.ttl
+        spans = ((0.0, 0.02), (0.05, 0.3), (0.5, 2.5) if renew else (0.9 * ttl, 1.5 * ttl))
         held_s = random.uniform(*random.choice(spans))
         try:
             if random.random() < 0.2:
@@ -161,7 +163,8 @@ class Schedule:
             waiting = [thread.label for thread in self.threads if not (thread.over or thread.client.dead)]
             referee.accuse("", " ".join(waiting), "", "still waiting")
         else:
-            world.run(world.events.now + QUEUE_TTL_S + 1.0)
+            # What was held up may still arrive, and take a place in a queue again.
+            world.run(world.events.now + HELD_UP_S + QUEUE_TTL_S + 1.0)
             self.look_for_remains()
         virtual_s = world.events.now
         world.close()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rlock._sync import watchdog
 from rlock._sync.watchdog import SLACK_S
+from rlock.errors import RLockError
 from rlock.model import LeaseState
 from rlock.procedures.renew import heal, renew
 from rlock.rules.holds import Due, Hold
@@ -48,13 +49,8 @@ class Watchdog(watchdog.Watchdog):
                 return
             try:
                 yield from self._looking_after(due)
-            except GeneratorExit:
-                raise
-            except BaseException:
-                for hold in due:
-                    if hold in self._holds:
-                        hold.schedule(Due.RETRY, self._clock())
-                        self._holds.watch(hold)
+            except RLockError:
+                pass  # the client is gone; anything else is an error that the real one would only log
 
     def _waiting(self) -> Waits[list[Hold] | None]:
         while not self._closed:
@@ -97,8 +93,8 @@ class Watchdog(watchdog.Watchdog):
             round_ = yield from perform(renew(terms, renewing))
             lost += self._apply_all(round_.decided)
         for hold in lost:
-            self._report(hold)
+            self.report(hold)
         if renewing:
             until = self._holds.next_due() or math.inf
             for hold in self._apply_all((yield from perform(heal(terms, round_, until)))):
-                self._report(hold)
+                self.report(hold)

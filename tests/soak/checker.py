@@ -206,11 +206,19 @@ def judge_progress(
     """What must come to an end once the faults have ended."""
     bound = int(bound_s * SECOND)
     alive = [attempt for attempt in records.attempts if attempt.worker not in killed]
-    found = [
-        Finding("progress", f"waited {waited / SECOND:.1f} s after {stamp(quiet_at)}\n    {attempt}")
+    return [
+        Finding(
+            "progress",
+            f"waited {waited / SECOND:.1f} s after {stamp(quiet_at)}\n    {attempt}",
+            (attempt.id,),
+        )
         for attempt, waited in late(alive, quiet_at, until, bound)
     ]
-    return found + [Finding("unfinished", f"\n    {attempt}") for attempt in unfinished(records, killed)]
+
+
+def judge_ends(records: Records, killed: Collection[str]) -> list[Finding]:
+    """What processes that ended by themselves have begun, they have brought to an end."""
+    return [Finding("unfinished", f"\n    {a}", (a.id,)) for a in unfinished(records, killed)]
 
 
 def judge_stalls(records: Records, killed: Collection[str], now: int, bound_s: float) -> list[Finding]:

@@ -6,16 +6,18 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import redis
 
 import rlock
-from rlock.program.embedded import Masters, find_server
+from rlock.program.embedded import Master, ServerBinary, find_server
 from rlock.rules.quorum import quorum
 from rlock.rules.timing import guard_time
 
+from ..faults import clock
 from ..faults.proxy import Proxy
 from ..servers import left, raw
 
@@ -29,24 +31,38 @@ GUARD_SLACK_S = 1.5
 class Fleet:
     """Thread-safe as far as whoever changes a master has it to himself: see `claim`."""
 
-    def __init__(self, count: int, ttl: float) -> None:
+    def __init__(
+        self,
+        count: int,
+        ttl: float,
+        folder: Path,
+        server: ServerBinary | None = None,
+        *,
+        clocks: bool = False,
+    ) -> None:
         self.ttl = ttl
-        server = find_server()
+        server = server or find_server()
+        self.server = str(server)
         # Redis 7 wants to be asked for DEBUG; older ones do not know the option.
         known = server.flavour != "redis" or int(server.version.partition(".")[0]) >= 7
-        self.masters = Masters(count, server, args=("--enable-debug-command", "yes") if known else ())
+        args = ("--enable-debug-command", "yes") if known else ()
+        self.clocks = _clocks(count, folder) if clocks else []
+        binaries = [clock.binary(server) for clock in self.clocks] or [server] * count
+        self._ends = contextlib.ExitStack()
         try:
+            self.masters = [self._ends.enter_context(Master(binary, args=args)) for binary in binaries]
             # Before a run nothing is locked: what `rlock init` says, for the max_ttl of the run.
             self.vouch()
-            self.proxies = [Proxy(url) for url in self.masters.urls]
+            self.proxies = [Proxy(url) for url in self.urls]
         except BaseException:
-            self.masters.close()
+            self._ends.close()
             raise
-        self.server = str(server)
         self._claims = [threading.Lock() for _ in self.masters]
         #: From which instant (time.monotonic) on the votes of each master count.
         self._grown_at = [0.0 for _ in self.masters]
         self._flushed_at = [-1e9 for _ in self.masters]
+        #: By how much each wall clock may still be set back.
+        self._backward_s = [ttl for _ in self.masters]
         self._mutex = threading.Lock()
 
     def __len__(self) -> int:
@@ -60,12 +76,12 @@ class Fleet:
     ) -> None:
         for proxy in self.proxies:
             proxy.close()
-        self.masters.close()
+        self._ends.close()
 
     @property
     def urls(self) -> list[str]:
         """Straight to the masters."""
-        return self.masters.urls
+        return [master.url for master in self.masters]
 
     @property
     def proxied(self) -> list[str]:
@@ -74,7 +90,7 @@ class Fleet:
 
     def vouch(self) -> None:
         """State that nothing is locked."""
-        with rlock.Client(self.masters.urls, ttl=self.ttl, max_ttl=self.ttl) as client:
+        with rlock.Client(self.urls, ttl=self.ttl, max_ttl=self.ttl) as client:
             wrong = {master: why for master, why in client.init().items() if why}
         if wrong:
             raise RuntimeError(f"not to be vouched for: {wrong}")
@@ -111,6 +127,19 @@ class Fleet:
             self._flushed_at[i] = now
             self._grown_at[i] = now + guard_time(self.ttl) + GUARD_SLACK_S
         return self.command(i, "FLUSHALL")
+
+    def set_back(self, i: int, seconds: float) -> float:
+        """Step a master's wall clock backward; by how much, which is less when it was done before.
+
+        Tokens of masters that have lost their memory rest on their clocks being no further apart than the
+        restart guard lasts; a step forward ends leases early, which is outside the promise.
+        """
+        with self._mutex:
+            step = min(seconds, self._backward_s[i]) if self.clocks else 0.0
+            self._backward_s[i] -= step
+        if step:
+            self.clocks[i].step(-step)
+        return step
 
     def command(self, i: int, *words: Any) -> bool:
         """A command of the nemesis; whether it was carried out."""
@@ -151,3 +180,15 @@ class Fleet:
                 channels: Any = client.pubsub_channels()
                 found += [(f"channel {channel}", float("inf")) for channel in channels]
         return found
+
+
+def _clocks(count: int, folder: Path) -> list[clock.Clock]:
+    """Wall clocks that run right but for what quartz does, and can be set; none without a C compiler."""
+    library, missing = clock.build(folder)
+    made = []
+    for i in range(0 if missing else count):
+        place = folder / f"clock-{i}"
+        place.mkdir()
+        made.append(clock.Clock(library, place))
+        made[-1].run(1 + (i - 1) * 0.002)
+    return made

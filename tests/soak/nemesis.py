@@ -178,7 +178,7 @@ def ghosts(on: Field, dice: Random) -> None:
     with contextlib.ExitStack() as stack:
         masters = [stack.enter_context(contextlib.closing(on.fleet.raw(i))) for i in chosen]
 
-        def each(script: str, *more: object) -> None:
+        def each(script: str, *more: str | int) -> None:
             for master in masters:
                 with contextlib.suppress(redis.RedisError):
                     master.eval(script, len(on.names), *on.names, *more)
@@ -209,6 +209,14 @@ for _, lock in ipairs(KEYS) do
     end
 end
 """
+
+
+def clock(on: Field, dice: Random) -> None:
+    """The wall clock of a master is set back."""
+    i = dice.randrange(len(on.fleet))
+    if step := on.fleet.set_back(i, dice.uniform(0.05, 0.4) * on.fleet.ttl):
+        on.note("clock", f"{i} by {step:.2f} s")
+
 
 # -- the network, between the proxies and those who use them -------------------------------------------
 

@@ -12,11 +12,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from rlock.program.embedded import ServerBinary
 from rlock.rules import scripts
 from rlock.rules.timing import QUEUE_TTL_S
 
 from . import nemesis
-from .checker import Finding, judge_progress, judge_safety, judge_stalls, longest_gaps, lost_early
+from .checker import (
+    Finding,
+    judge_ends,
+    judge_progress,
+    judge_safety,
+    judge_stalls,
+    longest_gaps,
+    lost_early,
+)
 from .crew import Crew
 from .fleet import Fleet
 from .journal import Records, now_ns
@@ -24,7 +33,19 @@ from .nemesis import Field
 from .resource import CELLS, Resource, Tally
 from .worker import Setup
 
-MASTERS = ("kill", "rolling", "all", "stop", "disconnect", "pause", "scripts", "sleep", "flush", "ghosts")
+MASTERS = (
+    "kill",
+    "rolling",
+    "all",
+    "stop",
+    "disconnect",
+    "pause",
+    "scripts",
+    "sleep",
+    "flush",
+    "ghosts",
+    "clock",
+)
 NETWORK = ("cut", "hold", "slow", "lose", "reset")
 PROCESSES = ("murder", "freeze", "interrupt", "evict")
 #: What ``all`` means; the others are for the profiles of the negative controls.
@@ -41,6 +62,7 @@ FAULTS = {
     "sleep": nemesis.debug_sleep,
     "flush": nemesis.flush,
     "ghosts": nemesis.ghosts,
+    "clock": nemesis.clock,
     "cut": nemesis.cut,
     "hold": nemesis.hold,
     "slow": nemesis.slow,
@@ -85,6 +107,8 @@ class Plan:
     #: Wait until what killed processes left has gone; else it is enough that it will go.
     until_gone: bool = True
     keep: Path | None = None
+    #: Which server; None: the best that is found.
+    server: ServerBinary | None = None
 
 
 @dataclass
@@ -129,7 +153,7 @@ def run(plan: Plan) -> Result:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rlock-soak-")))
         Resource(folder / "resource.db").create().close()
-        fleet = stack.enter_context(Fleet(plan.masters, plan.ttl))
+        fleet = stack.enter_context(_fleet(plan, folder))
         result.server = fleet.server
         crew = Crew(plan.processes, folder, lambda number: _setup(plan, folder, fleet, number))
         stack.callback(crew.abolish)
@@ -138,6 +162,10 @@ def run(plan: Plan) -> Result:
             result.kept = plan.keep / f"seed-{plan.seed}-{int(time.time())}"
             shutil.copytree(folder, result.kept)
     return result
+
+
+def _fleet(plan: Plan, folder: Path) -> Fleet:
+    return Fleet(plan.masters, plan.ttl, folder, plan.server, clocks="clock" in plan.faults)
 
 
 def _scripts(sabotage: str) -> dict[str, scripts.Script]:
@@ -203,6 +231,8 @@ class _Run:
             wrong = crew.end()
             self._result.ended = crew.count - len(wrong)
             self._found([Finding("did not end", told) for told in wrong])
+            self._records.take(self._folder)
+            self._found(judge_ends(self._records, crew.killed))
             self._judge_left()
         else:
             crew.abolish()
@@ -342,5 +372,9 @@ class _Run:
         resource.close()
         if result.tallies["fenced"].lost:
             self._found([Finding("fenced updates lost", str(result.tallies["fenced"]))])
+        for log in sorted(self._folder.glob("*.log")):
+            # Also of threads that rlock started, and that it kept alive after it: what was it?
+            if "Traceback" in (text := log.read_text(errors="replace")):
+                self._found([Finding("exception", f"{log.name}: {text[text.index('Traceback') :][-3000:]}")])
         (self._folder / "nemesis.log").write_text("\n".join(self._on.log) + "\n")
         (self._folder / "findings.txt").write_text("\n".join(map(str, result.findings)) + "\n")

@@ -209,7 +209,7 @@ def main() -> None:
     name, folder, ttl, sabotage = sys.argv[1:]
     logging.basicConfig(format="%(created).6f %(threadName)s %(message)s", level=logging.INFO)
     commit(sabotage)
-    with Fleet(3, float(ttl)) as fleet:
+    with Fleet(3, float(ttl), Path(folder)) as fleet:
         for number in itertools.count(1):
             _act(name, Path(folder), fleet, number)
 

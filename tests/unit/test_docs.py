@@ -29,3 +29,13 @@ def test_links_between_documents_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_a_test_that_a_document_names_is_in_the_file_that_it_links_to() -> None:
+    named = 0
+    for document in (TOP / "docs").rglob("*.md"):
+        text = document.read_text(encoding="utf-8")
+        for name, target in re.findall(r"\[(test_\w+)\]\(([^)#]+)\)", text):
+            named += 1
+            assert f"def {name}(" in (document.parent / target).read_text(encoding="utf-8"), name
+    assert named > 50
