@@ -19,6 +19,8 @@ Act = Callable[["Nemesis"], None]
 
 #: How long something is stopped, or on its way, at the most.
 HELD_UP_S = 3.0
+#: When a process that was killed has begun anew, at the latest.
+REBIRTH_S = 0.5
 
 
 class Nemesis:
@@ -204,7 +206,9 @@ def kill_client(nemesis: Nemesis) -> None:
     client = nemesis.client()
     if client is not None:
         client.kill()
-        nemesis.world.events.at(nemesis.world.events.now + nemesis.dice.uniform(0.0, 0.5), nemesis.reborn)
+        nemesis.world.events.at(
+            nemesis.world.events.now + nemesis.dice.uniform(0.0, REBIRTH_S), nemesis.reborn
+        )
 
 
 def keep_from_running(nemesis: Nemesis) -> None:

@@ -24,7 +24,7 @@ from rlock.rules.timing import QUEUE_TTL_S
 from .client import Client
 from .driver import Program, Thread, Waits, sleep
 from .events import Latency
-from .faults import HELD_UP_S, Nemesis
+from .faults import HELD_UP_S, REBIRTH_S, Nemesis
 from .hosts import EPOCH_US
 from .world import Network, Violation, World
 
@@ -157,6 +157,7 @@ class Schedule:
         referee = world.referee
         faults = Counter(nemesis.plan(self.dice.randint(1, 10), 0.2, CALM_S))
         world.events.at(CALM_S, nemesis.end)
+        world.events.at(CALM_S + REBIRTH_S, lambda: None)  # there may be nothing else to look at
         world.run(CALM_S + BOUND_S, self.over)
         took_s = world.events.now - CALM_S
         if not self.over():
@@ -183,7 +184,7 @@ class Schedule:
 
     def over(self) -> bool:
         # Nobody begins after the last one has been born again.
-        return self.world.events.now > CALM_S + 0.6 and all(
+        return self.world.events.now >= CALM_S + REBIRTH_S and all(
             thread.over or thread.client.dead for thread in self.threads
         )
 

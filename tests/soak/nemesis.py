@@ -255,6 +255,16 @@ def slow(on: Field, dice: Random) -> None:
     _weather(on, dice, "slow", delay, worsen)
 
 
+def crawl(on: Field, dice: Random) -> None:
+    """All proxies take 0.3 s at once; who goes directly is fast."""
+    on.note("crawl", "all")
+    for proxy in on.fleet.proxies:
+        proxy.delay_s = 0.3
+    on.rest(5.0)
+    for proxy in on.fleet.proxies:
+        proxy.mend()
+
+
 def lose(on: Field, dice: Random) -> None:
     """Single requests are lost, or carried out and their replies lost."""
     script = on.scripts[dice.choice(("acquire", "acquire", "release", "release", "renew", "heal", "fence"))]

@@ -49,7 +49,11 @@ PROFILES = (
     Profile("naive healing", ("overlap",), _plan("script", 40.0, ttl=4.0), scenarios.naive_healing),
     Profile("no limit to an acquisition", ("overlap",), _plan("script", 40.0, ttl=8.0), scenarios.no_limit),
     # Leases that nobody renews, won by slow rounds, and waiters that are fast.
-    Profile("validity from the end", ("overlap",), _plan("slow", holds="fixed")),
+    Profile(
+        "validity from the end",
+        ("overlap",),
+        _plan("crawl", holds="fixed", names=tuple("abcd"), proxied="some/short", request_timeout=0.5),
+    ),
     Profile("quorum N/2", ("overlap",), _plan("disconnect", holds="mixed")),
     # Acquires that are delivered twice to all masters: the lock stays when it is released. Few contenders
     # for many locks, so that the losses meet one round, and one that is granted.

@@ -66,6 +66,7 @@ FAULTS = {
     "cut": nemesis.cut,
     "hold": nemesis.hold,
     "slow": nemesis.slow,
+    "crawl": nemesis.crawl,
     "lose": nemesis.lose,
     "lost-replies": nemesis.lost_replies,
     "reset": nemesis.reset,
@@ -97,7 +98,8 @@ class Plan:
     holds: str = "mixed"
     request_timeout: float | None = None
     contenders: int = 2
-    #: Who goes through the proxies: ``some`` (every second worker), ``all``.
+    #: Who goes through the proxies: ``some`` (every second worker), ``all``; ``some/short``: as some, and
+    #: those who do not only hold for a moment.
     proxied: str = "some"
     #: A free lock must be had within so many seconds; None: the faults of this run may explain worse.
     stall_s: float | None = None
@@ -187,7 +189,7 @@ def _setup(plan: Plan, folder: Path, fleet: Fleet, number: int) -> Setup:
         urls=fleet.proxied if through else fleet.urls,
         names=list(plan.names),
         ttl=plan.ttl,
-        holds=plan.holds,
+        holds=plan.holds if through or plan.proxied != "some/short" else "short",
         request_timeout=plan.request_timeout,
         contenders=plan.contenders,
         sabotage=plan.sabotage,

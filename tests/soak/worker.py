@@ -40,8 +40,8 @@ class Setup:
     urls: list[str]
     names: list[str]
     ttl: float
-    #: ``mixed``: all kinds of holds; ``short``: none that a renewal comes to; ``fixed``: half of them without
-    #: renewal and longer than the ttl; ``waiting``: short, and everybody waits for as long as it takes;
+    #: ``mixed``: all kinds of holds; ``short``: none that a renewal comes to; ``fixed``: most of them
+    #: without renewal and longer than the ttl; ``waiting``: short, and everybody waits as long as it takes;
     #: ``jepsen``: only the counters, thinking for up to the ttl.
     holds: str = "mixed"
     request_timeout: float | None = None
@@ -115,7 +115,7 @@ class Worker:
     def _plan(self, dice: Random) -> tuple[float, bool]:
         """How long to hold, and whether to renew."""
         ttl, kind, chance = self._setup.ttl, self._setup.holds, dice.random()
-        if kind == "fixed" and chance < 0.5:
+        if kind == "fixed" and chance < 0.8:
             return dice.uniform(1.1, 1.4) * ttl, False
         if kind == "mixed":
             # Long holds as rare as they are long, or nothing else would happen.
