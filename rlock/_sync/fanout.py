@@ -88,7 +88,7 @@ class Fanout:
 
     def ask_many(self, many: AskMany) -> list[Ballot]:
         """Perform rounds side by side."""
-        self._connect(max(ask.timeout for ask in many.asks))
+        self._connect(max((ask.timeout for ask in many.asks), default=0.0))
         many.rounds = turns = [Round(ask, self._masters) for ask in many.asks]
         for turn in turns:
             self._send(turn, turn.targets)
@@ -187,6 +187,10 @@ class Fanout:
                         self._wake(self._followers[0])
                     if self._roster.closed:
                         self._roster.close_bell()
+        news = self._guard.news
+        while news:
+            # Not where it comes up: there the mutex is held, and a log handler may do anything.
+            log.warning("%s", news.popleft())
 
     def _lead(self, turn: Round, patience: float) -> None:
         """Read for everybody until this round is settled or out of time."""
@@ -274,14 +278,12 @@ class Fanout:
     def _screen(self, slot: Slot, link: Link, vote: Vote, *, grants: bool) -> Vote:
         """A vote as it counts, by what is known of its master's memory."""
         now = self._clock()
-        if vote.marker is not None and self._guard.told(slot.index, vote.marker, now):
-            self._mark(slot, link, 0.0)
+        age_s = None if vote.marker is None else self._guard.told(slot.index, vote.marker, now)
+        if age_s is not None:
+            # Have the master note how old its memory is.
+            mark = scripts.mark(link.run_id, age_s, self._guard.max_ttl_ms())
+            self._post(slot, link, Owed(None, mark, now, 0.0), pack(mark.by_sha()))
         return self._guard.screen(slot.index, vote, now, grants=grants)
-
-    def _mark(self, slot: Slot, link: Link, age_s: float) -> None:
-        """Have the master note how old its memory is."""
-        mark = scripts.mark(link.run_id, age_s, self._guard.max_ttl_ms())
-        self._post(slot, link, Owed(None, mark, self._clock(), 0.0), pack(mark.by_sha()))
 
     def _vote(self, turn: Round, master: int, vote: Vote) -> None:
         ballot = turn.ballot
@@ -337,9 +339,7 @@ class Fanout:
         now = self._clock()
         if link.handshake.time_us:
             self._time.note(slot.index, link.handshake.time_us, now)
-        age_s = self._guard.met(slot.index, link.handshake, now)
-        if age_s is not None:
-            self._mark(slot, link, age_s)
+        self._guard.met(slot.index, link.handshake, now)
         for owed in self._debts.settle(slot.index, now):
             if slot.link is link:
                 # Before anything else on this connection: a release that this master did not get.

@@ -24,6 +24,9 @@ log = logging.getLogger("rlock")
 #: Renewals that are due within this time go together.
 SLACK_S = 0.05
 
+#: How long the last answers to a renewal are waited for, before masters are healed.
+STRAGGLER_S = 0.05
+
 REASONS = {
     LeaseEvent.DISOWNED: "a quorum of masters answered that it holds the lock no more "
     "(an operator evicted it, or another owner has it after an expiry)",
@@ -143,8 +146,9 @@ class Watchdog:
             self.report(hold)
         if renewing:
             with self._changed:
-                # One master that is slow must not keep a short lease waiting for its renewal.
-                until = self._holds.next_due() or math.inf
+                # One master that is slow must not keep a short lease waiting for its renewal; nor one that
+                # is taken while we wait, for nobody can wake us here.
+                until = min(self._holds.next_due() or math.inf, self._clock() + STRAGGLER_S)
             for hold in self._apply_all(self._heal(round_, until)):
                 self.report(hold)
 

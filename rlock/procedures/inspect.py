@@ -106,7 +106,8 @@ def evict(terms: Terms, name: str, timeout: float) -> Procedure[list[str]]:
     """
     ballot = yield from _look(terms, name, timeout)
     evicted = []
-    for holder in ballot.holders():
+    # The one with the most keys last: a master remembers one that was thrown out.
+    for holder, _ in reversed(ballot.holders().most_common()):
         # Its watchdog would put it back as long as its lease is valid.
         command = scripts.release(name, holder, ban_s=2 * terms.guard.max_ttl)
         removed: Ballot = yield Ask(command, timeout, Settle.ALL)

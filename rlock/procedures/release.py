@@ -79,6 +79,7 @@ def gave_heir(ballot: Ballot | None, masters: int) -> list[int]:
         for i in range(masters)
         if (vote := votes.get(i)) is None
         or vote.code == Code.FAULT
+        or (ballot is not None and i in ballot.resent)  # "not ours" may be the heir, by a first delivery
         or (vote.code == Code.YES and vote.ttl_ms > 0)
     ]
 

@@ -121,8 +121,9 @@ def heal(terms: Terms, round_: Round, until: float = math.inf) -> Procedure[list
         for index, hold in enumerate(batch):
             # Only what is valid, on our own clock: a lease that has ended may be somebody else's.
             if hold.lease.state_at(terms.clock()) in (LeaseState.HELD, LeaseState.SUSPECT):
-                for master in Count(ballot, index).absent:
+                for master in _absent(hold, ballot, index):
                     missing.setdefault((master, hold.lease.ttl), []).append(hold)
+            hold.renewed_by = ballot, index
     healed: dict[Hold, list[tuple[int, bool]]] = {}
     if missing:
         try:
@@ -140,6 +141,14 @@ def heal(terms: Terms, round_: Round, until: float = math.inf) -> Procedure[list
             count.add(code, guarded=guarded)
         renewals.append(Renewal(hold, count.event(terms, hold, ballot.quorum), ballot.sent_at))
     return renewals
+
+
+def _absent(hold: Hold, ballot: Ballot, index: int) -> list[int]:
+    """The masters that lack the lock; of one that is too slow for us, what it said the last time."""
+    absent = Count(ballot, index).absent
+    if hold.renewed_by is not None:
+        absent += [i for i in Count(*hold.renewed_by).absent if i not in ballot.votes]
+    return absent
 
 
 def _put_back(

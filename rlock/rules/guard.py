@@ -16,16 +16,14 @@ The least of these counts. The check belongs to a connection, because a restart 
 
 from __future__ import annotations
 
-import logging
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..model import Code, Fault, FaultKind, Vote
 from .timing import UPTIME_ERROR_S, guard_time
-
-log = logging.getLogger("rlock")
 
 FLUSHED = "its memory was lost (FLUSHALL?)"
 RESTARTED = "it restarted"
@@ -68,18 +66,20 @@ class Handshake:
 class Life:
     """One master from one loss of memory to the next, as this client knows it."""
 
-    __slots__ = ("handshake", "marked", "marker", "met_at", "votes_from", "why")
+    __slots__ = ("age", "due", "handshake", "known_at", "marked", "marker", "votes_from", "why")
 
-    def __init__(self, handshake: Handshake, met_at: float) -> None:
+    def __init__(self, handshake: Handshake, now: float) -> None:
         self.handshake = handshake
-        self.met_at = met_at
-        #: The marker of this life was there when we came.
+        #: How old its memory was, in seconds, at the instant ``known_at``; and why no older, for people.
+        self.age, self.known_at, self.why = 0.0, now, ""
+        #: From this instant on its votes count.
+        self.votes_from = -math.inf
+        #: A note that was not ours says that it is old.
         self.marked = False
         #: The marker as it was last told.
         self.marker = ""
-        #: From this instant on its votes count.
-        self.votes_from = -math.inf
-        self.why = ""
+        #: A marker is to be written.
+        self.due = False
 
 
 class Guard:
@@ -95,6 +95,8 @@ class Guard:
         self.max_ttl = max_ttl
         self._lives: list[Life | None] = [None for _ in masters]
         self._told: set[int] = set()
+        #: What is to be logged, by who serialises the calls, when others may call again.
+        self.news: deque[str] = deque()
 
     @property
     def on(self) -> bool:
@@ -121,78 +123,97 @@ class Guard:
             f"be valid (`rlock init` ends this, if nothing was locked before)"
         )
 
-    def met(self, master: int, handshake: Handshake, now: float) -> float | None:
-        """A connection was made. The age in seconds with which a marker is to be written; None: none is."""
+    def met(self, master: int, handshake: Handshake, now: float) -> None:
+        """A connection was made."""
         if not self.on:
-            return None
+            return
         before, life = self._lives[master], Life(handshake, now)
         self._lives[master] = life
         marker = Marker.parse(handshake.marker)
-        if marker is not None:
-            self._heed(master, marker)
-        ours = marker is not None and (handshake.durable or marker.life == handshake.run_id)
+        self._heed(master, marker)
+        # Who may not ask for the run_id takes any note for one of this life, or would write over it.
+        ours = marker is not None and (
+            handshake.durable or marker.life == handshake.run_id or not handshake.run_id
+        )
         if handshake.promoted and marker is not None and marker.life != handshake.run_id:
             ours = False  # a replica lacks the last moments of its master, durable or not
-        if ours and marker is not None:
+        if ours:
             life.marked, life.marker = True, handshake.marker
-        known = before is not None and before.handshake.run_id == handshake.run_id
-        changed = before is not None and not known and not handshake.durable
-        if ours and marker is not None and not marker.since_us:
-            age = math.inf  # the operator vouches for it
-        elif before is not None and known and before.marker and not ours:
-            age, life.why = 0.0, FLUSHED
-        elif changed:
-            # Its uptime goes by the wall clock, which may have been set since: we know better.
-            age, life.why = 0.0, RESTARTED
-        elif before is not None and known and handshake.run_id:
-            # Of one life the first judgement stays: its age is now what it was then, and the time since.
-            age, life.why = now + self.time - before.votes_from, before.why
-        elif marker is not None and ours:
-            age, life.why = self._marked_age(handshake, marker), "it restarted, or was flushed"
-        elif handshake.promoted:
-            age, life.why = 0.0, "it was a replica"
-        elif marker is None and any(other is not None and other.marked for other in self._lives):
-            age, life.why = 0.0, STRANGE
-        elif handshake.durable:
-            age = math.inf
-        else:
-            age, life.why = _uptime(handshake), "it started a short time ago"
-        life.votes_from = now + self.time - age if age < self.time else -math.inf
-        if marker is not None and ours:
+        life.due = not ours or (marker is not None and marker.max_ttl_ms < self.max_ttl_ms())
+        age, life.why = self._age(before, life, marker if ours else None, now)
+        self._date(life, age, now)
+        if ours:
             self._suspect_the_unmarked()
-        if ours and marker is not None and marker.max_ttl_ms >= self.max_ttl_ms():
-            return None
-        return min(age, _DECADE_S)
 
-    def told(self, master: int, text: str, now: float) -> bool:
-        """A marker came with an answer; whether it is gone, and has to be written again."""
-        life = self._lives[master]
-        if life is None or text == life.marker:
-            return False
-        marker = Marker.parse(text)
-        if marker is None:
-            if not life.marker:
-                return False  # not written yet, or we may not
-            # Its locks are gone with it.
-            life.marker, life.why = "", FLUSHED
-            life.votes_from = now + self.time
-            self._told.discard(master)
-            return True
-        life.marker = text
-        self._heed(master, marker)
+    def _age(self, before: Life | None, life: Life, marker: Marker | None, now: float) -> tuple[float, str]:
+        """The least age that anything tells, and why it is no more. ``marker``: the one of this life."""
         handshake = life.handshake
-        if marker.life == handshake.run_id:
-            vouched = marker.since_us == 0
-            old = handshake.time_us and handshake.time_us - marker.since_us >= self.time * 1e6
-            if vouched or (old and not life.marked and life.votes_from > now):
-                # Stated by the operator; or somebody came before us who knew more than we.
-                life.votes_from = -math.inf
-        return False
+        if marker is not None and not marker.since_us:
+            return math.inf, ""  # the operator vouches for it
+        # Configured so, and its memory is there: not if its disk was left behind.
+        durable = handshake.durable
+        if before is not None:
+            durable = durable and before.handshake.durable and (marker is not None or not before.marker)
+            if before.handshake.run_id != handshake.run_id:
+                if not durable:
+                    # Its uptime goes by the wall clock, which may have been set since: we know better.
+                    return 0.0, RESTARTED
+            elif before.marker and (marker is None or _rewritten(before, marker)):
+                return 0.0, FLUSHED
+            elif handshake.run_id:
+                # Of one life the first judgement stays.
+                return before.age + now - before.known_at, before.why
+        if marker is not None:
+            return self._marked_age(handshake, marker), "it restarted, or was flushed"
+        if handshake.promoted:
+            return 0.0, "it was a replica"
+        if any(other is not None and other.marked for other in self._lives):
+            return 0.0, STRANGE
+        return (math.inf, "") if durable else (_uptime(handshake), "it started a short time ago")
+
+    def told(self, master: int, text: str, now: float) -> float | None:
+        """A marker came with an answer. The age in seconds with which one is to be written; None: none is."""
+        life = self._lives[master]
+        if life is None:
+            return None
+        marker = Marker.parse(text)
+        if text != life.marker:
+            self._heed(master, marker)
+            handshake = life.handshake
+            if (marker is None and life.marker) or (marker is not None and _rewritten(life, marker)):
+                # Its locks are gone with it; somebody else may have been the first to see that.
+                life.due, life.why, life.marked = marker is None, FLUSHED, False
+                self._date(life, 0.0, now)
+                self._told.discard(master)
+            elif marker is not None and (marker.life == handshake.run_id or not handshake.run_id):
+                self._believe(life, marker)
+            life.marker = text if marker is not None else ""
+        if not life.due:
+            return None
+        life.due = False
+        if not life.marked and None in self._lives:
+            return 0.0  # until all masters are met, nobody knows whether this one alone is empty
+        return min(life.age + now - life.known_at, _DECADE_S)
+
+    def _believe(self, life: Life, marker: Marker) -> None:
+        """The operator, or somebody who came before us, knows more than we."""
+        since_us, time_us = marker.since_us, life.handshake.time_us
+        old = bool(time_us) and time_us - since_us >= self.time * 1e6
+        if not since_us or (old and not life.marked):
+            life.age, life.votes_from = math.inf, -math.inf
+        life.marked = life.marked or not since_us or old
+
+    def _date(self, life: Life, age: float, now: float) -> None:
+        """Set the age of a life as of now."""
+        life.age, life.known_at = age, now
+        life.votes_from = now + self.time - age if age < self.time else -math.inf
 
     def known(self, master: int, marker: str | None) -> bool:
         """Whether an answer with this marker brings no news, and its vote counts. Needs no clock."""
         life = self._lives[master]
-        return life is None or (life.votes_from == -math.inf and (marker is None or marker == life.marker))
+        if life is None or marker is None:
+            return life is None or life.votes_from == -math.inf
+        return life.votes_from == -math.inf and marker == life.marker and not life.due
 
     def screen(self, master: int, vote: Vote, now: float, *, grants: bool) -> Vote:
         """A vote as it counts. ``grants``: YES would make a new holder, or a token."""
@@ -230,30 +251,38 @@ class Guard:
     def _suspect_the_unmarked(self) -> None:
         # They connected first, and were taken for a fleet that nobody has used yet.
         for life in self._lives:
-            if life is not None and not life.marked and not life.marker and life.votes_from == -math.inf:
-                life.votes_from = life.met_at + self.time
+            if life is not None and not life.marked and life.votes_from == -math.inf:
+                self._date(life, 0.0, life.known_at)
                 life.why = STRANGE
 
-    def _heed(self, master: int, marker: Marker) -> None:
+    def _heed(self, master: int, marker: Marker | None) -> None:
+        if marker is None or marker.max_ttl_ms <= self.max_ttl_ms():
+            return
         longest = marker.max_ttl_ms / 1000
-        if longest > self.max_ttl:
-            log.warning(
-                "%s knows a max_ttl of %g s, this client has %g s: the longer one is used; it has to be one "
-                "value for the whole fleet",
-                self._masters[master],
-                longest,
-                self.max_ttl,
-            )
-            before, self.max_ttl = self.time, longest
-            for life in self._lives:
-                if life is not None and life.votes_from > -math.inf:
-                    life.votes_from += self.time - before
+        self.news.append(
+            f"{self._masters[master]} knows a max_ttl of {longest:g} s, this client has {self.max_ttl:g} s: "
+            f"the longer one is used; it has to be one value for the whole fleet"
+        )
+        self.max_ttl = longest
+        for life in self._lives:
+            if life is not None:
+                self._date(life, life.age, life.known_at)
 
     def _tell(self, master: int, now: float) -> None:
         # Once, when a vote is needed that does not count: a look at the fleet is no reason to warn.
         if master not in self._told:
             self._told.add(master)
-            log.warning("%s: %s", self._masters[master], self.fault(master, now))
+            self.news.append(f"{self._masters[master]}: {self.fault(master, now)}")
+
+
+def _rewritten(life: Life, marker: Marker) -> bool:
+    """Whether the note of this life was lost and written anew: else it only ever becomes the operator's."""
+    before, run_id = Marker.parse(life.marker), life.handshake.run_id
+    if before is None or not marker.since_us:
+        return False
+    if marker.life == before.life:
+        return marker.since_us > before.since_us
+    return bool(run_id) and before.life == run_id
 
 
 def _uptime(handshake: Handshake) -> float:

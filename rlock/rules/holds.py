@@ -15,6 +15,7 @@ from typing import Protocol
 
 from .lease import EXPIRED, Lease
 from .options import LockOptions
+from .quorum import Ballot
 from .timing import FILL_UP_S, renew_period, retry_period
 
 
@@ -78,6 +79,7 @@ class Hold:
         "owner",
         "owner_key",
         "renew_at",
+        "renewed_by",
         "reported",
         "signal",
         "stopped",
@@ -112,6 +114,8 @@ class Hold:
         self.due = Due.RENEW
         self.renew_at = 0.0
         self.schedule(Due.FILL_UP if options.renew else Due.END, sent_at)
+        #: The last round of renewal, and which of its locks this is: answers may come late.
+        self.renewed_by: tuple[Ballot, int] | None = None
         #: A place in the queue that goes with the release.
         self.waiter = waiter
         #: The fencing token.

@@ -15,12 +15,14 @@ import pytest
 
 from rlock.errors import QuorumUnreachableError
 from rlock.procedures.acquire import AT_ONCE
+from rlock.rules.keys import MARKER
 from rlock.rules.options import ClientOptions, LockOptions
 
 from ..sabotage import sabotage
 from .client import Client
 from .driver import Program, sleep
 from .events import Latency
+from .hosts import EPOCH_US
 from .referee import Referee
 from .world import Network, World
 
@@ -39,16 +41,21 @@ class Stage:
     ``dice``: nothing happens quite when it is told to, but up to ``SHAKE_S`` before or after.
     """
 
-    def __init__(self, dice: Random | None = None) -> None:
+    def __init__(self, dice: Random | None = None, *, durable: bool = False) -> None:
         self._dice = dice
         exactly = Latency(0.001, 0.0)
         self.world = World(3, 1, Network(exactly, exactly), skew=0.0, max_ttl=1.0)
         self.world.history = []
+        if durable:
+            for host in self.world.hosts:
+                # It has been restarted since somebody wrote the note.
+                host.durable = True
+                host.master.write(MARKER, f"earlier {EPOCH_US - 3_600_000_000} 1000")
         self.holder = self.client()
         self.other = self.client()
 
-    def client(self) -> Client:
-        return self.world.client(FLEET)
+    def client(self, *, joined: bool = True) -> Client:
+        return self.world.client(FLEET, joined=joined)
 
     def about(self, when: float) -> float:
         return when if self._dice is None else max(0.0, when + self._dice.uniform(-SHAKE_S, SHAKE_S))
@@ -176,6 +183,23 @@ def flush_that_another_one_noticed(stage: Stage, *, reconnects: bool = False) ->
     return stage.play(0.9)
 
 
+def flush_that_a_newcomer_met_first(stage: Stage) -> Referee:
+    """A master is flushed; a client that has just begun connects to it before it connects to the others.
+
+    It knows of no master that has a note, and the server has been up for a day: it must not write that its
+    memory is a day old, nor believe that when it reads it.
+    """
+    stage.holds_up(stage.holder, 2, 0.0, 3.0)
+    stage.takes(stage.holder, 0.01, hold_s=2.0, options=FIXED)
+    stage.at(0.1, stage.world.hosts[1].flush)
+    newcomer = stage.client(joined=False)
+    for master in (0, 2):
+        newcomer.ways[master][0].extra = 0.005
+    for when in (0.15, 0.25, 0.35):
+        stage.takes(newcomer, when, hold_s=0.01)
+    return stage.play(0.9)
+
+
 @dataclass(frozen=True)
 class Scenario:
     """What is played, and how many get the lock, one after another, if all goes well."""
@@ -219,8 +243,15 @@ def test_it_is_safe_with_the_rule_whatever_comes_a_little_sooner_or_later(rule: 
     assert unsafe, "none of them comes near the danger"
 
 
+@pytest.mark.parametrize("durable", [False, True], ids=["forgetful", "durable"])
 @pytest.mark.parametrize("reconnects", [False, True], ids=["connected", "connected anew"])
-def test_a_flush_that_another_client_has_noticed_counts_for_all(reconnects: bool) -> None:
-    referee = flush_that_another_one_noticed(Stage(), reconnects=reconnects)
+def test_a_flush_that_another_client_has_noticed_counts_for_all(reconnects: bool, durable: bool) -> None:
+    referee = flush_that_another_one_noticed(Stage(durable=durable), reconnects=reconnects)
+    assert not overlap(referee)
+    assert len(referee.entered) == 1
+
+
+def test_a_flush_is_not_taken_for_an_old_memory_by_who_meets_that_master_first() -> None:
+    referee = flush_that_a_newcomer_met_first(Stage())
     assert not overlap(referee)
     assert len(referee.entered) == 1

@@ -337,8 +337,8 @@ def freeze(on: Field, dice: Random) -> None:
 
 
 def freeze_half(on: Field, dice: Random) -> None:
-    """SIGSTOP of about half of the workers for up to three leases, every five seconds, as Jepsen does."""
-    on.note("freeze-half", on.crew.freeze(dice, dice.uniform(0.5, 3.0) * on.fleet.ttl, share=0.5))
+    """SIGSTOP of half of the workers for longer than a lease, every five seconds or so."""
+    on.note("freeze-half", on.crew.freeze(dice, dice.uniform(1.5, 3.0) * on.fleet.ttl, share=0.5))
     on.rest(4.0)
 
 

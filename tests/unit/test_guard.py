@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from dataclasses import replace
 
@@ -90,8 +89,12 @@ def test_an_empty_master_among_others_that_are_not_was_flushed_or_is_new(
 def test_a_fleet_of_old_servers_that_nobody_has_used_yet_is_ready_at_once() -> None:
     guard = Guard(NAMES, 10.0)
     for master in range(3):
-        assert guard.met(master, fresh(f"r{master}", DAY), 100.0) == pytest.approx(DAY), "a note is due"
+        guard.met(master, fresh(f"r{master}", DAY), 100.0)
+    for master in range(3):
         assert guard.wait(master, 100.0) == 0.0
+        assert not guard.known(master, ""), "with the first answer a note is due"
+        assert guard.told(master, "", 101.0) == pytest.approx(DAY + 1.0)
+        assert guard.known(master, ""), "once"
 
 
 def test_a_server_that_is_another_one_than_before_has_just_been_started_whatever_its_uptime() -> None:
@@ -132,12 +135,12 @@ def test_the_operators_word_counts_on_a_new_connection_to_a_life_that_was_waited
 def test_a_flush_is_noticed_by_the_marker_that_is_gone() -> None:
     guard = Guard(NAMES, 10.0)
     guard.met(0, fresh(uptime_s=DAY, marker=marked(DAY)), 100.0)
-    assert not guard.told(0, marked(DAY), 101.0)
+    assert guard.told(0, marked(DAY), 101.0) is None
     assert guard.known(0, marked(DAY))
     assert not guard.known(0, "")
-    assert guard.told(0, "", 102.0), "a new note is due"
+    assert guard.told(0, "", 102.0) == 0.0, "a new note is due, with an age of nothing"
     assert guard.wait(0, 102.0) == pytest.approx(FULL)
-    assert not guard.told(0, "", 103.0), "noticed once"
+    assert guard.told(0, "", 103.0) is None, "noticed once"
     assert guard.wait(0, 103.0) == pytest.approx(FULL - 1.0)
     again = fresh(uptime_s=DAY, marker=marked(-3.0), time_us=TIME_US + 5_000_000)
     guard.met(0, again, 104.0)
@@ -147,8 +150,51 @@ def test_a_flush_is_noticed_by_the_marker_that_is_gone() -> None:
 def test_a_flush_while_nobody_was_connected_is_noticed_too() -> None:
     guard = Guard(NAMES, 10.0)
     guard.met(0, fresh(uptime_s=DAY, marker=marked(DAY)), 100.0)
-    assert guard.met(0, fresh(uptime_s=DAY), 105.0) == 0.0, "a note is due, with an age of nothing"
+    guard.met(0, fresh(uptime_s=DAY), 105.0)
     assert guard.wait(0, 105.0) == pytest.approx(FULL)
+    assert guard.told(0, "", 105.0) == 0.0, "a note is due, with an age of nothing"
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_flush_that_another_client_was_the_first_to_notice_is_one_for_us_too(connected: bool) -> None:
+    """It has written the note again: of the same life, but younger."""
+    for before in (marked(DAY), marked(None)):
+        guard = Guard(NAMES, 10.0)
+        guard.met(0, fresh(uptime_s=DAY, marker=before), 100.0)
+        later = marked(-5.0)
+        if connected:
+            assert guard.told(0, later, 106.0) is None
+        else:
+            guard.met(0, fresh(uptime_s=DAY, marker=later, time_us=TIME_US + 6_000_000), 106.0)
+        assert guard.wait(0, 106.0) == pytest.approx(FULL)
+        assert "FLUSHALL" in guard.fault(0, 106.0)
+
+
+def test_one_who_meets_the_flushed_master_first_neither_vouches_for_it_nor_believes_itself() -> None:
+    guard = Guard(NAMES, 10.0)
+    guard.met(0, fresh(uptime_s=DAY), 100.0)
+    assert guard.told(0, "", 100.0) == 0.0, "nobody knows yet whether this one alone is empty"
+    guard.told(0, marked(0.0), 100.0)
+    guard.met(1, NEIGHBOUR, 100.1)
+    assert guard.wait(0, 100.1) == pytest.approx(FULL - 0.1)
+    guard = Guard(NAMES, 10.0)
+    guard.met(0, fresh(uptime_s=DAY), 100.0)
+    guard.met(1, NEIGHBOUR, 100.0)
+    guard.met(2, NEIGHBOUR, 100.0)
+    assert guard.told(0, "", 101.0) == pytest.approx(1.0)
+    guard.told(0, marked(0.0), 101.0)
+    assert guard.wait(0, 101.0) == pytest.approx(FULL - 1.0)
+
+
+def test_a_durable_master_whose_disk_was_left_behind_is_one_that_restarted() -> None:
+    guard = Guard(NAMES, 10.0)
+    guard.met(0, fresh("a1", DAY, marker=marked(DAY), durable=True), 100.0)
+    guard.met(0, fresh("a2", 1.0, durable=True), 105.0)
+    assert guard.wait(0, 105.0) == pytest.approx(FULL)
+    guard = Guard(NAMES, 10.0)
+    guard.met(0, fresh("a1", DAY, marker=marked(DAY)), 100.0)
+    guard.met(0, fresh("a2", 1.0, marker=marked(DAY), durable=True), 105.0)
+    assert guard.wait(0, 105.0) == pytest.approx(FULL), "it is only now configured so"
 
 
 def test_the_operators_word_reaches_those_who_wait_already() -> None:
@@ -156,7 +202,7 @@ def test_the_operators_word_reaches_those_who_wait_already() -> None:
     guard.met(0, fresh(), 100.0)
     guard.told(0, marked(3.0), 100.5)
     assert guard.wait(0, 101.0) > 0
-    assert not guard.told(0, marked(None), 101.0)
+    assert guard.told(0, marked(None), 101.0) is None
     assert guard.wait(0, 101.0) == 0.0
     guard.met(1, fresh("b1"), 102.0)
     guard.told(1, marked(None, "b0"), 102.0)
@@ -194,35 +240,39 @@ def test_a_guarded_master_grants_nothing_and_says_for_how_long() -> None:
 def test_turned_off_it_asks_for_nothing_and_stops_nobody() -> None:
     guard = Guard(NAMES, 10.0, 0)
     assert not guard.on
-    assert guard.met(0, fresh(uptime_s=0.0), 100.0) is None
+    guard.met(0, fresh(uptime_s=0.0), 100.0)
     assert guard.wait(0, 100.0) == 0.0
     assert guard.known(0, None)
 
 
-def test_a_longer_max_ttl_in_the_fleet_is_used_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_longer_max_ttl_in_the_fleet_is_used_and_told() -> None:
     guard = Guard(NAMES, 10.0)
+    guard.met(1, fresh("b1", 30.0), 100.0)
+    assert guard.wait(1, 100.0) == 0.0
     guard.met(0, fresh(marker=marked(3.0, max_ttl_ms=60_000)), 100.0)
+    assert guard.wait(1, 100.0) > 30.0, "also of masters that counted before"
     assert guard.max_ttl == 60.0
     assert guard.wait(0, 100.0) == pytest.approx(guard_time(60.0) - 3.0)
-    assert "max_ttl of 60 s, this client has 10 s" in caplog.text
+    assert "max_ttl of 60 s, this client has 10 s" in guard.news[0]
     assert guard.max_ttl_ms() == 60_000
 
 
 def test_a_shorter_max_ttl_in_a_marker_is_raised() -> None:
     guard = Guard(NAMES, 10.0)
-    assert guard.met(0, fresh(marker=marked(None, max_ttl_ms=1_000)), 100.0) is not None
-    assert guard.met(0, fresh(marker=marked(None, max_ttl_ms=10_000)), 100.0) is None
-    assert guard.max_ttl == 10.0
+    for max_ttl_ms in (1_000, 10_000):
+        marker = marked(None, max_ttl_ms=max_ttl_ms)
+        guard.met(0, fresh(marker=marker), 100.0)
+        assert (guard.told(0, marker, 100.0) is not None) == (max_ttl_ms == 1_000)
+        assert guard.max_ttl == 10.0
 
 
-def test_a_guard_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_guard_is_told_of_once() -> None:
     guard = Guard(NAMES, 10.0)
-    with caplog.at_level(logging.WARNING, "rlock"):
-        for now in (100.0, 101.0):
-            guard.met(0, fresh(uptime_s=now - 100.0, time_us=TIME_US), now)
-            for _ in range(2):
-                guard.screen(0, Vote(Code.YES, "me:1"), 100.0, grants=True)
-    assert [record.message for record in caplog.records] == [
+    for now in (100.0, 101.0):
+        guard.met(0, fresh(uptime_s=now - 100.0, time_us=TIME_US), now)
+        for _ in range(2):
+            guard.screen(0, Vote(Code.YES, "me:1"), 100.0, grants=True)
+    assert list(guard.news) == [
         "redis://a: it started a short time ago; it has no vote for 11.1 s more, until no lease from before "
         "can be valid (`rlock init` ends this, if nothing was locked before)"
     ]

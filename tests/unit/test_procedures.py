@@ -9,10 +9,10 @@ import math
 import pytest
 
 from rlock.errors import OptionsError, QuorumUnreachableError
-from rlock.model import Code, Vote
+from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, Grant, acquire
 from rlock.procedures.inspect import evict, locked, status
-from rlock.procedures.release import Released, outcome, release
+from rlock.procedures.release import Released, gave_heir, inherited, outcome, release
 from rlock.procedures.steps import (
     Ask,
     Tell,
@@ -238,3 +238,44 @@ def test_the_formula_behind_a_grant_is_the_one_of_the_lease() -> None:
     assert valid_until(0.0, 10.0) == pytest.approx(9.898)
     assert math.isinf(FOR_EVER)
     assert AT_ONCE < 0
+
+
+def test_a_master_without_memory_makes_no_successor() -> None:
+    """Its key came there by healing; as a vote for a new lease it would be one of a restarted master."""
+    ballot = Ballot(3)
+    given = YES._replace(ttl_ms=10_000)
+    for i, vote in enumerate((given, given._replace(guarded=True), ABSENT)):
+        ballot.cast(i, vote)
+    assert inherited(ballot) == [9]
+    assert gave_heir(ballot, 3) == [0, 1], "but it has to give it back"
+
+
+def test_what_a_first_delivery_gave_to_an_heir_is_taken_back() -> None:
+    """The second one finds the successor there, and answers that it is somebody else's."""
+    ballot = Ballot(3)
+    ballot.cast(0, Vote(Code.FAULT, fault=Fault(FaultKind.BROKEN, "reset")))
+    ballot.recall(0)
+    for i in range(3):
+        ballot.cast(i, held_by("heir:1"))
+    assert gave_heir(ballot, 3) == [0]
+
+
+def test_a_token_that_took_until_the_end_of_the_round_is_no_grant() -> None:
+    """Validity is looked at when the token is known, and so is the limit of an acquisition."""
+    different = [YES, YES._replace(token=10), YES._replace(token=11)]
+    for takes, won in ((0.4, True), (0.6, False)):
+        world = World(3, different, [YES] * 3)
+        world.ask_takes = takes
+        if won:
+            grant = world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked))
+            assert isinstance(grant, Grant)
+            assert grant.token == 11
+        else:
+            with pytest.raises(QuorumUnreachableError, match="in time"):
+                world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked))
+            assert world.sent(scripts.RELEASE)
+        assert len(world.sent(scripts.FENCE)) == 1
+
+
+def test_a_master_without_memory_remembers_no_token_and_grants_no_lease() -> None:
+    assert {scripts.ACQUIRE, scripts.FENCE} == set(scripts.GRANTING)
