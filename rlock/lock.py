@@ -191,7 +191,7 @@ class RLock:
     def fencing_token(self) -> int:
         """The number of the calling thread's hold: strictly greater for every later holder of this name.
 
-        Nested acquires have the same. Give it to the resource with each write, and have the resource
+        Nested acquires have the same. Give it to the resource with each access, and have the resource
         refuse what is lower than the highest that it has seen (equal is allowed): that stops a holder
         that was paused until its lease was over, which no lock can. So it can be had after a loss, too.
 

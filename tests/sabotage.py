@@ -105,8 +105,9 @@ def release_anybody(stack: ExitStack) -> None:
 
 def only_messages(stack: ExitStack) -> None:
     """A waiter sleeps until it is told: it looks neither now and then, nor when the lease must be over."""
-    stack.enter_context(patch.object(acquire, "poll_wait", lambda *_, **__: math.inf))
-    stack.enter_context(patch.object(acquire, "expiry_wait", lambda *_: math.inf))
+    # A day, and not infinity: poll() takes no such time-out.
+    stack.enter_context(patch.object(acquire, "poll_wait", lambda *_, **__: 86_400.0))
+    stack.enter_context(patch.object(acquire, "expiry_wait", lambda *_: 86_400.0))
 
 
 SABOTAGES: dict[str, Callable[[ExitStack], None]] = {

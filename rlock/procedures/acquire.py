@@ -213,7 +213,10 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             raise impossible(terms, options.name, ballot)
         verdict = ballot.judge(now, now)
         queued = [i for i, vote in ballot.votes.items() if vote.code == Code.QUEUED]
-        if queued and not nudged and ballot.foreign_holder() is None:
+        # Nobody can win while so many masters have no vote: to hand their votes round would only keep all
+        # waiters busy.
+        guarded = sum(vote.guarded for vote in ballot.votes.values()) > ballot.masters - ballot.quorum
+        if queued and not guarded and not nudged and ballot.foreign_holder() is None:
             # Free, and we are not the first. Whoever is gets it now, and of those who are dead the
             # queue is rid; if that was all of them, it is our turn.
             nudged = True
@@ -224,7 +227,7 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
         nudged = False
         if now >= until:
             break
-        if verdict is Verdict.UNREACHABLE:
+        if verdict is Verdict.UNREACHABLE or (guarded and place is not None):
             failures += 1
             _tell_of_failure(terms, options, ballot, failures)
             wake = yield Park(min(now + unreachable_wait(terms.random, failures), until))

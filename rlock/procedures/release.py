@@ -99,7 +99,7 @@ def outcome(terms: Terms, ballot: Ballot) -> Released:
             # Not ours at a second delivery: the first one freed it, or handed it on, and its reply was
             # lost.
             freed += 1
-        elif vote.code == Code.ABSENT and vote.guarded:
+        elif vote.code in (Code.ABSENT, Code.FOREIGN) and vote.guarded:
             # It restarted, or was flushed: the lease was valid all the same, nobody else could have it.
             freed += 1
         elif vote.code != Code.FAULT:

@@ -68,7 +68,8 @@ class Count:
             self.yes += 1
         elif code in (Code.YES, Code.HEALED):
             self.guarded += 1
-        else:
+        elif not guarded:
+            # What stands on a master whose votes do not count is nobody's lock, and no loss of ours.
             self.denied += code != Code.ABSENT
 
     def event(self, terms: Terms, hold: Hold, quorum: int) -> LeaseEvent:

@@ -277,12 +277,14 @@ class Guard:
 
 def _rewritten(life: Life, marker: Marker) -> bool:
     """Whether the note of this life was lost and written anew: else it only ever becomes the operator's."""
-    before, run_id = Marker.parse(life.marker), life.handshake.run_id
+    before = Marker.parse(life.marker)
     if before is None or not marker.since_us:
         return False
     if marker.life == before.life:
-        return marker.since_us > before.since_us
-    return bool(run_id) and before.life == run_id
+        return marker.since_us != before.since_us  # earlier, too: the clock may have been set back
+    # A durable master keeps the note of a former life; a new one that is older than our connection is only
+    # a correction by somebody who did not know that.
+    return marker.since_us > life.handshake.time_us
 
 
 def _uptime(handshake: Handshake) -> float:

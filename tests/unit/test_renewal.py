@@ -33,6 +33,7 @@ def told(*codes: int, guarded: bool = False, first: str = "me:1") -> Vote:
 
 
 YES, ABSENT, FOREIGN = told(1), told(0), told(-1)
+YOUNG_FOREIGN = told(-1, guarded=True)
 YOUNG, HEALED, EVICTED = told(1, guarded=True), told(2), told(-1)
 
 
@@ -80,6 +81,7 @@ def test_a_renewal_is_judged_lock_by_lock(masters: int) -> None:
         ([ABSENT, DOWN, DOWN], [HEALED], LeaseEvent.FAILED),
         ([ABSENT, ABSENT, ABSENT], [ABSENT] * 3, LeaseEvent.FAILED),  # no memory for it
         ([YES, YOUNG, DOWN], [], LeaseEvent.RENEWED),
+        ([YOUNG_FOREIGN] * 3, [], LeaseEvent.FAILED),  # votes of contenders that do not count
     ],
 )
 def test_what_is_missing_is_put_back_and_counted(

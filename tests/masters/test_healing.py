@@ -1,0 +1,206 @@
+"""Masters that come back without their memory, and get it back from the holders: healing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+import rlock
+from rlock.rules.timing import guard_time
+
+from ..contract.conftest import eventually
+from ..servers import Fleet, raw
+
+FreshMasters = Callable[..., Fleet]
+
+#: Short, so that a test can wait for the end of it; long enough that a renewal can be late.
+TTL = 2.0
+GUARD = guard_time(TTL)
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
+
+
+def a_client(fleet: Fleet, **options: float) -> rlock.Client:
+    return rlock.Client(fleet.urls, TTL, max_ttl=TTL, **options)
+
+
+def holders(client: rlock.Client, name: str = "x") -> list[str | None]:
+    return [master.holder for master in client.status(name).masters]
+
+
+def everywhere(client: rlock.Client, name: str = "x") -> bool:
+    """Whether one holder has all masters."""
+    found = set(holders(client, name))
+    return len(found) == 1 and None not in found
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_a_lock_outlives_a_rolling_restart_of_every_master(fresh_masters: FreshMasters, count: int) -> None:
+    """Back to empty, one after another, each as soon as the lock is on the last one again."""
+    fleet = fresh_masters(count)
+    with a_client(fleet) as client:
+        lock = client.lock("x")
+        assert lock.acquire(timeout=5)
+        token, owner = lock.fencing_token, client.status("x").holder
+        for master in fleet:
+            master.restart(empty=True)
+            assert eventually(lambda: everywhere(client), within=5)
+            lock.check()
+        assert holders(client) == [owner] * count
+        assert not lock.lost.is_set()
+        lock.release()
+        assert lock.acquire(timeout=2 * GUARD)
+        assert lock.fencing_token > token
+
+
+def test_a_lock_outlives_a_restart_of_all_masters_at_once(fresh_masters: FreshMasters) -> None:
+    """If they are back before the validity ends."""
+    fleet = fresh_masters(3)
+    with rlock.Client(fleet.urls) as client, rlock.Client(fleet.urls) as other:
+        lock = client.lock("x")
+        with other.lock("y"):
+            pass
+        assert lock.acquire(timeout=5)
+        owner = client.status("x").holder
+        for master in fleet:
+            master.kill()
+        for master in fleet:
+            master.start()
+        lock.check()
+        with pytest.raises(rlock.QuorumUnreachableError, match="no vote"):
+            other.lock("x").acquire(blocking=False)
+        assert eventually(lambda: holders(client) == [owner] * 3, within=8)
+        time.sleep(10.0)  # longer than the lease was good for without it
+        lock.check()
+        assert not lock.lost.is_set()
+        lock.release()
+
+
+def test_a_lock_is_lost_if_all_masters_stay_away_for_longer_than_its_lease(
+    fresh_masters: FreshMasters,
+) -> None:
+    fleet = fresh_masters(3)
+    with a_client(fleet) as client:
+        lock = client.lock("x")
+        assert lock.acquire(timeout=5)
+        for master in fleet:
+            master.kill()
+        assert lock.lost.wait(2 * TTL)
+        for master in fleet:
+            master.start()
+        time.sleep(TTL)
+        assert holders(client) == [None] * 3, "what is lost is not put back"
+        with pytest.raises(rlock.LeaseLostError):
+            lock.release()
+
+
+def test_a_lease_that_was_won_on_a_bare_quorum_is_filled_up(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(5)
+    with rlock.Client(fleet.urls) as client:
+        with client.lock("y"):
+            pass
+        for master in fleet[3:]:
+            master.pause()
+        lock = client.lock("x")
+        assert lock.acquire(timeout=5)
+        for master in fleet[3:]:
+            master.resume()
+            raw(master.url).delete("x")  # what it does when it wakes up must not help
+        assert eventually(lambda: everywhere(client), within=6)
+        lock.release()
+
+
+def test_healing_brings_no_released_lock_back(fresh_masters: FreshMasters) -> None:
+    """Releases cross the first renewal here, which finds a master to heal."""
+    fleet = fresh_masters(3)
+    server = raw(fleet[0].url)
+    with rlock.Client(fleet.urls) as client:
+        crossed = 0
+        for i in range(60):
+            locks = [client.lock(f"x{i}.{j}") for j in range(4)]
+            for lock in locks:
+                assert lock.acquire(timeout=5)
+            for lock in locks:
+                server.delete(lock.name)
+            # The first renewal comes 0.25 s after the acquire.
+            time.sleep(0.235 + i % 20 * 0.001)
+            for lock in locks:
+                lock.release()
+                crossed += server.exists(lock.name) == 1
+            assert eventually(lambda: not server.keys("x*"), within=1.0), "a lock that nobody holds"
+
+
+def test_an_evicted_holder_is_not_healed(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    with a_client(fleet) as client, a_client(fleet) as operator:
+        lock = client.lock("x")
+        assert lock.acquire(timeout=5)
+        assert len(operator.evict("x")) == 1
+        assert lock.lost.wait(TTL)
+        assert "evicted" in str(_reason(lock))
+        assert holders(operator) == [None] * 3
+
+
+def test_an_operator_who_sees_two_owners_evicts_both_for_good(fresh_masters: FreshMasters) -> None:
+    """A master remembers one that was thrown out: it has to be the one that could come back."""
+    fleet = fresh_masters(3)
+    for i in range(5):
+        with a_client(fleet) as client, a_client(fleet) as operator:
+            lock = client.lock(f"x{i}")
+            fleet[i % 3].pause()
+            assert lock.acquire(timeout=5)
+            fleet[i % 3].resume()
+            server = raw(fleet[i % 3].url)
+            server.delete(lock.name)
+            server.hset(lock.name, "somebody:1", "1")
+            server.pexpire(lock.name, 2000)
+            assert len(operator.evict(lock.name)) == 2
+            assert lock.lost.wait(TTL)
+            assert holders(operator, lock.name) == [None] * 3
+
+
+def test_a_short_lease_is_renewed_while_a_master_that_is_owed_an_answer_hangs(
+    fresh_masters: FreshMasters,
+) -> None:
+    fleet = fresh_masters(3)
+    with rlock.Client(fleet.urls, 10.0, request_timeout=0.05) as client:
+        with client.lock("y"):
+            pass
+        long, short = client.lock("long"), client.lock("short", ttl=0.3)
+        assert long.acquire(timeout=5)
+        fleet[2].pause()
+        time.sleep(0.235)  # its first renewal is about to find that out
+        assert short.acquire(timeout=5)
+        time.sleep(1.0)
+        short.check()
+        short.release()
+        long.release()
+
+
+def test_the_next_token_is_above_the_healed_one_on_masters_that_forgot_it(
+    fresh_masters: FreshMasters,
+) -> None:
+    fleet = fresh_masters(3)
+    with a_client(fleet) as client:
+        lock = client.lock("x")
+        assert lock.acquire(timeout=5)
+        for master in fleet:
+            server = raw(master.url)
+            server.set("rlock:{x}:fence", "8000000000000000 somebody")  # a clock that ran far ahead
+        lock.release()
+        assert lock.acquire(timeout=5)
+        token = lock.fencing_token
+        assert token == 8_000_000_000_000_001
+        for master in fleet:
+            master.restart(empty=True)
+            assert eventually(lambda: everywhere(client), within=5)
+        lock.release()
+        assert lock.acquire(timeout=2 * GUARD)
+        assert lock.fencing_token > token, "healing brings the token back as well"
+
+
+def _reason(lock: rlock.RLock) -> str:
+    with pytest.raises(rlock.LeaseLostError) as caught:
+        lock.check()
+    return caught.value.reason
