@@ -81,6 +81,10 @@ class Life:
         #: A marker is to be written.
         self.due = False
 
+    def is_of(self, marker: Marker) -> bool:
+        """Whether a marker was written in this life; who may not ask for the run_id takes any for one."""
+        return not self.handshake.run_id or marker.life == self.handshake.run_id
+
 
 class Guard:
     """The masters of one client. Not thread-safe: the driver serialises the calls.
@@ -131,12 +135,8 @@ class Guard:
         self._lives[master] = life
         marker = Marker.parse(handshake.marker)
         self._heed(master, marker)
-        # Who may not ask for the run_id takes any note for one of this life, or would write over it.
-        ours = marker is not None and (
-            handshake.durable or marker.life == handshake.run_id or not handshake.run_id
-        )
-        if handshake.promoted and marker is not None and marker.life != handshake.run_id:
-            ours = False  # a replica lacks the last moments of its master, durable or not
+        # Without a restart, or in spite of it; but a replica lacks the last moments of its master.
+        ours = marker is not None and (life.is_of(marker) or (handshake.durable and not handshake.promoted))
         if ours:
             life.marked, life.marker = True, handshake.marker
         life.due = not ours or (marker is not None and marker.max_ttl_ms < self.max_ttl_ms())
@@ -148,7 +148,7 @@ class Guard:
     def _age(self, before: Life | None, life: Life, marker: Marker | None, now: float) -> tuple[float, str]:
         """The least age that anything tells, and why it is no more. ``marker``: the one of this life."""
         handshake = life.handshake
-        if marker is not None and not marker.since_us:
+        if marker is not None and not marker.since_us and life.is_of(marker):
             return math.inf, ""  # the operator vouches for it
         # Configured so, and its memory is there: not if its disk was left behind.
         durable = handshake.durable
@@ -179,13 +179,12 @@ class Guard:
         marker = Marker.parse(text)
         if text != life.marker:
             self._heed(master, marker)
-            handshake = life.handshake
             if (marker is None and life.marker) or (marker is not None and _rewritten(life, marker)):
                 # Its locks are gone with it; somebody else may have been the first to see that.
                 life.due, life.why, life.marked = marker is None, FLUSHED, False
                 self._date(life, 0.0, now)
                 self._told.discard(master)
-            elif marker is not None and (marker.life == handshake.run_id or not handshake.run_id):
+            elif marker is not None and life.is_of(marker):
                 self._believe(life, marker)
             life.marker = text if marker is not None else ""
         if not life.due:

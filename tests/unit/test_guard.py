@@ -186,6 +186,13 @@ def test_one_who_meets_the_flushed_master_first_neither_vouches_for_it_nor_belie
     assert guard.wait(0, 101.0) == pytest.approx(FULL - 1.0)
 
 
+def test_the_operators_word_for_an_earlier_life_does_not_outlive_a_change_of_the_settings() -> None:
+    guard = Guard(NAMES, 10.0)
+    guard.met(0, fresh("a1", DAY, marker=marked(None)), 100.0)
+    guard.met(0, fresh("a2", 1.0, marker=marked(None), durable=True), 105.0)
+    assert guard.wait(0, 105.0) == pytest.approx(FULL), "a snapshot was loaded, and is kept from now on"
+
+
 def test_a_durable_master_whose_disk_was_left_behind_is_one_that_restarted() -> None:
     guard = Guard(NAMES, 10.0)
     guard.met(0, fresh("a1", DAY, marker=marked(DAY), durable=True), 100.0)
