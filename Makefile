@@ -19,7 +19,7 @@ demo: $(VENV)/.installed
 	$(BIN)/rlock demo
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 evidence: $(VENV)/.installed
 	$(BIN)/python -m bench.evidence $(ARGS)
