@@ -49,7 +49,7 @@ class LeaseLostError(NotHeldError):
 
 
 class QuorumUnreachableError(RLockError):
-    """Fewer than a quorum of masters answered, so nobody can say who holds the lock.
+    """Fewer than a quorum of masters answered, or may vote, so nobody can say who gets the lock.
 
     ``faults`` maps each master that did not vote to what was wrong with it.
     """
@@ -65,4 +65,4 @@ class QuorumUnreachableError(RLockError):
     def __str__(self) -> str:
         told = "; ".join(f"{master}: {fault}" for master, fault in self.faults.items())
         masters = "1 master" if self.quorum == 1 else f"{self.quorum} masters"
-        return f"lock {self.name!r} needs the answers of {masters}, and too many gave none: {told}"
+        return f"lock {self.name!r} needs the votes of {masters}, and too many gave none: {told}"

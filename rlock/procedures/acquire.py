@@ -215,7 +215,7 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
         queued = [i for i, vote in ballot.votes.items() if vote.code == Code.QUEUED]
         # Nobody can win while so many masters have no vote: to hand their votes round would only keep all
         # waiters busy.
-        guarded = sum(vote.guarded for vote in ballot.votes.values()) > ballot.masters - ballot.quorum
+        guarded = ballot.foreign_holder() is None and ballot.guarded > ballot.masters - ballot.quorum
         if queued and not guarded and not nudged and ballot.foreign_holder() is None:
             # Free, and we are not the first. Whoever is gets it now, and of those who are dead the
             # queue is rid; if that was all of them, it is our turn.
@@ -327,8 +327,8 @@ def _time_for(left: float, options: LockOptions) -> float:
 
 
 def _tell_of_failure(terms: Terms, options: LockOptions, ballot: Ballot, failures: int) -> None:
-    # At the first failure and at each doubling: a wait without end must not be a silent one.
-    if failures & (failures - 1) == 0:
+    # At the first failure, and from the eighth on at each doubling: a wait without end must not be silent.
+    if failures == 1 or (failures >= 8 and failures & (failures - 1) == 0):
         log.warning(
-            "still waiting (%d failed rounds): %s", failures, unreachable(terms, options.name, ballot)
+            "still waiting (failed rounds: %d): %s", failures, unreachable(terms, options.name, ballot)
         )

@@ -24,7 +24,7 @@ def vouch(terms: Terms, timeout: float) -> Procedure[dict[str, str | None]]:
     masters = [i for i, vote in ballot.votes.items() if vote.code != Code.FAULT]
     asks = [
         Ask(
-            scripts.mark(guard.life(i) or "", None, guard.max_ttl_ms()),
+            scripts.mark(guard.life(i) or "", None, guard.own_max_ttl_ms()),
             timeout,
             Settle.ALL,
             targets=(i,),

@@ -176,7 +176,15 @@ def too_late(terms: Terms, name: str, ballot: Ballot, limit: float) -> QuorumUnr
 
 def unreachable(terms: Terms, name: str, ballot: Ballot) -> QuorumUnreachableError:
     """The error for a round in which fewer than a quorum answered."""
-    return QuorumUnreachableError(name, terms.quorum, ballot.answered, faults(terms, ballot))
+    told, now = faults(terms, ballot), terms.clock()
+    for i, vote in ballot.votes.items():
+        if vote.guarded and vote.fault is None:
+            told[terms.masters[i]] = terms.guard.fault(i, now)
+    if any(vote.guarded for vote in ballot.votes.values()):
+        # Once, at the end: it would stand behind each of them.
+        last = list(told)[-1]
+        told[last] += " (`rlock init` makes new masters usable at once; not while something may be locked)"
+    return QuorumUnreachableError(name, terms.quorum, ballot.answered, told)
 
 
 def impossible(terms: Terms, name: str, ballot: Ballot) -> OptionsError:

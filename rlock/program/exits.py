@@ -12,7 +12,7 @@ SIGNAL = 128
 
 TABLE = {
     USAGE: "bad usage: an option, a master's URL or a master's configuration",
-    UNREACHABLE: "fewer than a quorum of masters answered",
+    UNREACHABLE: "fewer than a quorum of masters answered, or may vote yet",
     NOT_ACQUIRED: "somebody else held the lock for all the time",
     LOST: "the lock was lost while COMMAND ran, and COMMAND was ended",
     NOT_EXECUTABLE: "COMMAND cannot be executed",

@@ -65,7 +65,11 @@ def _tell_faults(masters: list[str], error: QuorumUnreachableError, *, as_json: 
 
 def _headline(found: LockStatus) -> str:
     if found.holder is None:
-        return f"{found.name}: free (no holder on {found.quorum} of {len(found.masters)} masters)"
+        line = f"{found.name}: free (no holder on {found.quorum} of {len(found.masters)} masters)"
+        guarded = sum(view.guarded for view in found.masters)
+        if guarded > len(found.masters) - found.quorum:
+            line += f"; nobody can get it yet, {guarded} masters are under the restart guard"
+        return line
     line = f"{found.name}: held by {found.holder}"
     if found.since is not None:
         line += f", since {_age(found.since)}"

@@ -96,7 +96,7 @@ class Guard:
         self._masters = masters
         self._seconds = seconds
         #: The longest lease of the fleet in seconds: ours, or a longer one that a marker tells of.
-        self.max_ttl = max_ttl
+        self.max_ttl = self._own_max_ttl = max_ttl
         self._lives: list[Life | None] = [None for _ in masters]
         self._told: set[int] = set()
         #: What is to be logged, by who serialises the calls, when others may call again.
@@ -122,10 +122,8 @@ class Guard:
         """Why a master has no vote, for people."""
         life = self._lives[master]
         why = "" if life is None else life.why
-        return (
-            f"{why}; it has no vote for {self.wait(master, now):.1f} s more, until no lease from before can "
-            f"be valid (`rlock init` ends this, if nothing was locked before)"
-        )
+        left = self.wait(master, now)
+        return f"{why}: it has no vote for {left:.1f} s more, while a lease from before may be valid"
 
     def met(self, master: int, handshake: Handshake, now: float) -> None:
         """A connection was made."""
@@ -164,12 +162,12 @@ class Guard:
                 # Of one life the first judgement stays.
                 return before.age + now - before.known_at, before.why
         if marker is not None:
-            return self._marked_age(handshake, marker), "it restarted, or was flushed"
+            return self._marked_age(handshake, marker), "it is new, or restarted, or was flushed"
         if handshake.promoted:
             return 0.0, "it was a replica"
         if any(other is not None and other.marked for other in self._lives):
             return 0.0, STRANGE
-        return (math.inf, "") if durable else (_uptime(handshake), "it started a short time ago")
+        return (math.inf, "") if durable else (_uptime(handshake), "it is new, or restarted")
 
     def told(self, master: int, text: str, now: float) -> float | None:
         """A marker came with an answer. The age in seconds with which one is to be written; None: none is."""
@@ -198,8 +196,10 @@ class Guard:
         """The operator, or somebody who came before us, knows more than we."""
         since_us, time_us = marker.since_us, life.handshake.time_us
         old = bool(time_us) and time_us - since_us >= self.time * 1e6
-        if not since_us or (old and not life.marked):
-            life.age, life.votes_from = math.inf, -math.inf
+        if not since_us:
+            self._date(life, math.inf, life.known_at)
+        elif not life.marked:
+            self._date(life, max(life.age, self._marked_age(life.handshake, marker)), life.known_at)
         life.marked = life.marked or not since_us or old
 
     def _date(self, life: Life, age: float, now: float) -> None:
@@ -239,6 +239,10 @@ class Guard:
         """What a marker is to say of the longest lease."""
         return math.ceil(self.max_ttl * 1000)
 
+    def own_max_ttl_ms(self) -> int:
+        """The same, whatever other clients have; what an operator says goes before."""
+        return math.ceil(self._own_max_ttl * 1000)
+
     def _marked_age(self, handshake: Handshake, marker: Marker) -> float:
         age = max(0.0, (handshake.time_us - marker.since_us) / 1e6) if handshake.time_us else 0.0
         if handshake.durable or handshake.uptime_s is None:
@@ -249,8 +253,9 @@ class Guard:
 
     def _suspect_the_unmarked(self) -> None:
         # They connected first, and were taken for a fleet that nobody has used yet.
+        # Young or old: its uptime says nothing about a flush.
         for life in self._lives:
-            if life is not None and not life.marked and life.votes_from == -math.inf:
+            if life is not None and not life.marked and life.age:
                 self._date(life, 0.0, life.known_at)
                 life.why = STRANGE
 

@@ -159,5 +159,6 @@ def from_env(environ: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:
                 check = _zero_or_seconds if option == "restart_guard" else _seconds
                 options[option] = check(option, float(text))
             except ValueError:
-                raise OptionsError(f"{variable} must be a number of seconds above 0, not {text!r}") from None
+                least = "0 or above" if option == "restart_guard" else "above 0"
+                raise OptionsError(f"{variable} must be a number of seconds, {least}, not {text!r}") from None
     return masters, options

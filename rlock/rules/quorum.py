@@ -85,6 +85,11 @@ class Ballot:
         return self.granted + self.refused
 
     @property
+    def guarded(self) -> int:
+        """Masters that answered and have no vote yet: the restart guard."""
+        return sum(vote.guarded for vote in self.votes.values())
+
+    @property
     def outstanding(self) -> int:
         """Masters that have said nothing yet."""
         return self.masters - self.granted - self.refused - self.faulted

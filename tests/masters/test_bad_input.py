@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import redis
@@ -31,7 +32,8 @@ FreshMasters = Callable[..., Fleet]
         (["redis://a", "redis://a:6379"], "twice"),
         (["unix:///run/r.sock", "unix:///run/r.sock?db=2"], "twice"),
     ],
-    ids=str,
+    # An object's text has its address in it, and every process that collects needs the same names.
+    ids=lambda value: str(value) if "object" not in str(value) and "<" not in str(value) else "an object",
 )
 def test_a_list_of_masters_that_is_none_is_refused_before_anything_is_done(
     masters: object, told: str
@@ -156,25 +158,11 @@ def test_a_missing_permission_is_raised_at_once(missing: str, told: str, any_ser
 
 
 def test_the_least_permissions_are_enough(masters3: Fleet) -> None:
-    least = (
-        "+evalsha +eval +hlen +hset +hget +hgetall +pexpire +pttl +del +exists "
-        "+zadd +zrem +zrange +zscore +zcard +zpopmin +time +publish +subscribe +unsubscribe"
-    )
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    (line,) = [line for line in readme.splitlines() if line.startswith("ACL SETUSER worker on >secret ")]
     for url in masters3.urls:
-        raw(url).execute_command(
-            "ACL",
-            "SETUSER",
-            "least",
-            "on",
-            ">pw",
-            "~orders:*",
-            "~rlock:{orders:*",
-            "resetchannels",
-            "&rlock:{orders:*",
-            "-@all",
-            *least.split(),
-        )
-    urls = [url.replace("redis://", "redis://least:pw@") for url in masters3.urls]
+        raw(url).execute_command(*line.split())
+    urls = [url.replace("redis://", "redis://worker:secret@") for url in masters3.urls]
     with rlock.Client(urls, 0.9) as client, rlock.Client(urls, 0.9) as other:
         with client.lock("orders:42") as lock:
             assert other.lock("orders:42").acquire(timeout=1.2) is False
