@@ -6,6 +6,9 @@ to all masters before it reads from any.
 
 from __future__ import annotations
 
+# Needed for the first connection. Without a free descriptor it cannot be imported then, and Python would
+# remember for ever that there is no such encoding.
+import encodings.idna  # noqa: F401
 import logging
 from collections import deque
 from collections.abc import Sequence

@@ -280,8 +280,8 @@ def test_a_guard_is_told_of_once() -> None:
         for _ in range(2):
             guard.screen(0, Vote(Code.YES, "me:1"), 100.0, grants=True)
     assert list(guard.news) == [
-        "redis://a: it is new, or restarted: it has no vote for 11.1 s more, while a lease from before may be "
-        "valid"
+        "redis://a: it is new, or restarted: it has no vote for 11.1 s more, while a lease from before may "
+        "be valid"
     ]
 
 
