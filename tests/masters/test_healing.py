@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 
 import rlock
-from rlock.rules.timing import guard_time
 
 from ..contract.conftest import eventually
-from ..servers import Fleet, raw
-
-FreshMasters = Callable[..., Fleet]
-
-#: Short, so that a test can wait for the end of it; long enough that a renewal can be late.
-TTL = 2.0
-GUARD = guard_time(TTL)
-DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
-
-
-def a_client(fleet: Fleet, **options: float) -> rlock.Client:
-    return rlock.Client(fleet.urls, TTL, max_ttl=TTL, **options)
-
-
-def holders(client: rlock.Client, name: str = "x") -> list[str | None]:
-    return [master.holder for master in client.status(name).masters]
-
-
-def everywhere(client: rlock.Client, name: str = "x") -> bool:
-    """Whether one holder has all masters."""
-    found = set(holders(client, name))
-    return len(found) == 1 and None not in found
+from ..servers import raw
+from .restarting import GUARD, TTL, FreshMasters, a_client, everywhere, holders
 
 
 @pytest.mark.parametrize("count", [3, 5])
