@@ -36,6 +36,13 @@ class Part:
     took_s: float = 0.0
     passed: bool = False
     told: str = ""
+    process: subprocess.Popen[bytes] | None = None
+
+    def stop(self) -> None:
+        """End it, with all that it has started, as Ctrl-C would."""
+        if self.process is not None and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGINT)
+            self.process.wait(30)
 
     def run(self, folder: Path) -> None:
         """Run it, and keep what it prints."""
@@ -43,7 +50,7 @@ class Part:
         log = folder / (re.sub(r"\W+", "-", self.title).strip("-") + ".log")
         with log.open("w") as output:
             # A process group of its own, deaf to nothing: Ctrl-C for us must not look like a fault to it.
-            process = subprocess.Popen(
+            process = self.process = subprocess.Popen(
                 [sys.executable, *self.command],
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -51,11 +58,7 @@ class Part:
                 start_new_session=True,
                 preexec_fn=_hear,
             )
-            try:
-                self.passed = process.wait() == 0
-            except BaseException:
-                os.killpg(process.pid, signal.SIGTERM)
-                raise
+            self.passed = process.wait() == 0
         self.took_s = time.monotonic() - began
         text = log.read_text(errors="replace")
         try:
@@ -153,8 +156,12 @@ def main() -> None:
     threads = [threading.Thread(target=lane, args=(parts,), daemon=True) for parts in both]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.join()
+    finally:
+        for part in parts:
+            part.stop()
     took_s = time.monotonic() - began
     print(f"\n{'part':<31}{'seconds':>8}  {'as it should':<13}figures")
     for part in parts:
