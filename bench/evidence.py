@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
+#: The exit status of a part that this machine has not the means for.
+LEFT_OUT = 77
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 
@@ -35,6 +37,7 @@ class Part:
     figures: Callable[[str], str]
     took_s: float = 0.0
     passed: bool = False
+    left_out: bool = False
     told: str = ""
     process: subprocess.Popen[bytes] | None = None
 
@@ -61,6 +64,9 @@ class Part:
             self.passed = process.wait() == 0
         self.took_s = time.monotonic() - began
         text = log.read_text(errors="replace")
+        if process.returncode == LEFT_OUT:
+            self.left_out, self.told = True, text.strip().splitlines()[-1]
+            return
         try:
             self.told = self.figures(text)
         except (AttributeError, IndexError, ValueError):
@@ -165,12 +171,12 @@ def main() -> None:
     took_s = time.monotonic() - began
     print(f"\n{'part':<31}{'seconds':>8}  {'as it should':<13}figures")
     for part in parts:
-        verdict = "yes" if part.passed else "NO"
+        verdict = "left out" if part.left_out else "yes" if part.passed else "NO"
         print(f"{part.title:<31}{part.took_s:>8.0f}  {verdict:<13}{part.told}")
     print(f"{'in all':<31}{took_s:>8.0f}")
     rows = [{"part": p.title, "seconds": p.took_s, "passed": p.passed, "figures": p.told} for p in parts]
     (options.folder / "evidence.json").write_text(json.dumps(rows, indent=2) + "\n")
-    sys.exit(0 if parts and all(part.passed for part in parts) else 1)
+    sys.exit(0 if parts and all(part.passed or part.left_out for part in parts) else 1)
 
 
 if __name__ == "__main__":
