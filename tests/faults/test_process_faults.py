@@ -85,7 +85,7 @@ def test_without_a_majority_acquire_raises_and_a_holder_loses_the_lock_when_its_
     harm(fleet[1:], how)
     ends_at = time.monotonic() + lock.remaining()
     for arguments in ((False, -1), (True, 0.5)):
-        with within(2.5), pytest.raises(rlock.QuorumUnreachableError, match="answers of 2 masters") as caught:
+        with within(2.5), pytest.raises(rlock.QuorumUnreachableError, match="votes of 2 masters") as caught:
             other.lock("x").acquire(*arguments)
         assert {master.rpartition(":")[2] for master in caught.value.faults} == {*map(port, fleet[1:])}
         assert caught.value.answered < 2
