@@ -108,7 +108,7 @@ def _counter(text: str) -> str:
 
 
 def _controls(text: str) -> str:
-    noticed = len(re.findall(r"RED after [\d.]+ s: [^(]*green,", text))
+    noticed = len(re.findall(r"RED after [\d.]+ s: [^(\n]*green,", text))
     return f"{noticed} broken rules noticed; {text.strip().splitlines()[-1]}"
 
 
