@@ -215,8 +215,9 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
         queued = [i for i, vote in ballot.votes.items() if vote.code == Code.QUEUED]
         # Nobody can win while so many masters have no vote: to hand their votes round would only keep all
         # waiters busy.
-        guarded = ballot.foreign_holder() is None and ballot.guarded > ballot.masters - ballot.quorum
-        if queued and not guarded and not nudged and ballot.foreign_holder() is None:
+        held = ballot.foreign_holder() is not None
+        guarded = not held and ballot.guarded > ballot.masters - ballot.quorum
+        if queued and not guarded and not nudged and not held:
             # Free, and we are not the first. Whoever is gets it now, and of those who are dead the
             # queue is rid; if that was all of them, it is our turn.
             nudged = True
@@ -237,7 +238,7 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             heard_by = yield Listen(waiting.take_place(), timeout)
             waiting.queued = heard_by >= terms.quorum
             continue
-        elif verdict is Verdict.OUTVOTED and (queued or ballot.foreign_holder() is not None):
+        elif verdict is Verdict.OUTVOTED and (queued or held):
             failures = splits = 0
             wake = yield from _sleep(waiting, ballot, until)
         elif place.drawn and ballot.scattered():

@@ -8,7 +8,6 @@ robustly in message-passing systems" (JACM 1995), the register with several writ
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from ..model import Code
@@ -25,10 +24,8 @@ def agree(
 
     No network where a quorum gave the same one; else a round trip for each try, nearly always one.
     """
-    if given.count(given[0]) >= terms.quorum:
-        return given[0]
-    token, most = Counter(given).most_common(1)[0]
-    if most >= terms.quorum:
+    token = max(given, key=given.count)
+    if given.count(token) >= terms.quorum:
         return token
     token = max(given)
     while (left := until - terms.clock()) > 0:

@@ -19,7 +19,7 @@ def vouch(terms: Terms, timeout: float) -> Procedure[dict[str, str | None]]:
         raise OptionsError("restart_guard=0 has turned the restart guard off: there is nothing to lift")
     # The run_id comes with the connection.
     ballot: Ballot = yield Ask(scripts.status("rlock", waiters=1), timeout, Settle.ALL)
-    told: dict[str, str | None] = {**dict.fromkeys(terms.masters, "no answer in time")}
+    told: dict[str, str | None] = dict.fromkeys(terms.masters, "no answer in time")
     told |= faults(terms, ballot)
     masters = [i for i, vote in ballot.votes.items() if vote.code != Code.FAULT]
     asks = [

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from typing import Any
 
 import pytest
 
 import rlock
+from rlock.rules import scripts
 
 from ..contract.conftest import eventually
 from ..servers import raw
@@ -89,24 +92,30 @@ def test_a_lease_that_was_won_on_a_bare_quorum_is_filled_up(fresh_masters: Fresh
         lock.release()
 
 
-def test_healing_brings_no_released_lock_back(fresh_masters: FreshMasters) -> None:
-    """Releases cross the first renewal here, which finds a master to heal."""
+def test_healing_brings_no_released_lock_back(
+    fresh_masters: FreshMasters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The releases come between the renewal, which finds a key missing, and the healing."""
+    prepare = scripts.heal
+
+    def slowly(*arguments: Any, **options: Any) -> scripts.Command:
+        command = prepare(*arguments, **options)
+        healing.set()
+        assert released.wait(5.0)
+        return command
+
+    monkeypatch.setattr(scripts, "heal", slowly)
+    healing, released = threading.Event(), threading.Event()
     fleet = fresh_masters(3)
-    server = raw(fleet[0].url)
     with rlock.Client(fleet.urls) as client:
-        crossed = 0
-        for i in range(60):
-            locks = [client.lock(f"x{i}.{j}") for j in range(4)]
-            for lock in locks:
-                assert lock.acquire(timeout=5)
-            for lock in locks:
-                server.delete(lock.name)
-            # The first renewal comes 0.25 s after the acquire.
-            time.sleep(0.235 + i % 20 * 0.001)
-            for lock in locks:
-                lock.release()
-                crossed += server.exists(lock.name) == 1
-            assert eventually(lambda: not server.keys("x*"), within=1.0), "a lock that nobody holds"
+        lock = client.lock("x")
+        assert lock.acquire(timeout=5)
+        raw(fleet[0].url).delete("x")
+        assert healing.wait(5.0)
+        lock.release()
+        released.set()
+        time.sleep(0.3)
+        assert holders(client) == [None] * 3, "a lock that nobody holds"
 
 
 def test_an_evicted_holder_is_not_healed(fresh_masters: FreshMasters) -> None:
@@ -142,7 +151,7 @@ def test_a_short_lease_is_renewed_while_a_master_that_is_owed_an_answer_hangs(
     fresh_masters: FreshMasters,
 ) -> None:
     fleet = fresh_masters(3)
-    with rlock.Client(fleet.urls, 10.0, request_timeout=0.05) as client:
+    with rlock.Client(fleet.urls) as client:
         with client.lock("y"):
             pass
         long, short = client.lock("long"), client.lock("short", ttl=0.3)
