@@ -254,7 +254,7 @@ def test_turned_off_it_asks_for_nothing_and_stops_nobody() -> None:
 
 def test_a_longer_max_ttl_in_the_fleet_is_used_and_told() -> None:
     guard = Guard(NAMES, 10.0)
-    guard.met(1, fresh("b1", 30.0), 100.0)
+    guard.met(1, fresh("b1", 30.0, marker=marked(30.0, "b1")), 100.0)
     assert guard.wait(1, 100.0) == 0.0
     guard.met(0, fresh(marker=marked(3.0, max_ttl_ms=60_000)), 100.0)
     assert guard.wait(1, 100.0) > 30.0, "also of masters that counted before"
