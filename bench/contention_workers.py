@@ -17,13 +17,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import redis
 import redis.lock
 
 import rlock
-from rlock._sync.fanout import Fanout
+from rlock._driver.fanout import Fanout
+from rlock._driver.waits import Waits
 from rlock.procedures.steps import Ask
 from rlock.rules import scripts
 from rlock.rules.quorum import Ballot
@@ -93,17 +94,17 @@ Pair = tuple[Callable[[], bool], Callable[[], object]]
 def count_attempts() -> Callable[[], int]:
     """Count from now on the rounds of the acquire script, and redis-py's SET NX; how many there were."""
     made = [0]
-    whole_ask, do_acquire = Fanout.ask, redis.lock.Lock.do_acquire
+    asking, do_acquire = Fanout.asking, redis.lock.Lock.do_acquire
 
-    def counting_ask(self: Fanout, ask: Ask) -> Ballot:
+    def counting_ask(self: Fanout[Any], ask: Ask) -> Waits[Ballot]:
         made[0] += ask.command.script is scripts.ACQUIRE
-        return whole_ask(self, ask)
+        return asking(self, ask)
 
     def counting_do_acquire(self: redis.lock.Lock, token: str) -> bool:
         made[0] += 1
         return do_acquire(self, token)
 
-    Fanout.ask = counting_ask  # type: ignore[method-assign]
+    Fanout.asking = counting_ask  # type: ignore[method-assign]
     redis.lock.Lock.do_acquire = counting_do_acquire  # type: ignore[method-assign]
     return lambda: made[0]
 

@@ -30,22 +30,22 @@ BUDGET_KILLED_S, BUDGET_STOPPED_S = 0.1, 2.0
 CROWD = """
 import json, random, sys, threading, time
 import rlock
-from rlock._sync.fanout import Fanout
+from rlock._driver.fanout import Fanout
 from rlock.rules import scripts
 
 start, count, *urls = sys.argv[1:]
 WAITER = 9  # word of the command
-noted, queued, ask = [], threading.local(), Fanout.ask
+noted, queued, ask = [], threading.local(), Fanout.asking
 
 def watch(self, step):
-    ballot = ask(self, step)
+    ballot = yield from ask(self, step)
     if step.command.script is scripts.ACQUIRE and ballot.granted < ballot.quorum and queued.at is None:
         # The very first round takes no place: one who has not subscribed yet could not hear its turn.
         if step.command.by_sha()[WAITER]:
             queued.at = time.monotonic_ns()
     return ballot
 
-Fanout.ask = watch
+Fanout.asking = watch
 client = rlock.Client(urls)
 
 def work():

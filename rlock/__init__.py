@@ -5,8 +5,10 @@ clocks run at about the same rate. See `RLock` for what that means for a caller.
 """
 
 from .client import Client
+from .decorator import locked
 from .errors import (
     LeaseLostError,
+    LockBusyError,
     NotHeldError,
     OptionsError,
     QuorumUnreachableError,
@@ -18,6 +20,7 @@ from .model import LockStatistics, LockStatus, MasterStatus, Waiter
 __all__ = [
     "Client",
     "LeaseLostError",
+    "LockBusyError",
     "LockStatistics",
     "LockStatus",
     "MasterStatus",
@@ -27,6 +30,7 @@ __all__ = [
     "RLock",
     "RLockError",
     "Waiter",
+    "locked",
 ]
 
 __version__ = "0.1.0"

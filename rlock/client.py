@@ -4,35 +4,42 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
-import uuid
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import redis
 
 from . import clock
+from ._driver.masters import Endpoint as BaseEndpoint
 from ._sync.engine import Engine
-from ._sync.masters import endpoints
-from .errors import LeaseLostError, RLockError
+from ._sync.masters import Endpoint
+from ._sync.scene import half_patched, scene
+from .base import BaseClient, clients
+from .errors import OptionsError, RLockError
 from .lock import RLock
 from .model import LockStatus
 from .procedures import inspect
 from .procedures.guarding import vouch
-from .rules.options import DEFAULT_TTL, ClientOptions, LockOptions, check_name, from_env
+from .rules.options import DEFAULT_TTL, check_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from .rules.holds import Hold
+HALF = "greenlets would wait in ways that stop all of them; patch everything, with no arguments"
+TOO_LATE = (
+    "this client was used before gevent or eventlet patched the process, and waits in a way that stops all "
+    "greenlets: patch in the first lines of the program, or use the client only afterwards"
+)
+ELSEWHERE = (
+    "this client belongs to the greenlets of another native thread, whose hub cannot wake this one: "
+    "make a client in each native thread (a worker of gevent.threadpool or eventlet.tpool)"
+)
 
-#: By identity, so that a pickled lock finds its client again, or one copy of it in another process.
-_clients: weakref.WeakValueDictionary[str, Client] = weakref.WeakValueDictionary()
 
-
-class Client:
+class Client(BaseClient[RLock]):
     """Locks on N independent masters; N = 1 is first class, 3 and 5 survive the loss of 1 and 2.
 
     :param masters: URLs (``redis://``, ``rediss://``, ``unix://``) or ready ``redis.Redis`` objects, of
@@ -51,65 +58,23 @@ class Client:
     makes connections of its own.
     """
 
+    _kind = Endpoint
+    _lock = RLock
+
     def __init__(
         self,
-        masters: Sequence[str | redis.Redis] | str | redis.Redis,
+        masters: Sequence[str | redis.Redis | BaseEndpoint] | str | redis.Redis | BaseEndpoint,
         ttl: float = DEFAULT_TTL,
         *,
         max_ttl: float = DEFAULT_TTL,
         request_timeout: float | None = None,
         restart_guard: float | None = None,
     ) -> None:
-        self._endpoints = endpoints(masters)
-        self._options = ClientOptions(ttl, max_ttl, request_timeout, restart_guard)
-        self._id = uuid.uuid4().hex
         self._mutex = threading.Lock()
-        self._closed = False
         self._current: Engine | None = None
-        _clients[self._id] = self
-
-    @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None, **options: Any) -> Self:
-        """A client out of RLOCK_MASTERS, and RLOCK_TTL, _MAX_TTL, _REQUEST_TIMEOUT, _RESTART_GUARD.
-
-        RLOCK_MASTERS holds URLs, separated by commas or blanks; ``options`` go before the environment.
-        """
-        masters, found = from_env(os.environ if environ is None else environ)
-        return cls(masters, **{**found, **options})
-
-    @property
-    def masters(self) -> list[str]:
-        """The masters' names, without user and password."""
-        return [endpoint.label for endpoint in self._endpoints]
-
-    @property
-    def ttl(self) -> float:
-        """Length of a lease in seconds."""
-        return self._options.ttl
-
-    def lock(
-        self,
-        name: str,
-        *,
-        fair: bool = False,
-        ttl: float | None = None,
-        renew: bool = True,
-        on_lost: Callable[[LeaseLostError], object] | None = None,
-        max_hold: float | None = None,
-    ) -> RLock:
-        """The lock of this name. No network.
-
-        :param fair: first come, first served, by tickets that are the same on every master, across
-            threads, processes and machines. Without it one who comes at the right moment may take a
-            free lock before those who wait, and threads of one process may pass it among themselves a
-            few times. Both kinds stand in one queue, and are safe together.
-        :param ttl: seconds, if not the client's.
-        :param renew: False: a fixed lease that ends after ``ttl``, however long the work takes.
-        :param on_lost: called once with a `LeaseLostError`, in a thread of its own, when a hold is lost.
-        :param max_hold: seconds after which a hold is renewed no more; it ends with its lease.
-        :raises OptionsError: with what is wrong and what to do.
-        """
-        return RLock(self, LockOptions(name, self._options.lease(ttl), renew, on_lost, max_hold, fair))
+        super().__init__(
+            masters, ttl, max_ttl=max_ttl, request_timeout=request_timeout, restart_guard=restart_guard
+        )
 
     def status(self, name: str) -> LockStatus:
         """Who holds a lock, since when, for how long, and what each master says. One round to all.
@@ -141,10 +106,6 @@ class Client:
         engine = self._engine()
         return engine.perform(vouch(engine.terms, self._timeout))
 
-    @property
-    def _timeout(self) -> float:
-        return self._options.lease(None).request_timeout
-
     def close(self) -> None:
         """Release what is held, end all threads and connections. Waiting acquires end with `RLockError`."""
         with self._mutex:
@@ -164,15 +125,16 @@ class Client:
     ) -> None:
         self.close()
 
-    def _hold(self, name: str) -> Hold | None:
-        """The calling thread's hold. Without an engine there is none; none is made to find that out."""
+    def _here(self) -> Engine | None:
         engine = self._current
-        return None if engine is None or engine.pid != os.getpid() else engine.hold(name)
+        return None if engine is None or engine.pid != os.getpid() else engine
 
     def _engine(self) -> Engine:
         """This process's engine; a fork that bypassed the hooks is noticed here."""
         engine = self._current
         if engine is not None and engine.pid == os.getpid():
+            if engine.scene != scene():
+                raise OptionsError(ELSEWHERE if engine.scene[0] is scene()[0] else TOO_LATE)
             return engine
         with self._mutex:
             engine = self._current
@@ -180,10 +142,13 @@ class Client:
                 engine.abandon()
                 engine = None
             if engine is None:
+                if half := half_patched():
+                    raise OptionsError(f"{half}: {HALF}")
                 try:
                     engine = self._current = Engine(self._endpoints, self._options, clock.now)
                 except OSError as error:
                     raise RLockError(f"nothing was asked for: {error}") from error
+                _free_at_the_end_of_a_child()
                 if self._closed:
                     engine.close()  # it answers what needs no network: nothing is held
             return engine
@@ -195,35 +160,9 @@ class Client:
         if engine is not None:
             engine.abandon()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        sources = [endpoint.source for endpoint in self._endpoints]
-        if not all(isinstance(source, str) for source in sources):
-            raise TypeError("a client made of redis.Redis objects cannot be pickled: give it URLs")
-        options = self._options
-        return _client, (type(self), self._id, sources, options)
-
-    def __repr__(self) -> str:
-        return f"<rlock.Client {', '.join(self.masters)} ttl={self.ttl:g}>"
-
-
-def _client(kind: type[Client], ident: str, masters: list[str], options: ClientOptions) -> Client:
-    """The client of this identity: the one that is here, or a copy of it."""
-    known = _clients.get(ident)
-    if known is not None:
-        return known
-    client = kind(
-        masters,
-        options.ttl,
-        max_ttl=options.max_ttl,
-        request_timeout=options.request_timeout,
-        restart_guard=options.restart_guard,
-    )
-    client._id = ident
-    return _clients.setdefault(ident, client)
-
 
 def _after_fork_in_child() -> None:
-    for client in list(_clients.values()):
+    for client in list(clients.values()):
         client._after_fork()
     for engine in list(Engine.holding):
         engine.abandon()  # its client is gone; the hold is the parent's
@@ -231,11 +170,29 @@ def _after_fork_in_child() -> None:
 
 def _at_exit() -> None:
     # What a process still holds when it ends would block the others for a ttl.
-    for client in list(_clients.values()):
-        client.close()
+    for client in list(clients.values()):
+        if isinstance(client, Client):
+            client.close()
     for engine in list(Engine.holding):
         if engine.pid == os.getpid():
             engine.close()
+
+
+#: The process that has seen to it.
+_child = 0
+
+
+def _free_at_the_end_of_a_child() -> None:
+    # A forked child of multiprocessing ends with os._exit, which calls no atexit; what it calls are the
+    # finalizers that were made in the child. It is one if the parent's module says so.
+    global _child
+    process = sys.modules.get("multiprocessing.process")
+    if process is None or process.parent_process() is None or _child == os.getpid():
+        return
+    _child = os.getpid()
+    from multiprocessing.util import Finalize
+
+    Finalize(None, _at_exit, exitpriority=0)
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

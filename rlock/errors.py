@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+#: The reason of an error about a lock that the caller did not hold in the first place.
+NOT_HELD = "the calling thread or task does not hold it"
+
 
 class RLockError(Exception):
     """Base of everything that this package raises on purpose."""
@@ -14,7 +17,7 @@ class OptionsError(RLockError, ValueError):
 
 
 class NotHeldError(RLockError, RuntimeError):
-    """Release of a lock that the calling thread does not hold.
+    """Release of a lock that the calling thread, or task, does not hold.
 
     A ``RuntimeError`` too, as ``threading.RLock`` raises.
     """
@@ -24,11 +27,7 @@ class NotHeldError(RLockError, RuntimeError):
         self.name = name
 
     def __str__(self) -> str:
-        return f"cannot release un-acquired lock {self.name!r}: the calling thread does not hold it"
-
-
-#: The reason of a `LeaseLostError` for a lock that the caller did not hold in the first place.
-NOT_HELD = "the calling thread does not hold it"
+        return f"cannot release un-acquired lock {self.name!r}: {NOT_HELD}"
 
 
 class LeaseLostError(NotHeldError):
@@ -66,3 +65,23 @@ class QuorumUnreachableError(RLockError):
         told = "; ".join(f"{master}: {fault}" for master, fault in self.faults.items())
         masters = "1 master" if self.quorum == 1 else f"{self.quorum} masters"
         return f"lock {self.name!r} needs the votes of {masters}, and too many gave none: {told}"
+
+
+class LockBusyError(RLockError, TimeoutError):
+    """Somebody else had the lock for all the time that the caller would wait, ``waited`` seconds.
+
+    Raised by functions that `rlock.locked` decorates; ``acquire`` returns False instead.
+    """
+
+    def __init__(self, name: str, waited: float) -> None:
+        super().__init__(name)  # with two arguments an OSError takes them for an errno and its text
+        self.args = (name, waited)
+        self.name = name
+        self.waited = waited
+
+    def __str__(self) -> str:
+        for_s = f" for all of the {self.waited:.3g} s that this call waited" if self.waited else ""
+        return (
+            f"lock {self.name!r} was held by another owner{for_s}: the call was not made; try again later, "
+            f"wait longer (timeout=), or say what to do then (on_busy=)"
+        )

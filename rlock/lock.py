@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import logging
-import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ._sync.signal import LossSignal
-from .errors import NOT_HELD, LeaseLostError, RLockError
-from .model import LeaseState, LockStatistics
-from .procedures.acquire import AT_ONCE, FOR_EVER
+from .base import BaseLock
+from .errors import LeaseLostError, RLockError
+from .model import LockStatistics
 from .procedures.inspect import locked
-from .rules.options import LockOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from .client import Client
-    from .rules.holds import Hold
 
 log = logging.getLogger("rlock")
 
 
-class RLock:
+class RLock(BaseLock):
     """A reentrant lock across processes and machines, with the interface of ``threading.RLock``.
 
     Made by ``client.lock(name)``. The owner is a thread of a client, not this object: two objects of one
@@ -37,18 +34,9 @@ class RLock:
     Not for signal handlers: one that uses the lock while the same thread is inside it dead-locks.
     """
 
-    __slots__ = ("__weakref__", "_client", "_options")
+    __slots__ = ()
 
-    def __init__(self, client: Client, options: LockOptions | None = None) -> None:
-        if options is None:
-            raise TypeError("make locks with client.lock(name): a lock belongs to a client")
-        self._client = client
-        self._options = options
-
-    @property
-    def name(self) -> str:
-        """The name that all who share this lock use."""
-        return self._options.name
+    _client: Client
 
     # -- threading.RLock ---------------------------------------------------------------------------
 
@@ -70,15 +58,7 @@ class RLock:
         release of the one before it, and claims it: one round trip more. While it waits: one
         subscription, and a look at one master every second or so.
         """
-        if blocking is True and timeout == -1:
-            until = FOR_EVER
-        else:
-            # A fresh lock of the standard library refuses what it refuses, in its own words.
-            threading.RLock().acquire(blocking, timeout)
-            if not blocking:
-                until = AT_ONCE
-            else:
-                until = FOR_EVER if timeout == -1 else self._client._engine().clock() + timeout
+        until = self._until(blocking, timeout)
         return self._client._engine().acquire(self._options, until)
 
     def release(self) -> None:
@@ -140,21 +120,6 @@ class RLock:
         engine = self._client._engine()
         return engine.perform(locked(engine.terms, self.name, self._options.lease.request_timeout))
 
-    def is_owned(self) -> bool:
-        """Whether the calling thread holds it with validity left, at this moment. No network."""
-        return self.remaining() > 0.0
-
-    @property
-    def hold_count(self) -> int:
-        """The calling thread's unreleased acquires, also after a loss. No network."""
-        hold = self._client._hold(self.name)
-        return 0 if hold is None else hold.count
-
-    def remaining(self) -> float:
-        """Seconds of validity left to the calling thread; 0.0 when it does not hold. No network."""
-        hold = self._client._hold(self.name)
-        return 0.0 if hold is None else hold.lease.remaining(self._client._engine().clock())
-
     def statistics(self) -> LockStatistics:
         """Who waits for it, in which order and since when, asked of the masters: one round to all.
 
@@ -178,34 +143,6 @@ class RLock:
             if not isinstance(signal, LossSignal):
                 signal = hold.signal = LossSignal(hold, engine.clock)
         return signal
-
-    def check(self) -> None:
-        """Raise `LeaseLostError` unless the calling thread holds it with validity left. No network."""
-        hold = self._client._hold(self.name)
-        if hold is None:
-            raise LeaseLostError(self.name, NOT_HELD)
-        if hold.lease.state_at(self._client._engine().clock()) is LeaseState.LOST:
-            raise LeaseLostError(self.name, hold.reason)
-
-    @property
-    def fencing_token(self) -> int:
-        """The number of the calling thread's hold: strictly greater for every later holder of this name.
-
-        Nested acquires have the same. Give it to the resource with each access, and have the resource
-        refuse what is lower than the highest that it has seen (equal is allowed): that stops a holder
-        that was paused until its lease was over, which no lock can. So it can be had after a loss, too.
-
-        No network: it is agreed on while the lock is acquired, in the same round trip unless masters
-        disagree. It rests on no clock and no lease, as long as a quorum of masters remembers the last token,
-        which they do for an hour; else on the masters' clocks being closer together than the time until the
-        next acquire. It fits into 53 bits: the masters' time in microseconds, or a little more.
-
-        :raises LeaseLostError: the calling thread does not hold the lock.
-        """
-        hold = self._client._hold(self.name)
-        if hold is None:
-            raise LeaseLostError(self.name, NOT_HELD)
-        return hold.token
 
     # -- what threading.Condition and the standard library's tests use -----------------------------
 
@@ -239,20 +176,3 @@ class RLock:
         # After a real fork the child's engine is new and holds nothing; in the same process this frees
         # the lock, as it does with the standard library's.
         self._client._engine().reset(self.name)
-
-    # -- the object --------------------------------------------------------------------------------
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self._holders():
-            raise TypeError(f"cannot pickle lock {self.name!r} while it is held: a hold stays in its process")
-        return RLock, (self._client, self._options)
-
-    def _holders(self) -> list[Hold]:
-        return [hold for hold in self._client._engine().holds if hold.name == self.name]
-
-    def __repr__(self) -> str:
-        now = self._client._engine().clock()
-        valid = [hold for hold in self._holders() if hold.lease.remaining(now) > 0]
-        told = f" owner={valid[0].owner!r} count={valid[0].count}" if valid else ""
-        state = "locked" if valid else "unlocked"
-        return f"<{state} rlock.RLock object name={self.name!r}{told} at {id(self):#x}>"

@@ -4,6 +4,7 @@
 ``any_server``      one clean master of every flavour found (the test runs once for each)
 ``masters``         five clean masters: ``masters.urls``, ``masters[0]``, ``masters(3)``
 ``masters1``, ``masters3``  the first one and the first three of these
+``memory_masters``  five masters of `rlock.testing`; ``real_masters`` are never those
 ``fresh_masters``   ``fresh_masters(3, args=...)``: processes of the test's own, ended with it
 ``server``          the ServerBinary that the fleets run on
 """
@@ -19,6 +20,7 @@ import pytest
 
 from rlock.program.embedded import Master, Masters, ServerBinary, Tls
 
+from . import memory
 from .containers import ContainerMaster, why_not
 from .scripted import Box, Ear, Ears
 from .servers import (
@@ -51,7 +53,12 @@ def pytest_report_header() -> list[str]:
     return lines
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "real_masters: looks into a server, or has another process use it; not for masters in memory",
+    )
+    config.addinivalue_line("markers", "kinds(*names): only for these kinds of client (tests/contract)")
     if not in_containers() and wanted_server() and default_server() is None:
         # A typing error must not turn into a green run on another server.
         raise pytest.UsageError(f"RLOCK_TEST_SERVER={wanted_server()}: found only {', '.join(FLAVOURS)}")
@@ -111,10 +118,20 @@ def _shared_flavours() -> Iterator[dict[str, Master]]:
 
 
 @pytest.fixture
-def masters(_shared_fleet: Fleet, _janitor: Janitor) -> Fleet:
+def real_masters(_shared_fleet: Fleet, _janitor: Janitor) -> Fleet:
     for master in _shared_fleet:
         _janitor.clean(master)
     return _shared_fleet
+
+
+@pytest.fixture
+def memory_masters() -> Fleet:
+    return memory.fleet(FLEET)
+
+
+@pytest.fixture
+def masters(real_masters: Fleet) -> Fleet:
+    return real_masters
 
 
 @pytest.fixture
@@ -169,7 +186,7 @@ def ears(box: Box) -> Iterator[Ears]:
 
 
 @pytest.fixture
-def fresh_masters() -> Iterator[FreshMasters]:
+def fresh_real_masters() -> Iterator[FreshMasters]:
     with contextlib.ExitStack() as stack:
 
         def make(count: int, **options: Any) -> Fleet:
@@ -179,6 +196,11 @@ def fresh_masters() -> Iterator[FreshMasters]:
             return fleet
 
         yield make
+
+
+@pytest.fixture
+def fresh_masters(fresh_real_masters: FreshMasters) -> FreshMasters:
+    return fresh_real_masters
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Protocol, overload
+from typing import Protocol, cast, overload
 
 import redis
 from redis.backoff import NoBackoff
@@ -20,6 +20,8 @@ from redis.retry import Retry
 
 from rlock.program.embedded import ServerBinary, find_servers
 from rlock.rules.keys import MARKER
+
+from . import memory
 
 # What the project promises to run on; the report header names those that this machine lacks.
 WANTED = ("valkey", "redis-7", "redis-6")
@@ -74,6 +76,8 @@ def _matches(server: ServerBinary, name: str) -> bool:
 
 def raw(url: str, timeout_s: float = 5.0) -> redis.Redis:
     """A plain client for assertions and for scripts: a command is sent once or not at all."""
+    if url.startswith(memory.SCHEME):
+        return cast(redis.Redis, memory.Raw(url))  # the few commands that contract tests use
     return redis.Redis.from_url(
         url,
         retry=Retry(NoBackoff(), 0),

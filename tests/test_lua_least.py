@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from rlock._sync.links import dial
+from rlock._driver.links import Call
 from rlock._sync.masters import Endpoint
 from rlock.rules import keys, scripts
 
@@ -207,7 +207,7 @@ def test_the_handshake_learns_of_such_a_user_s_master_what_it_may(box: Box, opti
     box.client.config_set("appendonly", "yes")
     box.client.config_set("appendfsync", "always")
     try:
-        link = dial(Endpoint(redis.Redis.from_url(box.url, username="joe", password="pw")), 5.0)
+        link = Endpoint(redis.Redis.from_url(box.url, username="joe", password="pw")).dial(Call(5.0))
     finally:
         box.client.config_set("appendonly", "no")
         box.client.config_set("appendfsync", "everysec")

@@ -1,46 +1,35 @@
-"""Fan-out: one command to all masters, decided by the q-th answer, with no thread in between.
+"""The fan-out of the blocking driver: of the threads that wait for a round, one reads for all.
 
-One connection for each master carries the rounds of all threads, so a release can never overtake its own
-acquire on a master, and the number of sockets does not grow with the number of threads. The caller writes
-its command to every master and then waits; of all the threads that wait, one reads for all (the leader), and
-hands that role on when its own round is settled. Stragglers are read by whoever leads when they come.
+The caller writes its command to every master and then waits, with no thread in between. The one that reads
+(the leader) hands that role on when its own round is settled.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
 
 import hiredis
 
+from .._driver import fanout
+from .._driver.rounds import Round
+from .._driver.waits import NOTHING, Waits
 from ..errors import RLockError
-from ..model import Code, Fault, FaultKind, Vote
-from ..procedures.steps import Ask, AskMany, Rest, Tell, Terms
-from ..rules import scripts
-from ..rules.quorum import Ballot, Settle
-from .links import Link, pack
-from .masters import Endpoint, same_server
-from .roster import Roster, Slot
-from .rounds import Debts, Owed, Round
-
-log = logging.getLogger("rlock")
-
-#: How often a round goes out again because connections broke: each may find another one broken.
-RESENDS = 2
+from ..model import Fault, FaultKind
+from ..procedures.steps import Terms
+from .links import SocketLink
+from .masters import Endpoint
+from .roster import Roster
 
 
-class Fanout:
+class Fanout(fanout.Fanout[SocketLink]):
     """The command connections of one client in one process. Thread-safe."""
 
-    def __init__(self, endpoints: Sequence[Endpoint], request_timeout: float, terms: Terms) -> None:
-        self._clock = terms.clock
-        self._timeout = request_timeout
-        self._quorum = terms.quorum
-        self._guard = terms.guard
-        self._time = terms.time
-        self._mutex = threading.Lock()
+    _roster: Roster
+
+    def __init__(self, endpoints: Sequence[Endpoint], terms: Terms, request_timeout: float) -> None:
+        super().__init__(terms, request_timeout)
         self._roster = Roster(
             endpoints,
             self._mutex,
@@ -50,105 +39,15 @@ class Fanout:
             timeout=request_timeout,
             guarded=terms.guard.on,
         )
-        self._masters = len(endpoints)
         #: The round whose thread reads for all. It may have been interrupted on the way out, so others
         #: go by whether it is over, not by its word.
         self._leader: Round | None = None
         self._followers: deque[Round] = deque()
-        #: The thread that closes the client: the only one that may still ask. 0: all may.
-        self._refusing = 0
-        self._debts = Debts(len(endpoints))
 
-    # -- rounds ------------------------------------------------------------------------------------
+    def _caller(self) -> object:
+        return threading.get_ident()
 
-    def ask(self, ask: Ask) -> Ballot:
-        """Perform a round; its ballot. Takes at most the round's time-out, thrice if connections broke."""
-        self._connect(ask.timeout)
-        turn = Round(ask, self._masters)
-        self._send(turn, turn.targets)
-        self._finish(turn)
-        for _ in range(RESENDS):
-            if turn.ballot.answered >= turn.ballot.quorum or not turn.broken():
-                break
-            # A restarted master or an idle connection that the server closed: again, on new
-            # connections, before anybody is told that no quorum answers.
-            self._connect(ask.timeout, all_of_them=True)
-            self._send(turn, turn.unanswered(), again=True)
-            self._finish(turn)
-        return turn.ballot
-
-    def meet(self) -> None:
-        """See to it that masters were met once: before that nobody knows their time."""
-        if self._roster.fresh:
-            self._connect(0.0)
-
-    def _connect(self, patience: float, *, all_of_them: bool = False) -> None:
-        enough = self._masters if all_of_them else self._quorum
-        self._roster.connect(patience, enough, self._quorum, self._check)
-
-    def ask_many(self, many: AskMany) -> list[Ballot]:
-        """Perform rounds side by side."""
-        self._connect(max((ask.timeout for ask in many.asks), default=0.0))
-        many.rounds = turns = [Round(ask, self._masters) for ask in many.asks]
-        for turn in turns:
-            self._send(turn, turn.targets)
-        for turn in turns:
-            self._finish(turn)
-        return [turn.ballot for turn in turns]
-
-    def rest(self, rest: Rest) -> None:
-        """Wait for what rounds were settled without."""
-        for turn in rest.many.rounds:
-            with self._mutex:
-                turn.ballot.settle, turn.over = Settle.ALL, False
-                turn.deadline = min(turn.deadline, rest.until)
-            self._finish(turn)
-
-    def tell(self, tell: Tell) -> None:
-        """Send and wait for nothing; the replies are read later and dropped."""
-        packed = pack(tell.command.by_sha())
-        with self._mutex:
-            if self._roster.closed:
-                return
-            now = self._clock()
-            owed = Owed(None, tell.command, now, now + tell.owed_for)
-            for i in range(self._masters) if tell.targets is None else tell.targets:
-                slot = self._roster.slots[i]
-                if slot.link is not None:
-                    self._post(slot, slot.link, owed, packed)
-                elif tell.owed_for:
-                    self._note(slot, owed)
-
-    def _send(self, turn: Round, targets: Sequence[int], *, again: bool = False) -> None:
-        ask, ballot = turn.ask, turn.ballot
-        packed = pack(ask.command.by_sha())
-        with self._mutex:
-            self._check()
-            now = self._clock()
-            if not again:
-                # Stamped before the first byte is sent: validity counted from any later instant would
-                # outlive the lease on the masters. A second delivery keeps the stamp of the first.
-                ballot.sent_at = ballot.decided_at = now
-            turn.deadline = now + ask.timeout
-            turn.over = False
-            owed = Owed(turn, ask.command, now, now + ask.owed_for if ask.owed_for else 0.0)
-            slots = self._roster.slots
-            for i in targets:
-                slot = slots[i]
-                if slot.link is not None:
-                    if again:
-                        if any(other.round is turn for other in slot.link.owed):
-                            continue  # still on its way
-                        ballot.recall(i)
-                    self._post(slot, slot.link, owed, packed)
-                elif not again:
-                    ballot.cast(i, Vote(Code.FAULT, fault=slot.fault))
-                    if owed.until:
-                        self._note(slot, owed)  # so it may be delivered, even before a resend
-                    else:
-                        ballot.unsent.add(i)
-
-    def _finish(self, turn: Round) -> None:
+    def _finishing(self, turn: Round) -> Waits[None]:
         """Wait until the round is settled or its time is over, leading or following.
 
         Interrupts may come between any two lines, so nothing here relies on a `finally` having run: a
@@ -187,10 +86,8 @@ class Fanout:
                         self._wake(self._followers[0])
                     if self._roster.closed:
                         self._roster.close_bell()
-        news = self._guard.news
-        while news:
-            # Not where it comes up: there the mutex is held, and a log handler may do anything.
-            log.warning("%s", news.popleft())
+        self._tell_news()
+        yield from NOTHING
 
     def _lead(self, turn: Round, patience: float) -> None:
         """Read for everybody until this round is settled or out of time."""
@@ -215,18 +112,6 @@ class Fanout:
 
     # -- one connection; all with the mutex held ---------------------------------------------------
 
-    def _post(self, slot: Slot, link: Link, owed: Owed, packed: bytes) -> None:
-        try:
-            link.owed.append(owed)
-            self._roster.send(link, packed)
-        except OSError as error:
-            self._drop(slot, Fault(FaultKind.BROKEN, str(error) or type(error).__name__))
-        except BaseException:
-            # Ctrl-C in the middle of a command: its bytes and the list of owed replies may no longer
-            # agree, and one reply read for another is a vote that nobody gave.
-            self._drop(slot, Fault(FaultKind.BROKEN, "interrupted"))
-            raise
-
     def _serve(self, fd: int, event: int) -> None:
         slot = None
         try:
@@ -242,146 +127,13 @@ class Fanout:
             self._drop_fd(fd, Fault(FaultKind.BROKEN, "interrupted"))
             raise
 
-    def _deliver(self, slot: Slot, link: Link) -> None:
-        gets, owed_replies = link.reader.gets, link.owed
-        while (reply := gets()) is not False:
-            if not owed_replies:
-                # Nobody asked: an error before the server hangs up, or the two are out of step.
-                self._drop(slot, Fault(FaultKind.BROKEN, f"an answer that nobody asked for: {reply!r:.80}"))
-                return
-            owed = owed_replies.popleft()
-            turn, command = owed.round, owed.command
-            if isinstance(reply, hiredis.ReplyError) and scripts.is_noscript(reply):
-                # Not for an acquire that is decided: its release may have passed already, and the
-                # late vote would stand until its lease ends.
-                late = turn is not None and (turn.over or turn.ballot.settled)
-                if not (late and command.script is scripts.ACQUIRE):
-                    self._post(slot, link, owed, pack(command.by_source()))
-                    if slot.link is not link:
-                        return
-                    continue
-                # It will be asked for again, by a lock that is not decided yet.
-                load = pack(("SCRIPT", "LOAD", command.script.source))
-                self._post(slot, link, Owed(None, command, owed.sent_at, 0.0), load)
-                continue
-            vote = command.decode(reply)
-            if command.misread(vote):
-                # The last line of defence: a vote that was read for another round would be two leases.
-                self._drop(slot, Fault(FaultKind.BROKEN, "an answer that belongs to another command"))
-                log.error("%s: dropped a connection whose answers were out of step", slot.endpoint.label)
-                return
-            if not self._guard.known(slot.index, vote.marker):
-                vote = self._screen(slot, link, vote, grants=command.script in scripts.GRANTING)
-            if turn is not None:
-                self._vote(turn, slot.index, vote)
-
-    def _screen(self, slot: Slot, link: Link, vote: Vote, *, grants: bool) -> Vote:
-        """A vote as it counts, by what is known of its master's memory."""
-        now = self._clock()
-        age_s = None if vote.marker is None else self._guard.told(slot.index, vote.marker, now)
-        if age_s is not None:
-            # Have the master note how old its memory is.
-            mark = scripts.mark(link.run_id, age_s, self._guard.max_ttl_ms())
-            self._post(slot, link, Owed(None, mark, now, 0.0), pack(mark.by_sha()))
-        return self._guard.screen(slot.index, vote, now, grants=grants)
-
-    def _vote(self, turn: Round, master: int, vote: Vote) -> None:
-        ballot = turn.ballot
-        if (turn.over or ballot.settled) and not turn.ask.stay:
-            return
-        if ballot.cast(master, vote):
-            ballot.decided_at = self._clock()
-            self._wake(turn)
-
-    def _expire(self, now: float) -> None:
-        """Drop the links that have owed a reply for too long: a stalled master costs nothing from then on."""
-        for slot in self._roster.slots:
-            link = slot.link
-            if link is not None and link.owed and now - link.owed[0].sent_at > self._timeout:
-                self._drop(slot, Fault(FaultKind.TIMEOUT, f"no answer within {self._timeout:g} s"))
-
     def _drop_fd(self, fd: int, fault: Fault) -> None:
-        for slot in self._roster.slots:
-            if slot.link is not None and slot.link.fileno == fd:
-                self._drop(slot, fault)
+        slot = self._roster.by_fd(fd)
+        if slot is not None:
+            self._drop(slot, fault)
 
-    def _drop(self, slot: Slot, fault: Fault) -> None:
-        link = self._roster.drop(slot, fault)
-        if link is None:
-            return
-        for owed in link.owed:
-            self._note(slot, owed)
-            if owed.round is not None:
-                self._vote(owed.round, slot.index, Vote(Code.FAULT, fault=fault))
-
-    def _note(self, slot: Slot, owed: Owed) -> None:
-        """A master may not have got this: it gets it when it is back, and we see to that."""
-        if owed.until:
-            self._debts.note(slot.index, owed)
-            # Nobody else may dial it: the lock would stay locked there although it was released.
-            slot.wanted_until = max(slot.wanted_until, owed.until)
-            self._roster.dial_due()
-
-    def _check(self) -> None:
-        if self._roster.closed or self._refusing not in (0, threading.get_ident()):
-            raise RLockError("the client is closed")
-
-    # -- connecting --------------------------------------------------------------------------------
-
-    def _welcome(self, slot: Slot, link: Link) -> None:
-        """A new link: refuse a server that we have already, and deliver what it has missed."""
-        for other in self._roster.slots:
-            if other is not slot and other.link and link.run_id and other.link.run_id == link.run_id:
-                told = same_server(slot.endpoint, other.endpoint, link.run_id)
-                log.error("%s", told)
-                self._drop(slot, Fault(FaultKind.DUPLICATE, told))
-                return
-        now = self._clock()
-        if link.handshake.time_us:
-            self._time.note(slot.index, link.handshake.time_us, now)
-        self._guard.met(slot.index, link.handshake, now)
-        for owed in self._debts.settle(slot.index, now):
-            if slot.link is link:
-                # Before anything else on this connection: a release that this master did not get.
-                self._post(slot, link, owed, pack(owed.command.by_sha()))
-            else:
-                self._note(slot, owed)  # it broke again
-
-    @property
-    def reachable(self) -> bool:
-        """Whether a quorum of masters is connected."""
-        return self._roster.up >= self._quorum
-
-    # -- the end -----------------------------------------------------------------------------------
-
-    def refuse(self) -> None:
-        """From now on only the calling thread may start rounds; what is under way goes on."""
-        with self._mutex:
-            self._refusing = threading.get_ident()
-
-    def drain(self) -> None:
-        """Wait until the masters have done what they were sent, at most a request time-out.
-
-        To close a socket with unread answers resets the connection, and a server that cannot write an
-        answer any more forgets what it has not read: an undo, a release.
-        """
-        with self._mutex:
-            owing = [i for i, slot in enumerate(self._roster.slots) if slot.link and slot.link.owed]
-        if owing:
-            # Answers come in order: that to the last question is behind all others.
-            self.ask(Ask(scripts.status("rlock", waiters=1), self._timeout, Settle.ALL, targets=owing))
-
-    def close(self) -> None:
-        """End the connections; what waits in other threads ends with an error. Twice is once."""
-        with self._mutex:
-            if self._roster.closed:
-                return
-            self._roster.close()
-            for turn in list(self._followers):
-                self._wake(turn)
-            if self._leader is None:
-                self._roster.close_bell()
-
-    def abandon(self) -> None:
-        """In a forked child: drop our copies of the sockets, without a word to the servers, and no mutex."""
-        self._roster.abandon()
+    def _close(self) -> None:
+        for turn in list(self._followers):
+            self._wake(turn)
+        if self._leader is None:
+            self._roster.close_bell()

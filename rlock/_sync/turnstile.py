@@ -1,95 +1,29 @@
-"""Turnstile: of the threads of one process that wait for one lock, one talks to the masters."""
+"""Turns of threads."""
 
 from __future__ import annotations
 
 import threading
-import weakref
-from collections import deque
 
-#: How often those in line look whether the one in front is still there. A Ctrl-C can come between any two
-#: lines of its `finally`, and a line that trusts it would stand for ever.
-LOOK_S = 0.5
+from .._driver import turnstile
+from .._driver.waits import NOTHING, Waits
 
 
-class Turn:
-    """A thread's place in a line. Whoever made it owes `leave`, after an exception as well."""
+class Turn(turnstile.Turn):
+    """A thread's place in a line."""
 
-    __slots__ = ("__weakref__", "name", "over", "parker")
+    __slots__ = ("_parker",)
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        #: Its thread has gone on, whether or not it could say so to the line.
-        self.over = False
-        self.parker = threading.Lock()
-        self.parker.acquire()
+        super().__init__(name)
+        self._parker = threading.Lock()
+        self._parker.acquire()
 
+    def stir(self) -> None:
+        """Let its thread look whether it is first."""
+        if self._parker.locked():
+            self._parker.release()
 
-class _Line:
-    """Who is at the turnstile, and who stands behind."""
-
-    __slots__ = ("first", "waiting")
-
-    def __init__(self, first: Turn) -> None:
-        self.first = weakref.ref(first)
-        self.waiting: deque[Turn] = deque()
-
-    @property
-    def deserted(self) -> bool:
-        first = self.first()
-        return first is None or first.over
-
-
-class Turnstile:
-    """A line for each lock name, first come first served. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self._lines: dict[str, _Line] = {}
-
-    def enter(self, turn: Turn, timeout: float) -> bool:
-        """Wait for one's turn, at most ``timeout`` seconds (inf: for ever); whether it came."""
-        with self._mutex:
-            line = self._lines.get(turn.name)
-            if line is None:
-                self._lines[turn.name] = _Line(turn)
-                return True
-            line.waiting.append(turn)
-            self._advance(line)
-        while not self._is_first(turn):
-            if timeout <= 0:
-                return False
-            turn.parker.acquire(timeout=min(timeout, LOOK_S))
-            timeout -= LOOK_S
-            with self._mutex:
-                self._advance(line)
-        return True
-
-    def leave(self, turn: Turn) -> None:
-        """Let the next one in, or step out of the line. Twice is once."""
-        turn.over = True
-        with self._mutex:
-            line = self._lines.get(turn.name)
-            if line is not None:
-                if turn in line.waiting:
-                    line.waiting.remove(turn)
-                self._advance(line)
-                if line.deserted and not line.waiting:
-                    del self._lines[turn.name]
-
-    def length(self, name: str) -> int:
-        """How many threads stand behind the one that is at the turnstile."""
-        with self._mutex:
-            line = self._lines.get(name)
-            return 0 if line is None else len(line.waiting)
-
-    def _is_first(self, turn: Turn) -> bool:
-        with self._mutex:
-            line = self._lines.get(turn.name)
-            return line is not None and line.first() is turn
-
-    def _advance(self, line: _Line) -> None:
-        while line.deserted and line.waiting:
-            following = line.waiting.popleft()
-            line.first = weakref.ref(following)
-            if following.parker.locked():
-                following.parker.release()
+    def sleeping(self, timeout: float) -> Waits[None]:
+        """Until it is stirred, at most so many seconds."""
+        self._parker.acquire(timeout=timeout)
+        yield from NOTHING

@@ -10,8 +10,8 @@ import heapq
 import itertools
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 from .lease import EXPIRED, Lease
 from .options import LockOptions
@@ -20,31 +20,51 @@ from .timing import FILL_UP_S, renew_period, retry_period
 
 
 class Pulse:
-    """Lives as long as its thread (or task): only the thread's own `threading.local` refers to it.
+    """Lives as long as its thread: only the thread's own `threading.local` refers to it.
 
     No frame may: the traceback of an exception that somebody kept would keep it alive, and with it the
-    renewal of a dead thread's locks.
+    renewal of a dead thread's locks. ``runner``: the greenlet, if that is what a thread is here; eventlet
+    keeps what is local to it for as long as anybody refers to it, dead or not.
     """
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "runner")
+
+    def __init__(self, runner: Callable[[], Any] | None = None) -> None:
+        self.runner = runner
+
+    @property
+    def beats(self) -> bool:
+        """Whether its greenlet has not ended."""
+        if self.runner is None:
+            return True
+        greenlet = self.runner()
+        return greenlet is not None and not greenlet.dead
 
 
 class OwnerKey:
-    """Identity of one thread (or task): a fresh one each, never a thread ident, which is reused."""
+    """Identity of one thread or task: a fresh one each, never a thread ident, which is reused.
 
-    __slots__ = ("_pulse", "label", "serial")
+    ``alive`` says whether its thread or task still runs; a `Pulse` in its place: as long as that beats.
+    """
+
+    __slots__ = ("_alive", "label", "serial")
     _serials = itertools.count(1)
 
-    def __init__(self, label: str, pulse: Pulse) -> None:
+    def __init__(self, label: str, alive: Pulse | Callable[[], bool]) -> None:
         self.serial = next(self._serials)
-        self._pulse = weakref.ref(pulse)
+        self._alive = _beating(alive) if isinstance(alive, Pulse) else alive
         #: `<client>` of this owner's tokens.
         self.label = label
 
     @property
     def alive(self) -> bool:
-        """Whether its thread still runs."""
-        return self._pulse() is not None
+        """Whether its thread or task still runs."""
+        return self._alive()
+
+
+def _beating(pulse: Pulse) -> Callable[[], bool]:
+    there = weakref.ref(pulse)
+    return lambda: (pulse := there()) is not None and pulse.beats
 
 
 class Signal(Protocol):

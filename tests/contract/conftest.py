@@ -1,4 +1,4 @@
-"""Clients and other processes for the contract tests."""
+"""Clients and other processes for the contract tests, and the kinds of client that keep the contract."""
 
 from __future__ import annotations
 
@@ -8,28 +8,111 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import pytest
 
 import rlock
 
+from .. import memory
 from ..servers import Fleet
+from . import tasks
 
 
-@pytest.fixture(params=[1, 3, 5], ids=lambda n: f"N={n}")
+class FairClient(rlock.Client):
+    """Its locks are fair unless a test says otherwise."""
+
+    def lock(self, name: str, *, fair: bool = True, **options: Any) -> rlock.RLock:
+        return super().lock(name, fair=fair, **options)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of client, and the masters that it is tested on."""
+
+    #: Makes one: URLs, ttl, options.
+    client: Callable[..., Any]
+    #: The fixture of its masters.
+    masters: str = "real_masters"
+    #: The masters are servers: other processes reach them, and a test can look into them with all commands.
+    servers: bool = True
+    #: On how many masters, in the tests that use ``urls``.
+    sizes: tuple[int, ...] = (1, 3, 5)
+
+
+#: Every test of this folder that has to do with masters runs for each of these; those that are marked
+#: ``kinds("blocking", ...)`` only for the kinds that are named.
+KINDS = {
+    "blocking": Kind(rlock.Client),
+    "fair": Kind(FairClient, sizes=(3,)),
+    "memory": Kind(memory.client, masters="memory_masters", servers=False, sizes=(1, 5)),
+    "asyncio": Kind(tasks.Client),
+    "asyncio-memory": Kind(memory.asyncio_client, masters="memory_masters", servers=False, sizes=(3,)),
+}
+
+
+#: About what threads of one process do among themselves in default mode.
+default_mode = pytest.mark.kinds(*(name for name in KINDS if name != "fair"))
+#: About threads, forks, signals, or the parts of `threading.RLock` that asyncio has no use for.
+threads_only = pytest.mark.kinds(*(name for name in KINDS if not name.startswith("asyncio")))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kind" not in metafunc.fixturenames:
+        return
+    real = "child" in metafunc.fixturenames or metafunc.definition.get_closest_marker("real_masters")
+    mark = metafunc.definition.get_closest_marker("kinds")
+    names = [name for name in KINDS if mark is None or name in mark.args]
+    kinds = [name for name in names if KINDS[name].servers or not real]
+    if "make_client" not in metafunc.fixturenames and "kind" not in signature(metafunc.function).parameters:
+        kinds = kinds[:1]  # its clients are in other processes: there is only one kind of these
+    if "urls" in metafunc.fixturenames:
+        each = [(name, size) for name in kinds for size in KINDS[name].sizes]
+        ids = [f"{name}-N={size}" for name, size in each]
+        metafunc.parametrize(("kind", "urls"), each, indirect=True, ids=ids)
+    else:
+        metafunc.parametrize("kind", kinds, indirect=True)
+
+
+@pytest.fixture
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return KINDS[request.param]
+
+
+@pytest.fixture
+def masters(kind: Kind, request: pytest.FixtureRequest) -> Fleet:
+    fleet: Fleet = request.getfixturevalue(kind.masters)
+    return fleet
+
+
+@pytest.fixture
+def masters1(masters: Fleet) -> Fleet:
+    return masters(1)
+
+
+@pytest.fixture
+def fresh_masters(kind: Kind, request: pytest.FixtureRequest) -> Callable[..., Fleet]:
+    make: Callable[..., Fleet] = request.getfixturevalue("fresh_real_masters")
+    return make if kind.servers else memory.fleet
+
+
+@pytest.fixture
 def urls(request: pytest.FixtureRequest, masters: Fleet) -> list[str]:
-    """One, three and five masters."""
+    """One, three or five masters."""
     return masters(request.param).urls
 
 
 @pytest.fixture
-def make_client() -> Iterator[Callable[..., rlock.Client]]:
+def make_client(request: pytest.FixtureRequest) -> Iterator[Callable[..., rlock.Client]]:
     """Clients that are closed with the test."""
     made: list[rlock.Client] = []
+    # Tests of other folders use this, too: they have no kinds.
+    kind = request.getfixturevalue("kind") if "kind" in request.fixturenames else KINDS["blocking"]
 
     def make(urls: Any, ttl: float = 3.0, **options: Any) -> rlock.Client:
-        made.append(rlock.Client(urls, ttl, **options))
+        made.append(kind.client(urls, ttl, **options))
         return made[-1]
 
     yield make

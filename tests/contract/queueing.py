@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 import rlock
-from rlock._sync.fanout import Fanout
+from rlock._driver.fanout import Fanout
+from rlock._driver.waits import Waits
+from rlock.procedures.steps import Ask
 from rlock.rules import scripts
+from rlock.rules.quorum import Ballot
 
 from .conftest import Child, eventually
 
@@ -46,15 +49,15 @@ def started(child: StartChild, client: rlock.Client, urls: list[str], mode: str 
 
 @contextmanager
 def counted_attempts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The names of the locks for which this process asked the masters."""
+    """Who of this process asked the masters for a lock, by `<client>`."""
     asked: list[str] = []
-    ask = Fanout.ask
+    asking = Fanout.asking
 
-    def count(self: Fanout, step: object) -> object:
-        if step.command.script is scripts.ACQUIRE:  # type: ignore[attr-defined]
-            asked.append(threading.current_thread().name)
-        return ask(self, step)  # type: ignore[arg-type]
+    def count(self: Fanout[Any], step: Ask) -> Waits[Ballot]:
+        if step.command.script is scripts.ACQUIRE:
+            asked.append(str(step.command.echo).rpartition(":")[0])
+        return asking(self, step)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Fanout, "ask", count)
+        patch.setattr(Fanout, "asking", count)
         yield asked

@@ -1,4 +1,6 @@
-"""CPython's own tests of RLock and Condition, as they stand, on 1, 3 and 5 real masters.
+"""CPython's own tests of RLock and Condition, as they stand, on 1, 3 and 5 real masters, and in memory.
+
+Those of RLock also with asyncio, for tasks. asyncio.Condition takes no lock that is awaited to be released.
 
 `test.lock_tests` belongs to the standard library; nothing of it is changed or left out.
 """
@@ -13,6 +15,7 @@ import pytest
 import rlock
 
 from ..servers import Fleet
+from .conftest import KINDS
 
 lock_tests = pytest.importorskip("test.lock_tests", reason="this Python has no test package")
 support = pytest.importorskip("test.support", reason="this Python has no test package")
@@ -24,17 +27,19 @@ class OnMasters:
     """Gives the standard library's test cases locks of ours, and a client that ends with each test."""
 
     masters = 0
+    kind = KINDS["blocking"]
     urls: list[str]
     client: rlock.Client
 
     @pytest.fixture(autouse=True)
-    def _started(self, masters: Fleet) -> None:
-        type(self).urls = masters(self.masters).urls
+    def _started(self, request: pytest.FixtureRequest) -> None:
+        fleet: Fleet = request.getfixturevalue(self.kind.masters)
+        type(self).urls = fleet(self.masters).urls
 
     def setUp(self) -> None:
         super().setUp()  # type: ignore[misc]
         support.environment_altered = False
-        self.client = rlock.Client(self.urls, ttl=2.0)
+        self.client = self.kind.client(self.urls, ttl=2.0)
 
     def tearDown(self) -> None:
         self.client.close()
@@ -61,6 +66,21 @@ class TestRLockOn5(OnMasters, lock_tests.RLockTests):  # type: ignore[misc,name-
     masters = 5
 
 
+class TestRLockInMemory(OnMasters, lock_tests.RLockTests):  # type: ignore[misc,name-defined]
+    masters = 3
+    kind = KINDS["memory"]
+
+
+class TestRLockWithTasks(OnMasters, lock_tests.RLockTests):  # type: ignore[misc,name-defined]
+    masters = 3
+    kind = KINDS["asyncio"]
+
+
+class TestRLockWithTasksInMemory(OnMasters, lock_tests.RLockTests):  # type: ignore[misc,name-defined]
+    masters = 3
+    kind = KINDS["asyncio-memory"]
+
+
 class TestConditionOn1(OnMasters, lock_tests.ConditionTests):  # type: ignore[misc,name-defined]
     masters = 1
 
@@ -71,6 +91,11 @@ class TestConditionOn3(OnMasters, lock_tests.ConditionTests):  # type: ignore[mi
 
 class TestConditionOn5(OnMasters, lock_tests.ConditionTests):  # type: ignore[misc,name-defined]
     masters = 5
+
+
+class TestConditionInMemory(OnMasters, lock_tests.ConditionTests):  # type: ignore[misc,name-defined]
+    masters = 3
+    kind = KINDS["memory"]
 
 
 def test_the_standard_library_brings_the_tests_that_we_count_on() -> None:

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._sync.fanout import Fanout
+from rlock._driver.fanout import Fanout
+from rlock._driver.waits import Waits
 from rlock.errors import NOT_HELD
 from rlock.procedures.steps import Ask
 from rlock.rules import scripts
@@ -273,6 +274,7 @@ def test_it_rises_from_majority_to_majority_without_any_clock(
     assert tokens[-1] <= ahead + 2 * len(tokens), "one more each time, or the one that a minority was given"
 
 
+@pytest.mark.real_masters
 def test_where_masters_disagree_one_more_round_makes_it_the_greatest(
     masters3: Fleet, make_client: MakeClient
 ) -> None:
@@ -295,28 +297,30 @@ def test_where_masters_disagree_one_more_round_makes_it_the_greatest(
     assert len(rounds) <= 1, "they have agreed since"
 
 
+@pytest.mark.real_masters
 @pytest.mark.parametrize("above", [0, 5])
 def test_a_write_of_somebody_else_that_comes_in_between_is_outbid(
     above: int, masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, ask = make_client(masters3.urls), Fanout.ask
+    client, asking = make_client(masters3.urls), Fanout.asking
     ahead = stamp_tomorrow(masters3.urls)
     stamp(masters3.urls, ahead, ahead + 10, ahead + 20)
     late: list[int] = []
 
-    def ask_after_another(self: Fanout, step: Ask) -> Ballot:
+    def ask_after_another(self: Fanout[Any], step: Ask) -> Waits[Ballot]:
         if step.command.script is scripts.FENCE and not late:
             late.append(int(step.command.by_sha()[-2]) + above)
             stamp(masters3.urls, *late * 3)
-        return ask(self, step)
+        return asking(self, step)
 
-    monkeypatch.setattr(Fanout, "ask", ask_after_another)
+    monkeypatch.setattr(Fanout, "asking", ask_after_another)
     with write_backs(masters3.urls) as rounds:
         token = take(client)
     assert token == late[0] + 1
     assert len(rounds) == 2
 
 
+@pytest.mark.real_masters
 def test_one_master_that_is_far_ahead_does_not_matter_or_is_followed(
     masters3: Fleet, make_client: MakeClient
 ) -> None:
@@ -330,6 +334,7 @@ def test_one_master_that_is_far_ahead_does_not_matter_or_is_followed(
     assert len(rounds) <= 1
 
 
+@pytest.mark.real_masters
 def test_in_the_ordinary_case_it_costs_no_round(masters: Fleet, make_client: MakeClient) -> None:
     clients = [make_client(masters.urls) for _ in range(2)]
     for client in clients:
@@ -353,6 +358,7 @@ def test_in_the_ordinary_case_it_costs_no_round(masters: Fleet, make_client: Mak
     assert len(contended) <= 3, "in 52 sections"
 
 
+@pytest.mark.real_masters
 @pytest.mark.parametrize("count", [3, 5])
 def test_a_minority_may_be_dead_and_come_back_empty(
     count: int, fresh_masters: Callable[..., Fleet], make_client: MakeClient

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 
-from rlock._sync.fanout import Fanout
+from rlock._driver.fanout import Fanout
+from rlock._driver.waits import Waits
 from rlock.procedures.steps import Ask, Listen, Park, Procedure, Unlisten, Wake
 from rlock.rules import scripts
 from rlock.rules.places import Bequest, Place
@@ -140,19 +142,19 @@ def test_an_heirs_lease_counts_from_before_the_release_was_sent(
     masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = make_client(masters3.urls, ttl=3.0)
-    engine, ask = client._engine(), Fanout.ask
+    engine, asking = client._engine(), Fanout.asking
 
-    def slow_return(self: Fanout, step: Ask) -> Ballot:
-        ballot = ask(self, step)
+    def slow_return(self: Fanout[Any], step: Ask) -> Waits[Ballot]:
+        ballot = yield from asking(self, step)
         if step.command.script is scripts.RELEASE:
             time.sleep(0.5)  # the masters' leases have begun
         return ballot
 
-    monkeypatch.setattr(Fanout, "ask", slow_return)
+    monkeypatch.setattr(Fanout, "asking", slow_return)
     ends: list[float] = []
 
     def wait() -> None:
-        with client.lock("x"):
+        with client.lock("x", renew=False):
             ends.extend(hold.lease.valid_until for hold in engine.holds)
 
     thread = threading.Thread(target=wait)

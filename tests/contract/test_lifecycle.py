@@ -20,7 +20,7 @@ import pytest
 import rlock
 
 from ..servers import Fleet, raw
-from .conftest import Child, eventually, in_thread
+from .conftest import Child, Kind, eventually, in_thread, threads_only
 
 MakeClient = Callable[..., rlock.Client]
 StartChild = Callable[..., Child]
@@ -44,6 +44,7 @@ def forked(work: Callable[[], object]) -> str:
     return told
 
 
+@threads_only
 def test_a_forked_child_holds_nothing_and_harms_nothing(urls: list[str], make_client: MakeClient) -> None:
     client = make_client(urls, ttl=0.9)
     lock = client.lock("x")
@@ -64,6 +65,7 @@ def test_a_forked_child_holds_nothing_and_harms_nothing(urls: list[str], make_cl
     lock.release()
 
 
+@threads_only
 def test_a_child_forked_while_other_threads_use_the_client_can_use_it(
     masters3: Fleet, make_client: MakeClient
 ) -> None:
@@ -93,6 +95,8 @@ def _acquire_elsewhere(lock: rlock.RLock) -> bool:
         return lock.is_owned()
 
 
+@threads_only
+@pytest.mark.real_masters
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_locks_go_to_worker_processes(method: str, masters3: Fleet, make_client: MakeClient) -> None:
     lock = make_client(masters3.urls).lock("x", ttl=2.0)
@@ -100,6 +104,8 @@ def test_locks_go_to_worker_processes(method: str, masters3: Fleet, make_client:
         assert pool.map(_acquire_elsewhere, [lock] * 4) == [True] * 4
 
 
+@threads_only
+@pytest.mark.real_masters
 def test_an_unheld_lock_pickles_and_finds_its_client_again(urls: list[str], make_client: MakeClient) -> None:
     client = make_client(urls)
     lock = client.lock("x", ttl=2.0, max_hold=60.0)
@@ -151,7 +157,11 @@ def test_close_releases_what_is_held_and_ends_everything(
         lock.release()
     client.close()
     other.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("rlock")]
+    # A thread that has just made a connection may still be on its way out.
+    assert eventually(
+        lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("rlock")],
+        within=1.0,
+    )
 
 
 def test_a_client_that_was_never_used_can_be_closed_and_asked() -> None:
@@ -175,6 +185,7 @@ def test_close_ends_the_acquires_that_wait(masters3: Fleet, make_client: MakeCli
             assert time.monotonic() - began < 5
 
 
+@pytest.mark.real_masters
 def test_a_process_that_ends_with_a_lock_held_frees_it(urls: list[str], make_client: MakeClient) -> None:
     program = "import sys, rlock; rlock.Client(sys.argv[1:], ttl=10.0).lock('x').acquire()"
     began = time.monotonic()
@@ -183,12 +194,12 @@ def test_a_process_that_ends_with_a_lock_held_frees_it(urls: list[str], make_cli
     assert make_client(urls).lock("x").acquire(blocking=False)
 
 
-def test_a_client_that_is_dropped_leaks_no_descriptor(masters3: Fleet) -> None:
+def test_a_client_that_is_dropped_leaks_no_descriptor(masters3: Fleet, kind: Kind) -> None:
     def open_files() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
     def use_and_drop() -> None:
-        client = rlock.Client(masters3.urls, 3.0)
+        client = kind.client(masters3.urls, 3.0)
         with client.lock("x"):
             assert in_thread(lambda: client.lock("x").acquire(timeout=0.05)) is False
 
@@ -222,6 +233,7 @@ def test_closing_gives_every_descriptor_and_every_connection_back(
     assert eventually(lambda: connections() == before), (before, connections())
 
 
+@pytest.mark.real_masters
 def test_a_close_waits_until_the_slowest_master_has_done_what_it_was_told(masters3: Fleet) -> None:
     """A socket that is closed with unread answers is reset, and the server forgets what it has not read."""
     client = rlock.Client(masters3.urls, 10.0)

@@ -10,10 +10,11 @@ from functools import partial
 import pytest
 
 import rlock
+from rlock.rules.keys import client_label
 from rlock.rules.timing import CLAIM_S, QUEUE_TTL_S
 
 from ..servers import Fleet, left, raw
-from .conftest import eventually, in_thread
+from .conftest import default_mode, eventually, in_thread
 from .queueing import MakeClient, StartChild, counted_attempts, queue_of, started
 
 
@@ -82,7 +83,7 @@ def test_a_release_wakes_one_waiter_and_the_others_sleep_on(
             clients[0].lock("x").release()
             assert eventually(lambda: asked)
             time.sleep(0.3)
-            assert asked == [threads[0].name]
+            assert asked == [client_label(threads[0].name)]
         clients[0].lock("y").acquire()  # for the `with`
         assert clients[0].status("x").queue_length == 6
         clients[0].lock("y").release()
@@ -193,7 +194,7 @@ def test_a_default_newcomer_may_take_a_lock_that_is_free(
     waiter = started(child, client, masters3.urls)
     waiter.process.send_signal(signal.SIGSTOP)
     time.sleep(expired_at - time.monotonic())
-    assert client.lock("x").acquire(blocking=False) is True
+    assert client.lock("x", fair=False).acquire(blocking=False) is True
     waiter.process.send_signal(signal.SIGCONT)
     time.sleep(0.2)
     assert client.status("x").queue_length == 1, "and the one who waits keeps its place"
@@ -220,6 +221,7 @@ def test_a_waiter_that_the_masters_forgot_takes_its_place_again(
     second.say()
 
 
+@default_mode
 def test_statistics_show_who_waits_since_when_and_where(masters3: Fleet, make_client: MakeClient) -> None:
     client, holder = make_client(masters3.urls), make_client(masters3.urls)
     lock = client.lock("x")

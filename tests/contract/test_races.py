@@ -6,24 +6,28 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 import rlock
-from rlock._sync.fanout import Fanout
-from rlock._sync.links import pack
+from rlock._driver.fanout import Fanout
+from rlock._driver.links import pack
+from rlock._driver.waits import Waits
+from rlock.procedures.steps import Ask
 from rlock.rules import scripts
+from rlock.rules.quorum import Ballot
 
 from ..servers import Fleet, left, raw
-from .conftest import eventually, in_thread
+from .conftest import eventually, in_thread, threads_only
 
 MakeClient = Callable[..., rlock.Client]
 FreshMasters = Callable[..., Fleet]
 
 
-def test_close_while_other_threads_acquire_leaves_no_vote(masters3: Fleet) -> None:
+def test_close_while_other_threads_acquire_leaves_no_vote(masters3: Fleet, make_client: MakeClient) -> None:
     for _ in range(15):
-        client = rlock.Client(masters3.urls, 10.0)
+        client = make_client(masters3.urls, 10.0)
         ready = threading.Barrier(9)
 
         def work(i: int, client: rlock.Client = client, ready: threading.Barrier = ready) -> None:
@@ -53,15 +57,15 @@ def test_a_release_that_crosses_a_renewal_is_no_loss(
     told: list[rlock.LeaseLostError] = []
     client = make_client(masters3.urls, ttl=0.3)
     release = scripts.RELEASE
-    ask = Fanout.ask
+    asking = Fanout.asking
 
-    def slow_return(self: Fanout, step: object) -> object:
-        ballot = ask(self, step)  # type: ignore[arg-type]
-        if step.command.script is release:  # type: ignore[attr-defined]
+    def slow_return(self: Fanout[Any], step: Ask) -> Waits[Ballot]:
+        ballot = yield from asking(self, step)
+        if step.command.script is release:
             time.sleep(0.15)  # the masters have freed it, the caller does not know yet; a renewal is due
         return ballot
 
-    monkeypatch.setattr(Fanout, "ask", slow_return)
+    monkeypatch.setattr(Fanout, "asking", slow_return)
     for _ in range(8):
         lock = client.lock("x", on_lost=told.append)
         lock.acquire()
@@ -115,6 +119,7 @@ def test_losses_are_told_in_time_whatever_else_is_watched(masters3: Fleet, make_
     assert told["short"] - acquired < 1.4
 
 
+@pytest.mark.real_masters
 def test_a_waiter_does_not_spin_while_a_holder_has_a_bare_majority(
     fresh_masters: FreshMasters, make_client: MakeClient
 ) -> None:
@@ -179,6 +184,7 @@ def test_with_hides_no_exception_of_its_body_behind_one_of_ours(
         raise ZeroDivisionError
 
 
+@threads_only
 def test_a_loss_while_a_condition_is_waited_on_strands_no_waiter(
     masters3: Fleet, make_client: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -202,13 +208,14 @@ def test_an_answer_that_belongs_to_another_command_is_no_vote(
     (slot,) = fanout._roster.slots
     assert slot.link is not None
     # A reply too many on the wire, as after an interrupt in the middle of a command.
-    slot.link.socket.send(pack(scripts.acquire("y", "somebody:1", 5000).by_source()))
+    fanout._roster.send(slot.link, pack(scripts.acquire("y", "somebody:1", 5000).by_source()))
     slot.link.owed.clear()
     assert lock.acquire(timeout=5.0)
     lock.release()
     assert not raw(masters1.urls[0]).exists("x")
 
 
+@pytest.mark.real_masters
 def test_a_server_that_appears_under_a_second_name_later_loses_no_held_lock(
     fresh_masters: FreshMasters, make_client: MakeClient
 ) -> None:

@@ -229,6 +229,7 @@ def test_after_a_loss_everything_says_so_until_it_is_released(
 
 def test_repr_says_whether_it_is_held_here(masters1: Fleet, make_client: MakeClient) -> None:
     lock = make_client(masters1.urls).lock("x")
-    assert repr(lock).startswith("<unlocked rlock.RLock object name='x' at 0x")
+    kind = "rlock.asyncio.RLock" if "asyncio" in repr(lock) else "rlock.RLock"
+    assert repr(lock).startswith(f"<unlocked {kind} object name='x' at 0x")
     with lock:
-        assert repr(lock).startswith("<locked rlock.RLock object name='x' owner='")
+        assert repr(lock).startswith(f"<locked {kind} object name='x' owner='")

@@ -13,7 +13,7 @@ import pytest
 import rlock
 
 from ..servers import Fleet, left, raw
-from .conftest import Child, eventually, in_thread
+from .conftest import Child, default_mode, eventually, in_thread
 
 MakeClient = Callable[..., rlock.Client]
 StartChild = Callable[..., Child]
@@ -131,6 +131,8 @@ def test_no_subscription_stays_after_the_last_waiter(masters: Fleet, make_client
         assert eventually(lambda: "rlock-listener" not in {t.name for t in threading.enumerate()})
 
 
+@default_mode
+@pytest.mark.real_masters
 def test_an_idle_waiter_sends_a_look_at_one_master_every_second_or_two(
     masters: Fleet, make_client: MakeClient
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 import rlock
 
 from ..servers import Fleet, left, raw
-from .conftest import Child, eventually, in_thread
+from .conftest import Child, eventually, in_thread, threads_only
 
 MakeClient = Callable[..., rlock.Client]
 StartChild = Callable[..., Child]
@@ -35,6 +35,7 @@ def test_a_lock_outlives_its_ttl_while_it_is_held(urls: list[str], make_client: 
             time.sleep(0.05)
 
 
+@pytest.mark.real_masters
 @pytest.mark.parametrize("ttl", [0.12, 0.3, 1.0])
 def test_a_lease_is_renewed_each_third_of_it_and_not_more_often(
     ttl: float, masters1: Fleet, make_client: MakeClient
@@ -51,6 +52,7 @@ def test_a_lease_is_renewed_each_third_of_it_and_not_more_often(
     assert 2.0 / ttl <= done <= 1.2 * (2.0 / (ttl / 3)) * 4 / 3 + 2
 
 
+@threads_only
 def test_no_thread_is_left_when_nothing_is_held(urls: list[str], make_client: MakeClient) -> None:
     client = make_client(urls)
     with client.lock("x"):
@@ -58,6 +60,7 @@ def test_no_thread_is_left_when_nothing_is_held(urls: list[str], make_client: Ma
     assert eventually(lambda: not threads(), within=3.0), threads()
 
 
+@threads_only
 def test_one_thread_renews_a_thousand_locks(masters3: Fleet, make_client: MakeClient) -> None:
     client = make_client(masters3.urls, ttl=2.0)
     locks = [client.lock(f"lock-{i}") for i in range(1000)]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import threading
-import types
-from functools import cache
-from pathlib import Path
+from collections.abc import Mapping
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-import rlock
+from . import pages
+from .pages import module as module
 
-PAGE = Path(rlock.__file__).resolve().parent.parent / "docs" / "fencing.md"
+PAGE = pages.DOCS / "fencing.md"
 
 #: A worker and a look for each recipe: `work(client, pause, add)` adds to the value under the lock, and calls
 #: `pause` between the acquire and the write. In source, because another process runs it, too.
@@ -104,25 +102,14 @@ LOCKS = {"row": "items:a", "job": "a", "file": "file:data"}
 WORKERS = [*DRIVERS]
 
 
-@cache
-def recipes() -> dict[str, str]:
-    """The Python blocks of the page that bear a name."""
-    text = PAGE.read_text(encoding="utf-8")
-    return dict(re.findall(r"<!-- recipe: (\w+) -->\n```python\n(.*?)```", text, re.DOTALL))
+def recipes() -> Mapping[str, str]:
+    """The Python blocks of the page."""
+    return pages.blocks(PAGE.name)
 
 
 def source(name: str, old: str = "", new: str = "") -> str:
     """A recipe and its driver; with ``new`` in the place of ``old``."""
-    text = recipes()[name]
-    assert old in text, f"the recipe has changed: {old!r}"
-    return (text.replace(old, new) if old else text) + DRIVERS.get(name, "")
-
-
-def module(text: str) -> Any:
-    """Source as a module."""
-    made = types.ModuleType("recipe")
-    exec(compile(text, str(PAGE), "exec"), made.__dict__)
-    return made
+    return pages.block(PAGE.name, name, old, new) + DRIVERS.get(name, "")
 
 
 class Server(ThreadingMixIn, WSGIServer):

@@ -44,7 +44,7 @@ def test_a_list_of_masters_that_is_none_is_refused_before_anything_is_done(
 
 def test_what_people_try_first_says_what_to_do() -> None:
     with pytest.raises(TypeError, match=r"client\.lock"):
-        rlock.RLock("x")  # type: ignore[arg-type]
+        rlock.RLock("x")
     pasted = rlock.Client("redis://a:1,redis://b:2, redis://c:3")
     assert pasted.masters == ["redis://a:1", "redis://b:2", "redis://c:3"]
     with pytest.raises(rlock.OptionsError, match="RLOCK_MAX_TTL=60"):

@@ -1,49 +1,47 @@
 """Threads of a simulated client: programs that run until they have to wait, and the driver of procedures.
 
-What blocks a thread in rlock/_sync is here a generator that yields a `Wait`; the rest is the real code. An
-interrupt is thrown in at the wait, and goes the way that Ctrl-C goes.
+Where a program of rlock/_driver waits, it yields a `Wait` here, and virtual time passes; the rest is the real
+code. An interrupt is thrown in at the wait, and goes the way that Ctrl-C goes.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rlock._sync import driver
-from rlock._sync.ears import Ear as RealEar
-from rlock.procedures.steps import (
-    Ask,
-    AskMany,
-    Listen,
-    Procedure,
-    Rest,
-    Standing,
-    Step,
-    Tell,
-    Unlisten,
-    Wake,
-)
+from rlock._driver import driver
+from rlock._driver.ears import Ear
+from rlock._driver.waits import Waits
+from rlock.procedures.steps import Ask, Procedure, Step
 from rlock.rules.holds import OwnerKey, Pulse
 
 if TYPE_CHECKING:
     from .client import Client
 
 T = TypeVar("T")
+Program = Waits[Any]
 
 
 class Bench:
-    """Threads that wait for something that others bring about."""
+    """Threads that wait for something that others bring about.
 
-    def __init__(self) -> None:
+    ``read``: what has come on connections is read by them, and only while at least one of them waits.
+    """
+
+    def __init__(self, read: Callable[[], object] | None = None) -> None:
         self._waiting: list[tuple[Thread, Wait]] = []
+        self._read = read
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def sit(self, thread: Thread, wait: Wait) -> None:
         self._waiting.append((thread, wait))
+        if self._read is not None:
+            # What has lain there unread.
+            thread.client.after(0.0, self.arrived)
 
     def rise(self, thread: Thread) -> None:
         self._waiting = [entry for entry in self._waiting if entry[0] is not thread]
@@ -53,6 +51,11 @@ class Bench:
         for thread, wait in self._waiting:
             if wait.done():
                 thread.ready()
+
+    def arrived(self) -> None:
+        """Something can be read; somebody may be there to do it."""
+        if self._waiting and self._read is not None:
+            self._read()
 
 
 class Wait:
@@ -66,11 +69,6 @@ class Wait:
         self.timeout = timeout
         self.bench = bench
         self.done = done
-
-
-#: What blocks a thread.
-Waits = Generator[Wait, None, T]
-Program = Waits[Any]
 
 
 def sleep(seconds: float) -> Waits[None]:
@@ -139,94 +137,31 @@ class Thread:
         self._bench = wait.bench
         if self._bench is not None:
             self._bench.sit(self, wait)
-            client.glance(self._bench)
         if wait.timeout < math.inf:
             client.after(client.lasts(max(0.0, wait.timeout)), lambda: self._go_on_from(serial))
 
 
-class Ear(RealEar):
-    """In sets, in one order for one seed: by its number instead of by its address."""
-
-    __slots__ = ("_number",)
-
-    def __init__(self, place: Any, number: int) -> None:
-        super().__init__(place)
-        self._number = number
-
-    def __hash__(self) -> int:
-        return self._number
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-
 class Driver(driver.Driver):
-    """As the real one, but that it yields where a thread would block."""
+    """Its threads may be kept from running between two steps."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(client.fanout, client.listener, client.clock, client._pass_on)
         self._client = client
 
     def performing(self, procedure: Procedure[T]) -> Waits[T]:
-        """As `perform`."""
-        ears: list[RealEar] = []
-        answer: Any = None
-        error: BaseException | None = None
-        try:
-            while True:
-                try:
-                    if (pause := self._client.kept_waiting()) > 0.0:
-                        yield Wait(pause)
-                    if error is not None:
-                        failure, error = error, None
-                        step = procedure.throw(failure)
-                    else:
-                        step = procedure.send(answer)
-                    answer = yield from self._doing(step, ears)
-                except StopIteration as stop:
-                    result: T = stop.value
-                    return result
-                except GeneratorExit:
-                    procedure.close()
-                    raise
-                except BaseException as failure:
-                    if getattr(procedure, "gi_frame", None) is None:
-                        raise
-                    error = failure
-        finally:
-            for ear in ears:
-                self._listener.leave(ear)
-                self._decline(ear)
+        yield from self._client.kept_waiting()
+        return (yield from super().performing(procedure))
 
-    def _doing(self, step: Step, ears: list[RealEar]) -> Waits[Any]:
-        client = self._client
-        fanout, listener = client.fanout, client.listener
+    def _doing(self, step: Step, ears: list[Ear]) -> Waits[Any]:
         if isinstance(step, Ask):
-            client.current.asked[step.command.script.name] += 1
-            return (yield from fanout.asking(step))
-        if isinstance(step, Tell):
-            return fanout.tell(step)
-        if isinstance(step, AskMany):
-            return (yield from fanout.asking_many(step))
-        if isinstance(step, Rest):
-            return (yield from fanout.resting(step))
-        if isinstance(step, Standing):
-            return listener.standing(step.name)
-        if isinstance(step, Listen):
-            if ears and ears[0].place is not step.place:
-                listener.leave(ears[0])
-                self._decline(ears.pop())
-            if not ears:
-                ears.append(Ear(step.place, next(client.numbers)))
-            return (yield from listener.listening(ears[0], step.timeout))
-        if isinstance(step, Unlisten):
-            for ear in ears:
-                self.finished.append(ear.place.token)
-                listener.leave(ear)
-                self._decline(ear)
-            return None
-        timeout = step.until - client.clock()
-        if ears:
-            return (yield from listener.parking(ears[0], timeout))
+            self._client.current.asked[step.command.script.name] += 1
+        try:
+            answer = yield from super()._doing(step, ears)
+        except (Exception, KeyboardInterrupt):
+            yield from self._client.kept_waiting()
+            raise
+        yield from self._client.kept_waiting()
+        return answer
+
+    def _pausing(self, timeout: float) -> Waits[None]:
         yield Wait(max(timeout, 0.0))
-        return Wake.TIME

@@ -10,7 +10,7 @@ from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.places import Place
 
 from .client import cycle
-from .driver import Ear, Thread
+from .driver import Thread
 from .world import Network, Violation, World
 
 NAME = "job"
@@ -56,9 +56,10 @@ def contend(
         thread = client.thread()
         if standing:
             # As after an earlier wait, not long ago.
-            dummy = Ear(Place(NAME, "nobody", client.terms.station, 0, fair=False), next(client.numbers))
-            world.events.at(START_S - 0.2, lambda c=client, e=dummy: c.listener.listen(e, 0.0))  # type: ignore[misc]
-            world.events.at(START_S - 0.1, lambda c=client, e=dummy: c.listener.leave(e))  # type: ignore[misc]
+            ear = client.listener.ear(Place(NAME, "nobody", client.terms.station, 0, fair=False))
+            earlier, program = client.thread(), client.listener.listening(ear, 0.0)
+            world.events.at(START_S - 0.2, lambda t=earlier, p=program: t.start(p))  # type: ignore[misc]
+            world.events.at(START_S - 0.1, lambda c=client, e=ear: c.listener.leave(e))  # type: ignore[misc]
         program = cycle(client, thread, options(fair=fair), hold_s=hold_s)
         world.events.at(START_S, lambda t=thread, p=program: t.start(p))  # type: ignore[misc]
         threads.append(thread)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from rlock.rules import scripts
 from rlock.rules.guard import Handshake
 from rlock.rules.keys import MARKER
+from rlock.testing.memory.keyspace import Entry
 
 from .events import Action, Process
-from .keyspace import Entry
 from .masters import Master
 
 if TYPE_CHECKING:

@@ -1,24 +1,23 @@
 """Connections of a simulated client, and the roster that dials them.
 
-The roster is the real one (`rlock/_sync/roster.py`), with these links in it instead of sockets, and with
+The roster is the real one (`rlock/_driver/roster.py`), with these links in it instead of sockets, and with
 events of the world instead of threads.
 """
 
 from __future__ import annotations
 
-import select
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rlock._sync import links, roster
-from rlock._sync.links import LEAST_CONNECT_S
-from rlock._sync.roster import DIAL_TIMEOUT_S, Slot
+from rlock._driver import links, roster
+from rlock._driver.links import Call, DialError, Greeted
+from rlock._driver.roster import Slot
+from rlock._driver.waits import Waits
 from rlock.model import Fault, FaultKind
-from rlock.rules import scripts
-from rlock.rules.guard import Handshake
 
+from .driver import Bench, Wait
 from .events import Latency, Way, Wire
 from .hosts import Host, Session
 
@@ -37,14 +36,15 @@ class _Inbox:
         return self._inbox.popleft() if self._inbox else False
 
 
-#: See `_KEEPALIVE` in rlock/_sync/masters.py.
+#: See `_KEEPALIVE` in rlock/_driver/masters.py.
 KEEPALIVE_S = 11.0
 
 
 class Link(links.Link):
     """Both directions of one connection, and what has arrived and was not read."""
 
-    def __init__(self, client: Client, host: Host, latency: Latency, serve: Callable[[], object]) -> None:
+    def __init__(self, client: Client, host: Host, latency: Latency) -> None:
+        super().__init__(Greeted())
         world = client.world
         there, back = client.ways[host.index]
         self.client = client
@@ -52,15 +52,8 @@ class Link(links.Link):
         self.there = Wire(client.events, world.random, latency, there)
         self.back = Wire(client.events, world.random, latency, back)
         self.session: Session
-        self.owed = deque()
         self.inbox: deque[Any] = deque()
         self.reader = _Inbox(self.inbox)  # type: ignore[assignment]
-        self.answered = False
-        self.outbox = bytearray()
-        self.fileno = next(client.numbers)
-        self.handshake = Handshake()
-        self.run_id = ""
-        self.client_id = 0
         #: The peer has closed, and the client's kernel knows.
         self.ended = False
         self.closed = False
@@ -68,11 +61,18 @@ class Link(links.Link):
         self.fuse = ""
         self._reset = False
         #: Called when something has arrived that the process could read.
-        self.serve = serve
+        self.serve: Callable[[], object] = lambda: None
         #: The same when the peer has closed.
-        self.hang_up = serve
+        self.hang_up: Callable[[], object] = lambda: None
 
     # -- the client's end --------------------------------------------------------------------------------
+
+    def greet(self, call: Call) -> None:
+        """What a greeting finds."""
+        if not call.subscriber:
+            self.handshake = self.host.greet(list(call.kill), call.guarded)
+            self.run_id = self.handshake.run_id
+            self.client_id = self.session.number
 
     def put(self, action: Callable[[], object]) -> None:
         """Something for the server. Raises OSError, as the second send to a closed peer does."""
@@ -135,155 +135,121 @@ class Link(links.Link):
         self.client.events.at(self.client.events.now + KEEPALIVE_S, self._end)
 
 
-class _Poll:
-    """In the place of select.poll."""
+class Endpoint:
+    """What a master is called."""
 
-    def register(self, fd: int, events: int) -> None: ...
-    def modify(self, fd: int, events: int) -> None: ...
-    def unregister(self, fd: int) -> None: ...
-
-
-class _Bell:
-    """In the place of a pipe to oneself."""
-
-    def ring(self) -> None: ...
-    def close(self) -> None: ...
+    def __init__(self, label: str) -> None:
+        self.label = label
 
 
-class _Changed:
-    """In the place of a parking lot: tell those who wait for a link."""
-
-    def __init__(self, tell: Callable[[], object]) -> None:
-        self.notify_all = tell
-
-
-class Roster(roster.Roster):
-    """``serve`` is called when something has arrived, ``changed`` when an attempt to connect has ended."""
+class Roster(roster.Roster[Link]):
+    """``bench``: where those sit who read."""
 
     def __init__(
         self,
         client: Client,
         mutex: Any,
-        on_link: Callable[[Any, Any], None],
+        on_link: Callable[[Slot[Link], Link], None],
+        bench: Bench,
         *,
         timeout: float,
-        serve: Callable[[], object],
-        changed: Callable[[], object],
         subscriber: bool = False,
         guarded: bool = False,
     ) -> None:
         world = client.world
-        endpoints = [Endpoint(f"m{host.index}") for host in world.hosts]
-        self.slots = [Slot(i, endpoint) for i, endpoint in enumerate(endpoints)]  # type: ignore[arg-type]
-        self.changed = _Changed(changed)  # type: ignore[assignment]
-        self.up = 0
-        self.closed = False
-        self.fresh = True
-        self._mutex = mutex
-        self._clock = client.clock
-        self._random = world.random
-        self._on_link = on_link
-        self._request_timeout = timeout
-        self._timeout = max(timeout, DIAL_TIMEOUT_S)
-        self._subscriber = subscriber
-        self._guarded = guarded
-        self._by_fd = {}
-        self._poll = _Poll()  # type: ignore[assignment]
-        self._bell = _Bell()  # type: ignore[assignment]
-        self._client = client
-        self._serve = serve
+        super().__init__(
+            [Endpoint(label) for label in client.terms.masters],
+            mutex,
+            client.clock,
+            world.random,
+            on_link,
+            timeout=timeout,
+            subscriber=subscriber,
+            guarded=guarded,
+        )
+        self.client = client
+        self._readers = bench
+        #: Who waits for a link.
+        self._bench = Bench()
         self._latency = world.network.messages if subscriber else world.network.commands
 
     # -- reading and writing -----------------------------------------------------------------------------
 
-    def poll(self, timeout: float) -> list[tuple[int, int]]:
-        """What can be read at once."""
-        found = []
+    def readable(self) -> Iterator[tuple[Slot[Link], Link]]:
+        """Links on which something has arrived, or that the peer has closed; whoever asks reads them."""
         for slot in self.slots:
-            link: Any = slot.link
+            link = slot.link
             if link is not None and (link.inbox or link.ended):
-                found.append((link.fileno, select.POLLIN))
-        return found
+                link.answered = link.answered or bool(link.inbox)
+                yield slot, link
 
-    def serve(self, fd: int, event: int) -> tuple[Slot, links.Link, bool] | None:
-        slot = self._by_fd.get(fd)
-        link: Any = slot.link if slot is not None else None
-        if slot is None or link is None:
-            return None
-        link.answered = link.answered or bool(link.inbox)
-        return slot, link, not link.ended
-
-    def send(self, link: Any, packed: Any) -> None:
-        client = self._client
+    def send(self, link: Link, packed: Any) -> None:
+        session = link.session
         if self._subscriber:
-            session = link.session
             link.put(lambda: session.host.subscribe(session, packed))
             return
-        command: scripts.Command = link.owed[-1].command
-        client.world.sent[command.script.name] += 1
-        session = link.session
+        command = link.owed[-1].command
+        self.client.world.sent[command.script.name] += 1
         link.put(lambda: session.host.execute(session, command))
 
-    # -- connecting --------------------------------------------------------------------------------------
+    def _register(self, slot: Slot[Link], link: Link) -> None:
+        link.serve = link.hang_up = self._readers.arrived
 
-    def dial_due(self) -> None:
-        now = self._clock()
-        for slot in self.slots:
-            if slot.link is None and not slot.dialing and now >= slot.probe_at:
-                slot.dialing = True
-                self._start(slot)
+    def _unregister(self, link: Link) -> None: ...
+
+    # -- connecting --------------------------------------------------------------------------------------
 
     def join(self) -> None:
         """Have a connection to every master at once, as after an earlier use."""
         for slot in self.slots:
-            link = self._link(slot)
+            link, call = self.link(slot), self._call(slot)
             link.session = link.host.open(link)
-            self._greet(link, [])
-            self._take(slot, link)
+            link.greet(call)
+            self._dialled(slot, call, link)
+        self.fresh = False
 
-    def _link(self, slot: Slot) -> Link:
-        host = self._client.world.hosts[slot.index]
-        return Link(self._client, host, self._latency, self._serve)
+    def link(self, slot: Slot[Link]) -> Link:
+        return Link(self.client, self.client.world.hosts[slot.index], self._latency)
 
-    def _greet(self, link: Link, kill: list[tuple[str, int]]) -> None:
-        if not self._subscriber:
-            link.handshake = link.host.greet(kill, self._guarded)
-            link.run_id = link.handshake.run_id
-            link.client_id = link.session.number
+    def _until(self, done: Callable[[], bool], timeout: float) -> Waits[None]:
+        if not done():
+            yield Wait(timeout, self._bench, done)
 
-    def _start(self, slot: Slot) -> None:
-        _Dial(self, slot, self._link(slot)).connect()
+    def _tell(self) -> None:
+        self._bench.poke()
+        self._readers.poke()
 
-    def _go_on(self, slot: Slot) -> None:
-        """As `_dial_on` of the real one: a master that is owed something is dialled again and again."""
-        pause = max(0.0, slot.probe_at - self._clock())
-        if slot.link is not None or self.closed or self._clock() + pause >= slot.wanted_until:
-            return
+    def _start(self, slot: Slot[Link]) -> None:
+        _Dial(self, slot, self._call(slot)).connect()
 
-        def again() -> None:
-            if slot.link is None and not slot.dialing and not self.closed:
-                slot.dialing = True
+    def ended(self, slot: Slot[Link], call: Call, outcome: Link | DialError) -> None:
+        """An attempt is over; the next one is as the real roster wants it."""
+        with self._mutex:
+            pause = self._dialled(slot, call, outcome)
+        if pause is not None:
+            self.client.after(self.client.lasts(pause), lambda: self._again(slot))
+
+    def _again(self, slot: Slot[Link]) -> None:
+        with self._mutex:
+            if self._redial(slot):
                 self._start(slot)
-
-        self._client.after(self._client.lasts(min(pause, DIAL_TIMEOUT_S)), again)
 
 
 class _Dial:
-    """One attempt, as in `links.dial`: connect, then the handshake, a round trip each."""
+    """One attempt, as in `links.dial`: connect, then the greeting, a round trip each."""
 
-    def __init__(self, roster: Roster, slot: Slot, link: Link) -> None:
+    def __init__(self, roster: Roster, slot: Slot[Link], call: Call) -> None:
         self._roster = roster
-        self._client = link.client
+        self._client = roster.client
         self._slot = slot
-        self._link = link
-        self._kill = list(slot.kill)
+        self._call = call
+        self._link = roster.link(slot)
         self._steps = 0
         self._over = False
-        link.hang_up = lambda: self._end(Fault(FaultKind.DOWN, "Connection closed by server"))
+        self._link.hang_up = lambda: self._fail("Connection closed by server")
 
     def connect(self) -> None:
-        roster = self._roster
-        self._within(min(roster._timeout, max(roster._request_timeout, LEAST_CONNECT_S)))
+        self._within(self._call.connect_timeout)
         self._link.there.send(self._accept)
 
     def _within(self, seconds: float) -> None:
@@ -293,7 +259,7 @@ class _Dial:
 
         def look() -> None:
             if step == self._steps:
-                self._end(Fault(FaultKind.DOWN, "Timeout"))
+                self._fail("Timeout")
 
         self._client.after(self._client.lasts(seconds), look)
 
@@ -303,47 +269,30 @@ class _Dial:
             link.session = link.host.open(link)
             link.back.send(lambda: client.do(self._greet))
         else:
-            refused = Fault(FaultKind.DOWN, "connection refused")
-            link.back.send(lambda: client.do(lambda: self._end(refused)))
+            link.back.send(lambda: client.do(lambda: self._fail("connection refused")))
 
     def _greet(self) -> None:
         if self._over:
             self._link.close()  # given up before
         else:
-            self._within(self._roster._timeout)
+            self._within(self._call.timeout)
             self._link.put(self._welcome)
 
     def _welcome(self) -> None:
         # Whether or not the client still waits for it.
-        self._roster._greet(self._link, self._kill)
-        self._link.back.send(lambda: self._client.do(lambda: self._end(None)))
+        self._link.greet(self._call)
+        self._link.back.send(lambda: self._client.do(lambda: self._end(self._link)))
 
-    def _end(self, fault: Fault | None) -> None:
-        if self._over:
-            return
-        self._over = True
-        self._steps += 1
-        roster, slot, link = self._roster, self._slot, self._link
-        with roster._mutex:
-            slot.dialing = False
-            if fault is not None:
-                link.close()
-                roster._failed(slot, fault)
-            elif roster.closed:
-                link.close()
-            else:
-                slot.kill = [old for old in slot.kill if old not in self._kill]
-                link.hang_up = roster._serve
-                roster._take(slot, link)
-        roster.changed.notify_all()
-        roster._go_on(slot)
+    def _fail(self, why: str) -> None:
+        if not self._over:
+            self._link.close()
+            self._end(DialError(Fault(FaultKind.DOWN, why)))
 
-
-class Endpoint:
-    """What a master is called."""
-
-    def __init__(self, label: str) -> None:
-        self.label = label
+    def _end(self, outcome: Link | DialError) -> None:
+        if not self._over:
+            self._over = True
+            self._steps += 1
+            self._roster.ended(self._slot, self._call, outcome)
 
 
 __all__ = ["Link", "Roster", "Way"]

@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 from random import Random
 
+from rlock._driver.waits import Waits
 from rlock.errors import LeaseLostError, QuorumUnreachableError
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER
 from rlock.rules.holds import Hold
@@ -22,7 +23,7 @@ from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.timing import QUEUE_TTL_S
 
 from .client import Client
-from .driver import Program, Thread, Waits, sleep
+from .driver import Program, Thread, sleep
 from .events import Latency
 from .faults import HELD_UP_S, REBIRTH_S, Nemesis
 from .hosts import EPOCH_US
@@ -113,7 +114,7 @@ class Schedule:
             except KeyboardInterrupt:
                 pass
         for name in self.locks:
-            hold = yield from client.acquiring(thread, self.options(name, fair=random.random() < 0.3))
+            hold = yield from client.locking(thread, self.options(name, fair=random.random() < 0.3))
             if hold is not None:
                 yield from let_go(client, hold)
 
@@ -131,7 +132,7 @@ class Schedule:
             until = AT_ONCE
         elif chance < 0.45:
             until = client.clock() + random.uniform(0.02, 2.0)
-        hold = yield from client.acquiring(thread, options, until)
+        hold = yield from client.locking(thread, options, until)
         if hold is None:
             return
         # A fixed lease is often held to its end, and a little longer.
@@ -142,10 +143,10 @@ class Schedule:
             if random.random() < 0.2:
                 token = hold.token
                 yield from sleep(held_s / 2)
-                yield from client.acquiring(thread, options)
+                yield from client.locking(thread, options)
                 if hold.token != token:
                     self.world.referee.accuse(hold.name, hold.owner, "", "another token when nested")
-                yield from client.releasing(hold)
+                yield from client.unlocking(hold)
                 held_s /= 2
             yield from sleep(held_s)
         except (KeyboardInterrupt, LeaseLostError):
@@ -203,7 +204,7 @@ def let_go(client: Client, hold: Hold) -> Waits[None]:
     """Release as often as it was acquired, whatever comes in between."""
     while hold in client.holds:
         try:
-            yield from client.releasing(hold)
+            yield from client.unlocking(hold)
         except (LeaseLostError, KeyboardInterrupt):
             pass
 

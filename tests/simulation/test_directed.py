@@ -69,7 +69,7 @@ class Stage:
 
         def program() -> Program:
             try:
-                yield from client.acquiring(thread, options, AT_ONCE)
+                yield from client.locking(thread, options, AT_ONCE)
             except QuorumUnreachableError:
                 return
             yield from sleep(hold_s)
@@ -90,7 +90,7 @@ class Stage:
         def cut() -> None:
             link = client.fanout.roster.slots[master].link
             if link is not None:
-                link.cut()  # type: ignore[attr-defined]
+                link.cut()
 
         self.at(when, cut)
 

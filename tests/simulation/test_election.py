@@ -96,9 +96,9 @@ def queue_up(world: World, waiters: int, *, fair: bool = False, hold_s: float = 
 
 
 def late(client: Client, thread: Thread, fair: bool) -> Program:
-    hold: Any = yield from client.acquiring(thread, options(fair=fair))
+    hold: Any = yield from client.locking(thread, options(fair=fair))
     yield from sleep(0.001)
-    yield from client.releasing(hold)
+    yield from client.unlocking(hold)
 
 
 @pytest.mark.parametrize("fair", [False, True], ids=["barging", "fair"])
@@ -180,3 +180,44 @@ def test_contenders_that_die_with_votes_block_at_most_for_a_lease(masters: int) 
         assert until_over(world, threads)
         assert world.referee.violations == []
     assert slow < 10
+
+
+def once(client: Client, thread: Thread, fair: bool) -> Program:
+    """As with a `with` statement, whatever comes in between."""
+    try:
+        hold: Any = yield from client.locking(thread, options(fair=fair))
+        try:
+            yield from sleep(0.002)
+        finally:
+            yield from client.unlocking(hold)
+    except KeyboardInterrupt:
+        pass
+
+
+@pytest.mark.parametrize("fair", [False, True], ids=["barging", "fair"])
+@pytest.mark.parametrize("held", [False, True], ids=["free", "held"])
+@pytest.mark.parametrize("together", [False, True], ids=["two clients", "one client"])
+def test_an_interrupt_at_any_instant_costs_the_other_one_nothing_and_leaves_nothing_behind(
+    held: bool, together: bool, fair: bool
+) -> None:
+    """Two want it; the first is interrupted: connecting, asking, in the line, parked, holding, releasing."""
+    for step in range(110):
+        exactly = Latency(0.001, 0.0)
+        world = World(3, 1, Network(exactly, exactly))
+        client = world.client(joined=False)
+        other = client if together else world.client(joined=False)
+        one, two = client.thread(), other.thread()
+        programs = [(0.005, one, once(client, one, fair)), (0.006, two, once(other, two, fair))]
+        if held:
+            holder = world.client()
+            first = holder.thread()
+            programs.append((0.0, first, cycle(holder, first, options(fair=fair), hold_s=0.03)))
+        when = 0.00525 + step * 0.0005
+        for at, thread, program in programs:
+            world.events.at(at, lambda t=thread, p=program: t.start(p))  # type: ignore[misc]
+        world.events.at(when, lambda t=one: t.interrupt(KeyboardInterrupt()))  # type: ignore[misc]
+        world.run(0.08)
+        assert [one.over, two.over] == [True, True], f"interrupted at {when}"
+        assert world.left(NAME) == {}, f"interrupted at {when}"
+        assert world.referee.violations == []
+        world.close()

@@ -11,9 +11,9 @@ import pytest
 
 from rlock.rules import keys, scripts
 from rlock.rules.places import Place
+from rlock.testing.memory.keyspace import Entry
 
 from ..servers import AnyMaster, raw
-from .keyspace import Entry
 from .masters import Master
 
 LOCKS = ("job", "{tagged}job")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,7 +12,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from rlock._sync import engine, fanout, listener
+from rlock._driver import engine, fanout, listener
 from rlock.procedures import acquire as acquiring
 from rlock.rules import keys, places, scripts
 from rlock.rules.options import DEFAULT_TTL, ClientOptions
@@ -56,8 +55,6 @@ class World:
         self.random = Random(seed)
         self.events = Events()
         self.network = network or Network()
-        #: One for all engines: nothing runs side by side, and nothing waits while it has it.
-        self.mutex = threading.Lock()
         #: Whether users may CLIENT KILL their own connections.
         self.may_kill = True
         self.clients: list[Client] = []

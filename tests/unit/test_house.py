@@ -19,9 +19,10 @@ FLOORS = (
     ("words", ("errors", "model", "clock")),
     ("rules", ("rules",)),
     ("procedures", ("procedures",)),
-    ("drivers", ("_sync",)),
-    ("public", ("lock", "client", "__init__")),
+    ("drivers", ("_driver", "_sync", "_async")),
+    ("public", ("base", "lock", "client", "asyncio", "decorated", "decorator", "__init__")),
     ("program", ("program", "__main__")),
+    ("testing", ("testing",)),
 )
 DRIVERS = 3
 
@@ -91,7 +92,10 @@ def test_only_drivers_and_what_stands_on_them_know_redis(name: str) -> None:
 
 def test_the_public_floor_imports_redis_for_a_type_only() -> None:
     users = {name for name in ALL if "redis" in {i.split(".")[0] for i in imports(name, ALL[name])}}
-    assert {name for name in users if not name.startswith(("_sync", "program"))} <= {"client"}
+    above = {
+        name for name in users if not name.startswith(("_driver", "_sync", "_async", "program", "testing"))
+    }
+    assert above <= {"client", "asyncio.client"}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from typing import NamedTuple, Protocol
 class Subscriber(Protocol):
     """A connection that listens."""
 
-    def hear(self, channel: str, payload: str) -> None: ...
+    def hear(self, channel: str, payload: str) -> None:
+        """Take a message in."""
 
 
 class Message(NamedTuple):
@@ -44,11 +45,13 @@ class Keyspace:
         self._published: list[Message] = []
 
     def subscribe(self, channel: str, subscriber: Subscriber) -> None:
+        """SUBSCRIBE. Twice is once."""
         there = self.subscribers.setdefault(channel, [])
         if subscriber not in there:
             there.append(subscriber)
 
     def unsubscribe(self, channel: str, subscriber: Subscriber) -> None:
+        """UNSUBSCRIBE."""
         there = self.subscribers.get(channel, [])
         if subscriber in there:
             there.remove(subscriber)
@@ -76,6 +79,7 @@ class Keyspace:
         return entry
 
     def pttl(self, key: str) -> int:
+        """PTTL."""
         entry = self.find(key)
         if entry is None:
             return -2
@@ -108,12 +112,6 @@ class Keyspace:
         if entry is None:
             entry = self.keys[key] = Entry("hash")
         entry.fields[owner] = count
-
-    def _add(self, key: str, owner: str, number: int) -> int:
-        """HINCRBY, for masters that break the rule."""
-        fields = self.keys[key].fields
-        fields[owner] = str(int(fields[owner]) + number)
-        return int(fields[owner])
 
     def _fields(self, key: str) -> int:
         """HLEN; -1 for another type."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..model import Code, FaultKind
 from ..procedures.steps import Ask
@@ -23,10 +22,10 @@ class Round:
         self.targets: Sequence[int] = range(masters) if ask.targets is None else ask.targets
         self.ballot = Ballot(len(self.targets), ask.settle)
         self.deadline = 0.0
-        #: Its thread has gone on with the ballot: later answers change it no more.
+        #: Its owner has gone on with the ballot: later answers change it no more.
         self.over = False
-        #: Released when the round is settled or its thread has to lead.
-        self.parker: threading.Lock | None = None
+        #: The driver's own: what wakes the one who waits for it.
+        self.parker: Any = None
 
     def broken(self) -> bool:
         """Whether a connection ended before its master answered."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import threading
 import weakref
+from abc import ABC, abstractmethod
 
 from ..procedures.steps import Wake
 from ..rules.keys import channel, station_channel
@@ -14,7 +14,7 @@ from ..rules.places import Place
 _RANK = {Wake.TIME: 0, Wake.FREE: 1, Wake.HANDED: 2, Wake.GRANTED: 3}
 
 
-class Ear:
+class Ear(ABC):
     """What one waiter hears."""
 
     __slots__ = (
@@ -25,7 +25,6 @@ class Ear:
         "message",
         "name",
         "parked",
-        "parker",
         "place",
         "wake_for",
     )
@@ -42,17 +41,15 @@ class Ear:
         self.grace_at = math.inf
         #: Why the waiter is to go on, and has not been told yet.
         self.wake_for = Wake.TIME
-        #: Its thread sleeps, or reads for those who do.
+        #: Its owner sleeps, or reads for those who do.
         self.parked = False
-        self.parker = threading.Lock()
-        self.parker.acquire()
 
     def take_wake(self) -> Wake:
         """Why to go on; told once."""
         why, self.wake_for = self.wake_for, Wake.TIME
         if why is Wake.HANDED:
             self.handed = set()  # the round that follows takes it
-        self.parker.acquire(blocking=False)
+        self.settle()
         return why
 
     def wake(self, why: Wake) -> None:
@@ -62,10 +59,13 @@ class Ear:
             self.wake_for = why
         self.stir()
 
+    @abstractmethod
     def stir(self) -> None:
         """Let the waiter look round: there may be a reason to go on, or nobody may be reading."""
-        if self.parker.locked():
-            self.parker.release()
+
+    @abstractmethod
+    def settle(self) -> None:
+        """What stirred it until now is known."""
 
 
 class Subscription:

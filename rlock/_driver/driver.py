@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -23,19 +23,20 @@ from ..procedures.steps import (
 from .ears import Ear
 from .fanout import Fanout
 from .listener import Listener
+from .waits import Waits
 
 T = TypeVar("T")
 
 
-class Driver:
-    """Runs procedures, each in the thread that asks for it. Thread-safe.
+class Driver(ABC):
+    """Runs procedures, each in the thread or task that asks for it.
 
-    ``pass_on`` is called with the lock, the token and the seconds of a lease that a thread of ours left to a
+    ``pass_on`` is called with the lock, the token and the seconds of a lease that an owner of ours left to a
     waiter that has ended in another way.
     """
 
     def __init__(
-        self, fanout: Fanout, listener: Listener, clock: Clock, pass_on: Callable[..., None]
+        self, fanout: Fanout[Any], listener: Listener[Any], clock: Clock, pass_on: Callable[..., None]
     ) -> None:
         self._fanout = fanout
         self._listener = listener
@@ -45,7 +46,11 @@ class Driver:
         #: them is old.
         self.finished: deque[str] = deque(maxlen=64)
 
-    def perform(self, procedure: Procedure[T]) -> T:
+    @abstractmethod
+    def _pausing(self, timeout: float) -> Waits[None]:
+        """Let so many seconds pass; inf: until an interrupt."""
+
+    def performing(self, procedure: Procedure[T]) -> Waits[T]:
         """Do what the procedure yields, send it the answers, throw it the exceptions; its result."""
         ears: list[Ear] = []
         answer: Any = None
@@ -58,10 +63,14 @@ class Driver:
                         step = procedure.throw(failure)
                     else:
                         step = procedure.send(answer)
-                    answer = self._do(step, ears)
+                    answer = yield from self._doing(step, ears)
                 except StopIteration as stop:
                     result: T = stop.value
                     return result
+                except GeneratorExit:
+                    # Nobody will go on with this program: no step can be done any more.
+                    procedure.close()
+                    raise
                 except BaseException as failure:
                     # Thrown into the procedure wherever it came up, so that it can undo; what comes
                     # out of a procedure that has ended is for the caller.
@@ -70,43 +79,42 @@ class Driver:
                     error = failure
         finally:
             for ear in ears:
-                self._listener.leave(ear)
-                self._decline(ear)
+                self._leave(ear)
 
-    def _do(self, step: Step, ears: list[Ear]) -> Any:
+    def _doing(self, step: Step, ears: list[Ear]) -> Waits[Any]:
         if isinstance(step, Ask):
-            return self._fanout.ask(step)
+            return (yield from self._fanout.asking(step))
         if isinstance(step, Tell):
             return self._fanout.tell(step)
         if isinstance(step, AskMany):
-            return self._fanout.ask_many(step)
+            return (yield from self._fanout.asking_many(step))
         if isinstance(step, Rest):
-            return self._fanout.rest(step)
+            return (yield from self._fanout.resting(step))
         if isinstance(step, Standing):
             return self._listener.standing(step.name)
         if isinstance(step, Listen):
             if ears and ears[0].place is not step.place:
                 # The grant that the one before had got came too late.
-                self._listener.leave(ears[0])
-                self._decline(ears.pop())
+                self._leave(ears[0])
+                ears.pop()
             if not ears:
                 # Noted before it is subscribed: Ctrl-C in between must not leave the subscription behind.
-                ears.append(Ear(step.place))
-            return self._listener.listen(ears[0], step.timeout)
+                ears.append(self._listener.ear(step.place))
+            return (yield from self._listener.listening(ears[0], step.timeout))
         if isinstance(step, Unlisten):
             for ear in ears:
                 self.finished.append(ear.place.token)
-                self._listener.leave(ear)
-                self._decline(ear)
+                self._leave(ear)
             return None
         timeout = step.until - self._clock()
         if ears:
-            return self._listener.park(ears[0], timeout)
+            return (yield from self._listener.parking(ears[0], timeout))
         # Nothing to hear yet (the masters are out of reach): only the time and close() end this.
-        threading.Event().wait(min(max(timeout, 0.0), threading.TIMEOUT_MAX))
+        yield from self._pausing(timeout)
         return Wake.TIME
 
-    def _decline(self, ear: Ear) -> None:
+    def _leave(self, ear: Ear) -> None:
+        self._listener.leave(ear)
         bequest, ear.place.bequest = ear.place.bequest, None
         if bequest is not None:
             self._pass_on(ear.name, bequest.owner, ear.place.lease_ms / 1000)

@@ -1,0 +1,124 @@
+"""The engine of the asyncio driver: owners are tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from .._driver import driver, engine
+from .._driver.waits import Waits
+from ..clock import Clock
+from ..model import LockStatistics
+from ..procedures.steps import Procedure
+from ..rules.holds import Hold, OwnerKey
+from ..rules.keys import client_label
+from ..rules.options import ClientOptions, LockOptions
+from .fanout import Fanout
+from .listener import Listener
+from .masters import Endpoint
+from .turnstile import Turn
+from .waits import Parker, run
+from .watchdog import Watchdog
+
+log = logging.getLogger("rlock")
+T = TypeVar("T")
+
+
+class Driver(driver.Driver):
+    """Runs procedures, each in the task that asks for it."""
+
+    def _pausing(self, timeout: float) -> Waits[None]:
+        yield from Parker().sleeping(timeout)
+
+
+class Engine(engine.Engine):
+    """Connections, tasks and holds of one client in one event loop."""
+
+    def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions, clock: Clock) -> None:
+        super().__init__([endpoint.label for endpoint in endpoints], options, clock)
+        terms, timeout = self.terms, options.lease(None).request_timeout
+        self._fanout = Fanout(endpoints, terms, timeout)
+        self._listener = Listener(endpoints, timeout, clock, terms.random, terms.station, self._pass_on)
+        self._driver = Driver(self._fanout, self._listener, clock, self._pass_on)
+        self._watchdog = Watchdog(
+            self.holds, self.mutex, clock, self._renewing, self._healing, self._letting_go
+        )
+        self._keys: weakref.WeakKeyDictionary[asyncio.Task[object], OwnerKey] = weakref.WeakKeyDictionary()
+
+    def key(self) -> OwnerKey:
+        """Which task calls. RuntimeError: none."""
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("no task is running: a lock of rlock.asyncio is held by a task")
+        key = self._keys.get(task)
+        if key is None:
+            key = self._keys[task] = OwnerKey(client_label(task.get_name()), _running(task))
+        return key
+
+    def _turn(self, name: str) -> Turn:
+        return Turn(name)
+
+    def _holding(self) -> None:
+        pass
+
+    # -- programs, run in the calling task ---------------------------------------------------------
+
+    async def acquire(self, options: LockOptions, until: float) -> bool:
+        """Nested: counted here, at once. Else: by the masters, waiting until ``until``."""
+        key = self.key()
+        hold = self.holds.find(key, options.name)
+        if hold is not None:
+            self.nested(hold)
+            return True
+        asked: list[str] = []
+        try:
+            return await run(self.acquiring(key, options, until, asked))
+        except BaseException:
+            self.give_back(key, options, asked)
+            raise
+
+    async def release(self, name: str) -> None:
+        """One acquire less; with the last one the masters are told."""
+        hold = self.held(name)
+        await self.release_hold(hold, hold.count - 1)
+
+    async def release_hold(self, hold: Hold, left: int) -> None:
+        """Set the hold count to ``left``; 0 gives the lock up. Raises `LeaseLostError` after a loss."""
+        await run(self.releasing(hold, left))
+
+    async def perform(self, procedure: Procedure[T]) -> T:
+        """Run a procedure on this client's connections."""
+        return await run(self.performing(procedure))
+
+    async def statistics(self, name: str, timeout: float) -> LockStatistics:
+        """Who waits for a lock."""
+        return await run(self.telling(name, timeout))
+
+    async def close(self) -> None:
+        """Release what is held, take back what is asked for, end tasks and connections."""
+        await run(self.closing())
+        # The event loop closes the sockets in its next turn, and this may be the last thing that it does.
+        await asyncio.sleep(0)
+
+    def drop(self) -> None:
+        """Its client has gone: close the connections, unless something is still held."""
+        if not len(self.holds):
+            self.closed = True
+            self._listener.close()
+            self._fanout.close()
+
+    def _letting_go(self) -> Waits[None]:
+        """Release what tasks that have ended hold: the event loop is being shut down."""
+        for hold in self.holds:
+            if not hold.owner_key.alive:
+                log.warning("lock %r was still held by a task that has ended; it is released", hold.name)
+                self._forget(hold)
+        yield from self._fanout.draining()
+
+
+def _running(task: asyncio.Task[object]) -> Callable[[], bool]:
+    there = weakref.ref(task)
+    return lambda: (task := there()) is not None and not task.done()

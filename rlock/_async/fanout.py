@@ -1,0 +1,78 @@
+"""The fan-out of the asyncio driver: what arrives is read at once, and wakes the task that waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import hiredis
+
+from .._driver import fanout
+from .._driver.roster import Slot
+from .._driver.rounds import Round
+from .._driver.waits import Waits
+from ..errors import RLockError
+from ..model import Fault, FaultKind
+from ..procedures.steps import Terms
+from .links import StreamLink
+from .masters import Endpoint
+from .roster import Roster
+from .waits import Parker
+
+
+class Fanout(fanout.Fanout[StreamLink]):
+    """The command connections of one client in one event loop."""
+
+    def __init__(self, endpoints: Sequence[Endpoint], terms: Terms, request_timeout: float) -> None:
+        super().__init__(terms, request_timeout)
+        self._roster = Roster(
+            endpoints,
+            self._mutex,
+            terms.clock,
+            terms.random,
+            self._welcome,
+            self._arrived,
+            timeout=request_timeout,
+            guarded=terms.guard.on,
+        )
+        self._waiting: set[Round] = set()
+
+    def _caller(self) -> object:
+        return asyncio.current_task()
+
+    def _finishing(self, turn: Round) -> Waits[None]:
+        patience, ballot = self._timeout / 4, turn.ballot
+        parker = turn.parker = Parker()
+        self._waiting.add(turn)
+        try:
+            while not ballot.settled:
+                if self._roster.closed:
+                    raise RLockError("the client was closed")
+                left = turn.deadline - self._clock()
+                if left <= 0:
+                    break
+                yield from parker.sleeping(min(left, patience))
+                if ballot.outstanding:
+                    with self._mutex:
+                        self._expire(self._clock())
+        finally:
+            turn.over = True
+            self._waiting.discard(turn)
+        self._tell_news()
+
+    def _wake(self, turn: Round) -> None:
+        if turn.parker is not None:
+            turn.parker.stir()
+
+    def _arrived(self, slot: Slot[StreamLink], link: StreamLink) -> None:
+        with self._mutex:
+            try:
+                self._deliver(slot, link)
+                if link.ended and slot.link is link:
+                    self._drop(slot, Fault(FaultKind.BROKEN, "the server closed the connection"))
+            except (OSError, hiredis.HiredisError) as error:
+                self._drop(slot, Fault(FaultKind.BROKEN, str(error) or type(error).__name__))
+
+    def _close(self) -> None:
+        for turn in self._waiting:
+            self._wake(turn)

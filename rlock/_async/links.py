@@ -1,0 +1,111 @@
+"""Links of the asyncio driver: a transport of the event loop, that we write to and are called by."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import redis
+from redis.asyncio.connection import AbstractConnection
+
+from .._driver.links import Call, DialError, Greeted, Link, dial_error, greet
+
+
+class StreamLink(Link, asyncio.Protocol):
+    """A transport that redis-py has opened, and that now brings what arrives to us."""
+
+    __slots__ = ("_keep", "arrived", "ended", "transport")
+
+    def __init__(self, connection: AbstractConnection, greeted: Greeted) -> None:
+        super().__init__(greeted)
+        writer: Any = connection._writer
+        # A StreamWriter that is collected closes its transport, and a redis-py connection that has one warns.
+        self._keep = writer
+        connection._reader = connection._writer = None
+        self.transport: asyncio.Transport = writer.transport
+        #: Called when something has arrived, or the connection has ended.
+        self.arrived: Callable[[], object] | None = None
+        self.ended = False
+        self.transport.set_protocol(self)
+
+    def send(self, packed: bytes) -> None:
+        """Write; what the kernel does not take goes out when it does. Raises OSError after the end."""
+        if self.transport.is_closing():
+            raise BrokenPipeError("the connection is closed")
+        self.transport.write(packed)
+
+    def close(self) -> None:
+        """Close without a word."""
+        # Not close(): that would first write what a stalled server has not taken yet.
+        self.transport.abort()
+
+    def abandon(self) -> None:
+        """In a forked child: only our copy of the descriptor."""
+        # Not by the transport: it would take the socket out of the epoll set that parent and child share.
+        bare = getattr(self.transport.get_extra_info("socket"), "_sock", None)
+        if bare is not None and bare.fileno() >= 0:
+            os.close(bare.detach())
+
+    # -- for the event loop ------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the event loop."""
+        self.reader.feed(data)
+        self.answered = True
+        if self.arrived is not None:
+            self.arrived()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Called by the event loop."""
+        self.ended = True
+        if self.arrived is not None:
+            self.arrived()
+
+
+async def dial(connection: AbstractConnection, label: str, call: Call) -> StreamLink:
+    """Connect, and learn what kind of server it is. Raises `DialError`."""
+    try:
+        await connection.connect()
+        greeting = greet(label, call)
+        replies: list[Any] | None = None
+        while True:
+            try:
+                asked = greeting.send(replies) if replies is not None else next(greeting)
+            except StopIteration as stop:
+                return StreamLink(connection, stop.value)
+            replies = await _exchange(connection, asked)
+    except DialError:
+        _discard(connection)
+        raise
+    except Exception as error:
+        _discard(connection)
+        raise dial_error(error) from None
+    except BaseException:
+        _discard(connection)
+        raise
+
+
+def _discard(connection: Any) -> None:
+    # Not by disconnect(), which is awaited: a task that is cancelled has no time.
+    writer, connection._writer, connection._reader = connection._writer, None, None
+    if writer is not None:
+        writer.transport.abort()
+
+
+async def _exchange(connection: AbstractConnection, commands: Sequence[tuple[str, ...]]) -> list[Any]:
+    if commands:
+        await connection.send_packed_command(connection.pack_commands(commands))
+    return [await _reply(connection) for _ in commands]
+
+
+async def _reply(connection: AbstractConnection) -> Any:
+    try:
+        return await connection.read_response()
+    except redis.AuthenticationError:
+        raise
+    except redis.ResponseError as error:
+        # One command that this user may not run (INFO, CLIENT KILL, SCRIPT LOAD) takes a check or an
+        # optimisation away, not the lock.
+        return error

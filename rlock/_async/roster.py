@@ -1,0 +1,120 @@
+"""The roster of the asyncio driver: links call when something has arrived, tasks dial."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+
+from .._driver import roster
+from .._driver.roster import Slot
+from .._driver.waits import Waits
+from ..clock import Clock
+from .links import StreamLink
+from .masters import Endpoint
+from .waits import Parker
+
+
+class Roster(roster.Roster[StreamLink]):
+    """``on_arrival``: a link has something to read, or has ended; ``on_change``: a dial has ended."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        mutex: threading.Lock,
+        clock: Clock,
+        random: Random,
+        on_link: Callable[[Slot[StreamLink], StreamLink], None],
+        on_arrival: Callable[[Slot[StreamLink], StreamLink], None],
+        on_change: Callable[[], None] = lambda: None,
+        *,
+        timeout: float,
+        subscriber: bool = False,
+        guarded: bool = False,
+    ) -> None:
+        super().__init__(
+            endpoints,
+            mutex,
+            clock,
+            random,
+            on_link,
+            timeout=timeout,
+            subscriber=subscriber,
+            guarded=guarded,
+        )
+        self._on_arrival = on_arrival
+        self._on_change = on_change
+        self._waiting: list[Parker] = []
+        #: The event loop keeps no task alive.
+        self._dials: set[asyncio.Task[None]] = set()
+
+    def send(self, link: StreamLink, packed: bytes) -> None:
+        """Write to a link; what the kernel does not take goes out when it does. Raises OSError."""
+        link.send(packed)
+
+    def _register(self, slot: Slot[StreamLink], link: StreamLink) -> None:
+        link.arrived = partial(self._on_arrival, slot, link)
+        if link.ended:
+            # Between the greeting and now; not at once, because the caller has the mutex.
+            asyncio.get_running_loop().call_soon(link.arrived)
+
+    def _unregister(self, link: StreamLink) -> None:
+        link.arrived = None
+
+    # -- connecting --------------------------------------------------------------------------------
+
+    def _until(self, done: Callable[[], bool], timeout: float) -> Waits[None]:
+        until, parker = self._clock() + timeout, Parker()
+        self._waiting.append(parker)
+        try:
+            while not done() and (left := until - self._clock()) > 0:
+                yield from parker.sleeping(left)
+        finally:
+            self._waiting.remove(parker)
+
+    def _tell(self) -> None:
+        for parker in self._waiting:
+            parker.stir()
+        self._on_change()
+
+    def _start(self, slot: Slot[StreamLink]) -> None:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._dial_on(slot), name="rlock-dial")
+        self._dials.add(task)
+        task.add_done_callback(partial(self._ended, slot))
+
+    def _ended(self, slot: Slot[StreamLink], task: asyncio.Task[None]) -> None:
+        self._dials.discard(task)
+        if task.cancelled():
+            # Before it began, perhaps: this master would never be dialled again.
+            slot.dialing = False
+
+    async def _dial_on(self, slot: Slot[StreamLink]) -> None:
+        """Dial once; or, if the master is owed something, until that is over."""
+        while (pause := await self._dial(slot)) is not None:
+            await asyncio.sleep(pause)
+            if not self._redial(slot):
+                return
+
+    async def _dial(self, slot: Slot[StreamLink]) -> float | None:
+        outcome: StreamLink | Exception = RuntimeError("the connection attempt was interrupted")
+        call = self._call(slot)
+        pause = None
+        try:
+            outcome = await slot.endpoint.dial_async(call)
+        except Exception as error:  # a fault, no descriptor, no memory: that master has no vote
+            outcome = error
+        finally:
+            with self._mutex:
+                pause = self._dialled(slot, call, outcome)
+        return pause
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close all links for good, and end the dials."""
+        super().close()
+        for task in self._dials:
+            task.cancel()

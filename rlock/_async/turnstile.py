@@ -1,0 +1,25 @@
+"""Turns of tasks."""
+
+from __future__ import annotations
+
+from .._driver import turnstile
+from .._driver.waits import Waits
+from .waits import Parker
+
+
+class Turn(turnstile.Turn):
+    """A task's place in a line."""
+
+    __slots__ = ("_parker",)
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._parker = Parker()
+
+    def stir(self) -> None:
+        """Let its task look whether it is first."""
+        self._parker.stir()
+
+    def sleeping(self, timeout: float) -> Waits[None]:
+        """Until it is stirred, at most so many seconds."""
+        yield from self._parker.sleeping(timeout)

@@ -1,0 +1,366 @@
+"""Engine: what one client is in one process. Runs the procedures; keeps the lease table."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from random import Random
+from typing import Any, TypeVar
+
+from ..clock import Clock
+from ..errors import LeaseLostError, NotHeldError, RLockError
+from ..model import LeaseState, LockStatistics
+from ..procedures import acquire as acquiring
+from ..procedures.acquire import AT_ONCE
+from ..procedures.inspect import statistics
+from ..procedures.release import Released, gave_heir, inherited, may_barge, outcome, release
+from ..procedures.renew import Renewal, Round, heal, renew
+from ..procedures.steps import Ask, AskMany, Procedure, Tell, Terms
+from ..rules import scripts
+from ..rules.guard import Guard
+from ..rules.holds import Hold, Holds, OwnerKey
+from ..rules.keys import fresh_station, owner_token, token_of, waiter_name
+from ..rules.lease import LeaseEvent
+from ..rules.options import ClientOptions, LockOptions
+from ..rules.places import Bequest, Place
+from ..rules.quorum import Ballot
+from ..rules.timing import CLAIM_S
+from .driver import Driver
+from .fanout import Fanout
+from .listener import Listener
+from .turnstile import Turn, Turnstile
+from .waits import Waits
+from .watchdog import REASONS, Watchdog
+
+log = logging.getLogger("rlock")
+T = TypeVar("T")
+
+
+class Engine(ABC):
+    """Connections and holds of one client in one process (and, with asyncio, in one event loop)."""
+
+    _fanout: Fanout[Any]
+    _listener: Listener[Any]
+    _driver: Driver
+    _watchdog: Watchdog
+
+    def __init__(self, masters: Sequence[str], options: ClientOptions, clock: Clock) -> None:
+        self.pid = os.getpid()
+        self.clock = clock
+        # Seeded by the system: two processes forked from one must not back off in step.
+        random = Random()
+        guard = Guard(masters, options.max_ttl, options.restart_guard)
+        self.terms = Terms(masters, clock, random, guard, fresh_station())
+        self.mutex = threading.Lock()
+        self.holds = Holds()
+        self.closed = False
+        self._turnstile = Turnstile()
+        #: Owner tokens that may have votes, by acquire under way.
+        self._asking: dict[int, tuple[LockOptions, list[str]]] = {}
+        #: Holds that are no longer ours and of which the masters may not know it yet, by owner token.
+        self._releasing: dict[str, Hold] = {}
+
+    # -- what a driver adds ------------------------------------------------------------------------
+
+    @abstractmethod
+    def key(self) -> OwnerKey:
+        """Who calls. Made once for each thread or task, kept by it alone."""
+
+    @abstractmethod
+    def _holding(self) -> None:
+        """The first hold came, or the last one went. With the mutex."""
+
+    @abstractmethod
+    def _turn(self, name: str) -> Turn:
+        """A place in the line of this process."""
+
+    # -- acquire -----------------------------------------------------------------------------------
+
+    def nested(self, hold: Hold) -> None:
+        """One acquire more of what the owner has. Raises `LeaseLostError` after a loss."""
+        with self.mutex:
+            if hold.lease.look(self.clock()) is LeaseState.LOST:
+                raise LeaseLostError(hold.name, hold.reason)
+            hold.count += 1
+
+    def acquiring(self, key: OwnerKey, options: LockOptions, until: float, asked: list[str]) -> Waits[bool]:
+        """By the masters, waiting until ``until``. The caller owes `give_back` after any exception."""
+        name = options.name
+        if until == AT_ONCE:
+            # Another owner of ours holds it validly: that is contention, and no master knows better.
+            if self.holds.taken(name, self.clock()):
+                return False
+            return (yield from self._contending(key, options, until, asked))
+        if options.fair:
+            # Each owner has a ticket of its own, drawn when it comes and not when it is its turn here.
+            return (yield from self._contending(key, options, until, asked))
+        turn = self._turn(name)
+        try:
+            if (yield from self._turnstile.entering(turn, until - self.clock())):
+                return (yield from self._contending(key, options, until, asked))
+        finally:
+            turn.over = True
+            self._turnstile.leave(turn)
+        # Time over in the line. With the masters out of reach that is not contention; ask them.
+        if self._fanout.reachable:
+            return False
+        return (yield from self._contending(key, options, AT_ONCE, asked))
+
+    def _contending(self, key: OwnerKey, options: LockOptions, until: float, asked: list[str]) -> Waits[bool]:
+        with self.mutex:
+            if self.closed:
+                raise RLockError("the client is closed")
+            if options.renew or options.on_lost is not None:
+                try:
+                    self._watchdog.ensure()
+                except RuntimeError as error:
+                    raise RLockError(f"lock {options.name!r} was not asked for: {error}") from error
+        yield from self._fanout.meeting()
+        try:
+            self._asking[id(asked)] = (options, asked)
+            return (yield from self._driver.performing(self._take(key, options, until, asked)))
+        finally:
+            self._asking.pop(id(asked), None)
+
+    def _take(self, key: OwnerKey, options: LockOptions, until: float, asked: list[str]) -> Procedure[bool]:
+        while True:
+            grant = yield from acquiring.acquire(self.terms, options, key.label, until, asked)
+            if grant is None:
+                return False
+            hold = Hold(
+                key,
+                options,
+                grant.owner,
+                grant.sent_at,
+                waiter=grant.waiter,
+                hops=grant.hops,
+                token=grant.token,
+            )
+            with self.mutex:
+                if self.closed:
+                    raise RLockError("the client was closed")
+                # Every exit checks: the owner may have been kept from running since the verdict.
+                if hold.lease.look(self.clock()) is LeaseState.HELD:
+                    self.holds.add(hold)
+                    self._holding()
+                    if options.renew or options.on_lost is not None:
+                        self._watchdog.watch(hold)
+                    else:
+                        self.holds.unwatch(hold)
+                    return True
+            self._take_back(options, asked)
+
+    def give_back(self, key: OwnerKey, options: LockOptions, asked: list[str]) -> None:
+        """Undo an acquire that ended with an exception, without waiting for anybody.
+
+        Ctrl-C can come between any two lines, a cancellation at any wait, also after the grant: the caller
+        never learns that it has the lock, so whatever was asked for is given back.
+        """
+        hold = self.holds.find(key, options.name)
+        if hold is not None and hold.owner in asked:
+            self._forget(hold)
+        self._take_back(options, asked)
+
+    def _take_back(self, options: LockOptions, asked: list[str]) -> None:
+        for owner in list(asked):
+            waiter = waiter_name(owner, self.terms.station)
+            command = scripts.release(options.name, owner, waiter=waiter, publish=False)
+            self._fanout.tell(Tell(command, owed_for=options.lease.ttl))
+        asked.clear()
+
+    # -- release -----------------------------------------------------------------------------------
+
+    def held(self, name: str) -> Hold:
+        """The caller's hold, lost or not. Raises `NotHeldError`."""
+        hold = self.hold(name)
+        if hold is None:
+            raise NotHeldError(name)
+        return hold
+
+    def releasing(self, hold: Hold, left: int) -> Waits[None]:
+        """Set the hold count to ``left``; 0 gives the lock up. Raises `LeaseLostError` after a loss."""
+        try:
+            with self.mutex:
+                lost = hold.lease.look(self.clock()) is LeaseState.LOST
+                reason = hold.reason
+                hold.count = left
+                if left == 0:
+                    self._remove(hold)
+                    # Before the masters know: a renewal that crosses the release must see no loss in it.
+                    hold.lease.on(LeaseEvent.RELEASE)
+                    if not lost:
+                        self._releasing[hold.owner] = hold
+                        if hold.waiter:
+                            self._driver.finished.append(token_of(hold.waiter))
+            if lost:
+                # Here if the owner is faster than the watchdog: on_lost is called for every loss.
+                if not self.closed:
+                    self._watchdog.report(hold, reason)
+                raise LeaseLostError(hold.name, reason)
+            if left:
+                return
+            released = yield from self._giving_up(hold)
+        except BaseException as error:
+            if self.closed and isinstance(error, RLockError) and hold.owner in self._releasing:
+                return  # close() has released it in our place
+            if left == 0 and not self.closed:
+                self._forget(hold)
+            raise
+        finally:
+            self._releasing.pop(hold.owner, None)
+        if self.closed:
+            return
+        if released is Released.NOT_OURS:
+            self._watchdog.report(hold, REASONS[LeaseEvent.DISOWNED])
+            raise LeaseLostError(hold.name, REASONS[LeaseEvent.DISOWNED])
+        if released is Released.UNSURE:
+            log.warning(
+                "lock %r: fewer than a quorum confirmed the release; what is left of it on the others ends "
+                "within %g s after they answer again",
+                hold.name,
+                hold.lease.ttl,
+            )
+
+    def _giving_up(self, hold: Hold) -> Waits[Released]:
+        """Release it on the masters, in favour of an owner of ours where that is allowed."""
+        heir = self._listener.heir(hold.name)
+        successor = "" if heir is None else owner_token(heir.label)
+        procedure = release(
+            self.terms,
+            hold.name,
+            hold.owner,
+            hold.options.lease,
+            waiter=hold.waiter,
+            heir=heir,
+            successor=successor,
+            barging=may_barge(hold, heir),
+        )
+        ballot: Ballot | None = None
+        given = False
+        try:
+            ballot = yield from self._driver.performing(procedure)
+            tokens = [] if heir is None else inherited(ballot)
+            if heir is not None and len(tokens) >= ballot.quorum:
+                # Validity counts from before the release was sent: no master can have written it earlier.
+                bequest = Bequest(successor, ballot.sent_at, hold.hops + 1, tokens)
+                given = self._listener.bequeath(heir, bequest)
+        finally:
+            if heir is not None and not given:
+                self._disinherit(heir, successor, ballot)
+        return outcome(self.terms, ballot)
+
+    def _disinherit(self, heir: Place, successor: str, ballot: Ballot | None) -> None:
+        """Take back what masters gave, or may yet give, to a successor that nobody will be."""
+        maybe = gave_heir(ballot, len(self.terms.masters))
+        if maybe:
+            undo = scripts.release(heir.name, successor)
+            self._fanout.tell(Tell(undo, maybe, owed_for=heir.lease_ms / 1000))
+
+    def _pass_on(self, name: str, token: str, lease_s: float = CLAIM_S) -> None:
+        """Give on at once what was handed to one of ours that has gone, and what would else run out."""
+        waiter = waiter_name(token, self.terms.station)
+        with self.mutex:
+            done = self._driver.finished
+            if self.closed or token in done or any(hold.owner == token for hold in self.holds):
+                return
+            # Handed late to the place of one who has the lock by the other masters: the next one could
+            # do nothing with a minority.
+            hand_on = all(hold.waiter != waiter for hold in self.holds)
+        release = scripts.release(name, token, waiter=waiter, hand_on=hand_on)
+        self._fanout.tell(Tell(release, owed_for=lease_s))
+
+    def _remove(self, hold: Hold) -> None:
+        self.holds.remove(hold)
+        if not len(self.holds):
+            self._holding()
+
+    def _forget(self, hold: Hold) -> None:
+        """Drop a hold and take its votes back, without waiting for anybody."""
+        with self.mutex:
+            self._remove(hold)
+            # A healing that crosses this has to see it.
+            hold.lease.on(LeaseEvent.RELEASE)
+        command = scripts.release(hold.name, hold.owner, waiter=hold.waiter)
+        self._fanout.tell(Tell(command, owed_for=hold.lease.ttl))
+
+    def reset(self, name: str) -> None:
+        """Forget every hold of this process on a lock, whoever has it."""
+        for hold in self.holds:
+            if hold.name == name:
+                self._forget(hold)
+
+    def hold(self, name: str) -> Hold | None:
+        """The caller's hold of a lock, lost or not."""
+        return self.holds.find(self.key(), name)
+
+    # -- rounds ------------------------------------------------------------------------------------
+
+    def performing(self, procedure: Procedure[T]) -> Waits[T]:
+        """Run a procedure on this client's connections."""
+        return self._driver.performing(procedure)
+
+    def telling(self, name: str, timeout: float) -> Waits[LockStatistics]:
+        """Who waits for a lock."""
+        own = [place.token for place in self._listener.waiting(name)]
+        local = len(own) + self._turnstile.length(name)
+        return self.performing(statistics(self.terms, name, timeout, own, local))
+
+    def _renewing(self, holds: Sequence[Hold]) -> Waits[Round]:
+        return self.performing(renew(self.terms, holds))
+
+    def _healing(self, round_: Round, until: float) -> Waits[list[Renewal]]:
+        return self.performing(heal(self.terms, round_, until))
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def closing(self) -> Waits[None]:
+        """Release what is held, take back what is asked for, end connections and the watchdog."""
+        with self.mutex:
+            if self.closed:
+                return
+            self.closed = True
+            holds = [hold for hold in self.holds if hold.lease.look(self.clock()) is not LeaseState.LOST]
+            for hold in holds:
+                # It stays in the table, lost: its owner is told so when it releases.
+                self.holds.unwatch(hold)
+                hold.lease.on(LeaseEvent.DISOWNED, "its client was closed")
+                log.warning("lock %r was still held when its client was closed; it is released", hold.name)
+            # Those too of which another owner is just about to tell the masters: it may be too late.
+            releasing = [*holds, *self._releasing.values()]
+        for hold in holds:
+            if hold.signal is not None:
+                hold.signal.set()
+        try:
+            # Rounds of others have been written and may be won: their undo goes out on the same
+            # connections, while these are still there.
+            self._fanout.refuse()
+            for options, asked in list(self._asking.values()):
+                self._take_back(options, list(asked))
+            if releasing:
+                # All written first, then one wait for all of them: bounded, however many there are.
+                releases = [
+                    Ask(
+                        scripts.release(hold.name, hold.owner, waiter=hold.waiter),
+                        hold.options.lease.request_timeout,
+                    )
+                    for hold in releasing
+                ]
+                try:
+                    yield from self._fanout.asking_many(AskMany(releases))
+                except RLockError as error:
+                    log.warning("the masters were not told: %s", error)
+            yield from self._fanout.draining()
+        finally:
+            # Also when it is interrupted: nothing of ours may go on.
+            self._watchdog.stop()
+            self._listener.close()
+            self._fanout.close()
+
+    def abandon(self) -> None:
+        """In a forked child: the parent's holds, threads and sockets are not ours."""
+        self.closed = True
+        self._listener.abandon()
+        self._fanout.abandon()

@@ -1,0 +1,301 @@
+"""Listener: hears for the owners of this process that wait for locks.
+
+One subscriber connection for each master carries all channels: for each lock that of the lock, and that
+of this client, on which it is told what was handed to its waiters. A subscription ends a little after its
+last waiter.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+from ..clock import Clock
+from ..model import Fault, FaultKind
+from ..procedures.steps import Wake
+from ..rules.places import Bequest, Place
+from ..rules.quorum import quorum
+from ..rules.timing import CHANNEL_LINGER_S, GRACE_S, grace
+from .ears import Ear, Subscription
+from .links import Link, pack
+from .roster import Roster, Slot
+from .waits import Waits
+
+log = logging.getLogger("rlock")
+
+#: How often somebody looks which subscriptions are needed no more.
+LOOK_S = 0.5
+
+L = TypeVar("L", bound=Link)
+
+
+class Listener(ABC, Generic[L]):
+    """The subscriber connections of one client in one process.
+
+    ``stray`` is called, by whoever reads, with the lock and the token of a place that was handed it and for
+    which nobody here waits any more.
+    """
+
+    _roster: Roster[L]
+
+    def __init__(self, masters: int, clock: Clock, station: str, stray: Callable[[str, str], None]) -> None:
+        self._clock = clock
+        self._station = station
+        self._stray = stray
+        self._strays: list[tuple[str, str]] = []
+        self._quorum = quorum(masters)
+        self._mutex = threading.Lock()
+        self._subscriptions: dict[str, Subscription] = {}
+        self._by_channel: dict[bytes, Subscription] = {}
+        #: Masters that let us subscribe to nothing: nobody waits for their confirmation.
+        self._deaf: set[int] = set()
+        #: Waiters that heard from fewer masters than a quorum.
+        self._hoping: set[Ear] = set()
+
+    # -- what a driver adds ------------------------------------------------------------------------
+
+    @abstractmethod
+    def ear(self, place: Place) -> Ear:
+        """What a waiter of this driver hears with."""
+
+    @abstractmethod
+    def _reading_until(self, ear: Ear, done: Callable[[], bool], timeout: float) -> Waits[None]:
+        """Wait until ``done``, at most ``timeout`` seconds; ``ear.parked`` meanwhile. Without the mutex."""
+
+    @abstractmethod
+    def _run(self) -> None:
+        """See to it that `_tidy` is called each `LOOK_S` until it is False. With the mutex."""
+
+    # -- for the waiters ---------------------------------------------------------------------------
+
+    def standing(self, name: str) -> bool:
+        """Whether a quorum of masters has confirmed the channels of this lock already."""
+        found = self._subscriptions.get(name)
+        return found is not None and len(found.confirmed) >= self._quorum
+
+    def listening(self, ear: Ear, timeout: float) -> Waits[int]:
+        """Subscribe, and wait until a quorum of masters has confirmed it, or all that can, or the time.
+
+        On how many masters it stands. `leave` is owed in any case, also after an exception.
+        """
+        with self._mutex:
+            found = self._subscriptions.get(ear.name)
+            if found is None:
+                found = Subscription(ear.name, self._station)
+                self._subscriptions[ear.name] = found
+                for name in found.names:
+                    self._by_channel[name.encode()] = found
+                self._send_all(pack(("SUBSCRIBE", *found.names)))
+            found.idle_at = math.inf
+            if ear not in found.ears:
+                found.ears.add(ear)
+                if not self._roster.closed:
+                    self._run()
+                    self._roster.dial_due()
+        if timeout > 0:
+            yield from self._reading_until(ear, lambda: self._settled(found), timeout)
+        return len(found.confirmed)
+
+    def parking(self, ear: Ear, timeout: float) -> Waits[Wake]:
+        """Sleep until there is a reason to try; which."""
+        yield from self._reading_until(ear, lambda: ear.wake_for is not Wake.TIME, timeout)
+        with self._mutex:
+            return ear.take_wake()
+
+    def leave(self, ear: Ear) -> None:
+        """Listen no more."""
+        with self._mutex:
+            found = self._subscriptions.get(ear.name)
+            if found is None or ear not in found.ears:
+                return
+            found.ears.discard(ear)
+            if not found.ears:
+                found.idle_at = self._clock() + CHANNEL_LINGER_S
+            if ear.handed:
+                # Most likely what the last round has taken already; if not, it has no hurry.
+                self._strays.append((ear.name, ear.place.token))
+
+    # -- for a holder of this process ----------------------------------------------------------------
+
+    def heir(self, name: str) -> Place | None:
+        """The one of our own waiters that came first, if it is asleep."""
+        if name not in self._subscriptions:
+            return None
+        with self._mutex:
+            asleep = [
+                ear.place for ear in self._ears(name) if ear.parked and ear.place.drawn and not ear.handed
+            ]
+        return min(asleep, key=lambda place: (place.ticket, place.waiter), default=None)
+
+    def bequeath(self, place: Place, bequest: Bequest) -> bool:
+        """Tell a waiter that a holder of this process released in its favour. False: it has gone."""
+        with self._mutex:
+            for ear in self._ears(place.name):
+                if ear.place is place:
+                    place.bequest = bequest
+                    ear.wake(Wake.GRANTED)
+                    return True
+        return False
+
+    def waiting(self, name: str) -> list[Place]:
+        """Our own waiters that have a place."""
+        with self._mutex:
+            return [ear.place for ear in self._ears(name) if ear.place.drawn]
+
+    def _ears(self, name: str) -> Iterator[Ear]:
+        found = self._subscriptions.get(name)
+        return iter(list(found.ears) if found is not None else ())
+
+    def _settled(self, found: Subscription) -> bool:
+        roster = self._roster
+        if roster.closed or len(found.confirmed) >= self._quorum:
+            return True
+        return not roster.dialing and all(
+            slot.link is None or slot.index in found.confirmed or slot.index in self._deaf
+            for slot in roster.slots
+        )
+
+    # -- what was read -----------------------------------------------------------------------------
+
+    def _due(self) -> float:
+        """When to do something without having read anything."""
+        hopes = min((ear.grace_at for ear in self._hoping), default=math.inf)
+        return min(hopes, self._roster.next_probe())
+
+    def _hope_no_more(self) -> None:
+        """Have those go on that heard from too few masters for long enough. With the mutex."""
+        if self._hoping:
+            now = self._clock()
+            for ear in [ear for ear in self._hoping if ear.grace_at <= now]:
+                ear.wake(Wake.HANDED if ear.handed else Wake.FREE)
+            self._hoping = {ear for ear in self._hoping if ear.grace_at < math.inf}
+
+    def _pass_on_strays(self) -> None:
+        """Give on what was handed to those who have gone. Without the mutex."""
+        with self._mutex:
+            strays, self._strays = self._strays, []
+        for name, token in strays:
+            self._stray(name, token)
+
+    def _tidy(self) -> bool:
+        """End the subscriptions that nobody needs; whether one is left. With the mutex."""
+        now = self._clock()
+        if self._roster.closed:
+            return False
+        for found in list(self._subscriptions.values()):
+            if found.idle_at <= now:
+                del self._subscriptions[found.name]
+                for name in found.names:
+                    del self._by_channel[name.encode()]
+                self._send_all(pack(("UNSUBSCRIBE", *found.names)))
+            elif not found.ears and found.idle_at == math.inf:
+                found.idle_at = now + CHANNEL_LINGER_S
+        if not self._subscriptions:
+            self._roster.hang_up()
+            return False
+        self._roster.dial_due()
+        return True
+
+    def _hear(self, slot: Slot[L], message: Any) -> None:
+        if not isinstance(message, list) or len(message) < 3:
+            if slot.index not in self._deaf:
+                self._deaf.add(slot.index)
+                log.warning("%s does not let us subscribe, waiters poll: %s", slot.endpoint.label, message)
+            return
+        kind, name, payload = message[0], message[1], message[2]
+        found = self._by_channel.get(name)
+        if found is None:
+            return
+        ours = name == found.names[1].encode()
+        if kind == b"subscribe" and ours:
+            found.confirmed.add(slot.index)
+            for ear in found.ears:
+                ear.stir()
+            if slot.index in found.lost:
+                found.lost.discard(slot.index)
+                for ear in found.ears:
+                    # What was published while we were away is lost: look again at once.
+                    ear.wake(Wake.FREE)
+        elif kind == b"message" and ours:
+            self._handed(found, slot.index, payload.decode("utf-8", "replace"))
+        elif kind == b"message":
+            for ear in found.ears:
+                self._tell(ear, slot.index, payload)
+
+    def _handed(self, found: Subscription, master: int, token: str) -> None:
+        ear = found.ear(token)
+        if ear is None:
+            self._strays.append((found.name, token))
+            return
+        ear.handed.add(master)
+        if len(ear.handed) == self._quorum:
+            ear.wake(Wake.HANDED)
+        elif len(ear.handed) < self._quorum:
+            self._hope(ear, grace(ear.place.round_s, ear.place.splits))
+
+    def _hope(self, ear: Ear, patience: float) -> None:
+        # Masters on which the holder had no key, or that we do not hear, publish nothing.
+        ear.grace_at = min(ear.grace_at, self._clock() + patience)
+        self._hoping.add(ear)
+
+    def _tell(self, ear: Ear, master: int, message: bytes) -> None:
+        if message != ear.message:
+            ear.message, ear.heard = message, set()
+        if master in ear.heard:
+            ear.heard.clear()  # published again: another release with the same text
+        ear.heard.add(master)
+        # On the q-th master and not before: after the first message only one master is free, and a
+        # try is certain to fail and to disturb.
+        if len(ear.heard) == self._quorum:
+            ear.wake(Wake.FREE)
+        elif len(ear.heard) == 1:
+            self._hope(ear, GRACE_S)
+
+    # -- connections; with the mutex held ----------------------------------------------------------
+
+    def _welcome(self, slot: Slot[L], link: L) -> None:
+        self._deaf.discard(slot.index)
+        for found in self._subscriptions.values():
+            self._send(slot, link, pack(("SUBSCRIBE", *found.names)))
+        if not self._subscriptions:
+            self._roster.drop(slot, Fault(FaultKind.DOWN, "not needed any more"))
+
+    def _send_all(self, packed: bytes) -> None:
+        for slot in self._roster.slots:
+            if slot.link is not None:
+                self._send(slot, slot.link, packed)
+
+    def _send(self, slot: Slot[L], link: L, packed: bytes) -> None:
+        try:
+            self._roster.send(link, packed)
+        except OSError as error:
+            self._drop(slot, str(error) or type(error).__name__)
+
+    def _drop(self, slot: Slot[L], why: str) -> None:
+        self._roster.drop(slot, Fault(FaultKind.BROKEN, why))
+        for found in self._subscriptions.values():
+            if slot.index in found.confirmed:
+                found.confirmed.discard(slot.index)
+                found.lost.add(slot.index)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the connections; waiters are woken. Twice is once."""
+        with self._mutex:
+            if self._roster.closed:
+                return
+            self._roster.close()
+            for found in self._subscriptions.values():
+                for ear in found.ears:
+                    ear.wake(Wake.FREE)
+            self._subscriptions.clear()
+            self._by_channel.clear()
+
+    def abandon(self) -> None:
+        """In a forked child: drop our copies of the sockets, without a word to the servers, and no mutex."""
+        self._roster.abandon()

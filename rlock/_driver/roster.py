@@ -1,0 +1,271 @@
+"""The roster: which masters are connected, and the connecting of those that are not.
+
+The fan-out has one for commands, the listener one for subscriptions. Dead masters are dialled again in
+the background, and only while somebody uses the roster.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Generic, TypeVar
+
+from ..clock import Clock
+from ..model import Fault, FaultKind
+from ..rules.timing import probe_wait
+from .links import Call, DialError, Link
+from .waits import Waits
+
+log = logging.getLogger("rlock")
+
+#: Opening a connection takes several round trips, so it gets at least this long, in the background.
+DIAL_TIMEOUT_S = 1.0
+
+#: The first connections of a client get this long, however short the time-out of a request.
+FIRST_CONTACT_S = 0.25
+
+#: How long to leave a server alone that is in the list under another name already.
+DUPLICATE_PAUSE_S = 2.0
+
+L = TypeVar("L", bound=Link)
+
+
+class Slot(Generic[L]):
+    """One master: its link, or why there is none."""
+
+    __slots__ = (
+        "dialing",
+        "endpoint",
+        "failures",
+        "fault",
+        "index",
+        "kill",
+        "link",
+        "probe_at",
+        "wanted_until",
+    )
+
+    def __init__(self, index: int, endpoint: Any) -> None:
+        self.index = index
+        self.endpoint = endpoint
+        self.link: L | None = None
+        self.fault = Fault(FaultKind.DOWN, "not connected yet")
+        self.failures = 0
+        self.probe_at = -math.inf
+        self.dialing = False
+        #: Until then it is dialled again and again, whether or not somebody uses the roster: it is owed
+        #: something.
+        self.wanted_until = -math.inf
+        #: Connections that ended with requests unanswered, as (run_id, client id).
+        self.kill: list[tuple[str, int]] = []
+
+
+class Roster(ABC, Generic[L]):
+    """The links of one kind to all masters. Called with ``mutex``, but for `connecting`."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[Any],
+        mutex: threading.Lock,
+        clock: Clock,
+        random: Random,
+        on_link: Callable[[Slot[L], L], None],
+        *,
+        timeout: float,
+        subscriber: bool = False,
+        guarded: bool = False,
+    ) -> None:
+        self.slots: list[Slot[L]] = [Slot(i, endpoint) for i, endpoint in enumerate(endpoints)]
+        self.up = 0
+        self.closed = False
+        self.fresh = True  # nothing was dialled yet
+        self._mutex = mutex
+        self._clock = clock
+        self._random = random
+        self._on_link = on_link
+        self._request_timeout = timeout
+        self._timeout = max(timeout, DIAL_TIMEOUT_S)
+        self._subscriber = subscriber
+        self._guarded = guarded
+
+    # -- what a driver adds ------------------------------------------------------------------------
+
+    @abstractmethod
+    def send(self, link: L, packed: bytes) -> None:
+        """Write to a link; what the kernel does not take goes out when it does. Raises OSError."""
+
+    @abstractmethod
+    def _start(self, slot: Slot[L]) -> None:
+        """Dial in the background, until there is a link or nobody wants one. RuntimeError: it cannot be."""
+
+    @abstractmethod
+    def _register(self, slot: Slot[L], link: L) -> None:
+        """Read from it from now on."""
+
+    @abstractmethod
+    def _unregister(self, link: L) -> None:
+        """Read from it no more."""
+
+    @abstractmethod
+    def _until(self, done: Callable[[], bool], timeout: float) -> Waits[None]:
+        """Wait until ``done``, at most ``timeout`` seconds; looked at when `_tell` was called."""
+
+    @abstractmethod
+    def _tell(self) -> None:
+        """A link came, or a dial ended: who waits has to look."""
+
+    # -- links -------------------------------------------------------------------------------------
+
+    def drop(self, slot: Slot[L], fault: Fault) -> L | None:
+        """End a link; the caller sees to the replies that it owed."""
+        link = slot.link
+        if link is None:
+            return None
+        slot.link = None
+        self.up -= 1
+        self._unregister(link)
+        slot.fault = fault
+        # A link that broke is dialled at once: servers close idle connections. One that hung is not; nor
+        # one on which nothing was ever answered, or we would dial without a pause a proxy that knows no
+        # SUBSCRIBE.
+        if fault.kind is FaultKind.BROKEN:
+            slot.failures = 0 if link.answered else slot.failures + 1
+        else:
+            slot.failures = 1
+        slot.probe_at = self._clock() + probe_wait(self._random, slot.failures)
+        if fault.kind is FaultKind.DUPLICATE:
+            slot.probe_at += DUPLICATE_PAUSE_S  # only somebody with an editor can mend it
+        log.info("%s: %s", slot.endpoint.label, fault.text)
+        if link.owed and link.client_id and link.run_id:
+            slot.kill.append((link.run_id, link.client_id))
+        link.close()
+        return link
+
+    # -- connecting --------------------------------------------------------------------------------
+
+    def connecting(self, patience: float, enough: int, quorum: int, check: Callable[[], None]) -> Waits[None]:
+        """Dial what is due, in the background; wait for it only while fewer than ``enough`` are up.
+
+        At most ``patience`` seconds, a little longer the first time of all. ``check`` may raise. Without
+        the mutex.
+        """
+        if self.up == len(self.slots):
+            return
+        with self._mutex:
+            check()
+            self.dial_due()
+            if self.up >= enough and not self.fresh:
+                return
+        began = self._clock()
+        yield from self._until(
+            lambda: self.up >= enough or not self.dialing or self.closed,
+            max(patience, FIRST_CONTACT_S) if self.fresh else patience,
+        )
+        if self.fresh and self.up >= quorum:
+            # The first time of all: masters that need a little longer than the quorum get it, so that
+            # the first lock stands on all of them; one that hangs does not hold us up.
+            spent = self._clock() - began
+            yield from self._until(lambda: not self.dialing or self.closed, 2 * spent + 0.02)
+        self.fresh = False
+
+    @property
+    def dialing(self) -> bool:
+        """Whether an attempt is under way."""
+        return any(slot.dialing for slot in self.slots)
+
+    def next_probe(self) -> float:
+        """When the next attempt is due."""
+        return min(
+            (slot.probe_at for slot in self.slots if slot.link is None and not slot.dialing), default=math.inf
+        )
+
+    def dial_due(self) -> None:
+        """Start an attempt for each master that is down and whose time has come."""
+        now = self._clock()
+        for slot in self.slots:
+            if slot.link is None and not slot.dialing and now >= slot.probe_at:
+                slot.dialing = True
+                try:
+                    self._start(slot)
+                except RuntimeError as error:  # no thread to be had: that master has no vote
+                    slot.dialing = False
+                    self._failed(slot, Fault(FaultKind.DOWN, str(error)))
+                except BaseException:
+                    slot.dialing = False  # else this master would never be dialled again
+                    raise
+
+    def _call(self, slot: Slot[L]) -> Call:
+        """How to dial it now."""
+        return Call(self._timeout, self._request_timeout, list(slot.kill), self._subscriber, self._guarded)
+
+    def _dialled(self, slot: Slot[L], call: Call, outcome: L | BaseException) -> float | None:
+        """What an attempt came to; after how many seconds to try again at once, None: not unasked."""
+        slot.dialing = False
+        if self.closed:
+            if not isinstance(outcome, BaseException):
+                outcome.close()
+            return None
+        if isinstance(outcome, BaseException):
+            fault = Fault(FaultKind.DOWN, str(outcome) or type(outcome).__name__)
+            self._failed(slot, outcome.fault if isinstance(outcome, DialError) else fault)
+        elif slot.link is not None:
+            outcome.close()  # a second attempt, that an interrupt let through
+        else:
+            slot.kill = [old for old in slot.kill if old not in call.kill]
+            if slot.failures:
+                log.info("%s answers again", slot.endpoint.label)
+            slot.link = outcome
+            self.up += 1
+            self._register(slot, outcome)
+            self._on_link(slot, outcome)
+        self._tell()
+        now = self._clock()
+        pause = max(0.0, slot.probe_at - now)
+        if slot.link is not None or now + pause >= slot.wanted_until:
+            return None
+        return min(pause, DIAL_TIMEOUT_S)
+
+    def _redial(self, slot: Slot[L]) -> bool:
+        """Whether to try again for what it is owed; somebody else's attempt is as good."""
+        if slot.link is not None or slot.dialing or self.closed:
+            return False
+        slot.dialing = True
+        return True
+
+    def _failed(self, slot: Slot[L], fault: Fault) -> None:
+        if fault != slot.fault and not self._subscriber:
+            log.warning("%s gives no vote: %s", slot.endpoint.label, fault.text)
+        slot.fault = fault
+        slot.failures += 1
+        slot.probe_at = self._clock() + probe_wait(self._random, slot.failures + 1)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def hang_up(self) -> None:
+        """Close all links; they can be dialled again."""
+        for slot in self.slots:
+            if slot.link is not None:
+                link, slot.link = slot.link, None
+                self._unregister(link)
+                link.close()
+                slot.fault = Fault(FaultKind.DOWN, "not connected")
+                slot.probe_at = -math.inf
+        self.up = 0
+
+    def close(self) -> None:
+        """Close all links for good."""
+        self.closed = True
+        self.hang_up()
+        self._tell()
+
+    def abandon(self) -> None:
+        """In a forked child: drop our copies of the descriptors, without a word to the servers."""
+        self.closed = True
+        for slot in self.slots:
+            if slot.link is not None:
+                slot.link.abandon()
+                slot.link = None

@@ -1,0 +1,139 @@
+"""Client: the masters, and what all locks on them share."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import redis.asyncio
+
+from .. import clock
+from .._async.engine import Engine
+from .._async.masters import Endpoint
+from .._driver.masters import Endpoint as BaseEndpoint
+from ..base import BaseClient
+from ..errors import RLockError
+from ..model import LockStatus
+from ..procedures import inspect
+from ..procedures.guarding import vouch
+from ..rules.options import DEFAULT_TTL, check_name
+from .lock import RLock
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Client(BaseClient[RLock]):
+    """Locks for tasks; the arguments, errors and guarantees are those of `rlock.Client`.
+
+    :param masters: URLs or ready ``redis.asyncio.Redis`` objects, of which the connection settings are taken.
+
+    Nothing is connected before the first use. It belongs to no event loop: in each one in which it is used
+    it has connections and holds of its own, so it may stand in a module, and outlive an ``asyncio.run``.
+    Not thread-safe within a loop, as everything of asyncio. After ``fork()`` the child holds nothing.
+
+    Close it, or use ``async with``: Python can not do that at the end of the process, when the loop is gone.
+    """
+
+    _kind = Endpoint
+    _lock = RLock
+
+    def __init__(
+        self,
+        masters: Sequence[str | redis.asyncio.Redis | BaseEndpoint]
+        | str
+        | redis.asyncio.Redis
+        | BaseEndpoint,
+        ttl: float = DEFAULT_TTL,
+        *,
+        max_ttl: float = DEFAULT_TTL,
+        request_timeout: float | None = None,
+        restart_guard: float | None = None,
+    ) -> None:
+        self._engines: dict[asyncio.AbstractEventLoop, Engine] = {}
+        # The event loops know the sockets: a client that is dropped without close() would leave them.
+        weakref.finalize(self, _drop, self._engines).atexit = False
+        super().__init__(
+            masters, ttl, max_ttl=max_ttl, request_timeout=request_timeout, restart_guard=restart_guard
+        )
+
+    async def status(self, name: str) -> LockStatus:
+        """Who holds a lock, since when, for how long, and what each master says. One round to all.
+
+        Raises `QuorumUnreachableError` when fewer than a quorum answered.
+        """
+        engine = self._engine()
+        return await engine.perform(inspect.status(engine.terms, check_name(name), self._timeout))
+
+    async def evict(self, name: str) -> list[str]:
+        """Remove whoever holds a lock; the owner tokens that were removed. See `rlock.Client.evict`."""
+        engine = self._engine()
+        return await engine.perform(inspect.evict(engine.terms, check_name(name), self._timeout))
+
+    async def init(self) -> dict[str, str | None]:
+        """State that nothing was locked before; see `rlock.Client.init`, its dangers included."""
+        engine = self._engine()
+        return await engine.perform(vouch(engine.terms, self._timeout))
+
+    async def close(self) -> None:
+        """Release what is held, end all tasks and connections. Waiting acquires end with `RLockError`.
+
+        Also in other event loops, if they still run.
+        """
+        self._closed = True
+        here = asyncio.get_running_loop()
+        for loop, engine in list(self._engines.items()):
+            if engine.pid != os.getpid():
+                continue
+            if loop is here:
+                await engine.close()
+            elif loop.is_running():
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(engine.close(), loop))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _here(self) -> Engine | None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return None
+        engine = self._engines.get(loop)
+        return None if engine is None or engine.pid != os.getpid() else engine
+
+    def _engine(self) -> Engine:
+        """The engine of the running event loop; RuntimeError: there is none."""
+        engine = self._here()
+        if engine is None:
+            if self._closed:
+                raise RLockError("the client is closed")
+            for loop in [loop for loop in list(self._engines) if loop.is_closed()]:
+                # As after each asyncio.run that did not close the client.
+                self._engines.pop(loop).abandon()
+            engine = Engine(self._endpoints, self._options, clock.now)
+            self._engines[asyncio.get_running_loop()] = engine
+        return engine
+
+    def _after_fork(self) -> None:
+        for engine in self._engines.values():
+            engine.abandon()
+        self._engines.clear()
+
+
+def _drop(engines: dict[asyncio.AbstractEventLoop, Engine]) -> None:
+    for loop, engine in engines.items():
+        if not loop.is_closed() and engine.pid == os.getpid():
+            # Not at once: the garbage collector comes at any line.
+            loop.call_soon_threadsafe(engine.drop)

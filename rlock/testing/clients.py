@@ -1,0 +1,100 @@
+"""Clients in memory, and a hold that is lost now."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from .._driver.engine import Engine
+from .._driver.waits import Waits
+from .._sync.waits import run
+from ..base import BaseLock
+from ..client import Client
+from ..errors import NotHeldError, RLockError
+from ..lock import RLock
+from ..procedures.inspect import evict
+from ..rules.lease import LeaseEvent
+from .memory import MemoryMaster, MemoryMasters
+
+if TYPE_CHECKING:
+    from .. import asyncio
+
+C = TypeVar("C")
+
+
+@overload
+def memory_client(
+    n: int = ...,
+    *,
+    masters: MemoryMasters | Sequence[MemoryMaster] | None = ...,
+    kind: type[C],
+    **options: Any,
+) -> C: ...
+
+
+@overload
+def memory_client(
+    n: int = ..., *, masters: MemoryMasters | Sequence[MemoryMaster] | None = ..., **options: Any
+) -> Client: ...
+
+
+def memory_client(
+    n: int = 1,
+    *,
+    masters: MemoryMasters | Sequence[MemoryMaster] | None = None,
+    kind: Any = Client,
+    **options: Any,
+) -> Any:
+    """A client on ``n`` masters in memory, or on ``masters`` that others use, too.
+
+    :param kind: `rlock.Client`, or `rlock.asyncio.Client`; on the same masters they share their locks.
+    :param options: those of `rlock.Client`.
+
+    Close it as any other. A client stands for a process: two of them on the same masters exclude each other.
+    """
+    shared = MemoryMasters(n) if masters is None else masters
+    return kind([*shared], **options)
+
+
+@overload
+def lose(lock: RLock) -> None: ...
+
+
+@overload
+def lose(lock: asyncio.RLock) -> Awaitable[None]: ...
+
+
+def lose(lock: RLock | asyncio.RLock) -> Awaitable[None] | None:
+    """Have a hold be lost now: evict it, and have its client ask the masters at once.
+
+    Every hold that the client of ``lock`` has on its name; from any thread, or any task of its event loop.
+    When this returns (with asyncio: when it was awaited) ``lost`` is set and ``check()`` raises in the thread
+    or task that holds it; ``on_lost`` has been called, or is about to be. Works on real masters, too.
+
+    :raises NotHeldError: this client does not hold it.
+    :raises QuorumUnreachableError: too few masters answered, so nothing is lost yet.
+    """
+    program = _losing(lock)
+    if isinstance(lock, RLock):
+        return run(program)
+    from .._async.waits import run as run_async  # it imports asyncio, which the others can do without
+
+    return run_async(program)
+
+
+def _losing(lock: BaseLock) -> Waits[None]:
+    engine: Engine = lock._client._engine()
+    name, holds = lock.name, [hold for hold in lock._holders() if hold.lease.remaining(engine.clock()) > 0]
+    if not holds:
+        raise NotHeldError(name)
+    yield from engine.performing(evict(engine.terms, name, lock._options.lease.request_timeout))
+    # What the watchdog does when a renewal is due. It may be long until then, and a lock that is not renewed
+    # would never ask.
+    round_ = yield from engine._renewing(holds)
+    told = [*round_.decided, *(yield from engine._healing(round_, math.inf))]
+    disowned = [renewal for renewal in told if renewal.event is LeaseEvent.DISOWNED]
+    for hold in engine._watchdog._apply_all(disowned):
+        engine._watchdog.report(hold)
+    if any(hold.lease.remaining(engine.clock()) > 0 for hold in holds if hold in engine.holds):
+        raise RLockError(f"lock {name!r} was evicted, but too few masters say so: it is still held")

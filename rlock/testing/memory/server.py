@@ -1,0 +1,254 @@
+"""MemoryMaster: a master without a server. What `lua/` does, on a dictionary, behind one mutex."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+import weakref
+from typing import Any
+
+import hiredis
+
+from ... import clock
+from ..._driver.links import Call, DialError, Greeted
+from ..._driver.masters import Endpoint
+from ...model import Fault, FaultKind
+from ...rules import scripts
+from ...rules.guard import Handshake
+from ...rules.keys import MARKER
+from .keyspace import Message
+from .link import MemoryLink
+from .masters import Master
+
+
+class _Subscriber:
+    """A link that listens. Weak: a client that is dropped without close() listens no more."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: MemoryLink) -> None:
+        self._link = weakref.ref(link)
+
+    @property
+    def alive(self) -> bool:
+        return self._link() is not None
+
+    def hear(self, channel: str, payload: str) -> None:
+        link = self._link()
+        if link is not None:
+            link.hear(channel, payload)
+
+
+class _Keys(Master):
+    """The model, with subscribers that may have gone without a word."""
+
+    def prune(self) -> None:
+        """Forget those that are gone."""
+        for channel in list(self.subscribers):
+            self._prune(channel)
+
+    def _prune(self, channel: str) -> None:
+        for subscriber in list(self.subscribers.get(channel, ())):
+            if isinstance(subscriber, _Subscriber) and not subscriber.alive:
+                self.unsubscribe(channel, subscriber)
+
+    def _publish(self, channel: str, payload: str) -> int:
+        # A waiter that is gone must not be handed the lock: the next one would wait for it.
+        self._prune(channel)
+        return super()._publish(channel, payload)
+
+
+class MemoryMaster(Endpoint):
+    """One master in memory, for clients of this process. Thread-safe; no threads of its own.
+
+    ``down()`` and ``up()``, ``pause()`` and ``resume()``, ``flush()`` are the faults that it can have.
+    """
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        #: One for everything; reentrant, because a fork is held up by it, and closes links in the child.
+        self.mutex = threading.RLock()
+        self._run_id = os.urandom(20).hex()
+        self._up, self._paused = True, False
+        self._began_us, self._began_at = time.time_ns() // 1000, clock.now()
+        self._keys = _Keys(self._time_us)
+        self._by_sha = {script.sha: script.name for script in scripts.ALL}
+        self._by_source = {script.source: script.name for script in scripts.ALL}
+        self._links: weakref.WeakValueDictionary[int, MemoryLink] = weakref.WeakValueDictionary()
+        self._subscribers: weakref.WeakKeyDictionary[MemoryLink, _Subscriber] = weakref.WeakKeyDictionary()
+        self._serial = 0
+        #: What has come while it was paused.
+        self._unread: list[tuple[MemoryLink, list[str]]] = []
+        self._vouch()
+        _all.add(self)
+
+    # -- faults ------------------------------------------------------------------------------------
+
+    def down(self) -> None:
+        """Break all connections and refuse new ones. What it keeps, it keeps; leases run out meanwhile."""
+        with self.mutex:
+            self._up, self._paused = False, False
+            self._unread.clear()
+            for link in list(self._links.values()):
+                link.end()
+                self.forget(link)
+
+    def up(self) -> None:
+        """Take connections again; clients notice within a second or two."""
+        with self.mutex:
+            self._up = True
+
+    def pause(self) -> None:
+        """Answer nothing any more, as a server that hangs; what comes is done after `resume`."""
+        with self.mutex:
+            self._paused = True
+
+    def resume(self) -> None:
+        """Go on, with what has come meanwhile."""
+        with self.mutex:
+            self._paused = False
+            unread, self._unread = self._unread, []
+            for link, words in unread:
+                self._execute(link, words)
+
+    def flush(self) -> None:
+        """Drop all locks and queues. Holders that still renew put theirs back."""
+        with self.mutex:
+            self._keys.keys.clear()
+            self._vouch()
+
+    # -- what clients do with it -------------------------------------------------------------------
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """What two names of one master have in common."""
+        return ("memory", self._run_id)
+
+    @property
+    def source(self) -> object:
+        """Nothing that could be pickled."""
+        raise TypeError("a client on in-memory masters cannot be pickled: they stay in their process")
+
+    @source.setter
+    def source(self, _: object) -> None: ...
+
+    def dial(self, call: Call) -> MemoryLink:
+        """A link. Never blocks; raises `DialError` while it is down or paused.
+
+        There is nothing to kill: who can dial again has had everything done that was sent before.
+        """
+        with self.mutex:
+            if not self._up:
+                raise DialError(Fault(FaultKind.DOWN, "connection refused: it was told to be down"))
+            if self._paused:
+                raise DialError(Fault(FaultKind.DOWN, "no answer: it was told to pause"))
+            self._keys.prune()
+            self._serial += 1
+            handshake = Handshake()
+            if not call.subscriber:
+                handshake = Handshake(self._run_id)
+            if call.guarded and not call.subscriber:
+                handshake = Handshake(
+                    self._run_id,
+                    uptime_s=float(self._time_us() // 1_000_000 - self._began_us // 1_000_000),
+                    time_us=self._time_us(),
+                    marker=self._keys.text(MARKER),
+                )
+            link = self._links[self._serial] = MemoryLink(self, Greeted(handshake, self._serial))
+            return link
+
+    async def dial_async(self, call: Call) -> MemoryLink:
+        """The same for the running event loop, which is told of what arrives."""
+        link = self.dial(call)
+        link.bind(asyncio.get_running_loop())
+        return link
+
+    def receive(self, link: MemoryLink, words: list[str]) -> None:
+        """A command has come. Raises OSError on a link that has ended."""
+        with self.mutex:
+            if link.ended:
+                raise ConnectionResetError("connection reset by the in-memory master")
+            if self._paused:
+                self._unread.append((link, words))
+            else:
+                self._execute(link, words)
+
+    def forget(self, link: MemoryLink) -> None:
+        """A link has ended. Called with the mutex."""
+        self._links.pop(link.client_id, None)
+        subscriber = self._subscribers.pop(link, None)
+        if subscriber is not None:
+            for channel in list(self._keys.subscribers):
+                self._keys.unsubscribe(channel, subscriber)
+
+    def __repr__(self) -> str:
+        return f"<rlock.testing.MemoryMaster {self.label}>"
+
+    # -- with the mutex ----------------------------------------------------------------------------
+
+    def _time_us(self) -> int:
+        # It never steps, so that tests that set or stop the time of day stop no lease.
+        return self._began_us + round((clock.now() - self._began_at) * 1e6)
+
+    def _vouch(self) -> None:
+        # As `rlock init` does it: nobody has to wait for the restart guard.
+        self._keys.write(MARKER, f"{self._run_id} 0 0")
+
+    def _execute(self, link: MemoryLink, words: list[str]) -> None:
+        verb = words[0].upper()
+        if verb in ("SUBSCRIBE", "UNSUBSCRIBE"):
+            self._subscribe(link, verb, words[1:])
+        elif verb in ("EVALSHA", "EVAL"):
+            self._run(link, verb, words)
+        elif verb == "SCRIPT" and words[1].upper() == "LOAD":
+            link.arrive(scripts.Script("", words[2]).sha.encode())
+        else:
+            link.arrive(hiredis.ReplyError(f"ERR an in-memory master knows no {verb}"))
+
+    def _run(self, link: MemoryLink, verb: str, words: list[str]) -> None:
+        name = (self._by_sha if verb == "EVALSHA" else self._by_source).get(words[1])
+        if name is None:
+            link.arrive(hiredis.ReplyError("ERR an in-memory master knows no scripts but those of rlock"))
+            return
+        count = int(words[2])
+        keys, arguments = words[3 : 3 + count], words[3 + count :]
+        messages: list[Message]
+        reply: Any
+        reply, messages = self._keys.call(name, keys, arguments)
+        for message in messages:
+            for receiver in message.receivers:
+                receiver.hear(message.channel, message.payload)
+        link.arrive(reply)
+
+    def _subscribe(self, link: MemoryLink, verb: str, channels: list[str]) -> None:
+        if link.ended:
+            return  # sent to a paused master, and closed since: nobody would hear what is handed to it
+        subscriber = self._subscribers.setdefault(link, _Subscriber(link))
+        change = self._keys.subscribe if verb == "SUBSCRIBE" else self._keys.unsubscribe
+        for channel in channels:
+            change(channel, subscriber)
+            link.arrive([verb.lower().encode(), channel.encode(), 1])
+
+
+# -- fork ----------------------------------------------------------------------------------------------
+
+_all: weakref.WeakSet[MemoryMaster] = weakref.WeakSet()
+_held: list[MemoryMaster] = []
+
+
+def _before_fork() -> None:
+    # The child gets a copy: not one of a moment at which another thread was half-way through a script, and
+    # not one with a mutex that nobody there will ever release.
+    for master in list(_all):
+        master.mutex.acquire()
+        _held.append(master)
+
+
+def _after_fork() -> None:
+    while _held:
+        _held.pop().mutex.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

@@ -1,0 +1,354 @@
+"""rlock.locked on real masters: blocking functions."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import rlock
+
+from ..conftest import FreshMasters
+from ..servers import Fleet, left
+from .conftest import Child, in_thread
+
+MakeClient = Callable[..., rlock.Client]
+StartChild = Callable[..., Child]
+
+
+@pytest.fixture
+def client(masters3: Fleet, make_client: MakeClient) -> rlock.Client:
+    return make_client(masters3.urls)
+
+
+@pytest.fixture
+def other(masters3: Fleet, make_client: MakeClient) -> Callable[..., Any]:
+    """``with other("x"):`` another process has it."""
+    client = make_client(masters3.urls)
+
+    @contextmanager
+    def hold(name: str) -> Iterator[None]:
+        with client.lock(name):
+            yield
+
+    return hold
+
+
+def test_the_body_runs_under_the_lock_and_the_result_is_returned(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    client, stranger = make_client(urls), make_client(urls)
+
+    @rlock.locked(client, "report:{user_id}")
+    def report(user_id: int) -> tuple[int, bool, bool, int]:
+        """Makes one."""
+        lock = report.lock(user_id)
+        lock.check()
+        taken = stranger.lock("report:7").acquire(blocking=False)
+        return user_id, lock.is_owned(), taken, lock.fencing_token
+
+    user_id, owned, taken, token = report(7)
+    assert (user_id, owned, taken) == (7, True, False)
+    assert token > 0
+    assert not report.lock(7).is_owned()
+    assert stranger.lock("report:7").acquire(blocking=False), "it was not released"
+    assert (report.__name__, report.__doc__) == ("report", "Makes one.")
+    assert list(inspect.signature(report).parameters) == ["user_id"]
+    assert inspect.getfullargspec(report).args == ["user_id"]
+    assert report.__annotations__ == report.__wrapped__.__annotations__
+    assert report.__wrapped__.__name__ == "report"
+
+
+def test_calls_exclude_each_other_by_their_arguments(client: rlock.Client) -> None:
+    inside, most = {1: 0, 2: 0}, {1: 0, 2: 0}
+    mutex = threading.Lock()
+    met = threading.Barrier(2)  # one call of each name has to be inside at the same time
+
+    @rlock.locked(client, "count:{key}")
+    def work(key: int, first: bool) -> None:
+        with mutex:
+            inside[key] += 1
+            most[key] = max(most[key], inside[key])
+        if first:
+            met.wait(30)
+        time.sleep(0.005)
+        with mutex:
+            inside[key] -= 1
+
+    threads = [threading.Thread(target=work, args=(key, True)) for key in (1, 2)]
+    threads += [threading.Thread(target=work, args=(key, False)) for key in (1, 2) * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not met.broken
+    assert most == {1: 1, 2: 1}
+
+
+def test_a_second_call_is_skipped_and_the_log_says_so(
+    client: rlock.Client, other: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    ran = []
+
+    @rlock.locked(client, "x", blocking=False)
+    def work() -> str:
+        ran.append(1)
+        return "done"
+
+    with other("x"), caplog.at_level(logging.INFO, "rlock"):
+        assert work() is None
+    assert not ran
+    (record,) = [record for record in caplog.records if "skipped" in record.getMessage()]
+    assert (record.name, record.levelno) == ("rlock", logging.INFO)
+    assert "'x'" in record.getMessage()
+    assert "work()" in record.getMessage()
+    assert work() == "done"
+
+
+def test_one_who_has_waited_in_vain_is_told_so(client: rlock.Client, other: Callable[..., Any]) -> None:
+    @rlock.locked(client, "x", timeout=0.3)
+    def work() -> None:
+        raise AssertionError("without the lock")
+
+    with other("x"), pytest.raises(rlock.LockBusyError) as caught:
+        work()
+    assert caught.value.name == "x"
+    assert 0.29 < caught.value.waited < 5
+
+
+def test_one_who_waits_gets_the_lock_when_it_is_free(client: rlock.Client, other: Callable[..., Any]) -> None:
+    @rlock.locked(client, "x", timeout=30)
+    def work() -> str:
+        return "done"
+
+    holding, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with other("x"):
+            holding.set()
+            done.wait(0.3)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert holding.wait(30)
+    assert work() == "done"
+    thread.join(30)
+
+
+def test_what_a_busy_lock_means_can_be_chosen(client: rlock.Client, other: Callable[..., Any]) -> None:
+    def body(a: int, b: int = 0) -> tuple[str, int, int]:
+        return "body", a, b
+
+    def answer(a: int, b: int = 0) -> tuple[str, int, int]:
+        assert not client.lock("x").is_owned()
+        return "busy", a, b
+
+    raising = rlock.locked(client, "x", blocking=False, on_busy="raise")(body)
+    skipping = rlock.locked(client, "x", timeout=0.1, on_busy="skip")(body)
+    answering = rlock.locked(client, "x", blocking=False, on_busy=answer)(body)
+    with other("x"):
+        with pytest.raises(rlock.LockBusyError) as caught:
+            raising(1)
+        assert caught.value.waited == 0
+        assert skipping(1) is None
+        assert answering(1, b=2) == ("busy", 1, 2)
+    assert raising(1) == skipping(1) == answering(1) == ("body", 1, 0)
+
+
+def test_masters_out_of_reach_are_no_busy_lock(fresh_masters: FreshMasters, make_client: MakeClient) -> None:
+    fleet = fresh_masters(3)
+    client = make_client(fleet.urls, request_timeout=0.2)
+    for master in fleet[:2]:
+        master.kill()
+
+    def answer() -> str:
+        raise AssertionError("it is not known to be busy")
+
+    for options in ({"blocking": False}, {"timeout": 0.3}, {"timeout": 0.3, "on_busy": answer}):
+        with pytest.raises(rlock.QuorumUnreachableError):
+            rlock.locked(client, "x", **options)(answer)()
+
+
+def test_the_exception_of_the_body_comes_out_and_the_lock_is_free(
+    client: rlock.Client, masters3: Fleet
+) -> None:
+    @rlock.locked(client, "x")
+    def work() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    assert not client.lock("x").locked()
+    assert not [key for url in masters3.urls for key in left(url)]
+
+
+def test_a_function_may_call_itself_and_others_with_the_same_name(client: rlock.Client) -> None:
+    counts: list[int] = []
+
+    @rlock.locked(client, "x", timeout=5)
+    def inner() -> None:
+        counts.append(client.lock("x").hold_count)
+
+    @rlock.locked(client, "x", blocking=False)
+    def outer(depth: int) -> int:
+        inner()
+        return depth and 1 + (outer(depth - 1) or 0)
+
+    assert outer(2) == 2
+    assert counts == [2, 3, 4]
+    assert client.lock("x").hold_count == 0
+
+
+def test_a_loss_is_told_when_the_body_has_ended_and_never_in_the_place_of_its_error(
+    client: rlock.Client, masters3: Fleet, make_client: MakeClient
+) -> None:
+    stranger = make_client(masters3.urls)
+
+    @rlock.locked(client, "x", timeout=5)
+    def work(fail: bool) -> None:
+        in_thread(lambda: stranger.evict("x"))
+        assert work.lock(fail).lost.wait(30)
+        with pytest.raises(rlock.LeaseLostError):
+            work.lock(fail).check()
+        if fail:
+            raise ZeroDivisionError
+
+    with pytest.raises(rlock.LeaseLostError):
+        work(False)
+    with pytest.raises(ZeroDivisionError):
+        work(True)
+
+
+def test_a_nested_call_after_a_loss_does_not_run_its_body(
+    client: rlock.Client, masters3: Fleet, make_client: MakeClient
+) -> None:
+    stranger = make_client(masters3.urls)
+
+    @rlock.locked(client, "x")
+    def inner() -> None:
+        raise AssertionError("without the lock")
+
+    with pytest.raises(rlock.LeaseLostError), client.lock("x") as lock:
+        in_thread(lambda: stranger.evict("x"))
+        assert lock.lost.wait(30)
+        inner()
+
+
+def test_the_options_of_the_lock_are_passed_on(client: rlock.Client) -> None:
+    losses: list[rlock.LeaseLostError] = []
+    told = threading.Event()
+
+    def lost(error: rlock.LeaseLostError) -> None:
+        losses.append(error)
+        told.set()
+
+    @rlock.locked(client, "x", ttl=0.6, renew=False, on_lost=lost)
+    def work() -> float:
+        left: float = work.lock().remaining()
+        assert told.wait(30)
+        return left
+
+    with pytest.raises(rlock.LeaseLostError):
+        work()
+    assert losses[0].name == "x"
+
+
+def test_methods_of_every_kind_can_be_decorated_in_any_order(client: rlock.Client) -> None:
+    class Shop:
+        def __init__(self, shard: str) -> None:
+            self.shard = shard
+
+        @rlock.locked(client, "{self.shard}:{order}")
+        def method(self, order: int) -> tuple[str, bool]:
+            return self.shard, client.lock(f"north:{order}").is_owned()
+
+        @classmethod
+        @rlock.locked(client, "{cls.__name__}:{order}")
+        def inside(cls, order: int) -> tuple[str, bool]:
+            return cls.__name__, client.lock(f"{cls.__name__}:{order}").is_owned()
+
+        @rlock.locked(client, "{cls.__name__}:{order}")
+        @classmethod
+        def outside(cls, order: int) -> tuple[str, bool]:
+            return cls.__name__, client.lock(f"{cls.__name__}:{order}").is_owned()
+
+        @staticmethod
+        @rlock.locked(client, "static:{order}")
+        def still(order: int) -> tuple[str, bool]:
+            return "static", client.lock(f"static:{order}").is_owned()
+
+        @rlock.locked(client, "static:{order}")
+        @staticmethod
+        def moving(order: int) -> tuple[str, bool]:
+            return "static", client.lock(f"static:{order}").is_owned()
+
+    class Sub(Shop): ...
+
+    shop: Any = Shop("north")
+    sub: Any = Sub("north")
+    assert shop.method(1) == Shop.method(shop, 1) == sub.method(1) == ("north", True)
+    assert shop.inside(1) == Shop.inside(1) == shop.outside(1) == Shop.outside(1) == ("Shop", True)
+    assert sub.inside(1) == Sub.outside(1) == ("Sub", True)
+    assert shop.still(1) == Shop.still(1) == shop.moving(1) == Shop.moving(1) == ("static", True)
+    assert shop.method.lock(shop, 2).name == "north:2"
+
+
+def test_a_coroutine_that_a_function_returns_is_not_run_without_the_lock(client: rlock.Client) -> None:
+    ran = []
+
+    async def body() -> None:
+        ran.append(1)
+
+    hidden = rlock.locked(client, "x")(lambda: body())
+    with pytest.raises(rlock.OptionsError, match="would run without the lock"):
+        hidden()  # type: ignore[unused-coroutine]
+    assert not ran
+    assert not client.lock("x").locked()
+
+
+STORM = """
+    import random, signal, sys, time
+    import rlock
+
+    client, other = rlock.Client(sys.argv[2:], ttl=3.0), rlock.Client(sys.argv[2:], ttl=3.0)
+    lock, rng = client.lock("x"), random.Random(int(sys.argv[1]))
+    hits = stranded = bad = ran = 0
+
+    @rlock.locked(client, "x", timeout=5)
+    def work():
+        global bad, ran
+        ran += 1
+        bad += not lock.is_owned()
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, interrupt)
+    until = time.monotonic() + 3.0
+    while time.monotonic() < until:
+        try:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.00002, 0.003))
+                work()
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            hits += 1
+        while lock.hold_count:
+            stranded += 1
+            lock.release()
+    free = other.lock("x").acquire(timeout=2.5)
+    print(hits > 100, ran > 100, bad, stranded <= hits // 200, free, stranded, hits)
+"""
+
+
+def test_ctrl_c_at_any_instant_of_a_call_leaves_no_lock_behind(masters3: Fleet, child: StartChild) -> None:
+    """Between the lock and the body lies one line of Python, as with any lock; an interrupt there is rare."""
+    told = child(STORM, "1", *masters3.urls).line()
+    assert told.startswith("True True 0 True True"), told

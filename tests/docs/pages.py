@@ -1,0 +1,100 @@
+"""The named blocks of a page, so that what a page shows is what a test runs.
+
+A block bears the name that stands in the line before it: ``<!-- recipe: tasks.py -->``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import rlock
+
+TOP = Path(rlock.__file__).resolve().parent.parent
+DOCS = TOP / "docs"
+_BLOCK = re.compile(r"<!-- recipe: ([\w./-]+) -->\n```\w+\n(.*?)```", re.DOTALL)
+#: What is shown for the eye: no test runs a console.
+_OPENING = re.compile(r"^```(?!console\b)\w+", re.MULTILINE)
+
+
+@cache
+def blocks(page: str) -> Mapping[str, str]:
+    """Name and text of each block of ``docs/<page>``; every one must bear a name."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    found = dict(_BLOCK.findall(text))
+    assert len(_OPENING.findall(text)) == len(found), f"{page} has blocks without a name, or two with one"
+    return found
+
+
+def block(page: str, name: str, old: str = "", new: str = "") -> str:
+    """One block; with ``new`` in the place of ``old``, which must be there."""
+    text = blocks(page)[name]
+    assert old in text, f"{page}, {name} has changed: {old!r}"
+    return text.replace(old, new) if old else text
+
+
+def module(text: str, name: str = "recipe") -> Any:
+    """Source as a module."""
+    made = types.ModuleType(name)
+    exec(compile(text, name, "exec"), made.__dict__)
+    return made
+
+
+def lay_out(page: str, folder: Path, changes: Mapping[str, tuple[str, str]] | None = None) -> None:
+    """Write the blocks of a page as files; ``changes`` maps a file to what is put in the place of what."""
+    for name in blocks(page):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block(page, name, *(changes or {}).get(name, ("", ""))), encoding="utf-8")
+
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@contextmanager
+def starter(folder: Path, urls: list[str], **environment: str) -> Iterator[Start]:
+    """``start(*command)``: a process in the folder, with the masters in its environment; ended at the end."""
+    started: list[subprocess.Popen[str]] = []
+    told = {
+        **os.environ,
+        "RLOCK_MASTERS": ",".join(urls),
+        "RLOCK_TTL": "1",
+        "PYTHONPATH": f"{folder}{os.pathsep}{TOP}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **environment,
+    }
+
+    def start(*command: str, **extra: Any) -> subprocess.Popen[str]:
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        # A group of its own, so that its children end with it.
+        options = {**pipes, "text": True, "start_new_session": True, **extra}
+        started.append(subprocess.Popen([*command], cwd=folder, env=told, **options))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            kill_group(process)
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+def kill_group(process: subprocess.Popen[str]) -> None:
+    """End a process of ``starter`` with all that it has started, as the loss of its machine would."""
+    try:
+        os.killpg(process.pid, 9)
+    except ProcessLookupError:
+        pass
+    process.wait(30)
+
+
+PYTHON = sys.executable

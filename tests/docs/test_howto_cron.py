@@ -1,0 +1,152 @@
+"""docs/howto/cron.md: the lines of the crontab, the units, and two schedulers."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from ..contract.conftest import eventually
+from ..servers import Fleet
+from .pages import PYTHON, Start, block, lay_out, starter
+
+PAGE = "howto/cron.md"
+FIELDS = 5
+#: Notes that it runs, and waits until it is told to end.
+JOB = "#!/bin/sh\necho $$ >>ran\nuntil test -e go-on; do sleep 0.05; done\nexit 3\n"
+
+
+@pytest.fixture
+def start(masters3: Fleet, tmp_path: Path) -> Iterator[Start]:
+    for name in ("rlock", "report.sh", "invoices.sh", "import.sh"):
+        script = f'#!/bin/sh\nexec {shlex.quote(PYTHON)} -m rlock "$@"\n' if name == "rlock" else JOB
+        (tmp_path / name).write_text(script)
+        (tmp_path / name).chmod(0o755)
+    with starter(tmp_path, masters3.urls, PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}") as start:
+        yield start
+
+
+def crontab() -> dict[str, str]:
+    """The shell lines, by the name of the lock."""
+    lines = block(PAGE, "crontab").splitlines()
+    assert re.fullmatch(r"RLOCK_MASTERS=\S+", lines[0])
+    commands = [line.split(maxsplit=FIELDS)[FIELDS] for line in lines[1:]]
+    return {re.findall(r" (\w+) -- ", command)[0]: command for command in commands}
+
+
+def runs(folder: Path) -> int:
+    ran = folder / "ran"
+    return len(ran.read_text().split()) if ran.exists() else 0
+
+
+def go_on(folder: Path) -> None:
+    (folder / "go-on").touch()
+
+
+def shell(start: Start, line: str) -> subprocess.Popen[str]:
+    return start("/bin/sh", "-c", line)  # as cron does
+
+
+def test_a_run_is_skipped_while_another_one_is_on(start: Start, tmp_path: Path) -> None:
+    line = crontab()["nightly"]
+    first = shell(start, line)
+    assert eventually(lambda: runs(tmp_path), 20)
+    second = shell(start, line)
+    told, _ = second.communicate(timeout=30)
+    assert second.returncode == 75
+    assert "'nightly' is held by" in told
+    go_on(tmp_path)
+    assert first.wait(30) == 3, "the job's own status"
+    assert runs(tmp_path) == 1
+
+
+def test_a_short_job_is_run_by_one_machine_although_the_other_comes_later(
+    start: Start, tmp_path: Path
+) -> None:
+    go_on(tmp_path)
+    line = crontab()["invoices"]
+    assert "sleep 60;" in line
+    first = shell(start, line.replace("sleep 60;", "touch ended; sleep 4;"))
+    assert eventually((tmp_path / "ended").exists, 20)
+    second = shell(start, line)
+    assert second.wait(30) == 75
+    assert first.poll() is None, "it has ended too early for this test to say anything"
+    assert first.wait(30) == 3
+    assert runs(tmp_path) == 1
+
+
+def test_a_job_that_is_to_be_done_each_time_waits_for_the_one_before(start: Start, tmp_path: Path) -> None:
+    line = crontab()["import"]
+    first = shell(start, line)
+    assert eventually(lambda: runs(tmp_path), 20)
+    second = shell(start, line)
+    with pytest.raises(subprocess.TimeoutExpired):
+        second.wait(1)
+    assert runs(tmp_path) == 1
+    go_on(tmp_path)
+    assert first.wait(30) == second.wait(30) == 3
+    assert runs(tmp_path) == 2
+
+
+def test_the_service_skips_as_well_and_that_is_no_failure(start: Start, tmp_path: Path) -> None:
+    unit = configparser.ConfigParser()
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read_string(block(PAGE, "nightly.service"))
+    service = unit["Service"]
+    program, *words = shlex.split(service["ExecStart"])
+    assert Path(program).name == "rlock"
+    first = start("rlock", *words)
+    assert eventually(lambda: runs(tmp_path), 20)
+    assert start("rlock", *words).wait(30) == int(service["SuccessExitStatus"])
+    go_on(tmp_path)
+    assert first.wait(30) == 3
+
+
+def test_systemd_finds_no_fault_in_the_units(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not on this machine")
+    lay_out(PAGE, tmp_path)
+    unit = tmp_path / "nightly.service"
+    unit.write_text(re.sub(r"/usr/local/bin/rlock|/srv/report", "/bin/true", unit.read_text()))
+    for name in ("nightly.service", "nightly.timer"):
+        told = subprocess.run(
+            ["systemd-analyze", "verify", "--man=no", str(tmp_path / name)], capture_output=True, text=True
+        )
+        assert "nightly" not in told.stderr, told.stderr
+
+
+def test_of_two_schedulers_one_runs_the_job_at_a_time_and_the_other_skips_it(
+    start: Start, tmp_path: Path
+) -> None:
+    pytest.importorskip("apscheduler", reason="apscheduler is in the extra test")
+    lay_out(PAGE, tmp_path, {"jobs.py": ("seconds=60", "seconds=1")})
+    log = tmp_path / "log"
+    command = (
+        "import logging, runpy; logging.basicConfig(level=logging.INFO); "
+        "runpy.run_path('jobs.py', run_name='__main__')"
+    )
+    with log.open("a") as file:
+        for _ in range(2):
+            start(PYTHON, "-c", command, stdout=file)
+
+        def steps() -> list[tuple[str, int]]:
+            return [
+                (pid, int(part)) for pid, part in re.findall(r"^cleanup (\d+) (\d)$", log.read_text(), re.M)
+            ]
+
+        assert eventually(lambda: "was skipped" in log.read_text() and len(steps()) >= 30, 20), (
+            log.read_text()
+        )
+    found = steps()
+    # A run of one process is not joined by the other: parts follow one another, in one process.
+    for (pid, part), (after, next_part) in pairwise(found):
+        assert next_part == (part + 1) % 10, found
+        assert pid == after or next_part == 0, found

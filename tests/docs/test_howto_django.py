@@ -1,0 +1,197 @@
+"""docs/howto/django.md: its project, with a database, the test client and manage.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import rlock
+
+from ..contract.conftest import make_client as make_client  # a fixture
+from ..servers import Fleet
+from .pages import PYTHON, Start, lay_out, starter
+
+pytest.importorskip("django", reason="django is in the extra test")
+
+PAGE = "howto/django.md"
+Run = Callable[..., str]
+MakeClient = Callable[..., rlock.Client]
+
+#: Before each program: the project of the page, an item, and another process's client.
+PRELUDE = """
+import os, threading
+import django
+django.setup()
+from django.core.management import call_command
+from django.db import connection, transaction
+from django.test import Client
+import rlock
+from shop import locks, models, stock
+
+call_command("migrate", run_syncdb=True, verbosity=0)
+item = models.Item.objects.create(pk=1, left=10)
+other = rlock.Client(os.environ["RLOCK_MASTERS"].split(","), ttl=3)
+web = Client(raise_request_exception=True)
+
+def left():
+    return models.Item.objects.get(pk=1).left
+"""
+
+
+@pytest.fixture
+def start(masters3: Fleet, tmp_path: Path) -> Iterator[Start]:
+    lay_out(PAGE, tmp_path)
+    with starter(tmp_path, masters3.urls, DJANGO_SETTINGS_MODULE="settings") as start:
+        yield start
+
+
+@pytest.fixture
+def run(start: Start) -> Run:
+    """``run(program)``: what it prints, in a process of its own: Django can be set up once only."""
+
+    def program(text: str) -> str:
+        process = start(PYTHON, "-c", PRELUDE + text)
+        told: str = process.communicate(timeout=60)[0]
+        assert process.returncode == 0, told
+        return told
+
+    return program
+
+
+@pytest.fixture
+def nightly(masters3: Fleet, make_client: MakeClient) -> rlock.RLock:
+    return make_client(masters3.urls).lock("nightly")
+
+
+def test_a_command_that_is_on_elsewhere_ends_with_75(start: Start, nightly: rlock.RLock) -> None:
+    command = (PYTHON, "-m", "django", "nightly")
+    with nightly:
+        busy = start(*command)
+        told, _ = busy.communicate(timeout=60)
+        assert busy.returncode == 75
+        assert "another one is on" in told
+        assert "orders" not in told
+    free = start(*command)
+    told, _ = free.communicate(timeout=60)
+    assert (free.returncode, told.split()) == (0, ["orders", "invoices"])
+
+
+def test_without_on_busy_the_command_is_skipped_and_exits_with_0(
+    start: Start, nightly: rlock.RLock, tmp_path: Path
+) -> None:
+    lay_out(PAGE, tmp_path, {"shop/management/commands/nightly.py": (", on_busy=busy", "")})
+    with nightly:
+        skipped = start(PYTHON, "-m", "django", "nightly")
+        assert (skipped.communicate(timeout=60)[0], skipped.returncode) == ("", 0)
+
+
+def test_a_view_that_is_on_answers_a_second_request_with_409(run: Run) -> None:
+    told = run("""
+with other.lock("cart:5"):
+    answer = web.post("/cart/5/order/1")
+    print(answer.status_code, answer["Retry-After"], left())
+    print(web.post("/cart/6/order/1").status_code, left())
+answer = web.post("/cart/5/order/1")
+print(answer.status_code, answer.json(), left())
+""")
+    assert told.splitlines() == ["409 1 10", "200 9", "200 {'left': 8} 8"]
+
+
+def test_many_requests_take_each_item_once(run: Run) -> None:
+    told = run("""
+taken = []
+def work():
+    taken.append(stock.take(1, 1))
+    connection.close()
+threads = [threading.Thread(target=work) for _ in range(5)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join(30)
+print(sorted(taken), left())
+""")
+    assert told.strip() == "[5, 6, 7, 8, 9] 5"
+
+
+#: Whether the lock is still ours at the moment that the transaction is committed.
+COMMITTED = """
+told = []
+save = models.Item.save
+def saved(self):
+    transaction.on_commit(lambda: told.append(locks.client().lock("stock:1").is_owned()))
+    save(self)
+models.Item.save = saved
+stock.take(1, 1)
+print(told)
+"""
+ORDER = """@rlock.locked(client, "stock:{item_id}", timeout=5)  # outside
+@transaction.atomic  # inside: committed when the lock is released
+"""
+TURNED = """@transaction.atomic
+@rlock.locked(client, "stock:{item_id}", timeout=5)
+"""
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["as it stands", "the other way round"])
+def test_what_is_written_is_committed_before_the_lock_is_released(
+    run: Run, tmp_path: Path, turned: bool
+) -> None:
+    if turned:
+        lay_out(PAGE, tmp_path, {"shop/stock.py": (ORDER, TURNED)})
+    assert run(COMMITTED).strip() == str([not turned])
+
+
+@pytest.mark.parametrize("without", [False, True], ids=["as it stands", "without non_atomic_requests"])
+def test_a_transaction_for_each_request_does_not_end_after_the_lock(
+    run: Run, tmp_path: Path, without: bool
+) -> None:
+    settings = ('"NAME": "shop.db"', '"NAME": "shop.db", "ATOMIC_REQUESTS": True')
+    changes = {"settings.py": settings}
+    if without:
+        changes["shop/views.py"] = ("@transaction.non_atomic_requests\n", "")
+    lay_out(PAGE, tmp_path, changes)
+    request = COMMITTED.replace("stock.take(1, 1)", 'web.post("/cart/5/order/1")')
+    assert run(request).strip() == str([not without])
+
+
+#: A later holder writes between the acquire of this one and its first statement.
+OVERTAKEN = """
+claimed = models.Item.objects.filter
+def later():
+    assert other.evict("stock:1")
+    with other.lock("stock:1") as lock:
+        claimed(pk=1).update(left=100, fence=lock.fencing_token)
+    connection.close()
+def overtaken(*args, **kwargs):
+    models.Item.objects.filter = claimed
+    thread = threading.Thread(target=later)  # with a database connection of its own
+    thread.start()
+    thread.join(30)
+    return models.Item.objects.filter(*args, **kwargs)
+models.Item.objects.filter = overtaken
+try:
+    print(stock.take(1, 1))
+except (stock.Refused, rlock.LeaseLostError) as error:
+    print(type(error).__name__)
+print(left())
+"""
+
+
+@pytest.mark.parametrize("without", [False, True], ids=["as it stands", "without the token"])
+def test_one_who_was_overtaken_is_refused_by_the_row(run: Run, tmp_path: Path, without: bool) -> None:
+    if without:
+        lay_out(PAGE, tmp_path, {"shop/stock.py": (", fence__lte=token", "")})
+    wanted = ["LeaseLostError", "99"] if without else ["Refused", "100"]
+    assert [line for line in run(OVERTAKEN).splitlines() if "lock" not in line] == wanted
+
+
+def test_the_client_is_made_at_the_first_use_and_once(run: Run) -> None:
+    told = run("""
+print(locks.client.cache_info().currsize)
+stock.take(1, 1)
+web.post("/cart/5/order/1")
+print(locks.client.cache_info().misses)
+""")
+    assert told.split() == ["0", "1"]

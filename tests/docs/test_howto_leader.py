@@ -1,0 +1,156 @@
+"""docs/howto/leader.md: the program of the page, killed, stopped, ended and shut out."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import rlock
+
+from ..contract.conftest import eventually
+from ..contract.conftest import make_client as make_client  # a fixture
+from ..servers import Fleet
+from .pages import PYTHON, lay_out, starter
+
+PAGE = "howto/leader.md"
+
+
+class Member:
+    """One process of the page, and what it says: the tokens of its steps, with the time of each."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.steps: list[tuple[float, int]] = []
+        self.log: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            words = line.split()
+            if len(words) == 2 and words[0] == str(self.process.pid):
+                self.steps.append((time.monotonic(), int(words[1])))
+            else:
+                self.log.append(line)
+
+    @property
+    def token(self) -> int:
+        """The token of its last step, 0 before the first."""
+        return self.steps[-1][1] if self.steps else 0
+
+    def since(self, token: int) -> list[int]:
+        """The tokens that it has used after this one."""
+        return [found for _, found in self.steps if found > token]
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(30)
+        self._reader.join(30)
+        return code
+
+
+Crew = tuple[Member, Member]
+
+
+@pytest.fixture
+def start_member(masters3: Fleet, tmp_path: Path) -> Iterator[Callable[..., Member]]:
+    with starter(tmp_path, masters3.urls) as start:
+
+        def member(old: str = "", new: str = "") -> Member:
+            lay_out(PAGE, tmp_path, {"leader.py": (old, new)})
+            return Member(start(PYTHON, "leader.py"))
+
+        yield member
+
+
+@pytest.fixture
+def crew(
+    start_member: Callable[..., Member], masters3: Fleet, make_client: Callable[..., rlock.Client]
+) -> Crew:
+    """One that leads and one that stands by."""
+    leader = start_member()
+    assert eventually(lambda: leader.token, 20)
+    standby = start_member()
+    lock = make_client(masters3.urls).lock("leader:reports")
+    assert eventually(lambda: lock.statistics().waiters, 20), "it does not stand by"
+    assert not standby.token
+    return leader, standby
+
+
+def test_when_the_leader_is_killed_another_one_leads_within_the_lease(crew: Crew) -> None:
+    leader, standby = crew
+    leader.process.kill()
+    killed_at = time.monotonic()
+    assert eventually(lambda: standby.token, 15)
+    assert standby.token > leader.token
+    assert standby.steps[0][0] - killed_at < 1 + 1.5 + 2, "a ttl, the time to see it, a slow machine"
+
+
+def test_a_leader_that_was_stopped_leads_no_more_when_it_goes_on(crew: Crew) -> None:
+    leader, standby = crew
+    leader.process.send_signal(signal.SIGSTOP)
+    try:
+        assert eventually(lambda: standby.token, 15)
+    finally:
+        before = len(leader.steps)
+        leader.process.send_signal(signal.SIGCONT)
+    assert eventually(lambda: "standing by again" in "".join(leader.log), 15)
+    # At the most the step that it was in; its token tells the receiver.
+    assert len(leader.steps) - before <= 1
+    assert leader.token < standby.token
+    steps = len(standby.steps)
+    assert eventually(lambda: len(standby.steps) > steps, 10), "the other one works on"
+    assert leader.process.poll() is None
+
+
+def test_a_leader_that_is_told_to_end_hands_over_at_once(crew: Crew) -> None:
+    leader, standby = crew
+    assert leader.end() == 0
+    ended_at = time.monotonic()
+    assert eventually(lambda: standby.token, 15)
+    assert standby.steps[0][0] - ended_at < 0.9, "it has waited for the end of the lease"
+    assert standby.end() == 0
+
+
+def test_a_leader_that_was_evicted_stands_by(
+    crew: Crew, masters3: Fleet, make_client: Callable[..., rlock.Client]
+) -> None:
+    leader, standby = crew
+    assert make_client(masters3.urls).evict("leader:reports")
+    assert eventually(lambda: standby.token, 15)
+    assert eventually(lambda: "standing by again" in "".join(leader.log), 15)
+    assert not leader.since(standby.token)
+
+
+def test_after_its_term_another_one_gets_a_turn(start_member: Callable[..., Member]) -> None:
+    members = [start_member("TERM_S = 60.0", "TERM_S = 1.0") for _ in range(2)]
+    assert eventually(lambda: all(member.token for member in members), 20)
+    turns = sorted({token for member in members for _, token in member.steps})
+    owners = [[token in {found for _, found in member.steps} for member in members] for token in turns]
+    assert all(sum(owner) == 1 for owner in owners), "two have led with one token"
+    assert "lease" not in "".join(members[0].log + members[1].log), "it was lost, and not handed over"
+
+
+def test_without_masters_nobody_leads_and_with_them_again(
+    start_member: Callable[..., Member], masters3: Fleet
+) -> None:
+    leader = start_member()
+    assert eventually(lambda: leader.token, 20)
+    first = leader.token
+    for master in masters3[:2]:
+        master.pause()
+    try:
+        assert eventually(lambda: "nobody can lead" in "".join(leader.log), 20)
+        steps = len(leader.steps)
+    finally:
+        for master in masters3[:2]:
+            master.resume()
+    assert eventually(lambda: leader.since(first), 20)
+    assert len(leader.steps) > steps

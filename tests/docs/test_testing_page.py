@@ -1,0 +1,60 @@
+"""docs/howto/testing.md: its files, as they stand, are a project whose tests pass; and can fail."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import rlock
+from rlock.program.embedded import ServerBinary
+
+pytest_plugins = ["pytester"]
+
+PAGE = Path(rlock.__file__).resolve().parent.parent / "docs" / "howto" / "testing.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+FILES: dict[str, str] = dict(re.findall(r"<!-- file: (\S+) -->\n```python\n(.*?)```", TEXT, re.DOTALL))
+#: What a reader may break in the code under test, and the tests of the page that notice.
+BREAKS = {
+    "no lock": ("if not lock.acquire(timeout=0.1):", "if False:", 1),
+    "no check": ("        lock.check() ", "        # lock.check() ", 1),
+    "no answer to a missing quorum": ("except rlock.QuorumUnreachableError", "except ZeroDivisionError", 1),
+    "nothing is given back": ("            lock.release()", "            pass", 1),
+}
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    monkeypatch.delenv("RLOCK_TEST_MASTERS", raising=False)
+    for name, text in FILES.items():
+        pytester.path.joinpath(name).write_text(text, encoding="utf-8")
+    return pytester
+
+
+def test_every_block_of_the_page_is_one_of_its_files() -> None:
+    assert len(FILES) == TEXT.count("```python") == 5
+
+
+def test_the_tests_of_the_page_pass(project: pytest.Pytester, server: ServerBinary) -> None:
+    project.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=6)
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_they_fail_when_the_code_under_test_is_broken(project: pytest.Pytester, what: str) -> None:
+    old, new, failures = BREAKS[what]
+    assert old in FILES["shop.py"]
+    project.path.joinpath("shop.py").write_text(FILES["shop.py"].replace(old, new), encoding="utf-8")
+    result = project.runpytest_subprocess("test_in_memory.py", "test_errors.py")
+    assert result.parseoutcomes().get("failed", 0) >= failures
+
+
+def test_the_fixtures_and_settings_that_it_names_are_there() -> None:
+    from rlock.testing import plugin
+
+    fixtures = set(re.findall(r"^\| `(rlock_\w+)` \|", TEXT, re.MULTILINE))
+    assert fixtures == {name for name in dir(plugin) if name.startswith("rlock_")}
+    source = Path(plugin.__file__).read_text(encoding="utf-8")
+    for setting in ("RLOCK_TEST_MASTERS", "rlock_test_masters"):
+        assert setting in TEXT
+        assert f'"{setting}"' in source

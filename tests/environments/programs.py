@@ -1,0 +1,192 @@
+"""Programs in processes of their own: what they do to Python must not leak into pytest."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+import rlock
+
+from ..servers import Fleet, left, raw
+
+TOP = Path(rlock.__file__).resolve().parent.parent
+PAGE = TOP / "docs" / "environments.md"
+
+#: No program here takes half as long.
+LIMIT_S = 40.0
+
+#: What every program may use. A counter in a file of fixed length, so that a torn one cannot be read.
+COMMON = '''
+import json, os, sys, time
+import rlock
+URLS = os.environ["RLOCK_MASTERS"].split(",")
+def tell(**facts):
+    print(json.dumps(facts), flush=True)
+def count(path, times, lock, sleep=time.sleep):
+    for _ in range(times):
+        with lock:
+            file = os.open(path, os.O_RDWR)
+            seen = int(os.pread(file, 8, 0))
+            sleep(0.001)
+            os.pwrite(file, b"%08d" % (seen + 1), 0)
+            os.close(file)
+def quiet(call, *arguments, **options):
+    """What a call answered, or the name of its error."""
+    try:
+        return call(*arguments, **options)
+    except Exception as error:
+        return type(error).__name__
+'''
+
+#: An ordinary process that wants the lock too.
+ORDINARY = """
+count(sys.argv[2], int(sys.argv[3]), rlock.Client(URLS, 3.0).lock(sys.argv[1]))
+"""
+
+#: An ordinary process that has the lock from the first line that it prints until it is told to let go.
+HOLDER = """
+lock = rlock.Client(URLS, 3.0).lock(sys.argv[1])
+with lock:
+    tell(held=True)
+    sys.stdin.readline()
+    released_at = time.monotonic()
+tell(released_at=released_at)
+sys.stdin.readline()
+"""
+
+
+def needs(package: str) -> pytest.MarkDecorator:
+    """The tests of a package that is not here are left out. It is not imported to find that out."""
+    found = importlib.util.find_spec(package) is not None
+    return pytest.mark.skipif(not found, reason=f"{package} is not installed: pip install '.[test]'")
+
+
+def environment(urls: Sequence[str], **more: str) -> dict[str, str]:
+    """For a process that shall find this rlock and these masters."""
+    path = os.pathsep.join(filter(None, [str(TOP), os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path, "RLOCK_MASTERS": ",".join(urls), "RLOCK_TTL": "3", **more}
+
+
+class Program:
+    """A Python program in a process of its own, which tells facts line by line."""
+
+    def __init__(
+        self,
+        text: str,
+        urls: Sequence[str],
+        *arguments: object,
+        cwd: Path | None = None,
+        command: Sequence[str] = (),
+        **more: str,
+    ) -> None:
+        command = command or ["-c", COMMON + textwrap.dedent(text)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "-W", "ignore", *command, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=cwd,
+            env=environment(urls, **more),
+        )
+        # A program that hangs ends, and its test fails for want of facts; pytest itself must not hang.
+        self._limit = threading.Timer(LIMIT_S, self.process.kill)
+        self._limit.daemon = True
+        self._limit.start()
+
+    def facts(self) -> Any:
+        """The next line that it tells; {} at its end."""
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline() or "{}")
+
+    def say(self, text: str = "") -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+
+    def end(self, within_s: float = 40.0) -> int:
+        return self.process.wait(within_s)
+
+    def close(self) -> None:
+        self._limit.cancel()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+@contextmanager
+def program(text: str, urls: Sequence[str], *arguments: object, **options: Any) -> Iterator[Program]:
+    """A program that is ended with the block."""
+    started = Program(text, urls, *arguments, **options)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+def outcome(text: str, urls: Sequence[str], *arguments: object, **options: Any) -> Any:
+    """What a program tells in the end; it has to end well."""
+    with program(text, urls, *arguments, **options) as started:
+        told: dict[str, Any] = {}
+        while facts := started.facts():
+            told |= facts
+        assert started.end() == 0, told
+        return told
+
+
+def holder(urls: Sequence[str], name: str) -> Program:
+    """An ordinary process that holds the lock already."""
+    started = Program(HOLDER, urls, name)
+    assert started.facts() == {"held": True}
+    return started
+
+
+def counter(folder: Path) -> Path:
+    path = folder / "count"
+    path.write_bytes(b"%08d" % 0)
+    return path
+
+
+def blocks() -> dict[str, str]:
+    """The Python files that docs/environments.md shows, by the name in their first line."""
+    text = PAGE.read_text(encoding="utf-8")
+    shown = re.findall(r"```python\n(# (\S+\.py)\n.*?)```", text, re.DOTALL)
+    return {name: code for code, name in shown}
+
+
+def eventually(what: Callable[[], Any], within: float = 8.0) -> Any:
+    until = time.monotonic() + within
+    while True:
+        value = what()
+        if value or time.monotonic() > until:
+            return value
+        time.sleep(0.02)
+
+
+def channels(url: str) -> list[str]:
+    """What is subscribed on a master."""
+    client: redis.Redis = raw(url)
+    return [str(name) for name in client.pubsub_channels()]
+
+
+def assert_nothing_is_left(masters: Fleet, within: float = 8.0) -> None:
+    """No lock, no queue and no subscription on any master."""
+    for master in masters:
+        assert eventually(lambda url=master.url: not left(url), within), left(master.url)  # type: ignore[misc]
+        assert eventually(lambda url=master.url: not channels(url), within), channels(master.url)  # type: ignore[misc]

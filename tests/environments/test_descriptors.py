@@ -1,0 +1,48 @@
+"""Descriptors at a fork and at the end of a process."""
+
+from __future__ import annotations
+
+import os
+
+from rlock._sync.roster import Bell
+
+from ..servers import Fleet
+from .programs import assert_nothing_is_left, outcome
+
+#: What a poll answers for a descriptor that is closed.
+CLOSED = """
+import select
+from rlock._sync.roster import Roster
+poll = Roster.poll
+def watched(self, timeout):
+    events = poll(self, timeout)
+    tell(closed=any(event & select.POLLNVAL for _, event in events))
+    return events
+client = rlock.Client(URLS, 10.0)
+client.lock("x").acquire()
+Roster.poll = watched
+"""
+
+
+def test_the_end_of_a_process_polls_no_closed_descriptor(masters3: Fleet) -> None:
+    assert outcome(CLOSED, masters3.urls) == {"closed": False}
+    assert_nothing_is_left(masters3)
+
+
+def test_a_bell_that_is_closed_reads_from_nobody_elses_descriptor() -> None:
+    bell = Bell()
+    number = bell.fileno
+    bell.close()
+    bell.close()
+    near, far = os.pipe()
+    os.set_blocking(near, False)
+    try:
+        if near != number:
+            os.dup2(near, number)
+        os.write(far, b"x")
+        # In a child of a process with greenlets, the copy of a waiter still believes in its bell.
+        bell.answer()
+        assert os.read(near, 1) == b"x"
+    finally:
+        for descriptor in {near, far, number}:
+            os.close(descriptor)

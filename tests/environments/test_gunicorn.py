@@ -1,0 +1,158 @@
+"""rlock in the workers of gunicorn, with preload_app: the client is made, and used, before the fork."""
+
+from __future__ import annotations
+
+import signal
+import time
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import rlock
+from rlock.program.spawn import free_port
+
+from ..servers import Fleet
+from .programs import (
+    COMMON,
+    ORDINARY,
+    Program,
+    assert_nothing_is_left,
+    blocks,
+    counter,
+    eventually,
+    needs,
+    program,
+)
+
+pytestmark = needs("gunicorn")
+
+#: More to ask for, around the application of the page. Its first lines run in the arbiter, before the fork.
+MORE = """
+with client.lock("early"):
+    pass
+parent = client.lock("parent")
+parent.acquire()
+page = app
+
+def app(environ, start_response):
+    what, _, rest = environ["PATH_INFO"].strip("/").partition("/")
+    if what == "total":
+        return page(environ, start_response)
+    facts = {"pid": os.getpid()}
+    if what == "bump":
+        count("count", int(rest), client.lock("x"))
+    elif what == "look":
+        owned = [parent.is_owned(), parent.hold_count]
+        facts |= {"owned": owned, "taken": quiet(parent.acquire, blocking=False)}
+        facts |= {"release": quiet(parent.release)}
+    elif what == "hold":
+        with client.lock("held"):
+            Path("has").touch()
+            time.sleep(float(rest))
+        Path("done").touch()
+    elif what == "keep":
+        kept = client.lock("kept")
+        kept.acquire()
+        Path("has").touch()
+        time.sleep(float(rest))
+    start_response("200 OK", [("Content-Type", "application/json")])
+    return [json.dumps(facts).encode()]
+"""
+
+
+class Server:
+    def __init__(self, folder: Path, masters: Fleet, kind: str, *, preload: bool = True) -> None:
+        (folder / "app.py").write_text(blocks()["app.py"])
+        (folder / "web.py").write_text(COMMON + blocks()["app.py"] + MORE)
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}/"
+        options = ["-k", kind, "-b", f"127.0.0.1:{port}", "--log-level", "warning"]
+        options += ["--preload", "-w", "2"] if preload else ["-w", "1"]
+        if kind == "gthread":
+            options += ["--threads", "3"]
+        command = ["-m", "gunicorn", "--no-control-socket", *options, "web:app"]
+        self.arbiter = Program("", masters.urls, cwd=folder, command=command)
+
+    def get(self, path: str) -> bytes:
+        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+            content: bytes = answer.read()
+            return content
+
+    def up(self) -> bool:
+        try:
+            return bool(self.get("pid"))
+        except OSError:
+            return False
+
+    def terminate(self) -> int:
+        self.arbiter.process.send_signal(signal.SIGTERM)
+        return self.arbiter.end()
+
+
+@contextmanager
+def serving(folder: Path, masters: Fleet, kind: str, *, preload: bool = True) -> Iterator[Server]:
+    server = Server(folder, masters, kind, preload=preload)
+    try:
+        assert eventually(server.up, 20.0), "gunicorn does not answer"
+        yield server
+    finally:
+        if server.arbiter.process.poll() is None:
+            server.terminate()
+        server.arbiter.close()
+
+
+KINDS = ["sync", "gthread", pytest.param("gevent", marks=needs("gevent"))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_workers_of_a_preloaded_application(kind: str, tmp_path: Path, masters3: Fleet) -> None:
+    path = counter(tmp_path)
+    (tmp_path / "total").write_text("41")
+    with (
+        serving(tmp_path, masters3, kind) as server,
+        rlock.Client(masters3.urls, 3.0) as client,
+        ThreadPoolExecutor(8) as browsers,
+    ):
+        assert server.get("total") == b"42"
+
+        # Requests in two workers and an ordinary process, at the same time.
+        with program(ORDINARY, masters3.urls, "x", path, 40) as process:
+            list(browsers.map(server.get, ["bump/10"] * 8))
+            assert process.end() == 0
+        assert int(path.read_bytes()) == 8 * 10 + 40
+
+        # The arbiter holds a lock since before the fork. Its workers hold nothing, and do no harm.
+        looked = server.get("look")
+        assert b'"owned": [false, 0], "taken": false, "release": "NotHeldError"' in looked
+        if kind == "sync":
+            time.sleep(3.5)  # longer than its ttl
+        assert client.lock("parent").acquire(blocking=False) is False
+
+        # SIGTERM: what is under way finishes, the lock with it; what the arbiter holds is freed with it.
+        slow = browsers.submit(server.get, "hold/1.0")
+        assert eventually((tmp_path / "has").exists)
+        assert server.terminate() == 0
+        slow.result()
+        assert (tmp_path / "done").exists()
+        for name in ("held", "parent"):
+            assert client.lock(name).acquire(timeout=0.8), name
+            client.lock(name).release()
+    assert_nothing_is_left(masters3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_worker_still_holds_is_freed_when_it_ends(kind: str, tmp_path: Path, masters3: Fleet) -> None:
+    with (
+        serving(tmp_path, masters3, kind, preload=False) as server,
+        rlock.Client(masters3.urls, 3.0) as client,
+    ):
+        assert server.get("keep/0")
+        assert client.lock("kept").locked()
+        assert server.terminate() == 0
+        assert client.lock("kept").acquire(timeout=0.8)  # the ttl is 3 s
+        client.lock("kept").release()
+    assert_nothing_is_left(masters3)

@@ -1,0 +1,188 @@
+"""rlock in the processes of multiprocessing and concurrent.futures, by all three ways of starting them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ..servers import Fleet
+from .programs import (
+    COMMON,
+    ORDINARY,
+    assert_nothing_is_left,
+    blocks,
+    counter,
+    outcome,
+    program,
+)
+
+METHODS = ["fork", "spawn", "forkserver"]
+
+#: argv: the way of starting, the kind of pool, "locked" or "bare", the counter, times for each worker.
+COUNT = """
+import contextlib, multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+def work(lock, path, times):
+    count(path, times, lock)
+    return lock.is_owned() if isinstance(lock, rlock.RLock) else None
+
+if __name__ == "__main__":
+    method, kind, locked, path, times = sys.argv[1:6]
+    context = multiprocessing.get_context(method)
+    client = rlock.Client(URLS, 3.0)
+    lock = client.lock("x") if locked == "locked" else contextlib.nullcontext()
+    if locked == "locked":
+        with lock:  # used before the workers start
+            pass
+    arguments = [(lock, path, int(times))] * 3
+    if kind == "process":
+        workers = [context.Process(target=work, args=each) for each in arguments]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        tell(codes=[worker.exitcode for worker in workers])
+    elif kind == "pool":
+        with context.Pool(3) as pool:
+            tell(codes=[0 if owned in (None, False) else 1 for owned in pool.starmap(work, arguments)])
+            pool.close()
+            pool.join()
+    else:
+        with ProcessPoolExecutor(3, mp_context=context) as pool:
+            futures = [pool.submit(work, *each) for each in arguments]
+            tell(codes=[0 if future.result() in (None, False) else 1 for future in futures])
+"""
+
+#: argv: the way of starting, the way in which the child ends, the ttl.
+END = """
+import multiprocessing
+
+def hold(lock, how):
+    lock.acquire()
+    if how == "killed":
+        time.sleep(60)
+    if how == "exits":
+        os._exit(0)
+
+if __name__ == "__main__":
+    method, how, ttl = sys.argv[1:4]
+    context = multiprocessing.get_context(method)
+    lock = rlock.Client(URLS, float(ttl)).lock("x")
+    lock.locked()  # the client is in use before the child starts
+    child = context.Process(target=hold, args=(lock, how))
+    child.start()
+    if how == "killed":
+        while not lock.locked():
+            time.sleep(0.01)
+        child.terminate()
+    child.join()
+    began = time.monotonic()
+    tell(got=lock.acquire(timeout=8.0), after=time.monotonic() - began)
+"""
+
+#: What children do, and what becomes of the parent's hold.
+PARENT = """
+import multiprocessing
+
+def look(lock, answers):
+    answers.put([lock.is_owned(), quiet(lock.release), quiet(lock.acquire, blocking=False)])
+
+def wait(lock):
+    lock.acquire()
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("fork")
+    client = rlock.Client(URLS, 0.9)
+    lock = client.lock("x")
+    answers = context.SimpleQueue()
+    with lock:
+        looking = context.Process(target=look, args=(lock, answers))
+        waiting = context.Process(target=wait, args=(lock,))
+        looking.start(), waiting.start()
+        looking.join()
+        while not lock.statistics().queue_length:
+            time.sleep(0.01)
+        waiting.terminate()
+        waiting.join()
+        time.sleep(1.5)
+        lock.check()
+        tell(child=answers.get(), code=looking.exitcode)
+    began = time.monotonic()
+    with lock:  # not handed to the dead child
+        tell(again=time.monotonic() - began)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[[str], list[str]]:
+    """A program in a file: spawned children have to import it."""
+
+    def write(text: str) -> list[str]:
+        path = tmp_path / "program.py"
+        path.write_text(COMMON + text)
+        return [str(path)]
+
+    return write
+
+
+Script = Callable[[str], list[str]]
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [("fork", "process"), ("spawn", "pool"), ("forkserver", "executor"), ("fork", "executor")],
+)
+def test_workers_and_an_ordinary_process_lose_no_update(
+    method: str, kind: str, script: Script, masters3: Fleet, tmp_path: Path
+) -> None:
+    path = counter(tmp_path)
+    with program(ORDINARY, masters3.urls, "x", path, 40) as process:
+        told = outcome("", masters3.urls, method, kind, "locked", path, 20, command=script(COUNT))
+        assert process.end() == 0
+    assert told["codes"] == [0, 0, 0]
+    assert int(path.read_bytes()) == 3 * 20 + 40
+    assert_nothing_is_left(masters3)
+
+
+def test_without_the_lock_workers_lose_some(script: Script, masters1: Fleet, tmp_path: Path) -> None:
+    path = counter(tmp_path)
+    outcome("", masters1.urls, "fork", "process", "bare", path, 100, command=script(COUNT))
+    assert int(path.read_bytes()) < 3 * 100
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_child_that_ends_with_the_lock_held_frees_it(method: str, script: Script, masters3: Fleet) -> None:
+    told = outcome("", masters3.urls, method, "returns", 10.0, command=script(END))
+    assert told["got"] is True
+    assert told["after"] < 2.0
+    assert_nothing_is_left(masters3)
+
+
+@pytest.mark.parametrize("how", ["exits", "killed"])
+def test_a_child_that_cannot_say_goodbye_leaves_the_lock_for_a_ttl(
+    how: str, script: Script, masters3: Fleet
+) -> None:
+    told = outcome("", masters3.urls, "fork", how, 2.0, command=script(END))
+    assert told["got"] is True
+    assert 0.3 < told["after"] < 4.0
+
+
+def test_children_do_not_disturb_what_the_parent_holds(script: Script, masters3: Fleet) -> None:
+    told = outcome("", masters3.urls, command=script(PARENT))
+    assert told["child"] == [False, "NotHeldError", False]
+    assert told["code"] == 0
+    # A hand-off to one who is dead but not known to be costs a second.
+    assert told["again"] < 0.8
+    assert_nothing_is_left(masters3)
+
+
+def test_the_program_of_the_page_adds_up(masters3: Fleet, tmp_path: Path) -> None:
+    (tmp_path / "pool.py").write_text(blocks()["pool.py"])
+    (tmp_path / "total").write_text("0")
+    with program("", masters3.urls, cwd=tmp_path, command=["pool.py"]) as started:
+        assert started.end() == 0
+    assert (tmp_path / "total").read_text() == "100"
+    assert_nothing_is_left(masters3)

@@ -1,0 +1,153 @@
+"""Masters of `rlock.testing` where a test expects real ones: their URLs, and a look into them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import rlock
+from rlock.testing import MemoryMaster, MemoryMasters
+from rlock.testing.memory.keyspace import Entry
+
+if TYPE_CHECKING:
+    from .servers import Fleet
+
+SCHEME = "memory://"
+_masters: WeakValueDictionary[str, MemoryMaster] = WeakValueDictionary()
+
+
+class Stand:
+    """One of them, in a `Fleet`. It has no process that could be killed."""
+
+    running = True
+
+    def __init__(self, master: MemoryMaster) -> None:
+        self.master = master
+        self.url = master.label
+        self.pause, self.resume = master.pause, master.resume
+        _masters[self.url] = master
+
+    def start(self) -> object:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        raise NotImplementedError
+
+    kill = close = stop
+
+    def restart(self, empty: bool = True) -> object:
+        raise NotImplementedError
+
+
+def fleet(count: int) -> Fleet:
+    """New masters."""
+    from .servers import Fleet  # it knows this module
+
+    return Fleet([Stand(master) for master in MemoryMasters(count)])
+
+
+def client(urls: Sequence[Any] | str, ttl: float, **options: Any) -> rlock.Client:
+    """A client on masters by their URLs; other URLs stay."""
+    return rlock.Client(_named(urls), ttl, **options)
+
+
+def asyncio_client(urls: Sequence[Any] | str, ttl: float, **options: Any) -> Any:
+    """The same for tasks, behind the interface of a blocking client."""
+    from .contract.tasks import Client  # it stands on a folder that uses this module
+
+    return Client(_named(urls), ttl, **options)
+
+
+def _named(urls: Sequence[Any] | str) -> list[Any]:
+    return [_masters.get(url, url) for url in ([urls] if isinstance(urls, str) else urls)]
+
+
+class Raw:
+    """In the place of a redis.Redis: what contract tests ask or do behind the back of a client."""
+
+    def __init__(self, url: str) -> None:
+        self._master = _masters[url]
+        self._keys = self._master._keys
+
+    def _look(self, key: str) -> Entry:
+        with self._master.mutex:
+            return self._keys.look(key) or Entry("none")
+
+    def keys(self) -> list[str]:
+        with self._master.mutex:
+            return [key for key in list(self._keys.keys) if self._keys.look(key)]
+
+    def exists(self, key: str) -> bool:
+        return self._look(key).kind != "none"
+
+    def get(self, key: str) -> str | None:
+        return self._look(key).text or None
+
+    def hgetall(self, key: str) -> dict[str, str]:
+        return dict(self._look(key).fields)
+
+    def hkeys(self, key: str) -> list[str]:
+        return list(self._look(key).fields)
+
+    def pttl(self, key: str) -> int:
+        with self._master.mutex:
+            self._keys.look(key)
+            return self._keys.pttl(key)
+
+    def zrange(self, key: str, first: int, last: int) -> list[str]:
+        with self._master.mutex:
+            self._keys.look(key)
+            line = [member for member, _ in self._keys.line(key)]
+        return line[first : last + 1 if last != -1 else None]
+
+    def set(self, key: str, value: str, px: int) -> None:
+        with self._master.mutex:
+            self._keys.look(key)
+            self._keys.write(key, value, str(px))
+
+    def hset(self, key: str, field: str, value: object) -> None:
+        with self._master.mutex:
+            self._keys.look(key)
+            self._keys._set(key, field, str(value))
+
+    def pexpire(self, key: str, ms: int) -> None:
+        with self._master.mutex:
+            self._keys.look(key)
+            self._keys._pexpire(key, str(ms))
+
+    def zrem(self, key: str, member: str) -> None:
+        with self._master.mutex:
+            self._keys.look(key)
+            self._keys._zrem(key, member)
+
+    def delete(self, key: str) -> None:
+        with self._master.mutex:
+            self._keys.keys.pop(key, None)
+
+    def flushall(self) -> None:
+        """The marker goes, too: not what `MemoryMaster.flush` does."""
+        with self._master.mutex:
+            self._keys.keys.clear()
+
+    def publish(self, channel: str, message: str) -> None:
+        with self._master.mutex:
+            for subscriber in list(self._keys.subscribers.get(channel, ())):
+                subscriber.hear(channel, message)
+
+    def pubsub_channels(self) -> list[str]:
+        with self._master.mutex:
+            return list(self._keys.subscribers)
+
+    def info(self, section: str) -> dict[str, int]:
+        """With one for whoever asks, as a server counts."""
+        assert section == "clients"
+        with self._master.mutex:
+            return {"connected_clients": 1 + len(self._master._links)}
+
+    def execute_command(self, *words: str) -> None:
+        assert words == ("CLIENT", "KILL", "TYPE", "pubsub"), words
+        with self._master.mutex:
+            for link in list(self._master._subscribers):
+                link.end()
+                self._master.forget(link)

@@ -1,0 +1,95 @@
+"""A hold that is lost when a test wants it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import rlock
+from rlock.testing import MemoryMasters, lose, memory_client
+
+from ..contract.conftest import eventually, in_thread
+from ..servers import Fleet
+
+
+@pytest.fixture(params=["memory", "real"])
+def client(request: pytest.FixtureRequest) -> Iterator[rlock.Client]:
+    if request.param == "memory":
+        made = memory_client(3)
+    else:
+        masters: Fleet = request.getfixturevalue("masters3")
+        made = rlock.Client(masters.urls)
+    with made:
+        yield made
+
+
+@pytest.mark.parametrize("renew", [True, False], ids=["renewed", "fixed"])
+def test_a_hold_is_lost_at_once_and_everything_says_so(client: rlock.Client, renew: bool) -> None:
+    told: list[rlock.LeaseLostError] = []
+    lock = client.lock("x", renew=renew, on_lost=told.append)
+    lock.acquire()
+    lost, began = lock.lost, time.monotonic()
+    lose(lock)
+    # A third of the ttl is 3.3 s.
+    assert time.monotonic() - began < 1.0
+    assert lost.is_set()
+    assert not lock.is_owned()
+    assert eventually(lambda: told, within=1.0)
+    with pytest.raises(rlock.LeaseLostError, match="evicted"):
+        lock.check()
+    with pytest.raises(rlock.LeaseLostError):
+        lock.release()
+    assert len(told) == 1
+    assert lock.acquire(timeout=1)
+    lock.release()
+
+
+def test_it_is_free_for_others_then(client: rlock.Client) -> None:
+    lock = client.lock("x")
+    with pytest.raises(rlock.LeaseLostError), lock:
+        lose(lock)
+        assert in_thread(lambda: client.lock("x").acquire(timeout=1)) is True
+
+
+def test_a_hold_of_another_thread_is_lost_too(client: rlock.Client) -> None:
+    held, go_on, told = threading.Event(), threading.Event(), []
+
+    def work() -> None:
+        with pytest.raises(rlock.LeaseLostError), client.lock("x") as lock:
+            held.set()
+            go_on.wait(10)
+            told.append(lock.is_owned())
+            lock.check()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert held.wait(10)
+    lose(client.lock("x"))
+    go_on.set()
+    thread.join(10)
+    assert told == [False]
+
+
+def test_what_is_not_held_cannot_be_lost(client: rlock.Client) -> None:
+    with pytest.raises(rlock.NotHeldError):
+        lose(client.lock("x"))
+    lock = client.lock("x", ttl=0.3, renew=False)
+    lock.acquire()
+    assert lock.lost.wait(5)
+    with pytest.raises(rlock.NotHeldError):
+        lose(lock)
+
+
+def test_without_a_quorum_nothing_is_lost() -> None:
+    fleet = MemoryMasters(3)
+    with memory_client(masters=fleet) as client:
+        lock = client.lock("x")
+        lock.acquire()
+        fleet[0].down()
+        fleet[1].down()
+        with pytest.raises(rlock.QuorumUnreachableError):
+            lose(lock)
+        lock.check()

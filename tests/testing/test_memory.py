@@ -1,0 +1,289 @@
+"""What the contract suite does not ask of masters in memory: faults, sharing, and that they cost nothing."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import pickle
+import random
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlock
+from rlock._driver.links import Call, pack
+from rlock.testing import MemoryMasters, memory_client
+
+from ..contract.conftest import eventually, in_thread
+from ..contract.test_lifecycle import forked
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def rlock_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("rlock")]
+
+
+# -- sharing ---------------------------------------------------------------------------------------
+
+
+def test_two_clients_on_one_fleet_exclude_each_other_and_on_two_they_do_not(
+    fleet: MemoryMasters, client: rlock.Client
+) -> None:
+    with memory_client(masters=fleet.masters) as second, memory_client(len(fleet)) as stranger:
+        with client.lock("x"):
+            assert not second.lock("x").acquire(blocking=False)
+            assert stranger.lock("x").acquire(blocking=False)
+        assert second.lock("x").acquire(blocking=False)
+
+
+def test_a_client_is_made_of_them_as_of_urls(fleet: MemoryMasters) -> None:
+    with rlock.Client(fleet.masters, ttl=2.0) as client:
+        assert client.masters == [master.label for master in fleet]
+        with client.lock("x"):
+            pass
+    with rlock.Client(fleet[0]) as client, client.lock("x"):
+        pass
+    with pytest.raises(rlock.OptionsError, match="twice"):
+        rlock.Client([fleet[0], fleet[0]])
+    with pytest.raises(rlock.OptionsError, match="at least one"):
+        MemoryMasters(0)
+
+
+def test_many_threads_of_many_clients_never_overlap(fleet: MemoryMasters) -> None:
+    clients = [memory_client(masters=fleet) for _ in range(3)]
+    inside, tokens = [0], []
+    failures: list[str] = []
+
+    def work(client: rlock.Client, fair: bool) -> None:
+        for _ in range(30):
+            with client.lock("x", fair=fair) as lock:
+                inside[0] += 1
+                if inside[0] != 1:
+                    failures.append("two inside")
+                tokens.append(lock.fencing_token)
+                time.sleep(random.choice((0, 0.0005)))
+                inside[0] -= 1
+
+    threads = [
+        threading.Thread(target=work, args=(client, fair)) for client in clients for fair in (True, False)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for client in clients:
+        client.close()
+    assert not failures
+    assert len(tokens) == 180
+    assert all(before < after for before, after in itertools.pairwise(tokens))
+
+
+def test_nobody_waits_for_the_restart_guard(fleet: MemoryMasters) -> None:
+    began = time.monotonic()
+    kinds: list[dict[str, Any]] = [{}, {"max_ttl": 600.0}, {"restart_guard": 0.0}, {"restart_guard": 30.0}]
+    for options in kinds:
+        with memory_client(masters=fleet, **options) as client:
+            assert client.lock("x").acquire(timeout=5)
+        fleet.flush()
+    assert time.monotonic() - began < 3
+
+
+def test_time_of_day_that_is_stopped_stops_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1.0)
+    monkeypatch.setattr(time, "time_ns", lambda: 10**9)
+    with memory_client() as client, memory_client(masters=client._endpoints) as other:
+        in_thread(lambda: client.lock("x", ttl=0.3, renew=False).acquire())
+        assert not other.lock("x").acquire(blocking=False)
+        assert other.lock("x").acquire(timeout=2)
+
+
+# -- faults ----------------------------------------------------------------------------------------
+
+
+def test_masters_that_are_down_give_no_vote_and_come_back(fleet: MemoryMasters, client: rlock.Client) -> None:
+    lock = client.lock("x")
+    with lock:
+        pass
+    for master in fleet:
+        master.down()
+    with pytest.raises(rlock.QuorumUnreachableError) as caught:
+        lock.acquire(timeout=0.2)
+    assert set(caught.value.faults) == set(client.masters)
+    assert all("down" in fault or "reset" in fault for fault in caught.value.faults.values())
+    for master in fleet:
+        master.up()
+    assert lock.acquire(timeout=5)
+    lock.release()
+
+
+def test_a_minority_that_is_down_is_not_noticed(caplog: pytest.LogCaptureFixture) -> None:
+    fleet = MemoryMasters(5)
+    with memory_client(masters=fleet) as client:
+        with client.lock("x") as lock:
+            fleet[0].down()
+            fleet[1].down()
+            lock.check()
+        with client.lock("x"):
+            assert client.status("x").holder
+
+
+def test_a_waiter_is_woken_after_its_masters_were_away(fleet: MemoryMasters, client: rlock.Client) -> None:
+    with memory_client(masters=fleet) as other:
+        lock = client.lock("x")
+        lock.acquire()
+        took: list[float] = []
+
+        def wait() -> None:
+            with other.lock("x"):
+                took.append(time.monotonic())
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        assert eventually(lambda: client.status("x").queue_length == 1)
+        for master in fleet:
+            master.down()
+            master.up()
+        assert eventually(lambda: all(len(master._subscribers) == 1 for master in fleet))
+        released = time.monotonic()
+        lock.release()
+        thread.join(10)
+        assert took[0] - released < 0.6
+
+
+def test_a_hold_ends_with_its_lease_when_the_masters_stay_away(fleet: MemoryMasters) -> None:
+    with memory_client(masters=fleet, ttl=0.6) as client:
+        lock = client.lock("x")
+        lock.acquire()
+        for master in fleet:
+            master.down()
+        assert not lock.lost.is_set()
+        assert lock.lost.wait(5)
+        with pytest.raises(rlock.LeaseLostError, match="validity"):
+            lock.release()
+
+
+def test_a_release_of_masters_that_hang_for_a_moment_waits_for_them(
+    fleet: MemoryMasters, client: rlock.Client
+) -> None:
+    lock = client.lock("x")
+    lock.acquire()
+    for master in fleet:
+        master.pause()
+
+    def go_on() -> None:
+        for master in fleet:
+            master.resume()
+
+    threading.Timer(0.1, go_on).start()
+    lock.release()
+    assert not lock.locked()
+
+
+def test_a_flush_drops_locks_and_queues_and_a_holder_puts_its_own_back(
+    fleet: MemoryMasters, client: rlock.Client
+) -> None:
+    with memory_client(masters=fleet, ttl=0.6) as other:
+        in_thread(lambda: other.lock("a", renew=False).acquire())
+        lock = other.lock("b")
+        lock.acquire()
+        fleet.flush()
+        assert client.lock("a").acquire(blocking=False)
+        assert eventually(lambda: client.status("b").holder)
+        lock.check()
+
+
+# -- costs -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("any_bell")
+def test_closed_and_dropped_clients_leave_nothing(fleet: MemoryMasters) -> None:
+    def use(client: rlock.Client) -> rlock.Client:
+        with client.lock("x"):
+            assert in_thread(lambda: client.lock("x").acquire(timeout=0.05)) is False
+        return client
+
+    use(memory_client(masters=fleet)).close()
+    gc.collect()
+    before = descriptors()
+    for _ in range(5):
+        use(memory_client(masters=fleet)).close()
+    assert descriptors() == before
+    for _ in range(5):
+        use(memory_client(masters=fleet))
+    assert eventually(lambda: not rlock_threads())
+    gc.collect()
+    assert eventually(lambda: descriptors() == before), (before, descriptors())
+    assert [len(master._links) for master in fleet] == [0] * len(fleet)
+    use(memory_client(masters=fleet)).close()
+    assert [master._keys.subscribers for master in fleet] == [{}] * len(fleet)
+
+
+def test_they_need_no_thread_and_no_import_of_pytest() -> None:
+    before = threading.active_count()
+    fleet = MemoryMasters(5)
+    assert threading.active_count() == before
+    assert len(fleet) == 5
+    program = "import sys, rlock.testing; print('pytest' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_a_waiter_that_was_dropped_is_not_handed_the_lock(fleet: MemoryMasters, client: rlock.Client) -> None:
+    """Its process would have ended, and its connection with it."""
+    lock = client.lock("x")
+    lock.acquire()
+    for master in fleet:
+        ghost = master.dial(Call(1.0, subscriber=True))
+        ghost.send(pack(("SUBSCRIBE", "rlock:{x}:released|ghost")))
+        master._keys._zadd("rlock:{x}:queue", 1.0, "ghost:1|ghost")
+        del ghost
+    gc.collect()
+    lock.release()
+    assert client.lock("x").acquire(blocking=False)
+
+
+# -- processes -------------------------------------------------------------------------------------
+
+
+def test_a_forked_child_has_a_copy(fleet: MemoryMasters, client: rlock.Client) -> None:
+    lock = client.lock("x")
+    lock.acquire()
+    assert forked(lambda: client.lock("x").acquire(blocking=False)) == "False"
+    assert forked(lambda: client.lock("y").acquire(blocking=False)) == "True"
+    assert client.lock("y").acquire(blocking=False), "nothing came back from there"
+    lock.check()
+
+
+def test_a_fork_waits_for_the_end_of_a_script(fleet: MemoryMasters, client: rlock.Client) -> None:
+    """Or the child would have a mutex that nobody there releases."""
+    stop = threading.Event()
+
+    def work(i: int) -> None:
+        while not stop.is_set():
+            with client.lock(f"busy-{i}"):
+                pass
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for i in range(30):
+            told = forked(lambda i=i: client.lock(f"child-{i}").acquire(timeout=5))  # type: ignore[misc]
+            assert told == "True"
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(20)
+
+
+def test_a_client_in_memory_refuses_to_be_pickled(client: rlock.Client) -> None:
+    with pytest.raises(TypeError, match="stay in their process"):
+        pickle.dumps(client.lock("x"))

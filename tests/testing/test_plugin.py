@@ -1,0 +1,116 @@
+"""The fixtures for pytest, in runs of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import rlock
+from rlock.program.embedded import ServerBinary
+
+from ..servers import Fleet, raw
+
+pytest_plugins = ["pytester"]
+
+CONFTEST = 'pytest_plugins = ["rlock.testing.plugin"]'
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    monkeypatch.delenv("RLOCK_TEST_MASTERS", raising=False)
+    pytester.makeconftest(CONFTEST)
+    return pytester
+
+
+TESTS = """
+    def test_three_masters(rlock_masters, rlock_client):
+        assert len(rlock_masters) == len(rlock_client.masters) == {count}
+        rlock_client.lock("left").acquire()
+        other = __import__("rlock").Client(rlock_masters)
+        other.lock("by another", renew=False).acquire()
+        other._engine().abandon()
+
+    def test_nothing_is_left(rlock_client):
+        for name in ("left", "by another"):
+            assert rlock_client.lock(name).acquire(blocking=False)
+
+    def test_in_memory(rlock_memory_client):
+        assert rlock_memory_client.masters[0].startswith("memory:")
+        assert rlock_memory_client.lock("x").acquire()
+"""
+
+
+@pytest.mark.parametrize(("ini", "count"), [("", 3), ("1", 1)])
+def test_masters_are_started_and_empty_for_each_test(
+    run: pytest.Pytester, ini: str, count: int, server: ServerBinary
+) -> None:
+    if ini:
+        run.makeini(f"[pytest]\nrlock_test_masters = {ini}\n")
+    run.makepyfile(TESTS.format(count=count))
+    run.runpytest_subprocess("--strict-config", "-p", "no:cacheprovider").assert_outcomes(passed=3)
+
+
+def test_masters_that_are_named_are_used_and_never_flushed(
+    run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, masters3: Fleet
+) -> None:
+    raw(masters3.urls[0]).set("somebody's", "data")
+    monkeypatch.setenv("RLOCK_TEST_MASTERS", ",".join(masters3.urls))
+    run.makeini("[pytest]\nrlock_test_masters = 5\n")
+    run.makepyfile(f"""
+        def test_it(rlock_masters, rlock_client):
+            assert rlock_masters == {masters3.urls!r}
+            assert rlock_client.lock("x").acquire()
+    """)
+    run.runpytest_subprocess().assert_outcomes(passed=1)
+    assert raw(masters3.urls[0]).get("somebody's") == "data"
+    with rlock.Client(masters3.urls) as client:
+        assert client.lock("x").acquire(blocking=False), "the fixture's client was not closed"
+
+
+NO_SERVER = """
+    from rlock.program import binaries
+    binaries._default_paths = lambda: iter(())
+"""
+
+
+def test_without_a_server_its_tests_are_skipped_and_the_reason_says_what_to_install(
+    run: pytest.Pytester,
+) -> None:
+    run.makeconftest(CONFTEST + NO_SERVER.replace("\n    ", "\n"))
+    run.makepyfile("""
+        def test_on_masters(rlock_client): ...
+        def test_in_memory(rlock_memory_client): ...
+    """)
+    result = run.runpytest_subprocess("-rs")
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["*rlock_masters: *embedded*RLOCK_TEST_MASTERS*"])
+
+
+def test_a_server_that_does_not_start_is_an_error_and_no_skip(run: pytest.Pytester) -> None:
+    run.makeconftest(
+        CONFTEST
+        + "\nfrom rlock.testing import plugin"
+        + "\nfrom rlock.program.embedded import ServerBinary"
+        + "\nplugin.find_server = lambda: ServerBinary('/nowhere/valkey-server', 'valkey', '9.1.0')"
+    )
+    run.makepyfile("def test_on_masters(rlock_client): ...")
+    run.runpytest_subprocess().assert_outcomes(errors=1)
+
+
+@pytest.mark.parametrize("wanted", ["0", "redis:/nowhere"])
+def test_a_setting_that_cannot_be_meant_is_an_error(
+    run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, wanted: str
+) -> None:
+    monkeypatch.setenv("RLOCK_TEST_MASTERS", wanted)
+    run.makepyfile("def test_on_masters(rlock_client): ...")
+    run.runpytest_subprocess().assert_outcomes(errors=1)
+
+
+def test_nobody_who_does_not_ask_for_it_gets_the_plugin() -> None:
+    program = "import sys, pytest; pytest.main(['--version']); print('rlock' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd="/"
+    )
+    assert done.stdout.split()[-1] == "False"

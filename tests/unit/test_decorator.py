@@ -1,0 +1,307 @@
+"""rlock.locked: what it refuses, whose client it takes, and tasks; no master is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlock
+from rlock import LockBusyError, OptionsError, locked
+
+CLIENT = rlock.Client("redis://127.0.0.1:1")  # nobody is asked
+
+
+class TaskLock:
+    """What an asyncio lock has of interest here; taken by anybody, not reentrant."""
+
+    def __init__(self, name: str, client: TaskClient) -> None:
+        self.name = name
+        self.client = client
+
+    async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        self.client.asked.append((self.name, blocking, timeout))
+        await asyncio.sleep(0)
+        if self.client.fault is not None:
+            raise self.client.fault
+        if self.name in self.client.held:
+            return False
+        self.client.held.add(self.name)
+        return True
+
+    async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        await asyncio.sleep(0)
+        self.client.held.remove(self.name)
+
+
+class TaskClient:
+    """What an asyncio client has of interest here."""
+
+    def __init__(self) -> None:
+        self.held: set[str] = set()
+        self.asked: list[tuple[str, bool, float]] = []
+        self.fault: Exception | None = None
+
+    def lock(self, name: str, **options: Any) -> TaskLock:
+        return TaskLock(name, self)
+
+    async def __aenter__(self) -> TaskClient:
+        return self
+
+
+def report(user_id: int) -> None: ...
+
+
+# -- what is refused ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"blocking": False, "timeout": 5}, "give one of the two"),
+        ({"blocking": 0}, "True or False"),
+        ({"timeout": -2}, "0 s or more, or -1"),
+        ({"timeout": float("nan")}, "0 s or more, or -1"),
+        ({"timeout": 1e12}, "TIMEOUT_MAX"),
+        ({"timeout": "5"}, "a number of seconds"),
+        ({"timeout": True}, "a number of seconds"),
+        ({"on_busy": "skip"}, "never used .* add blocking=False or a timeout"),
+        ({"blocking": False, "on_busy": "ignore"}, "'skip', 'raise' or callable"),
+        ({"ttl": 20}, "max_ttl"),
+        ({"max_hold": 5, "renew": False}, "give one of the two"),
+        ({"fair": 1}, "fair must be"),
+    ],
+)
+def test_options_that_do_not_fit_together_are_refused_before_there_is_a_function(
+    options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(OptionsError, match=told):
+        locked(CLIENT, "x", **options)
+
+
+@pytest.mark.parametrize("options", [{"ttl": -1}, {"ttl": 0.01}, {"max_hold": 0}, {"on_lost": 3}])
+def test_options_are_checked_at_decoration_when_the_client_is_not_there_yet(options: dict[str, Any]) -> None:
+    with pytest.raises(OptionsError, match=next(iter(options))):
+        locked(rlock.Client.from_env, "x", **options)
+    locked(rlock.Client.from_env, "x", ttl=60)  # the client's max_ttl may allow it
+
+
+@pytest.mark.parametrize("client", [None, 3, "redis://x", rlock.Client])
+def test_what_is_no_client_is_refused(client: object) -> None:
+    with pytest.raises(OptionsError, match="needs a client"):
+        locked(client, "x")
+
+
+def test_a_factory_that_returns_no_client_is_refused_at_the_call() -> None:
+    with pytest.raises(OptionsError, match="must return a client, not None"):
+        locked(lambda: None, "x")(report)(1)
+
+
+def test_a_client_of_the_wrong_kind_is_refused_at_decoration_or_else_at_the_call() -> None:
+    async def task() -> None: ...
+
+    with pytest.raises(
+        OptionsError, match=r"task\(\) is a coroutine function.*give it an rlock.asyncio.Client"
+    ):
+        locked(CLIENT, "x")(task)
+    with pytest.raises(OptionsError, match=r"report\(\) is a function.*give it an rlock.Client, or"):
+        locked(TaskClient(), "x")(report)
+    with pytest.raises(OptionsError, match="would block its event loop"):
+        asyncio.run(locked(lambda: CLIENT, "x")(task)())
+    with pytest.raises(OptionsError, match="only a coroutine function can await"):
+        locked(lambda: TaskClient(), "x")(report)(1)
+
+
+def test_generators_are_refused() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+
+    async def later() -> AsyncIterator[int]:
+        yield 1
+
+    for client, generator in ((CLIENT, items), (TaskClient(), later)):
+        with pytest.raises(OptionsError, match="released before its first item is made; use `with"):
+            locked(client, "x")(generator)
+
+
+def test_what_is_no_function_is_refused() -> None:
+    for thing in (rlock.Client, 3, None):
+        with pytest.raises(OptionsError, match="decorates functions"):
+            locked(CLIENT, "x")(thing)  # type: ignore[arg-type]
+
+
+def test_a_function_cannot_await_what_is_to_answer_for_it() -> None:
+    async def answer() -> None: ...
+
+    with pytest.raises(OptionsError, match="cannot await on_busy"):
+        locked(CLIENT, "x", blocking=False, on_busy=answer)(report)
+
+
+def test_the_error_of_a_busy_lock_is_a_time_out_and_pickles_and_says_what_to_do() -> None:
+    error = LockBusyError("orders:42", 5.0)
+    assert isinstance(error, TimeoutError)
+    assert isinstance(error, rlock.RLockError)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), copy.name, copy.waited) == (LockBusyError, "orders:42", 5.0)
+    assert str(copy) == str(error)
+    assert "'orders:42'" in str(error)
+    assert "5 s" in str(error)
+    assert "timeout=" in str(error)
+    assert " s " not in str(LockBusyError("a", 0.0)).split("again later")[0]
+    assert error.errno is None
+
+
+# -- the client --------------------------------------------------------------------------------------------
+
+
+def test_what_makes_the_client_is_called_at_the_first_use_and_once_for_all_functions() -> None:
+    made: list[rlock.Client] = []
+
+    def make() -> rlock.Client:
+        time.sleep(0.05)  # all the others come meanwhile
+        made.append(CLIENT)
+        return CLIENT
+
+    first, second = locked(make, "a")(report), locked(make, "b")(report)
+    assert not made
+    threads = [threading.Thread(target=wrapped.lock, args=(1,)) for wrapped in (first, second) * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert made == [CLIENT]
+    assert first.lock(1).name == "a"
+
+
+def test_a_factory_that_failed_is_called_again() -> None:
+    answers: list[Any] = [ValueError("no settings yet"), CLIENT]
+
+    def make() -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    wrapped = locked(make, "a")(report)
+    with pytest.raises(ValueError, match="no settings yet"):
+        wrapped.lock(1)
+    assert wrapped.lock(1).name == "a"
+
+
+# -- coroutine functions -----------------------------------------------------------------------------------
+
+
+def task_of(client: TaskClient, **options: Any) -> Callable[[int], Coroutine[Any, Any, Any]]:
+    async def task(user: int) -> str:
+        """Says who."""
+        assert f"r:{user}" in client.held
+        if user < 0:
+            raise ZeroDivisionError
+        return f"done {user}"
+
+    made: Callable[[int], Coroutine[Any, Any, Any]] = locked(client, "r:{user}", **options)(task)
+    return made
+
+
+def test_a_coroutine_function_stays_one_and_runs_under_its_lock() -> None:
+    client = TaskClient()
+    task = task_of(client)
+    assert inspect.iscoroutinefunction(task)
+    assert asyncio.iscoroutinefunction(task)
+    assert asyncio.run(task(3)) == "done 3"
+    assert client.asked == [("r:3", True, -1)]
+    assert not client.held
+
+
+def test_the_lock_of_a_task_is_given_back_when_its_body_fails() -> None:
+    client = TaskClient()
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(task_of(client)(-1))
+    assert not client.held
+
+
+def test_a_busy_task_is_skipped_or_raises_or_is_answered_for(caplog: pytest.LogCaptureFixture) -> None:
+    async def later(user: int) -> str:
+        await asyncio.sleep(0)
+        return f"later {user}"
+
+    client = TaskClient()
+    client.held.add("r:3")
+    with caplog.at_level(logging.INFO, "rlock"):
+        assert asyncio.run(task_of(client, blocking=False)(3)) is None
+    assert "task() was skipped" in caplog.text
+    with pytest.raises(LockBusyError):
+        asyncio.run(task_of(client, timeout=0.1)(3))
+    assert asyncio.run(task_of(client, timeout=0.1, on_busy="skip")(3)) is None
+    assert asyncio.run(task_of(client, blocking=False, on_busy=later)(3)) == "later 3"
+    assert asyncio.run(task_of(client, blocking=False, on_busy=lambda user: -user)(3)) == -3
+    assert client.held == {"r:3"}, "it was not ours to release"
+
+
+def test_masters_out_of_reach_are_no_busy_lock_for_a_task() -> None:
+    client = TaskClient()
+    client.fault = rlock.QuorumUnreachableError("r:3", 2, 1, {})
+    with pytest.raises(rlock.QuorumUnreachableError):
+        asyncio.run(task_of(client, blocking=False)(3))
+
+
+# -- types -------------------------------------------------------------------------------------------------
+
+TYPED = """
+import rlock
+client = rlock.Client("redis://x")
+
+@rlock.locked(client, "a:{x}", blocking=False)
+def skipped(x: int) -> float: return 1.0
+
+@rlock.locked(client, "a:{x}", timeout=3)
+def sure(x: int) -> float: return 1.0
+
+@rlock.locked(client, "a:{x}", timeout=3, on_busy=lambda x: "busy")
+def answered(x: int) -> float: return 1.0
+
+@rlock.locked(client, "a:{x}", blocking=False)
+async def task(x: int) -> float: return 1.0
+
+class Shop:
+    @rlock.locked(client, "a:{x}", blocking=False)
+    def method(self, x: int) -> float: return 1.0
+
+async def main() -> None:
+    reveal_type(await task(1))  # float | None
+    reveal_type(skipped(1))  # float | None
+    reveal_type(sure(1))  # float
+    reveal_type(answered(1))  # float | str
+    reveal_type(Shop().method(1))  # float | None
+    skipped("a")  # error
+    skipped.lock("a")  # error
+    Shop().method("a")  # error
+    await task("a")  # error
+"""
+
+
+def test_type_checkers_see_the_parameters_and_that_a_call_may_be_skipped(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="mypy is in the extra dev")
+    (tmp_path / "typed.py").write_text(TYPED)
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", "--follow-imports=silent", "typed.py"]
+    where = {"MYPYPATH": str(Path(rlock.__file__).resolve().parent.parent), "PATH": ""}
+    told = subprocess.run(command, cwd=tmp_path, env=where, capture_output=True, text=True, timeout=110)
+    lines: dict[int, str] = {}
+    for line in told.stdout.splitlines():
+        with contextlib.suppress(ValueError):
+            lines.setdefault(int(line.split(":")[1]), line)
+    wanted = {n: line.split("# ")[1] for n, line in enumerate(TYPED.splitlines(), 1) if "# " in line}
+    assert lines.keys() == wanted.keys(), told
+    for n, what in wanted.items():
+        assert (": error:" in lines[n]) if what == "error" else lines[n].endswith(f'"{what}"'), lines[n]
