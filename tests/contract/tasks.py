@@ -94,8 +94,10 @@ async def _live(queue: asyncio.Queue[tuple[Work, Future[Any]] | None]) -> None:
         except asyncio.CancelledError:
             done.set_exception(KeyboardInterrupt())
         except BaseException as error:
-            done.set_exception(error)
-            del error
+            # Without this frame: unittest's assertRaises clears those that it finds, and so would end us.
+            left = error.__traceback__ and error.__traceback__.tb_next
+            done.set_exception(error.with_traceback(left))
+            del error, left
         else:
             done.set_result(result)
         del todo, work, done
@@ -159,9 +161,18 @@ class Client:
         return repr(self.inner)
 
 
-def _tell(on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:
+async def _tell(on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:
     # A callback of a test may block, as one of a blocking client may.
-    threading.Thread(target=on_lost, args=(error,), name="rlock-on-lost", daemon=True).start()
+    done: Future[object] = Future()
+
+    def call() -> None:
+        try:
+            done.set_result(on_lost(error))
+        except BaseException as failure:
+            done.set_exception(failure)
+
+    threading.Thread(target=call, name="rlock-on-lost", daemon=True).start()
+    await asyncio.wrap_future(done)
 
 
 class Engine:

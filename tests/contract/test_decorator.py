@@ -22,6 +22,9 @@ MakeClient = Callable[..., rlock.Client]
 StartChild = Callable[..., Child]
 
 
+pytestmark = pytest.mark.kinds("blocking", "memory")
+
+
 @pytest.fixture
 def client(masters3: Fleet, make_client: MakeClient) -> rlock.Client:
     return make_client(masters3.urls)
@@ -161,6 +164,7 @@ def test_what_a_busy_lock_means_can_be_chosen(client: rlock.Client, other: Calla
     assert raising(1) == skipping(1) == answering(1) == ("body", 1, 0)
 
 
+@pytest.mark.real_masters
 def test_masters_out_of_reach_are_no_busy_lock(fresh_masters: FreshMasters, make_client: MakeClient) -> None:
     fleet = fresh_masters(3)
     client = make_client(fleet.urls, request_timeout=0.2)

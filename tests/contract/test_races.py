@@ -197,6 +197,7 @@ def test_a_loss_while_a_condition_is_waited_on_strands_no_waiter(
     assert any("was lost" in record.message for record in caplog.records)
 
 
+@threads_only
 def test_an_answer_that_belongs_to_another_command_is_no_vote(
     masters1: Fleet, make_client: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
