@@ -60,7 +60,7 @@ WITHOUT_DESCRIPTORS = (
     DESCRIPTORS
     + """\
 if "used" in sys.argv:
-    repr(lock)  # the client has what it needs for itself
+    client._engine()  # it has what it needs for itself
 exhaust()
 assert not lock.is_owned() and not lock.hold_count
 try:
