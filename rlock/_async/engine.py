@@ -58,6 +58,10 @@ class Engine(engine.Engine):
             key = self._keys[task] = OwnerKey(client_label(task.get_name()), _running(task))
         return key
 
+    def hold(self, name: str) -> Hold | None:
+        """The calling task's hold, lost or not; None in a callback of the event loop, where no task runs."""
+        return None if asyncio.current_task() is None else super().hold(name)
+
     def _turn(self, name: str) -> Turn:
         return Turn(name)
 

@@ -51,8 +51,13 @@ class Fanout(fanout.Fanout[StreamLink]):
                 left = turn.deadline - self._clock()
                 if left <= 0:
                     break
-                yield from parker.sleeping(min(left, patience))
+                stirred = yield from parker.sleeping(min(left, patience))
                 if ballot.outstanding:
+                    if stirred and self._overdue(self._clock()):
+                        # Another task may have kept the loop from running since we were stirred: what has
+                        # arrived meanwhile has to count.
+                        yield
+                        yield
                     with self._mutex:
                         self._expire(self._clock())
         finally:
@@ -72,6 +77,10 @@ class Fanout(fanout.Fanout[StreamLink]):
                     self._drop(slot, Fault(FaultKind.BROKEN, "the server closed the connection"))
             except (OSError, hiredis.HiredisError) as error:
                 self._drop(slot, Fault(FaultKind.BROKEN, str(error) or type(error).__name__))
+            except BaseException:
+                # Ctrl-C between a reply and what it answers: the next one would be read for another command.
+                self._drop(slot, Fault(FaultKind.BROKEN, "interrupted"))
+                raise
 
     def _close(self) -> None:
         for turn in self._waiting:

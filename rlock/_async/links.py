@@ -44,9 +44,13 @@ class StreamLink(Link, asyncio.Protocol):
     def abandon(self) -> None:
         """In a forked child: only our copy of the descriptor."""
         # Not by the transport: it would take the socket out of the epoll set that parent and child share.
-        bare = getattr(self.transport.get_extra_info("socket"), "_sock", None)
-        if bare is not None and bare.fileno() >= 0:
-            os.close(bare.detach())
+        socket = self.transport.get_extra_info("socket")
+        descriptor = -1 if socket is None else socket.fileno()
+        if descriptor >= 0:
+            # The number stays taken: the transport (of uvloop, too) closes it once more when it is collected.
+            nothing = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nothing, descriptor)
+            os.close(nothing)
 
     # -- for the event loop ------------------------------------------------------------------------
 

@@ -81,15 +81,26 @@ class Roster(roster.Roster[StreamLink]):
 
     def _start(self, slot: Slot[StreamLink]) -> None:
         loop = asyncio.get_running_loop()
-        task = loop.create_task(self._dial_on(slot), name="rlock-dial")
+        # Not by the loop's factory: an eager one would run it here, into the mutex that the caller has.
+        task = asyncio.Task(self._dial_on(slot), loop=loop, name="rlock-dial")
         self._dials.add(task)
         task.add_done_callback(partial(self._ended, slot))
 
     def _ended(self, slot: Slot[StreamLink], task: asyncio.Task[None]) -> None:
         self._dials.discard(task)
-        if task.cancelled():
-            # Before it began, perhaps: this master would never be dialled again.
+        if task.cancelled() or task.exception() is not None:
+            # No fault of the master's; and it would never be dialled again.
             slot.dialing = False
+            self._tell()
+            if not self.closed and self._clock() < slot.wanted_until:
+                # It is owed something, and nobody else may dial it. By a timer: no task may outlive its loop.
+                pause = max(0.0, slot.probe_at - self._clock()) + 0.01
+                task.get_loop().call_later(pause, self._dial_again)
+
+    def _dial_again(self) -> None:
+        with self._mutex:
+            if not self.closed:
+                self.dial_due()
 
     async def _dial_on(self, slot: Slot[StreamLink]) -> None:
         """Dial once; or, if the master is owed something, until that is over."""
@@ -99,17 +110,14 @@ class Roster(roster.Roster[StreamLink]):
                 return
 
     async def _dial(self, slot: Slot[StreamLink]) -> float | None:
-        outcome: StreamLink | Exception = RuntimeError("the connection attempt was interrupted")
+        outcome: StreamLink | Exception
         call = self._call(slot)
-        pause = None
         try:
             outcome = await slot.endpoint.dial_async(call)
         except Exception as error:  # a fault, no descriptor, no memory: that master has no vote
             outcome = error
-        finally:
-            with self._mutex:
-                pause = self._dialled(slot, call, outcome)
-        return pause
+        with self._mutex:
+            return self._dialled(slot, call, outcome)
 
     # -- the end -----------------------------------------------------------------------------------
 

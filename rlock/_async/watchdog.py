@@ -53,7 +53,8 @@ class Watchdog(watchdog.Watchdog):
     def _start(self) -> None:
         if self._task is None or self._task.done():
             self._cancelled = False
-            self._task = self._loop.create_task(self._run(), name="rlock-watchdog")
+            # Not by the loop's factory: an eager one would run it here, into the mutex that we have.
+            self._task = asyncio.Task(self._run(), loop=self._loop, name="rlock-watchdog")
 
     def _stir(self) -> None:
         self._parker.stir()
@@ -88,8 +89,13 @@ class Watchdog(watchdog.Watchdog):
                 log.exception("a renewal round failed; it is tried again")
                 self._try_again(due or ())
             if self._cancelled and not any(hold.owner_key.alive for hold in self._holds):
-                await run(self._letting_go())
-                return
+                try:
+                    await run(self._letting_go())
+                except RLockError as error:
+                    log.debug("nothing to let go: %s", error)  # the client is being closed
+                # A lock that came while we waited counts on us.
+                if not any(hold.owner_key.alive for hold in self._holds):
+                    return
 
     def _pause(self) -> float:
         pause = self._wake_at - self._clock()

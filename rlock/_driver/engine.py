@@ -239,16 +239,18 @@ class Engine(ABC):
             barging=may_barge(hold, heir),
         )
         ballot: Ballot | None = None
-        given = False
+        given: bool | None = False
         try:
             ballot = yield from self._driver.performing(procedure)
             tokens = [] if heir is None else inherited(ballot)
             if heir is not None and len(tokens) >= ballot.quorum:
                 # Validity counts from before the release was sent: no master can have written it earlier.
                 bequest = Bequest(successor, ballot.sent_at, hold.hops + 1, tokens)
+                # From here on it may have it. Ctrl-C in between must not free what the heir goes on with.
+                given = None
                 given = self._listener.bequeath(heir, bequest)
         finally:
-            if heir is not None and not given:
+            if heir is not None and given is False:
                 self._disinherit(heir, successor, ballot)
         return outcome(self.terms, ballot)
 
@@ -353,6 +355,12 @@ class Engine(ABC):
                 except RLockError as error:
                     log.warning("the masters were not told: %s", error)
             yield from self._fanout.draining()
+        except GeneratorExit:
+            raise
+        except BaseException:
+            # What was written must be done first: a master that is hung up on forgets what it has not read.
+            yield from self._fanout.draining()
+            raise
         finally:
             # Also when it is interrupted: nothing of ours may go on.
             self._watchdog.stop()

@@ -222,10 +222,15 @@ class Fanout(ABC, Generic[L]):
 
     def _expire(self, now: float) -> None:
         """Drop the links that have owed a reply for too long: a stalled master costs nothing from then on."""
-        for slot in self._roster.slots:
-            link = slot.link
-            if link is not None and link.owed and now - link.owed[0].sent_at > self._timeout:
-                self._drop(slot, Fault(FaultKind.TIMEOUT, f"no answer within {self._timeout:g} s"))
+        for slot in self._overdue(now):
+            self._drop(slot, Fault(FaultKind.TIMEOUT, f"no answer within {self._timeout:g} s"))
+
+    def _overdue(self, now: float) -> list[Slot[L]]:
+        return [
+            slot
+            for slot in self._roster.slots
+            if slot.link and slot.link.owed and now - slot.link.owed[0].sent_at > self._timeout
+        ]
 
     def _drop(self, slot: Slot[L], fault: Fault) -> None:
         link = self._roster.drop(slot, fault)

@@ -92,7 +92,7 @@ class Client(BaseClient[RLock]):
             if loop is here:
                 await engine.close()
             elif loop.is_running():
-                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(engine.close(), loop))
+                await _closed(engine, loop)
 
     async def __aenter__(self) -> Self:
         return self
@@ -121,7 +121,9 @@ class Client(BaseClient[RLock]):
                 raise RLockError("the client is closed")
             for loop in [loop for loop in list(self._engines) if loop.is_closed()]:
                 # As after each asyncio.run that did not close the client.
-                self._engines.pop(loop).abandon()
+                dead = self._engines.pop(loop, None)  # another thread may have come first
+                if dead is not None:
+                    dead.abandon()
             engine = Engine(self._endpoints, self._options, clock.now)
             self._engines[asyncio.get_running_loop()] = engine
         return engine
@@ -137,3 +139,17 @@ def _drop(engines: dict[asyncio.AbstractEventLoop, Engine]) -> None:
         if not loop.is_closed() and engine.pid == os.getpid():
             # Not at once: the garbage collector comes at any line.
             loop.call_soon_threadsafe(engine.drop)
+
+
+async def _closed(engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
+    """Close it in its own event loop, which may end meanwhile and cancel it; that is not for us."""
+    closing = engine.close()
+    try:
+        there = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(closing, loop))
+    except RuntimeError:  # it has been closed since
+        closing.close()
+        return
+    while not there.done() and loop.is_running():
+        await asyncio.wait([there], timeout=0.1)
+    if there.done() and not there.cancelled():
+        there.result()

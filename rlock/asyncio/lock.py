@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from .._async.signal import LossSignal
 from ..base import BaseLock
@@ -52,6 +52,11 @@ class RLock(BaseLock):
         Errors and network cost are those of `rlock.RLock.release`. Cancelled, it is released all the same.
         """
         await self._client._engine().release(self.name)
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError(f"lock {self.name!r} is one for tasks: use `async with`, or a lock of rlock.Client")
+
+    def __exit__(self, *_: object) -> None: ...
 
     async def __aenter__(self) -> Self:
         await self.acquire()

@@ -162,7 +162,7 @@ class Hold:
             return "it has a fixed lease (renew=False)"
         if not self.owner_key.alive:
             # Redisson renews the lock of a dead thread for ever and so blocks the fleet (its issue 6198).
-            return "the thread that held it has ended without releasing it"
+            return "the thread or task that held it has ended without releasing it"
         if options.max_hold is not None and now - self.acquired_at >= options.max_hold:
             return f"it was held for max_hold={options.max_hold:g} s"
         return None

@@ -193,6 +193,7 @@ def _setup(plan: Plan, folder: Path, fleet: Fleet, number: int) -> Setup:
         request_timeout=plan.request_timeout,
         contenders=plan.contenders,
         sabotage=plan.sabotage,
+        tasks=number // 2 % 2 == 1,
     )
 
 

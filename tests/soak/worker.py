@@ -19,10 +19,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import rlock
 from rlock.procedures import acquire
 
+from ..contract import tasks
 from .journal import Journal, now_ns
 from .resource import CELLS, Resource
 
@@ -47,6 +49,8 @@ class Setup:
     request_timeout: float | None = None
     contenders: int = 2
     sabotage: str = ""
+    #: Its client is one of rlock.asyncio, with a task for each thread.
+    tasks: bool = False
 
     def __str__(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -60,7 +64,8 @@ class Worker:
         self._journal = Journal(Path(setup.folder) / f"{setup.worker}.journal")
         self._numbers = itertools.count(1)
         self._stop = threading.Event()
-        self._client = rlock.Client(
+        kind: Any = tasks.Client if setup.tasks else rlock.Client
+        self._client: rlock.Client = kind(
             setup.urls, ttl=setup.ttl, max_ttl=setup.ttl, request_timeout=setup.request_timeout
         )
 

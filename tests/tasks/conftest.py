@@ -1,0 +1,40 @@
+"""Event loops for the tests of rlock.asyncio, and what they look with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from ..servers import Fleet
+from .stepping import Eyes
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """``asyncio.run``, of both event loops."""
+    if request.param == "asyncio":
+        return asyncio.run
+    uvloop = pytest.importorskip("uvloop")
+    found: Run = uvloop.run
+    return found
+
+
+@pytest.fixture
+def eyes(masters: Fleet) -> Iterator[Eyes]:
+    """Looks into the first three masters."""
+    eyes = Eyes(masters(3).urls)
+    yield eyes
+    eyes.close()
+
+
+@pytest.fixture
+def eyes1(masters: Fleet) -> Iterator[Eyes]:
+    """Looks into the first master."""
+    eyes = Eyes(masters(1).urls)
+    yield eyes
+    eyes.close()

@@ -1,0 +1,147 @@
+"""Cancelling a coroutine at its k-th suspension, and looking for what is left of it.
+
+``Cut(work, at)`` awaits a coroutine and cancels it at its ``at``-th suspension: as ``task.cancel()`` does
+while it waits, or ``late``, when what it waited for has come and it has not run since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from functools import partial
+from typing import Any
+
+import rlock.asyncio
+from rlock.rules.keys import MARKER, queue
+
+from ..servers import raw
+
+#: Long enough for an undo that is missing to show: the lock would not be free again within a test's patience.
+TTL = 10.0
+#: Less than the second after which masters take back what they have handed to a waiter that is gone.
+AT_ONCE_S = 0.9
+
+
+class Cut:
+    """To be awaited once. ``suspensions`` counts them."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any], at: int, *, late: bool = False) -> None:
+        self._work = work
+        self._at = at
+        self._late = late
+        self.suspensions = 0
+
+    @property
+    def was_cut(self) -> bool:
+        return self.suspensions >= self._at
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        inner = self._work.__await__()
+        go_on: Callable[[], Any] = partial(inner.send, None)
+        while True:
+            try:
+                wanted = go_on()
+            except StopIteration as stop:
+                return stop.value
+            self.suspensions += 1
+            here = self.suspensions == self._at
+            if here and not self._late:
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+            try:
+                yield wanted
+            except BaseException as error:
+                go_on = partial(inner.throw, error)
+            else:
+                late = here and self._late
+                go_on = partial(inner.throw, asyncio.CancelledError()) if late else partial(inner.send, None)
+
+
+async def ended(work: Cut) -> bool:
+    """Whether it came to its end without a cancellation."""
+    task = asyncio.ensure_future(_result(work))
+    try:
+        await task
+    except asyncio.CancelledError:
+        assert work.was_cut, "cancelled by somebody else"
+        return False
+    return True
+
+
+async def _result(work: Cut) -> Any:
+    return await work
+
+
+class Eyes:
+    """Looks into masters, behind the back of all clients."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self.urls = list(urls)
+        self.raws = [raw(url) for url in urls]
+
+    def keys(self) -> list[str]:
+        """Keys that are left on any master, but for those that stay."""
+        found = [str(key) for one in self.raws for key in one.keys()]  # noqa: SIM118
+        return [key for key in found if key != MARKER and not key.endswith(":fence")]
+
+    def queued(self, name: str) -> int:
+        """How many places the queue of a lock has, on the first master."""
+        return int(self.raws[0].zcard(queue(name)))
+
+    def channels(self) -> list[str]:
+        """Channels of ours that somebody subscribes to."""
+        return [str(name) for one in self.raws for name in one.pubsub_channels("rlock:*")]
+
+    def connections(self) -> int:
+        """The connections of the first master."""
+        return len(self.raws[0].client_list())
+
+    def cut_connections(self) -> None:
+        """End all connections but our own."""
+        for one in self.raws:
+            one.client_kill_filter(_type="normal", skipme=True)
+            one.client_kill_filter(_type="pubsub", skipme=True)
+
+    def close(self) -> None:
+        for one in self.raws:
+            one.close()
+
+
+async def soon(what: Callable[[], Any], within: float = 3.0) -> Any:
+    """The value of ``what()`` as soon as it is true, or its last one."""
+    until = time.monotonic() + within
+    while not (value := what()) and time.monotonic() < until:
+        await asyncio.sleep(0.003)
+    return value
+
+
+async def nothing_left(eyes: Eyes, *clients: rlock.asyncio.Client) -> None:
+    """No vote, no place in a queue, and no note of either in the clients."""
+    await soon(lambda: not eyes.keys() and not any(notes(client) for client in clients))
+    assert not eyes.keys()
+    assert [notes(client) for client in clients] == [[] for _ in clients]
+
+
+def notes(client: rlock.asyncio.Client) -> list[object]:
+    """What a client keeps of holds and of acquires under way."""
+    engine = client._here()
+    if engine is None:
+        return []
+    kept = [*engine.holds, *engine._asking.values(), *engine._releasing.values()]
+    return [*kept, *engine._turnstile._lines]
+
+
+async def quiet(eyes: Eyes) -> None:
+    """No subscription and no task but the caller's, a little later."""
+    await soon(lambda: not eyes.channels() and len(asyncio.all_tasks()) == 1)
+    assert not eyes.channels()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def free_at_once(client: rlock.asyncio.Client, name: str) -> None:
+    """Another client gets the lock, and not after a lease."""
+    lock = client.lock(name)
+    assert await lock.acquire(timeout=AT_ONCE_S), f"{name} is still locked"
+    await lock.release()

@@ -1,0 +1,337 @@
+"""A client and event loops: several, one after another and at once; forks; what Python's debug modes say."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import traceback
+import warnings
+import weakref
+from collections.abc import Callable, Coroutine
+
+import pytest
+
+import rlock
+import rlock.asyncio
+from rlock.asyncio import Client, RLock
+
+from ..servers import Fleet
+from .conftest import Run
+from .stepping import TTL, Eyes, free_at_once, nothing_left, soon
+
+SHORT = 0.6
+
+
+def test_one_client_serves_one_event_loop_after_another(run: Run, eyes: Eyes) -> None:
+    client = Client(eyes.urls, TTL)
+    before = eyes.connections()
+
+    async def work(nested: bool) -> int:
+        lock = client.lock("x")
+        assert lock.hold_count == 0
+        async with lock:
+            if nested:
+                async with lock:
+                    pass
+            return lock.fencing_token
+
+    tokens = [run(work(nested=i % 2 == 0)) for i in range(5)]
+    assert tokens == sorted(set(tokens))
+    assert eyes.keys() == []
+
+    async def end() -> None:
+        await work(nested=False)
+        await client.close()
+
+    run(end())
+    # Also the connections of the loops that ended without a close.
+    gc.collect()
+    until = time.monotonic() + 3
+    while eyes.connections() > before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert eyes.connections() <= before
+    with pytest.raises(rlock.RLockError, match="closed"):
+        run(work(nested=False))
+
+
+def test_two_loops_at_once_exclude_each_other_with_one_client(run: Run, eyes: Eyes) -> None:
+    client = Client(eyes.urls, TTL)
+    inside = 0
+    errors: list[BaseException] = []
+
+    async def work() -> None:
+        nonlocal inside
+        for _ in range(50):
+            async with client.lock("x"):
+                inside += 1
+                await asyncio.sleep(0)
+                assert inside == 1, "two at once"
+                inside -= 1
+        # Not closed: that would be the other loop's, too.
+
+    def live() -> None:
+        try:
+            run(work())
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=live) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert errors == []
+    assert eyes.keys() == []
+
+
+@pytest.mark.parametrize("closer", ["a third loop", "the loop of the holder", "the loop of who waits"])
+def test_a_close_from_one_loop_ends_what_the_client_does_in_all(
+    run: Run, eyes: Eyes, closer: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = Client(eyes.urls, TTL)
+    held = threading.Event()
+    said: list[object] = []
+
+    async def hold() -> None:
+        lock = client.lock("x")
+        await lock.acquire()
+        lost = lock.lost
+        held.set()
+        if closer == "the loop of the holder":
+            await soon(lambda: eyes.queued("y"))
+            await client.close()
+        # Ends its loop at once: the other loop's close() must neither hang nor be cancelled by that.
+        said.append(await lost.wait(5))
+        try:
+            await lock.release()
+        except rlock.LeaseLostError as error:
+            said.append(error.reason)
+
+    async def wait() -> None:
+        with pytest.raises(rlock.RLockError, match="closed"):
+            await client.lock("y").acquire()
+        said.append("no wait")
+
+    async def wait_and_close() -> None:
+        waiting = asyncio.ensure_future(wait())
+        if closer == "the loop of who waits":
+            await soon(lambda: held.is_set() and eyes.queued("y"))
+            await client.close()
+        await waiting
+
+    def live(work: Callable[[], Coroutine[object, object, None]]) -> None:
+        try:
+            run(work())
+        except BaseException as error:
+            said.append(repr(error))
+
+    async def main() -> None:
+        async with Client(eyes.urls, TTL) as other, other.lock("y"):
+            threads = [threading.Thread(target=live, args=(work,)) for work in (hold, wait_and_close)]
+            for thread in threads:
+                thread.start()
+            if closer == "a third loop":
+                assert await soon(lambda: held.is_set() and eyes.queued("y"))
+                await asyncio.wait_for(client.close(), 5)
+            assert await soon(lambda: not any(thread.is_alive() for thread in threads), 8), "hangs"
+            await free_at_once(other, "x")
+
+    run(main())
+    assert sorted(map(str, said)) == ["True", "its client was closed", "no wait"]
+    assert "unhandled" not in caplog.text
+    assert eyes.keys() == []
+
+
+def test_a_client_that_is_dropped_in_a_running_loop_takes_its_connections_along(run: Run, eyes: Eyes) -> None:
+    async def use() -> weakref.ref[Client]:
+        client = Client(eyes.urls, TTL)
+        async with client.lock("x"):
+            pass
+        return weakref.ref(client)
+
+    async def main() -> None:
+        before = eyes.connections()
+        dropped = [await use() for _ in range(10)]
+        await asyncio.sleep(0.5)  # the watchdogs
+        gc.collect()
+        assert [there() for there in dropped] == [None] * 10
+        assert await soon(lambda: eyes.connections() <= before), "their connections stay"
+
+    run(main())
+
+
+def test_a_close_ends_the_connections_that_are_being_made(run: Run, masters: Fleet, eyes: Eyes) -> None:
+    async def main(seconds: float) -> None:
+        masters[2].pause()
+        client = Client(eyes.urls, TTL)
+        async with client.lock("x"):
+            await asyncio.sleep(seconds)  # connected by the kernel, but nobody answers
+            assert "rlock-dial" in {task.get_name() for task in asyncio.all_tasks()}
+        await client.close()
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        del client
+
+    for seconds in (0, 0.05):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                run(main(seconds))
+            finally:
+                masters[2].resume()
+            gc.collect()
+        assert [str(one.message) for one in said] == []
+
+
+def test_a_child_that_was_forked_in_a_running_loop_holds_nothing_and_disturbs_nothing(
+    run: Run, eyes: Eyes
+) -> None:
+    client = Client(eyes.urls, SHORT)
+
+    async def in_the_child() -> None:
+        lock = client.lock("x")
+        assert lock.hold_count == 0
+        assert not lock.is_owned()
+        with pytest.raises(rlock.NotHeldError):
+            await lock.release()
+        assert await lock.acquire(timeout=SHORT * 2) is False
+        async with client.lock("y"):
+            await asyncio.sleep(SHORT * 1.5)
+            client.lock("y").check()
+        await client.close()
+
+    def child(sockets: int) -> int:
+        try:
+            assert _sockets() <= sockets, "it has copies of the parent's connections"
+            asyncio._set_running_loop(None)
+            run(in_the_child())
+        except BaseException:
+            traceback.print_exc()
+            return 1
+        return 0
+
+    async def wait(lock: RLock) -> None:
+        async with lock:
+            pass
+
+    async def main() -> None:
+        lock = client.lock("x")
+        assert not eyes.queued("x")  # it has its own connection from here on
+        sockets = _sockets()
+        async with lock:
+            waiter = asyncio.ensure_future(wait(client.lock("x")))
+            assert _sockets() >= sockets + 3
+            await soon(lambda: eyes.queued("x"))
+            numbers = {one["id"] for one in eyes.raws[0].client_list()}
+            pid = os.fork()
+            if not pid:
+                os._exit(child(sockets))
+            until, code = time.monotonic() + 20, None
+            while code is None and time.monotonic() < until:
+                await asyncio.sleep(0.02)
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                code = os.waitstatus_to_exitcode(status) if ended else None
+            assert code == 0
+            lock.check()
+            assert not waiter.done()
+            # The same connections: none had to be made anew.
+            assert {one["id"] for one in eyes.raws[0].client_list()} == numbers
+        await asyncio.wait_for(waiter, AFTER_S)
+        await nothing_left(eyes, client)
+        await client.close()
+
+    run(main())
+
+
+def _sockets() -> int:
+    found = 0
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found += os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:")
+    return found
+
+
+AFTER_S = 2.0
+
+
+def test_an_unheld_lock_pickles_and_a_held_one_refuses(run: Run, eyes1: Eyes) -> None:
+    async def main() -> None:
+        async with Client(eyes1.urls, TTL) as client:
+            lock = client.lock("x", fair=True, ttl=3.0)
+            copy = pickle.loads(pickle.dumps(lock))
+            assert type(copy) is rlock.asyncio.RLock
+            async with lock:
+                assert copy.hold_count == 1
+                with pytest.raises(TypeError, match="held"):
+                    pickle.dumps(lock)
+                with pytest.raises(TypeError, match="held"):
+                    pickle.dumps(copy)
+            pickle.dumps(lock)
+
+    run(main())
+
+
+_EVERYTHING = """
+    import asyncio, contextlib, gc, sys
+    import rlock, rlock.asyncio
+
+    async def take(lock):
+        async with lock:
+            await asyncio.sleep(0.001)
+
+    async def main():
+        urls = sys.argv[1:]
+        async with rlock.asyncio.Client(urls, 0.6) as client, rlock.asyncio.Client(urls) as other:
+            for fair in (False, True):
+                async with other.lock("x", fair=fair):
+                    tasks = [asyncio.ensure_future(take(client.lock("x", fair=fair))) for _ in range(20)]
+                    await asyncio.sleep(0.1)
+                    for task in tasks[::2]:
+                        task.cancel()
+                await asyncio.wait(tasks)
+            async with client.lock("y"):
+                await asyncio.sleep(0.7)
+                await client.status("y")
+                assert not await client.lock("y").lost.wait(0.1)
+            await asyncio.ensure_future(client.lock("left").acquire())
+            half = asyncio.ensure_future(take(client.lock("y")))
+            await asyncio.sleep(0)
+        # A client that is closed while its first connections are being made.
+        hurried = rlock.asyncio.Client(urls)
+        task = asyncio.ensure_future(take(hurried.lock("z")))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await hurried.close()
+        await asyncio.wait([task, half])
+        for one in (task, half):
+            one.exception()
+
+    asyncio.run(main(), debug=DEBUG)
+    gc.collect()
+    print("done")
+"""
+
+
+@pytest.mark.parametrize("flags", [(), ("-X", "dev", "-W", "error")], ids=["debug=True", "-X dev -W error"])
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_the_debug_modes_of_python_and_of_asyncio_have_nothing_to_say(
+    eyes: Eyes, flags: tuple[str, ...], loop: str
+) -> None:
+    program = textwrap.dedent(_EVERYTHING).replace("DEBUG", str(not flags))
+    if loop == "uvloop":
+        pytest.importorskip("uvloop")
+        program = program.replace("asyncio.run(", "import uvloop; uvloop.run(")
+    command = [sys.executable, *flags, "-c", program, *eyes.urls]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.stdout == "done\n", done.stderr
+    said = [line for line in done.stderr.splitlines() if "was still held" not in line]
+    assert [line for line in said if "Executing <" not in line or "rlock" not in line] == []
+    assert eyes.keys() == []

@@ -1,0 +1,213 @@
+"""``on_lost`` and ``lost`` of tasks, and what who uses a lock wrongly is told."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+import warnings
+
+import pytest
+
+import rlock
+from rlock.asyncio import Client
+
+from .conftest import Run
+from .stepping import TTL, Eyes, free_at_once, nothing_left, soon
+
+SHORT = 0.6
+#: A loss by an operator is noticed within a third of it, one that goes unnoticed ends with it.
+LONG = 3.0
+
+
+def test_on_lost_is_called_once_in_the_event_loop_whether_or_not_it_is_a_coroutine_function(
+    run: Run, eyes: Eyes
+) -> None:
+    told: list[tuple[str, rlock.LeaseLostError]] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def plain(error: rlock.LeaseLostError) -> None:
+            assert asyncio.get_running_loop() is loop
+            told.append(("plain", error))
+
+        async def coroutine(error: rlock.LeaseLostError) -> None:
+            await asyncio.sleep(0.01)
+            assert asyncio.get_running_loop() is loop
+            told.append(("coroutine", error))
+
+        async with Client(eyes.urls, SHORT) as client, Client(eyes.urls, SHORT) as operator:
+            locks = [client.lock("a", on_lost=plain), client.lock("b", on_lost=coroutine)]
+            for lock in locks:
+                await lock.acquire()
+                await lock.acquire()
+                assert await operator.evict(lock.name)
+            assert await soon(lambda: len(told) == 2)
+            assert {kind: error.name for kind, error in told} == {"plain": "a", "coroutine": "b"}
+            for lock in locks:
+                assert lock.lost.is_set()
+                for _ in range(2):
+                    with pytest.raises(rlock.LeaseLostError):
+                        await lock.release()
+            await asyncio.sleep(SHORT)
+            assert len(told) == 2
+
+    run(main())
+
+
+def test_an_on_lost_that_raises_is_logged_and_stops_nothing(
+    run: Run, eyes: Eyes, caplog: pytest.LogCaptureFixture
+) -> None:
+    def plain(error: rlock.LeaseLostError) -> None:
+        raise ValueError("plain")
+
+    async def coroutine(error: rlock.LeaseLostError) -> None:
+        raise ValueError("coroutine")
+
+    unhandled: list[object] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+        async with Client(eyes.urls, SHORT) as client, Client(eyes.urls, SHORT) as operator:
+            kept = client.lock("kept")
+            await kept.acquire()
+            for name, on_lost in (("a", plain), ("b", coroutine)):
+                lock = client.lock(name, on_lost=on_lost)
+                await lock.acquire()
+                await operator.evict(name)
+                assert await lock.lost.wait(3)
+                with pytest.raises(rlock.LeaseLostError):
+                    await lock.release()
+            await asyncio.sleep(SHORT * 1.5)
+            kept.check()
+            await kept.release()
+            for name in "ab":
+                assert f"on_lost of lock '{name}' raised" in caplog.text
+
+    run(main())
+    gc.collect()
+    assert unhandled == []
+
+
+def test_a_wait_for_a_loss_ends_with_it_and_not_before(run: Run, eyes: Eyes) -> None:
+    async def main() -> None:
+        async with Client(eyes.urls, LONG) as client, Client(eyes.urls, LONG) as operator:
+            lock = client.lock("x")
+            assert await lock.lost.wait(0.01) is False, "nothing is held"
+            await lock.acquire()
+            lost = lock.lost
+            began = time.monotonic()
+            assert await lost.wait(0.1) is False
+            assert await lost.wait(0) is False
+            assert 0.08 < time.monotonic() - began < 1.0
+            waiting = [asyncio.ensure_future(lost.wait(timeout)) for timeout in (None, 10.0)]
+            await asyncio.sleep(0.3)
+            assert not any(task.done() for task in waiting)
+            await operator.evict("x")
+            assert await asyncio.wait_for(asyncio.gather(*waiting), LONG * 0.7) == [True, True]
+            assert await lost.wait(0) is True
+            with pytest.raises(rlock.LeaseLostError):
+                await lock.release()
+            async with lock:
+                assert not lock.lost.is_set(), "another hold"
+                assert lost.is_set()
+
+    run(main())
+
+
+def test_a_wait_for_the_loss_of_a_fixed_lease_needs_no_watchdog(run: Run, eyes1: Eyes) -> None:
+    async def main() -> None:
+        async with Client(eyes1.urls, TTL) as client:
+            lock = client.lock("x", ttl=0.3, renew=False)
+            await lock.acquire()
+            assert await lock.lost.wait(3) is True
+            with pytest.raises(rlock.LeaseLostError):
+                await lock.release()
+
+    run(main())
+
+
+# -- bad use -------------------------------------------------------------------------------------------
+
+
+def test_with_instead_of_async_with_is_refused_and_takes_nothing(eyes1: Eyes) -> None:
+    async def main() -> None:
+        async with Client(eyes1.urls, TTL) as client:
+            with pytest.raises(TypeError, match="use `async with`"), client.lock("x"):
+                raise AssertionError("the body ran without the lock")
+            with pytest.raises(TypeError), client:  # type: ignore[attr-defined]
+                raise AssertionError("the body ran")
+            assert eyes1.keys() == []
+
+    asyncio.run(main())
+
+
+def test_a_forgotten_await_takes_nothing_and_python_says_so(eyes1: Eyes) -> None:
+    async def main() -> None:
+        async with Client(eyes1.urls, TTL) as client:
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                client.lock("x").acquire()  # type: ignore[unused-coroutine]
+                gc.collect()
+            assert ["never awaited" in str(one.message) for one in said] == [True]
+            await asyncio.sleep(0.05)
+            assert eyes1.keys() == []
+            assert client.lock("x").hold_count == 0
+
+    asyncio.run(main())
+
+
+def test_outside_a_loop_a_lock_is_not_held_and_cannot_be_taken(eyes1: Eyes) -> None:
+    client = Client(eyes1.urls, TTL)
+    lock = client.lock("x")
+    assert lock.hold_count == 0
+    assert lock.is_owned() is False
+    assert lock.remaining() == 0.0
+    assert "unlocked" in repr(lock)
+    with pytest.raises(rlock.LeaseLostError):
+        lock.check()
+    for work in (lock.acquire(), lock.release(), client.status("x"), client.close()):
+        with pytest.raises(RuntimeError, match="event loop"):
+            work.send(None)
+    assert eyes1.keys() == []
+
+
+def test_in_a_callback_of_a_loop_that_is_no_task_a_lock_cannot_be_taken(run: Run, eyes1: Eyes) -> None:
+    said: list[str] = []
+
+    async def main() -> None:
+        async with Client(eyes1.urls, TTL) as client:
+            lock = client.lock("x")
+            async with lock:
+
+                def callback() -> None:
+                    for work in (lock.acquire(), lock.release()):
+                        try:
+                            work.send(None)
+                        except RuntimeError as error:
+                            said.append(str(error))
+
+                asyncio.get_running_loop().call_soon(callback)
+                await asyncio.sleep(0.01)
+                assert lock.hold_count == 1
+            await free_at_once(client, "x")
+            await nothing_left(eyes1, client)
+
+    run(main())
+    assert len(said) == 2
+    assert all("task" in one for one in said)
+
+
+@pytest.mark.parametrize("arguments", [(False, 1), (True, -2), (True, "1"), ("yes", None)])
+def test_arguments_that_a_lock_of_threading_refuses_are_refused_before_anything_is_asked(
+    eyes1: Eyes, arguments: tuple[object, object]
+) -> None:
+    async def main() -> None:
+        async with Client(eyes1.urls, TTL) as client:
+            before = eyes1.connections()
+            with pytest.raises((ValueError, TypeError)):
+                await client.lock("x").acquire(*arguments)  # type: ignore[arg-type]
+            assert eyes1.connections() == before
+
+    asyncio.run(main())

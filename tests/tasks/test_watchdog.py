@@ -1,0 +1,244 @@
+"""The task that renews: how long it is there, what a cancellation does to it, a loop that does not run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+import rlock
+from rlock.asyncio import Client, RLock
+
+from ..servers import Fleet
+from .conftest import Run
+from .stepping import TTL, Eyes, free_at_once, soon
+
+SHORT = 0.5
+
+
+def _watchdogs() -> int:
+    return sum(task.get_name() == "rlock-watchdog" for task in asyncio.all_tasks())
+
+
+def _cancel_all() -> None:
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+
+
+def test_it_is_there_while_something_is_held_and_gone_a_little_later(run: Run, eyes1: Eyes) -> None:
+    async def main() -> None:
+        client = Client(eyes1.urls, TTL)
+        assert _watchdogs() == 0
+        async with client.lock("x"), client.lock("y"):
+            await asyncio.sleep(1.0)
+            assert _watchdogs() == 1
+        assert await soon(lambda: not _watchdogs(), 2.0)
+        async with client.lock("x"):
+            assert _watchdogs() == 1
+        await client.close()
+        await asyncio.sleep(0)
+        assert _watchdogs() == 0
+        async with Client(eyes1.urls, TTL) as other, other.lock("x", renew=False):
+            assert _watchdogs() == 0, "a fixed lease needs none"
+
+    run(main())
+
+
+def test_at_the_end_of_asyncio_run_a_holder_may_clean_up_under_its_lock_for_longer_than_the_ttl(
+    run: Run, eyes: Eyes
+) -> None:
+    said: list[str] = []
+
+    async def hold(lock: RLock, held: asyncio.Event) -> None:
+        try:
+            async with lock:
+                try:
+                    held.set()
+                    await asyncio.sleep(60)
+                finally:
+                    for _ in range(12):
+                        await asyncio.sleep(SHORT / 4)
+                        lock.check()
+                    said.append("cleaned up")
+        except asyncio.CancelledError:
+            said.append("released")
+            raise
+
+    async def main() -> object:
+        client, held = Client(eyes.urls, SHORT), asyncio.Event()
+        task = asyncio.ensure_future(hold(client.lock("x"), held))
+        await held.wait()
+        return task
+
+    run(main())
+    assert said == ["cleaned up", "released"]
+    assert eyes.keys() == []
+
+
+def test_locks_that_ended_tasks_left_are_released_at_the_end_of_asyncio_run_which_is_prompt(
+    run: Run, eyes: Eyes
+) -> None:
+    began = 0.0
+
+    async def leave(lock: RLock) -> None:
+        await lock.acquire()
+
+    async def main() -> None:
+        nonlocal began
+        client = Client(eyes.urls, TTL)
+        await asyncio.gather(*[leave(client.lock(f"child-{i}")) for i in range(20)])
+        await client.lock("mine").acquire()
+        began = time.monotonic()
+
+    run(main())
+    assert time.monotonic() - began < 1.0
+    assert eyes.keys() == []
+
+
+async def _connected(client: Client) -> None:
+    """Until all masters answer again: who was cancelled while it connected is tried again a little later."""
+    until = time.monotonic() + 3
+    while faults := [m.fault for m in (await client.status("a")).masters if m.fault is not None]:
+        assert time.monotonic() < until, faults
+        await asyncio.sleep(0.02)
+
+
+async def _stay(lock: RLock) -> None:
+    async with lock:
+        await asyncio.sleep(60)
+
+
+def test_a_client_whose_own_tasks_are_cancelled_works_on(run: Run, eyes: Eyes) -> None:
+    """In a loop that goes on: by who cancels all tasks, the client's dials and its watchdog as well."""
+
+    async def main() -> None:
+        async with Client(eyes.urls, TTL) as other:
+            for turns in (0, 1, 2, 3, 4, 6, 8, 12, 20, 50, 100):
+                async with Client(eyes.urls, TTL) as client:
+                    tasks = [asyncio.ensure_future(_stay(client.lock(name))) for name in "aab"]
+                    for _ in range(turns):
+                        await asyncio.sleep(0)
+                    _cancel_all()
+                    await asyncio.wait(tasks)
+                    for name in "abc":
+                        await free_at_once(client, name)
+                        await free_at_once(other, name)
+                    await _connected(client)
+
+    run(main())
+
+
+def test_what_a_master_is_owed_is_delivered_also_when_the_dial_for_it_was_cancelled(
+    run: Run, masters: Fleet, eyes: Eyes
+) -> None:
+    async def main() -> None:
+        async with Client(eyes.urls, TTL, request_timeout=0.1) as client:
+            lock = client.lock("x")
+            await lock.acquire()
+            await soon(lambda: len(eyes.keys()) == 3)
+            masters[2].pause()
+            while (await client.status("x")).masters[2].fault is None:
+                await asyncio.sleep(0.01)
+            await lock.release()
+            # Nobody uses the client from now on.
+            await asyncio.sleep(0.1)
+            _cancel_all()
+            await asyncio.sleep(0.1)
+            masters[2].resume()
+            assert await soon(lambda: not eyes.keys(), TTL / 2), "the release was not delivered"
+
+    try:
+        run(main())
+    finally:
+        masters[2].resume()
+
+
+def test_a_hold_is_renewed_on_when_all_tasks_but_the_holder_are_cancelled(run: Run, eyes: Eyes) -> None:
+    async def main() -> None:
+        async with Client(eyes.urls, SHORT) as client, Client(eyes.urls, SHORT) as other:
+            async with client.lock("a"):
+                for turns in (0, 1, 3, 10):
+                    waiter = asyncio.ensure_future(_stay(client.lock("a")))
+                    await asyncio.sleep(SHORT / 2)
+                    for _ in range(turns):
+                        await asyncio.sleep(0)
+                    _cancel_all()
+                    await asyncio.wait([waiter])
+                _cancel_all()
+                await asyncio.sleep(SHORT * 2)
+                client.lock("a").check()
+                # A hold that came after the cancellation is looked after, too.
+                async with client.lock("c"):
+                    await asyncio.sleep(SHORT * 1.5)
+                    client.lock("c").check()
+            await free_at_once(other, "a")
+            await free_at_once(other, "c")
+            async with client.lock("d"):
+                await asyncio.sleep(SHORT * 1.5)
+                client.lock("d").check()
+
+    run(main())
+
+
+def test_a_coroutine_that_blocks_the_loop_for_longer_than_the_ttl_has_lost_its_lock(
+    run: Run, eyes: Eyes, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[rlock.LeaseLostError] = []
+
+    async def main() -> None:
+        async with Client(eyes.urls, SHORT) as client, Client(eyes.urls, SHORT) as other:
+            lock = client.lock("x", on_lost=told.append)
+            await lock.acquire()
+            lost = lock.lost
+            assert not lost.is_set()
+            time.sleep(SHORT + 0.2)
+            # Known before anything else could run.
+            assert lost.is_set()
+            assert not lock.is_owned()
+            with pytest.raises(rlock.LeaseLostError):
+                lock.check()
+            assert await soon(lambda: "the event loop did not run" in caplog.text)
+            assert await soon(lambda: len(told) == 1)
+            with pytest.raises(rlock.LeaseLostError):
+                await lock.release()
+            assert lock.hold_count == 0
+            await free_at_once(other, "x")
+            async with lock:
+                lock.check()
+        assert len(told) == 1
+
+    run(main())
+
+
+def test_a_release_right_after_a_block_that_was_too_long_says_so(run: Run, eyes: Eyes) -> None:
+    told: list[rlock.LeaseLostError] = []
+
+    async def main() -> None:
+        async with Client(eyes.urls, SHORT) as client:
+            lock = client.lock("x", on_lost=told.append)
+            with pytest.raises(rlock.LeaseLostError):
+                async with lock:
+                    time.sleep(SHORT + 0.2)
+            with pytest.raises(ValueError, match="mine"):
+                async with lock:
+                    time.sleep(SHORT + 0.2)
+                    raise ValueError("mine")
+            assert await soon(lambda: len(told) == 2)
+
+    run(main())
+
+
+def test_a_coroutine_that_blocks_the_loop_for_less_than_the_ttl_loses_nothing(
+    run: Run, eyes: Eyes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with Client(eyes.urls, 1.5) as client:
+            async with client.lock("x"):
+                for _ in range(2):
+                    time.sleep(0.9)
+                    client.lock("x").check()
+                    await asyncio.sleep(0.1)
+            assert "was lost" not in caplog.text
+
+    run(main())
