@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 
 from .._driver import signal
@@ -19,11 +20,13 @@ class LossSignal(signal.LossSignal):
 
     def __init__(self, hold: Hold | None, clock: Clock) -> None:
         super().__init__(hold, clock)
+        self._loop = asyncio.get_running_loop()
         self._waiting: list[Parker] = []
 
     def _tell(self) -> None:
-        for parker in self._waiting:
-            parker.stir()
+        # A thread that was given the signal may be the first to ask after the loss.
+        for parker in [*self._waiting]:
+            self._loop.call_soon_threadsafe(parker.stir)
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until the hold is lost, or for ``timeout`` seconds; whether it is lost."""

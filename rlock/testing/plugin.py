@@ -1,8 +1,9 @@
 """Fixtures for pytest: ``pytest_plugins = ["rlock.testing.plugin"]`` in the topmost conftest.py.
 
-``rlock_masters``        URLs of real masters, for the whole run; started, unless named (see below)
-``rlock_client``         a client on them, closed with the test; masters that were started here are empty
-``rlock_memory_client``  a client on one master in memory, closed with the test
+``rlock_masters``         URLs of real masters, for the whole run; started, unless named (see below)
+``rlock_client``          a client on them, closed with the test; masters that were started here are empty
+``rlock_memory_client``   a client on one master in memory, closed with the test
+``rlock_memory_masters`` one master in memory, for clients of your own: of asyncio, or several on the same
 
 ``RLOCK_TEST_MASTERS``, or else ``rlock_test_masters`` in pytest's configuration: how many masters to start
 (3 if neither says so), or the URLs of some that run. These are never flushed: they may be somebody's.
@@ -24,6 +25,7 @@ from ..client import Client
 from ..program.embedded import EmbeddedError, Masters, ServerBinary, find_server
 from ..rules.keys import MARKER
 from .clients import memory_client
+from .memory import MemoryMasters
 
 DEFAULT = "3"
 _VARIABLE, _OPTION = "RLOCK_TEST_MASTERS", "rlock_test_masters"
@@ -96,7 +98,13 @@ def rlock_client(_rlock_fleet: tuple[list[str], _Started | None]) -> Iterator[Cl
 
 
 @pytest.fixture
-def rlock_memory_client() -> Iterator[Client]:
-    """A client on a master in memory: no server, nothing left from another test."""
-    with memory_client() as client:
+def rlock_memory_masters() -> MemoryMasters:
+    """A master in memory: no server, nothing left from another test. For ``memory_client(masters=...)``."""
+    return MemoryMasters()
+
+
+@pytest.fixture
+def rlock_memory_client(rlock_memory_masters: MemoryMasters) -> Iterator[Client]:
+    """A client on the master in memory."""
+    with memory_client(masters=rlock_memory_masters) as client:
         yield client

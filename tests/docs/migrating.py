@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import rlock
+
+from . import pages
 
 PAGE = Path(rlock.__file__).resolve().parent.parent / "docs" / "howto" / "migrating.md"
 
@@ -30,10 +32,9 @@ def text() -> str:
     return PAGE.read_text(encoding="utf-8")
 
 
-@cache
-def blocks() -> dict[str, str]:
-    """The Python blocks of the page by name."""
-    return dict(re.findall(r"<!-- recipe: (\w+) -->\n```python\n(.*?)```", text(), re.DOTALL))
+def blocks() -> Mapping[str, str]:
+    """The blocks of the page by name."""
+    return pages.blocks("howto/migrating.md")
 
 
 def side(name: str, which: str) -> str:

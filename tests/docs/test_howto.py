@@ -8,6 +8,9 @@ from .pages import DOCS, TOP, blocks
 
 PAGES = sorted(path.name for path in (DOCS / "howto").glob("*.md") if path.name != "README.md")
 
+#: Tables of several libraries, and of two kinds of tests.
+LONG = {"migrating.md": 260, "testing.md": 230}
+
 
 def test_the_index_names_every_page_and_no_other() -> None:
     index = (DOCS / "howto" / "README.md").read_text(encoding="utf-8")
@@ -18,11 +21,12 @@ def test_the_index_names_every_page_and_no_other() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_says_first_what_a_lock_cannot_do_and_is_short(page: str) -> None:
     text = (DOCS / "howto" / page).read_text(encoding="utf-8")
-    first = text.split("\n\n")[1]
-    assert first.startswith("**A lease cannot exclude a paused ")
+    first = text.partition("\n## ")[0]
+    assert "cannot" in first
+    assert "paused" in first
     assert "(../guarantees.md)" in first
     assert "(../fencing.md)" in first
-    assert len(text.splitlines()) <= 160
+    assert len(text.splitlines()) <= LONG.get(page, 160)
 
 
 @pytest.mark.parametrize("page", PAGES)

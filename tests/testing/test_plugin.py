@@ -36,9 +36,24 @@ TESTS = """
         for name in ("left", "by another"):
             assert rlock_client.lock(name).acquire(blocking=False)
 
-    def test_in_memory(rlock_memory_client):
+    def test_in_memory(rlock_memory_masters, rlock_memory_client):
         assert rlock_memory_client.masters[0].startswith("memory:")
-        assert rlock_memory_client.lock("x").acquire()
+        assert rlock_memory_client.lock("left").acquire()
+        other = __import__("rlock.testing").testing.memory_client(masters=rlock_memory_masters)
+        other.lock("x", renew=False).acquire()
+        other._engine().abandon()
+
+    def test_in_memory_too(rlock_memory_masters, rlock_memory_client):
+        import asyncio, rlock.asyncio
+        from rlock.testing import memory_client
+
+        async def taken():
+            async with memory_client(masters=rlock_memory_masters, kind=rlock.asyncio.Client) as client:
+                return await client.lock("x").acquire(blocking=False)
+
+        assert asyncio.run(taken()), "another test has left it"
+        with rlock_memory_client.lock("x"):
+            assert not asyncio.run(taken()), "they are on different masters"
 """
 
 
@@ -49,7 +64,7 @@ def test_masters_are_started_and_empty_for_each_test(
     if ini:
         run.makeini(f"[pytest]\nrlock_test_masters = {ini}\n")
     run.makepyfile(TESTS.format(count=count))
-    run.runpytest_subprocess("--strict-config", "-p", "no:cacheprovider").assert_outcomes(passed=3)
+    run.runpytest_subprocess("--strict-config", "-p", "no:cacheprovider").assert_outcomes(passed=4)
 
 
 def test_masters_that_are_named_are_used_and_never_flushed(

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-import rlock
 from rlock.program.embedded import ServerBinary
+
+from .pages import blocks
 
 pytest_plugins = ["pytester"]
 
-PAGE = Path(rlock.__file__).resolve().parent.parent / "docs" / "howto" / "testing.md"
-TEXT = PAGE.read_text(encoding="utf-8")
-FILES: dict[str, str] = dict(re.findall(r"<!-- file: (\S+) -->\n```python\n(.*?)```", TEXT, re.DOTALL))
+TEXT = (DOCS / "howto" / "testing.md").read_text(encoding="utf-8")
+FILES = blocks("howto/testing.md")
 #: What a reader may break in the code under test, and the tests of the page that notice.
 BREAKS = {
     "no lock": ("if not lock.acquire(timeout=0.1):", "if False:", 1),
@@ -33,11 +33,11 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 
 
 def test_every_block_of_the_page_is_one_of_its_files() -> None:
-    assert len(FILES) == TEXT.count("```python") == 5
+    assert len(FILES) == TEXT.count("```python") == 6
 
 
 def test_the_tests_of_the_page_pass(project: pytest.Pytester, server: ServerBinary) -> None:
-    project.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=6)
+    project.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=8)
 
 
 @pytest.mark.parametrize("what", BREAKS)
@@ -47,6 +47,21 @@ def test_they_fail_when_the_code_under_test_is_broken(project: pytest.Pytester, 
     project.path.joinpath("shop.py").write_text(FILES["shop.py"].replace(old, new), encoding="utf-8")
     result = project.runpytest_subprocess("test_in_memory.py", "test_errors.py")
     assert result.parseoutcomes().get("failed", 0) >= failures
+
+
+TASKS = {
+    "no lock": ('client.lock("stock") as', 'client.lock(f"{parts}") as'),
+    "no check": ("lock.check()", "pass"),
+}
+
+
+@pytest.mark.parametrize("what", TASKS)
+def test_those_of_tasks_fail_when_their_code_is_broken(project: pytest.Pytester, what: str) -> None:
+    old, new = TASKS[what]
+    assert old in FILES["test_tasks.py"]
+    project.path.joinpath("test_tasks.py").write_text(FILES["test_tasks.py"].replace(old, new))
+    result = project.runpytest_subprocess("test_tasks.py")
+    assert result.parseoutcomes().get("failed", 0) >= 1
 
 
 def test_the_fixtures_and_settings_that_it_names_are_there() -> None:

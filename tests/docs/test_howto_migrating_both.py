@@ -16,8 +16,8 @@ from ..contract.conftest import eventually, in_thread
 from ..contract.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet, raw
 from .migrating import blocks, run
-from .test_migrating import peer
-from .test_migrating import setup as setup  # a fixture
+from .test_howto_migrating import peer
+from .test_howto_migrating import setup as setup  # a fixture
 
 MakeClient = Callable[..., rlock.Client]
 Olds = dict[str, Callable[[dict[str, Any]], Any]]

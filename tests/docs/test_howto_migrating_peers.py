@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 import redis
 
+import rlock
+
 from ..conftest import FreshMasters
 from ..contract.conftest import eventually, in_thread
 from ..contract.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet, raw
 from .migrating import PACKAGES, blocks, run, section, text
-from .test_migrating import peer
+from .test_howto_migrating import peer
 
 
 def in_another(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
@@ -115,6 +117,22 @@ def test_with_a_time_the_with_of_pottery_raises(masters1: Fleet) -> None:
         pass
     errors = pottery.exceptions
     assert issubclass(errors.ReleaseUnlockedLock, RuntimeError)
+
+
+def test_a_busy_lock_is_an_error_of_synchronize_and_of_locked_or_skips(
+    masters1: Fleet, make_client: Callable[..., Any]
+) -> None:
+    pottery, client = peer("pottery"), make_client(masters1.urls)
+    masters = {raw(masters1.urls[0])}
+    theirs = pottery.synchronize(key="x", masters=masters, blocking=False)(lambda: "ran")
+    with pottery.Redlock(key="x", masters=masters), pytest.raises(pottery.exceptions.QuorumNotAchieved):
+        theirs()
+    with make_client(masters1.urls).lock("x"):
+        assert rlock.locked(client, "x", blocking=False)(lambda: "ran")() is None
+        for options in ({"blocking": False, "on_busy": "raise"}, {"timeout": 0.1}):
+            with pytest.raises(rlock.LockBusyError):
+                rlock.locked(client, "x", **options)(lambda: "ran")()
+    assert theirs() == rlock.locked(client, "x", blocking=False)(lambda: "ran")() == "ran"
 
 
 # -- python-redis-lock ---------------------------------------------------------------------------------------

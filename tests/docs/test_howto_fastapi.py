@@ -1,0 +1,369 @@
+"""docs/howto/fastapi.md: its application, served to httpx without a server, in one process and in two."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlock
+import rlock.asyncio
+from rlock.testing import lose
+
+from ..conftest import FreshMasters
+from ..contract.conftest import make_client as make_client  # a fixture
+from ..servers import Fleet, left, raw
+from .pages import PYTHON, block, lay_out, module, starter
+
+fastapi = pytest.importorskip("fastapi", "0.121", reason="fastapi is in the extra test")
+httpx = pytest.importorskip("httpx", reason="httpx is in the extra test")
+
+PAGE = "howto/fastapi.md"
+SCOPE = ', scope="function"'
+MakeClient = Callable[..., rlock.Client]
+SERVED_S = 30
+
+
+class Shop:
+    """The files of the page, and the database that they write to."""
+
+    def __init__(self, folder: Path, orders: Any) -> None:
+        self.folder = folder
+        self.orders = orders
+
+    def app(self, old: str = "", new: str = "") -> Any:
+        """The application, with a client of its own: what one worker has."""
+        return module(block(PAGE, "app.py", old, new)).app
+
+    def rows(self) -> list[tuple[str, int]]:
+        with closing(sqlite3.connect(self.folder / "shop.db")) as database:
+            return database.execute("SELECT state, fence FROM orders ORDER BY id").fetchall()
+
+    def overtake(self, token: int) -> None:
+        with closing(sqlite3.connect(self.folder / "shop.db")) as database, database:
+            database.execute("UPDATE orders SET state = 'returned', fence = ?", (token,))
+
+
+@pytest.fixture
+def shop(masters3: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    lay_out(PAGE, tmp_path)
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as database, database:
+        database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT, fence BIGINT)")
+        database.executemany("INSERT INTO orders VALUES (?, 'new', 0)", [(1,), (2,)])
+    monkeypatch.setenv("DATABASE", str(tmp_path / "shop.db"))
+    monkeypatch.setenv("RLOCK_MASTERS", ",".join(masters3.urls))
+    orders = module(block(PAGE, "orders.py"), "orders")
+    monkeypatch.setitem(sys.modules, "orders", orders)
+    return Shop(tmp_path, orders)
+
+
+@asynccontextmanager
+async def serving(app: Any, strict: bool = False) -> AsyncIterator[Any]:
+    transport = httpx.ASGITransport(app, raise_app_exceptions=strict)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://shop", timeout=SERVED_S) as web,
+    ):
+        yield web
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        await asyncio.wait_for(main(), SERVED_S)
+
+    asyncio.run(limited())
+
+
+class Gate:
+    """In the place of the packing: says that it has begun, and goes on when told."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, order_id: int) -> None:
+        if order_id == 1:
+            self.begun.set()
+            await self.go_on.wait()
+
+
+def test_a_second_request_for_an_order_is_answered_with_409_by_every_worker(shop: Shop) -> None:
+    async def main() -> None:
+        shop.orders.pack = gate = Gate()
+        async with serving(shop.app()) as one, serving(shop.app()) as two:
+            first = asyncio.create_task(one.post("/orders/1/ship"))
+            await gate.begun.wait()
+            for worker in (one, two):
+                refused = await worker.post("/orders/1/ship")
+                assert (refused.status_code, refused.headers["Retry-After"]) == (409, "1")
+                assert (await worker.post("/orders/2/ship")).status_code == 200
+            assert shop.rows()[0] == ("new", 0)
+            gate.go_on.set()
+            assert (await first).json() == {"order": 1, "state": "shipped"}
+            assert (await two.post("/orders/1/ship")).status_code == 200
+
+    run(main)
+    assert [state for state, _ in shop.rows()] == ["shipped", "shipped"]
+
+
+#: A worker: holds the order until it is told to go on, or is refused it.
+WORKER = """
+import asyncio, sys
+import app, httpx, orders
+
+async def pack(order_id):
+    print("packing", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+
+async def main():
+    orders.pack = pack
+    transport = httpx.ASGITransport(app.app)
+    async with app.lifespan(app.app), httpx.AsyncClient(transport=transport, base_url="http://shop") as web:
+        print((await web.post("/orders/1/ship")).status_code, flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_two_processes_exclude_each_other(shop: Shop, masters3: Fleet) -> None:
+    with starter(shop.folder, masters3.urls, DATABASE=str(shop.folder / "shop.db")) as start:
+        first = start(PYTHON, "-c", WORKER, stdin=subprocess.PIPE)
+        assert first.stdout is not None
+        assert first.stdout.readline() == "packing\n"
+        assert start(PYTHON, "-c", WORKER).communicate(timeout=60)[0] == "409\n"
+        assert first.communicate("go on\n", timeout=60)[0] == "200\n"
+        third = start(PYTHON, "-c", WORKER, stdin=subprocess.PIPE)
+        assert third.communicate("\n", timeout=60)[0] == "packing\n200\n"
+
+
+@pytest.mark.parametrize("scope", ["function", "none"])
+def test_the_lock_is_given_back_before_the_response_and_without_the_scope_after_it(
+    shop: Shop, masters3: Fleet, scope: str
+) -> None:
+    app = shop.app(*((SCOPE, "") if scope == "none" else ("", "")))
+    held: list[bool] = []
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            assert message["status"] == 200
+            held.append(any(raw(url).exists("order:1") for url in masters3.urls))
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def main() -> None:
+        ask = {"type": "http", "method": "POST", "path": "/orders/1/ship", "query_string": b"", "headers": []}
+        async with app.router.lifespan_context(app):
+            await app(ask, receive, send)
+
+    run(main)
+    assert held == [scope == "none"]
+
+
+@pytest.mark.parametrize("scope", ["function", "none"])
+def test_a_background_task_runs_without_the_lock_and_without_the_scope_under_it(
+    shop: Shop, scope: str
+) -> None:
+    page = module(block(PAGE, "app.py", *((SCOPE, "") if scope == "none" else ("", ""))))
+    app: Any = page.app
+    owned: dict[str, bool] = {}
+
+    async def later(order_id: int, background: Any, lock: Any) -> None:
+        async def in_the_task() -> None:
+            owned["task"] = lock.is_owned()
+
+        def in_a_thread() -> None:
+            owned["thread"] = lock.is_owned()
+
+        owned["endpoint"] = lock.is_owned()
+        background.add_task(in_the_task)
+        background.add_task(in_a_thread)
+
+    # As text FastAPI would look for them in this module.
+    later.__annotations__ |= {"background": fastapi.BackgroundTasks, "lock": page.Held, "order_id": int}
+    later.__annotations__["return"] = None
+    app.post("/later/{order_id}")(later)
+
+    async def main() -> None:
+        async with serving(app, strict=True) as web:
+            assert (await web.post("/later/1")).status_code == 200
+
+    run(main)
+    assert owned == {"endpoint": True, "task": scope == "none", "thread": False}
+
+
+def test_the_background_task_of_the_page_waits_for_a_lock_of_its_own(shop: Shop, masters3: Fleet) -> None:
+    held: list[bool] = []
+
+    async def mail(order_id: int) -> None:
+        held.append(all(raw(url).exists(f"order:{order_id}") for url in masters3.urls))
+
+    async def main() -> None:
+        shop.orders.mail = mail
+        async with serving(shop.app(), strict=True) as web:
+            assert (await web.post("/orders/1/mail")).status_code == 202
+
+    run(main)
+    assert held == [True]
+    assert not [key for url in masters3.urls for key in left(url)]
+
+
+@pytest.mark.parametrize("without", [False, True], ids=["as it stands", "without the check"])
+def test_who_has_lost_the_lock_while_packing_writes_nothing(shop: Shop, without: bool) -> None:
+    app = shop.app(*(("lock.check()", "pass") if without else ("", "")))
+
+    async def pack(order_id: int) -> None:
+        await lose(app.state.locks.lock(f"order:{order_id}"))
+
+    async def main() -> None:
+        shop.orders.pack = pack
+        async with serving(app) as web:
+            assert (await web.post("/orders/1/ship")).status_code == 500
+
+    run(main)
+    assert shop.rows()[0][0] == ("shipped" if without else "new")
+
+
+@pytest.mark.parametrize("without", [False, True], ids=["as it stands", "without the token"])
+def test_who_was_overtaken_is_refused_by_the_row(shop: Shop, without: bool) -> None:
+    if without:
+        code = block(PAGE, "orders.py", " AND fence <= :token", "")
+        shop.orders.shipped = module(code).shipped
+    written, shipped = 2**52, shop.orders.shipped
+
+    def late(order_id: int, token: int) -> bool:
+        shop.overtake(written)
+        done: bool = shipped(order_id, token)
+        return done
+
+    async def main() -> None:
+        shop.orders.shipped = late
+        async with serving(shop.app()) as web:
+            answer = await web.post("/orders/1/ship")
+            assert answer.status_code == (200 if without else 409)
+
+    run(main)
+    assert shop.rows()[0][0] == ("shipped" if without else "returned")
+
+
+def test_masters_out_of_reach_are_503_and_no_409(
+    shop: Shop, fresh_masters: FreshMasters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = fresh_masters(1)
+    fleet[0].kill()
+    monkeypatch.setenv("RLOCK_MASTERS", fleet.urls[0])
+
+    async def main() -> None:
+        async with serving(shop.app()) as web:
+            answer = await web.post("/orders/1/ship")
+            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+
+    run(main)
+
+
+def test_an_endpoint_in_a_thread_is_locked_with_the_blocking_client(
+    shop: Shop, masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = make_client(masters3.urls)
+    # Not from_env: a decorator keeps what it has made as long as the process lives.
+    monkeypatch.setattr(rlock.Client, "from_env", lambda: client)
+
+    async def main() -> None:
+        async with serving(shop.app()) as web:
+            async with rlock.asyncio.Client(masters3.urls) as other, other.lock("report:monday"):
+                answer = await web.post("/reports/monday")
+                assert (answer.status_code, answer.headers["Retry-After"]) == (409, "10")
+            assert (await web.post("/reports/monday")).json() == {"report": "report of monday"}
+
+    run(main)
+    assert not client.lock("report:monday").locked()
+
+
+# -- what does not work --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def broken(masters3: Fleet, make_client: MakeClient) -> Any:
+    """The dependency of the page that is wrong, and its client."""
+    made = module(block(PAGE, "broken.py"))
+    made.client = make_client(masters3.urls)
+    return made
+
+
+def test_two_requests_are_in_at_once_with_a_blocking_lock_in_a_dependency(broken: Any) -> None:
+    app: Any = fastapi.FastAPI()
+    inside: list[int] = []
+    one, both = asyncio.Event(), asyncio.Event()
+
+    async def ship(order_id: int) -> None:
+        inside.append(order_id)
+        (both if len(inside) == 2 else one).set()
+        await both.wait()
+
+    app.post("/orders/{order_id}", dependencies=[fastapi.Depends(broken.order_lock)])(ship)
+
+    async def main() -> None:
+        async with serving(app) as web:
+            first = asyncio.create_task(web.post("/orders/1"))
+            await one.wait()
+            await asyncio.gather(web.post("/orders/1"), first)
+
+    run(main)
+    assert inside == [1, 1]
+
+
+def test_a_blocking_lock_of_a_dependency_is_released_by_another_thread_and_stays_held(broken: Any) -> None:
+    app: Any = fastapi.FastAPI()
+    free = threading.Event()
+    blocked: list[asyncio.Task[Any]] = []
+
+    async def ship(order_id: int) -> None:
+        import anyio.to_thread
+
+        # The thread that has entered is the next one that the pool gives away.
+        blocked.append(asyncio.create_task(anyio.to_thread.run_sync(free.wait)))
+        await asyncio.sleep(0.1)
+
+    app.post("/orders/{order_id}", dependencies=[fastapi.Depends(broken.order_lock)])(ship)
+
+    async def main() -> None:
+        try:
+            async with serving(app, strict=True) as web:
+                with pytest.raises(rlock.NotHeldError):
+                    await web.post("/orders/1")
+                assert broken.client.lock("order:1").locked()
+        finally:
+            free.set()
+        await blocked[0]
+
+    run(main)
+
+
+def test_the_lock_of_a_middleware_is_not_the_endpoint_s(shop: Shop) -> None:
+    app: Any = shop.app()
+    told: list[tuple[bool, bool]] = []
+
+    async def around(request: Any, call_next: Any) -> Any:
+        async with app.state.locks.lock("x"):
+            return await call_next(request)
+
+    async def x() -> None:
+        lock = app.state.locks.lock("x")
+        told.append((lock.is_owned(), await lock.acquire(blocking=False)))
+
+    app.middleware("http")(around)
+    app.get("/x")(x)
+
+    async def main() -> None:
+        async with serving(app, strict=True) as web:
+            assert (await web.get("/x")).status_code == 200
+
+    run(main)
+    assert told == [(False, False)]

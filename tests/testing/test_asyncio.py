@@ -1,0 +1,134 @@
+"""memory_client and lose, for code with asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+import rlock.asyncio
+from rlock.testing import MemoryMasters, lose, memory_client
+
+Main = Callable[[rlock.asyncio.Client], Awaitable[None]]
+Run = Callable[[Main], None]
+
+
+@asynccontextmanager
+async def in_memory(masters: MemoryMasters | None = None) -> AsyncIterator[rlock.asyncio.Client]:
+    async with memory_client(3, masters=masters, kind=rlock.asyncio.Client) as client:
+        yield client
+
+
+@pytest.fixture(params=["memory", "real"])
+def run(request: pytest.FixtureRequest) -> Run:
+    urls = request.getfixturevalue("masters3").urls if request.param == "real" else None
+
+    def loop(main: Main) -> None:
+        async def limited() -> None:
+            async with in_memory() if urls is None else rlock.asyncio.Client(urls) as client:
+                await asyncio.wait_for(main(client), 30)
+
+        asyncio.run(limited())
+
+    return loop
+
+
+@pytest.mark.parametrize("renew", [True, False], ids=["renewed", "fixed"])
+def test_a_hold_is_lost_at_once_and_everything_says_so(run: Run, renew: bool) -> None:
+    async def main(client: rlock.asyncio.Client) -> None:
+        told: list[rlock.LeaseLostError] = []
+        lock = client.lock("x", renew=renew, on_lost=told.append)
+        await lock.acquire()
+        lost, began = lock.lost, time.monotonic()
+        await lose(lock)
+        # A third of the ttl is 3.3 s.
+        assert time.monotonic() - began < 1.0
+        assert lost.is_set()
+        with pytest.raises(rlock.LeaseLostError, match="evicted"):
+            lock.check()
+        await asyncio.sleep(0)
+        assert len(told) == 1
+        with pytest.raises(rlock.LeaseLostError):
+            await lock.release()
+        assert await lock.acquire(timeout=1)
+        await lock.release()
+
+    run(main)
+
+
+def test_a_hold_of_another_task_is_lost_too_and_wakes_who_waits_for_the_loss(run: Run) -> None:
+    async def main(client: rlock.asyncio.Client) -> None:
+        lock, held = client.lock("x"), asyncio.Event()
+
+        async def work() -> bool:
+            with pytest.raises(rlock.LeaseLostError):
+                async with lock:
+                    held.set()
+                    assert await lock.lost.wait(5)
+                    lock.check()
+            return True
+
+        working = asyncio.create_task(work())
+        await held.wait()
+        await lose(client.lock("x"))
+        assert await working
+
+    run(main)
+
+
+def test_what_is_not_held_cannot_be_lost(run: Run) -> None:
+    async def main(client: rlock.asyncio.Client) -> None:
+        with pytest.raises(rlock.NotHeldError):
+            await lose(client.lock("x"))
+
+    run(main)
+
+
+def test_without_a_quorum_nothing_is_lost() -> None:
+    fleet = MemoryMasters(3)
+
+    async def main() -> None:
+        async with in_memory(fleet) as client, client.lock("x") as lock:
+            for master in (fleet[0], fleet[1]):
+                master.down()
+            with pytest.raises(rlock.QuorumUnreachableError):
+                await lose(lock)
+            lock.check()
+            for master in (fleet[0], fleet[1]):
+                master.up()
+
+    asyncio.run(main())
+
+
+def test_clients_of_both_kinds_exclude_and_wake_each_other_in_memory() -> None:
+    fleet = MemoryMasters()
+    with memory_client(masters=fleet) as blocking:
+
+        async def main() -> None:
+            async with in_memory(fleet) as client:
+                lock = client.lock("x")
+                async with lock:
+                    assert not await asyncio.to_thread(blocking.lock("x").acquire, False)
+                with blocking.lock("x"):
+                    assert not await lock.acquire(blocking=False)
+                    waiting = asyncio.create_task(lock.acquire(timeout=20))
+                    while not (await lock.statistics()).queue_length:
+                        await asyncio.sleep(0.01)
+                assert await waiting
+
+        asyncio.run(main())
+
+
+def test_a_client_in_memory_is_used_in_one_event_loop_after_another() -> None:
+    client = memory_client(kind=rlock.asyncio.Client)
+
+    async def main() -> bool:
+        async with client.lock("x") as lock:
+            return lock.is_owned()
+
+    assert asyncio.run(main())
+    assert asyncio.run(main())
+    asyncio.run(client.close())
