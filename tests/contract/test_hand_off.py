@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+import rlock._driver.listener
+import rlock._sync.listener
 from rlock._driver.fanout import Fanout
 from rlock._driver.waits import Waits
+from rlock.errors import RLockError
 from rlock.procedures.steps import Ask, Listen, Park, Procedure, Unlisten, Wake
 from rlock.rules import scripts
 from rlock.rules.places import Bequest, Place
@@ -17,7 +20,7 @@ from rlock.rules.quorum import Ballot
 from rlock.rules.timing import valid_until
 
 from ..servers import Fleet, raw
-from .conftest import eventually
+from .conftest import eventually, threads_only
 from .queueing import MakeClient, StartChild, counted_attempts, started
 
 
@@ -181,3 +184,55 @@ def test_what_was_left_to_one_who_has_gone_is_given_back(masters3: Fleet, make_c
 
     engine.perform(gone())
     assert eventually(lambda: not any(raw(master.url).exists("x") for master in masters3), within=2.0)
+
+
+@threads_only
+@pytest.mark.parametrize(
+    "where",
+    [rlock._driver.listener.Listener, rlock._sync.listener.Listener],
+    ids=["in the base class", "after it"],
+)
+def test_ctrl_c_just_after_the_heir_was_told_does_not_free_what_the_heir_goes_on_with(
+    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch, where: type[Any]
+) -> None:
+    client, other = make_client(masters3.urls, ttl=10.0), make_client(masters3.urls, ttl=10.0)
+    bequeath, told = where.bequeath, []
+    got, go = threading.Event(), threading.Event()
+    ends: list[object] = []
+
+    def interrupted(self: Any, place: Place, bequest: Bequest) -> bool:
+        told.append(bequeath(self, place, bequest))
+        raise KeyboardInterrupt
+
+    def wait() -> None:
+        lock = client.lock("x")
+        lock.acquire()
+        got.set()
+        go.wait(20)
+        ends.append(lock.is_owned())
+        try:
+            lock.release()
+        except RLockError as error:
+            ends.append(error)
+
+    lock = client.lock("x")
+    lock.acquire()
+    heir = threading.Thread(target=wait)
+    heir.start()
+    assert eventually(lambda: client.status("x").queue_length == 1)
+    time.sleep(0.1)
+    with monkeypatch.context() as patch:
+        patch.setattr(where, "bequeath", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            lock.release()
+    try:
+        assert told == [True]
+        assert lock.hold_count == 0
+        assert got.wait(5)
+        assert not other.lock("x").acquire(timeout=0.5), "two valid leases"
+    finally:
+        go.set()
+        heir.join(20)
+    assert ends == [True]
+    assert other.lock("x").acquire(timeout=1.0)
+    other.lock("x").release()

@@ -9,7 +9,7 @@ import pytest
 
 from rlock.program.embedded import ServerBinary
 
-from .pages import blocks
+from .pages import DOCS, blocks
 
 pytest_plugins = ["pytester"]
 
