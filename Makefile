@@ -19,7 +19,7 @@ demo: $(VENV)/.installed
 	$(BIN)/rlock demo
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 evidence: $(VENV)/.installed
 	$(BIN)/python -m bench.evidence $(ARGS)
