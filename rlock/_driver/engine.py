@@ -359,7 +359,7 @@ class Engine(ABC):
             raise
         except BaseException:
             # What was written must be done first: a master that is hung up on forgets what it has not read.
-            yield from self._fanout.draining()
+            yield from self._fanout.draining(to_the_end=True)
             raise
         finally:
             # Also when it is interrupted: nothing of ours may go on.

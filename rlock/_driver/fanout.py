@@ -292,8 +292,10 @@ class Fanout(ABC, Generic[L]):
         with self._mutex:
             self._refusing = self._caller()
 
-    def draining(self) -> Waits[None]:
+    def draining(self, *, to_the_end: bool = False) -> Waits[None]:
         """Wait until the masters have done what they were sent, at most a request time-out.
+
+        ``to_the_end``: whatever interrupts it.
 
         To close a socket with unread answers resets the connection, and a server that cannot write an
         answer any more forgets what it has not read: an undo, a release.
@@ -303,7 +305,18 @@ class Fanout(ABC, Generic[L]):
         if owing:
             # Answers come in order: that to the last question is behind all others.
             last = Ask(scripts.status("rlock", waiters=1), self._timeout, Settle.ALL, targets=owing)
-            yield from self.asking(last)
+            turn = Round(last, self._masters)
+            self._send(turn, owing)
+            while not turn.over:
+                try:
+                    yield from self._finishing(turn)
+                except (GeneratorExit, RLockError):
+                    raise
+                except BaseException:
+                    if not to_the_end:
+                        raise
+                    # Cancelled once more, as by asyncio.run: asked once, waited for until the deadline.
+                    turn.over = False
 
     def close(self) -> None:
         """End the connections; what waits ends with an error. Twice is once."""

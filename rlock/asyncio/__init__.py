@@ -11,8 +11,10 @@ The owner is a *task* of a client: a child task is another owner. No thread is s
 these locks and those of `rlock.Client` are one: they exclude and wake each other.
 """
 
+from ..decorator import locked
 from ..errors import (
     LeaseLostError,
+    LockBusyError,
     NotHeldError,
     OptionsError,
     QuorumUnreachableError,
@@ -25,6 +27,7 @@ from .lock import RLock
 __all__ = [
     "Client",
     "LeaseLostError",
+    "LockBusyError",
     "LockStatistics",
     "LockStatus",
     "MasterStatus",
@@ -34,4 +37,5 @@ __all__ = [
     "RLock",
     "RLockError",
     "Waiter",
+    "locked",
 ]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 import rlock
+import rlock.asyncio
 from rlock.rules import scripts
 
 ROOT = Path(rlock.__file__).resolve().parent
@@ -120,3 +122,17 @@ def test_every_script_of_the_folder_is_loaded_and_no_other() -> None:
 def test_the_public_names_are_there_and_documented() -> None:
     for name in rlock.__all__:
         assert getattr(rlock, name).__doc__, name
+        assert hasattr(rlock.asyncio, name), f"rlock.asyncio lacks {name}"
+        if name not in ("Client", "RLock"):
+            assert getattr(rlock.asyncio, name) is getattr(rlock, name)
+
+
+@pytest.mark.parametrize("name", ["Client", "RLock"])
+def test_the_asyncio_twin_has_the_same_public_names_and_arguments(name: str) -> None:
+    blocking, tasks = getattr(rlock, name), getattr(rlock.asyncio, name)
+    public = {word for word in dir(blocking) if not word.startswith("_")}
+    assert public == {word for word in dir(tasks) if not word.startswith("_")}
+    for word in sorted(public | {"__init__"}):
+        made = getattr(blocking, word)
+        if callable(made):
+            assert list(signature(made).parameters) == list(signature(getattr(tasks, word)).parameters), word
