@@ -4,6 +4,7 @@ A lease cannot exclude a paused holder. The promise is: no two *valid* leases of
 clocks run at about the same rate. See `RLock` for what that means for a caller.
 """
 
+from ._sync.signal import LossSignal
 from .client import Client
 from .decorator import locked
 from .errors import (
@@ -23,6 +24,7 @@ __all__ = [
     "LockBusyError",
     "LockStatistics",
     "LockStatus",
+    "LossSignal",
     "MasterStatus",
     "NotHeldError",
     "OptionsError",

@@ -172,6 +172,10 @@ class BaseLock:
         """Until when to try."""
         if blocking is True and timeout == -1:
             return FOR_EVER
+        if timeout is None:
+            raise TypeError(
+                "timeout must be a number of seconds, or -1 to wait as long as it takes, not None"
+            )
         # A fresh lock of the standard library refuses what it refuses, in its own words.
         threading.RLock().acquire(blocking, timeout)
         if not blocking:

@@ -161,6 +161,8 @@ def _mode(blocking: object, timeout: object, on_busy: object) -> Any:
 
 
 _made: dict[Callable[[], Any], Any] = {}
+#: What tests use in the place of a client, or of what makes one (`rlock.testing.use`).
+instead: dict[Any, Any] = {}
 _making = threading.Lock()
 
 
@@ -177,6 +179,7 @@ class _Source:
     """A client, or what makes one."""
 
     def __init__(self, client: Any) -> None:
+        self._given = client
         self._factory: Callable[[], Any] | None = None
         self.known: Any = None
         if _is_client(client):
@@ -188,6 +191,8 @@ class _Source:
 
     def client(self) -> Any:
         """The client; made now if it is the first use."""
+        if instead and self._given in instead:
+            return instead[self._given]
         if self._factory is None:
             return self.known
         made = _made.get(self._factory)

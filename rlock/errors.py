@@ -19,15 +19,18 @@ class OptionsError(RLockError, ValueError):
 class NotHeldError(RLockError, RuntimeError):
     """Release of a lock that the calling thread, or task, does not hold.
 
-    A ``RuntimeError`` too, as ``threading.RLock`` raises.
+    A ``RuntimeError`` too, as ``threading.RLock`` raises. ``holder`` says who of the same client does hold
+    it, if anybody does.
     """
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, holder: str = "") -> None:
+        super().__init__(name, holder)
         self.name = name
+        self.holder = holder
 
     def __str__(self) -> str:
-        return f"cannot release un-acquired lock {self.name!r}: {NOT_HELD}"
+        told = f"; {self.holder} does, and no other can release it" if self.holder else ""
+        return f"cannot release un-acquired lock {self.name!r}: {NOT_HELD}{told}"
 
 
 class LeaseLostError(NotHeldError):

@@ -177,8 +177,16 @@ class Engine(ABC):
         """The caller's hold, lost or not. Raises `NotHeldError`."""
         hold = self.hold(name)
         if hold is None:
-            raise NotHeldError(name)
+            raise NotHeldError(name, self._other(name))
         return hold
+
+    def _other(self, name: str) -> str:
+        """Who else of this client holds a lock, for people."""
+        for hold in self.holds:
+            if hold.name == name:
+                owner = hold.owner_key
+                return owner.label.rpartition("/")[2] + ("" if owner.alive else ", which has ended,")
+        return ""
 
     def releasing(self, hold: Hold, left: int) -> Waits[None]:
         """Set the hold count to ``left``; 0 gives the lock up. Raises `LeaseLostError` after a loss."""

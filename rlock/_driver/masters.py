@@ -145,7 +145,8 @@ def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
     elif isinstance(masters, (kind.kit.client, Endpoint)):
         masters = [masters]
     if not isinstance(masters, Sequence):
-        raise OptionsError(f"masters must be a list of URLs, not {type(masters).__name__}: {hint}")
+        kind_of = f"{type(masters).__module__}.{type(masters).__qualname__}".removeprefix("builtins.")
+        raise OptionsError(f"masters must be a list of URLs, not {kind_of}: {hint}")
     if not masters:
         raise OptionsError(f"at least one master is needed, and the list is empty: {hint}")
     found: dict[tuple[str, ...], Endpoint] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import threading
 from collections.abc import Sequence
 from typing import ClassVar, TypeVar
@@ -22,6 +24,7 @@ from .turnstile import Turn
 from .waits import run
 from .watchdog import Watchdog
 
+log = logging.getLogger("rlock")
 T = TypeVar("T")
 
 
@@ -73,10 +76,21 @@ class Engine(engine.Engine):
         hold = self.holds.find(key, options.name)
         if hold is not None:
             self.nested(hold)
+            if hold.task is not None and hold.task != _task():
+                log.warning(
+                    "lock %r: a second task of one thread has it now, too: an rlock.Client does not exclude "
+                    "tasks; use rlock.asyncio.Client",
+                    hold.name,
+                )
             return True
         asked: list[str] = []
         try:
-            return run(self.acquiring(key, options, until, asked))
+            got = run(self.acquiring(key, options, until, asked))
+            if got and (task := _task()) is not None:
+                hold = self.holds.find(key, options.name)
+                if hold is not None:
+                    hold.task = task
+            return got
         except BaseException:
             self.give_back(key, options, asked)
             raise
@@ -109,6 +123,14 @@ class Engine(engine.Engine):
         """In a forked child: the parent's holds, threads and sockets are not ours."""
         super().abandon()
         self.holding.discard(self)
+
+
+def _task() -> int | None:
+    """Which task of asyncio calls, if one does: None in an ordinary thread."""
+    library = sys.modules.get("asyncio")
+    if library is None or library._get_running_loop() is None:
+        return None
+    return id(library.current_task())
 
 
 def _thread_name() -> str:

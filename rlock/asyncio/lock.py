@@ -53,10 +53,14 @@ class RLock(BaseLock):
         """
         await self._client._engine().release(self.name)
 
-    def __enter__(self) -> NoReturn:
-        raise TypeError(f"lock {self.name!r} is one for tasks: use `async with`, or a lock of rlock.Client")
+    if not TYPE_CHECKING:  # a type checker has words of its own for it
 
-    def __exit__(self, *_: object) -> None: ...
+        def __enter__(self) -> NoReturn:
+            raise TypeError(
+                f"lock {self.name!r} is one for tasks: use `async with`, or a lock of rlock.Client"
+            )
+
+        def __exit__(self, *_: object) -> None: ...
 
     async def __aenter__(self) -> Self:
         await self.acquire()

@@ -103,6 +103,7 @@ class Hold:
         "reported",
         "signal",
         "stopped",
+        "task",
         "token",
         "waiter",
     )
@@ -146,6 +147,8 @@ class Hold:
         self.signal: Signal | None = None
         #: Why it is renewed no more.
         self.stopped = ""
+        #: In which task of its thread it was acquired, if that runs tasks: they are one owner.
+        self.task: int | None = None
         #: Whether its loss was told to `on_lost`.
         self.reported = False
 

@@ -5,7 +5,7 @@ process; the client on them is the real one. ``rlock.testing.plugin`` has fixtur
 too. docs/howto/testing.md says which to take when.
 """
 
-from .clients import lose, memory_client
+from .clients import lose, memory_client, use
 from .memory import MemoryMaster, MemoryMasters
 
-__all__ = ["MemoryMaster", "MemoryMasters", "lose", "memory_client"]
+__all__ = ["MemoryMaster", "MemoryMasters", "lose", "memory_client", "use"]

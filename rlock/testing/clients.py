@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .._driver.engine import Engine
@@ -11,6 +12,7 @@ from .._driver.waits import Waits
 from .._sync.waits import run
 from ..base import BaseLock
 from ..client import Client
+from ..decorator import instead
 from ..errors import NotHeldError, RLockError
 from ..lock import RLock
 from ..procedures.inspect import evict
@@ -81,6 +83,22 @@ def lose(lock: RLock | asyncio.RLock) -> Awaitable[None] | None:
     from .._async.waits import run as run_async  # it imports asyncio, which the others can do without
 
     return run_async(program)
+
+
+@contextmanager
+def use(source: Any, client: C) -> Iterator[C]:
+    """Have functions that `rlock.locked` decorates with ``source`` use ``client`` until the end of the block.
+
+    ``source`` is what stands in the decorator: a client, or what returns one (`rlock.Client.from_env`); that
+    is not called. For the whole process, and for calls that begin in the block.
+    """
+    before = {source: instead[source]} if source in instead else {}
+    instead[source] = client
+    try:
+        yield client
+    finally:
+        del instead[source]
+        instead.update(before)
 
 
 def _losing(lock: BaseLock) -> Waits[None]:

@@ -233,3 +233,20 @@ def test_repr_says_whether_it_is_held_here(masters1: Fleet, make_client: MakeCli
     assert repr(lock).startswith(f"<unlocked {kind} object name='x' at 0x")
     with lock:
         assert repr(lock).startswith(f"<locked {kind} object name='x' owner='")
+
+
+def test_an_error_of_release_says_who_does_hold_it(masters1: Fleet, make_client: MakeClient) -> None:
+    lock = make_client(masters1.urls).lock("x")
+    with pytest.raises(rlock.NotHeldError) as nobody:
+        lock.release()
+    assert "can release it" not in str(nobody.value)
+    with lock, pytest.raises(rlock.NotHeldError, match="MainThread does, and no other can release it"):
+        in_thread(lock.release)
+    in_thread(lambda: lock.acquire())
+    with pytest.raises(rlock.NotHeldError, match="which has ended, does, and no other can release it"):
+        lock.release()
+
+
+def test_a_timeout_of_none_is_refused_with_what_to_write(masters1: Fleet, make_client: MakeClient) -> None:
+    with pytest.raises(TypeError, match="-1 to wait as long as it takes"):
+        make_client(masters1.urls).lock("x").acquire(timeout=None)  # type: ignore[arg-type]

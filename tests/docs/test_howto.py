@@ -9,7 +9,7 @@ from .pages import DOCS, TOP, blocks
 PAGES = sorted(path.name for path in (DOCS / "howto").glob("*.md") if path.name != "README.md")
 
 #: Tables of several libraries, and of two kinds of tests.
-LONG = {"migrating.md": 260, "testing.md": 230}
+LONG = {"migrating.md": 260, "testing.md": 265}
 
 
 def test_the_index_names_every_page_and_no_other() -> None:

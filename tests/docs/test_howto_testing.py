@@ -33,11 +33,11 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 
 
 def test_every_block_of_the_page_is_one_of_its_files() -> None:
-    assert len(FILES) == TEXT.count("```python") == 6
+    assert len(FILES) == TEXT.count("```python") == 7
 
 
 def test_the_tests_of_the_page_pass(project: pytest.Pytester, server: ServerBinary) -> None:
-    project.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=8)
+    project.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=9)
 
 
 @pytest.mark.parametrize("what", BREAKS)

@@ -134,7 +134,7 @@ def test_a_wait_for_the_loss_of_a_fixed_lease_needs_no_watchdog(run: Run, eyes1:
 def test_with_instead_of_async_with_is_refused_and_takes_nothing(eyes1: Eyes) -> None:
     async def main() -> None:
         async with Client(eyes1.urls, TTL) as client:
-            with pytest.raises(TypeError, match="use `async with`"), client.lock("x"):
+            with pytest.raises(TypeError, match="use `async with`"), client.lock("x"):  # type: ignore[attr-defined]
                 raise AssertionError("the body ran without the lock")
             with pytest.raises(TypeError), client:  # type: ignore[attr-defined]
                 raise AssertionError("the body ran")
@@ -211,3 +211,23 @@ def test_arguments_that_a_lock_of_threading_refuses_are_refused_before_anything_
             assert eyes1.connections() == before
 
     asyncio.run(main())
+
+
+def test_a_blocking_lock_that_two_tasks_of_a_thread_have_at_once_is_warned_of(
+    eyes1: Eyes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def hold(lock: rlock.RLock, nested: bool) -> None:
+        with lock:
+            if nested:
+                with lock:
+                    pass
+            await asyncio.sleep(0.05)
+
+    async def main(client: rlock.Client, tasks: int) -> None:
+        await asyncio.gather(*(hold(client.lock("x"), tasks == 1) for _ in range(tasks)))
+
+    with rlock.Client(eyes1.urls, TTL) as client:
+        asyncio.run(main(client, 1))
+        assert "does not exclude tasks" not in caplog.text
+        asyncio.run(main(client, 2))
+    assert "use rlock.asyncio.Client" in caplog.text

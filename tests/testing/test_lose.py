@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import rlock
-from rlock.testing import MemoryMasters, lose, memory_client
+from rlock.testing import MemoryMasters, lose, memory_client, use
 
 from ..contract.conftest import eventually, in_thread
 from ..servers import Fleet
@@ -93,3 +93,23 @@ def test_without_a_quorum_nothing_is_lost() -> None:
         with pytest.raises(rlock.QuorumUnreachableError):
             lose(lock)
         lock.check()
+
+
+def test_decorated_functions_use_another_client_for_as_long_as_they_are_told() -> None:
+    def never() -> rlock.Client:
+        raise AssertionError("it is not called")
+
+    with memory_client() as first, memory_client() as second, memory_client() as third:
+        made = rlock.locked(never, "x", blocking=False)(lambda: "done")
+        given = rlock.locked(first, "x", blocking=False)(lambda: "done")
+        in_thread(lambda: second.lock("x").acquire())
+        with use(never, first):
+            assert made() == "done"
+            with use(never, second), use(first, third):
+                assert made() is None
+                assert given() == "done"
+            assert made() == "done"
+        in_thread(lambda: first.lock("x").acquire())
+        assert given() is None
+        with pytest.raises(AssertionError, match="not called"):
+            made()
