@@ -7,7 +7,7 @@ import os
 import weakref
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import redis.asyncio
 
@@ -93,6 +93,13 @@ class Client(BaseClient[RLock]):
                 await engine.close()
             elif loop.is_running():
                 await _closed(engine, loop)
+
+    if not TYPE_CHECKING:  # a type checker has words of its own for it
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError("an rlock.asyncio.Client is for tasks: use `async with`")
+
+        def __exit__(self, *_: object) -> None: ...
 
     async def __aenter__(self) -> Self:
         return self

@@ -136,7 +136,7 @@ def test_with_instead_of_async_with_is_refused_and_takes_nothing(eyes1: Eyes) ->
         async with Client(eyes1.urls, TTL) as client:
             with pytest.raises(TypeError, match="use `async with`"), client.lock("x"):  # type: ignore[attr-defined]
                 raise AssertionError("the body ran without the lock")
-            with pytest.raises(TypeError), client:  # type: ignore[attr-defined]
+            with pytest.raises(TypeError, match="use `async with`"), client:  # type: ignore[attr-defined]
                 raise AssertionError("the body ran")
             assert eyes1.keys() == []
 
