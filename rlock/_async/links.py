@@ -73,22 +73,18 @@ async def dial(connection: AbstractConnection, label: str, call: Call) -> Stream
     try:
         await connection.connect()
         greeting = greet(label, call)
-        replies: list[Any] | None = None
+        replies: Any = None  # as `next` sends it
         while True:
             try:
-                asked = greeting.send(replies) if replies is not None else next(greeting)
+                asked = greeting.send(replies)
             except StopIteration as stop:
                 return StreamLink(connection, stop.value)
             replies = await _exchange(connection, asked)
-    except DialError:
+    except BaseException as error:
         _discard(connection)
-        raise
-    except Exception as error:
-        _discard(connection)
+        if isinstance(error, DialError) or not isinstance(error, Exception):
+            raise
         raise dial_error(error) from None
-    except BaseException:
-        _discard(connection)
-        raise
 
 
 def _discard(connection: Any) -> None:

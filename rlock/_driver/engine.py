@@ -89,13 +89,11 @@ class Engine(ABC):
     def acquiring(self, key: OwnerKey, options: LockOptions, until: float, asked: list[str]) -> Waits[bool]:
         """By the masters, waiting until ``until``. The caller owes `give_back` after any exception."""
         name = options.name
-        if until == AT_ONCE:
+        if until == AT_ONCE and self.holds.taken(name, self.clock()):
             # Another owner of ours holds it validly: that is contention, and no master knows better.
-            if self.holds.taken(name, self.clock()):
-                return False
-            return (yield from self._contending(key, options, until, asked))
-        if options.fair:
-            # Each owner has a ticket of its own, drawn when it comes and not when it is its turn here.
+            return False
+        if until == AT_ONCE or options.fair:
+            # In fair mode each owner has a ticket of its own, drawn when it comes, not when it is its turn.
             return (yield from self._contending(key, options, until, asked))
         turn = self._turn(name)
         try:
@@ -119,11 +117,11 @@ class Engine(ABC):
                 except RuntimeError as error:
                     raise RLockError(f"lock {options.name!r} was not asked for: {error}") from error
         yield from self._fanout.meeting()
-        try:
-            self._asking[id(asked)] = (options, asked)
-            return (yield from self._driver.performing(self._take(key, options, until, asked)))
-        finally:
-            self._asking.pop(id(asked), None)
+        self._asking[id(asked)] = (options, asked)
+        got = yield from self._driver.performing(self._take(key, options, until, asked))
+        # After an exception `give_back` does that, behind the undo: close() must find it until then.
+        self._asking.pop(id(asked), None)
+        return got
 
     def _take(self, key: OwnerKey, options: LockOptions, until: float, asked: list[str]) -> Procedure[bool]:
         while True:
@@ -163,6 +161,7 @@ class Engine(ABC):
         if hold is not None and hold.owner in asked:
             self._forget(hold)
         self._take_back(options, asked)
+        self._asking.pop(id(asked), None)
 
     def _take_back(self, options: LockOptions, asked: list[str]) -> None:
         for owner in list(asked):

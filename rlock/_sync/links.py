@@ -84,10 +84,10 @@ def dial(connection: AbstractConnection, label: str, call: Call) -> SocketLink:
     try:
         connection.connect()
         greeting = greet(label, call)
-        replies: list[Any] | None = None
+        replies: Any = None  # as `next` sends it
         while True:
             try:
-                asked = greeting.send(replies) if replies is not None else next(greeting)
+                asked = greeting.send(replies)
             except StopIteration as stop:
                 return SocketLink(connection, stop.value)
             replies = _exchange(connection, asked)

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 import rlock
+from rlock._driver.engine import Engine
 from rlock._driver.fanout import Fanout
 from rlock._driver.links import pack
 from rlock._driver.waits import Waits
-from rlock.procedures.steps import Ask
+from rlock.procedures import acquire as acquiring
+from rlock.procedures.steps import Ask, Procedure
 from rlock.rules import scripts
 from rlock.rules.quorum import Ballot
 
@@ -49,6 +51,61 @@ def test_close_while_other_threads_acquire_leaves_no_vote(masters3: Fleet, make_
             thread.join(20)
     # Far within the ttl of 10 s: nothing was left to run out.
     assert eventually(lambda: all(left(master.url) == [] for master in masters3), within=3.0)
+
+
+@threads_only
+def test_close_finds_an_acquire_that_is_just_about_to_be_undone(
+    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = make_client(masters3.urls, 10.0)
+    engine, asking, refuse, give_back = client._engine(), Fanout.asking, Fanout.refuse, Engine.give_back
+    undoing = threading.Event()
+    closer = threading.Thread(target=client.close)
+
+    def win_while_it_closes(self: Fanout[Any], step: Ask) -> Waits[Ballot]:
+        ballot = yield from asking(self, step)
+        if step.command.script is scripts.ACQUIRE:
+            closer.start()
+            assert eventually(lambda: engine.closed)
+        return ballot
+
+    def refuse_late(self: Fanout[Any]) -> None:
+        assert undoing.wait(10)
+        refuse(self)
+
+    def undo_late(self: Engine, *what: Any) -> None:
+        undoing.set()
+        closer.join(20)
+        give_back(self, *what)
+
+    monkeypatch.setattr(Fanout, "asking", win_while_it_closes)
+    monkeypatch.setattr(Fanout, "refuse", refuse_late)
+    monkeypatch.setattr(Engine, "give_back", undo_late)
+    with pytest.raises(rlock.RLockError, match="closed"):
+        client.lock("x").acquire()
+    assert all(left(master.url) == [] for master in masters3)
+
+
+@threads_only
+def test_an_owner_that_was_kept_from_running_since_the_verdict_gets_no_lease_that_has_ended(
+    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds: list[float] = []
+
+    def late(*arguments: Any) -> Procedure[acquiring.Grant | None]:
+        grant = yield from acquire(*arguments)
+        rounds.append(time.monotonic())
+        if len(rounds) == 1:
+            time.sleep(0.3)  # stopped by the kernel, behind the procedure's own last look
+        return grant
+
+    acquire = acquiring.acquire
+    monkeypatch.setattr(acquiring, "acquire", late)
+    lock = make_client(masters3.urls, 0.25).lock("x")
+    assert lock.acquire(timeout=5)
+    assert lock.remaining() > 0
+    assert len(rounds) == 2
+    lock.release()
 
 
 def test_a_release_that_crosses_a_renewal_is_no_loss(
