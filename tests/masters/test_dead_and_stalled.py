@@ -162,3 +162,27 @@ def test_the_channel_is_told_of_a_full_release_only(masters1: Fleet) -> None:
         told = [subscriber.get_message(timeout=0.5) for _ in range(4)]
         assert len([message for message in told if message]) == 2
         subscriber.close()
+
+
+def test_a_connection_that_was_given_up_with_requests_unanswered_is_killed_before_the_next_is_used(
+    fresh_masters: FreshMasters, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that goes on reads it in any order beside the new one: an acquire behind its own release."""
+    fleet = fresh_masters(3)
+    with rlock.Client(fleet.urls, ttl=3.0) as client:
+        lock = client.lock("x")
+        cycle(lock, 1)
+        slot = client._engine()._fanout._roster.slots[0]
+        assert eventually(lambda: slot.link is not None and not slot.link.owed)
+        assert slot.link is not None
+        old = slot.link.client_id
+        fleet[0].pause()
+        assert eventually(lambda: cycle(lock, 1) and slot.link is None), "it was never given up"
+        assert [number for _, number in slot.kill] == [old]
+        fleet[0].resume()
+        assert eventually(lambda: cycle(lock, 1) and slot.link is not None)
+        assert slot.kill == []
+        server = raw(fleet[0].url)
+        stats = server.info("commandstats")
+        if any("|" in command for command in stats):  # Redis 6.2 does not tell subcommands apart
+            assert stats["cmdstat_client|kill"]["calls"] >= 1
