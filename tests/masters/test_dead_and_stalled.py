@@ -173,7 +173,7 @@ def test_a_connection_that_was_given_up_with_requests_unanswered_is_killed_befor
         lock = client.lock("x")
         cycle(lock, 1)
         slot = client._engine()._fanout._roster.slots[0]
-        assert eventually(lambda: slot.link is not None and not slot.link.owed)
+        assert eventually(lambda: cycle(lock, 1) and slot.link is not None)
         assert slot.link is not None
         old = slot.link.client_id
         fleet[0].pause()
