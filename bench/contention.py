@@ -50,7 +50,7 @@ from contention_figures import Figures, overlaps
 from contention_workers import KINDS, PATIENCE_S, TTL, Crew, Report, Section, Setup, Slice, sleep_until
 
 import rlock
-from rlock.program.embedded import Masters
+from rlock.program.local.embedded import Masters
 
 PROCESSES = (2, 8, 24)
 COUNTS = (1, 3, 5)

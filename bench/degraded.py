@@ -16,7 +16,7 @@ import sys
 import time
 
 import rlock
-from rlock.program.embedded import Masters
+from rlock.program.local.embedded import Masters
 
 
 def main() -> None:

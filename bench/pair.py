@@ -33,7 +33,7 @@ from redis.retry import Retry
 
 import rlock
 import rlock.asyncio
-from rlock.program.embedded import Masters
+from rlock.program.local.embedded import Masters
 from rlock.rules import scripts
 from rlock.rules.quorum import quorum
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from rlock.program.embedded import Master, Masters, ServerBinary, Tls
+from rlock.program.local.embedded import Master, Masters, ServerBinary, Tls
 
 from . import memory
 from .containers import ContainerMaster, why_not

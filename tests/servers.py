@@ -18,7 +18,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from rlock.program.embedded import ServerBinary, find_servers
+from rlock.program.local.embedded import ServerBinary, find_servers
 from rlock.rules.keys import MARKER
 
 from . import memory

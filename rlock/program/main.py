@@ -10,11 +10,11 @@ import click
 from .. import __version__
 from ..errors import LeaseLostError, OptionsError, QuorumUnreachableError, RLockError
 from . import exits
-from .demo import demo
-from .init import init
-from .run import run
-from .status import status
-from .up import up
+from .commands.demo import demo
+from .commands.init import init
+from .commands.run import run
+from .commands.status import status
+from .commands.up import up
 
 
 @click.group(

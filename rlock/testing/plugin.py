@@ -22,7 +22,7 @@ import pytest
 import redis
 
 from ..client import Client
-from ..program.embedded import EmbeddedError, Masters, ServerBinary, find_server
+from ..program.local.embedded import EmbeddedError, Masters, ServerBinary, find_server
 from ..rules.keys import MARKER
 from .clients import memory_client
 from .memory import MemoryMasters

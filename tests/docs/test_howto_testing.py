@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlock.program.embedded import ServerBinary
+from rlock.program.local.embedded import ServerBinary
 
 from .pages import DOCS, blocks
 

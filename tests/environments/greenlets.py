@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock.program.embedded import EmbeddedError, Master, Tls
+from rlock.program.local.embedded import EmbeddedError, Master, Tls
 
 from ..servers import Fleet, servers_found
 from .greenlet_programs import (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import rlock
-from rlock.program.embedded import EmbeddedError, Master, Tls
+from rlock.program.local.embedded import EmbeddedError, Master, Tls
 
 from ..contract.conftest import in_thread
 from ..servers import Fleet, servers_found

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 import rlock
-from rlock.program.embedded import Master, ServerBinary, find_server
+from rlock.program.local.embedded import Master, ServerBinary, find_server
 from rlock.rules.quorum import quorum
 from rlock.rules.timing import guard_time
 

@@ -18,7 +18,7 @@ from typing import Protocol
 import redis
 
 import rlock
-from rlock.program.embedded import EmbeddedError
+from rlock.program.local.embedded import EmbeddedError
 from rlock.rules import scripts
 
 from ..faults.proxy import Proxy

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from rlock.program.embedded import ServerBinary
+from rlock.program.local.embedded import ServerBinary
 from rlock.rules import scripts
 from rlock.rules.timing import QUEUE_TTL_S
 

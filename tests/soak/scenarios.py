@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rlock
-from rlock.program.spawn import spawn
+from rlock.program.local.spawn import spawn
 
 from ..faults.proxy import Proxy
 from .checker import judge_safety, longest_gaps

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import rlock
-from rlock.program.embedded import ServerBinary
+from rlock.program.local.embedded import ServerBinary
 
 from ..servers import Fleet, raw
 
@@ -107,7 +107,7 @@ def test_a_server_that_does_not_start_is_an_error_and_no_skip(run: pytest.Pytest
     run.makeconftest(
         CONFTEST
         + "\nfrom rlock.testing import plugin"
-        + "\nfrom rlock.program.embedded import ServerBinary"
+        + "\nfrom rlock.program.local.embedded import ServerBinary"
         + "\nplugin.find_server = lambda: ServerBinary('/nowhere/valkey-server', 'valkey', '9.1.0')"
     )
     run.makepyfile("def test_on_masters(rlock_client): ...")

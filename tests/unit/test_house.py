@@ -18,7 +18,7 @@ TOP = ROOT.parent
 
 #: From the ground up: a module may import from its own floor and from those below.
 FLOORS = (
-    ("words", ("errors", "model", "clock")),
+    ("words", ("errors", "events", "model", "clock")),
     ("rules", ("rules",)),
     ("procedures", ("procedures",)),
     ("drivers", ("_driver", "_sync", "_async")),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlock.program.embedded import Master
+from rlock.program.local.embedded import Master
 
 from .board import OBSERVE_S, ActLine, Board, Progress
 from .checker import (

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import rlock
 from rlock.model import LockStatus
-from rlock.program.embedded import Master
+from rlock.program.local.embedded import Master
 
 from .crew import Crew
 from .worker import LOCK

@@ -26,9 +26,9 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote
 
-from rlock.program.binaries import EmbeddedError, ServerBinary, find_server, find_servers, read_version
-from rlock.program.init import vouch_for
-from rlock.program.spawn import PORT_TRIES, clean, free_port, spawn
+from .binaries import EmbeddedError, ServerBinary, find_server, find_servers, read_version
+from .spawn import PORT_TRIES, clean, free_port, spawn
+from .vouching import vouch_for
 
 __all__ = ["EmbeddedError", "Master", "Masters", "ServerBinary", "Tls", "find_server", "find_servers"]
 

@@ -15,16 +15,16 @@ from types import FrameType
 
 import click
 
-from . import exits
-from .binaries import ServerBinary
-from .demonstration import acts
-from .demonstration import screen as screens
-from .demonstration.board import ActLine, Board, Observer
-from .demonstration.crew import Crew, CrewError
-from .demonstration.ledger import Ledger
-from .demonstration.verdict import Evidence, Verdict, judge, read_ledgers
-from .demonstration.worker import control_path, guarded_path
-from .embedded import EmbeddedError, Masters, find_server
+from .. import exits
+from ..demonstration import acts
+from ..demonstration import screen as screens
+from ..demonstration.board import ActLine, Board, Observer
+from ..demonstration.crew import Crew, CrewError
+from ..demonstration.ledger import Ledger
+from ..demonstration.verdict import Evidence, Verdict, judge, read_ledgers
+from ..demonstration.worker import control_path, guarded_path
+from ..local.binaries import ServerBinary
+from ..local.embedded import EmbeddedError, Masters, find_server
 
 MASTERS = 5
 TTL_S = 2.0

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-
 import click
 
-from ..client import Client
-from ..errors import RLockError
-from . import exits
-from .masters_option import client, masters_option
-
-log = logging.getLogger("rlock")
+from .. import exits
+from ..output import json_option, print_json
+from ..settings import Settings, settings_options
 
 
 @click.command()
-@masters_option
-def init(masters: str | None) -> int:
+@json_option
+@settings_options
+def init(*, as_json: bool, settings: Settings) -> int:
     """Make a new set of masters usable at once.
 
     A master that was started a short time ago has no vote for 11 seconds (max_ttl and a margin), because
@@ -26,17 +21,11 @@ def init(masters: str | None) -> int:
 
     Exit status: 0 all masters took note; 69 some did not; 64 wrong settings.
     """
-    with client(masters) as found:
+    with settings.client() as found:
         told = found.init()
+    if as_json:
+        print_json({"masters": [{"master": master, "fault": fault} for master, fault in told.items()]})
+        return exits.UNREACHABLE if any(told.values()) else 0
     for master, fault in told.items():
         click.echo(f"{master}: {'ready' if fault is None else fault}")
     return exits.UNREACHABLE if any(told.values()) else 0
-
-
-def vouch_for(urls: Sequence[str]) -> None:
-    """The same for masters that were started empty a moment ago, by who started them."""
-    try:
-        with Client(urls, 1.0, max_ttl=1.0) as found:  # who has a longer one notes that
-            found.init()
-    except RLockError as error:
-        log.info("the new masters were not marked as such: %s", error)

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import sys
-import time
 
 import click
 
-from ..errors import QuorumUnreachableError
-from ..model import LockStatus, MasterStatus
-from . import exits
-from .masters_option import client, masters_option
+from ...errors import QuorumUnreachableError
+from ...model import LockStatus, MasterStatus
+from .. import exits
+from ..output import age, json_option, print_json
+from ..settings import Settings, settings_options
 
 
 @click.command()
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@masters_option
-def status(name: str, as_json: bool, masters: str | None) -> None:
+@json_option
+@settings_options
+def status(name: str, *, as_json: bool, settings: Settings) -> None:
     """Show who holds the lock NAME, since when, for how long, what each master says, and who waits.
 
     Exit status 0 whether it is held or free; 69 when fewer than a quorum of masters answered.
     """
-    with client(masters) as own:
+    with settings.client() as own:
         try:
             found = own.status(name)
         except QuorumUnreachableError as error:
             _tell_faults(own.masters, error, as_json=as_json)
             sys.exit(exits.UNREACHABLE)
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(found)))
+        print_json(found)
         return
     click.echo(_headline(found))
     width = max(len(view.master) for view in found.masters)
@@ -40,13 +38,8 @@ def status(name: str, as_json: bool, masters: str | None) -> None:
     if found.queue_length:
         click.echo(f"waiting: {found.queue_length}")
     for place, waiter in enumerate(found.waiters, 1):
-        since = "" if waiter.since is None else f"  since {_age(waiter.since)}"
+        since = "" if waiter.since is None else f"  since {age(waiter.since)}"
         click.echo(f"  {place}. {waiter.owner}{since}")
-
-
-def _age(since: float) -> str:
-    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since))
-    return f"{clock} ({max(0.0, time.time() - since):.1f} s)"
 
 
 def _tell_faults(masters: list[str], error: QuorumUnreachableError, *, as_json: bool) -> None:
@@ -54,7 +47,7 @@ def _tell_faults(masters: list[str], error: QuorumUnreachableError, *, as_json: 
     if as_json:
         views = [{"master": master, "fault": error.faults.get(master)} for master in masters]
         told = {"name": error.name, "error": str(error), "quorum": error.quorum, "masters": views}
-        click.echo(json.dumps(told))
+        print_json(told)
         return
     click.echo(f"{error.name}: unknown, fewer than {error.quorum} of {len(masters)} masters answer")
     width = max(map(len, masters))
@@ -72,7 +65,7 @@ def _headline(found: LockStatus) -> str:
         return line
     line = f"{found.name}: held by {found.holder}"
     if found.since is not None:
-        line += f", since {_age(found.since)}"
+        line += f", since {age(found.since)}"
     if found.hold_count > 1:
         line += f", hold count {found.hold_count}"
     if found.remaining is not None:

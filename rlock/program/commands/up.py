@@ -7,7 +7,7 @@ import time
 
 import click
 
-from .embedded import EmbeddedError, Masters, find_server
+from ..local.embedded import EmbeddedError, Masters, find_server
 
 
 @click.command()

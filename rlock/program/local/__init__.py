@@ -1,0 +1,1 @@
+"""Masters on this machine, for a first look, development and tests."""

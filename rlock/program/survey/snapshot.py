@@ -1,0 +1,51 @@
+"""One look at a fleet: what `rlock list`, `watch` and `dashboard` show, and print as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...model import LockStatus
+
+
+@dataclass(frozen=True)
+class MasterHealth:
+    """One master as it answered now. ``None``: it does not tell, or it gave no answer."""
+
+    master: str
+    fault: str | None  # set: it gave no answer
+    latency: float | None = None  # seconds for one round trip
+    flavour: str | None = None  # "Redis" or "Valkey"
+    version: str | None = None
+    role: str | None = None
+    uptime: float | None = None  # seconds
+    durable: bool | None = None  # nothing that was answered is lost by a restart
+    guarded: float = 0.0  # seconds for which the restart guard gives it no vote
+    memory: int | None = None  # bytes in use
+    max_memory: int | None = None  # bytes; 0: no limit
+    clients: int | None = None
+    commands_per_second: float | None = None
+    clock_offset: float | None = None  # seconds ahead of the median of the masters
+    locks: int | None = None  # keys of locks that were seen on it
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A fleet at one moment.
+
+    ``locks`` are those that are held or waited for, at most as many as were asked for; ``more`` says
+    whether there were others. ``hand_offs_per_second`` counts the releases that named a next owner since the
+    look before; None at the first look, or where no master lets us listen.
+    """
+
+    at: float  # Unix time in seconds
+    quorum: int
+    masters: Sequence[MasterHealth]
+    locks: Sequence[LockStatus]
+    more: bool = False
+    hand_offs_per_second: float | None = None
+
+    @property
+    def answering(self) -> int:
+        """How many masters gave an answer."""
+        return sum(health.fault is None for health in self.masters)
