@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+FAILED = 1
 USAGE = 64
 UNREACHABLE = 69
 NOT_ACQUIRED = 75
 LOST = 76
+CONFIG = 78
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 SIGNAL = 128
 
 TABLE = {
+    FAILED: "doctor: something is to be mended; evict: nobody held it; demo: not proven",
     USAGE: "bad usage: an option, a master's URL or a master's configuration",
     UNREACHABLE: "fewer than a quorum of masters answered, or may vote yet",
     NOT_ACQUIRED: "somebody else held the lock for all the time",
     LOST: "the lock was lost while COMMAND ran, and COMMAND was ended",
+    CONFIG: "the settings file cannot be read, or holds something that is no setting",
     NOT_EXECUTABLE: "COMMAND cannot be executed",
     NOT_FOUND: "COMMAND was not found",
     SIGNAL: "plus a signal's number: COMMAND, or rlock while it waited, was ended by it",

@@ -1,23 +1,39 @@
-"""The command line: `rlock run`, `status`, `up`, `init`, `demo`."""
+"""The command line: one verb a file in commands/, loaded when it is called for."""
 
 from __future__ import annotations
 
 import logging
 import sys
+from importlib import import_module
 
 import click
 
 from .. import __version__
 from ..errors import LeaseLostError, OptionsError, QuorumUnreachableError, RLockError
 from . import exits
-from .commands.demo import demo
-from .commands.init import init
-from .commands.run import run
-from .commands.status import status
-from .commands.up import up
+from .settings import ConfigError
+
+#: In the order of the help text.
+COMMANDS = ("run", "status", "init", "up", "demo")
+
+
+class Verbs(click.Group):
+    """Imports a command with its first use: `rlock run` in a crontab must not load the dashboard."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All of them, in the order of the help text."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = getattr(import_module(f".commands.{cmd_name}", __package__), cmd_name)
+        return found
 
 
 @click.group(
+    cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="\b\nStart here:\n"
     "  rlock demo                    watch processes take turns, with faults\n"
@@ -36,10 +52,6 @@ def cli() -> None:
     """
 
 
-for command in (run, status, up, init, demo):
-    cli.add_command(command)
-
-
 def main() -> None:
     """Entry point; every error that is expected is one line on stderr and an exit code of its own."""
     logging.basicConfig(format="rlock: %(message)s", level=logging.WARNING)
@@ -53,6 +65,8 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         code = exits.USAGE
+    except ConfigError as error:
+        code = _say(error, exits.CONFIG)
     except OptionsError as error:
         code = _say(error, exits.USAGE)
     except QuorumUnreachableError as error:

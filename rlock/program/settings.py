@@ -22,6 +22,11 @@ else:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+class ConfigError(OptionsError):
+    """The settings file cannot be used."""
+
+
 #: What the file may hold; each is the name of an environment variable, too: RLOCK_TTL for ttl.
 KEYS = ("masters", "ttl", "max_ttl", "request_timeout", "restart_guard")
 
@@ -82,30 +87,30 @@ def file_of(environ: Mapping[str, str]) -> Path | None:
 
 
 def read(path: Path) -> dict[str, str]:
-    """A settings file as environment variables. Raises `OptionsError` that names the file and the line."""
+    """A settings file as environment variables. Raises `ConfigError` that names the file and the line."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise OptionsError(f"{path}: cannot be read: {why}; name another file with --config") from None
+        raise ConfigError(f"{path}: cannot be read: {why}; name another file with --config") from None
     except tomllib.TOMLDecodeError as error:
-        raise OptionsError(f"{path}: is no TOML: {error}") from None
+        raise ConfigError(f"{path}: is no TOML: {error}") from None
     environ: dict[str, str] = {}
     for key, value in found.items():
         if key not in KEYS:
             near = difflib.get_close_matches(key, KEYS, 1)
             meant = f"did you mean {near[0]!r}?" if near else f"it may hold {', '.join(KEYS)}"
-            raise OptionsError(f"{path}: {key!r} is no setting: {meant}")
+            raise ConfigError(f"{path}: {key!r} is no setting: {meant}")
         if key == "masters":
             urls = [value] if isinstance(value, str) else value
             if not isinstance(urls, list) or not all(isinstance(url, str) for url in urls):
-                raise OptionsError(
+                raise ConfigError(
                     f'{path}: masters must be a list of URLs, such as ["redis://10.0.0.1:6379", ...], '
                     f"not {value!r}"
                 )
             environ["RLOCK_MASTERS"] = ",".join(urls)
         else:
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise OptionsError(f"{path}: {key} must be a number of seconds, not {value!r}")
+                raise ConfigError(f"{path}: {key} must be a number of seconds, not {value!r}")
             environ[f"RLOCK_{key.upper()}"] = repr(value)
     return environ
