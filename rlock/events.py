@@ -55,6 +55,7 @@ class NotAcquired(Event):
     fair: bool
     waited: float  # seconds
     outcome: str  # "busy", "unreachable", "error" (settings have to change), "interrupted"
+    queued: bool = False  # it stood in the queue
 
 
 @dataclass(frozen=True)
