@@ -63,13 +63,13 @@ def test_a_failure_that_is_no_news_is_not_logged(caplog: pytest.LogCaptureFixtur
 def json_log() -> Any:
     """The lines that the configuration of the page writes."""
     pytest.importorskip("pythonjsonlogger")
-    from .test_page import block
+    from ..docs.pages import block
 
     stream = StringIO()
     before = (log := logging.getLogger("rlock")).handlers[:], log.level, log.propagate
     configuration: dict[str, Any] = {}
     exec(
-        block("logging_json.py").replace("logging.config.dictConfig(", "configuration.update("),
+        block("metrics.md", "logging_json.py").replace("logging.config.dictConfig(", "configuration.update("),
         {
             "logging": logging,
             "configuration": configuration,
