@@ -20,9 +20,7 @@ def acquired(lock: str = "orders:42", owner: str = "o1", **fields: Any) -> event
 
 
 def not_acquired(outcome: str, lock: str = "orders:42", **fields: Any) -> events.NotAcquired:
-    return events.NotAcquired(
-        **{"lock": lock, "fair": False, "waited": 0.5, "outcome": outcome, **fields}  # type: ignore[arg-type]
-    )
+    return events.NotAcquired(**{"lock": lock, "fair": False, "waited": 0.5, "outcome": outcome, **fields})
 
 
 def released(lock: str = "orders:42", owner: str = "o1", **fields: Any) -> events.Released:

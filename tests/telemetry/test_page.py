@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from rlock import events
 from rlock.telemetry.instruments import ALL, Instrument
 
 from ..docs.pages import DOCS, TOP, block, blocks
