@@ -59,7 +59,6 @@ class NotAcquired(Event):
     fair: bool
     waited: float  # seconds
     outcome: str  # "busy", "unreachable", "error" (settings have to change), "interrupted"
-    queued: bool = False  # it stood in the queue
 
 
 @dataclass(frozen=True)
@@ -210,14 +209,18 @@ class MasterFailed(Event):
 
 @dataclass(frozen=True)
 class MasterAnswers(Event):
-    """A master that had failed is connected again."""
-
-    level = logging.INFO
+    """A master is connected: for the first time, or again."""
 
     master: str
+    news: bool = True  # it had failed
+
+    @property
+    def level(self) -> int:  # type: ignore[override]
+        """The level of its log record."""
+        return logging.INFO if self.news else 0
 
     def __str__(self) -> str:
-        return f"{self.master} answers again"
+        return f"{self.master} answers again" if self.news else f"{self.master} answers"
 
 
 @dataclass(frozen=True)

@@ -227,8 +227,8 @@ class Roster(ABC, Generic[L]):
             outcome.close()  # a second attempt, that an interrupt let through
         else:
             slot.kill = [old for old in slot.kill if old not in call.kill]
-            if slot.failures and self._news is not None:
-                self._news.note(MasterAnswers(slot.endpoint.label))
+            if self._news is not None:
+                self._news.note(MasterAnswers(slot.endpoint.label, news=slot.failures > 0))
             slot.link = outcome
             self.up += 1
             self._register(slot, outcome)

@@ -42,6 +42,8 @@ ALL: tuple[events.Event, ...] = (
     events.MasterHealed("m1:6379", locks=3),
     events.Queued("orders:42", length=4),
     acquired(queued=True, handed=True, waited=0.2),
+    events.OutOfStep("m1:6379"),
+    events.MaxTtlDiffers("m1:6379", max_ttl=60.0, own=10.0),
     events.Renewed(locks=10, failed=2, took=0.004),
     events.RenewalFailed("orders:42", "o1", remaining=6.5),
     events.RenewalRecovered("orders:42", "o1"),
