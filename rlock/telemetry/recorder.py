@@ -148,7 +148,11 @@ class Recorder(Forgetful):
             self._sink.set(the.UP, 0, master)
 
     def _answers(self, event: events.MasterAnswers) -> None:
-        self._sink.set(the.UP, 1, self._master(event.master))
+        master = self._master(event.master)
+        self._sink.set(the.UP, 1, master)
+        # From 0 on: the first of what is rare is an increase only if there was a value before.
+        for instrument in (the.SLOW, the.GUARDED, the.HEALED):
+            self._sink.add(instrument, 0, master)
 
     def _slow(self, event: events.MasterSlow) -> None:
         self._sink.add(the.SLOW, 1, self._master(event.master))
