@@ -229,3 +229,10 @@ def test_an_observer_may_use_the_client_that_told_it(
         end()
     assert held[0] == ("acquired", True)
     assert held[-1] == ("released", False)
+
+
+def test_who_leaves_the_queue_in_vain_says_so(make_client: MakeClient, masters: Fleet, told: Told) -> None:
+    urls = masters(3).urls
+    with make_client(urls).lock("job"):
+        assert not make_client(urls).lock("job").acquire(timeout=0.5)
+    assert [event.queued for event in told.of(NotAcquired)] == [bool(told.of(Queued))] == [True]
