@@ -8,7 +8,6 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any, Protocol
 
 from .. import events
@@ -58,7 +57,6 @@ class Recorder(Forgetful):
         self._lock = labels
         self._master = Limited()
         self._owners: dict[str, str] = {}  # the label of each lock that is held, by owner token
-        self._queueing = ContextVar("rlock_queueing", default=False)  # of the thread or task that acquires
         self.held: Counter[str] = Counter()
         self.waiting: Counter[str] = Counter()
         self._record: dict[type[Event], Callable[[Any], None]] = {
@@ -92,7 +90,8 @@ class Recorder(Forgetful):
         lock, sink = self._lock(event.lock), self._sink
         sink.note(the.ACQUIRE, event.waited, lock, "acquired")
         sink.set(the.QUORUM, event.votes, lock)
-        self._waited(lock, event.waited)
+        if event.queued:
+            self._waited(lock, event.waited)
         if event.handed:
             sink.add(the.HAND_OFFS, 1, lock)
         self._owners[event.owner] = lock
@@ -102,21 +101,20 @@ class Recorder(Forgetful):
     def _not_acquired(self, event: events.NotAcquired) -> None:
         lock = self._lock(event.lock)
         self._sink.note(the.ACQUIRE, event.waited, lock, event.outcome)
-        self._waited(lock, event.waited)
+        if event.queued:
+            self._waited(lock, event.waited)
 
     def _queued(self, event: events.Queued) -> None:
         lock = self._lock(event.lock)
         self._sink.note(the.QUEUE, event.length, lock)
-        self._queueing.set(True)
         self.waiting[lock] += 1
         self._sink.set(the.WAITING, self.waiting[lock], lock)
 
     def _waited(self, lock: str, waited: float) -> None:
-        if self._queueing.get():
-            self._queueing.set(False)
-            self._sink.note(the.WAIT, waited, lock)
-            self.waiting[lock] -= 1
-            self._sink.set(the.WAITING, self.waiting[lock], lock)
+        self._sink.note(the.WAIT, waited, lock)
+        # It may have been queued before this recorder was there.
+        self.waiting[lock] = max(0, self.waiting[lock] - 1)
+        self._sink.set(the.WAITING, self.waiting[lock], lock)
 
     def _released(self, event: events.Released) -> None:
         self._ended(event.owner, event.lock, event.held)
@@ -166,7 +164,6 @@ class Recorder(Forgetful):
     def begin_again(self) -> None:
         """See `Forgetful`."""
         self._owners.clear()
-        self._queueing.set(False)
         for instrument, level in ((the.HELD, self.held), (the.WAITING, self.waiting)):
             for lock in [lock for lock, value in level.items() if value]:
                 level[lock] = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any
 
 from opentelemetry.context import Context
@@ -28,11 +27,9 @@ class Spans(Forgetful):
         self._tracer = tracer
         self._label = labels
         self._holds: dict[str, Span] = {}  # by owner token
-        self._queueing = ContextVar("rlock_queueing", default=False)  # of the thread or task that acquires
         self._record: dict[type[Event], Callable[[Any], None]] = {
             events.Acquired: self._acquired,
             events.NotAcquired: self._not_acquired,
-            events.Queued: self._queued,
             events.Released: self._released,
             events.Lost: self._lost,
             events.RenewalFailed: self._noted,
@@ -56,19 +53,14 @@ class Spans(Forgetful):
     def begin_again(self) -> None:
         """See `Forgetful`. The spans are the parent's, who ends them."""
         self._holds = {}
-        self._queueing.set(False)
 
     def _name(self, what: str, lock: str) -> str:
         with mutex:
             label = self._label(lock)
         return f"rlock.{what} {label}" if label else f"rlock.{what}"
 
-    def _queued(self, _: events.Queued) -> None:
-        self._queueing.set(True)
-
     def _acquired(self, event: events.Acquired) -> None:
         now = time.time_ns()
-        self._queueing.set(False)
         common: dict[str, str | bool] = {
             "rlock.lock": event.lock,
             "rlock.owner": event.owner,
@@ -103,10 +95,9 @@ class Spans(Forgetful):
                 "rlock.lock": event.lock,
                 "rlock.fair": event.fair,
                 "rlock.outcome": event.outcome,
-                "rlock.queued": self._queueing.get(),
+                "rlock.queued": event.queued,
             },
         )
-        self._queueing.set(False)
         # "busy" is an answer, and "interrupted" the caller's own wish.
         if event.outcome in ("unreachable", "error"):
             span.set_attribute("error.type", event.outcome)

@@ -110,8 +110,7 @@ def test_an_acquire_and_a_hold_are_spans_of_their_real_times(told: Told) -> None
     ],
 )
 def test_an_acquire_that_failed_says_how(told: Told, outcome: str, status: StatusCode) -> None:
-    events.tell(events.Queued("orders:42", 2))
-    events.tell(made.not_acquired(outcome))
+    events.tell(made.not_acquired(outcome, queued=True))
     events.tell(made.not_acquired("busy"))
     span, again = told.spans
     assert (attributes(span)["rlock.queued"], attributes(again)["rlock.queued"]) == (True, False)

@@ -88,16 +88,14 @@ def test_gauges_follow_what_is_held_and_waited_for(registry: CollectorRegistry) 
 
     events.tell(made.acquired(owner="a"))
     events.tell(made.acquired("orders:43", owner="b"))
-    other = threading.Thread(target=events.tell, args=(events.Queued("orders:44", 1),))
-    other.start()
-    other.join()
+    events.tell(events.Queued("orders:44", 1))
     events.tell(events.Queued("orders:44", 2))
     events.tell(events.MasterFailed("m1", "down", "refused"))
     assert (now("redlock_held"), now("redlock_waiting")) == (2, 2)
     assert registry.get_sample_value("redlock_master_up", {"master": "m1"}) == 0
     events.tell(made.lost(owner="a"))
     events.tell(made.released(owner="nobody: acquired before"))
-    events.tell(made.not_acquired("interrupted", "orders:44"))
+    events.tell(made.not_acquired("interrupted", "orders:44", queued=True))
     assert (now("redlock_held"), now("redlock_waiting")) == (1, 1)
     events.tell(made.not_acquired("busy", "orders:44"))  # another acquire, that never stood in the queue
     assert now("redlock_waiting") == 1
