@@ -176,11 +176,13 @@ def test_a_master_that_dies_and_comes_back_is_told(
 
     def back() -> bool:
         with client.lock("job"):
-            return bool(told.of(MasterAnswers))
+            return any(event.news for event in told.of(MasterAnswers))
 
     assert eventually(back, 20)
     label = client.masters[1]
-    assert {event.master for event in told.of(MasterFailed, MasterAnswers)} == {label}
+    first = [event.master for event in told.of(MasterAnswers) if not event.news]
+    assert set(first) >= {*client.masters}, "whoever counts masters has to know of those that are well"
+    assert {event.master for event in told.of(MasterFailed, MasterAnswers) if event.news} == {label}
     assert {event.kind for event in told.of(MasterFailed)} <= {"broken", "down"}
 
 
@@ -224,11 +226,12 @@ def test_an_observer_may_use_the_client_that_told_it(
         with client.lock("job"):
             if kind.servers:
                 fleet[2].kill()
-            assert eventually(lambda: len(held) > 2)
+            assert eventually(lambda: sum(name != "master_answers" for name, _ in held) > 2)
     finally:
         end()
-    assert held[0] == ("acquired", True)
-    assert held[-1] == ("released", False)
+    told = [(name, locked) for name, locked in held if name != "master_answers"]
+    assert told[0] == ("acquired", True)
+    assert told[-1] == ("released", False)
 
 
 def test_who_leaves_the_queue_in_vain_says_so(make_client: MakeClient, masters: Fleet, told: Told) -> None:
