@@ -22,10 +22,11 @@ from opentelemetry.trace import StatusCode
 
 import rlock
 from rlock import events
-from rlock.telemetry import opentelemetry
+from rlock.telemetry import opentelemetry, spans
 from rlock.telemetry.instruments import ALL
 
 from . import happenings as made
+from .children import in_child
 
 
 @dataclass
@@ -136,6 +137,37 @@ def test_a_loss_is_an_event_of_its_hold_and_an_error(told: Told) -> None:
     assert attributes(hold)["error.type"] == "max_hold"
 
 
+def test_a_hold_that_its_clients_close_released_is_no_error(told: Told) -> None:
+    events.tell(made.acquired())
+    events.tell(made.lost(cause=events.CLOSED))
+    hold = told.spans[-1]
+    assert hold.status.status_code is StatusCode.UNSET
+    assert [event.name for event in hold.events] == ["rlock.lost"]
+
+
+def test_holds_of_which_nobody_tells_the_end_do_not_pile_up(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spans, "MOST", 2)
+    for owner in ("a", "b", "c"):
+        events.tell(made.acquired(owner=owner))
+    ended = [attributes(span)["rlock.owner"] for span in told.spans if span.name == "rlock.hold orders"]
+    assert ended == ["a"]
+
+
+def test_a_forked_child_does_not_end_the_spans_of_its_parent(told: Told) -> None:
+    events.tell(made.acquired())
+
+    def leave() -> None:
+        assert told.handle is not None
+        told.handle.disable()
+        assert [span.name for span in told.spans] == ["rlock.acquire orders"]
+
+    assert in_child(leave) == 0
+    events.tell(made.released())
+    assert [span.name for span in told.spans] == ["rlock.acquire orders", "rlock.hold orders"]
+
+
 def test_a_hold_from_before_has_a_span_of_its_whole_time(sdk: Told) -> None:
     handle = opentelemetry.enable(sdk.tracers, sdk.meters)
     events.tell(made.released(held=2.0, took=0.0))
@@ -241,6 +273,7 @@ def test_twice_with_one_provider_is_refused_and_after_disable_it_begins_again(to
     told.handle.disable()
     events.tell(made.acquired(owner="o2"))
     assert len(told.spans) == 2, "nothing is told after disable()"
+    assert not told.metrics().get("rlock.held")
     told.handle = opentelemetry.enable(told.tracers, told.meters)
     events.tell(made.acquired(owner="o3"))
     metrics = told.metrics()

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,7 @@ from ..docs.pages import lay_out, starter
 from ..environments.programs import needs
 from ..servers import Fleet
 from . import happenings as made
-
-LIMIT_S = 20
+from .children import LIMIT_S, in_child
 
 
 @pytest.fixture
@@ -38,20 +37,6 @@ def registry() -> Iterator[CollectorRegistry]:
     handle = prometheus.enable(registry)
     yield registry
     handle.disable()
-
-
-def in_child(work: Callable[[], object]) -> int:
-    """The exit status of a forked child that does this; it is killed if it hangs."""
-    pid = os.fork()
-    if pid == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(LIMIT_S)
-        try:
-            work()
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def held(registry: CollectorRegistry) -> float | None:

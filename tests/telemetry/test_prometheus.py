@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -100,6 +101,25 @@ def test_gauges_follow_what_is_held_and_waited_for(registry: CollectorRegistry) 
     events.tell(made.not_acquired("busy", "orders:44"))  # another acquire, that never stood in the queue
     assert now("redlock_waiting") == 1
     assert registry.get_sample_value("redlock_wait_seconds_count", {"lock": "orders"}) == 1
+    assert labels_of(registry, "redlock_held", "lock") == {"orders"}
+
+
+@pytest.mark.usefixtures("enabled")
+def test_an_idle_connection_that_ended_does_not_make_a_master_down(registry: CollectorRegistry) -> None:
+    def up() -> float | None:
+        return registry.get_sample_value("redlock_master_up", {"master": "m1"})
+
+    events.tell(events.MasterAnswers("m1", news=False))
+    for rare in ("redlock_master_slow", "redlock_guarded_votes", "redlock_healed_locks"):
+        # Prometheus sees no increase in a series that begins with 1.
+        assert registry.get_sample_value(f"{rare}_total", {"master": "m1"}) == 0
+    events.tell(events.MasterFailed("m1", "broken", "the server closed it", connected=True))
+    assert up() == 1
+    events.tell(events.MasterFailed("m1", "timeout", "no answer", connected=True))
+    assert up() == 0
+    events.tell(events.MasterAnswers("m1"))
+    events.tell(events.MasterFailed("m1", "broken", "closed while it was greeted"))
+    assert up() == 0
 
 
 @pytest.mark.usefixtures("enabled")
@@ -182,6 +202,27 @@ def test_buckets_of_the_users_are_those_of_all_times(registry: CollectorRegistry
 def test_a_label_that_is_no_function_is_refused(registry: CollectorRegistry) -> None:
     with pytest.raises(rlock.OptionsError, match="lock_label must be"):
         prometheus.enable(registry, lock_label="orders")  # type: ignore[arg-type]
+
+
+def test_threads_come_in_one_at_a_time(registry: CollectorRegistry) -> None:
+    inside: list[int] = []
+    crowds: list[int] = []
+
+    def label(name: str) -> str:
+        inside.append(1)
+        time.sleep(0.002)
+        crowds.append(len(inside))
+        inside.pop()
+        return name
+
+    handle = prometheus.enable(registry, lock_label=label)
+    threads = [threading.Thread(target=events.tell, args=(made.acquired(owner=str(n)),)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    handle.disable()
+    assert crowds == [1] * 8
 
 
 @pytest.mark.usefixtures("enabled")
