@@ -21,10 +21,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 import rlock
+import rlock.asyncio
 from rlock import events
 from rlock.telemetry import opentelemetry, spans
 from rlock.telemetry.instruments import ALL
 
+from ..servers import Fleet
 from . import happenings as made
 from .children import in_child
 
@@ -296,3 +298,63 @@ def test_the_api_alone_is_enough(caplog: pytest.LogCaptureFixture) -> None:
         events.tell(event)
     handle.disable()
     assert not any("observer failed" in record.message for record in caplog.records)
+
+
+def test_a_lock_held_by_threads_makes_spans_under_theirs(told: Told, masters3: Fleet) -> None:
+    tracer = told.tracers.get_tracer("page")
+    with rlock.Client(masters3.urls) as client:
+
+        def page(number: int) -> None:
+            with tracer.start_as_current_span(f"page {number}"), client.lock("orders:42"):
+                time.sleep(0.02)
+
+        threads = [threading.Thread(target=page, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert_a_trace_for_each(told.spans, 3)
+    (point,) = told.metrics()["rlock.acquire.duration"]
+    assert point.count == 3
+
+
+def test_a_lock_held_by_tasks_makes_spans_under_theirs(told: Told, masters3: Fleet) -> None:
+    tracer = told.tracers.get_tracer("page")
+
+    async def page(client: rlock.asyncio.Client, number: int) -> None:
+        with tracer.start_as_current_span(f"page {number}"):
+            async with client.lock("orders:42"):
+                await asyncio.sleep(0.02)
+
+    async def pages() -> None:
+        async with rlock.asyncio.Client(masters3.urls) as client:
+            await asyncio.gather(*(page(client, number) for number in range(3)))
+
+    asyncio.run(pages())
+    assert_a_trace_for_each(told.spans, 3)
+
+
+def assert_a_trace_for_each(spans: list[ReadableSpan], pages: int) -> None:
+    traces: dict[int, list[str]] = {}
+    for span in spans:
+        assert span.context is not None
+        traces.setdefault(span.context.trace_id, []).append(span.name.partition(" ")[0])
+    assert sorted(map(sorted, traces.values())) == [["page", "rlock.acquire", "rlock.hold"]] * pages
+
+
+def test_an_evicted_hold_is_a_span_with_an_error(told: Told, masters3: Fleet) -> None:
+    with rlock.Client(masters3.urls, 1.0) as client:
+        lock = client.lock("orders:42")
+        lock.acquire()
+        client.evict("orders:42")
+        assert lock.lost.wait(10)
+        deadline = time.monotonic() + 10
+        while len(told.spans) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        with pytest.raises(rlock.LeaseLostError):
+            lock.release()
+    acquire, hold = told.spans
+    assert hold.name == "rlock.hold orders"
+    assert hold.status.status_code is StatusCode.ERROR
+    assert dict(hold.events[-1].attributes or {})["rlock.cause"] == "disowned"
+    assert attributes(hold)["rlock.owner"] == attributes(acquire)["rlock.owner"]

@@ -77,11 +77,11 @@ def test_every_python_block_is_python(name: str) -> None:
     compile(block("metrics.md", name), name, "exec")
 
 
-def run(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run(program: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", program],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(TOP)},
+        env={**os.environ, "PYTHONPATH": str(TOP), **environment},
         capture_output=True,
         text=True,
         timeout=60,
@@ -126,6 +126,24 @@ def test_spans_of_a_program(tmp_path: Path) -> None:
     after = "from rlock import events\nevents.tell(events.NotAcquired('orders:42', False, 0.5, 'busy'))\n"
     said = run(before + block("metrics.md", "tracing.py") + after, tmp_path).stdout
     assert '"name": "rlock.acquire orders"' in said
+
+
+def test_a_celery_worker_that_ends_holds_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("celery")
+    pytest.importorskip("prometheus_client")
+    after = (
+        "import os\n"
+        "from rlock import events\n"
+        "events.tell(events.Acquired('orders:1', 'o', False, 0.1, 2, 3, False, False))\n"
+        "files = lambda: sorted(name.split('_')[1] for name in os.listdir('.') if name.startswith('gauge'))\n"
+        "print(files())\n"
+        # What Celery sends in each process of the pool when it ends.
+        "worker_process_shutdown.send(sender=None, pid=os.getpid(), exitcode=0)\n"
+        "print(files())\n"
+    )
+    environment = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    said = run(block("metrics.md", "celery_metrics.py") + after, tmp_path, **environment).stdout
+    assert said.splitlines() == ["['livemostrecent', 'livesum']", "[]"]
 
 
 def test_an_observer_of_ones_own(tmp_path: Path) -> None:
