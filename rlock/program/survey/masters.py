@@ -99,7 +99,7 @@ class Scout(threading.Thread):
                 done.set()
                 continue
             try:
-                self.answer = self._look(scan_s)
+                self.answer = self._again(scan_s)
                 self.promising = True
             except Exception as error:  # whatever it is: this master gave no answer
                 self._hang_up()
@@ -117,6 +117,17 @@ class Scout(threading.Thread):
             connection.disconnect()
 
     # -- one look ----------------------------------------------------------------------------------
+
+    def _again(self, scan_s: float) -> Answer:
+        """Look; on a new connection if the one from before has ended, by a restart or for being idle."""
+        if self._connection is not None:
+            try:
+                return self._look(scan_s)
+            except redis.TimeoutError:
+                raise
+            except (redis.ConnectionError, OSError):
+                self._hang_up()
+        return self._look(scan_s)
 
     def _look(self, scan_s: float) -> Answer:
         if self._connection is None:

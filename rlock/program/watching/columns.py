@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
@@ -35,31 +35,34 @@ class Cell:
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], room: int, *, utf8: bool) -> list[Text]:
     """The head and the rows as lines of at most ``room`` columns."""
-    widths = {
+    natural = {
         i: max([width(column.title), *(width(row[i].text) for row in rows if _has(row, i))])
         for i, column in enumerate(columns)
     }
-
-    def excess() -> int:
-        return sum(widths.values()) + GAP * (len(widths) - 1) - room
-
-    def shrink(least: int) -> None:
-        # The widest first: it has most to spare.
-        while (over := excess()) > 0:
-            able = {i: w for i, w in widths.items() if columns[i].shrinks and w > least}
-            if not able:
-                return
-            widest = max(able, key=lambda i: able[i])
-            widths[widest] -= 1 if len(able) > 1 else min(over, able[widest] - least)
-
-    shrink(2 * LEAST)
-    for i in sorted(widths, key=lambda i: -columns[i].drop):
-        if excess() > 0 and columns[i].drop:
-            del widths[i]
-    shrink(LEAST)
+    widths = _shrunk(natural, columns, room, 2 * LEAST)
+    for i in sorted(natural, key=lambda i: -columns[i].drop):
+        if columns[i].drop and _excess(widths, room) > 0:
+            del natural[i]
+            widths = _shrunk(natural, columns, room, 2 * LEAST)
+    widths = _shrunk(widths, columns, room, LEAST)
     mark = "…" if utf8 else ".."
     head = [Cell(column.title, "dim") for column in columns]
     return [_line(row, columns, widths, room, mark) for row in (head, *rows)]
+
+
+def _excess(widths: Mapping[int, int], room: int) -> int:
+    return sum(widths.values()) + GAP * (len(widths) - 1) - room
+
+
+def _shrunk(widths: Mapping[int, int], columns: Sequence[Column], room: int, least: int) -> dict[int, int]:
+    """The widths, less what is too much, taken from the widest that may shrink: it has most to spare."""
+    shrunk = dict(widths)
+    while _excess(shrunk, room) > 0:
+        able = [i for i, wide in shrunk.items() if columns[i].shrinks and wide > least]
+        if not able:
+            break
+        shrunk[max(able, key=lambda i: shrunk[i])] -= 1
+    return shrunk
 
 
 def _has(row: Sequence[Cell], i: int) -> bool:

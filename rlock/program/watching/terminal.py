@@ -158,7 +158,8 @@ class Terminal:
             drawn = [""] * len(lines)
             frame.append("\x1b[2J")
         frame += [
-            f"\x1b[{row};1H{line}\x1b[0m\x1b[K"
+            # Erased first: after a line that is full the last character would go.
+            f"\x1b[{row};1H\x1b[0m\x1b[K{line}"
             for row, (line, before) in enumerate(zip(lines, drawn, strict=True), 1)
             if line != before
         ]
