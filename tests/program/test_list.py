@@ -65,7 +65,6 @@ def test_it_chooses_and_sorts(masters3: Fleet) -> None:
     assert names("a:*") == ["a:1", "a:2"]
     assert names("?:[1]") == ["a:1", "b:1", "c:1"]
     assert names("--held") == ["a:1", "a:2", "b:1"]
-    assert names("--waited") == ["a:2", "b:1", "c:1"]
     assert names("--held", "--waited") == ["a:2", "b:1"]
     assert names("--waited", "--sort", "waiters") == ["b:1", "a:2", "c:1"]
     assert names("--sort", "since") == ["a:1", "a:2", "b:1", "c:1"]

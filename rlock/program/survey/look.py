@@ -32,6 +32,9 @@ FIRST_SCAN_S = 0.25
 #: How long to wait for all masters before those are asked for locks that have answered.
 PATIENCE_S = FIRST_SCAN_S + 0.1
 
+#: What is asked for where there are no locks.
+NOBODYS = "rlock"
+
 
 class _Name:
     """What is known of a name."""
@@ -196,7 +199,10 @@ class Survey:
         if asked and not names:
             return []
         engine = self._client._engine()
-        found = engine.perform(statuses(engine.terms, names, self._timeout, self._waiters))
+        # With no locks one that nobody has: without an answer to wait for, the client would not notice that a
+        # connection has ended, nor that its master has restarted.
+        found = engine.perform(statuses(engine.terms, names or [NOBODYS], self._timeout, self._waiters))
+        found = found if names else []
         now = time.monotonic()
         for lock in found:
             name = self._names[lock.name]

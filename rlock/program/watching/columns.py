@@ -10,17 +10,21 @@ from rich.text import Text
 from ..survey.words import cut, padded, width
 
 GAP = 2
-#: A column that shrinks keeps so much.
+#: A column that shrinks keeps so much, whatever is left out.
 LEAST = 10
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column. ``drop``: left out where there is no room, the highest first; 0: never."""
+    """One column.
+
+    ``shrinks``: it may be cut, to so many columns before others are left out; 0: never. ``drop``: left out
+    where there is no room, the highest first; 0: never.
+    """
 
     title: str
     right: bool = False
-    shrinks: bool = False
+    shrinks: int = 0
     drop: int = 0
 
 
@@ -39,11 +43,11 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], room: int, 
         i: max([width(column.title), *(width(row[i].text) for row in rows if _has(row, i))])
         for i, column in enumerate(columns)
     }
-    widths = _shrunk(natural, columns, room, 2 * LEAST)
+    widths = _shrunk(natural, columns, room)
     for i in sorted(natural, key=lambda i: -columns[i].drop):
         if columns[i].drop and _excess(widths, room) > 0:
             del natural[i]
-            widths = _shrunk(natural, columns, room, 2 * LEAST)
+            widths = _shrunk(natural, columns, room)
     widths = _shrunk(widths, columns, room, LEAST)
     mark = "…" if utf8 else ".."
     head = [Cell(column.title, "dim") for column in columns]
@@ -54,11 +58,15 @@ def _excess(widths: Mapping[int, int], room: int) -> int:
     return sum(widths.values()) + GAP * (len(widths) - 1) - room
 
 
-def _shrunk(widths: Mapping[int, int], columns: Sequence[Column], room: int, least: int) -> dict[int, int]:
+def _shrunk(
+    widths: Mapping[int, int], columns: Sequence[Column], room: int, least: int = 0
+) -> dict[int, int]:
     """The widths, less what is too much, taken from the widest that may shrink: it has most to spare."""
     shrunk = dict(widths)
     while _excess(shrunk, room) > 0:
-        able = [i for i, wide in shrunk.items() if columns[i].shrinks and wide > least]
+        able = [
+            i for i, wide in shrunk.items() if columns[i].shrinks and wide > (least or columns[i].shrinks)
+        ]
         if not able:
             break
         shrunk[max(able, key=lambda i: shrunk[i])] -= 1

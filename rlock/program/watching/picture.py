@@ -154,7 +154,7 @@ def _well(snapshot: Snapshot) -> str:
 
 
 MASTERS = (
-    Column("MASTER", shrinks=True),
+    Column("MASTER", shrinks=28),
     Column("STATE"),
     Column("LATENCY", right=True),
     Column("LOCKS", right=True),
@@ -212,14 +212,14 @@ def _memory(each: MasterHealth) -> str:
 
 
 LOCKS = (
-    Column("NAME", shrinks=True),
-    Column("HOLDER", shrinks=True),
+    Column("NAME", shrinks=20),
+    Column("HOLDER", shrinks=20),
     Column("HELD FOR", right=True),
     Column("LEASE", right=True),
     Column("COUNT", right=True, drop=2),
     Column("WAITERS", right=True),
     Column("VOTES", right=True, drop=1),
-    Column("NEXT", shrinks=True, drop=3),
+    Column("NEXT", shrinks=20, drop=3),
 )
 
 
