@@ -110,19 +110,22 @@ def test_hashes_that_no_lock_wrote_are_not_shown(masters1: Fleet) -> None:
     client.set("text", "x")
     client.hset("lock", mapping={owner_token("web/1/main"): 1})
     client.hset("java", mapping={"8743c9c0-0795-4907-87fd-6c719a6b4586:52": 1})
-    snapshot = look(masters1.urls)
-    assert [lock.name for lock in snapshot.locks] == ["java", "lock"]
-    assert snapshot.masters[0].locks == 2
+    with rlock.Client(masters1.urls) as own, Survey(own, hand_offs=False) as survey:
+        snapshot = survey.look()
+        assert [lock.name for lock in snapshot.locks] == ["java", "lock"]
+        assert snapshot.masters[0].locks == 2
+        assert set(survey._names) == {"java", "lock"}, "others are not even asked for again"
 
 
 def test_a_lock_that_is_only_waited_for_is_found_by_its_queue(masters3: Fleet) -> None:
     waiter = waiter_name(owner_token("web/1/main"), "station")
-    for name in ("left", "{left}"):
+    for name in ("left", "{left}", "lefthand"):
         for master in masters3:
             raw(master.url).zadd(queue(name), {waiter: 1})
     found = look(masters3.urls)
     assert [(lock.name, lock.holder, lock.queue_length) for lock in found.locks] == [
         ("left", None, 1),
+        ("lefthand", None, 1),
         ("{left}", None, 1),
     ]
     assert [lock.name for lock in look(masters3.urls, "lef[t]").locks] == ["left"]
@@ -346,7 +349,7 @@ def test_a_replica_and_a_wrong_password_are_told_as_what_they_are(fresh_masters:
 def test_clocks_are_compared_with_the_median(monkeypatch: pytest.MonkeyPatch, masters3: Fleet) -> None:
     from rlock.program.survey import info
 
-    told: list[float] = [0.0, 5.0, 0.0]
+    told: list[float] = [3.0, 8.0, 3.0]
     clocks: dict[int, float] = {}
 
     def ahead(reply: object) -> float | None:
@@ -368,6 +371,14 @@ def test_the_restart_guard_of_a_master_is_shown(fresh_masters: FreshMasters) -> 
         client.init()
         with Survey(client) as survey:
             assert survey.look().masters[0].guarded == 0.0
+
+
+def test_a_restart_is_noticed_where_there_are_no_locks(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(1)
+    with rlock.Client(fleet.urls) as client, Survey(client, hand_offs=False) as survey:
+        assert survey.look().masters[0].guarded == 0.0
+        fleet[0].restart()
+        assert eventually(lambda: survey.look().masters[0].guarded > 5.0, within=5.0)
 
 
 def test_after_close_no_thread_is_left(masters3: Fleet) -> None:
