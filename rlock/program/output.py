@@ -46,11 +46,12 @@ def seconds(value: float) -> str:
     """A duration for people: 0.4 s, 12 s, 3 min 20 s, 5 h 2 min."""
     if value < 10:
         return f"{value:.1f} s"
-    if value < 120:
-        return f"{value:.0f} s"
-    if value < 7200:
-        return f"{value // 60:.0f} min {value % 60:.0f} s"
-    return f"{value // 3600:.0f} h {value % 3600 // 60:.0f} min"
+    whole = int(value)  # cut off, or 299.7 would be 4 min 60 s
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def age(since: float) -> str:
