@@ -285,6 +285,11 @@ class Fanout(ABC, Generic[L]):
         """Whether a quorum of masters is connected."""
         return self._roster.up >= self._quorum
 
+    @property
+    def faults(self) -> list[Fault | None]:
+        """Why each master has no connection; None: it has one."""
+        return [None if slot.link is not None else slot.fault for slot in self._roster.slots]
+
     # -- the end -----------------------------------------------------------------------------------
 
     def refuse(self) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from ..model import Code, LockStatistics, LockStatus, MasterStatus, Waiter
 from ..rules import scripts
 from ..rules.keys import since, token_of
 from ..rules.quorum import Ballot, Settle
-from .steps import Ask, Procedure, Terms, faults, impossible, unreachable
+from .steps import Ask, AskMany, Procedure, Terms, faults, impossible, unreachable
+
+#: Locks that are asked for at once: the answers of a round have to be read within its time-out.
+BATCH = 100
 
 
 def _look(terms: Terms, name: str, timeout: float) -> Procedure[Ballot]:
@@ -55,6 +58,29 @@ def status(terms: Terms, name: str, timeout: float) -> Procedure[LockStatus]:
     Raises `QuorumUnreachableError` when fewer than a quorum answered.
     """
     ballot = yield from _look(terms, name, timeout)
+    return told(terms, name, ballot)
+
+
+def statuses(
+    terms: Terms, names: Sequence[str], timeout: float, waiters: int = scripts.STATUS_WAITERS
+) -> Procedure[list[LockStatus]]:
+    """The status of many locks, in their order, with the first ``waiters`` who wait for each.
+
+    Raises nothing where masters give no answer: each status says so of them. One with fewer answers than
+    ``quorum`` knows no holder, and it need not be free.
+    """
+    found: list[LockStatus] = []
+    # No names: the driver looks after its connections all the same.
+    for start in range(0, max(len(names), 1), BATCH):
+        batch = names[start : start + BATCH]
+        asks = [Ask(scripts.status(name, waiters), timeout, Settle.ALL) for name in batch]
+        ballots: list[Ballot] = yield AskMany(asks)
+        found += [told(terms, name, ballot) for name, ballot in zip(batch, ballots, strict=True)]
+    return found
+
+
+def told(terms: Terms, name: str, ballot: Ballot) -> LockStatus:
+    """What a ballot of `scripts.status` says of a lock."""
     wrong = faults(terms, ballot)
     views = []
     for i, master in enumerate(terms.masters):

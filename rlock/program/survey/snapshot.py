@@ -27,6 +27,7 @@ class MasterHealth:
     commands_per_second: float | None = None
     clock_offset: float | None = None  # seconds ahead of the median of the masters
     locks: int | None = None  # keys of locks that were seen on it
+    unlisted: str | None = None  # set: why it does not tell which locks there are
 
 
 @dataclass(frozen=True)
