@@ -39,7 +39,9 @@ PORT = 8379
     show_default=True,
     help="How many locks to show at most.",
 )
-@click.option("--allow-remote", is_flag=True, help="Listen where other machines reach it; there is no password.")
+@click.option(
+    "--allow-remote", is_flag=True, help="Listen where other machines reach it; there is no password."
+)
 @click.option(
     "--allow-host",
     "allowed",
@@ -127,7 +129,9 @@ def dashboard(
 
 def _cannot_listen(error: OSError, host: str, port: int) -> click.ClickException:
     if error.errno == errno.EADDRINUSE:
-        return click.ClickException(f"port {port} is in use: take another one with --port, or any with --port 0")
+        return click.ClickException(
+            f"port {port} is in use: take another one with --port, or any with --port 0"
+        )
     if error.errno == errno.EACCES:
         return click.ClickException(f"port {port} is not for this user: take one above 1023 with --port")
     return click.ClickException(f"cannot listen on {host} port {port}: {error.strerror or error}")

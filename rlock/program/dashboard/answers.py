@@ -76,9 +76,7 @@ class Answers:
         self._statuses: dict[str, tuple[float, Answer]] = {}
         self._drawn: tuple[Sight, Answer] | None = None
         folder = resources.files(__package__) / "page"
-        self._page = {
-            name: Answer(200, kind, (folder / name).read_bytes()) for name, kind in PAGE.items()
-        }
+        self._page = {name: Answer(200, kind, (folder / name).read_bytes()) for name, kind in PAGE.items()}
 
     def answer(self, target: str) -> Answer:
         """The answer to GET of a target: a path and maybe a query, still percent-encoded."""
@@ -92,8 +90,8 @@ class Answers:
         if path.startswith("/api/lock/"):
             return self._lock(path.removeprefix("/api/lock/"))
         if path == "/api/lock" and query.startswith("name="):
-            # What the page itself asks with: no browser can send the names "." and ".." in a path, and there are
-            # proxies that take %2F for a slash.
+            # What the page itself asks with: no browser can send the names "." and ".." in a path, and
+            # there are proxies that take %2F for a slash.
             return self._lock(query.removeprefix("name="))
         if path == "/metrics":
             return self._metrics()

@@ -102,7 +102,8 @@ class Lookout:
         while self._wanted(survey is not None):
             if not self._watching:
                 # Nobody has asked for long; the next question makes a new one.
-                survey = _put_away(survey)
+                _put_away(survey)
+                survey = None
                 continue
             began = time.monotonic()
             try:

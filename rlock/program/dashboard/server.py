@@ -138,6 +138,8 @@ class Handler(BaseHTTPRequestHandler):
     server_version = "rlock"
     sys_version = ""
     server: Server
+    head: bytes
+    written: io.BytesIO
 
     def setup(self) -> None:
         """Read the head as a whole: a time-out for each read would let one byte a second go on for ever."""
@@ -147,11 +149,11 @@ class Handler(BaseHTTPRequestHandler):
         self.server.come(self.connection)
         self.connection.settimeout(self.server.body_s)
         self.rfile = io.BytesIO(self.head)
-        self.wfile = io.BytesIO()
+        self.wfile = self.written = io.BytesIO()
 
     def finish(self) -> None:
         """Send the answer, and take what the other side still sends: else it would see a reset instead."""
-        self.connection.sendall(self.wfile.getvalue())  # its time-out is for all of it
+        self.connection.sendall(self.written.getvalue())  # its time-out is for all of it
         self.connection.shutdown(socket.SHUT_WR)
         until, left = time.monotonic() + LINGER_S, LINGER_BYTES
         while left > 0 and (rest := until - time.monotonic()) > 0:
@@ -190,7 +192,9 @@ class Handler(BaseHTTPRequestHandler):
             return False
         if not self.server.guests.admits(hosts[0]):
             # Without the name: it is not to be echoed.
-            self._send(told(403, "this page does not answer to that host name; see rlock dashboard --allow-host"))
+            self._send(
+                told(403, "this page does not answer to that host name; see rlock dashboard --allow-host")
+            )
             return False
         return True
 
@@ -198,7 +202,7 @@ class Handler(BaseHTTPRequestHandler):
         """A body is not wanted; the answer says so."""
         return True
 
-    def do_GET(self) -> None:  # noqa: N802 - the name that http.server looks for
+    def do_GET(self) -> None:
         """The answer to a path."""
         try:
             answer = self.server.answer(self.path)
@@ -207,13 +211,13 @@ class Handler(BaseHTTPRequestHandler):
             answer = told(500, "a fault of the dashboard; the terminal that it runs in says more")
         self._send(answer)
 
-    do_HEAD = do_GET  # noqa: N815
+    do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """One line of text. Not the one of http.server, which echoes what was sent."""
         self._send(told(code, message if message and code in (400, 408) else self.responses[code][0]))
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, *args: Any) -> None:
         """No log of requests: a page that asks every second would fill the terminal."""
 
     def _send(self, answer: Answer) -> None:

@@ -60,8 +60,9 @@ function take(value, old) {
 }
 
 async function details() {
-  const name = selected;
-  if (name === null || snapshot?.locks.some((lock) => lock.name === name)) {
+  const name = selected, seen = snapshot?.locks.find((lock) => lock.name === name);
+  // A look tells of the first waiters only; the whole queue is asked for.
+  if (name === null || (seen && seen.waiters.length >= seen.queue_length)) {
     single = null;
     return;
   }
@@ -206,7 +207,7 @@ function choose(name, focus = true) {
     $("detail-title").focus({ preventScroll: true });
     $("detail").scrollIntoView({ block: "nearest" });
   }
-  if (!snapshot?.locks.some((lock) => lock.name === name)) poll();
+  poll();
 }
 
 function encoded(name) {
@@ -221,7 +222,8 @@ function panel() {
   attribute($("detail"), "hidden", selected === null ? "" : null);
   document.body.classList.toggle("open", selected !== null);
   if (selected === null) return;
-  const lock = snapshot.locks.find((each) => each.name === selected) ?? single;
+  const seen = snapshot.locks.find((each) => each.name === selected);
+  const lock = single?.error === undefined ? single ?? seen : seen ?? single;
   text($("detail-title").firstElementChild, shown(selected));
   const known = lock && lock.error === undefined;
   panel.lock = known ? lock : null;

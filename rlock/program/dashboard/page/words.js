@@ -19,6 +19,7 @@ export function seconds(value) {
 }
 
 export function brief(value) {
+  if (value < 0.00095) return `${Math.round(value * 1e6)} µs`;
   if (value < 0.0095) return `${(value * 1000).toFixed(1)} ms`;
   return value < 1 ? `${Math.round(value * 1000)} ms` : `${value.toFixed(1)} s`;
 }
@@ -103,6 +104,7 @@ export function master(m) {
     say("warn", `Its clock is ${brief(Math.abs(m.clock_offset))} ${m.clock_offset > 0 ? "ahead of" : "behind"} the others.`);
   }
   if (m.latency !== null && m.latency > 0.1) say("warn", `It is slow: ${brief(m.latency)} for a round trip.`);
+  if (m.unlisted) say("warn", `It does not tell which locks there are: ${m.unlisted}`);
   if (m.max_memory && m.memory > 0.9 * m.max_memory) {
     say("warn", `Its memory is nearly full: ${bytes(m.memory)} of ${bytes(m.max_memory)}.`);
   }
@@ -115,7 +117,7 @@ export function facts(m) {
   const known = (value, how) => (value === null ? null : how(value));
   add("round trip", known(m.latency, brief));
   add("locks", known(m.locks, number));
-  add("clock", known(m.clock_offset, (v) => `${v < 0 ? "−" : "+"}${brief(Math.abs(v))}`));
+  add("clock", known(m.clock_offset, (v) => (Math.abs(v) < 0.001 ? "in step" : `${v < 0 ? "−" : "+"}${brief(Math.abs(v))}`)));
   add("up for", known(m.uptime, seconds));
   add("commands/s", known(m.commands_per_second, number));
   add("memory", known(m.memory, (v) => (m.max_memory ? `${bytes(v)} of ${bytes(m.max_memory)}` : bytes(v))));
