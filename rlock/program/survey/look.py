@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,9 @@ from ...client import Client
 from ...model import LASTING, LockStatus
 from ...procedures.inspect import statuses
 from ...rules.quorum import quorum
+from .hand_offs import HandOffs
 from .masters import Answer, Scout
-from .names import is_owner
+from .names import is_owner, matcher
 from .snapshot import MasterHealth, Snapshot
 
 if TYPE_CHECKING:
@@ -78,8 +79,11 @@ class Survey:
         self._scouts = [
             Scout(endpoint, pattern, self._timeout, self._names) for endpoint in client._endpoints
         ]
-        for scout in self._scouts:
-            scout.start()
+        self._hand_offs = HandOffs(client._endpoints, matcher(pattern), self._timeout)
+        self._counted: tuple[float, int] | None = None
+        self._holders: dict[str, str | None] = {}
+        for thread in (*self._scouts, self._hand_offs):
+            thread.start()
 
     def look(self) -> Snapshot:
         """The fleet as it is now. A master that gives no answer costs its time-out in one look only.
@@ -91,10 +95,11 @@ class Survey:
         self._wait(orders, PATIENCE_S)
         self._learn([scout.answer for scout in self._scouts if not scout.busy])
         # While a master that hangs uses up the time that the scouts have, or each would cost its time-out.
-        locks = self._statuses()
+        locks = self._statuses(())
         self._wait(orders, self._timeout + self._scan_s)
         answers = self._answers()
         self._learn(answers)
+        locks += self._statuses([lock.name for lock in locks])
         more = (
             self._overflow
             or len(self._names) > self._limit
@@ -102,19 +107,23 @@ class Survey:
                 answer.passes or answer.fault is not None or answer.unlisted is not None for answer in answers
             )
         )
-        shown = [lock for lock in locks if self._shown(lock)]
+        # Those that were found last may be waited for, and go before.
+        shown = sorted(filter(self._shown, locks), key=lambda lock: (not lock.queue_length, lock.name))
+        shown = shown[: self._limit]
         return Snapshot(
             at,
             quorum(len(self._scouts)),
             tuple(self._health(answers, shown)),
             tuple(sorted(shown, key=lambda lock: lock.name)),
             more,
+            self._rate(shown),
         )
 
     def close(self) -> None:
         """End threads and connections; the client stays open."""
         for scout in self._scouts:
             scout.close()
+        self._hand_offs.close()
 
     def __enter__(self) -> Self:
         return self
@@ -166,8 +175,12 @@ class Survey:
                 known.alive_at = now
                 known.waited = known.waited or name in answer.waited
 
-    def _statuses(self) -> list[LockStatus]:
+    def _statuses(self, asked: Collection[str]) -> list[LockStatus]:
+        """Ask for the locks that are known, but for those that this look has asked for already."""
         names = sorted(self._names, key=lambda name: (not self._names[name].waited, name))[: self._limit]
+        names = [name for name in names if name not in asked]
+        if asked and not names:
+            return []
         engine = self._client._engine()
         found = engine.perform(statuses(engine.terms, names, self._timeout, self._waiters))
         now = time.monotonic()
@@ -186,6 +199,21 @@ class Survey:
     def _shown(self, lock: LockStatus) -> bool:
         holders = [view.holder for view in lock.masters if view.holder is not None]
         return lock.queue_length > 0 or any(is_owner(holder) for holder in holders)
+
+    def _rate(self, locks: Sequence[LockStatus]) -> float | None:
+        """Hand-offs a second since the look before."""
+        now, count, since = time.monotonic(), self._hand_offs.count, self._hand_offs.since
+        before, self._counted = self._counted, (now, count)
+        holders, self._holders = self._holders, {lock.name: lock.holder for lock in locks}
+        if before is None:
+            return None
+        began, counted = before
+        if since is not None and since <= began:
+            return (count - counted) / (now - began)
+        changed = sum(
+            lock.holder is not None and holders.get(lock.name) not in (None, lock.holder) for lock in locks
+        )
+        return changed / (now - began)
 
     def _health(self, answers: Sequence[Answer], locks: Sequence[LockStatus]) -> list[MasterHealth]:
         engine = self._client._engine()

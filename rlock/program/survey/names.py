@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from ...rules.keys import own_key
 from ...rules.options import MAX_NAME_BYTES
 
 #: `<client>:<uuid>` is ours, `<uuid>:<thread id>` Redisson's.
@@ -12,7 +13,6 @@ _OWNER = re.compile(
     r"(?s:.+):[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:[0-9]+"
 )
 _OWN = "rlock:"
-_QUEUE = ":queue"
 
 
 def is_owner(field: str) -> bool:
@@ -28,20 +28,27 @@ def lock_of(key: bytes) -> str | None:
 
 def waited_for(key: bytes) -> str | None:
     """The name of the lock whose queue this is; the reverse of `rules.keys.queue`."""
-    text = _text(key)
-    if text is None or not (text.startswith(_OWN) and text.endswith(_QUEUE)):
+    return _inside(key, "queue")
+
+
+def given(key: bytes) -> str | None:
+    """The name of the lock whose last fencing token this is; the reverse of `rules.keys.fence`."""
+    return _inside(key, "fence")
+
+
+def _inside(key: bytes, what: str) -> str | None:
+    """The reverse of `rules.keys.own_key`."""
+    text, end = _text(key), f":{what}"
+    if text is None or not (text.startswith(_OWN) and text.endswith(end)):
         return None
-    inside = text[len(_OWN) : -len(_QUEUE)]
-    if inside.startswith(":"):
-        name = inside[1:]
-        return name if "{" in name or "}" in name else None
-    name = inside[1:-1]
-    return name if inside == f"{{{name}}}" and name and "{" not in name and "}" not in name else None
+    inside = text[len(_OWN) : -len(end)]
+    name = inside[1:] if inside.startswith(":") else inside[1:-1]
+    return name if name and own_key(name, what) == text else None
 
 
 def queues(pattern: str) -> str:
     """A pattern for the keys of the queues of all locks that ``pattern`` matches, and of some more."""
-    return f"{_OWN}[{{:]{pattern}*{_QUEUE}"
+    return f"{_OWN}[{{:]{pattern}*:queue"
 
 
 def _text(key: bytes) -> str | None:
