@@ -11,6 +11,7 @@ from functools import partial
 
 import click
 
+from ...errors import OptionsError
 from ..dashboard.answers import Answers
 from ..dashboard.hosts import BadHostError, Guests, is_loopback, resolve
 from ..dashboard.lookout import Lookout
@@ -86,13 +87,12 @@ def dashboard(
     try:
         family, address = resolve(host)
     except BadHostError as error:
-        raise click.BadParameter(str(error), param_hint="--host") from None
+        raise OptionsError(f"--host: {error}") from None
     remote = not is_loopback(address)
     if remote and not allow_remote:
-        raise click.BadParameter(
-            f"{host} is reached by other machines, and this page has no password: add --allow-remote if "
-            "that is what you want, or use ssh -L",
-            param_hint="--host",
+        raise OptionsError(
+            f"--host: {host} is reached by other machines, and this page has no password: add --allow-remote "
+            "if that is what you want, or use ssh -L"
         )
     # Before the client: from here on the two signals end us in one way, whatever is going on.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -109,16 +109,18 @@ def dashboard(
             raise _cannot_listen(error, host, port) from None
         shown = f"[{address}]" if family == socket.AF_INET6 else address
         url = f"http://{shown}:{server.port}/"
-        if remote:
-            click.echo("warning: anybody who reaches this address can look; there is no password", err=True)
-        if as_json:
-            print_json({"url": url, "masters": client.masters, "pattern": pattern})
-        else:
-            click.echo(url)
-            click.echo(f"{len(client.masters)} masters. Ctrl-C ends it.", err=True)
-        if browse:
-            webbrowser.open(url)
         try:
+            if remote:
+                click.echo(
+                    "warning: anybody who reaches this address can look; there is no password", err=True
+                )
+            if as_json:
+                print_json({"url": url, "masters": client.masters, "pattern": pattern})
+            else:
+                click.echo(url)
+                click.echo(f"{len(client.masters)} masters. Ctrl-C ends it.", err=True)
+            if browse:
+                webbrowser.open(url)
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
             # A second Ctrl-C must not turn the end into a traceback.
@@ -127,11 +129,9 @@ def dashboard(
             click.echo("ended", err=True)
 
 
-def _cannot_listen(error: OSError, host: str, port: int) -> click.ClickException:
+def _cannot_listen(error: OSError, host: str, port: int) -> OptionsError:
     if error.errno == errno.EADDRINUSE:
-        return click.ClickException(
-            f"port {port} is in use: take another one with --port, or any with --port 0"
-        )
+        return OptionsError(f"port {port} is in use: take another one with --port, or any with --port 0")
     if error.errno == errno.EACCES:
-        return click.ClickException(f"port {port} is not for this user: take one above 1023 with --port")
-    return click.ClickException(f"cannot listen on {host} port {port}: {error.strerror or error}")
+        return OptionsError(f"port {port} is not for this user: take one above 1023 with --port")
+    return OptionsError(f"cannot listen on {host} port {port}: {error.strerror or error}")

@@ -135,8 +135,6 @@ class Handler(BaseHTTPRequestHandler):
     """One request: read within a time, checked, answered."""
 
     protocol_version = "HTTP/1.1"
-    server_version = "rlock"
-    sys_version = ""
     server: Server
     head: bytes
     written: io.BytesIO
@@ -168,7 +166,7 @@ class Handler(BaseHTTPRequestHandler):
         """One request, then the end."""
         if not self.head:
             return  # nobody asked anything
-        if len(self.head) > HEAD_BYTES:
+        if len(self.head) > HEAD_BYTES and not _whole(self.head):
             self.raw_requestline, self.requestline, self.command = b"", "", ""
             self.request_version = "HTTP/1.1"
             self.send_error(431)
@@ -180,7 +178,7 @@ class Handler(BaseHTTPRequestHandler):
         if not super().parse_request():
             return False
         self.close_connection = True
-        if b"\r\n\r\n" not in self.head and b"\n\n" not in self.head:
+        if not _whole(self.head):
             self.send_error(408, "the request did not end in time")
             return False
         if self.command not in ("GET", "HEAD"):
@@ -213,6 +211,10 @@ class Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
 
+    def version_string(self) -> str:
+        """Nothing about Python: who attacks a version does not learn it here."""
+        return "rlock"
+
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """One line of text. Not the one of http.server, which echoes what was sent."""
         self._send(told(code, message if message and code in (400, 408) else self.responses[code][0]))
@@ -243,10 +245,14 @@ def _takes_gzip(accepted: str) -> bool:
     return any(part.split(";")[0].strip().lower() == "gzip" for part in accepted.split(","))
 
 
+def _whole(head: bytes) -> bool:
+    return b"\r\n\r\n" in head or b"\n\n" in head
+
+
 def _head(connection: socket.socket, within_s: float) -> bytes:
     """What arrives until an empty line, the end, ``within_s``, or one byte more than we take."""
     until, head = time.monotonic() + within_s, b""
-    while len(head) <= HEAD_BYTES and b"\r\n\r\n" not in head and b"\n\n" not in head:
+    while len(head) <= HEAD_BYTES and not _whole(head):
         rest = until - time.monotonic()
         if rest <= 0:
             break

@@ -63,12 +63,14 @@ export function drain(bar, part) {
 const COLUMNS = {
   name: (l) => l.name,
   holder: (l) => l.holder ?? "\uffff",
-  since: (l) => l.since ?? Infinity,
+  since: (l) => (l.holder === null || l.since === null ? -Infinity : -l.since),
   remaining: (l) => l.remaining ?? Infinity,
-  count: (l) => -l.hold_count,
+  count: (l) => (l.holder === null ? 0 : l.hold_count),
   votes: (l) => votes(l),
-  waiters: (l) => -l.queue_length,
+  waiters: (l) => l.queue_length,
 };
+// What one looks for in these is the most.
+const DOWN_FIRST = new Set(["since", "count", "waiters"]);
 const collator = new Intl.Collator("en", { numeric: true });
 
 export class Table {
@@ -79,7 +81,7 @@ export class Table {
     for (const head of document.querySelectorAll("th[data-sort]")) {
       head.addEventListener("click", () => {
         const by = head.dataset.sort;
-        this.sort = { by, down: this.sort.by === by && !this.sort.down };
+        this.sort = { by, down: this.sort.by === by ? !this.sort.down : DOWN_FIRST.has(by) };
         this.marks();
         this.draw(this.locks, this.selected);
       });
