@@ -125,15 +125,19 @@ def statistics(
     return LockStatistics(name, length, position, local_waiters, waiters)
 
 
-def evict(terms: Terms, name: str, timeout: float) -> Procedure[list[str]]:
+def evict(
+    terms: Terms, name: str, timeout: float, owners: Collection[str] | None = None
+) -> Procedure[list[str]]:
     """Remove whoever is seen to hold it, on every master, for good; their owner tokens.
 
-    Raises `QuorumUnreachableError` when fewer than a quorum answered.
+    ``owners``: only these. Raises `QuorumUnreachableError` when fewer than a quorum answered.
     """
     ballot = yield from _look(terms, name, timeout)
     evicted = []
     # The one with the most keys last: a master remembers one that was thrown out.
     for holder, _ in reversed(ballot.holders().most_common()):
+        if owners is not None and holder not in owners:
+            continue
         # Its watchdog would put it back as long as its lease is valid.
         command = scripts.release(name, holder, ban_s=2 * terms.guard.max_ttl)
         removed: Ballot = yield Ask(command, timeout, Settle.ALL)

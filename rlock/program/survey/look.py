@@ -53,6 +53,7 @@ class Survey:
     :param scan_s: seconds that a look may spend on each master searching for names; it goes on with the next
         look. The first look takes a little longer.
     :param waiters: how many of those who wait for a lock are told, the first.
+    :param hand_offs: count them, on two more connections to one master.
 
     Names come from a SCAN of every master, never from KEYS: locks as hashes with an owner token as their only
     field, and queues. One thread may use it at a time; no matter which.
@@ -66,6 +67,7 @@ class Survey:
         *,
         scan_s: float = 0.01,
         waiters: int = 20,
+        hand_offs: bool = True,
     ) -> None:
         self._client = client
         self._limit = limit
@@ -79,11 +81,13 @@ class Survey:
         self._scouts = [
             Scout(endpoint, pattern, self._timeout, self._names) for endpoint in client._endpoints
         ]
-        self._hand_offs = HandOffs(client._endpoints, matcher(pattern), self._timeout)
+        self._matches = matcher(pattern)
+        self._counting = hand_offs
+        self._hand_offs: HandOffs | None = None
         self._counted: tuple[float, int] | None = None
         self._holders: dict[str, str | None] = {}
-        for thread in (*self._scouts, self._hand_offs):
-            thread.start()
+        for scout in self._scouts:
+            scout.start()
 
     def look(self) -> Snapshot:
         """The fleet as it is now. A master that gives no answer costs its time-out in one look only.
@@ -91,6 +95,9 @@ class Survey:
         Never fails for want of answers: the snapshot says what is wrong with each master.
         """
         at = time.time()
+        if self._counting and self._hand_offs is None:
+            self._hand_offs = HandOffs(self._client._endpoints, self._matches, self._timeout)
+            self._hand_offs.start()
         orders = self._order()
         self._wait(orders, PATIENCE_S)
         self._learn([scout.answer for scout in self._scouts if not scout.busy])
@@ -119,11 +126,18 @@ class Survey:
             self._rate(shown),
         )
 
+    def rest(self) -> None:
+        """Before a time without looks: no master is to keep messages for one who does not read them."""
+        listening, self._hand_offs = self._hand_offs, None
+        if listening is not None:
+            listening.close()
+            listening.join(1.0)
+
     def close(self) -> None:
         """End threads and connections; the client stays open."""
         for scout in self._scouts:
             scout.close()
-        self._hand_offs.close()
+        self.rest()
 
     def __enter__(self) -> Self:
         return self
@@ -202,7 +216,8 @@ class Survey:
 
     def _rate(self, locks: Sequence[LockStatus]) -> float | None:
         """Hand-offs a second since the look before."""
-        now, count, since = time.monotonic(), self._hand_offs.count, self._hand_offs.since
+        now, listening = time.monotonic(), self._hand_offs
+        count, since = (0, None) if listening is None else (listening.count, listening.since)
         before, self._counted = self._counted, (now, count)
         holders, self._holders = self._holders, {lock.name: lock.holder for lock in locks}
         if before is None:
