@@ -146,11 +146,11 @@ class Client(Process, Engine):
             self.world.referee.leave(hold)
         yield from self.releasing(hold, hold.count - 1)
 
-    def _giving_up(self, hold: Hold) -> Waits[Released]:
-        released = yield from super()._giving_up(hold)
+    def _giving_up(self, hold: Hold) -> Waits[tuple[Released, bool]]:
+        released, handed = yield from super()._giving_up(hold)
         if released is Released.DONE:
             self.world.referee.confirm(hold)
-        return released
+        return released, handed
 
     def evict(self, name: str) -> Program:
         """An operator's removal of whoever holds a lock."""
