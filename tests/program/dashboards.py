@@ -83,7 +83,7 @@ class Still:
     def __init__(self, sight: Sight) -> None:
         self.now = sight
 
-    def sight(self) -> Sight:
+    def sight(self, *, stay_s: float | None = None) -> Sight:
         return self.now
 
 

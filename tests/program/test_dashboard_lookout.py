@@ -47,7 +47,7 @@ def looker() -> Looker:
 
 @pytest.fixture
 def lookout(looker: Looker) -> Iterator[Lookout]:
-    lookout = Lookout(looker, every_s=0.3, idle_s=0.6, give_up_s=2.0)
+    lookout = Lookout(looker, every_s=0.3, idle_s=0.6, stay_s=2.0)
     yield lookout
     looker.gate.set()
     lookout.close()
@@ -88,6 +88,16 @@ def test_looks_end_when_nobody_watches_and_later_the_connections_do(looker: Look
     assert old is not None
     assert old.at > time.time() - 1.0, "after a rest the first answer is fresh"
     assert looker.made == 2
+
+
+def test_a_scrape_stays_connected_for_the_next_one(looker: Looker, lookout: Lookout) -> None:
+    lookout.sight(stay_s=4.0)
+    lookout.sight()
+    time.sleep(3.0)
+    assert looker.closed == 0
+    lookout.sight()
+    assert looker.made == 1
+    assert eventually(lambda: looker.closed == 1, within=10)
 
 
 @pytest.mark.parametrize("error", [RLockError("the masters are away"), ZeroDivisionError("a bug")])

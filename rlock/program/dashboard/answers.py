@@ -16,7 +16,7 @@ from ...errors import OptionsError, QuorumUnreachableError, RLockError
 from ...model import LockStatus
 from ..output import plain
 from . import gauges
-from .lookout import Sight
+from .lookout import SCRAPE_S, Sight
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
@@ -62,7 +62,7 @@ def encoded(value: Any) -> bytes:
 class Watched(Protocol):
     """What is asked for the last look: a `Lookout`."""
 
-    def sight(self) -> Sight:
+    def sight(self, *, stay_s: float | None = None) -> Sight:
         """What was seen last."""
 
 
@@ -151,4 +151,4 @@ class Answers:
             from prometheus_client import CONTENT_TYPE_LATEST
         except ImportError:
             return Answer(404, TEXT, NO_METRICS.encode())
-        return Answer(200, CONTENT_TYPE_LATEST, gauges.text(self._lookout.sight()))
+        return Answer(200, CONTENT_TYPE_LATEST, gauges.text(self._lookout.sight(stay_s=SCRAPE_S)))

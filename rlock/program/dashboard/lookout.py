@@ -17,8 +17,9 @@ log = logging.getLogger("rlock")
 EVERY_S = 1.0  # from the beginning of one look to that of the next
 SHORTEST_PAUSE_S = 0.25  # masters that answer slowly are not asked without a break
 IDLE_S = 5.0  # a page asks every second: after this long nobody watches
+STAY_S = 15.0  # then the connections go, too
 # Longer than the time between two scrapes, or each would be a first look, which has no rate of hand-offs.
-GIVE_UP_S = 150.0
+SCRAPE_S = 150.0
 END_S = 0.5
 PATIENCE_S = 5.0  # how long a question waits for the first look
 
@@ -59,16 +60,16 @@ class Lookout:
         *,
         every_s: float = EVERY_S,
         idle_s: float = IDLE_S,
-        give_up_s: float = GIVE_UP_S,
+        stay_s: float = STAY_S,
     ) -> None:
         self._make = survey
-        self._every_s, self._idle_s, self._give_up_s = every_s, idle_s, give_up_s
+        self._every_s, self._idle_s, self._stay_s = every_s, idle_s, stay_s
         self._changed = threading.Condition()
         self._sight = Sight()
         self._rounds = 0
         self._watching = False
         self._closed = False
-        self._asked_at = float("-inf")
+        self._asked_at = self._stay_until = float("-inf")
         self._thread: threading.Thread | None = None
 
     @property
@@ -76,10 +77,15 @@ class Lookout:
         """How many looks there were."""
         return self._rounds
 
-    def sight(self, patience_s: float = PATIENCE_S) -> Sight:
-        """What was seen last. The first question after a time of rest waits for a fresh look."""
+    def sight(self, patience_s: float = PATIENCE_S, *, stay_s: float | None = None) -> Sight:
+        """What was seen last. The first question after a time of rest waits for a fresh look.
+
+        ``stay_s``: how long to stay connected for the next question, if not as long as for a page.
+        """
         with self._changed:
             self._asked_at = time.monotonic()
+            stay = self._stay_s if stay_s is None else stay_s
+            self._stay_until = max(self._stay_until, self._asked_at + stay)
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._run, name="rlock-lookout", daemon=True)
                 self._thread.start()
@@ -127,11 +133,11 @@ class Lookout:
         """Sleep until there is something to do: a look, or with ``open_`` the end of it. False: closed."""
         with self._changed:
             while not self._closed:
-                rest = time.monotonic() - self._asked_at
-                self._watching = rest < self._idle_s
-                if self._watching or (open_ and rest >= self._give_up_s):
+                now = time.monotonic()
+                self._watching = now - self._asked_at < self._idle_s
+                if self._watching or (open_ and now >= self._stay_until):
                     break
-                self._changed.wait(self._give_up_s - rest if open_ else None)
+                self._changed.wait(self._stay_until - now if open_ else None)
             return not self._closed
 
 
