@@ -156,6 +156,7 @@ export class Table {
     const p = row.parts, state = standing(lock);
     row.lock = lock;
     attribute(row, "data-state", state);
+    attribute(row, "data-plain", lock.queue_length === 0 && lock.hold_count <= 1 ? "" : null);
     attribute(p.button, "aria-expanded", String(lock.name === this.selected));
     attribute(row, "aria-current", lock.name === this.selected ? "true" : null);
     if (p.who.token !== lock.holder || p.who.state !== state) {
