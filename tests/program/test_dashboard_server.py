@@ -150,3 +150,13 @@ def test_a_fault_of_our_own_is_500_and_logged(caplog: pytest.LogCaptureFixture) 
     assert answer.status == 500
     assert b"secret" not in body
     assert "was not answered" in caplog.text
+
+
+def test_who_still_sends_when_the_answer_is_there_gets_it() -> None:
+    with site() as page, ExitStack() as stack:
+        talker = connected(page, stack, b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        for _ in range(4):
+            time.sleep(0.05)
+            talker.sendall(b"x" * 10_000)  # a reset would end this with an error
+        talker.shutdown(socket.SHUT_WR)
+        assert talker.makefile("rb").read().startswith(b"HTTP/1.1 405 ")
