@@ -59,6 +59,7 @@ class NotAcquired(Event):
     fair: bool
     waited: float  # seconds
     outcome: str  # "busy", "unreachable", "error" (settings have to change), "interrupted"
+    queued: bool = False  # it stood in the queue, and has left it
 
 
 @dataclass(frozen=True)

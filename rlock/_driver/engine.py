@@ -15,7 +15,7 @@ from ..errors import LeaseLostError, NotHeldError, RLockError
 from ..events import CLOSED, Lost, ReleaseUnsure, tell
 from ..model import LeaseState, LockStatistics
 from ..procedures import acquire as acquiring
-from ..procedures.acquire import AT_ONCE
+from ..procedures.acquire import AT_ONCE, Asked
 from ..procedures.inspect import statistics
 from ..procedures.release import Released, gave_heir, inherited, may_barge, outcome, release
 from ..procedures.renew import Renewal, Round, heal, renew
@@ -61,7 +61,7 @@ class Engine(ABC):
         self.closed = False
         self._turnstile = Turnstile()
         #: Owner tokens that may have votes, by acquire under way.
-        self._asking: dict[int, tuple[LockOptions, list[str]]] = {}
+        self._asking: dict[int, tuple[LockOptions, Asked]] = {}
         #: Holds that are no longer ours and of which the masters may not know it yet, by owner token.
         self._releasing: dict[str, Hold] = {}
 
@@ -88,43 +88,39 @@ class Engine(ABC):
                 raise LeaseLostError(hold.name, hold.reason)
             hold.count += 1
 
-    def acquiring(self, key: OwnerKey, options: LockOptions, until: float, asked: list[str]) -> Waits[bool]:
+    def acquiring(self, key: OwnerKey, options: LockOptions, until: float, asked: Asked) -> Waits[bool]:
         """By the masters, waiting until ``until``. The caller owes `give_back` after any exception."""
-        began = self.clock()
+        asked.began = self.clock()
         try:
-            got = yield from self._entering(key, options, until, asked, began)
+            got = yield from self._entering(key, options, until, asked)
         except BaseException as error:
-            outcomes.not_acquired(options, self.clock() - began, error)
+            outcomes.not_acquired(options, asked, self.clock(), error)
             raise
         if not got:
-            outcomes.not_acquired(options, self.clock() - began)
+            outcomes.not_acquired(options, asked, self.clock())
         return got
 
-    def _entering(
-        self, key: OwnerKey, options: LockOptions, until: float, asked: list[str], began: float
-    ) -> Waits[bool]:
+    def _entering(self, key: OwnerKey, options: LockOptions, until: float, asked: Asked) -> Waits[bool]:
         name = options.name
-        if until == AT_ONCE and self.holds.taken(name, began):
+        if until == AT_ONCE and self.holds.taken(name, asked.began):
             # Another owner of ours holds it validly: that is contention, and no master knows better.
             return False
         if until == AT_ONCE or options.fair:
             # In fair mode each owner has a ticket of its own, drawn when it comes, not when it is its turn.
-            return (yield from self._contending(key, options, until, asked, began))
+            return (yield from self._contending(key, options, until, asked))
         turn = self._turn(name)
         try:
             if (yield from self._turnstile.entering(turn, until - self.clock())):
-                return (yield from self._contending(key, options, until, asked, began))
+                return (yield from self._contending(key, options, until, asked))
         finally:
             turn.over = True
             self._turnstile.leave(turn)
         # Time over in the line. With the masters out of reach that is not contention; ask them.
         if self._fanout.reachable:
             return False
-        return (yield from self._contending(key, options, AT_ONCE, asked, began))
+        return (yield from self._contending(key, options, AT_ONCE, asked))
 
-    def _contending(
-        self, key: OwnerKey, options: LockOptions, until: float, asked: list[str], began: float
-    ) -> Waits[bool]:
+    def _contending(self, key: OwnerKey, options: LockOptions, until: float, asked: Asked) -> Waits[bool]:
         with self.mutex:
             if self.closed:
                 raise RLockError("the client is closed")
@@ -135,14 +131,12 @@ class Engine(ABC):
                     raise RLockError(f"lock {options.name!r} was not asked for: {error}") from error
         yield from self._fanout.meeting()
         self._asking[id(asked)] = (options, asked)
-        got = yield from self._driver.performing(self._take(key, options, until, asked, began))
+        got = yield from self._driver.performing(self._take(key, options, until, asked))
         # After an exception `give_back` does that, behind the undo: close() must find it until then.
         self._asking.pop(id(asked), None)
         return got
 
-    def _take(
-        self, key: OwnerKey, options: LockOptions, until: float, asked: list[str], began: float
-    ) -> Procedure[bool]:
+    def _take(self, key: OwnerKey, options: LockOptions, until: float, asked: Asked) -> Procedure[bool]:
         while True:
             grant = yield from acquiring.acquire(self.terms, options, key.label, until, asked)
             if grant is None:
@@ -169,11 +163,11 @@ class Engine(ABC):
                     else:
                         self.holds.unwatch(hold)
             if held:
-                outcomes.acquired(hold, grant, self.clock() - began, len(self.terms.masters))
+                outcomes.acquired(hold, grant, asked, self.clock(), len(self.terms.masters))
                 return True
             self._take_back(options, asked)
 
-    def give_back(self, key: OwnerKey, options: LockOptions, asked: list[str]) -> None:
+    def give_back(self, key: OwnerKey, options: LockOptions, asked: Asked) -> None:
         """Undo an acquire that ended with an exception, without waiting for anybody.
 
         Ctrl-C can come between any two lines, a cancellation at any wait, also after the grant: the caller
@@ -185,7 +179,7 @@ class Engine(ABC):
         self._take_back(options, asked)
         self._asking.pop(id(asked), None)
 
-    def _take_back(self, options: LockOptions, asked: list[str]) -> None:
+    def _take_back(self, options: LockOptions, asked: Asked) -> None:
         for owner in list(asked):
             waiter = waiter_name(owner, self.terms.station)
             command = scripts.release(options.name, owner, waiter=waiter, publish=False)
@@ -362,7 +356,7 @@ class Engine(ABC):
             # connections, while these are still there.
             self._fanout.refuse()
             for options, asked in list(self._asking.values()):
-                self._take_back(options, list(asked))
+                self._take_back(options, Asked(asked))
             if releasing:
                 # All written first, then one wait for all of them: bounded, however many there are.
                 releases = [

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from ..errors import OptionsError, QuorumUnreachableError
 from ..events import Acquired, NotAcquired, Released, observed, tell
-from ..procedures.acquire import Grant
+from ..procedures.acquire import Asked, Grant
 from ..rules.holds import Hold
 from ..rules.options import LockOptions
 
 
-def acquired(hold: Hold, grant: Grant, waited: float, masters: int) -> None:
+def acquired(hold: Hold, grant: Grant, asked: Asked, now: float, masters: int) -> None:
     """A hold was added."""
     if observed():
-        queued, fair = bool(grant.waiter), hold.options.fair
-        tell(Acquired(hold.name, hold.owner, fair, waited, grant.votes, masters, grant.handed, queued))
+        fair, waited = hold.options.fair, now - asked.began
+        tell(Acquired(hold.name, hold.owner, fair, waited, grant.votes, masters, grant.handed, asked.queued))
 
 
-def not_acquired(options: LockOptions, waited: float, error: BaseException | None = None) -> None:
+def not_acquired(options: LockOptions, asked: Asked, now: float, error: BaseException | None = None) -> None:
     """An acquire ended without one."""
     if observed():
-        tell(NotAcquired(options.name, options.fair, waited, _outcome(error)))
+        tell(NotAcquired(options.name, options.fair, now - asked.began, _outcome(error), asked.queued))
 
 
 def _outcome(error: BaseException | None) -> str:

@@ -64,6 +64,16 @@ class Grant:
     handed: bool = False  # by a release, not found free
 
 
+class Asked(list[str]):
+    """Owner tokens that may have votes, or a place; kept by the caller of one acquire.
+
+    ``began``: when that was called; ``queued``: it was told that it stands in the queue.
+    """
+
+    began = 0.0
+    queued = False
+
+
 class Waiting:
     """What one acquire has to give back when it ends without the lock, whatever ends it.
 
@@ -71,7 +81,7 @@ class Waiting:
     in it after an exception may have votes, or a place.
     """
 
-    def __init__(self, terms: Terms, options: LockOptions, label: str, asked: list[str]) -> None:
+    def __init__(self, terms: Terms, options: LockOptions, label: str, asked: Asked) -> None:
         self.terms = terms
         self.options = options
         self.label = label
@@ -164,7 +174,7 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
 
 
 def acquire(
-    terms: Terms, options: LockOptions, label: str, until: float, asked: list[str]
+    terms: Terms, options: LockOptions, label: str, until: float, asked: Asked
 ) -> Procedure[Grant | None]:
     """Try until ``until`` (an instant, AT_ONCE or FOR_EVER). None: contention, and the time is over.
 
@@ -200,7 +210,6 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
     terms, options = waiting.terms, waiting.options
     clock = terms.clock
     splits = failures = 0
-    told = False
     if until > AT_ONCE and (yield Standing(options.name)):
         heard_by = yield Listen(waiting.take_place(), 0.0)
         waiting.queued = heard_by >= terms.quorum
@@ -212,8 +221,8 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             return replace(outcome, handed=True) if wake is Wake.HANDED else outcome
         ballot, now, place = outcome, clock(), waiting.place
         if place is not None:
-            if not told and waiting.queued and observed():
-                told = _tell_of_place(options, ballot)
+            if waiting.queued and not waiting.asked.queued and observed():
+                waiting.asked.queued = _tell_of_place(options, ballot)
             place.splits = place.splits + 1 if wake is Wake.HANDED else 0
         if ballot.hopeless:
             raise impossible(terms, options.name, ballot)

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from .lease import EXPIRED, Lease
+from .lease import EXPIRED, Lease, LeaseEvent
 from .options import LockOptions
 from .quorum import Ballot
 from .timing import FILL_UP_S, renew_period, retry_period
@@ -161,13 +161,16 @@ class Hold:
     @property
     def cause(self) -> str:
         """The same in one of a few words: why it is renewed no more, or what ended the lease."""
-        return self.stopped.cause if self.stopped else self.lease.ended_by.value
+        if self.stopped:
+            return self.stopped.cause
+        ended_by = self.lease.ended_by
+        return FIXED if ended_by is LeaseEvent.EXPIRED and not self.options.renew else ended_by.value
 
     def renewable(self, now: float) -> Stop | None:
         """None if it is to be renewed; else why not."""
         options = self.options
         if not options.renew:
-            return Stop("fixed lease", "it has a fixed lease (renew=False)")
+            return Stop(FIXED, "it has a fixed lease (renew=False)")
         if not self.owner_key.alive:
             # Redisson renews the lock of a dead thread for ever and so blocks the fleet (its issue 6198).
             return Stop("dead owner", "the thread or task that held it has ended without releasing it")
@@ -190,6 +193,10 @@ class Hold:
             self.renew_at = retry_at
         else:
             self.renew_at = self.lease.valid_until
+
+
+#: The cause of a loss that was agreed on.
+FIXED = "fixed lease"
 
 
 class Stop(NamedTuple):
