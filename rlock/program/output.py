@@ -22,18 +22,19 @@ def json_option(command: F) -> F:
 
 def print_json(value: Any) -> None:
     """One line."""
-    click.echo(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False))
+    click.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """What JSON can hold: of our dataclasses the fields, of our words their text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     return value
 
 
