@@ -14,7 +14,7 @@ from . import exits
 from .settings import ConfigError
 
 #: In the order of the help text.
-COMMANDS = ("run", "status", "init", "up", "demo")
+COMMANDS = ("run", "status", "init", "doctor", "up", "demo")
 
 
 class Verbs(click.Group):
