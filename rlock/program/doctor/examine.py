@@ -245,8 +245,9 @@ class Examination:
             facts.script_round_trips.append(now() - began)
             if isinstance(reply, Exception):
                 kind = denial(reply)
-                if not self._scope.prefix and kind in ("key", "channel"):
-                    return  # of this one name only the keys are known to be allowed
+                if not self._scope.prefix and kind == "key":
+                    facts.not_tried = True  # it may lock the one name that was given, and no other
+                    return
                 facts.write_fault = str(reply)
                 return
         # The first time may have carried the source.

@@ -80,6 +80,7 @@ class Facts:
     busy: str | None = None
     loading: str | None = None
     write_fault: str | None = None
+    not_tried: bool = False  # the user may not lock a name of ours
     cut_short: str | None = None  # it answered at first, and then not any more
 
     # -- what is told in INFO ----------------------------------------------------------------------

@@ -16,9 +16,17 @@ from .facts import Fleet, Probe
 def probe(endpoints: Sequence[Endpoint], fleet: Fleet, name: str) -> None:
     """Acquire and release it, if a quorum of masters looks as if that could work."""
     found = fleet.probe = Probe(name)
-    able = [f for f in fleet.examined if not (f.permissions.missing or f.permissions.unknown or f.busy)]
+    able = [
+        f
+        for f in fleet.examined
+        if not (f.permissions.missing or f.permissions.unknown or f.busy or f.write_fault or f.loading)
+        and f.mode in (None, "standalone")
+    ]
     if len(able) < fleet.quorum:
         found.skipped = "fewer than a quorum of masters would grant it"
+        return
+    if sum(not facts.not_tried for facts in able) < fleet.quorum:
+        found.skipped = "the user may not lock this name (nor need it)"
         return
     # Without the restart guard, which has a check of its own: it would write its note on new masters.
     client = Client(
