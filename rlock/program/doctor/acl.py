@@ -54,6 +54,11 @@ class Permissions:
         """Whether anything is that a user needs."""
         return bool(self.commands or self.keys or self.channels)
 
+    @property
+    def enough(self) -> bool:
+        """Whether locks can be had."""
+        return not self.missing and all(command in OPTIONAL for command in self.unknown)
+
     def only_of(self, scope: Scope) -> bool:
         """Whether all that is missing has to do with the names of the scope."""
         own = {*scope.key_rules, scope.channel_rule}
@@ -138,7 +143,8 @@ def optional_trials() -> dict[str, tuple[str, ...]]:
     """The same for what may be left out, but for what is asked anyway."""
     return {
         "client|id": ("CLIENT", "ID"),
-        "client|kill": ("CLIENT", "KILL", "ID", "0"),  # there is none, and never was
+        # Never given to anybody. Not 0: Redis 6.2 takes that for no filter, and kills every connection.
+        "client|kill": ("CLIENT", "KILL", "ID", str(2**63 - 1)),
         "script|load": ("SCRIPT", "LOAD", "no script ("),
     }
 

@@ -22,6 +22,7 @@ from ...rules.guard import Guard
 from ...rules.timing import lease_ms
 from .acl import (
     COMMANDS,
+    OPTIONAL,
     Permissions,
     Scope,
     command_trials,
@@ -179,9 +180,9 @@ class Examination:
         judged, unsure = self._keys(session, first)
         facts.permissions = Permissions(
             commands=(*(c for c, why in refused.items() if why in ("command", "other")), *session.missing),
-            unknown=tuple(c for c, why in refused.items() if why == "unknown"),
+            unknown=tuple(c for c, why in (refused | lacking).items() if why == "unknown"),
             keys=tuple(judged),
-            optional=tuple(c for c in ("info", "config|get", *optional) if lacking[c]),
+            optional=tuple(c for c in OPTIONAL if lacking[c] not in (None, "unknown")),
             unsure_of_keys=unsure,
         )
         self._remember_for_the_guard(session, info, config["appendfsync"], marker)
@@ -237,7 +238,7 @@ class Examination:
     def _lock(self, session: Session) -> None:
         """Scripts, and a lock of our own on this master alone: what a write is answered, and how fast."""
         facts, name = self.facts, self._scope.probe
-        if facts.permissions.missing or facts.permissions.unknown or facts.mode not in (None, "standalone"):
+        if not facts.permissions.enough or facts.mode not in (None, "standalone"):
             return
         for _ in range(3):
             began = now()
@@ -307,7 +308,7 @@ def _guard(fleet: Fleet) -> None:
     labels = [facts.master for facts in fleet.masters]
     guard, at = Guard(labels, fleet.max_ttl, fleet.restart_guard), now()
     for i, facts in enumerate(fleet.masters):
-        if facts.handshake is not None:
+        if facts.handshake is not None and facts.mode != "sentinel":
             guard.met(i, facts.handshake, at)
     for i, facts in enumerate(fleet.masters):
         facts.guarded = guard.wait(i, at)

@@ -19,7 +19,8 @@ def probe(endpoints: Sequence[Endpoint], fleet: Fleet, name: str) -> None:
     able = [
         f
         for f in fleet.examined
-        if not (f.permissions.missing or f.permissions.unknown or f.busy or f.write_fault or f.loading)
+        if f.permissions.enough
+        and not (f.busy or f.write_fault or f.loading)
         and f.mode in (None, "standalone")
     ]
     if len(able) < fleet.quorum:
