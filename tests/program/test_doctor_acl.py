@@ -176,6 +176,15 @@ def test_a_database_that_may_not_be_selected_is_a_missing_permission(any_server:
         assert admin.dbsize() == 1, "the marker"
 
 
+@pytest.mark.parametrize("name", ["*", "x" * 1024, "x" * 990 + "*"])
+def test_names_at_the_limits_have_rules_that_masters_accept(any_server: AnyMaster, name: str) -> None:
+    url = setuser(any_server, "resetkeys", "resetchannels", *ALL, *MORE)
+    for command in look(url, "--name", name).one("permissions")["commands"]:
+        with raw(any_server.url) as admin:
+            admin.execute_command(*command.split())
+    assert not look(url, "--name", name).of("permissions")
+
+
 LOGINS = {
     "nobody:pw@": "does not let the user nobody in",
     "joe:wrong@": "does not let the user joe in",

@@ -152,7 +152,7 @@ def test_a_setting_of_one_master_is_found_and_the_printed_command_mends_it(good:
         if command != "CONFIG REWRITE":  # the file of a test's master
             words = command.replace("'", "").split(" ", 3)
             tell(good[1], *words)
-    if check == "durability" and "appendonly" in dict(settings):
+    if check == "durability" and settings[0][0] == "appendonly":
         assert eventually(lambda: raw(good.urls[1]).info("persistence")["aof_rewrite_in_progress"] == 0)
     assert not doctor(good.urls).of(check)
 
@@ -183,7 +183,7 @@ def test_connections_that_run_out_are_found_before_and_after(good: Fleet) -> Non
 
 def test_a_snapshot_that_failed_is_found_with_what_it_does_to_writes(good: Fleet) -> None:
     # A directory of that name: the finished snapshot cannot be given its name, as on a disk with a fault.
-    folder = raw(good.urls[0]).config_get("dir")["dir"]
+    folder = str(raw(good.urls[0]).config_get("dir")["dir"])
     (Path(folder) / "dump.rdb").mkdir()
     tell(good[0], "CONFIG", "SET", "save", "3600 1")
     tell(good[0], "BGSAVE")

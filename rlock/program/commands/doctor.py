@@ -7,6 +7,7 @@ import math
 import click
 
 from ...client import Client
+from ...errors import OptionsError
 from .. import exits
 from ..doctor import checks  # noqa: F401  (fills the list of checks)
 from ..doctor.acl import Scope
@@ -50,7 +51,7 @@ def doctor(*, name: str | None, strict: bool, measure: float, as_json: bool, set
     reached; 64 no masters are named.
     """
     if not (math.isfinite(measure) and 0 <= measure <= 3600):
-        raise click.UsageError(f"--measure must be 0 to 3600 seconds, not {measure:g}")
+        raise OptionsError(f"--measure must be 0 to 3600 seconds, not {measure:g}")
     scope = Scope(name)
     client = settings.client()
     fleet = _fleet(client)

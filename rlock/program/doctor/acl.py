@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...rules import keys
-from ...rules.options import check_name
+from ...rules.options import MAX_NAME_BYTES, check_name
 
 #: What the scripts call, and the client itself; in the order of README.md.
 COMMANDS = (
@@ -71,19 +71,26 @@ class Scope:
     def __init__(self, name: str | None = None) -> None:
         #: An operator named it.
         self.given = name is not None
-        self.name = name or "rlock-doctor:*"
+        self.name = "rlock-doctor:*" if name is None else name
         self.prefix = self.name.endswith("*")
         stem = self.name.removesuffix("*") if self.prefix else f"{self.name}:"
-        #: A lock of our own.
-        self.probe = check_name(stem + ("rlock-doctor:" if name else "") + os.urandom(8).hex())
+        exact = None if self.prefix else check_name(self.name)
+        fresh = f"rlock-doctor:{os.urandom(8).hex()}"
+        #: A lock of our own; a name may be too long for one behind it.
+        beside = f"{stem}{fresh}" if self.given and len(stem.encode()) < MAX_NAME_BYTES - 40 else fresh
+        self.probe = check_name(beside)
         #: The lock whose keys are asked for; no key of it is touched.
-        self.lock = self.probe if self.prefix else check_name(self.name)
+        self.lock = exact or self.probe
         escaped = _escaped(stem) if self.prefix else _escaped(self.lock)
         own = f"rlock::{escaped}" if "{" in self.lock or "}" in self.lock else f"rlock:{{{escaped}"
         if not self.prefix:
             own += ":" if own.startswith("rlock::") else "}:"
         #: The lock, and what belongs to it.
         self.key_rules = (f"~{escaped}{'*' if self.prefix else ''}", f"~{own}*")
+        self.marker_rule = f"~{keys.MARKER}"
+        if self.name == "*":
+            # Behind a `*` no other pattern is accepted.
+            self.key_rules, self.marker_rule = ("~*", "~*"), "~*"
         self.channel_rule = f"&{own}*"
 
     def keys(self, *, guarded: bool = True) -> list[tuple[str, str]]:
@@ -91,7 +98,7 @@ class Scope:
         lock, own = self.key_rules
         found = [(self.lock, lock)]
         found += [(make(self.lock), own) for make in (keys.queue, keys.fence, keys.evicted)]
-        return [*found, (keys.MARKER, f"~{keys.MARKER}")] if guarded else found
+        return [*found, (keys.MARKER, self.marker_rule)] if guarded else found
 
     def channels(self) -> tuple[str, str]:
         """That of the lock, and one on which nobody listens."""
@@ -100,8 +107,8 @@ class Scope:
     def rules(self) -> list[str]:
         """The least permissions, as README.md tells them."""
         allowed = [f"+{command}" for command in COMMANDS]
-        marker = f"~{keys.MARKER}"
-        return [*self.key_rules, marker, "resetchannels", self.channel_rule, "-@all", *allowed]
+        patterns = dict.fromkeys([*self.key_rules, self.marker_rule])
+        return [*patterns, "resetchannels", self.channel_rule, "-@all", *allowed]
 
 
 def _escaped(name: str) -> str:

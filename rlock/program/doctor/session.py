@@ -64,7 +64,10 @@ class Session:
                     raise SessionError(Trouble.DENIED, str(error)) from None
             except (redis.RedisError, OSError, ValueError) as error:
                 connection.disconnect()
-                raise SessionError(*trouble_of(error)) from None
+                trouble, text = trouble_of(error)
+                if isinstance(connection, endpoint.kit.tls) and _without_tls(connection):
+                    trouble, text = Trouble.TLS, f"it answers without TLS ({text})"
+                raise SessionError(trouble, text) from None
             except BaseException:
                 connection.disconnect()
                 raise
@@ -145,6 +148,18 @@ class Session:
     def close(self) -> None:
         """Close it."""
         self._connection.disconnect()
+
+
+def _without_tls(connection: Any) -> bool:
+    """Whether a server speaks plainly: one that waits for more of a line than a greeting of TLS has is
+    otherwise taken for one that hangs."""
+    try:
+        with socket.create_connection((connection.host, int(connection.port)), 0.25) as plain:
+            plain.settimeout(0.25)
+            plain.sendall(b"PING\r\n")
+            return plain.recv(1) in (b"+", b"-")
+    except OSError:
+        return False
 
 
 def trouble_of(error: BaseException) -> tuple[Trouble, str]:

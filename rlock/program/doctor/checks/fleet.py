@@ -89,11 +89,12 @@ def hosts(fleet: Fleet) -> Iterator[Told]:
                 "put each master on a machine of its own (power, rack and zone as well)",
             )
     networks: dict[str, list[str]] = defaultdict(list)
-    for host, names in by_host.items():
+    for host in by_host:
         if host != _HERE and (network := _network(host)):
-            networks[network] += names
-    for network, names in networks.items():
-        if len(names) > fleet.spare and len({*names}) > 1:
+            networks[network].append(host)
+    for network, together in networks.items():
+        names = [name for host in together for name in by_host[host]]
+        if len(together) > 1 and len(names) > fleet.spare:
             yield note(
                 f"{len(names)} of {count} masters are in one network, {network}",
                 "one switch, rack or zone may take more masters than may fail",
