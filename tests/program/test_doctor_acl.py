@@ -148,6 +148,9 @@ def test_the_permissions_of_one_name_are_enough_for_it(any_server: AnyMaster) ->
     assert not seen.of("writes")
     assert seen.code == 0
     missing = look(url, "--name", "orders:43").one("permissions")
+    assert missing["commands"] == ["ACL SETUSER joe ~orders:43 ~rlock:{orders:43}:* &rlock:{orders:43}:*"], (
+        "and no others that begin so"
+    )
     admin = raw(any_server.url)
     for command in missing["commands"]:
         admin.execute_command(*command.split())
@@ -162,7 +165,8 @@ def test_a_strange_name_is_a_pattern_that_means_it(any_server: AnyMaster, name: 
         with raw(any_server.url) as admin:
             admin.execute_command(*command.split())
     assert not look(url, "--name", name).of("permissions")
-    assert look(url, "--name", f"other-{name}").of("permissions")
+    for other in (f"other-{name}", f"{name}-other", name.replace("*", "xx").replace("[c]", "c") + "."):
+        assert look(url, "--name", other).of("permissions")
 
 
 def test_a_database_that_may_not_be_selected_is_a_missing_permission(any_server: AnyMaster) -> None:
