@@ -35,7 +35,9 @@ class Seen:
 def doctor(urls: Sequence[str], *words: str, measure: float = 0, **settings: str) -> Seen:
     """``rlock doctor --json`` in this process."""
     environment = {f"RLOCK_{key.upper()}": value for key, value in settings.items()}
-    environment = {"RLOCK_CONFIG": "", "RLOCK_MASTERS": ",".join(urls), **environment}
+    # Long, so that a busy machine is not taken for slow masters.
+    usual = {"RLOCK_CONFIG": "", "RLOCK_MASTERS": ",".join(urls), "RLOCK_REQUEST_TIMEOUT": "2"}
+    environment = usual | environment
     clean = {key: None for key in os.environ if key.startswith("RLOCK_")}
     result = CliRunner().invoke(
         cli, ["doctor", "--json", "--measure", str(measure), *words], env={**clean, **environment},

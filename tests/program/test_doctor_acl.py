@@ -180,7 +180,7 @@ def test_a_database_that_may_not_be_selected_is_a_missing_permission(any_server:
         assert admin.dbsize() == 1, "the marker"
 
 
-@pytest.mark.parametrize("name", ["*", "x" * 1024, "x" * 990 + "*"])
+@pytest.mark.parametrize("name", ["*", "x" * 1024, "x" * 990 + "*", "x" * 1008 + "*"])
 def test_names_at_the_limits_have_rules_that_masters_accept(any_server: AnyMaster, name: str) -> None:
     url = setuser(any_server, "resetkeys", "resetchannels", *ALL, *MORE)
     for command in look(url, "--name", name).one("permissions")["commands"]:

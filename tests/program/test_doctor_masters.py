@@ -351,7 +351,7 @@ def test_one_flushed_master_of_three_is_a_note(good: Fleet) -> None:
 
 def test_a_longer_max_ttl_on_a_master_is_found(good: Fleet) -> None:
     with rlock.Client(good.urls, max_ttl=90) as client:
-        client.init()
+        assert eventually(lambda: set(client.init().values()) == {None})
     found = doctor(good.urls).of("max-ttl")
     assert [each["master"] for each in found] == [label(url) for url in good.urls]
     assert all("RLOCK_MAX_TTL=90" in each["action"] for each in found)

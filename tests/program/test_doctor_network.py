@@ -90,7 +90,7 @@ BROKEN = {
 def test_what_is_no_master_is_told_by_what_it_does(good: Fleet, serve: Serve, kind: str) -> None:
     handle, what, action = BROKEN[kind]
     url = serve(handle)
-    seen = doctor([good.urls[0], url, good.urls[2]])
+    seen = doctor([good.urls[0], url, good.urls[2]], request_timeout="0.5")
     found = seen.one("reachable")
     assert (found["severity"], found["master"]) == ("error", url)
     assert what in found["what"]
@@ -147,11 +147,11 @@ def test_tls_that_is_not_asked_for_and_a_certificate_that_is_not_known_are_told(
 
 def test_a_stopped_master_is_found_and_costs_one_time_out(good: Fleet) -> None:
     began = time.monotonic()
-    doctor(good.urls)
+    doctor(good.urls, request_timeout="0.5")
     took = time.monotonic() - began
     good[1].pause()
     began = time.monotonic()
-    seen = doctor(good.urls)
+    seen = doctor(good.urls, request_timeout="0.5")
     more = time.monotonic() - began - took
     found = seen.one("reachable")
     assert (found["severity"], found["master"]) == ("error", good.urls[1])
@@ -162,7 +162,7 @@ def test_a_stopped_master_is_found_and_costs_one_time_out(good: Fleet) -> None:
 
 def test_masters_are_examined_side_by_side(serve: Serve) -> None:
     began = time.monotonic()
-    seen = doctor([serve(silent) for _ in range(7)])
+    seen = doctor([serve(silent) for _ in range(7)], request_timeout="0.5")
     assert time.monotonic() - began < 4, "seven time-outs one after another take seven seconds"
     assert len(seen.of("reachable")) == 7
     assert seen.code == 69
@@ -224,7 +224,8 @@ def test_a_slow_master_is_found_by_how_slow_it_is(good: Fleet, serve: Serve) -> 
 
 def shell(urls: Sequence[str], *words: str, **settings: str) -> tuple[int, str, str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("RLOCK_")}
-    environment |= {"RLOCK_CONFIG": "", "RLOCK_MASTERS": ",".join(urls), **settings}
+    environment |= {"RLOCK_CONFIG": "", "RLOCK_MASTERS": ",".join(urls), "RLOCK_REQUEST_TIMEOUT": "2"}
+    environment |= settings
     done = subprocess.run(
         [sys.executable, "-m", "rlock", "doctor", "--measure", "0", *words],
         env=environment,

@@ -75,9 +75,11 @@ class Scope:
         self.prefix = self.name.endswith("*")
         stem = self.name.removesuffix("*") if self.prefix else f"{self.name}:"
         exact = None if self.prefix else check_name(self.name)
-        fresh = f"rlock-doctor:{os.urandom(8).hex()}"
-        #: A lock of our own; a name may be too long for one behind it.
-        beside = f"{stem}{fresh}" if self.given and len(stem.encode()) < MAX_NAME_BYTES - 40 else fresh
+        fresh = os.urandom(8).hex()
+        #: A lock of our own; behind a long name there may be no room for all of it.
+        beside = f"{stem}rlock-doctor:{fresh}" if self.given else f"rlock-doctor:{fresh}"
+        if len(beside.encode()) > MAX_NAME_BYTES:
+            beside = f"{stem}{fresh}" if self.prefix else f"rlock-doctor:{fresh}"
         self.probe = check_name(beside)
         #: The lock whose keys are asked for; no key of it is touched.
         self.lock = exact or self.probe
