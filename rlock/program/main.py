@@ -14,7 +14,7 @@ from . import exits
 from .settings import ConfigError
 
 #: In the order of the help text.
-COMMANDS = ("run", "status", "list", "watch", "dashboard", "evict", "init", "up", "demo")
+COMMANDS = ("run", "status", "list", "watch", "dashboard", "doctor", "evict", "init", "up", "demo")
 
 
 class Verbs(click.Group):
