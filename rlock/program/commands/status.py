@@ -9,12 +9,13 @@ import click
 from ...errors import QuorumUnreachableError
 from ...model import LockStatus, MasterStatus
 from .. import exits
+from ..names import complete_name
 from ..output import age, json_option, print_json
 from ..settings import Settings, settings_options
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name)
 @json_option
 @settings_options
 def status(name: str, *, as_json: bool, settings: Settings) -> None:
