@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...client import Client
+from ...errors import RLockError
+from ...lock import RLock
 from ...rules.keys import evicted, fence, queue
 
 #: For each step of opening a connection, and for its answers.
 CONNECT_S = 2.0
 #: Pairs before anything counts: connections are made, scripts are loaded.
 WARM_UP = 5
+#: For one acquire.
+PATIENCE_S = 5.0
 #: Nested pairs for each pair: one alone is shorter than the clock is fine.
 NESTED = 50
 
@@ -90,21 +94,28 @@ def measure(client: Client, probes: list[Probe], name: str, seconds: float) -> L
     """A round trip to each master, a pair, nested pairs, and again: noise hits all alike."""
     lock = client.lock(name)
     for _ in range(WARM_UP):
-        with lock:
-            pass
+        _acquire(lock)
+        lock.release()
     laps = Laps()
     until = time.perf_counter() + seconds
     while time.perf_counter() < until or not laps.pairs:
         for probe in probes:
             probe.ping()
         began = time.perf_counter()
-        lock.acquire()
+        _acquire(lock)
         lock.release()
         laps.pairs.append(time.perf_counter() - began)
-        with lock:
-            began = time.perf_counter()
-            for _ in range(NESTED):
-                lock.acquire()
-                lock.release()
-            laps.nested.append((time.perf_counter() - began) / NESTED)
+        _acquire(lock)
+        began = time.perf_counter()
+        for _ in range(NESTED):
+            lock.acquire()
+            lock.release()
+        laps.nested.append((time.perf_counter() - began) / NESTED)
+        lock.release()
     return laps
+
+
+def _acquire(lock: RLock) -> None:
+    # Masters may vanish: without a time-out the measurement would wait for them for ever.
+    if not lock.acquire(timeout=PATIENCE_S):
+        raise RLockError(f"lock {lock.name!r}, which is nobody else's, was held by another owner")
