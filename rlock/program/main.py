@@ -97,6 +97,8 @@ def _ended() -> int:
     try:
         return cli.main(prog_name="rlock", standalone_mode=False) or 0
     except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):
+            return _unwritten(end.__context__)  # click makes a 1 of it
         return end.code if isinstance(end.code, int) else 0
     except click.ClickException as error:
         return _say(_usage(error), exits.USAGE)
