@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -21,8 +22,26 @@ COMMANDS = ("run", "status", "init", "up", "demo", "bench", "config", "completio
 COMPLETE = "_RLOCK_COMPLETE"
 
 
+class NobodyReadsError(Exception):
+    """A BrokenPipeError, under a name of which click does not make the exit status 1."""
+
+
 class Verbs(click.Group):
     """Imports a command with its first use: `rlock run` in a crontab must not load the dashboard."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the words; prints the help text, if that is asked for."""
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError:
+            raise NobodyReadsError from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise NobodyReadsError from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All of them, in the order of the help text."""
@@ -97,8 +116,6 @@ def _ended() -> int:
     try:
         return cli.main(prog_name="rlock", standalone_mode=False) or 0
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):
-            return _unwritten(end.__context__)  # click makes a 1 of it
         return end.code if isinstance(end.code, int) else 0
     except click.ClickException as error:
         return _say(_usage(error), exits.USAGE)
@@ -112,6 +129,8 @@ def _ended() -> int:
         return _say(error, exits.LOST)
     except RLockError as error:
         return _say(error, exits.UNREACHABLE)
+    except NobodyReadsError:
+        return _unwritten(BrokenPipeError())
     except (KeyboardInterrupt, click.Abort):
         return exits.SIGNAL + 2
     except OSError as error:
