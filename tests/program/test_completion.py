@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 import rlock as library
 from rlock.program.commands.status import status
 from rlock.program.main import COMMANDS
+from rlock.program.manual import Page, Terms, Text, as_roff, as_text
 from rlock.program.names import complete_name
 
 from ..conftest import FreshMasters
@@ -214,3 +216,18 @@ def test_on_a_terminal_the_manual_goes_through_the_pager(tmp_path: Path) -> None
     shown = typed([sys.executable, "-m", "rlock", "help", "run"], b"", b"SEE ALSO", env)
     assert b"PAGER" in shown
     assert b"SEE ALSO" in shown
+
+
+def test_what_is_special_to_roff_and_to_tables_comes_through() -> None:
+    page = Page("rlock-x", "brief")
+    page.add(
+        "DESCRIPTION", Text(".TH at the beginning, a \\ and 'quotes'"), Text("'a'\n  .b\n", verbatim=True)
+    )
+    page.add("OPTIONS", Terms([("--a-b", ".so /etc/passwd")]))
+    source = as_roff(page)
+    assert re.findall(r"^\.(TH|so)\b", source, re.MULTILINE) == ["TH"], "a text became a request"
+    assert "\n\\&.TH at the beginning, a \\e and \\(aqquotes\\(aq\n" in source
+    assert "\n\\&.so /etc/passwd\n" in source
+    assert "\n\\(aqa\\(aq\n" in source
+    assert ".B \\-\\-a\\-b" in source
+    assert "--a-b  .so /etc/passwd" in as_text(page)
