@@ -20,8 +20,7 @@ TOP = Path(__file__).resolve().parents[2]
 DOCS = TOP / "docs"
 log = get_plugin_logger("site")
 
-#: Not what stands in a line of code: `](` there is no link.
-_LINK = re.compile(r"(?<!`)\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
+_LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
 _NAMED_TEST = re.compile(r"\[`?(test_\w+)`?\]\(([^)#\s]+)\)")
 _INCLUDE = re.compile(r"^<!-- include: (\S+)(?: (ACL))? -->$", re.MULTILINE)
 _MERMAID = re.compile(r"^<!-- on the site: (.+) -->\n```mermaid\n.*?^```$", re.MULTILINE | re.DOTALL)
