@@ -25,6 +25,8 @@ _NAMED_TEST = re.compile(r"\[`?(test_\w+)`?\]\(([^)#\s]+)\)")
 _INCLUDE = re.compile(r"^<!-- include: (\S+)(?: (ACL))? -->$", re.MULTILINE)
 _MERMAID = re.compile(r"^<!-- on the site: (.+) -->\n```mermaid\n.*?^```$", re.MULTILINE | re.DOTALL)
 _IMAGE = re.compile(r'<img alt="([^"]*)" src="([^"]*diagrams/[\w-]+\.svg)" ?/?>')
+#: A link whose words are the name of a file: right in a checkout, and on the site the title is better.
+_FILE_NAME = re.compile(r"\[`?(?:[\w./-]+/)?([\w-]+\.md)`?\]\((?!\w+:)([\w./-]+\.md)((?:#[\w-]+)?)\)")
 _SCHEME = "source:"
 _LANGUAGES = {".py": "python", ".lua": "lua", ".yml": "yaml", ".yaml": "yaml", ".toml": "toml", ".c": "c"}
 
@@ -99,7 +101,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         number = _line_of(path, match[1]) if path is not None and path.is_file() else 0
         return f"[`{match[1]}`]({match[2]}#{number})" if number else match[0]
 
-    return _LINK.sub(lead, _NAMED_TEST.sub(line, _include(uri, markdown)))
+    def title(match: re.Match[str]) -> str:
+        path = (DOCS / posixpath.dirname(uri) / match[2]).resolve()
+        if not path.is_relative_to(DOCS) or path.name != match[1] or not path.exists():
+            return match[0]
+        (first,) = re.findall(r"\A# (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        return f"[{first}]({match[2]}{match[3]})"
+
+    return _LINK.sub(lead, _NAMED_TEST.sub(line, _FILE_NAME.sub(title, _include(uri, markdown))))
 
 
 def _line_of(path: Path, test: str) -> int:
