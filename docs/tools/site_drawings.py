@@ -110,7 +110,12 @@ def verdicts(masters: int = 5) -> Picture:
     """What a round comes to, for each number of masters that grant and refuse."""
     colour = {Verdict.WON: GREEN, Verdict.OUTVOTED: BLUE, Verdict.UNREACHABLE: RED}
     drawn = Picture("verdicts", 760, 400, f"What a round comes to, with {masters} masters")
-    drawn.text(380, 24, f"{masters} masters, quorum {quorum(masters)}: granted, refused; the rest gave no answer", size=15)
+    drawn.text(
+        380,
+        24,
+        f"{masters} masters, quorum {quorum(masters)}: granted, refused; the rest gave no answer",
+        size=15,
+    )
     for granted in range(masters + 1):
         drawn.text(118, 82 + 52 * granted, f"{granted} granted", anchor="end", size=13)
         for refused in range(masters + 1 - granted):
@@ -128,11 +133,30 @@ def times(ttl: float = 10.0, max_ttl: float = 10.0) -> Picture:
     valid = timing.valid_until(0.0, ttl)
     marks = [
         (0.0, "sent", "the instant before\nthe first byte", 1),
-        (timing.default_request_timeout(ttl), "request time-out", "a master that has not\nanswered gave no vote", -1),
-        (timing.longest_acquisition(max_ttl), "longest acquisition", "a round that is decided\nlater is not won", 2),
-        (timing.renew_period(ttl), "first renewal due", "then, if it fails, every\n"
-         f"{timing.retry_period(ttl):g} s", -1),
-        (timing.heals_until(valid, max_ttl), "heals until", "a vote on a master without\nmemory counts before", -2),
+        (
+            timing.default_request_timeout(ttl),
+            "request time-out",
+            "a master that has not\nanswered gave no vote",
+            -1,
+        ),
+        (
+            timing.longest_acquisition(max_ttl),
+            "longest acquisition",
+            "a round that is decided\nlater is not won",
+            2,
+        ),
+        (
+            timing.renew_period(ttl),
+            "first renewal due",
+            f"then, if it fails, every\n{timing.retry_period(ttl):g} s",
+            -1,
+        ),
+        (
+            timing.heals_until(valid, max_ttl),
+            "heals until",
+            "a vote on a master without\nmemory counts before",
+            -2,
+        ),
         (valid, "valid until", "the hold ends\nfor its holder", 2),
         (ttl, "ttl", "the key ends on the\nfirst master that granted", -1),
         (timing.guard_time(max_ttl), "restart guard", "a master that came back\nhas a vote again", -2),
@@ -184,10 +208,14 @@ def acquire() -> Picture:
     drawn.text(102, 359, "True: it is held")
     drawn.line("M289 278V330")
     drawn.box(207, 332, 164, 76, fill=BLUE)
-    drawn.text(289, 354, "undo; stand in the queue,\nsleep until the release\nhands it over, or a look", size=11)
+    drawn.text(
+        289, 354, "undo; stand in the queue,\nsleep until the release\nhands it over, or a look", size=11
+    )
     drawn.line("M476 278V330")
     drawn.box(394, 332, 164, 76, fill=RED)
-    drawn.text(476, 354, "undo on every master that\nmay have granted it;\nwait, with growing pauses", size=11)
+    drawn.text(
+        476, 354, "undo on every master that\nmay have granted it;\nwait, with growing pauses", size=11
+    )
     drawn.line("M663 278V330")
     drawn.box(581, 332, 164, 76, fill=AMBER)
     drawn.text(663, 362, "undo;\ntry again at once", size=12)

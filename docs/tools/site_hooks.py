@@ -150,4 +150,3 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         return f'<span class="drawing" role="img" aria-label="{match[1]}">{svg}</span>'
 
     return _IMAGE.sub(inline, re.sub(rf'href="{_SCHEME}([^"]+)"', resolve, html))
-

@@ -16,12 +16,14 @@ class Picture:
         self.name, self.width, self.height, self.title = name, width, height, title
         self.parts: list[str] = []
 
-    def text(self, x: float, y: float, words: str, *, anchor: str = "middle", size: int = 14, more: str = "") -> None:
+    def text(
+        self, x: float, y: float, words: str, *, anchor: str = "middle", size: int = 14, more: str = ""
+    ) -> None:
         """Words, lines apart by newlines."""
         for number, line in enumerate(words.split("\n")):
             self.parts.append(
                 f'<text x="{x:g}" y="{y + number * size * 1.25:g}" text-anchor="{anchor}" font-size="{size}"'
-                f'{more and " " + more}>{escape(line)}</text>'
+                f"{more and ' ' + more}>{escape(line)}</text>"
             )
 
     def box(
@@ -37,12 +39,15 @@ class Picture:
         """A path, with a head at its end."""
         head = f' marker-end="url(#{self.name}-head)"' if arrow else ""
         dash = ' stroke-dasharray="5 4"' if dashed else ""
-        self.parts.append(f'<path d="{path}" fill="none" stroke="currentColor" stroke-width="1.4"{dash}{head}/>')
+        self.parts.append(
+            f'<path d="{path}" fill="none" stroke="currentColor" stroke-width="1.4"{dash}{head}/>'
+        )
 
     def __str__(self) -> str:
         head = (
-            f'<marker id="{self.name}-head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" '
-            f'orient="auto-start-reverse"><path d="M0 0L10 5L0 10z" fill="currentColor"/></marker>'
+            f'<marker id="{self.name}-head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" '
+            f'markerHeight="7" orient="auto-start-reverse">'
+            f'<path d="M0 0L10 5L0 10z" fill="currentColor"/></marker>'
         )
         return "\n".join(
             [

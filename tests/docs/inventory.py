@@ -30,7 +30,9 @@ PAGES = [TOP / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 _MARK = re.compile(r"<!-- (recipe|terminal|tested|not run|on the site): (.+?) -->")
 #: An indented line that is a command rather than a drawing.
-_COMMAND = re.compile(r"\s*(\$ |(\.venv/bin/)?(python|pip|pytest|rlock|make|docker|redis-cli|valkey-cli|kubectl) )")
+_COMMAND = re.compile(
+    r"\s*(\$ |(\.venv/bin/)?(python|pip|pytest|rlock|make|docker|redis-cli|valkey-cli|kubectl) )"
+)
 
 
 class Block(NamedTuple):
@@ -45,7 +47,9 @@ class Block(NamedTuple):
 
     @property
     def place(self) -> str:
-        return f"{self.page.relative_to(TOP) if self.page.is_relative_to(TOP) else self.page.name}:{self.line}"
+        return (
+            f"{self.page.relative_to(TOP) if self.page.is_relative_to(TOP) else self.page.name}:{self.line}"
+        )
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
@@ -69,7 +73,10 @@ def blocks_of(page: Path) -> Iterator[Block]:
 
 def test_files() -> dict[str, str]:
     """The text of every test file."""
-    return {path.relative_to(TOP).as_posix(): path.read_text(encoding="utf-8") for path in (TOP / "tests").rglob("*.py")}
+    return {
+        path.relative_to(TOP).as_posix(): path.read_text(encoding="utf-8")
+        for path in (TOP / "tests").rglob("*.py")
+    }
 
 
 def fault(block: Block, tests: dict[str, str]) -> str:

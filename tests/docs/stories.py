@@ -1,10 +1,10 @@
 """What a page shows of terminals, run as it stands there, with the output compared.
 
-``<!-- terminal: NAME -->`` before a ```console block: lines that begin with ``$ `` are typed into the shell of that
-name, one for each name on a page, in the order of the page; what stands below is what it has to answer. ``...``
-stands for anything, also for lines. Blocks named by ``<!-- recipe: file -->`` are written to the folder when
-their turn comes. What differs from run to run (ports, pids, instants, owner tokens) need not be the same; a
-port of the page that was shown once is replaced by the real one in the commands after it.
+``<!-- terminal: NAME -->`` before a ```console block: lines that begin with ``$ `` are typed into the shell
+of that name, one for each name on a page, in the order of the page; what stands below is what it has to
+answer. ``...`` stands for anything, also for lines. Blocks named by ``<!-- recipe: file -->`` are
+written to the folder when their turn comes.What differs from run to run (ports, pids, instants, owner tokens) need not be the same; a port of the page
+that was shown once is replaced by the real one in the commands after it.
 
 ``<!-- terminal: NAME; goes on -->``: the last command of the block is not waited for. Later blocks of that
 terminal may begin with what it prints then, and with ``^C``.
@@ -137,7 +137,9 @@ class Terminal:
             return wanted.fullmatch(_joined(self.lines)) is not None
 
         with self._heard:
-            assert self._heard.wait_for(there, PATIENCE_S), f"{wanted.pattern!r} is not what came: {self.lines}"
+            assert self._heard.wait_for(there, PATIENCE_S), (
+                f"{wanted.pattern!r} is not what came: {self.lines}"
+            )
             told, self.lines[:] = [*self.lines], []
         return told
 
@@ -233,7 +235,10 @@ class Story:
     def _compare(self, command: str, shown: list[str], told: list[str]) -> None:
         wanted = pattern(shown)
         assert wanted.fullmatch(_joined(told)), (
-            f"{self.page.name}: $ {command}\nis shown with:\n" + "\n".join(shown) + "\nand says:\n" + "\n".join(told)
+            f"{self.page.name}: $ {command}\nis shown with:\n"
+            + "\n".join(shown)
+            + "\nand says:\n"
+            + "\n".join(told)
         )
         self._learn(shown, told)
 
@@ -271,7 +276,10 @@ def story(page: Path, folder: Path, **environ: str) -> Iterator[Story]:
     """The story of a page, in a folder that has `rlock` and `python` as a reader has them."""
     tools = folder / ".bin"
     tools.mkdir()
-    for name, command in (("rlock", f'"{sys.executable}" -m rlock "$@"'), ("python", f'"{sys.executable}" "$@"')):
+    for name, command in (
+        ("rlock", f'"{sys.executable}" -m rlock "$@"'),
+        ("python", f'"{sys.executable}" "$@"'),
+    ):
         path = tools / name
         path.write_text(f"#!/bin/sh\nexec {command}\n")
         path.chmod(0o755)

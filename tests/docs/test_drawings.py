@@ -11,6 +11,7 @@ import site_drawings
 import site_tables
 
 from rlock.model import LeaseState, Verdict
+from rlock.rules import timing
 from rlock.rules.lease import TRANSITIONS
 
 from .pages import DOCS, TOP
@@ -69,7 +70,7 @@ def test_the_drawings_show_every_state_and_every_verdict() -> None:
 
 
 def test_another_table_makes_another_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site_drawings.timing, "DRIFT_FACTOR", 0.02)
+    monkeypatch.setattr(timing, "DRIFT_FACTOR", 0.02)
     assert site_drawings.everything()["times.svg"] != DRAWN["times.svg"]
     assert site_tables.sizing() not in (DOCS / "operations.md").read_text(encoding="utf-8")
 

@@ -30,7 +30,7 @@ def test_what_is_not_run_is_a_short_list() -> None:
     assert not [block.place for block in drawings if block.language not in ("", "text")]
 
 
-# -- it has to notice ------------------------------------------------------------------------------------------
+# -- it has to notice --------------------------------------------------------------------------------
 
 
 def found(text: str, folder: Path) -> list[Block]:

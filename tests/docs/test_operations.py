@@ -1,4 +1,4 @@
-"""docs/operations.md: its settings on real servers, and what it says of restarts and of changing the masters."""
+"""docs/operations.md: its settings on real servers; restarts; what becomes of locks when masters change."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -72,9 +73,13 @@ def test_the_settings_for_tls_and_the_url_go_together(certificate: Tls, tmp_path
         try:
             master._launch()  # not `start`: the server wants a certificate of whoever asks whether it is up
             url = URL.strip().replace("10.0.0.1:6379", f"127.0.0.1:{port}")
-            for name, path in (("ca.crt", certificate.ca), ("me.crt", certificate.cert), ("me.key", certificate.key)):
+            for name, path in (
+                ("ca.crt", certificate.ca),
+                ("me.crt", certificate.cert),
+                ("me.key", certificate.key),
+            ):
                 url = url.replace(f"/etc/rlock/{name}", str(path))
-            if not eventually(lambda url=url: _answers(url) or not master.running, within=10):  # type: ignore[misc]
+            if not eventually(partial(_answers_or_has_ended, url, master), within=10):
                 pytest.fail("it does not answer")
             if not master.running:
                 continue  # built without TLS
@@ -91,17 +96,19 @@ def test_the_settings_for_tls_and_the_url_go_together(certificate: Tls, tmp_path
     pytest.skip("no server that was found speaks TLS")
 
 
-def _answers(url: str) -> bool:
+def _answers_or_has_ended(url: str, master: Master) -> bool:
     try:
         return bool(raw(url).ping())
     except redis.RedisError:
-        return False
+        return not master.running
 
 
 # -- restarts ------------------------------------------------------------------------------------------------
 
 
-def test_in_a_rolling_restart_with_pauses_newcomers_get_the_lock_at_any_time(fresh_masters: FreshMasters) -> None:
+def test_in_a_rolling_restart_with_pauses_newcomers_get_the_lock_at_any_time(
+    fresh_masters: FreshMasters,
+) -> None:
     fleet, ttl = fresh_masters(3), 1.0
     options: dict[str, Any] = {"ttl": ttl, "max_ttl": ttl}
     with rlock.Client(fleet.urls, **options) as holder, rlock.Client(fleet.urls, **options) as newcomer:
@@ -140,7 +147,7 @@ def test_in_a_rolling_restart_with_pauses_newcomers_get_the_lock_at_any_time(fre
 
 
 def two_owners(fresh_masters: FreshMasters, before: list[int], after: list[int]) -> bool:
-    """Whether a client of the list ``after`` gets the lock while one of ``before`` holds it with validity left.
+    """Whether a client of the list ``after`` gets the lock while one of ``before`` validly holds it.
 
     The holder cannot reach the second of its masters, the newcomer not the first: each still has a quorum, or
     thinks so.
@@ -161,12 +168,16 @@ def two_owners(fresh_masters: FreshMasters, before: list[int], after: list[int])
         return got
 
 
-def test_a_master_that_is_swapped_for_another_url_gives_one_lock_to_two_owners(fresh_masters: FreshMasters) -> None:
+def test_a_master_that_is_swapped_for_another_url_gives_one_lock_to_two_owners(
+    fresh_masters: FreshMasters,
+) -> None:
     assert two_owners(fresh_masters, [0, 1, 2], [0, 1, 3])
 
 
 @pytest.mark.parametrize(("before", "after"), list(pairwise([[0, 1, 2], [0, 1, 2, 3], [0, 1, 3]])))
-def test_one_master_at_a_time_does_not(fresh_masters: FreshMasters, before: list[int], after: list[int]) -> None:
+def test_one_master_at_a_time_does_not(
+    fresh_masters: FreshMasters, before: list[int], after: list[int]
+) -> None:
     assert not two_owners(fresh_masters, before, after)
 
 
@@ -182,7 +193,9 @@ def test_the_table_of_changes_is_what_sets_of_masters_say() -> None:
 
 def test_the_sequences_of_the_page_are_of_safe_steps() -> None:
     told = TEXT.partition("## Changing the masters")[2].partition("\n## ")[0]
-    grown = re.findall(r"\{([\d, ]+)\}", told.partition("From three masters to five:")[2].partition("with step 2")[0])
+    grown = re.findall(
+        r"\{([\d, ]+)\}", told.partition("From three masters to five:")[2].partition("with step 2")[0]
+    )
     lists = [{*map(int, found.split(","))} for found in grown]
     assert [len(found) for found in lists] == [3, 4, 5]
     for one, two in pairwise(lists):
@@ -229,7 +242,9 @@ def test_the_messages_that_the_runbook_quotes_are_those_of_the_code() -> None:
     assert rlock.QuorumUnreachableError.__name__ in TEXT
 
 
-@pytest.mark.parametrize("message", ["it has no vote for ", "answered that it holds the lock no more", "no expiry"])
+@pytest.mark.parametrize(
+    "message", ["it has no vote for ", "answered that it holds the lock no more", "no expiry"]
+)
 def test_what_it_quotes_is_said_somewhere(message: str) -> None:
     assert message in TEXT
     top = Path(rlock.__file__).parent
@@ -238,15 +253,19 @@ def test_what_it_quotes_is_said_somewhere(message: str) -> None:
     assert sources, f"nothing in rlock/ says {message!r} ({os.fspath(top)})"
 
 
-def test_memory_of_a_lock_is_what_the_page_says(any_server: Any, make_client: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("binary", servers_found(), ids=str)
+def test_memory_of_a_lock_is_what_the_page_says(
+    binary: ServerBinary, fresh_masters: FreshMasters, make_client: Callable[..., Any]
+) -> None:
     told = re.search(r"took ([\d]+) to ([\d]+) bytes each.*?([\d]+) to ([\d]+)\s+bytes", TEXT, re.DOTALL)
     assert told
-    server, count = raw(any_server.url), 2000
+    (url,) = fresh_masters(1, binary=binary).urls
+    server, count = raw(url), 2000
 
     def used() -> int:
         return int(server.info("memory")["used_memory"])
 
-    client = make_client([any_server.url])
+    client = make_client([url])
     with client.lock("first"):
         pass
     before = used()

@@ -34,7 +34,9 @@ def real(text: str, fleet: Fleet) -> str:
     return text
 
 
-def test_the_first_program_runs_and_its_comments_are_true(masters3: Fleet, make_client: Callable[..., Any]) -> None:
+def test_the_first_program_runs_and_its_comments_are_true(
+    masters3: Fleet, make_client: Callable[..., Any]
+) -> None:
     shipped: list[tuple[int, int]] = []
     names: dict[str, Any] = {}
 

@@ -21,7 +21,7 @@ def test_the_terminals_of_a_page_show_what_happens(page: Path, tmp_path: Path, s
         told.tell()
 
 
-# -- the machine itself: it must notice what is wrong ---------------------------------------------------------
+# -- the machine itself: it must notice what is wrong --------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,12 @@ def test_a_block_is_taken_apart_into_commands_and_what_they_show() -> None:
 
 def test_what_varies_may_vary_and_nothing_else() -> None:
     line = "job: held by box/12/MainThread:0a1b, since 2026-01-02 03:04:05 (0.4 s), on 127.0.0.1:7001"
-    other = line.replace("/12/", "/13/").replace("7001", "40123").replace("0.4", "1.9").replace("0a1b", "ffff" * 8)
+    other = (
+        line.replace("/12/", "/13/")
+        .replace("7001", "40123")
+        .replace("0.4", "1.9")
+        .replace("0a1b", "ffff" * 8)
+    )
     assert plain(line) == plain(other)
     assert plain(line) != plain(line.replace("held", "free"))
     assert pattern(["a", "...", "b"]).fullmatch("a\nx\ny\nb\n")
