@@ -16,8 +16,9 @@
 -- ARGV[9] proposal   us     the fencing token to give, unless one as high was given; 0: this master's time
 -- ARGV[10] fence_ms  ms     how long the last fencing token is remembered
 --
--- Reply: {code, holder, count, ttl_ms, ticket, time_us, token, marker}: ticket is that of the place (0: none
--- was asked for, or none is needed), time_us this master's time, token the fencing token of a grant
+-- Reply: {code, holder, count, ttl_ms, ticket, time_us, token, marker, length}: ticket is that of the place
+-- (0: none was asked for, or none is needed), time_us this master's time, token the fencing token of a grant,
+-- length that of the queue with the place
 --    1  granted: the caller holds the lease, and has no place any more
 --   -1  refused: someone else's; holder, count and ttl_ms (-1: no expiry) are theirs
 --   -2  refused: the key is not a lock (another type, or a hash that no lock wrote)
@@ -38,7 +39,7 @@ if type(fields) == 'table' and not string.find(fields.err, 'WRONGTYPE', 1, true)
 end
 local note = marker and redis.call('get', marker) or ''
 if fields ~= 0 and fields ~= 1 then
-    return {-2, '', 0, -1, 0, 0, 0, note}
+    return {-2, '', 0, -1, 0, 0, 0, note, 0}
 end
 
 local function now_us()
@@ -61,12 +62,12 @@ if fields == 1 then
     local entry = redis.call('hgetall', lock)
     holder, held = entry[1], tonumber(entry[2])
     if not held then
-        return {-2, '', 0, -1, 0, 0, 0, note}
+        return {-2, '', 0, -1, 0, 0, 0, note, 0}
     end
     if holder == owner then
         -- Before the token: without memory, only a script that has written already may store one.
         redis.call('pexpire', lock, lease_ms)
-        return {1, owner, held, tonumber(lease_ms), 0, 0, stamp(), note}
+        return {1, owner, held, tonumber(lease_ms), 0, 0, stamp(), note, 0}
     end
 end
 
@@ -89,7 +90,7 @@ if handed or (fields == 0 and (not first or first == waiter)) then
     if waiter ~= '' then
         redis.pcall('zrem', queue, waiter)
     end
-    return {1, owner, tonumber(count), tonumber(lease_ms), 0, 0, token, note}
+    return {1, owner, tonumber(count), tonumber(lease_ms), 0, 0, token, note, 0}
 end
 
 local code, ttl_ms = -1, 0
@@ -99,14 +100,14 @@ else
     ttl_ms = redis.call('pttl', lock)
 end
 if waiter == '' or ticket == '' then
-    return {code, holder, held, ttl_ms, 0, 0, 0, note}
+    return {code, holder, held, ttl_ms, 0, 0, 0, note, 0}
 end
 
 local time_us = now_us()
 local place = redis.pcall('zscore', queue, waiter)
 if type(place) == 'table' then
     -- Somebody else's key, or not allowed: it waits without a place.
-    return {code, holder, held, ttl_ms, 0, time_us, 0, note}
+    return {code, holder, held, ttl_ms, 0, time_us, 0, note, 0}
 end
 if not place or rank == 'kept' then
     place = ticket == '0' and time_us or tonumber(ticket)
@@ -117,7 +118,7 @@ if not place or rank == 'kept' then
     end
     -- Refused for want of memory: it waits without a place, and who holds the lock is told all the same.
     if type(redis.pcall('zadd', queue, place, waiter)) == 'table' then
-        return {code, holder, held, ttl_ms, 0, time_us, 0, note}
+        return {code, holder, held, ttl_ms, 0, time_us, 0, note, 0}
     end
 end
 if type(redis.pcall('pexpire', queue, queue_ms)) == 'table' then
@@ -125,4 +126,6 @@ if type(redis.pcall('pexpire', queue, queue_ms)) == 'table' then
     redis.pcall('zrem', queue, waiter)
     place = 0
 end
-return {code, holder, held, ttl_ms, tonumber(place), time_us, 0, note}
+-- Not allowed: nobody has to know it.
+local length = tonumber(redis.pcall('zcard', queue)) or 0
+return {code, holder, held, ttl_ms, tonumber(place), time_us, 0, note, length}

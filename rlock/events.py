@@ -7,11 +7,15 @@ A client tells each event once. The log takes those with a level; metrics and sp
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 log = logging.getLogger("rlock")
+
+#: The cause of a loss by `close`.
+CLOSED = "closed"
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ class NotAcquired(Event):
     fair: bool
     waited: float  # seconds
     outcome: str  # "busy", "unreachable", "error" (settings have to change), "interrupted"
+    queued: bool = False  # it stood in the queue, and has left it
 
 
 @dataclass(frozen=True)
@@ -130,9 +135,10 @@ class RenewalStopped(Event):
 
 @dataclass(frozen=True)
 class Lost(Event):
-    """A hold ended without a release: what it protects may have been entered by another owner."""
+    """A hold ended without a release: what it protects may have been entered by another owner.
 
-    level = logging.ERROR
+    With the cause "closed" it was released by the close of its client.
+    """
 
     lock: str
     owner: str
@@ -140,7 +146,14 @@ class Lost(Event):
     cause: str  # "expired", "disowned", "dead owner", "max_hold", "fixed lease", "closed"
     reason: str  # the same, for people
 
+    @property
+    def level(self) -> int:  # type: ignore[override]
+        """The level of its log record."""
+        return logging.WARNING if self.cause == CLOSED else logging.ERROR
+
     def __str__(self) -> str:
+        if self.cause == CLOSED:
+            return f"lock {self.lock!r} was still held when its client was closed; it is released"
         return f"lock {self.lock!r} was lost: {self.reason}"
 
 
@@ -175,41 +188,58 @@ class MasterFailed(Event):
     kind: str  # a `FaultKind`: "down", "timeout", "broken", "error", "denied", "replica", "duplicate"
     reason: str
     news: bool = True  # another fault than the last one of this master
+    connected: bool = False  # a connection ended; it is dialled again
 
     @property
     def level(self) -> int:  # type: ignore[override]
         """The level of its log record."""
-        return logging.WARNING if self.news else 0
+        if self.kind == "duplicate":
+            return logging.ERROR
+        # A server that closes an idle connection is nothing to worry about.
+        return logging.INFO if self.connected else logging.WARNING if self.news else 0
 
     def __str__(self) -> str:
-        return f"{self.master} gives no vote: {self.reason}"
+        if self.kind == "duplicate":
+            return self.reason
+        return (
+            f"{self.master}: {self.reason}"
+            if self.connected
+            else f"{self.master} gives no vote: {self.reason}"
+        )
 
 
 @dataclass(frozen=True)
 class MasterAnswers(Event):
-    """A master that had failed is connected again."""
-
-    level = logging.INFO
+    """A master is connected: for the first time, or again."""
 
     master: str
+    news: bool = True  # it had failed
+
+    @property
+    def level(self) -> int:  # type: ignore[override]
+        """The level of its log record."""
+        return logging.INFO if self.news else 0
 
     def __str__(self) -> str:
-        return f"{self.master} answers again"
+        return f"{self.master} answers again" if self.news else f"{self.master} answers"
 
 
 @dataclass(frozen=True)
 class MasterSlow(Event):
-    """A master took more than half of the request time-out to answer, after it had been faster."""
+    """A master has owed an answer for more than half of the request time-out.
+
+    Told at most once a minute for each master.
+    """
 
     level = logging.WARNING
 
     master: str
-    took: float  # seconds
-    timeout: float  # seconds; an answer later than this is none
+    took: float  # seconds without an answer so far
+    timeout: float  # seconds, after which it has no vote
 
     def __str__(self) -> str:
         return (
-            f"{self.master} is slow: it answered after {self.took:.3g} s, and has no vote after "
+            f"{self.master} is slow: it has not answered for {self.took:.3g} s, and has no vote after "
             f"{self.timeout:.3g} s"
         )
 
@@ -218,11 +248,15 @@ class MasterSlow(Event):
 class MasterGuarded(Event):
     """A grant of a master did not count: it may have forgotten a lease that is still valid."""
 
-    level = logging.WARNING
-
     master: str
     remaining: float  # seconds until its votes count
     reason: str
+    news: bool = True  # the first one that did not count since the master came back
+
+    @property
+    def level(self) -> int:  # type: ignore[override]
+        """The level of its log record."""
+        return logging.WARNING if self.news else 0
 
     def __str__(self) -> str:
         return f"{self.master}: {self.reason}"
@@ -239,6 +273,35 @@ class MasterHealed(Event):
 
     def __str__(self) -> str:
         return f"{self.master} lacked {self.locks} locks of ours; put back"
+
+
+@dataclass(frozen=True)
+class MaxTtlDiffers(Event):
+    """A master has the note of a client with a longer ``max_ttl``, which is used from now on."""
+
+    level = logging.WARNING
+
+    master: str
+    max_ttl: float  # seconds, of the others
+    own: float  # seconds, of this client
+
+    def __str__(self) -> str:
+        return (
+            f"{self.master} knows a max_ttl of {self.max_ttl:g} s, this client has {self.own:g} s: "
+            f"the longer one is used; it has to be one value for the whole fleet"
+        )
+
+
+@dataclass(frozen=True)
+class OutOfStep(Event):
+    """A connection was dropped because an answer belonged to another command."""
+
+    level = logging.ERROR
+
+    master: str
+
+    def __str__(self) -> str:
+        return f"{self.master}: dropped a connection whose answers were out of step"
 
 
 Observer = Callable[[Event], object]
@@ -282,3 +345,27 @@ def tell(event: Event) -> None:
 def fields(event: Event) -> dict[str, Any]:
     """An event as a mapping of plain values, with its name as ``event``."""
     return {"event": event.event, **asdict(event)}
+
+
+class News:
+    """Events that came up while a mutex was held: told when it is not, for an observer may do anything."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque()
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self._events)
+
+    def note(self, event: Event) -> None:
+        """Keep an event that somebody will see."""
+        if event.level or _observers:
+            self._events.append(event)
+
+    def tell(self) -> None:
+        """Tell what was kept. Without a mutex; by any thread."""
+        while self._events:
+            try:
+                event = self._events.popleft()
+            except IndexError:  # another thread was faster
+                return
+            tell(event)

@@ -104,7 +104,7 @@ class Box:
 
     def granted(self, owner: str = MINE, **options: Any) -> int:
         """The fencing token of an acquire that is granted."""
-        code, holder, _, _, _, _, given, _ = self.acquire(owner, **options)
+        code, holder, _, _, _, _, given, *_ = self.acquire(owner, **options)
         assert (code, holder) == (1, owner)
         assert isinstance(given, int)
         return given

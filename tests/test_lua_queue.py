@@ -334,3 +334,10 @@ def test_who_leaves_gives_up_what_was_handed_to_its_place(box: Box, ears: Ears) 
     with box.nothing_written():
         assert box.hand_on(MINE, waiter=ANNA)[:2] == [-1, owner_of(BEN)]
     assert ears.heard() == {BEN: [owner_of(BEN)]}
+
+
+def test_who_takes_a_place_learns_how_many_stand_in_the_queue(box: Box) -> None:
+    box.acquire()
+    lengths = [box.acquire(owner_of(who), waiter=who, ticket=TICKET)[8] for who in (ANNA, BEN, ANNA)]
+    assert lengths == [1, 2, 2]
+    assert box.acquire(THEIRS)[8] == 0, "who takes no place is told nothing"

@@ -18,7 +18,7 @@ COMMANDS |= {"zadd", "zrem", "zrange", "zpopmin", "zscore", "zcard", "get", "set
 #: What a replica may be asked, too, and what an operator's look must not go beyond.
 READS = {"hlen", "hget", "hgetall", "exists", "pttl", "zrange", "zscore", "zcard", "time", "get"}
 #: How many parts the reply has that the one decoder reads.
-PARTS = {"acquire": 8, "release": 5, "status": 6, "wait": 4, "fence": 5, "mark": 4}
+PARTS = {"acquire": 9, "release": 5, "status": 6, "wait": 4, "fence": 5, "mark": 4}
 #: Scripts about many locks: their inputs are in a loop, and the reply has a code for each lock.
 BATCHES = {"renew", "heal"}
 #: What a script may do with each kind of key, beside DEL and PEXPIRE.

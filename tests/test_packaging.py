@@ -57,6 +57,17 @@ def test_the_wheel_holds_the_scripts_of_the_folder_and_no_others(
     assert found_from(tmp_path) == str(tmp_path / "rlock" / "lua")
 
 
+def test_wheel_and_sdist_hold_the_page_of_the_dashboard(built: tuple[Path, Path]) -> None:
+    place = "rlock/program/dashboard/page/"
+    there = {path.name: path.read_bytes() for path in (TOP / place).iterdir()}
+    with zipfile.ZipFile(built[0]) as wheel:
+        names = [name for name in wheel.namelist() if name.startswith(place)]
+        assert {name.removeprefix(place): wheel.read(name) for name in names} == there
+    with tarfile.open(built[1]) as sdist:
+        inside = {name.partition("/")[2] for name in sdist.getnames()}
+    assert inside >= {place + name for name in there}
+
+
 def test_the_sdist_holds_them_at_its_top_and_works_unpacked(built: tuple[Path, Path], tmp_path: Path) -> None:
     with tarfile.open(built[1]) as sdist:
         sdist.extractall(tmp_path)

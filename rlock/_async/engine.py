@@ -12,6 +12,7 @@ from .._driver import driver, engine
 from .._driver.waits import Waits
 from ..clock import Clock
 from ..model import LockStatistics
+from ..procedures.acquire import Asked
 from ..procedures.steps import Procedure
 from ..rules.holds import Hold, OwnerKey
 from ..rules.keys import client_label
@@ -77,7 +78,7 @@ class Engine(engine.Engine):
         if hold is not None:
             self.nested(hold)
             return True
-        asked: list[str] = []
+        asked = Asked()
         try:
             return await run(self.acquiring(key, options, until, asked))
         except BaseException:

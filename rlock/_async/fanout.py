@@ -34,6 +34,7 @@ class Fanout(fanout.Fanout[StreamLink]):
             self._arrived,
             timeout=request_timeout,
             guarded=terms.guard.on,
+            news=terms.news,
         )
         self._waiting: set[Round] = set()
 
@@ -63,7 +64,7 @@ class Fanout(fanout.Fanout[StreamLink]):
         finally:
             turn.over = True
             self._waiting.discard(turn)
-        self._tell_news()
+        self._news.tell()
 
     def _wake(self, turn: Round) -> None:
         if turn.parker is not None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
+from typing import Any
 
 from .._driver import roster
 from .._driver.roster import Slot
@@ -29,10 +30,7 @@ class Roster(roster.Roster[StreamLink]):
         on_link: Callable[[Slot[StreamLink], StreamLink], None],
         on_arrival: Callable[[Slot[StreamLink], StreamLink], None],
         on_change: Callable[[], None] = lambda: None,
-        *,
-        timeout: float,
-        subscriber: bool = False,
-        guarded: bool = False,
+        **options: Any,
     ) -> None:
         super().__init__(
             endpoints,
@@ -40,9 +38,7 @@ class Roster(roster.Roster[StreamLink]):
             clock,
             random,
             on_link,
-            timeout=timeout,
-            subscriber=subscriber,
-            guarded=guarded,
+            **options,
         )
         self._on_arrival = on_arrival
         self._on_change = on_change
@@ -117,7 +113,9 @@ class Roster(roster.Roster[StreamLink]):
         except Exception as error:  # a fault, no descriptor, no memory: that master has no vote
             outcome = error
         with self._mutex:
-            return self._dialled(slot, call, outcome)
+            pause = self._dialled(slot, call, outcome)
+        self._tell_news()
+        return pause
 
     # -- the end -----------------------------------------------------------------------------------
 

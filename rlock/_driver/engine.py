@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 from ..clock import Clock
 from ..errors import LeaseLostError, NotHeldError, RLockError
+from ..events import CLOSED, Lost, ReleaseUnsure, tell
 from ..model import LeaseState, LockStatistics
 from ..procedures import acquire as acquiring
-from ..procedures.acquire import AT_ONCE
+from ..procedures.acquire import AT_ONCE, Asked
 from ..procedures.inspect import statistics
 from ..procedures.release import Released, gave_heir, inherited, may_barge, outcome, release
 from ..procedures.renew import Renewal, Round, heal, renew
@@ -28,6 +29,7 @@ from ..rules.options import ClientOptions, LockOptions
 from ..rules.places import Bequest, Place
 from ..rules.quorum import Ballot
 from ..rules.timing import CLAIM_S
+from . import outcomes
 from .driver import Driver
 from .fanout import Fanout
 from .listener import Listener
@@ -59,7 +61,7 @@ class Engine(ABC):
         self.closed = False
         self._turnstile = Turnstile()
         #: Owner tokens that may have votes, by acquire under way.
-        self._asking: dict[int, tuple[LockOptions, list[str]]] = {}
+        self._asking: dict[int, tuple[LockOptions, Asked]] = {}
         #: Holds that are no longer ours and of which the masters may not know it yet, by owner token.
         self._releasing: dict[str, Hold] = {}
 
@@ -86,10 +88,21 @@ class Engine(ABC):
                 raise LeaseLostError(hold.name, hold.reason)
             hold.count += 1
 
-    def acquiring(self, key: OwnerKey, options: LockOptions, until: float, asked: list[str]) -> Waits[bool]:
+    def acquiring(self, key: OwnerKey, options: LockOptions, until: float, asked: Asked) -> Waits[bool]:
         """By the masters, waiting until ``until``. The caller owes `give_back` after any exception."""
+        asked.began = self.clock()
+        try:
+            got = yield from self._entering(key, options, until, asked)
+        except BaseException as error:
+            outcomes.not_acquired(options, asked, self.clock(), error)
+            raise
+        if not got:
+            outcomes.not_acquired(options, asked, self.clock())
+        return got
+
+    def _entering(self, key: OwnerKey, options: LockOptions, until: float, asked: Asked) -> Waits[bool]:
         name = options.name
-        if until == AT_ONCE and self.holds.taken(name, self.clock()):
+        if until == AT_ONCE and self.holds.taken(name, asked.began):
             # Another owner of ours holds it validly: that is contention, and no master knows better.
             return False
         if until == AT_ONCE or options.fair:
@@ -107,7 +120,7 @@ class Engine(ABC):
             return False
         return (yield from self._contending(key, options, AT_ONCE, asked))
 
-    def _contending(self, key: OwnerKey, options: LockOptions, until: float, asked: list[str]) -> Waits[bool]:
+    def _contending(self, key: OwnerKey, options: LockOptions, until: float, asked: Asked) -> Waits[bool]:
         with self.mutex:
             if self.closed:
                 raise RLockError("the client is closed")
@@ -123,7 +136,7 @@ class Engine(ABC):
         self._asking.pop(id(asked), None)
         return got
 
-    def _take(self, key: OwnerKey, options: LockOptions, until: float, asked: list[str]) -> Procedure[bool]:
+    def _take(self, key: OwnerKey, options: LockOptions, until: float, asked: Asked) -> Procedure[bool]:
         while True:
             grant = yield from acquiring.acquire(self.terms, options, key.label, until, asked)
             if grant is None:
@@ -141,17 +154,20 @@ class Engine(ABC):
                 if self.closed:
                     raise RLockError("the client was closed")
                 # Every exit checks: the owner may have been kept from running since the verdict.
-                if hold.lease.look(self.clock()) is LeaseState.HELD:
+                held = hold.lease.look(self.clock()) is LeaseState.HELD
+                if held:
                     self.holds.add(hold)
                     self._holding()
                     if options.renew or options.on_lost is not None:
                         self._watchdog.watch(hold)
                     else:
                         self.holds.unwatch(hold)
-                    return True
+            if held:
+                outcomes.acquired(hold, grant, asked, self.clock(), len(self.terms.masters))
+                return True
             self._take_back(options, asked)
 
-    def give_back(self, key: OwnerKey, options: LockOptions, asked: list[str]) -> None:
+    def give_back(self, key: OwnerKey, options: LockOptions, asked: Asked) -> None:
         """Undo an acquire that ended with an exception, without waiting for anybody.
 
         Ctrl-C can come between any two lines, a cancellation at any wait, also after the grant: the caller
@@ -163,7 +179,7 @@ class Engine(ABC):
         self._take_back(options, asked)
         self._asking.pop(id(asked), None)
 
-    def _take_back(self, options: LockOptions, asked: list[str]) -> None:
+    def _take_back(self, options: LockOptions, asked: Asked) -> None:
         for owner in list(asked):
             waiter = waiter_name(owner, self.terms.station)
             command = scripts.release(options.name, owner, waiter=waiter, publish=False)
@@ -176,16 +192,8 @@ class Engine(ABC):
         """The caller's hold, lost or not. Raises `NotHeldError`."""
         hold = self.hold(name)
         if hold is None:
-            raise NotHeldError(name, self._other(name))
+            raise NotHeldError(name, self.holds.holder(name))
         return hold
-
-    def _other(self, name: str) -> str:
-        """Who else of this client holds a lock, for people."""
-        for hold in self.holds:
-            if hold.name == name:
-                owner = hold.owner_key
-                return owner.label.rpartition("/")[2] + ("" if owner.alive else ", which has ended,")
-        return ""
 
     def releasing(self, hold: Hold, left: int) -> Waits[None]:
         """Set the hold count to ``left``; 0 gives the lock up. Raises `LeaseLostError` after a loss."""
@@ -209,30 +217,28 @@ class Engine(ABC):
                 raise LeaseLostError(hold.name, reason)
             if left:
                 return
-            released = yield from self._giving_up(hold)
+            began = self.clock()
+            released, handed = yield from self._giving_up(hold)
         except BaseException as error:
             if self.closed and isinstance(error, RLockError) and hold.owner in self._releasing:
+                outcomes.released(hold, self.clock(), 0.0, confirmed=False)
                 return  # close() has released it in our place
             if left == 0 and not self.closed:
                 self._forget(hold)
             raise
         finally:
             self._releasing.pop(hold.owner, None)
-        if self.closed:
-            return
-        if released is Released.NOT_OURS:
-            self._watchdog.report(hold, REASONS[LeaseEvent.DISOWNED])
-            raise LeaseLostError(hold.name, REASONS[LeaseEvent.DISOWNED])
-        if released is Released.UNSURE:
-            log.warning(
-                "lock %r: fewer than a quorum confirmed the release; what is left of it on the others ends "
-                "within %g s after they answer again",
-                hold.name,
-                hold.lease.ttl,
-            )
+        if released is Released.NOT_OURS and not self.closed:
+            event = LeaseEvent.DISOWNED
+            self._watchdog.report(hold, REASONS[event], event.value)
+            raise LeaseLostError(hold.name, REASONS[event])
+        if released is Released.UNSURE and not self.closed:
+            tell(ReleaseUnsure(hold.name, hold.owner, hold.lease.ttl))
+        confirmed = released is Released.DONE
+        outcomes.released(hold, began, self.clock() - began, confirmed=confirmed, handed=handed)
 
-    def _giving_up(self, hold: Hold) -> Waits[Released]:
-        """Release it on the masters, in favour of an owner of ours where that is allowed."""
+    def _giving_up(self, hold: Hold) -> Waits[tuple[Released, bool]]:
+        """Release it on the masters, if allowed in favour of an owner of ours; whether that one got it."""
         heir = self._listener.heir(hold.name)
         successor = "" if heir is None else owner_token(heir.label)
         procedure = release(
@@ -259,7 +265,7 @@ class Engine(ABC):
         finally:
             if heir is not None and given is False:
                 self._disinherit(heir, successor, ballot)
-        return outcome(self.terms, ballot)
+        return outcome(self.terms, ballot), given is True
 
     def _disinherit(self, heir: Place, successor: str, ballot: Ballot | None) -> None:
         """Take back what masters gave, or may yet give, to a successor that nobody will be."""
@@ -292,6 +298,7 @@ class Engine(ABC):
             self._remove(hold)
             # A healing that crosses this has to see it.
             hold.lease.on(LeaseEvent.RELEASE)
+        outcomes.released(hold, self.clock(), 0.0, confirmed=False)
         command = scripts.release(hold.name, hold.owner, waiter=hold.waiter)
         self._fanout.tell(Tell(command, owed_for=hold.lease.ttl))
 
@@ -336,18 +343,20 @@ class Engine(ABC):
                 # It stays in the table, lost: its owner is told so when it releases.
                 self.holds.unwatch(hold)
                 hold.lease.on(LeaseEvent.DISOWNED, "its client was closed")
-                log.warning("lock %r was still held when its client was closed; it is released", hold.name)
+                hold.reported = True
             # Those too of which another owner is just about to tell the masters: it may be too late.
             releasing = [*holds, *self._releasing.values()]
         for hold in holds:
             if hold.signal is not None:
                 hold.signal.set()
+            held = self.clock() - hold.acquired_at
+            tell(Lost(hold.name, hold.owner, held, CLOSED, "its client was closed"))
         try:
             # Rounds of others have been written and may be won: their undo goes out on the same
             # connections, while these are still there.
             self._fanout.refuse()
             for options, asked in list(self._asking.values()):
-                self._take_back(options, list(asked))
+                self._take_back(options, Asked(asked))
             if releasing:
                 # All written first, then one wait for all of them: bounded, however many there are.
                 releases = [

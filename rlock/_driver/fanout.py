@@ -7,7 +7,6 @@ is written to every master before anything is read; stragglers are read when the
 
 from __future__ import annotations
 
-import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import Generic, TypeVar
 import hiredis
 
 from ..errors import RLockError
+from ..events import MasterSlow, OutOfStep
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.steps import Ask, AskMany, Rest, Tell, Terms
 from ..rules import scripts
@@ -26,10 +26,11 @@ from .roster import Roster, Slot
 from .rounds import Debts, Owed, Round
 from .waits import Waits
 
-log = logging.getLogger("rlock")
-
 #: How often a round goes out again because connections broke: each may find another one broken.
 RESENDS = 2
+
+#: A master that stays slow is told of again after this.
+SLOW_AGAIN_S = 60.0
 
 L = TypeVar("L", bound=Link)
 
@@ -45,6 +46,7 @@ class Fanout(ABC, Generic[L]):
         self._quorum = terms.quorum
         self._guard = terms.guard
         self._time = terms.time
+        self._news = terms.news
         self._mutex = threading.Lock()
         self._masters = len(terms.masters)
         #: Who closes the client: the only one that may still ask. None: all may.
@@ -195,7 +197,7 @@ class Fanout(ABC, Generic[L]):
             if command.misread(vote):
                 # The last line of defence: a vote that was read for another round would be two leases.
                 self._drop(slot, Fault(FaultKind.BROKEN, "an answer that belongs to another command"))
-                log.error("%s: dropped a connection whose answers were out of step", slot.endpoint.label)
+                self._news.note(OutOfStep(slot.endpoint.label))
                 return
             if not self._guard.known(slot.index, vote.marker):
                 vote = self._screen(slot, link, vote, grants=command.script in scripts.GRANTING)
@@ -221,15 +223,24 @@ class Fanout(ABC, Generic[L]):
             self._wake(turn)
 
     def _expire(self, now: float) -> None:
-        """Drop the links that have owed a reply for too long: a stalled master costs nothing from then on."""
-        for slot in self._overdue(now):
-            self._drop(slot, Fault(FaultKind.TIMEOUT, f"no answer within {self._timeout:g} s"))
+        """Drop the links that have owed a reply for too long: a stalled master costs nothing from then on.
 
-    def _overdue(self, now: float) -> list[Slot[L]]:
+        Called when all that has arrived was read; one for which half of the time is over is told of.
+        """
+        for slot, took in self._overdue(now):
+            if took > self._timeout:
+                self._drop(slot, Fault(FaultKind.TIMEOUT, f"no answer within {self._timeout:g} s"))
+            elif now >= slot.slow_from:
+                slot.slow_from = now + SLOW_AGAIN_S
+                self._news.note(MasterSlow(slot.endpoint.label, took, self._timeout))
+
+    def _overdue(self, now: float) -> list[tuple[Slot[L], float]]:
+        """The links that have owed a reply for half of the time-out or more, and for how long."""
+        half = self._timeout / 2
         return [
-            slot
+            (slot, took)
             for slot in self._roster.slots
-            if slot.link and slot.link.owed and now - slot.link.owed[0].sent_at > self._timeout
+            if slot.link and slot.link.owed and (took := now - slot.link.owed[0].sent_at) > half
         ]
 
     def _drop(self, slot: Slot[L], fault: Fault) -> None:
@@ -253,12 +264,6 @@ class Fanout(ABC, Generic[L]):
         if self._roster.closed or (self._refusing is not None and self._refusing != self._caller()):
             raise RLockError("the client is closed")
 
-    def _tell_news(self) -> None:
-        news = self._guard.news
-        while news:
-            # Not where it comes up: there the mutex is held, and a log handler may do anything.
-            log.warning("%s", news.popleft())
-
     # -- connecting --------------------------------------------------------------------------------
 
     def _welcome(self, slot: Slot[L], link: L) -> None:
@@ -266,7 +271,6 @@ class Fanout(ABC, Generic[L]):
         for other in self._roster.slots:
             if other is not slot and other.link and link.run_id and other.link.run_id == link.run_id:
                 told = same_server(slot.endpoint, other.endpoint, link.run_id)
-                log.error("%s", told)
                 self._drop(slot, Fault(FaultKind.DUPLICATE, told))
                 return
         now = self._clock()
@@ -284,6 +288,11 @@ class Fanout(ABC, Generic[L]):
     def reachable(self) -> bool:
         """Whether a quorum of masters is connected."""
         return self._roster.up >= self._quorum
+
+    @property
+    def faults(self) -> list[Fault | None]:
+        """Why each master has no connection; None: it has one."""
+        return [None if slot.link is not None else slot.fault for slot in self._roster.slots]
 
     # -- the end -----------------------------------------------------------------------------------
 

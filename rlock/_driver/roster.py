@@ -6,7 +6,6 @@ the background, and only while somebody uses the roster.
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from abc import ABC, abstractmethod
@@ -15,12 +14,11 @@ from random import Random
 from typing import Any, Generic, TypeVar
 
 from ..clock import Clock
+from ..events import MasterAnswers, MasterFailed, News
 from ..model import Fault, FaultKind
 from ..rules.timing import probe_wait
 from .links import Call, DialError, Link
 from .waits import Waits
-
-log = logging.getLogger("rlock")
 
 #: Opening a connection takes several round trips, so it gets at least this long, in the background.
 DIAL_TIMEOUT_S = 1.0
@@ -46,6 +44,7 @@ class Slot(Generic[L]):
         "kill",
         "link",
         "probe_at",
+        "slow_from",
         "wanted_until",
     )
 
@@ -57,6 +56,8 @@ class Slot(Generic[L]):
         self.failures = 0
         self.probe_at = -math.inf
         self.dialing = False
+        #: From then on it is told of if it is slow.
+        self.slow_from = -math.inf
         #: Until then it is dialled again and again, whether or not somebody uses the roster: it is owed
         #: something.
         self.wanted_until = -math.inf
@@ -78,6 +79,7 @@ class Roster(ABC, Generic[L]):
         timeout: float,
         subscriber: bool = False,
         guarded: bool = False,
+        news: News | None = None,
     ) -> None:
         self.slots: list[Slot[L]] = [Slot(i, endpoint) for i, endpoint in enumerate(endpoints)]
         self.up = 0
@@ -91,6 +93,8 @@ class Roster(ABC, Generic[L]):
         self._timeout = max(timeout, DIAL_TIMEOUT_S)
         self._subscriber = subscriber
         self._guarded = guarded
+        #: Where failures of masters go; None: nobody is told of them.
+        self._news = news
 
     # -- what a driver adds ------------------------------------------------------------------------
 
@@ -139,7 +143,9 @@ class Roster(ABC, Generic[L]):
         slot.probe_at = self._clock() + probe_wait(self._random, slot.failures)
         if fault.kind is FaultKind.DUPLICATE:
             slot.probe_at += DUPLICATE_PAUSE_S  # only somebody with an editor can mend it
-        log.info("%s: %s", slot.endpoint.label, fault.text)
+        if self._news is not None:
+            event = MasterFailed(slot.endpoint.label, fault.kind.value, fault.text, connected=True)
+            self._news.note(event)
         if link.owed and link.client_id and link.run_id:
             slot.kill.append((link.run_id, link.client_id))
         link.close()
@@ -198,6 +204,11 @@ class Roster(ABC, Generic[L]):
                     slot.dialing = False  # else this master would never be dialled again
                     raise
 
+    def _tell_news(self) -> None:
+        """Behind a dial, without the mutex: nobody else may come by for a while."""
+        if self._news is not None:
+            self._news.tell()
+
     def _call(self, slot: Slot[L]) -> Call:
         """How to dial it now."""
         return Call(self._timeout, self._request_timeout, list(slot.kill), self._subscriber, self._guarded)
@@ -216,8 +227,8 @@ class Roster(ABC, Generic[L]):
             outcome.close()  # a second attempt, that an interrupt let through
         else:
             slot.kill = [old for old in slot.kill if old not in call.kill]
-            if slot.failures:
-                log.info("%s answers again", slot.endpoint.label)
+            if self._news is not None:
+                self._news.note(MasterAnswers(slot.endpoint.label, news=slot.failures > 0))
             slot.link = outcome
             self.up += 1
             self._register(slot, outcome)
@@ -237,8 +248,9 @@ class Roster(ABC, Generic[L]):
         return True
 
     def _failed(self, slot: Slot[L], fault: Fault) -> None:
-        if fault != slot.fault and not self._subscriber:
-            log.warning("%s gives no vote: %s", slot.endpoint.label, fault.text)
+        if self._news is not None:
+            news = fault != slot.fault
+            self._news.note(MasterFailed(slot.endpoint.label, fault.kind.value, fault.text, news))
         slot.fault = fault
         slot.failures += 1
         slot.probe_at = self._clock() + probe_wait(self._random, slot.failures + 1)

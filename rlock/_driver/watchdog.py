@@ -6,7 +6,6 @@ time of the question (rules/lease.py); the watchdog only pushes the news.
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from abc import ABC, abstractmethod
@@ -14,14 +13,22 @@ from collections.abc import Callable, Sequence
 
 from ..clock import Clock
 from ..errors import LeaseLostError
+from ..events import (
+    Event,
+    Lost,
+    RenewalFailed,
+    RenewalRecovered,
+    RenewalStopped,
+    Renewed,
+    observed,
+    tell,
+)
 from ..model import LeaseState
 from ..procedures.renew import Renewal, Round
 from ..rules.holds import Due, Hold, Holds
 from ..rules.lease import LeaseEvent
 from ..rules.timing import LINGER_S
 from .waits import Waits
-
-log = logging.getLogger("rlock")
 
 #: Renewals that are due within this time go together.
 SLACK_S = 0.05
@@ -118,6 +125,7 @@ class Watchdog(ABC):
         now = self._clock()
         renewing: list[Hold] = []
         lost: list[Hold] = []
+        stopped: list[Event] = []
         with self._mutex:
             for hold in due:
                 if hold not in self._holds:
@@ -130,14 +138,19 @@ class Watchdog(ABC):
                     renewing.append(hold)
                     continue
                 if hold.due is not Due.END and hold.options.renew:
-                    log.error("lock %r is renewed no more: %s; it ends with its lease", hold.name, why)
+                    stopped.append(RenewalStopped(hold.name, hold.owner, *why))
                 hold.stopped = why
                 hold.schedule(Due.END, now)
                 self._holds.watch(hold)
+        for event in stopped:
+            tell(event)
+        failed = 0
         if renewing:
             round_ = yield from self._renewing(renewing)
             # Before anybody waits for the last masters: validity must not run out over them.
             lost += self._apply_all(round_.decided)
+            failed = _failed(round_.decided)
+            took = self._clock() - now
         for hold in lost:
             self.report(hold)
         if renewing:
@@ -145,18 +158,27 @@ class Watchdog(ABC):
                 # One master that is slow must not keep a short lease waiting for its renewal; nor one that
                 # is taken while we wait, for nobody can wake us here.
                 until = min(self._holds.next_due() or math.inf, self._clock() + STRAGGLER_S)
-            for hold in self._apply_all((yield from self._healing(round_, until))):
+            healed = yield from self._healing(round_, until)
+            for hold in self._apply_all(healed):
                 self.report(hold)
+            if observed():
+                tell(Renewed(len(renewing), failed + _failed(healed), took))
 
     def _apply_all(self, renewals: Sequence[Renewal]) -> list[Hold]:
         """What rounds did; the holds that are lost by it."""
+        news: list[Event] = []
         with self._mutex:
             # Released while it was renewed: "not yours" is then what it should be, and no loss.
-            return [
-                renewal.hold for renewal in renewals if renewal.hold in self._holds and self._apply(renewal)
+            lost = [
+                renewal.hold
+                for renewal in renewals
+                if renewal.hold in self._holds and self._apply(renewal, news)
             ]
+        for event in news:
+            tell(event)
+        return lost
 
-    def _apply(self, renewal: Renewal) -> bool:
+    def _apply(self, renewal: Renewal, news: list[Event]) -> bool:
         """What a round did to a lease; whether it is lost."""
         hold, lease, event = renewal.hold, renewal.hold.lease, renewal.event
         before = lease.state
@@ -169,19 +191,15 @@ class Watchdog(ABC):
             hold.schedule(Due.RENEW, renewal.sent_at)
         elif state is LeaseState.SUSPECT:
             if before is LeaseState.HELD:
-                log.warning(
-                    "lock %r: no quorum renewed it; %.1f s of validity left, trying on",
-                    hold.name,
-                    lease.remaining(self._clock()),
-                )
+                news.append(RenewalFailed(hold.name, hold.owner, lease.remaining(self._clock())))
             hold.schedule(Due.RETRY, renewal.sent_at)
         if state in (LeaseState.HELD, LeaseState.SUSPECT):
             if before is LeaseState.SUSPECT and state is LeaseState.HELD:
-                log.warning("lock %r: renewed again by a quorum", hold.name)
+                news.append(RenewalRecovered(hold.name, hold.owner))
             self._holds.watch(hold)
         return state is LeaseState.LOST
 
-    def report(self, hold: Hold, reason: str = "") -> None:
+    def report(self, hold: Hold, reason: str = "", cause: str = "") -> None:
         """Tell of a loss: once, by log, event and callback."""
         with self._mutex:
             if hold.reported:
@@ -192,8 +210,13 @@ class Watchdog(ABC):
                 self._holds.remove(hold)  # nobody is left to release it
             reason = reason or hold.reason
             signal, on_lost = hold.signal, hold.options.on_lost
-        log.error("lock %r was lost: %s", hold.name, reason)
+        held = self._clock() - hold.acquired_at
         if signal is not None:
             signal.set()
+        tell(Lost(hold.name, hold.owner, held, cause or hold.cause, reason))
         if on_lost is not None:
             self._call(on_lost, LeaseLostError(hold.name, reason))
+
+
+def _failed(renewals: Sequence[Renewal]) -> int:
+    return sum(renewal.event is LeaseEvent.FAILED for renewal in renewals)

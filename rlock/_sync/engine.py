@@ -12,6 +12,7 @@ from .._driver import driver, engine
 from .._driver.waits import NOTHING, Waits
 from ..clock import Clock
 from ..model import LockStatistics
+from ..procedures.acquire import Asked
 from ..procedures.steps import Procedure
 from ..rules.holds import Hold, OwnerKey, Pulse
 from ..rules.keys import client_label
@@ -83,7 +84,7 @@ class Engine(engine.Engine):
                     hold.name,
                 )
             return True
-        asked: list[str] = []
+        asked = Asked()
         try:
             got = run(self.acquiring(key, options, until, asked))
             if got and (task := _task()) is not None:

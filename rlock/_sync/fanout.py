@@ -38,6 +38,7 @@ class Fanout(fanout.Fanout[SocketLink]):
             self._welcome,
             timeout=request_timeout,
             guarded=terms.guard.on,
+            news=terms.news,
         )
         #: The round whose thread reads for all. It may have been interrupted on the way out, so others
         #: go by whether it is over, not by its word.
@@ -86,7 +87,7 @@ class Fanout(fanout.Fanout[SocketLink]):
                         self._wake(self._followers[0])
                     if self._roster.closed:
                         self._roster.close_bell()
-        self._tell_news()
+        self._news.tell()
         yield from NOTHING
 
     def _lead(self, turn: Round, patience: float) -> None:

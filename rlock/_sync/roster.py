@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 from .._driver import roster
 from .._driver.roster import Slot
@@ -74,10 +75,7 @@ class Roster(roster.Roster[SocketLink]):
         clock: Clock,
         random: Random,
         on_link: Callable[[Slot[SocketLink], SocketLink], None],
-        *,
-        timeout: float,
-        subscriber: bool = False,
-        guarded: bool = False,
+        **options: Any,
     ) -> None:
         super().__init__(
             endpoints,
@@ -85,9 +83,7 @@ class Roster(roster.Roster[SocketLink]):
             clock,
             random,
             on_link,
-            timeout=timeout,
-            subscriber=subscriber,
-            guarded=guarded,
+            **options,
         )
         self._changed = ParkingLot(mutex)
         self._by_fd: dict[int, Slot[SocketLink]] = {}
@@ -193,6 +189,7 @@ class Roster(roster.Roster[SocketLink]):
         finally:
             with self._mutex:
                 pause = self._dialled(slot, call, outcome)
+        self._tell_news()
         return pause
 
     # -- the end -----------------------------------------------------------------------------------

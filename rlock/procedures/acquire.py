@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ..events import Queued, observed, tell
 from ..model import Code, Verdict
 from ..rules import scripts
 from ..rules.keys import owner_token
@@ -59,6 +60,18 @@ class Grant:
     waiter: str = ""  # a place in the queue that may still stand on some masters
     hops: int = 0  # hand-offs in a row from thread to thread of this process
     token: int = 0  # the fencing token
+    votes: int = 0  # masters that granted it, when it was decided
+    handed: bool = False  # by a release, not found free
+
+
+class Asked(list[str]):
+    """Owner tokens that may have votes, or a place; kept by the caller of one acquire.
+
+    ``began``: when that was called; ``queued``: it was told that it stands in the queue.
+    """
+
+    began = 0.0
+    queued = False
 
 
 class Waiting:
@@ -68,7 +81,7 @@ class Waiting:
     in it after an exception may have votes, or a place.
     """
 
-    def __init__(self, terms: Terms, options: LockOptions, label: str, asked: list[str]) -> None:
+    def __init__(self, terms: Terms, options: LockOptions, label: str, asked: Asked) -> None:
         self.terms = terms
         self.options = options
         self.label = label
@@ -124,7 +137,7 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
             # Looked at last: what came before may have used the validity up.
             if token and terms.clock() < until:
                 waiter = "" if place is None else place.waiter
-                return Grant(owner, ballot.sent_at, waiter, token=token)
+                return Grant(owner, ballot.sent_at, waiter, token=token, votes=len(given))
     except GeneratorExit:
         raise
     except BaseException:
@@ -161,7 +174,7 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
 
 
 def acquire(
-    terms: Terms, options: LockOptions, label: str, until: float, asked: list[str]
+    terms: Terms, options: LockOptions, label: str, until: float, asked: Asked
 ) -> Procedure[Grant | None]:
     """Try until ``until`` (an instant, AT_ONCE or FOR_EVER). None: contention, and the time is over.
 
@@ -205,9 +218,11 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
         timeout = _time_for(until - clock(), options)
         outcome = yield from attempt(waiting, timeout)
         if isinstance(outcome, Grant):
-            return outcome
+            return replace(outcome, handed=True) if wake is Wake.HANDED else outcome
         ballot, now, place = outcome, clock(), waiting.place
         if place is not None:
+            if waiting.queued and not waiting.asked.queued and observed():
+                waiting.asked.queued = _tell_of_place(options, ballot)
             place.splits = place.splits + 1 if wake is Wake.HANDED else 0
         if ballot.hopeless:
             raise impossible(terms, options.name, ballot)
@@ -261,7 +276,7 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             won = won_until(sent_at, options.lease.ttl, options.lease.longest)
             token = yield from agree(terms, options, owner, given, won)
             if token and clock() < won:
-                return Grant(owner, sent_at, place.waiter, hops, token)
+                return Grant(owner, sent_at, place.waiter, hops, token, len(given), handed=True)
             yield Tell(waiting.undo(owner), owed_for=options.lease.ttl)
             waiting.asked.remove(owner)
         if wake is Wake.TIME and clock() >= until:
@@ -325,6 +340,14 @@ def _time_for(left: float, options: LockOptions) -> float:
     """A round must not run far past the caller's time, nor be cut so short that it cannot succeed."""
     timeout = options.lease.request_timeout
     return timeout if left <= 0 else min(timeout, max(left, LAST_ROUND_S))
+
+
+def _tell_of_place(options: LockOptions, ballot: Ballot) -> bool:
+    lengths = sorted((vote.length for vote in ballot.votes.values() if vote.length), reverse=True)
+    if len(lengths) < ballot.quorum:
+        return False
+    tell(Queued(options.name, lengths[ballot.quorum - 1]))
+    return True
 
 
 def _tell_of_failure(terms: Terms, options: LockOptions, ballot: Ballot, failures: int) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from ..model import Code, LockStatistics, LockStatus, MasterStatus, Waiter
 from ..rules import scripts
 from ..rules.keys import since, token_of
 from ..rules.quorum import Ballot, Settle
-from .steps import Ask, Procedure, Terms, faults, impossible, unreachable
+from .steps import Ask, AskMany, Procedure, Terms, faults, impossible, unreachable
+
+#: Locks that are asked for at once: the answers of a round have to be read within its time-out.
+BATCH = 100
 
 
 def _look(terms: Terms, name: str, timeout: float) -> Procedure[Ballot]:
@@ -55,6 +58,29 @@ def status(terms: Terms, name: str, timeout: float) -> Procedure[LockStatus]:
     Raises `QuorumUnreachableError` when fewer than a quorum answered.
     """
     ballot = yield from _look(terms, name, timeout)
+    return told(terms, name, ballot)
+
+
+def statuses(
+    terms: Terms, names: Sequence[str], timeout: float, waiters: int = scripts.STATUS_WAITERS
+) -> Procedure[list[LockStatus]]:
+    """The status of many locks, in their order, with the first ``waiters`` who wait for each.
+
+    Raises nothing where masters give no answer: each status says so of them. One with fewer answers than
+    ``quorum`` knows no holder, and it need not be free.
+    """
+    found: list[LockStatus] = []
+    # No names: the driver looks after its connections all the same.
+    for start in range(0, max(len(names), 1), BATCH):
+        batch = names[start : start + BATCH]
+        asks = [Ask(scripts.status(name, waiters), timeout, Settle.ALL) for name in batch]
+        ballots: list[Ballot] = yield AskMany(asks)
+        found += [told(terms, name, ballot) for name, ballot in zip(batch, ballots, strict=True)]
+    return found
+
+
+def told(terms: Terms, name: str, ballot: Ballot) -> LockStatus:
+    """What a ballot of `scripts.status` says of a lock."""
     wrong = faults(terms, ballot)
     views = []
     for i, master in enumerate(terms.masters):
@@ -99,15 +125,19 @@ def statistics(
     return LockStatistics(name, length, position, local_waiters, waiters)
 
 
-def evict(terms: Terms, name: str, timeout: float) -> Procedure[list[str]]:
+def evict(
+    terms: Terms, name: str, timeout: float, owners: Collection[str] | None = None
+) -> Procedure[list[str]]:
     """Remove whoever is seen to hold it, on every master, for good; their owner tokens.
 
-    Raises `QuorumUnreachableError` when fewer than a quorum answered.
+    ``owners``: only these. Raises `QuorumUnreachableError` when fewer than a quorum answered.
     """
     ballot = yield from _look(terms, name, timeout)
     evicted = []
     # The one with the most keys last: a master remembers one that was thrown out.
     for holder, _ in reversed(ballot.holders().most_common()):
+        if owners is not None and holder not in owners:
+            continue
         # Its watchdog would put it back as long as its lease is valid.
         command = scripts.release(name, holder, ban_s=2 * terms.guard.max_ttl)
         removed: Ballot = yield Ask(command, timeout, Settle.ALL)

@@ -6,11 +6,11 @@ all masters, one after another. It also fills up a lease that was won on fewer m
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ..events import MasterHealed, tell
 from ..model import Code, LeaseState
 from ..rules import scripts
 from ..rules.holds import Hold
@@ -18,8 +18,6 @@ from ..rules.lease import LeaseEvent
 from ..rules.quorum import Ballot, Settle
 from ..rules.timing import heals_until, lease_ms
 from .steps import Ask, AskMany, Procedure, Rest, Tell, Terms
-
-log = logging.getLogger("rlock")
 
 #: Locks in one command: enough to make a round cheap, few enough not to block a master (some 0.2 ms).
 BATCH = 100
@@ -175,7 +173,7 @@ def _put_back(
             healed.setdefault(hold, []).append((code, vote.guarded))
         back = sum(1 for code in vote.codes if code == Code.HEALED)
         if back:
-            log.info("%s lacked %d locks of ours; put back", terms.masters[master], back)
+            tell(MasterHealed(terms.masters[master], back))
 
 
 def _bury(missing: dict[tuple[int, float], list[Hold]]) -> Procedure[None]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from ..clock import Clock
 from ..errors import OptionsError, QuorumUnreachableError
+from ..events import News
 from ..model import Code
 from ..rules.guard import Guard
 from ..rules.places import FleetTime, Place
@@ -28,6 +29,11 @@ class Terms:
     guard: Guard
     station: str = ""  # this client among all that wait
     time: FleetTime = field(default_factory=FleetTime)
+
+    @property
+    def news(self) -> News:
+        """What came up while a mutex was held."""
+        return self.guard.news
 
     @property
     def quorum(self) -> int:

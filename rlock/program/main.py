@@ -14,7 +14,7 @@ from . import exits
 from .settings import ConfigError
 
 #: In the order of the help text.
-COMMANDS = ("run", "status", "init", "up", "demo")
+COMMANDS = ("run", "status", "list", "watch", "dashboard", "evict", "init", "up", "demo")
 
 
 class Verbs(click.Group):
@@ -28,7 +28,9 @@ class Verbs(click.Group):
         """The command of that name, or None."""
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = getattr(import_module(f".commands.{cmd_name}", __package__), cmd_name)
+        module = import_module(f".commands.{cmd_name}", __package__)
+        # `list_` for `list`: it would hide Python's own.
+        found: click.Command = getattr(module, f"{cmd_name}_", None) or getattr(module, cmd_name)
         return found
 
 

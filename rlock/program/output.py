@@ -22,18 +22,19 @@ def json_option(command: F) -> F:
 
 def print_json(value: Any) -> None:
     """One line."""
-    click.echo(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False))
+    click.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """What JSON can hold: of our dataclasses the fields, of our words their text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     return value
 
 
@@ -46,11 +47,12 @@ def seconds(value: float) -> str:
     """A duration for people: 0.4 s, 12 s, 3 min 20 s, 5 h 2 min."""
     if value < 10:
         return f"{value:.1f} s"
-    if value < 120:
-        return f"{value:.0f} s"
-    if value < 7200:
-        return f"{value // 60:.0f} min {value % 60:.0f} s"
-    return f"{value // 3600:.0f} h {value % 3600 // 60:.0f} min"
+    whole = int(value)  # cut off, or 299.7 would be 4 min 60 s
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def age(since: float) -> str:

@@ -17,11 +17,11 @@ The least of these counts. The check belongs to a connection, because a restart 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..events import MasterGuarded, MaxTtlDiffers, News
 from ..model import Code, Fault, FaultKind, Vote
 from .timing import UPTIME_ERROR_S, guard_time
 
@@ -99,8 +99,8 @@ class Guard:
         self.max_ttl = self._own_max_ttl = max_ttl
         self._lives: list[Life | None] = [None for _ in masters]
         self._told: set[int] = set()
-        #: What is to be logged, by who serialises the calls, when others may call again.
-        self.news: deque[str] = deque()
+        #: What is to be told, by who serialises the calls, when others may call again.
+        self.news = News()
 
     @property
     def on(self) -> bool:
@@ -263,20 +263,17 @@ class Guard:
         if marker is None or marker.max_ttl_ms <= self.max_ttl_ms():
             return
         longest = marker.max_ttl_ms / 1000
-        self.news.append(
-            f"{self._masters[master]} knows a max_ttl of {longest:g} s, this client has {self.max_ttl:g} s: "
-            f"the longer one is used; it has to be one value for the whole fleet"
-        )
+        self.news.note(MaxTtlDiffers(self._masters[master], longest, self.max_ttl))
         self.max_ttl = longest
         for life in self._lives:
             if life is not None:
                 self._date(life, life.age, life.known_at)
 
     def _tell(self, master: int, now: float) -> None:
-        # Once, when a vote is needed that does not count: a look at the fleet is no reason to warn.
-        if master not in self._told:
-            self._told.add(master)
-            self.news.append(f"{self._masters[master]}: {self.fault(master, now)}")
+        # When a vote is needed that does not count: a look at the fleet is no reason to warn.
+        reason, left = self.fault(master, now), self.wait(master, now)
+        self.news.note(MasterGuarded(self._masters[master], left, reason, news=master not in self._told))
+        self._told.add(master)
 
 
 def _rewritten(life: Life, marker: Marker) -> bool:

@@ -11,9 +11,9 @@ import itertools
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from .lease import EXPIRED, Lease
+from .lease import EXPIRED, Lease, LeaseEvent
 from .options import LockOptions
 from .quorum import Ballot
 from .timing import FILL_UP_S, renew_period, retry_period
@@ -146,7 +146,7 @@ class Hold:
         #: What the driver sets when the hold is lost; made when somebody asks for it.
         self.signal: Signal | None = None
         #: Why it is renewed no more.
-        self.stopped = ""
+        self.stopped: Stop | None = None
         #: In which task of its thread it was acquired, if that runs tasks: they are one owner.
         self.task: int | None = None
         #: Whether its loss was told to `on_lost`.
@@ -156,18 +156,26 @@ class Hold:
     def reason(self) -> str:
         """Why it was lost, with why it was not renewed if that was on purpose."""
         reason = self.lease.reason or EXPIRED
-        return f"{reason} ({self.stopped})" if self.stopped else reason
+        return f"{reason} ({self.stopped.reason})" if self.stopped else reason
 
-    def renewable(self, now: float) -> str | None:
+    @property
+    def cause(self) -> str:
+        """The same in one of a few words: why it is renewed no more, or what ended the lease."""
+        if self.stopped:
+            return self.stopped.cause
+        ended_by = self.lease.ended_by
+        return FIXED if ended_by is LeaseEvent.EXPIRED and not self.options.renew else ended_by.value
+
+    def renewable(self, now: float) -> Stop | None:
         """None if it is to be renewed; else why not."""
         options = self.options
         if not options.renew:
-            return "it has a fixed lease (renew=False)"
+            return Stop(FIXED, "it has a fixed lease (renew=False)")
         if not self.owner_key.alive:
             # Redisson renews the lock of a dead thread for ever and so blocks the fleet (its issue 6198).
-            return "the thread or task that held it has ended without releasing it"
+            return Stop("dead owner", "the thread or task that held it has ended without releasing it")
         if options.max_hold is not None and now - self.acquired_at >= options.max_hold:
-            return f"it was held for max_hold={options.max_hold:g} s"
+            return Stop("max_hold", f"it was held for max_hold={options.max_hold:g} s")
         return None
 
     def schedule(self, due: Due, sent_at: float) -> None:
@@ -185,6 +193,17 @@ class Hold:
             self.renew_at = retry_at
         else:
             self.renew_at = self.lease.valid_until
+
+
+#: The cause of a loss that was agreed on.
+FIXED = "fixed lease"
+
+
+class Stop(NamedTuple):
+    """Why a hold is renewed no more: for a program, and for a person."""
+
+    cause: str
+    reason: str
 
 
 class Holds:
@@ -212,6 +231,14 @@ class Holds:
     def find(self, key: OwnerKey, name: str) -> Hold | None:
         """The hold of this owner on this lock."""
         return self._by_key.get((key.serial, name))
+
+    def holder(self, name: str) -> str:
+        """Which owner of this process holds a lock, for people."""
+        for hold in self:
+            if hold.name == name:
+                owner = hold.owner_key
+                return owner.label.rpartition("/")[2] + ("" if owner.alive else ", which has ended,")
+        return ""
 
     def taken(self, name: str, now: float) -> bool:
         """Whether some owner of this process holds the lock with validity left."""

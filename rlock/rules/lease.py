@@ -57,13 +57,14 @@ EXPIRED = "its validity ended before a quorum renewed it"
 class Lease:
     """One lease as its holder sees it. Not thread-safe: its keeper serialises the events."""
 
-    __slots__ = ("reason", "state", "ttl", "valid_until")
+    __slots__ = ("ended_by", "reason", "state", "ttl", "valid_until")
 
     def __init__(self, ttl: float, sent_at: float) -> None:
         self.ttl = ttl
         self.state = HELD
-        #: Why it was lost.
+        #: Why it was lost, and what brought that.
         self.reason = ""
+        self.ended_by = LeaseEvent.EXPIRED
         #: The instant before which nobody else can hold the lock. Grows by renewals only.
         self.valid_until = valid_until(sent_at, ttl)
 
@@ -72,7 +73,7 @@ class Lease:
         before = self.state
         self.state = TRANSITIONS[before, event]
         if self.state is LOST and before is not LOST:
-            self.reason = reason
+            self.reason, self.ended_by = reason, event
         return self.state
 
     def state_at(self, now: float) -> LeaseState:

@@ -205,12 +205,12 @@ def decode_one(reply: Any) -> Vote:
     """A vote out of the reply to a script about one lock: {code, holder, count, ttl_ms}.
 
     Behind them, in an answer to `release` and `fence`: {token}; in one to `acquire`: {ticket, time_us,
-    token, marker}.
+    token, marker, length}.
     """
     if type(reply) is list:
         length = len(reply)
-        if length == 8:
-            code, holder, count, ttl_ms, ticket, time_us, token, marker = reply
+        if length == 9:
+            code, holder, count, ttl_ms, ticket, time_us, token, marker, queued = reply
             return Vote(
                 code,
                 holder.decode("utf-8", "replace"),
@@ -220,6 +220,7 @@ def decode_one(reply: Any) -> Vote:
                 time_us=time_us,
                 token=token,
                 marker=marker.decode("utf-8", "replace"),
+                length=queued,
             )
         if length in (4, 5):
             code, holder, count, ttl_ms = reply[:4]

@@ -12,7 +12,7 @@ from rlock._driver import turnstile
 from rlock._driver.engine import Engine
 from rlock._driver.waits import Waits
 from rlock.errors import QuorumUnreachableError
-from rlock.procedures.acquire import FOR_EVER
+from rlock.procedures.acquire import FOR_EVER, Asked
 from rlock.procedures.inspect import evict
 from rlock.procedures.release import Released
 from rlock.rules.holds import Hold, OwnerKey
@@ -127,7 +127,7 @@ class Client(Process, Engine):
         if hold is not None:
             self.nested(hold)
             return hold
-        asked: list[str] = []
+        asked = Asked()
         try:
             got = yield from self.acquiring(key, options, until, asked)
         except BaseException:
@@ -146,11 +146,11 @@ class Client(Process, Engine):
             self.world.referee.leave(hold)
         yield from self.releasing(hold, hold.count - 1)
 
-    def _giving_up(self, hold: Hold) -> Waits[Released]:
-        released = yield from super()._giving_up(hold)
+    def _giving_up(self, hold: Hold) -> Waits[tuple[Released, bool]]:
+        released, handed = yield from super()._giving_up(hold)
         if released is Released.DONE:
             self.world.referee.confirm(hold)
-        return released
+        return released, handed
 
     def evict(self, name: str) -> Program:
         """An operator's removal of whoever holds a lock."""

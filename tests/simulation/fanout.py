@@ -37,6 +37,7 @@ class Fanout(fanout.Fanout[Link]):
             self._bench,
             timeout=request_timeout,
             guarded=client.terms.guard.on,
+            news=client.terms.news,
         )
 
     @property
@@ -65,7 +66,7 @@ class Fanout(fanout.Fanout[Link]):
                     break
         finally:
             turn.over = True
-        self._tell_news()
+        self._news.tell()
 
     def _wake(self, turn: Round) -> None:
         self._bench.poke()

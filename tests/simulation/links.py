@@ -151,10 +151,7 @@ class Roster(roster.Roster[Link]):
         mutex: Any,
         on_link: Callable[[Slot[Link], Link], None],
         bench: Bench,
-        *,
-        timeout: float,
-        subscriber: bool = False,
-        guarded: bool = False,
+        **options: Any,
     ) -> None:
         world = client.world
         super().__init__(
@@ -163,15 +160,13 @@ class Roster(roster.Roster[Link]):
             client.clock,
             world.random,
             on_link,
-            timeout=timeout,
-            subscriber=subscriber,
-            guarded=guarded,
+            **options,
         )
         self.client = client
         self._readers = bench
         #: Who waits for a link.
         self._bench = Bench()
-        self._latency = world.network.messages if subscriber else world.network.commands
+        self._latency = world.network.messages if self._subscriber else world.network.commands
 
     # -- reading and writing -----------------------------------------------------------------------------
 

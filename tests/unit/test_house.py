@@ -23,6 +23,7 @@ FLOORS = (
     ("procedures", ("procedures",)),
     ("drivers", ("_driver", "_sync", "_async")),
     ("public", ("base", "lock", "client", "asyncio", "decorated", "decorator", "__init__")),
+    ("telemetry", ("telemetry",)),
     ("program", ("program", "__main__")),
     ("testing", ("testing",)),
 )

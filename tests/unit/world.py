@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from rlock.model import Code, Fault, FaultKind, Vote
+from rlock.procedures.acquire import Asked
 from rlock.procedures.steps import Ask, AskMany, Listen, Park, Procedure, Standing, Tell, Terms, Wake
 from rlock.rules import scripts
 from rlock.rules.guard import Guard
@@ -37,7 +38,7 @@ class World:
         self.standing = False
         self.heard_by = masters
         self.ask_takes = 0.0
-        self.asked: list[str] = []
+        self.asked = Asked()
         names = [f"redis://m{i}" for i in range(masters)]
         self.terms = Terms(names, lambda: self.now, Random(1), Guard(names, 10.0), "station")
 

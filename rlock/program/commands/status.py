@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 
 import click
 
+from ...client import Client
 from ...errors import QuorumUnreachableError
 from ...model import LockStatus, MasterStatus
 from .. import exits
-from ..output import age, json_option, print_json
+from ..output import age, json_option, print_json, styled
 from ..settings import Settings, settings_options
+from ..survey.look import Survey
+from ..survey.words import place, printable
 
 
 @click.command()
@@ -20,6 +24,9 @@ from ..settings import Settings, settings_options
 def status(name: str, *, as_json: bool, settings: Settings) -> None:
     """Show who holds the lock NAME, since when, for how long, what each master says, and who waits.
 
+    Any name will do: one that nobody holds is free. On a terminal it also says if a lock of a similar name is
+    in use. `rlock list` shows all of them.
+
     Exit status 0 whether it is held or free; 69 when fewer than a quorum of masters answered.
     """
     with settings.client() as own:
@@ -28,18 +35,39 @@ def status(name: str, *, as_json: bool, settings: Settings) -> None:
         except QuorumUnreachableError as error:
             _tell_faults(own.masters, error, as_json=as_json)
             sys.exit(exits.UNREACHABLE)
-    if as_json:
-        print_json(found)
-        return
+        if as_json:
+            print_json(found)
+            return
+        _print(found)
+        if sys.stderr.isatty() and not found.locked and not found.queue_length:
+            _suggest(own, name)
+
+
+def _print(found: LockStatus) -> None:
     click.echo(_headline(found))
-    width = max(len(view.master) for view in found.masters)
+    where = None if found.holder is None else place(found.holder)
+    if where is not None:
+        click.echo(f"  process {where[1]} on {where[0]}")
+    columns = max(len(view.master) for view in found.masters)
     for view in found.masters:
-        click.echo(f"  {view.master:<{width}}  {_told(view)}")
+        click.echo(f"  {view.master:<{columns}}  {_told(view)}")
     if found.queue_length:
         click.echo(f"waiting: {found.queue_length}")
-    for place, waiter in enumerate(found.waiters, 1):
+    for number, waiter in enumerate(found.waiters, 1):
         since = "" if waiter.since is None else f"  since {age(waiter.since)}"
-        click.echo(f"  {place}. {waiter.owner}{since}")
+        click.echo(f"  {number}. {printable(waiter.owner)}{since}")
+    if found.queue_length > len(found.waiters) > 0:
+        click.echo(f"  and {found.queue_length - len(found.waiters)} more")
+
+
+def _suggest(own: Client, name: str) -> None:
+    """A word to the one who has made a typing error; a moment's SCAN, and never a reason to fail."""
+    with Survey(own, scan_s=0.0, limit=1000, waiters=1, hand_offs=False) as survey:
+        names = [lock.name for lock in survey.look().locks]
+    near = difflib.get_close_matches(name, names, 3, 0.75)
+    if near:
+        told = " or ".join(repr(each) for each in near)
+        click.echo(f"nobody uses a lock of this name now; did you mean {told}?", err=True)
 
 
 def _tell_faults(masters: list[str], error: QuorumUnreachableError, *, as_json: bool) -> None:
@@ -57,13 +85,15 @@ def _tell_faults(masters: list[str], error: QuorumUnreachableError, *, as_json: 
 
 
 def _headline(found: LockStatus) -> str:
+    name = styled(printable(found.name), bold=True)
     if found.holder is None:
-        line = f"{found.name}: free (no holder on {found.quorum} of {len(found.masters)} masters)"
+        free = styled("free", fg="green")
+        line = f"{name}: {free} (no holder on {found.quorum} of {len(found.masters)} masters)"
         guarded = sum(view.guarded for view in found.masters)
         if guarded > len(found.masters) - found.quorum:
             line += f"; nobody can get it yet, {guarded} masters are under the restart guard"
         return line
-    line = f"{found.name}: held by {found.holder}"
+    line = f"{name}: {styled('held', fg='yellow')} by {printable(found.holder)}"
     if found.since is not None:
         line += f", since {age(found.since)}"
     if found.hold_count > 1:
@@ -75,9 +105,9 @@ def _headline(found: LockStatus) -> str:
 
 def _told(view: MasterStatus) -> str:
     if view.fault is not None:
-        return f"no answer: {view.fault}"
-    guard = "  (restart guard: no vote yet)" if view.guarded else ""
+        return styled(f"no answer: {view.fault}", fg="red")
+    guard = styled("  (restart guard: no vote yet)", fg="yellow") if view.guarded else ""
     if view.holder is None:
         return f"free{guard}"
     left = "no expiry" if view.remaining is None else f"{view.remaining:.1f} s left"
-    return f"{view.holder}  count {view.hold_count}  {left}{guard}"
+    return f"{printable(view.holder)}  count {view.hold_count}  {left}{guard}"

@@ -27,6 +27,7 @@ class MasterHealth:
     commands_per_second: float | None = None
     clock_offset: float | None = None  # seconds ahead of the median of the masters
     locks: int | None = None  # keys of locks that were seen on it
+    unlisted: str | None = None  # set: why it does not tell which locks there are
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,9 @@ class Snapshot:
     """A fleet at one moment.
 
     ``locks`` are those that are held or waited for, at most as many as were asked for; ``more`` says
-    whether there were others. ``hand_offs_per_second`` counts the releases that named a next owner since the
-    look before; None at the first look, or where no master lets us listen.
+    whether there may be others. ``hand_offs_per_second`` counts new owners of locks that were waited for,
+    since the look before, as one master saw them; where none lets us see that, only the changes of holder
+    from one look to the next, which are fewer. None at the first look.
     """
 
     at: float  # Unix time in seconds

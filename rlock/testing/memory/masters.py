@@ -84,12 +84,12 @@ class Master(Keyspace):
         fields = self._fields(lock)
         found = self._holder(lock) if fields == 1 else ("", 0)
         if fields not in (0, 1) or found is None:
-            return [*_NOT_A_LOCK, 0, 0, 0, marker]
+            return [*_NOT_A_LOCK, 0, 0, 0, marker, 0]
         holder, held = found
         if fields and holder == owner:
             self._pexpire(lock, lease_ms)
             token = self._stamp(fence, owner, proposal, fence_ms)
-            return [1, owner.encode(), held, int(lease_ms), 0, 0, token, marker]
+            return [1, owner.encode(), held, int(lease_ms), 0, 0, token, marker, 0]
         handed = holder != "" and waiter.startswith(f"{holder}|")
         first = self._first(queue) if not fields and order == "fair" else None
         if handed or (not fields and first in (None, waiter)):
@@ -98,11 +98,11 @@ class Master(Keyspace):
             self._set(lock, owner, count)
             self._pexpire(lock, lease_ms)
             self._zrem(queue, waiter)
-            return [1, owner.encode(), int(count), int(lease_ms), 0, 0, token, marker]
+            return [1, owner.encode(), int(count), int(lease_ms), 0, 0, token, marker, 0]
         code, ttl_ms = (-1, self.pttl(lock)) if fields else (-3, 0)
         holder = holder or first or ""
         if waiter == "" or ticket == "":
-            return [code, holder.encode(), held, ttl_ms, 0, 0, 0, marker]
+            return [code, holder.encode(), held, ttl_ms, 0, 0, 0, marker, 0]
         time_us = self._us
         entry = self.find(queue)
         place = None if entry is None else entry.scores.get(waiter)
@@ -112,7 +112,7 @@ class Master(Keyspace):
                 place = max(place, max(entry.scores.values()) + 1)
             self._zadd(queue, place, waiter)
         self._pexpire(queue, queue_ms)
-        return [code, holder.encode(), held, ttl_ms, int(place), time_us, 0, marker]
+        return [code, holder.encode(), held, ttl_ms, int(place), time_us, 0, marker, len(self.line(queue))]
 
     def _release(
         self,

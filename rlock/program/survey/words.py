@@ -1,0 +1,112 @@
+"""How a lock reads for people: its holder, its votes, what is to be sorted by."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...model import LockStatus
+from ...rules.keys import since
+from .snapshot import Snapshot
+
+#: What locks can be sorted by.
+ORDERS: dict[str, Callable[[LockStatus], Any]] = {
+    "name": lambda lock: lock.name,
+    "waiters": lambda lock: (-lock.queue_length, lock.name),
+    "since": lambda lock: (lock.since is None, lock.since or 0.0, lock.name),
+    "lease": lambda lock: (lock.remaining is None, lock.remaining or 0.0, lock.name),
+}
+
+
+def ordered(locks: Sequence[LockStatus], order: str) -> list[LockStatus]:
+    """The locks in one of the orders."""
+    return sorted(locks, key=ORDERS[order])
+
+
+def seen(lock: LockStatus) -> tuple[str | None, int]:
+    """Who was seen to hold it on most masters, and on how many; with fewer than a quorum it has no holder."""
+    holders = Counter(view.holder for view in lock.masters if view.holder is not None)
+    return next(iter(holders.most_common(1)), (None, 0))
+
+
+def votes(lock: LockStatus) -> str:
+    """How many masters say so, of how many."""
+    return f"{seen(lock)[1]}/{len(lock.masters)}"
+
+
+def label(owner: str) -> str:
+    """An owner token without what tells one acquisition from the next: host/pid/thread."""
+    client = owner.rpartition(":")[0]
+    return printable(client if client and since(owner) is not None else owner)
+
+
+def place(owner: str) -> tuple[str, str] | None:
+    """Host and process of an owner token of ours; None: it names none."""
+    parts = owner.rpartition(":")[0].split("/")
+    return (printable(parts[0]), parts[1]) if since(owner) is not None and len(parts) == 3 else None
+
+
+def printable(text: str) -> str:
+    """The text with what would move the cursor, or hide, as ``\\\\xNN``: names are whatever programs make."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def width(text: str) -> int:
+    """How many columns a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+def padded(text: str, columns: int) -> str:
+    """The text with blanks up to so many columns."""
+    return text + " " * (columns - width(text))
+
+
+def cut(text: str, columns: int, mark: str = "…") -> str:
+    """The text in at most so many columns, with a mark in its middle where something is missing.
+
+    In the middle, because names and hosts of a fleet begin alike, and end alike.
+    """
+    if width(text) <= columns:
+        return text
+    room = columns - width(mark)
+    if room <= 0:
+        return mark[:columns]
+    head, tail = "", ""
+    for i in range(len(text)):
+        if width(head + text[i] + tail) > room:
+            break
+        head += text[i]
+        if width(head + text[-1 - i] + tail) > room:
+            break
+        tail = text[-1 - i] + tail
+    return head + mark + tail
+
+
+def unreachable(snapshot: Snapshot) -> str | None:
+    """What is wrong if fewer than a quorum answered, with the fault of each master; None: enough did."""
+    if snapshot.answering >= snapshot.quorum:
+        return None
+    faults = "; ".join(f"{each.master}: {each.fault}" for each in snapshot.masters if each.fault is not None)
+    return (
+        f"{snapshot.answering} of {len(snapshot.masters)} masters answer; without {snapshot.quorum} nobody "
+        f"can say who holds a lock: {faults}"
+    )
+
+
+def unlisted(snapshot: Snapshot) -> str | None:
+    """Why no master tells which locks there are; None: one does."""
+    told = [each for each in snapshot.masters if each.fault is None]
+    if not told or any(each.unlisted is None for each in told):
+        return None
+    return (
+        f"{told[0].master} does not tell which locks there are: {told[0].unlisted} (a user who may needs "
+        f"+scan +hlen +hkeys and ~*); `rlock status NAME` works without"
+    )

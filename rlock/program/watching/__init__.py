@@ -1,0 +1,1 @@
+"""The live screen of `rlock watch`: keys, terminal, picture."""

@@ -1,0 +1,241 @@
+"""What a client tells of its locks: once each, without a mutex, and nothing of it disturbs the lock."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import rlock
+from rlock import events
+from rlock.events import (
+    Acquired,
+    Event,
+    Lost,
+    MasterAnswers,
+    MasterFailed,
+    NotAcquired,
+    Queued,
+    Released,
+    RenewalStopped,
+    Renewed,
+)
+
+from ..servers import Fleet
+from .conftest import Kind, eventually, threads_only
+
+MakeClient = Callable[..., rlock.Client]
+
+
+class Told(list[Event]):
+    """What was told, in order."""
+
+    def of(self, *kinds: type[Event]) -> list[Any]:
+        return [event for event in self if isinstance(event, kinds)]
+
+
+@pytest.fixture
+def told() -> Iterator[Told]:
+    seen = Told()
+    end = events.observe(seen.append)
+    yield seen
+    end()
+
+
+def test_an_acquire_and_its_release_are_told_once_nested_ones_not(
+    make_client: MakeClient, urls: list[str], told: Told
+) -> None:
+    lock = make_client(urls).lock("job")
+    with lock, lock:
+        pass
+    (acquired,), (released,) = told.of(Acquired), told.of(Released)
+    assert (acquired.lock, acquired.masters, acquired.handed, acquired.queued) == (
+        "job",
+        len(urls),
+        False,
+        False,
+    )
+    assert acquired.votes > len(urls) // 2
+    assert 0 < acquired.waited < 5
+    assert released.owner == acquired.owner
+    assert released.confirmed
+    assert not released.handed
+    assert 0 < released.held < 5
+    assert not told.of(NotAcquired, Lost)
+
+
+def test_who_is_refused_is_told_as_busy(make_client: MakeClient, masters: Fleet, told: Told) -> None:
+    urls = masters(3).urls
+    with make_client(urls).lock("job"):
+        assert not make_client(urls).lock("job").acquire(blocking=False)
+        assert not make_client(urls).lock("job").acquire(timeout=0.05)
+    assert [(event.lock, event.outcome) for event in told.of(NotAcquired)] == [("job", "busy")] * 2
+
+
+def test_a_hand_off_is_told_by_the_one_who_got_it_with_its_wait(
+    make_client: MakeClient, masters: Fleet, told: Told
+) -> None:
+    urls = masters(3).urls
+    first, second = make_client(urls), make_client(urls)
+    with first.lock("job"):
+        taken = threading.Event()
+
+        def take() -> None:
+            with second.lock("job"):
+                taken.set()
+
+        waiter = threading.Thread(target=take)
+        waiter.start()
+        assert eventually(lambda: told.of(Queued))
+        assert eventually(lambda: first.status("job").queue_length == 1)
+    waiter.join(10)
+    assert taken.is_set()
+    (queued,) = told.of(Queued)
+    assert (queued.lock, queued.length) == ("job", 1)
+    acquired = told.of(Acquired)[-1]
+    assert acquired.handed
+    assert acquired.queued
+
+
+def test_an_eviction_is_told_as_a_loss_and_not_as_a_release(
+    make_client: MakeClient, masters: Fleet, told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    urls = masters(3).urls
+    lock = make_client(urls, 1.0).lock("job")
+    lock.acquire()
+    make_client(urls).evict("job")
+    assert eventually(lambda: told.of(Lost))
+    with pytest.raises(rlock.LeaseLostError):
+        lock.release()
+    (lost,) = told.of(Lost)
+    assert (lost.lock, lost.cause) == ("job", "disowned")
+    assert lost.owner == told.of(Acquired)[0].owner
+    assert not told.of(Released)
+    (record,) = [record for record in caplog.records if getattr(record, "event", "") == "lost"]
+    assert record.levelno == logging.ERROR
+    assert (record.lock, record.owner, record.cause) == ("job", lost.owner, "disowned")  # type: ignore[attr-defined]
+
+
+def test_a_fixed_lease_that_runs_out_is_told_with_its_cause(
+    make_client: MakeClient, masters: Fleet, told: Told
+) -> None:
+    lock = make_client(masters(3).urls).lock("job", ttl=0.3, renew=False)
+    lock.acquire()
+    assert eventually(lambda: not lock.is_owned())
+    with pytest.raises(rlock.LeaseLostError):
+        lock.release()
+    assert [event.cause for event in told.of(Lost)] == ["fixed lease"]
+    assert not told.of(Released)
+
+
+def test_renewals_are_told_round_by_round(make_client: MakeClient, masters: Fleet, told: Told) -> None:
+    client = make_client(masters(3).urls, 1.0)
+    with client.lock("a"), client.lock("b"):
+        assert eventually(lambda: len(told.of(Renewed)) >= 2)
+    assert any(event.locks == 2 for event in told.of(Renewed))
+    assert {event.failed for event in told.of(Renewed)} == {0}
+
+
+def test_a_lock_that_its_client_closes_is_told_as_closed(
+    make_client: MakeClient, masters: Fleet, told: Told
+) -> None:
+    client = make_client(masters(3).urls)
+    client.lock("job").acquire()
+    client.close()
+    assert [event.cause for event in told.of(Lost)] == ["closed"]
+    assert not told.of(Released)
+
+
+@threads_only
+def test_the_lock_of_a_dead_thread_is_told_before_it_is_lost(
+    make_client: MakeClient, masters: Fleet, told: Told
+) -> None:
+    client = make_client(masters(3).urls, 1.0)
+    thread = threading.Thread(target=client.lock("job").acquire)
+    thread.start()
+    thread.join()
+    assert eventually(lambda: told.of(Lost))
+    assert [event.cause for event in told.of(RenewalStopped, Lost)] == ["dead owner", "dead owner"]
+
+
+@pytest.mark.real_masters
+def test_a_master_that_dies_and_comes_back_is_told(
+    make_client: MakeClient, fresh_masters: Callable[..., Fleet], told: Told
+) -> None:
+    fleet = fresh_masters(3)
+    client = make_client(fleet.urls)
+    with client.lock("job"):
+        pass
+    fleet[1].kill()
+    with client.lock("job"):
+        assert eventually(lambda: told.of(MasterFailed))
+    fleet[1].start()
+
+    def back() -> bool:
+        with client.lock("job"):
+            return any(event.news for event in told.of(MasterAnswers))
+
+    assert eventually(back, 20)
+    label = client.masters[1]
+    first = [event.master for event in told.of(MasterAnswers) if not event.news]
+    assert set(first) >= {*client.masters}, "whoever counts masters has to know of those that are well"
+    assert {event.master for event in told.of(MasterFailed, MasterAnswers) if event.news} == {label}
+    assert {event.kind for event in told.of(MasterFailed)} <= {"broken", "down"}
+
+
+def test_an_observer_that_raises_stops_nothing(
+    make_client: MakeClient, masters: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = make_client(masters(3).urls)
+    seen: list[Event] = []
+
+    def rude(event: Event) -> None:
+        seen.append(event)
+        raise ValueError("rude")
+
+    end = events.observe(rude)
+    try:
+        with client.lock("job"):
+            assert client.lock("job").is_owned()
+    finally:
+        end()
+    count = len(seen)
+    assert count >= 2
+    assert "an observer failed" in caplog.text
+    with client.lock("job"):
+        pass
+    assert len(seen) == count, "it was told after its end"
+
+
+@threads_only
+def test_an_observer_may_use_the_client_that_told_it(
+    make_client: MakeClient, fresh_masters: Callable[..., Fleet], kind: Kind
+) -> None:
+    fleet = fresh_masters(3)
+    client = make_client(fleet.urls, 1.0)
+    held: list[tuple[str, bool]] = []
+
+    def curious(event: Event) -> None:
+        held.append((event.event, client.status("job").locked))
+
+    end = events.observe(curious)
+    try:
+        with client.lock("job"):
+            if kind.servers:
+                fleet[2].kill()
+            assert eventually(lambda: sum(name != "master_answers" for name, _ in held) > 2)
+    finally:
+        end()
+    told = [(name, locked) for name, locked in held if name != "master_answers"]
+    assert told[0] == ("acquired", True)
+    assert told[-1] == ("released", False)
+
+
+def test_who_leaves_the_queue_in_vain_says_so(make_client: MakeClient, masters: Fleet, told: Told) -> None:
+    urls = masters(3).urls
+    with make_client(urls).lock("job"):
+        assert not make_client(urls).lock("job").acquire(timeout=0.5)
+    assert [event.queued for event in told.of(NotAcquired)] == [bool(told.of(Queued))] == [True]

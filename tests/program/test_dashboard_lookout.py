@@ -1,0 +1,135 @@
+"""Who looks for the dashboard: one thread, while somebody watches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from rlock.errors import RLockError
+from rlock.program.dashboard.lookout import Lookout
+from rlock.program.survey.snapshot import Snapshot
+
+from ..contract.conftest import eventually
+from .dashboards import snapshot
+
+
+class Looker:
+    """Counts what is asked of it."""
+
+    def __init__(self) -> None:
+        self.made = self.looks = self.closed = 0
+        self.error: Exception | None = None
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def __call__(self) -> Looker:
+        self.made += 1
+        return self
+
+    def look(self) -> Snapshot:
+        self.gate.wait(20)
+        self.looks += 1
+        if self.error is not None:
+            raise self.error
+        return snapshot()
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def looker() -> Looker:
+    return Looker()
+
+
+@pytest.fixture
+def lookout(looker: Looker) -> Iterator[Lookout]:
+    lookout = Lookout(looker, every_s=0.3, idle_s=0.6, stay_s=2.0)
+    yield lookout
+    looker.gate.set()
+    lookout.close()
+
+
+def test_nobody_looks_before_somebody_watches(looker: Looker, lookout: Lookout) -> None:
+    before = threading.active_count()
+    time.sleep(0.5)
+    assert (looker.made, looker.looks, threading.active_count()) == (0, 0, before)
+    assert lookout.sight().snapshot is not None, "the first question waits for the first look"
+
+
+def test_however_many_watch_there_is_one_look_at_a_time(looker: Looker, lookout: Lookout) -> None:
+    until = time.monotonic() + 1.5
+
+    def watch() -> None:
+        while time.monotonic() < until:
+            lookout.sight()
+            time.sleep(0.01)
+
+    watchers = [threading.Thread(target=watch) for _ in range(8)]
+    for watcher in watchers:
+        watcher.start()
+    for watcher in watchers:
+        watcher.join()
+    assert 3 <= looker.looks <= 7, "every 0.3 s, for 1.5 s"
+    assert looker.made == 1
+
+
+def test_looks_end_when_nobody_watches_and_later_the_connections_do(looker: Looker, lookout: Lookout) -> None:
+    lookout.sight()
+    time.sleep(1.2)
+    seen = looker.looks
+    time.sleep(0.5)
+    assert (looker.looks, looker.closed) == (seen, 0)
+    assert eventually(lambda: looker.closed == 1, within=5)
+    old = lookout.sight().snapshot
+    assert old is not None
+    assert old.at > time.time() - 1.0, "after a rest the first answer is fresh"
+    assert looker.made == 2
+
+
+def test_a_scrape_stays_connected_for_the_next_one(looker: Looker, lookout: Lookout) -> None:
+    lookout.sight(stay_s=4.0)
+    lookout.sight()
+    time.sleep(3.0)
+    assert looker.closed == 0
+    lookout.sight()
+    assert looker.made == 1
+    assert eventually(lambda: looker.closed == 1, within=10)
+
+
+@pytest.mark.parametrize("error", [RLockError("the masters are away"), ZeroDivisionError("a bug")])
+def test_a_look_that_fails_is_told_and_followed_by_others(
+    error: Exception, looker: Looker, lookout: Lookout
+) -> None:
+    first = lookout.sight()
+    looker.error = error
+    assert eventually(lambda: lookout.sight().error is not None)
+    assert lookout.sight().error == str(error)
+    assert lookout.sight().snapshot is not None, "the last one is kept"
+    looker.error = None
+    assert eventually(lambda: lookout.sight().error is None)
+    assert lookout.sight().snapshot is not first.snapshot
+
+
+def test_a_look_that_hangs_keeps_no_answer_back(looker: Looker, lookout: Lookout) -> None:
+    looker.gate.clear()
+    began = time.monotonic()
+    assert lookout.sight(0.3).snapshot is None
+    assert time.monotonic() - began < 2
+    began = time.monotonic()
+    lookout.sight(10)
+    assert time.monotonic() - began < 2, "it is under way: nobody waits for it twice"
+    looker.gate.set()
+    assert eventually(lambda: lookout.sight().snapshot is not None)
+
+
+def test_close_ends_it_and_what_it_looks_with(looker: Looker) -> None:
+    lookout = Lookout(looker)
+    lookout.sight()
+    lookout.close()
+    assert looker.closed == 1
+    assert lookout.sight().snapshot is not None
+    assert looker.looks == 1

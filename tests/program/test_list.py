@@ -1,0 +1,131 @@
+"""`rlock list`: what it prints, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+
+import pytest
+
+import rlock
+from rlock.rules.keys import owner_token, queue, waiter_name
+
+from ..conftest import FreshMasters
+from ..contract.conftest import eventually
+from ..servers import Fleet, raw
+from .asking import ask, one_line
+
+
+def held(fleet: Fleet, name: str, owner: str) -> None:
+    for master in fleet:
+        raw(master.url).hset(name, mapping={owner: 1})
+        raw(master.url).pexpire(name, 60_000)
+
+
+def test_it_prints_a_table_of_what_is_held_and_waited_for(masters3: Fleet) -> None:
+    with rlock.Client(masters3.urls) as client, rlock.Client(masters3.urls) as other:
+        client.lock("b").acquire()
+        client.lock("a").acquire()
+        client.lock("a").acquire()
+        waits = threading.Thread(target=lambda: other.lock("b").acquire(timeout=30))
+        waits.start()
+        try:
+            assert eventually(lambda: client.status("b").queue_length == 1)
+            code, out, err = ask(masters3.urls, "list")
+        finally:
+            client.lock("b").release()
+            waits.join()
+        client.lock("a").release()
+    assert (code, err) == (0, "")
+    head, first, second = out.splitlines()
+    assert head.split() == ["NAME", "HOLDER", "HELD", "FOR", "LEASE", "COUNT", "WAITERS", "VOTES"]
+    name, holder, *_, waiters, votes = first.split()
+    assert (name, waiters, votes) == ("a", "-", "3/3")
+    assert f"/{os.getpid()}/MainThread" in holder
+    name, *_, waiters, votes = second.split()
+    assert (name, waiters, votes) == ("b", "1", "3/3")
+    assert "\x1b" not in out
+
+
+def test_it_chooses_and_sorts(masters3: Fleet) -> None:
+    for name in ("a:1", "a:2", "b:1"):
+        held(masters3, name, owner_token(f"web/1/{name}"))
+    for number, name in ((1, "a:2"), (2, "b:1"), (1, "c:1")):
+        for master in masters3:
+            for i in range(number):
+                raw(master.url).zadd(queue(name), {waiter_name(owner_token(f"web/2/{i}"), "s"): i})
+
+    def names(*words: str) -> list[str]:
+        code, out, _ = ask(masters3.urls, "list", *words)
+        assert code == 0
+        return [line.split()[0] for line in out.splitlines()[1:]]
+
+    assert names() == ["a:1", "a:2", "b:1", "c:1"]
+    assert names("a:*") == ["a:1", "a:2"]
+    assert names("?:[1]") == ["a:1", "b:1", "c:1"]
+    assert names("--held") == ["a:1", "a:2", "b:1"]
+    assert names("--held", "--waited") == ["a:2", "b:1"]
+    assert names("--waited", "--sort", "waiters") == ["b:1", "a:2", "c:1"]
+    assert names("--sort", "since") == ["a:1", "a:2", "b:1", "c:1"]
+
+
+def test_json_is_an_object_a_line_with_the_words_of_status(masters3: Fleet) -> None:
+    for name in ("a", "b"):
+        held(masters3, name, owner_token("web/1/main"))
+    code, out, _ = ask(masters3.urls, "list", "--json")
+    assert code == 0
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [each["name"] for each in found] == ["a", "b"]
+    status = json.loads(ask(masters3.urls, "status", "--json", "a")[1])
+    assert found[0].keys() == status.keys()
+    assert found[0]["holder"] == status["holder"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "no lock is held or waited for"),
+        (["--held"], "no lock is held"),
+        (["x*", "--waited", "--json"], "no lock that matches x* is waited for"),
+    ],
+)
+def test_none_is_no_failure_and_is_said_aside(words: list[str], told: str, masters3: Fleet) -> None:
+    assert ask(masters3.urls, "list", *words) == (0, "", told + "\n")
+
+
+def test_a_limit_is_said_aside(masters3: Fleet) -> None:
+    for name in ("a", "b", "c"):
+        held(masters3, name, owner_token("web/1/main"))
+    code, out, err = ask(masters3.urls, "list", "--limit", "2")
+    assert (code, len(out.splitlines())) == (0, 3)
+    assert "there may be more" in err
+    assert "--limit" in err
+
+
+def test_a_name_cannot_play_tricks_on_the_terminal(masters3: Fleet) -> None:
+    held(masters3, "x\x1b[2J\n", owner_token("web/1/main"))
+    _, out, _ = ask(masters3.urls, "list")
+    assert "x\\x1b[2J\\n" in out
+    assert "\x1b" not in out
+
+
+def test_bad_input_is_one_line_and_a_code(masters3: Fleet, fresh_masters: FreshMasters) -> None:
+    nowhere = ["redis://127.0.0.1:1", "redis://u:secret@127.0.0.1:2"]
+    code, out, err = ask(nowhere, "list")
+    assert (code, out) == (69, "")
+    assert one_line(err), err
+    assert "0 of 2 masters answer" in err
+    assert err.count("refused") == 2
+    assert "secret" not in err
+    for master in masters3:
+        raw(master.url).execute_command("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-scan")
+    code, out, err = ask([url.replace("redis://", "redis://poor:pw@") for url in masters3.urls], "list")
+    assert (code, out) == (64, "")
+    assert one_line(err), err
+    assert "+scan" in err
+    code, out, err = ask(fresh_masters(1, password="right").urls, "list")
+    assert code == 0
+    code, _, err = ask(masters3.urls, "list", "--sort", "size")
+    assert code == 64
+    assert "waiters" in err

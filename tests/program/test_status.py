@@ -1,0 +1,71 @@
+"""`rlock status`: what it adds for those who look for a lock."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+
+import rlock
+from rlock.rules.keys import owner_token, queue, waiter_name
+
+from ..servers import Fleet, raw
+from .asking import RLOCK, ask, environment
+
+
+def on_a_terminal(urls: list[str], *words: str, **extra: str) -> str:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*RLOCK, *words],
+        env=environment(urls, **extra),
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while True:
+            try:
+                data = os.read(ours, 4096)
+            except OSError:
+                break
+            if not data:
+                break
+            shown += data
+    finally:
+        assert process.wait(timeout=30) == 0
+        os.close(ours)
+    return shown.decode()
+
+
+def test_it_names_the_process_and_the_host_of_the_holder(masters3: Fleet) -> None:
+    with rlock.Client(masters3.urls) as client, client.lock("job"):
+        _, out, _ = ask(masters3.urls, "status", "job")
+        assert f"process {os.getpid()} on " in out.splitlines()[1]
+
+
+def test_on_a_terminal_a_typing_error_is_noticed(masters3: Fleet) -> None:
+    with rlock.Client(masters3.urls) as client, client.lock("nightly:report"):
+        shown = on_a_terminal(masters3.urls, "status", "nightly:reprot")
+        assert "free" in shown
+        assert "did you mean 'nightly:report'?" in shown
+        assert "did you mean" not in on_a_terminal(masters3.urls, "status", "backup")
+        code, out, err = ask(masters3.urls, "status", "nightly:reprot")
+        assert (code, err) == (0, "")
+        assert "free" in out
+
+
+def test_colours_are_for_terminals_whose_user_wants_them(masters3: Fleet) -> None:
+    assert "\x1b[" in on_a_terminal(masters3.urls, "status", "job")
+    assert "\x1b[" not in on_a_terminal(masters3.urls, "status", "job", NO_COLOR="1")
+    assert "\x1b[" not in ask(masters3.urls, "status", "job")[1]
+
+
+def test_waiters_that_are_not_shown_are_counted(masters1: Fleet) -> None:
+    places = {waiter_name(owner_token("web/1/main"), "s"): i for i in range(103)}
+    raw(masters1.urls[0]).zadd(queue("job"), places)
+    _, out, _ = ask(masters1.urls, "status", "job")
+    assert "waiting: 103" in out
+    assert "  100. web/1/main:" in out
+    assert out.splitlines()[-1] == "  and 3 more"

@@ -1,0 +1,355 @@
+"""`rlock watch` on a terminal of its own: what comes, what keys and signals do, what is put back."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import rlock
+
+from ..conftest import FreshMasters
+from ..contract.conftest import eventually
+from ..servers import Fleet
+from .asking import RLOCK, ask, environment, one_line
+
+ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
+
+
+class Screen:
+    """A terminal with `rlock watch` in it."""
+
+    def __init__(
+        self, urls: list[str], *words: str, columns: int = 100, lines: int = 30, **extra: str
+    ) -> None:
+        self._ours, self._theirs = pty.openpty()
+        self.resize(columns, lines)
+        self.before = self.mode()
+        self.text = ""
+        self._seen = 0
+        self.process = subprocess.Popen(
+            [*RLOCK, "watch", "-i", "0.2", *words],
+            env=environment(urls, **{"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **extra}),
+            stdin=self._theirs,
+            stdout=self._theirs,
+            stderr=self._theirs,
+            # A session of its own, whose terminal this is: signals come as in a shell's window.
+            preexec_fn=_take_terminal,
+        )
+
+    def mode(self) -> list[Any]:
+        return termios.tcgetattr(self._theirs)
+
+    def resize(self, columns: int, lines: int) -> None:
+        fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def type(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
+
+    def read(self, timeout: float) -> str:
+        """What comes within this time; all of it is kept in ``text``."""
+        new, until = "", time.monotonic() + timeout
+        while (left := until - time.monotonic()) > 0:
+            if select.select([self._ours], [], [], left)[0]:
+                new += os.read(self._ours, 65536).decode("utf-8", "replace")
+                break
+        self.text += new
+        return new
+
+    def shows(self, what: str, within: float = 15.0) -> bool:
+        """Whether this comes, in the order in which it is asked for."""
+        until = time.monotonic() + within
+        while time.monotonic() < until:
+            self.read(0.2)
+            at = plain(self.text).find(what, self._seen)
+            if at >= 0:
+                self._seen = at
+                return True
+        return False
+
+    def forget(self) -> None:
+        """What has come so far does not count."""
+        while self.read(0.2):
+            pass
+        self._seen = len(plain(self.text))
+
+    def ends(self) -> int:
+        until = time.monotonic() + 15
+        while self.process.poll() is None and time.monotonic() < until:
+            self.read(0.1)
+        while self.read(0.2):
+            pass
+        return self.process.wait(timeout=1)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._ours)
+        os.close(self._theirs)
+
+
+def _take_terminal() -> None:
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+Open = Callable[..., Screen]
+
+
+@pytest.fixture
+def watch(masters3: Fleet) -> Iterator[Open]:
+    opened: list[Screen] = []
+
+    def start(*words: str, urls: list[str] | None = None, **options: Any) -> Screen:
+        opened.append(Screen(urls or masters3.urls, *words, **options))
+        return opened[-1]
+
+    yield start
+    for screen in opened:
+        screen.close()
+
+
+def put_back(screen: Screen) -> bool:
+    """Whether the terminal is as it was: its mode, its screen, its cursor."""
+    tail = screen.text[screen.text.rindex(ENTER) :]
+    return screen.mode() == screen.before and LEAVE in tail and "\x1b[?25h" in tail and "\x1b[?7h" in tail
+
+
+def test_it_shows_locks_as_they_come_and_go_and_q_quits(watch: Open, masters3: Fleet) -> None:
+    screen = watch()
+    assert screen.shows("3/3 masters answer")
+    assert screen.shows("no lock is held")
+    assert screen.mode() != screen.before
+    with rlock.Client(masters3.urls) as client:
+        with client.lock("nightly"):
+            assert screen.shows("nightly")
+            assert screen.shows("MainThread")
+        assert screen.shows("no lock is held")
+    screen.type("q")
+    assert screen.ends() == 0
+    assert put_back(screen)
+    assert "Traceback" not in screen.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_signals_end_it_and_the_terminal_is_put_back(number: signal.Signals, watch: Open) -> None:
+    screen = watch()
+    assert screen.shows("masters answer")
+    screen.process.send_signal(number)
+    assert screen.ends() == 128 + number
+    assert put_back(screen)
+    assert "Traceback" not in screen.text
+
+
+def test_ctrl_c_comes_as_a_key_of_the_terminal(watch: Open) -> None:
+    screen = watch()
+    assert screen.shows("masters answer")
+    screen.type("\x03")
+    assert screen.ends() == 130
+    assert put_back(screen)
+
+
+def test_stopped_it_gives_the_terminal_back_and_takes_it_again(watch: Open, masters3: Fleet) -> None:
+    screen = watch()
+    assert screen.shows("hand-offs/s")
+    # Our children's session has no shell, in which Ctrl-Z stops nothing: SIGSTOP follows where it would.
+    screen.process.send_signal(signal.SIGTSTP)
+    assert eventually(lambda: screen.read(0.1) is not None and LEAVE in screen.text, within=5.0)
+    screen.process.send_signal(signal.SIGCONT)
+    with rlock.Client(masters3.urls) as client, client.lock("later"):
+        assert screen.shows("later")
+    assert screen.text.count(ENTER) >= 2
+    screen.type("q")
+    assert screen.ends() == 0
+    assert put_back(screen)
+
+
+def test_after_a_stop_without_a_warning_all_is_drawn_again(watch: Open) -> None:
+    screen = watch()
+    assert screen.shows("masters answer")
+    screen.process.send_signal(signal.SIGSTOP)
+    time.sleep(0.3)
+    mode = screen.mode()
+    mode[3] |= termios.ICANON | termios.ECHO  # as a shell does
+    termios.tcsetattr(screen._theirs, termios.TCSANOW, mode)
+    screen.forget()
+    screen.process.send_signal(signal.SIGCONT)
+    assert screen.shows("masters answer")
+    screen.type("q")
+    assert screen.ends() == 0
+    assert put_back(screen)
+
+
+def test_a_terminal_that_is_too_small_says_so_until_it_is_not(watch: Open) -> None:
+    screen = watch(columns=50, lines=10)
+    assert screen.shows("too small: 50x10, needs 60x13")
+    screen.resize(90, 24)
+    assert screen.shows("masters answer")
+    screen.resize(40, 24)
+    assert screen.shows("too small: 40x24")
+    screen.type("q")
+    assert screen.ends() == 0
+    assert put_back(screen)
+
+
+def test_paused_it_asks_no_master_until_it_goes_on(watch: Open, masters3: Fleet) -> None:
+    screen = watch()
+    assert screen.shows("no lock is held")
+    screen.type("p")
+    assert screen.shows("paused")
+    time.sleep(0.5)
+    with rlock.Client(masters3.urls) as client, client.lock("unseen"):
+        assert not screen.shows("unseen", within=1.0)
+        screen.type("p")
+        assert screen.shows("unseen")
+
+
+def test_names_are_chosen_by_typing(watch: Open, masters3: Fleet) -> None:
+    with rlock.Client(masters3.urls) as client, client.lock("query"), client.lock("orders"):
+        screen = watch()
+        assert screen.shows("query")
+        screen.type("/ord\r")
+        assert screen.shows("1 locks  /ord")
+        screen.type("?")
+        assert screen.shows("any key goes back")
+        screen.type("x\x1b")
+        assert screen.shows("2 locks")
+
+
+def test_a_master_that_dies_and_comes_back_is_seen_to(watch: Open, fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    screen = watch(urls=fleet.urls)
+    assert screen.shows("3/3 masters answer")
+    fleet[1].kill()
+    assert screen.shows("2/3 masters answer")
+    assert screen.shows("refused")
+    fleet[1].start()
+    assert screen.shows("3/3 masters answer")
+    assert screen.shows("guard")
+    fleet[0].kill()
+    fleet[2].kill()
+    assert screen.shows("fewer than 2 masters answer")
+    screen.type("q")
+    assert screen.ends() == 0
+
+
+def test_no_colour_means_none_and_ascii_means_ascii(watch: Open) -> None:
+    screen = watch(NO_COLOR="1")
+    assert screen.shows("masters answer")
+    screen.type("q")
+    assert screen.ends() == 0
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", screen.text)
+    colourful = watch()
+    assert colourful.shows("masters answer")
+    colourful.type("q")
+    assert colourful.ends() == 0
+    assert re.search(r"\x1b\[[0-9;]*3[0-9]m", colourful.text)
+
+
+def test_where_there_is_no_terminal_it_says_what_else_there_is(masters3: Fleet) -> None:
+    code, out, err = ask(masters3.urls, "watch")
+    assert (code, out) == (64, "")
+    assert one_line(err), err
+    assert "--json" in err
+    assert "rlock list" in err
+
+
+def test_a_terminal_that_cannot_move_its_cursor_is_refused() -> None:
+    dumb = subprocess.Popen(
+        [*RLOCK, "watch"],
+        env=environment(["redis://127.0.0.1:1"], TERM="dumb"),
+        stdin=(pair := pty.openpty())[1],
+        stdout=pair[1],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _, err = dumb.communicate(timeout=30)
+    for end in pair:
+        os.close(end)
+    assert dumb.returncode == 64
+    assert one_line(err), err
+    assert "TERM" in err
+
+
+def test_without_rich_it_says_what_to_install(masters3: Fleet) -> None:
+    program = (
+        "import sys; sys.modules['rich'] = None; from rlock.program.main import main; "
+        "sys.argv = ['rlock', 'watch', '--once']; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(masters3.urls),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 64
+    assert one_line(done.stderr), done.stderr
+    assert "rlock[watch]" in done.stderr
+
+
+def test_json_is_a_look_a_line_until_nobody_reads(masters3: Fleet) -> None:
+    with rlock.Client(masters3.urls) as client, client.lock("x"):
+        process = subprocess.Popen(
+            [*RLOCK, "watch", "--json", "-i", "0.2"],
+            env=environment(masters3.urls),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        looks = [json.loads(process.stdout.readline()) for _ in range(3)]
+        process.stdout.close()
+        assert process.wait(timeout=10) != 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        process.stderr.close()
+    assert [lock["name"] for lock in looks[0]["locks"]] == ["x"]
+    assert [health["fault"] for health in looks[0]["masters"]] == [None] * 3
+    assert looks[0]["quorum"] == 2
+    assert looks[0]["hand_offs_per_second"] is None
+    assert looks[2]["hand_offs_per_second"] == 0
+    assert 0.1 < looks[2]["at"] - looks[1]["at"] < 2.0
+
+
+def test_once_is_one_picture_for_paper(masters3: Fleet) -> None:
+    with rlock.Client(masters3.urls) as client, client.lock("x"):
+        code, out, err = ask(masters3.urls, "watch", "--once")
+        assert (code, err) == (0, "")
+        assert "\x1b" not in out
+        assert [line.split()[0] for line in out.splitlines() if line] == [
+            "rlock",
+            "MASTER",
+            *masters3.urls,
+            "NAME",
+            "x",
+        ]
+        code, out, _ = ask(masters3.urls, "watch", "--once", PYTHONIOENCODING="ascii", COLUMNS="60")
+        assert code == 0
+        assert out.isascii()
+        assert max(map(len, out.splitlines())) <= 60
+    code, out, _ = ask(["redis://127.0.0.1:1"], "watch", "--once")
+    assert code == 69
+    assert "0/1 masters answer" in out
+    code, out, _ = ask(["redis://127.0.0.1:1"], "watch", "--once", "--json")
+    assert code == 69
+    assert json.loads(out)["masters"][0]["fault"] is not None

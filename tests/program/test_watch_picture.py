@@ -1,0 +1,279 @@
+"""The picture of `rlock watch`, drawn from a fixed look, and the keys that change it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rlock.model import LockStatus, MasterStatus, Waiter
+from rlock.program.survey.snapshot import MasterHealth, Snapshot
+from rlock.program.survey.words import cut, label, printable, width
+from rlock.program.watching.keys import Keys
+from rlock.program.watching.live import obey
+from rlock.program.watching.picture import View, draw, everything, least
+
+AT = 1_800_000_000.0
+UUID = "01a1fd77fb5e77d485f89576df3d9594"
+
+
+def token(client: str) -> str:
+    return f"{client}:{UUID}"
+
+
+def lock(
+    name: str, holder: str | None = "web-1/42/MainThread", waiters: int = 0, votes: int = 3
+) -> LockStatus:
+    owner = None if holder is None else token(holder)
+    views = tuple(
+        MasterStatus(f"redis://10.0.0.{i}:6379", owner if i < votes else None, 1, 8.0) for i in range(3)
+    )
+    queue = tuple(Waiter(token(f"web-2/{i}/worker"), AT - 5) for i in range(waiters))
+    held = owner is not None and votes >= 2
+    return LockStatus(
+        name,
+        owner if held else None,
+        AT - 61 if held else None,
+        1,
+        8.0 if held else None,
+        2,
+        views,
+        waiters,
+        queue,
+    )
+
+
+def master(i: int, **changes: object) -> MasterHealth:
+    health = MasterHealth(
+        f"redis://10.0.0.{i}:6379",
+        None,
+        latency=0.0004,
+        flavour="Valkey",
+        version="9.1.2",
+        role="master",
+        uptime=7300.0,
+        durable=True,
+        memory=3 << 20,
+        max_memory=30 << 20,
+        clients=12,
+        commands_per_second=345.0,
+        clock_offset=0.001,
+        locks=2,
+    )
+    return replace(health, **changes)  # type: ignore[arg-type]
+
+
+def fleet(
+    *locks: LockStatus, masters: tuple[MasterHealth, ...] | None = None, more: bool = False
+) -> Snapshot:
+    return Snapshot(AT, 2, masters or tuple(master(i) for i in range(3)), locks, more, 12.34)
+
+
+def drawn(
+    snapshot: Snapshot, view: View | None = None, columns: int = 130, lines: int = 30, late: float = 0.0
+) -> str:
+    picture = draw(snapshot, view or View(), columns, lines, AT + late)
+    assert len(picture) == lines
+    assert all(width(line.plain) <= columns for line in picture)
+    return "\n".join(line.plain for line in picture)
+
+
+def test_it_shows_masters_locks_holders_waiters_and_votes() -> None:
+    shown = drawn(fleet(lock("orders:42", waiters=2), lock("nightly", votes=1)))
+    head, _, first, *_ = shown.splitlines()
+    assert head == "rlock  *  3/3 masters answer  1 held  1 waited for  12.3 hand-offs/s"
+    words = "redis://10.0.0.0:6379 ok 0.4 ms 2 Valkey 9.1.2 2 h 1 min 3 MiB 10% 12 345 +1 ms durable"
+    assert first.split() == words.split()
+    (row,) = [line for line in shown.splitlines() if line.startswith("orders:42 ")][:1]
+    assert row.split() == [
+        "orders:42",
+        "web-1/42/MainThread",
+        "61",
+        "s",
+        "8.0",
+        "s",
+        "1",
+        "2",
+        "3/3",
+        "web-2/0/worker",
+    ]
+    (row,) = [line for line in shown.splitlines() if line.startswith("nightly") and "1/3" in line]
+    assert row.split() == ["nightly", "web-1/42/MainThread", "-", "-", "1", "-", "1/3", "-"]
+
+
+def test_the_chosen_lock_is_shown_with_its_queue_and_its_masters() -> None:
+    view = View(chosen="b")
+    shown = drawn(fleet(lock("a"), lock("b", waiters=2)), view)
+    below = shown[shown.index("─") :]
+    assert f"b  {token('web-1/42/MainThread')}" in below
+    assert "1. web-2/0/worker  waits 5.0 s" in below
+    assert "2. web-2/1/worker" in below
+    assert f"redis://10.0.0.2:6379  {token('web-1/42/MainThread')}" in below
+
+
+def test_leases_and_waits_count_on_between_two_looks_and_never_below_zero() -> None:
+    snapshot = fleet(lock("a", waiters=1))
+    for late, lease in ((0.0, "8.0 s"), (2.5, "5.5 s"), (9.0, "0.0 s")):
+        (row,) = [line for line in drawn(snapshot, late=late).splitlines() if line.startswith("a ")][:1]
+        assert f" {lease} " in row
+    assert "waits 7.5 s" in drawn(snapshot, late=2.5)
+
+
+def test_a_lease_that_is_about_to_end_is_red() -> None:
+    for late, style in ((0.0, ""), (6.0, "yellow"), (7.5, "bold red")):
+        picture = everything(fleet(lock("a")), View(), 130, AT + late)
+        (row,) = [line for line in picture if line.plain.startswith("a ")]
+        assert (style in [span.style for span in row.spans]) or not style
+        assert ("bold red" in [span.style for span in row.spans]) == (style == "bold red")
+
+
+def test_masters_that_give_no_answer_or_no_vote_are_shown_with_the_reason() -> None:
+    masters = (master(0, fault="connection refused"), master(1, guarded=7.4), master(2, role="replica"))
+    shown = drawn(fleet(masters=masters))
+    assert "2/3 masters answer" in shown
+    lines = shown.splitlines()
+    assert lines[2].split() == ["redis://10.0.0.0:6379", "connection", "refused"]
+    assert "guard 7 s" in lines[3]
+    assert "replica" in lines[4]
+    down = (master(0, fault="x"), master(1, fault="x"), master(2))
+    assert "fewer than 2 masters answer" in drawn(fleet(masters=down))
+    silent = tuple(master(i, unlisted="NOPERM scan") for i in range(3))
+    assert "no locks to be seen: NOPERM scan" in drawn(fleet(masters=silent))
+
+
+def test_what_a_master_does_not_tell_is_a_dash() -> None:
+    silent = MasterHealth("redis://10.0.0.1:6379", None, latency=0.001)
+    shown = drawn(fleet(masters=(silent,) * 3)).splitlines()
+    assert shown[2].split() == ["redis://10.0.0.1:6379", "ok", "1.0", "ms", *["-"] * 8]
+
+
+@pytest.mark.parametrize("columns", [60, 72, 80, 100, 132, 200])
+@pytest.mark.parametrize("lines", [13, 24, 50])
+@pytest.mark.parametrize("name", ["a", "名前" * 40, "x" * 300, "a\x1b[2J\n"])
+def test_it_fits_whatever_the_names_are(columns: int, lines: int, name: str) -> None:
+    snapshot = fleet(*(lock(f"{name}{i}", waiters=i) for i in range(60)))
+    for utf8 in (True, False):
+        shown = drawn(snapshot, View(utf8=utf8), columns, lines)
+        assert "VOTES" in shown or columns < 80
+        assert "\x1b" not in shown
+        assert utf8 or "…" not in shown
+
+
+def test_a_narrow_terminal_leaves_out_columns_before_it_cuts_names() -> None:
+    snapshot = fleet(lock("a-rather-long-name", "a-host-with-a-name/1234/a-thread", waiters=1))
+    wide, narrow = drawn(snapshot, columns=132), drawn(snapshot, columns=62)
+    assert "NEXT" in wide
+    assert "NEXT" not in narrow
+    assert "CLIENTS" not in narrow
+    assert "a-rather-long-name" in narrow
+    assert "WAITERS" in narrow
+
+
+def test_too_small_is_one_line_that_says_what_is_needed() -> None:
+    for columns, lines in ((59, 40), (100, 12), (20, 5), (5, 1)):
+        first, *rest = drawn(fleet(lock("a")), columns=columns, lines=lines).split("\n")
+        assert first == f"too small: {columns}x{lines}, needs 60x13 (q quits)"[:columns]
+        assert not any(rest)
+    assert least(5) == (60, 15)
+
+
+def test_the_table_follows_the_chosen_lock() -> None:
+    snapshot, view = fleet(*(lock(f"n{i:03}") for i in range(100))), View()
+    assert "n000" in drawn(snapshot, view)
+    for _ in range(40):
+        assert obey(view, "j", snapshot)
+    assert view.chosen == "n040"
+    shown = drawn(snapshot, view)
+    assert "n040 " in shown
+    assert "n000" not in shown
+    obey(view, "end", snapshot)
+    assert "n099 " in drawn(snapshot, view)
+    obey(view, "j", snapshot)
+    assert view.chosen == "n099"
+    obey(view, "page up", snapshot)
+    assert view.chosen == f"n{99 - view.page:03}"
+    obey(view, "g", snapshot)
+    obey(view, "up", snapshot)
+    assert view.chosen == "n000"
+    assert "1-" in drawn(snapshot, view).splitlines()[-1]
+
+
+def test_a_chosen_lock_that_is_released_leaves_the_first_one_chosen() -> None:
+    view = View(chosen="b")
+    assert "a  web-1" in drawn(fleet(lock("a"), lock("c")), view)
+
+
+def test_sorting_goes_round() -> None:
+    snapshot, view = fleet(lock("a"), lock("b", waiters=3)), View()
+    assert [each.name for each in view.shown(snapshot)] == ["a", "b"]
+    obey(view, "s", snapshot)
+    assert [each.name for each in view.shown(snapshot)] == ["b", "a"]
+    for _ in range(3):
+        obey(view, "s", snapshot)
+    assert view.order == "name"
+
+
+def test_a_filter_is_typed_kept_and_dropped() -> None:
+    snapshot, view = fleet(lock("query"), lock("orders")), View()
+    for key in ("/", "q", "u", "x", "backspace"):
+        assert obey(view, key, snapshot), "a q in a filter does not quit"
+    assert "/qu" in drawn(snapshot, view).splitlines()[-1]
+    assert [each.name for each in view.shown(snapshot)] == ["query"]
+    obey(view, "enter", snapshot)
+    assert not view.typing
+    assert [each.name for each in view.shown(snapshot)] == ["query"]
+    view.filter = "zz"
+    assert "no name holds 'zz'" in drawn(snapshot, view)
+    obey(view, "escape", snapshot)
+    assert len(view.shown(snapshot)) == 2
+    assert not obey(view, "q", snapshot)
+
+
+def test_help_and_pause_come_and_go() -> None:
+    snapshot, view = fleet(lock("a")), View()
+    obey(view, "?", snapshot)
+    assert "quit" in drawn(snapshot, view, columns=60, lines=13)
+    obey(view, "x", snapshot)
+    assert not view.help
+    obey(view, "p", snapshot)
+    assert "paused" in drawn(snapshot, view).splitlines()[0]
+    obey(view, " ", snapshot)
+    assert not view.paused
+
+
+def test_an_old_picture_says_that_it_is_old() -> None:
+    assert "old" not in drawn(fleet(lock("a")), late=3).splitlines()[0]
+    assert "12 s old" in drawn(fleet(lock("a")), late=12).splitlines()[0]
+
+
+def test_an_empty_fleet_is_said_to_be_one() -> None:
+    assert "no lock is held or waited for" in drawn(fleet())
+    assert "among those that were found so far" in drawn(fleet(more=True))
+    assert "0+ held" in drawn(fleet(more=True))
+
+
+def test_keys_come_whole_and_in_pieces() -> None:
+    keys = Keys()
+    assert keys.feed(b"jq\x1b[A\x1bOB\x1b[6~/") == ["j", "q", "up", "down", "page down", "/"]
+    assert keys.feed("ü".encode()[:1]) == []
+    assert keys.feed("ü".encode()[1:]) == ["ü"]
+    assert keys.feed(b"\x1b") == []
+    assert keys.pending
+    assert keys.feed(b"[") == []
+    assert keys.feed(b"A\r\x7f") == ["up", "enter", "backspace"]
+    assert keys.feed(b"\x1b") == []
+    assert keys.settle() == ["escape"]
+    assert keys.feed(b"\x1b[200~q\x1b[15;2~") == ["q"], "the letters of an unknown key are no commands"
+    assert keys.feed(b"\x1bq") == ["escape", "q"]
+    assert keys.feed(b"\x1b\x1b[B") == ["escape", "down"]
+
+
+def test_words_for_people() -> None:
+    assert label(token("web-1/42/MainThread")) == "web-1/42/MainThread"
+    assert label("8743c9c0-0795-4907-87fd-6c719a6b4586:52") == "8743c9c0-0795-4907-87fd-6c719a6b4586:52"
+    assert printable("a\x1b[2J\n\x9b") == "a\\x1b[2J\\n\\x9b"
+    assert cut("abcdefghij", 5) == "ab…ij"
+    assert cut("abcdefghij", 6, "..") == "ab..ij"
+    assert width(cut("名前名前名前", 7)) <= 7
+    assert cut("abc", 3) == "abc"
+    assert width("é") == 1

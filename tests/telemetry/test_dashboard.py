@@ -1,0 +1,132 @@
+"""The Grafana dashboard and the alert rules, looked at without a server: they are well formed and agree."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rlock.telemetry.instruments import ALL, Kind
+
+from ..docs.pages import block
+from .panels import ALERTS, ALERTS_TEST, DASHBOARD, dashboard, panels, queries
+
+#: What only the /metrics of `rlock dashboard` has.
+FLEET = {"redlock_master_clock_offset_seconds"}
+
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="no promtool: Debian's package prometheus has it"
+)
+
+
+def samples() -> set[str]:
+    """The names of the samples that our metrics have."""
+    names = set()
+    for instrument in ALL:
+        if instrument.kind is Kind.HISTOGRAM:
+            names |= {f"{instrument.name}_{part}" for part in ("bucket", "sum", "count")}
+        else:
+            names.add(instrument.name)
+    return names
+
+
+def named(text: str) -> set[str]:
+    return set(re.findall(r"\bredlock_\w+", text))
+
+
+def test_every_metric_is_on_the_dashboard_and_nothing_that_is_not_there() -> None:
+    shown = set[str]().union(*(named(expression) for _, expression in queries("1m", "1h")))
+    assert shown <= samples() | FLEET
+    for instrument in ALL:
+        assert any(name.startswith(instrument.name) for name in shown), f"{instrument.name} is shown nowhere"
+
+
+def test_alerts_ask_for_metrics_that_are_there() -> None:
+    asked = named(ALERTS.read_text(encoding="utf-8"))
+    assert asked
+    assert asked <= samples() | FLEET
+
+
+def test_labels_of_the_dashboard_are_those_of_the_metrics() -> None:
+    known = {label for instrument in ALL for label in instrument.labels} | {"job", "instance", "le"}
+    for title, expression in queries("1m", "1h"):
+        grouped = re.findall(r"\bby \(([^)]*)\)", expression)
+        matched = re.findall(r"(\w+)=~?\"", expression)
+        assert {word for group in grouped for word in group.split(", ")} | set(matched) <= known, title
+
+
+def test_panels_lie_side_by_side() -> None:
+    places = [panel["gridPos"] for panel in dashboard()["panels"]]
+    for place in places:
+        assert 0 <= place["x"] < place["x"] + place["w"] <= 24
+    for one, other in itertools.combinations(places, 2):
+        apart = (
+            one["x"] + one["w"] <= other["x"]
+            or other["x"] + other["w"] <= one["x"]
+            or one["y"] + one["h"] <= other["y"]
+            or other["y"] + other["h"] <= one["y"]
+        )
+        assert apart, (one, other)
+
+
+def test_the_dashboard_works_with_any_data_source_and_is_new_to_its_grafana() -> None:
+    board = dashboard()
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(ids) == len(set(ids))
+    assert "id" not in board, "Grafana gives the id; one of ours would replace another dashboard"
+    assert 8 <= len(board["uid"]) <= 40
+    variables = {variable["name"]: variable for variable in board["templating"]["list"]}
+    assert list(variables) == ["datasource", "job", "lock"]
+    for name in ("job", "lock"):
+        # ".+" would hide locks without a label.
+        assert variables[name]["allValue"] == ".*"
+    for thing in [*panels(), variables["job"], variables["lock"]]:
+        assert thing["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+    for panel in panels():
+        for target in panel["targets"]:
+            assert target["datasource"]["uid"] == "${datasource}"
+            assert target["legendFormat"] or panel["type"] == "stat"
+    rows = [panel["title"] for panel in board["panels"] if panel["type"] == "row"]
+    assert rows == ["Fleet", "Locks", "Waiting", "Renewal and losses", "Masters"]
+    assert str(DASHBOARD).endswith(".json")
+
+
+@needs_promtool
+def test_promtool_finds_nothing_wrong_with_the_rules() -> None:
+    done = promtool("check", "rules", ALERTS.name)
+    assert "9 rules found" in done.stdout
+
+
+@needs_promtool
+def test_each_alert_fires_when_it_should_and_keeps_quiet_when_it_should_not() -> None:
+    yaml = pytest.importorskip("yaml")
+    rules = {rule["alert"] for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]}
+    fired: set[str] = set()
+    quiet: set[str] = set()
+    for test in yaml.safe_load(ALERTS_TEST.read_text())["tests"]:
+        for case in test["alert_rule_test"]:
+            (fired if case["exp_alerts"] else quiet).add(case["alertname"])
+    assert fired == rules
+    # The clock's is quiet about a leap, the quorum's about one master that is down.
+    assert quiet == rules
+    promtool("test", "rules", ALERTS_TEST.name)
+
+
+@needs_promtool
+def test_the_configuration_of_the_page_is_one(tmp_path: Path) -> None:
+    (tmp_path / "prometheus.yml").write_text(block("metrics.md", "prometheus.yml"))
+    shutil.copy(ALERTS, tmp_path)
+    done = promtool("check", "config", "prometheus.yml", folder=tmp_path)
+    assert "SUCCESS: 1 rule files found" in done.stdout
+
+
+def promtool(*arguments: str, folder: Path = ALERTS.parent) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        ["promtool", *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done

@@ -1,0 +1,360 @@
+"""What OpenTelemetry is told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+pytest.importorskip("opentelemetry.sdk")
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+import rlock
+import rlock.asyncio
+from rlock import events
+from rlock.telemetry import opentelemetry, spans
+from rlock.telemetry.instruments import ALL
+
+from ..servers import Fleet
+from . import happenings as made
+from .children import in_child
+
+
+@dataclass
+class Told:
+    """What the SDK was told, in memory."""
+
+    tracers: TracerProvider
+    meters: MeterProvider
+    exporter: InMemorySpanExporter
+    reader: InMemoryMetricReader
+    handle: opentelemetry.Enabled | None = None
+
+    @property
+    def spans(self) -> list[ReadableSpan]:
+        return list(self.exporter.get_finished_spans())
+
+    def metrics(self) -> dict[str, list[Any]]:
+        data = self.reader.get_metrics_data()
+        if data is None:
+            return {}
+        return {
+            metric.name: list(metric.data.data_points)
+            for resource in data.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+        }
+
+
+@pytest.fixture
+def sdk() -> Iterator[Told]:
+    exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
+    told = Told(TracerProvider(), MeterProvider([reader]), exporter, reader)
+    told.tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    yield told
+    told.tracers.shutdown()
+    told.meters.shutdown()
+
+
+@pytest.fixture
+def told(sdk: Told) -> Iterator[Told]:
+    sdk.handle = opentelemetry.enable(sdk.tracers, sdk.meters)
+    yield sdk
+    sdk.handle.disable()
+
+
+def attributes(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
+
+
+def test_an_acquire_and_a_hold_are_spans_of_their_real_times(told: Told) -> None:
+    began = time.time_ns()
+    events.tell(made.acquired(waited=0.25, queued=True, handed=True, fair=True))
+    assert [span.name for span in told.spans] == ["rlock.acquire orders"]
+    events.tell(made.released(held=1.5, took=0.0))
+    acquire, hold = told.spans
+    assert acquire.start_time is not None and acquire.end_time is not None  # noqa: PT018
+    assert acquire.end_time - acquire.start_time == 250_000_000
+    assert acquire.start_time < began <= acquire.end_time
+    assert attributes(acquire) == {
+        "rlock.lock": "orders:42",
+        "rlock.owner": "o1",
+        "rlock.fair": True,
+        "rlock.outcome": "acquired",
+        "rlock.votes": 2,
+        "rlock.masters": 3,
+        "rlock.handed": True,
+        "rlock.queued": True,
+    }
+    assert hold.name == "rlock.hold orders"
+    assert hold.start_time == acquire.end_time
+    assert attributes(hold).items() >= {"rlock.owner": "o1", "rlock.confirmed": True}.items()
+    assert {span.status.status_code for span in told.spans} == {StatusCode.UNSET}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        ("busy", StatusCode.UNSET),
+        ("interrupted", StatusCode.UNSET),
+        ("unreachable", StatusCode.ERROR),
+        ("error", StatusCode.ERROR),
+    ],
+)
+def test_an_acquire_that_failed_says_how(told: Told, outcome: str, status: StatusCode) -> None:
+    events.tell(made.not_acquired(outcome, queued=True))
+    events.tell(made.not_acquired("busy"))
+    span, again = told.spans
+    assert (attributes(span)["rlock.queued"], attributes(again)["rlock.queued"]) == (True, False)
+    assert span.status.status_code is status
+    assert attributes(span)["rlock.outcome"] == outcome
+    assert attributes(span).get("error.type") == (outcome if status is StatusCode.ERROR else None)
+
+
+def test_a_loss_is_an_event_of_its_hold_and_an_error(told: Told) -> None:
+    events.tell(made.acquired())
+    events.tell(events.RenewalFailed("orders:42", "o1", remaining=6.5))
+    events.tell(events.RenewalStopped("orders:42", "o1", cause="max_hold", reason="too long"))
+    events.tell(made.lost(cause="max_hold"))
+    hold = told.spans[-1]
+    assert [event.name for event in hold.events] == [
+        "rlock.renewal_failed",
+        "rlock.renewal_stopped",
+        "rlock.lost",
+    ]
+    assert dict(hold.events[0].attributes or {}) == {"rlock.remaining": 6.5}
+    assert dict(hold.events[2].attributes or {})["rlock.cause"] == "max_hold"
+    assert hold.status.status_code is StatusCode.ERROR
+    assert attributes(hold)["error.type"] == "max_hold"
+
+
+def test_a_hold_that_its_clients_close_released_is_no_error(told: Told) -> None:
+    events.tell(made.acquired())
+    events.tell(made.lost(cause=events.CLOSED))
+    hold = told.spans[-1]
+    assert hold.status.status_code is StatusCode.UNSET
+    assert [event.name for event in hold.events] == ["rlock.lost"]
+
+
+def test_holds_of_which_nobody_tells_the_end_do_not_pile_up(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spans, "MOST", 2)
+    for owner in ("a", "b", "c"):
+        events.tell(made.acquired(owner=owner))
+    ended = [attributes(span)["rlock.owner"] for span in told.spans if span.name == "rlock.hold orders"]
+    assert ended == ["a"]
+
+
+def test_a_forked_child_does_not_end_the_spans_of_its_parent(told: Told) -> None:
+    events.tell(made.acquired())
+
+    def leave() -> None:
+        assert told.handle is not None
+        told.handle.disable()
+        assert [span.name for span in told.spans] == ["rlock.acquire orders"]
+
+    assert in_child(leave) == 0
+    events.tell(made.released())
+    assert [span.name for span in told.spans] == ["rlock.acquire orders", "rlock.hold orders"]
+
+
+def test_a_hold_from_before_has_a_span_of_its_whole_time(sdk: Told) -> None:
+    handle = opentelemetry.enable(sdk.tracers, sdk.meters)
+    events.tell(made.released(held=2.0, took=0.0))
+    with sdk.tracers.get_tracer("page").start_as_current_span("bystander"):
+        events.tell(made.lost(held=3.0))
+    handle.disable()
+    released, lost = (span for span in sdk.spans if span.name == "rlock.hold orders")
+    for span, held in ((released, 2), (lost, 3)):
+        assert span.start_time is not None and span.end_time is not None  # noqa: PT018
+        assert span.end_time - span.start_time == held * 1_000_000_000
+    assert lost.parent is None, "who notices a loss is not the one who acquired"
+
+
+def test_spans_are_children_of_their_own_threads_span(told: Told) -> None:
+    tracer = told.tracers.get_tracer("page")
+    here = threading.Barrier(4)
+
+    def page(number: int) -> None:
+        with tracer.start_as_current_span(f"page {number}"):
+            here.wait(10)
+            events.tell(made.acquired(owner=f"o{number}"))
+            here.wait(10)
+        events.tell(made.released(owner=f"o{number}"))  # after its span: the hold's parent is the acquirer
+
+    threads = [threading.Thread(target=page, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert_each_under_its_page(told.spans, 4)
+
+
+def test_spans_are_children_of_their_own_tasks_span(told: Told) -> None:
+    tracer = told.tracers.get_tracer("page")
+
+    async def page(number: int) -> None:
+        with tracer.start_as_current_span(f"page {number}"):
+            await asyncio.sleep(0)
+            events.tell(made.acquired(owner=f"o{number}"))
+            await asyncio.sleep(0)
+            events.tell(made.released(owner=f"o{number}"))
+
+    async def pages() -> None:
+        await asyncio.gather(*(page(number) for number in range(4)))
+
+    asyncio.run(pages())
+    assert_each_under_its_page(told.spans, 4)
+
+
+def assert_each_under_its_page(spans: list[ReadableSpan], count: int) -> None:
+    pages = {
+        span.context.span_id: span.name for span in spans if span.context and span.name.startswith("page")
+    }
+    parents = {
+        (span.name, attributes(span)["rlock.owner"]): pages[span.parent.span_id]
+        for span in spans
+        if span.parent is not None
+    }
+    expected = {
+        (f"rlock.{what} orders", f"o{number}"): f"page {number}"
+        for number in range(count)
+        for what in ("acquire", "hold")
+    }
+    assert parents == expected
+
+
+def test_every_metric_has_a_value_after_one_of_each_event(told: Told) -> None:
+    for event in made.ALL:
+        events.tell(event)
+    metrics = told.metrics()
+    assert set(metrics) == {instrument.otel for instrument in ALL}
+    outcomes = {point.attributes["rlock.outcome"]: point for point in metrics["rlock.acquire.duration"]}
+    assert {outcome: point.count for outcome, point in outcomes.items()} == {"acquired": 2, "busy": 1}
+    assert outcomes["acquired"].attributes["rlock.label"] == "orders"
+    assert 0.0025 in outcomes["acquired"].explicit_bounds, "buckets of seconds, not of milliseconds"
+    (loss,) = metrics["rlock.losses"]
+    assert dict(loss.attributes) == {"rlock.label": "orders", "rlock.cause": "expired"}
+    assert [point.value for point in metrics["rlock.master.up"]] == [1]
+    assert [point.value for point in metrics["rlock.renewal.failures"]] == [2]
+    assert [point.value for point in metrics["rlock.held"]] == [0]
+
+
+def test_levels_are_what_is_held_now(told: Told) -> None:
+    events.tell(made.acquired(owner="a"))
+    events.tell(made.acquired(owner="b"))
+    events.tell(events.Queued("orders:1", 1))
+    assert [point.value for point in told.metrics()["rlock.held"]] == [2]
+    events.tell(made.released(owner="a"))
+    metrics = told.metrics()
+    assert [point.value for point in metrics["rlock.held"]] == [1]
+    assert [point.value for point in metrics["rlock.waiting"]] == [1]
+
+
+def test_twice_with_one_provider_is_refused_and_after_disable_it_begins_again(told: Told) -> None:
+    with pytest.raises(rlock.OptionsError, match="called before"):
+        opentelemetry.enable(TracerProvider(), told.meters)
+    with pytest.raises(rlock.OptionsError, match="called before"):
+        opentelemetry.enable(told.tracers, MeterProvider([InMemoryMetricReader()]))
+    events.tell(made.acquired())
+    assert told.handle is not None
+    told.handle.disable()
+    assert [span.name for span in told.spans] == ["rlock.acquire orders", "rlock.hold orders"]
+    told.handle.disable()
+    events.tell(made.acquired(owner="o2"))
+    assert len(told.spans) == 2, "nothing is told after disable()"
+    assert not told.metrics().get("rlock.held")
+    told.handle = opentelemetry.enable(told.tracers, told.meters)
+    events.tell(made.acquired(owner="o3"))
+    metrics = told.metrics()
+    assert [point.value for point in metrics["rlock.held"]] == [1]
+    assert [point.count for point in metrics["rlock.acquire.duration"]] == [2]
+
+
+def test_without_a_label_names_of_spans_are_all_alike(sdk: Told) -> None:
+    handle = opentelemetry.enable(sdk.tracers, sdk.meters, lock_label=None)
+    events.tell(made.acquired())
+    handle.disable()
+    assert [span.name for span in sdk.spans] == ["rlock.acquire", "rlock.hold"]
+    (point,) = sdk.metrics()["rlock.acquire.duration"]
+    assert dict(point.attributes) == {"rlock.outcome": "acquired"}
+
+
+def test_the_api_alone_is_enough(caplog: pytest.LogCaptureFixture) -> None:
+    handle = opentelemetry.enable()  # no SDK is set up in this process: everything goes nowhere
+    for event in made.ALL:
+        events.tell(event)
+    handle.disable()
+    assert not any("observer failed" in record.message for record in caplog.records)
+
+
+def test_a_lock_held_by_threads_makes_spans_under_theirs(told: Told, masters3: Fleet) -> None:
+    tracer = told.tracers.get_tracer("page")
+    with rlock.Client(masters3.urls) as client:
+
+        def page(number: int) -> None:
+            with tracer.start_as_current_span(f"page {number}"), client.lock("orders:42"):
+                time.sleep(0.02)
+
+        threads = [threading.Thread(target=page, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert_a_trace_for_each(told.spans, 3)
+    (point,) = told.metrics()["rlock.acquire.duration"]
+    assert point.count == 3
+
+
+def test_a_lock_held_by_tasks_makes_spans_under_theirs(told: Told, masters3: Fleet) -> None:
+    tracer = told.tracers.get_tracer("page")
+
+    async def page(client: rlock.asyncio.Client, number: int) -> None:
+        with tracer.start_as_current_span(f"page {number}"):
+            async with client.lock("orders:42"):
+                await asyncio.sleep(0.02)
+
+    async def pages() -> None:
+        async with rlock.asyncio.Client(masters3.urls) as client:
+            await asyncio.gather(*(page(client, number) for number in range(3)))
+
+    asyncio.run(pages())
+    assert_a_trace_for_each(told.spans, 3)
+
+
+def assert_a_trace_for_each(spans: list[ReadableSpan], pages: int) -> None:
+    traces: dict[int, list[str]] = {}
+    for span in spans:
+        assert span.context is not None
+        traces.setdefault(span.context.trace_id, []).append(span.name.partition(" ")[0])
+    assert sorted(map(sorted, traces.values())) == [["page", "rlock.acquire", "rlock.hold"]] * pages
+
+
+def test_an_evicted_hold_is_a_span_with_an_error(told: Told, masters3: Fleet) -> None:
+    with rlock.Client(masters3.urls, 1.0) as client:
+        lock = client.lock("orders:42")
+        lock.acquire()
+        client.evict("orders:42")
+        assert lock.lost.wait(10)
+        deadline = time.monotonic() + 10
+        while len(told.spans) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        with pytest.raises(rlock.LeaseLostError):
+            lock.release()
+    acquire, hold = told.spans
+    assert hold.name == "rlock.hold orders"
+    assert hold.status.status_code is StatusCode.ERROR
+    assert dict(hold.events[-1].attributes or {})["rlock.cause"] == "disowned"
+    assert attributes(hold)["rlock.owner"] == attributes(acquire)["rlock.owner"]

@@ -1,0 +1,267 @@
+"""What Prometheus is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("prometheus_client")
+
+from prometheus_client import CollectorRegistry, Counter
+
+import rlock
+from rlock import events
+from rlock.telemetry import prometheus
+from rlock.telemetry.instruments import ALL, Kind
+from rlock.telemetry.labels import LIMIT, OTHER
+
+from . import happenings as made
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def enabled(registry: CollectorRegistry) -> Iterator[prometheus.Enabled]:
+    handle = prometheus.enable(registry)
+    yield handle
+    handle.disable()
+
+
+def labels_of(registry: CollectorRegistry, name: str, label: str) -> set[str]:
+    return {
+        sample.labels[label]
+        for metric in registry.collect()
+        for sample in metric.samples
+        if sample.name == name and label in sample.labels
+    }
+
+
+@pytest.mark.usefixtures("enabled")
+def test_every_metric_has_a_value_after_one_of_each_event(registry: CollectorRegistry) -> None:
+    for event in made.ALL:
+        events.tell(event)
+    value = registry.get_sample_value
+    orders = {"lock": "orders"}
+    m1 = {"master": "m1:6379"}
+    expected: list[tuple[str, dict[str, str], float]] = [
+        ("redlock_acquire_duration_seconds_count", {**orders, "outcome": "acquired"}, 2),
+        ("redlock_acquire_duration_seconds_sum", {**orders, "outcome": "acquired"}, 0.202),
+        ("redlock_acquire_duration_seconds_sum", {**orders, "outcome": "busy"}, 0.5),
+        ("redlock_wait_seconds_count", orders, 1),
+        ("redlock_wait_seconds_sum", orders, 0.2),
+        ("redlock_held_seconds_count", orders, 2),
+        ("redlock_held_seconds_sum", orders, 4.5),
+        ("redlock_held", orders, 0),
+        ("redlock_waiting", orders, 0),
+        ("redlock_queue_length_sum", orders, 4),
+        ("redlock_hand_offs_total", orders, 1),
+        ("redlock_losses_total", {**orders, "cause": "expired"}, 1),
+        ("redlock_releases_unsure_total", orders, 1),
+        ("redlock_quorum_size", orders, 2),
+        ("redlock_renewals_total", {}, 10),
+        ("redlock_renewal_failures_total", {}, 2),
+        ("redlock_renewal_duration_seconds_sum", {}, 0.004),
+        ("redlock_master_up", m1, 1),
+        ("redlock_node_failures_total", {**m1, "kind": "timeout"}, 1),
+        ("redlock_master_slow_total", m1, 1),
+        ("redlock_guarded_votes_total", m1, 1),
+        ("redlock_healed_locks_total", m1, 3),
+    ]
+    for name, labels, number in expected:
+        assert value(name, labels) == pytest.approx(number), name
+    seen = {name.removesuffix("_count").removesuffix("_sum") for name, _, _ in expected}
+    assert seen == {instrument.name for instrument in ALL}
+
+
+@pytest.mark.usefixtures("enabled")
+def test_gauges_follow_what_is_held_and_waited_for(registry: CollectorRegistry) -> None:
+    def now(name: str) -> float | None:
+        return registry.get_sample_value(name, {"lock": "orders"})
+
+    events.tell(made.acquired(owner="a"))
+    events.tell(made.acquired("orders:43", owner="b"))
+    events.tell(events.Queued("orders:44", 1))
+    events.tell(events.Queued("orders:44", 2))
+    events.tell(events.MasterFailed("m1", "down", "refused"))
+    assert (now("redlock_held"), now("redlock_waiting")) == (2, 2)
+    assert registry.get_sample_value("redlock_master_up", {"master": "m1"}) == 0
+    events.tell(made.lost(owner="a"))
+    events.tell(made.released(owner="nobody: acquired before"))
+    events.tell(made.not_acquired("interrupted", "orders:44", queued=True))
+    assert (now("redlock_held"), now("redlock_waiting")) == (1, 1)
+    events.tell(made.not_acquired("busy", "orders:44"))  # another acquire, that never stood in the queue
+    assert now("redlock_waiting") == 1
+    assert registry.get_sample_value("redlock_wait_seconds_count", {"lock": "orders"}) == 1
+    assert labels_of(registry, "redlock_held", "lock") == {"orders"}
+
+
+@pytest.mark.usefixtures("enabled")
+def test_an_idle_connection_that_ended_does_not_make_a_master_down(registry: CollectorRegistry) -> None:
+    def up() -> float | None:
+        return registry.get_sample_value("redlock_master_up", {"master": "m1"})
+
+    events.tell(events.MasterAnswers("m1", news=False))
+    for rare in ("redlock_master_slow", "redlock_guarded_votes", "redlock_healed_locks"):
+        # Prometheus sees no increase in a series that begins with 1.
+        assert registry.get_sample_value(f"{rare}_total", {"master": "m1"}) == 0
+    events.tell(events.MasterFailed("m1", "broken", "the server closed it", connected=True))
+    assert up() == 1
+    events.tell(events.MasterFailed("m1", "timeout", "no answer", connected=True))
+    assert up() == 0
+    events.tell(events.MasterAnswers("m1"))
+    events.tell(events.MasterFailed("m1", "broken", "closed while it was greeted"))
+    assert up() == 0
+
+
+@pytest.mark.usefixtures("enabled")
+def test_names_of_locks_make_few_labels(registry: CollectorRegistry) -> None:
+    for number in range(LIMIT + 20):
+        events.tell(made.acquired(f"tenant-{number}:{number}", f"o{number}"))
+        events.tell(made.acquired(f"tenant-0:{number}", f"p{number}"))
+        events.tell(events.MasterAnswers(f"m{number}"))
+    locks = labels_of(registry, "redlock_held", "lock")
+    assert len(locks) == LIMIT + 1
+    assert OTHER in locks
+    assert registry.get_sample_value("redlock_held", {"lock": OTHER}) == 20
+    assert registry.get_sample_value("redlock_held", {"lock": "tenant-0"}) == LIMIT + 21
+    assert len(labels_of(registry, "redlock_master_up", "master")) == LIMIT + 1
+
+
+@pytest.mark.parametrize(
+    ("lock_label", "label"), [(None, ""), (str.upper, "ORDERS:42"), (lambda name: len(name), "9")]
+)
+def test_the_label_is_the_users_choice(registry: CollectorRegistry, lock_label: Any, label: str) -> None:
+    handle = prometheus.enable(registry, lock_label=lock_label)
+    events.tell(made.acquired())
+    assert registry.get_sample_value("redlock_held", {"lock": label}) == 1
+    handle.disable()
+
+
+def test_a_label_that_cannot_be_made_is_other_and_logged_once(
+    registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    handle = prometheus.enable(registry, lock_label=lambda name: name.split("/")[1])
+    for number in range(3):
+        events.tell(made.acquired(owner=str(number)))
+    handle.disable()
+    assert sum("lock_label failed" in record.message for record in caplog.records) == 1
+    assert not any("observer failed" in record.message for record in caplog.records)
+
+
+def test_twice_on_one_registry_is_refused_and_changes_nothing(
+    registry: CollectorRegistry, enabled: prometheus.Enabled
+) -> None:
+    with pytest.raises(rlock.OptionsError, match=r"enable\(\) once"):
+        prometheus.enable(registry)
+    events.tell(made.acquired())
+    assert registry.get_sample_value("redlock_held", {"lock": "orders"}) == 1
+    enabled.disable()
+    enabled.disable()
+    assert list(registry.collect()) == []
+    again = prometheus.enable(registry)
+    events.tell(made.acquired())
+    assert registry.get_sample_value("redlock_held", {"lock": "orders"}) == 1
+    again.disable()
+
+
+def test_a_name_that_the_program_uses_itself_is_told_and_leaves_its_registry_alone(
+    registry: CollectorRegistry,
+) -> None:
+    Counter("redlock_losses_total", "the program's own", registry=registry)
+    with pytest.raises(rlock.OptionsError, match="redlock_losses"):
+        prometheus.enable(registry)
+    assert [metric.name for metric in registry.collect()] == ["redlock_losses"]
+
+
+@pytest.mark.parametrize("buckets", [[], [0, 1], [1, 1], [2, 1], ["x"], 5])
+def test_buckets_that_are_none_are_refused(registry: CollectorRegistry, buckets: Any) -> None:
+    with pytest.raises(rlock.OptionsError, match="buckets must be"):
+        prometheus.enable(registry, buckets=buckets)
+    assert list(registry.collect()) == []
+
+
+def test_buckets_of_the_users_are_those_of_all_times(registry: CollectorRegistry) -> None:
+    handle = prometheus.enable(registry, buckets=[0.5, 5])
+    for event in made.ALL:
+        events.tell(event)
+    for instrument in ALL:
+        if instrument.kind is Kind.HISTOGRAM and instrument.timed:
+            assert labels_of(registry, f"{instrument.name}_bucket", "le") == {"0.5", "5.0", "+Inf"}
+    handle.disable()
+
+
+def test_a_label_that_is_no_function_is_refused(registry: CollectorRegistry) -> None:
+    with pytest.raises(rlock.OptionsError, match="lock_label must be"):
+        prometheus.enable(registry, lock_label="orders")  # type: ignore[arg-type]
+
+
+def test_threads_come_in_one_at_a_time(registry: CollectorRegistry) -> None:
+    inside: list[int] = []
+    crowds: list[int] = []
+
+    def label(name: str) -> str:
+        inside.append(1)
+        time.sleep(0.002)
+        crowds.append(len(inside))
+        inside.pop()
+        return name
+
+    handle = prometheus.enable(registry, lock_label=label)
+    threads = [threading.Thread(target=events.tell, args=(made.acquired(owner=str(n)),)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    handle.disable()
+    assert crowds == [1] * 8
+
+
+@pytest.mark.usefixtures("enabled")
+def test_threads_lose_no_count(registry: CollectorRegistry) -> None:
+    def work(number: int) -> None:
+        for turn in range(500):
+            events.tell(made.acquired(owner=f"{number}/{turn}"))
+            events.tell(made.released(owner=f"{number}/{turn}"))
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert registry.get_sample_value("redlock_held", {"lock": "orders"}) == 0
+    assert registry.get_sample_value("redlock_held_seconds_count", {"lock": "orders"}) == 2000
+
+
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [("prometheus", "prometheus-client"), ("opentelemetry", "opentelemetry-api")],
+)
+def test_without_the_package_the_import_says_what_to_install(module: str, package: str) -> None:
+    missing = package.partition("-")[0] + ("_client" if module == "prometheus" else "")
+    program = f"import sys; sys.modules[{missing!r}] = None; import rlock.telemetry.{module}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stderr.strip().splitlines()[-1].startswith("ImportError: rlock.telemetry")
+    assert f"pip install {package}" in done.stderr.strip().splitlines()[-1]
+
+
+def test_the_lock_itself_imports_none_of_it() -> None:
+    program = (
+        "import sys, rlock, rlock.asyncio; "
+        "print([name for name in sys.modules if name.startswith(('prometheus', 'rlock.telemetry'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
