@@ -158,7 +158,7 @@ def times(ttl: float = 10.0, max_ttl: float = 10.0) -> Picture:
             -2,
         ),
         (valid, "valid until", "the hold ends\nfor its holder", 2),
-        (ttl, "ttl", "the key ends on the\nfirst master that granted", -1),
+        (ttl, "ttl", "the key ends on the\nfirst master that granted", 1),
         (timing.guard_time(max_ttl), "restart guard", "a master that came back\nhas a vote again", -2),
     ]
     drawn = Picture("times", 900, 430, f"One lease of {ttl:g} s, if nothing renews it")
@@ -175,7 +175,9 @@ def times(ttl: float = 10.0, max_ttl: float = 10.0) -> Picture:
         drawn.line(f"M{x(at):g} {200 if height > 0 else 226}V{end:g}", arrow=False, dashed=True)
         lines = f"{name} {at:.4g} s\n{words}"
         top = end - 16 * lines.count("\n") - 6 if height > 0 else end + 14
-        drawn.text(x(at), top, lines, size=12)
+        # The end of the validity and that of the key are too close for two words above each other.
+        anchor = {valid: "end", ttl: "start"}.get(at, "middle")
+        drawn.text(x(at), top, lines, anchor=anchor, size=12)
     return drawn
 
 

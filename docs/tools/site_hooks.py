@@ -27,6 +27,8 @@ _MERMAID = re.compile(r"^<!-- on the site: (.+) -->\n```mermaid\n.*?^```$", re.M
 _IMAGE = re.compile(r'<img alt="([^"]*)" src="([^"]*diagrams/[\w-]+\.svg)" ?/?>')
 #: A link whose words are the name of a file: right in a checkout, and on the site the title is better.
 _FILE_NAME = re.compile(r"\[`?(?:[\w./-]+/)?([\w-]+\.md)`?\]\((?!\w+:)([\w./-]+\.md)((?:#[\w-]+)?)\)")
+#: A block that is a file bears its name.
+_FILE = re.compile(r"(^<!-- recipe: (\S+\.\w+) -->\n```\w+)$", re.MULTILINE)
 _SCHEME = "source:"
 _LANGUAGES = {".py": "python", ".lua": "lua", ".yml": "yaml", ".yaml": "yaml", ".toml": "toml", ".c": "c"}
 
@@ -87,7 +89,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if uri.startswith("source/"):
         return markdown
     # A checkout shows it by mermaid; the site must not, because mermaid would be fetched from a CDN.
-    markdown = _MERMAID.sub(r"\1", markdown)
+    markdown = _FILE.sub(r'\1 title="\2"', _MERMAID.sub(r"\1", markdown))
 
     def lead(match: re.Match[str]) -> str:
         target, anchor = match[1], match[2] or ""
