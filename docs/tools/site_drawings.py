@@ -155,11 +155,11 @@ def times(ttl: float = 10.0, max_ttl: float = 10.0) -> Picture:
             timing.heals_until(valid, max_ttl),
             "heals until",
             "a vote on a master without\nmemory counts before",
-            -2,
+            -1,
         ),
         (valid, "valid until", "the hold ends\nfor its holder", 2),
         (ttl, "ttl", "the key ends on the\nfirst master that granted", 1),
-        (timing.guard_time(max_ttl), "restart guard", "a master that came back\nhas a vote again", -2),
+        (timing.guard_time(max_ttl), "restart guard", "a master that came back\nhas a vote again", -1),
     ]
     drawn = Picture("times", 900, 430, f"One lease of {ttl:g} s, if nothing renews it")
     scale = 62.0

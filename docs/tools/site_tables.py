@@ -12,7 +12,7 @@ from rlock.rules.options import ClientOptions
 from rlock.rules.quorum import quorum
 
 DOCS = Path(__file__).resolve().parents[1]
-_TABLE = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end of the table -->)", re.DOTALL)
+_TABLE = re.compile(r"(<!-- computed table: ([\w-]+) -->\n)(.*?)(<!-- end of the table -->)", re.DOTALL)
 
 
 def _rows(head: str, rows: list[list[str]]) -> str:
