@@ -32,6 +32,7 @@ _BLOCK = re.compile(r"<!-- (recipe|terminal): ([^\n]+?) -->\n```(\w+)\n(.*?)```"
 #: What no two runs have in common, and what is left of it.
 _VARIES = [
     (re.compile(r"[\w.+-]+/\d+/[\w.<>()-]+:[0-9a-f]{4,32}"), "OWNER"),
+    (re.compile(r"\bprocess \d+ on \S+"), "PROCESS"),
     (re.compile(r"127\.0\.0\.1:\d+"), "MASTER"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "INSTANT"),
     (re.compile(r"\b1[78]\d{14}\b"), "TOKEN"),
