@@ -5,6 +5,7 @@ from __future__ import annotations
 FAILED = 1
 USAGE = 64
 UNREACHABLE = 69
+OUTPUT = 74
 NOT_ACQUIRED = 75
 LOST = 76
 CONFIG = 78
@@ -14,9 +15,10 @@ SIGNAL = 128
 
 TABLE = {
     FAILED: "doctor: something is to be mended; evict: nobody held it; demo: not proven",
-    USAGE: "bad usage: an option, a master's URL or a master's configuration",
+    USAGE: "bad usage: an option, a master's URL, a password or a master's configuration",
     UNREACHABLE: "fewer than a quorum of masters answered, or may vote yet",
-    NOT_ACQUIRED: "somebody else held the lock for all the time",
+    OUTPUT: "what was to be printed could not be written",
+    NOT_ACQUIRED: "somebody else held the lock for all the time (run: another code with -E)",
     LOST: "the lock was lost while COMMAND ran, and COMMAND was ended",
     CONFIG: "the settings file cannot be read, or holds something that is no setting",
     NOT_EXECUTABLE: "COMMAND cannot be executed",
@@ -25,7 +27,12 @@ TABLE = {
 }
 
 
+def rows() -> list[tuple[str, str]]:
+    """The table as texts, as help pages and manuals show it."""
+    return [(f"{code}+n" if code == SIGNAL else str(code), meaning) for code, meaning in TABLE.items()]
+
+
 def epilog() -> str:
     """The table as the end of a help text."""
-    rows = "\n".join(f"  {code}  {meaning}" for code, meaning in TABLE.items())
-    return f"\b\nExit status: that of COMMAND, or\n{rows}"
+    told = "\n".join(f"  {code}  {meaning}" for code, meaning in TABLE.items())
+    return f"\b\nExit status: that of COMMAND, or\n{told}"

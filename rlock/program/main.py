@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -14,11 +16,47 @@ from . import exits
 from .settings import ConfigError
 
 #: In the order of the help text.
-COMMANDS = ("run", "status", "list", "watch", "dashboard", "evict", "init", "up", "demo")
+COMMANDS = (
+    "run",
+    "status",
+    "list",
+    "watch",
+    "dashboard",
+    "doctor",
+    "evict",
+    "init",
+    "bench",
+    "up",
+    "demo",
+    "config",
+    "completion",
+    "help",
+)
+
+#: Set by the scripts of `rlock completion`.
+COMPLETE = "_RLOCK_COMPLETE"
+
+
+class NobodyReadsError(Exception):
+    """A BrokenPipeError, under a name of which click does not make the exit status 1."""
 
 
 class Verbs(click.Group):
     """Imports a command with its first use: `rlock run` in a crontab must not load the dashboard."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the words; prints the help text, if that is asked for."""
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError:
+            raise NobodyReadsError from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise NobodyReadsError from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All of them, in the order of the help text."""
@@ -33,6 +71,18 @@ class Verbs(click.Group):
         found: click.Command = getattr(module, f"{cmd_name}_", None) or getattr(module, cmd_name)
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called for; for one that is not there, the one that may be meant."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, 1)
+            meant = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(COMMANDS)}"
+            raise click.UsageError(f"No such command {args[0]!r}: {meant}", ctx)
+        return super().resolve_command(ctx, args)
+
 
 @click.group(
     cls=Verbs,
@@ -40,7 +90,8 @@ class Verbs(click.Group):
     epilog="\b\nStart here:\n"
     "  rlock demo                    watch processes take turns, with faults\n"
     "  rlock up -n 5                 start five local masters and print RLOCK_MASTERS=...\n"
-    "  rlock run nightly -- ./job    run a command that must not run twice at once",
+    "  rlock run nightly -- ./job    run a command that must not run twice at once\n"
+    "  rlock help run                the manual of a command; exit-codes has a page, too",
 )
 @click.version_option(__version__, prog_name="rlock")
 def cli() -> None:
@@ -57,35 +108,78 @@ def cli() -> None:
 def main() -> None:
     """Entry point; every error that is expected is one line on stderr and an exit code of its own."""
     logging.basicConfig(format="rlock: %(message)s", level=logging.WARNING)
+    if COMPLETE in os.environ:
+        _prepare_completion()
+    code = _ended()
     try:
-        code = cli.main(standalone_mode=False)
-    except click.NoSuchOption as error:
-        error.show()
-        if "run" in sys.argv[1:2]:
-            click.echo("Put -- before COMMAND, so that its options are its own.", err=True)
-        code = exits.USAGE
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        code = _unwritten(error)
+    sys.exit(code)
+
+
+def _prepare_completion() -> None:
+    from click.shell_completion import add_completion_class
+
+    from .commands.completion import Bash
+
+    add_completion_class(Bash, "bash")
+    logging.disable()  # a prompt is no place for what masters do not answer
+
+
+def _ended() -> int:
+    """Run the command that is called for; the exit code."""
+    try:
+        return cli.main(prog_name="rlock", standalone_mode=False) or 0
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
     except click.ClickException as error:
-        error.show()
-        code = exits.USAGE
+        return _say(_usage(error), exits.USAGE)
     except ConfigError as error:
-        code = _say(error, exits.CONFIG)
+        return _say(error, exits.CONFIG)
     except OptionsError as error:
-        code = _say(error, exits.USAGE)
+        return _say(error, exits.USAGE)
     except QuorumUnreachableError as error:
-        code = _say(error, exits.UNREACHABLE)
+        return _say(error, exits.UNREACHABLE)
     except LeaseLostError as error:
-        code = _say(error, exits.LOST)
+        return _say(error, exits.LOST)
     except RLockError as error:
-        code = _say(error, exits.UNREACHABLE)
+        return _say(error, exits.UNREACHABLE)
+    except NobodyReadsError:
+        return _unwritten(BrokenPipeError())
     except (KeyboardInterrupt, click.Abort):
-        code = exits.SIGNAL + 2
-    except BrokenPipeError:
-        # `rlock status x | head -1`: nobody reads any more, and that is no error of ours.
-        sys.stderr.close()
-        code = exits.SIGNAL + 13
-    sys.exit(code or 0)
+        return exits.SIGNAL + 2
+    except OSError as error:
+        return _unwritten(error)
 
 
-def _say(error: Exception, code: int) -> int:
-    click.echo(f"rlock: {error}", err=True)
+def _say(error: object, code: int) -> int:
+    line = " ".join(str(error).split())
+    try:
+        click.echo(f"rlock: {line}", err=True)
+    except OSError:
+        pass  # nobody to tell
     return code
+
+
+def _usage(error: click.ClickException) -> str:
+    """What is wrong with the words that were given, on one line."""
+    message = " ".join(error.format_message().split())
+    context = getattr(error, "ctx", None)
+    if not isinstance(error, click.UsageError) or context is None:
+        return message
+    return f"{message.rstrip('.')} (see `{context.command_path} --help`)"
+
+
+def _unwritten(error: OSError) -> int:
+    """Stdout takes no more."""
+    try:
+        # Else Python tries again at its end, and complains.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except OSError:
+        pass
+    if isinstance(error, BrokenPipeError):
+        # `rlock status x | head -1`: nobody reads any more, and that is no error of ours.
+        return exits.SIGNAL + 13
+    return _say(error.strerror or error, exits.OUTPUT)

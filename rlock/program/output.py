@@ -20,9 +20,9 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")(command)
 
 
-def print_json(value: Any) -> None:
-    """One line."""
-    click.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False))
+def print_json(value: Any, *, err: bool = False) -> None:
+    """One line; with ``err`` on stderr."""
+    click.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False), err=err)
 
 
 def plain(value: Any) -> Any:

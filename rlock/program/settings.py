@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
+import math
 import os
+import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
 from ..client import Client
 from ..errors import OptionsError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from ..rules.timing import guard_time
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,7 +27,26 @@ class ConfigError(OptionsError):
 
 
 #: What the file may hold; each is the name of an environment variable, too: RLOCK_TTL for ttl.
-KEYS = ("masters", "ttl", "max_ttl", "request_timeout", "restart_guard")
+KEYS = {
+    "masters": "URLs of the masters: redis://, rediss:// or unix://; the same for all who share a lock",
+    "ttl": "length of a lease in seconds; it is renewed while the lock is held",
+    "max_ttl": "the longest ttl of any client, in seconds; one value for the whole fleet",
+    "request_timeout": "seconds to wait for one master",
+    "restart_guard": "seconds without a vote for a master that restarted; 0: no guard",
+}
+#: Nobody has more settings than this; who names /dev/zero gets an answer.
+MOST_BYTES = 1_000_000
+#: Files of which it has been said that everybody can read their passwords.
+_told: set[Path] = set()
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting that is in force, and where it comes from."""
+
+    setting: str
+    value: Any
+    source: str  # "--masters", "RLOCK_TTL", the file's path, or "default"
 
 
 class Settings:
@@ -40,16 +58,51 @@ class Settings:
 
     def environ(self) -> dict[str, str]:
         """The environment, with what the flags and the file say of our variables."""
-        path = self._config or file_of(os.environ)
-        environ = {**(read(path) if path is not None else {}), **os.environ}
+        path = self.file
+        environ = dict(os.environ)
+        # An empty variable says nothing, as for the library.
+        given = {_variable(key) for key in KEYS if environ.get(_variable(key), "").strip()}
+        if path is not None:
+            environ.update({key: value for key, value in read(path).items() if key not in given})
         if self._masters is not None:
             environ["RLOCK_MASTERS"] = self._masters
         return environ
+
+    @property
+    def file(self) -> Path | None:
+        """The settings file that is read."""
+        return self._config or file_of(os.environ)
 
     def client(self, **options: Any) -> Client:
         """A client; options that are None are left to the settings."""
         given = {key: value for key, value in options.items() if value is not None}
         return Client.from_env(self.environ(), **given)
+
+    def in_force(self) -> Iterator[Setting]:
+        """Each setting with its source. Raises `OptionsError` when they cannot work together."""
+        path = self.file
+        in_file = {} if path is None else read(path)
+        with self.client() as client:
+            options = client._options
+            values = {
+                "masters": client.masters,  # without users and passwords
+                "ttl": options.ttl,
+                "max_ttl": options.max_ttl,
+                "request_timeout": options.lease(None).request_timeout,
+                "restart_guard": guard_time(options.max_ttl)
+                if options.restart_guard is None
+                else options.restart_guard,
+            }
+        for key, value in values.items():
+            variable = _variable(key)
+            source = "default"
+            if key == "masters" and self._masters is not None:
+                source = "--masters"
+            elif os.environ.get(variable, "").strip():
+                source = variable
+            elif variable in in_file:
+                source = str(path)
+            yield Setting(key, value, source)
 
 
 def settings_options(command: F) -> F:
@@ -79,38 +132,104 @@ def file_of(environ: Mapping[str, str]) -> Path | None:
     named = environ.get("RLOCK_CONFIG")
     if named is not None:
         return Path(named) if named else None  # empty: none at all
-    home = environ.get("XDG_CONFIG_HOME") or os.path.join(environ.get("HOME", ""), ".config")
-    for path in (Path(home) / "rlock" / "config.toml", Path("/etc/rlock/config.toml")):
-        if path.exists():
-            return path
+    homes = []
+    if environ.get("XDG_CONFIG_HOME"):
+        homes.append(Path(environ["XDG_CONFIG_HOME"]))
+    elif environ.get("HOME"):  # without one, not the .config of whatever directory this is
+        homes.append(Path(environ["HOME"], ".config"))
+    for path in (*(home / "rlock" / "config.toml" for home in homes), Path("/etc/rlock/config.toml")):
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            pass  # there may be one; who reads it says what is wrong
+        return path
     return None
 
 
 def read(path: Path) -> dict[str, str]:
     """A settings file as environment variables. Raises `ConfigError` that names the file and the line."""
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"{path}: cannot be read: {why}; name another file with --config") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: is no TOML: {error}") from None
+    found = _parse(path)
     environ: dict[str, str] = {}
     for key, value in found.items():
         if key not in KEYS:
+            import difflib
+
             near = difflib.get_close_matches(key, KEYS, 1)
             meant = f"did you mean {near[0]!r}?" if near else f"it may hold {', '.join(KEYS)}"
             raise ConfigError(f"{path}: {key!r} is no setting: {meant}")
-        if key == "masters":
-            urls = [value] if isinstance(value, str) else value
-            if not isinstance(urls, list) or not all(isinstance(url, str) for url in urls):
-                raise ConfigError(
-                    f'{path}: masters must be a list of URLs, such as ["redis://10.0.0.1:6379", ...], '
-                    f"not {value!r}"
-                )
-            environ["RLOCK_MASTERS"] = ",".join(urls)
-        else:
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ConfigError(f"{path}: {key} must be a number of seconds, not {value!r}")
-            environ[f"RLOCK_{key.upper()}"] = repr(value)
+        environ[_variable(key)] = _masters(path, value) if key == "masters" else _seconds(path, key, value)
+    _warn_of_readers(path, environ.get("RLOCK_MASTERS", ""))
     return environ
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    # Not needed by those who have no file: a command in a crontab starts sooner without.
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise ConfigError(f"{path}: cannot be read: it is no settings file, it has over 1 MB")
+        found: dict[str, Any] = tomllib.loads(content.decode("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(
+            f"{path}: cannot be read: {why}; name another file with --config, or none with RLOCK_CONFIG="
+        ) from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: is no TOML: {error}") from None
+    return found
+
+
+def _variable(key: str) -> str:
+    return f"RLOCK_{key.upper()}"
+
+
+def _masters(path: Path, value: object) -> str:
+    urls = [value] if isinstance(value, str) else value
+    if not isinstance(urls, list) or not all(isinstance(url, str) for url in urls):
+        # Not the value itself: it may hold a password.
+        raise ConfigError(
+            f'{path}: masters must be a list of URLs, such as ["redis://10.0.0.1:6379", ...], '
+            f"not {_kind(value)}"
+        )
+    told = ",".join(url.strip() for url in urls)
+    if not told.strip(", "):
+        raise ConfigError(f'{path}: masters is empty: give at least one URL, or leave the line "masters" out')
+    return told
+
+
+def _seconds(path: Path, key: str, value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"{path}: {key} must be a number of seconds, not {value!r}")
+    if not math.isfinite(value) or value < 0 or (value == 0 and key != "restart_guard"):
+        least = "0 or above" if key == "restart_guard" else "above 0"
+        raise ConfigError(f"{path}: {key} must be a finite number of seconds, {least}, not {value!r}")
+    return repr(value)
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, list):
+        return "a list with something else in it"
+    return {dict: "a table", bool: "true or false"}.get(type(value), f"{value!r}")
+
+
+def _warn_of_readers(path: Path, urls: str) -> None:
+    """Say once that everybody on the machine can read a password."""
+    try:
+        mode = path.stat().st_mode
+        open_to_all = stat.S_ISREG(mode) and mode & stat.S_IROTH
+        secret = any(urlsplit(url).password for url in urls.split(","))
+    except (OSError, ValueError):
+        return  # an address that cannot be read is told of by the client
+    if open_to_all and secret and path not in _told:
+        _told.add(path)
+        click.echo(
+            f"rlock: {path} holds a password and everybody can read it: chmod 600 {path}",
+            err=True,
+        )

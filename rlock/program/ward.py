@@ -16,21 +16,39 @@ import click
 from ..errors import LeaseLostError
 from . import exits
 
+#: What may be done about a command whose lock was lost: nothing, SIGTERM and then SIGKILL, or SIGKILL.
+WARN, TERM, KILL = ON_LOST = ("warn", "term", "kill")
 #: Signals that are meant for the command.
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGQUIT)
 
 
 class Ward:
-    """The command: started, signalled, and ended when its lock is lost."""
+    """The command: started, signalled, and ended when its lock is lost.
 
-    def __init__(self, command: Sequence[str], grace: float) -> None:
+    ``on_lost`` is one of ON_LOST; ``tell`` is called with the loss, before anything is ended.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        grace: float,
+        on_lost: str = TERM,
+        tell: Callable[[LeaseLostError], object] = lambda error: None,
+    ) -> None:
         self._command = list(command)
         self._grace = grace
+        self._on_lost = on_lost
+        self._tell = tell
         self._child: subprocess.Popen[bytes] | None = None
         # On a terminal the command stays in our process group: else it could not read from it. Without
         # one it gets a group of its own, so that its children can be reached with it.
         self._grouped = not _on_terminal()
         self.error: LeaseLostError | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether the command was started."""
+        return self._child is not None
 
     def run(self, environment: dict[str, str]) -> int:
         """Start it, wait for it; its exit status."""
@@ -48,7 +66,7 @@ class Ward:
             hint = " (a shell line? use: sh -c '...')" if " " in self._command[0] else ""
             click.echo(f"rlock: {self._command[0]}: command not found{hint}", err=True)
             return exits.NOT_FOUND
-        except (OSError, subprocess.SubprocessError) as error:
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             click.echo(f"rlock: {self._command[0]}: {why}", err=True)
             return exits.NOT_EXECUTABLE
@@ -62,18 +80,21 @@ class Ward:
 
     def lost(self, error: LeaseLostError) -> None:
         """The lock is gone: nobody keeps others out of the command's section any more."""
-        self.error = error
+        first, self.error = self.error is None, error
+        if first:
+            self._tell(error)
         self._end()
 
     def _end(self) -> None:
         child = self._child
-        if child is None:
+        if child is None or self._on_lost == WARN:
             return
-        self._send(signal.SIGTERM)
-        try:
-            child.wait(self._grace)
-        except subprocess.TimeoutExpired:
-            pass
+        if self._on_lost == TERM:
+            self._send(signal.SIGTERM)
+            try:
+                child.wait(self._grace)
+            except subprocess.TimeoutExpired:
+                pass
         # Also after a polite end: what it has started may still run in its group.
         self._send(signal.SIGKILL)
 
@@ -147,5 +168,5 @@ def _die_with_parent() -> None:
 def _on_terminal() -> bool:
     try:
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
-    except (OSError, ValueError):
+    except (OSError, ValueError, AttributeError):  # closed; a closed stdin is None
         return False

@@ -275,10 +275,12 @@ def test_status_names_the_masters_that_are_the_reason(start: Start, masters3: Fl
     assert [view["fault"] is None for view in json.loads(out)["masters"]] == [True, False, False]
 
 
-def test_a_forgotten_double_dash_gets_a_hint(start: Start) -> None:
-    code, out, err = ended(start("run", "job", "ls", "-l"))
-    assert (code, out) == (64, "")
-    assert "Put -- before COMMAND" in err
+def test_the_double_dash_may_be_left_out_as_with_flock(start: Start) -> None:
+    assert ended(start("run", "-n", "job", "echo", "-n", "-w"))[:2] == (0, "-w")
+    assert ended(start("run", "job", "-w", "3", "echo", "x", "--help"))[:2] == (0, "x --help\n")
+
+
+def test_a_shell_line_without_a_shell_gets_a_hint(start: Start) -> None:
     assert "sh -c" in ended(start("run", "job", "--", "ls | wc"))[2]
 
 

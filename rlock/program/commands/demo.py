@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 import click
 
@@ -25,6 +26,7 @@ from ..demonstration.verdict import Evidence, Verdict, judge, read_ledgers
 from ..demonstration.worker import control_path, guarded_path
 from ..local.binaries import ServerBinary
 from ..local.embedded import EmbeddedError, Masters, find_server
+from ..output import json_option, print_json
 
 MASTERS = 5
 TTL_S = 2.0
@@ -46,7 +48,8 @@ PROBLEMS = 12  # that are listed
     metavar="DIR",
     help="Leave the ledgers and the journals of all workers in DIR.",
 )
-def demo(workers: int, keep: Path | None) -> None:
+@json_option
+def demo(workers: int, keep: Path | None, *, as_json: bool) -> None:
     """Watch processes take turns, with faults, and see it proven. About 17 seconds.
 
     \b
@@ -63,6 +66,8 @@ def demo(workers: int, keep: Path | None) -> None:
     A lease cannot exclude a paused holder: if this machine stands still for over 2 seconds in the middle
     of a section, the demonstration says so and fails.
 
+    With --json stdout has the verdict only, and the lines go to stderr.
+
     On a terminal there is a dashboard; plain lines elsewhere, and with NO_COLOR or CI set.
 
     \b
@@ -78,7 +83,7 @@ def demo(workers: int, keep: Path | None) -> None:
     keeping = keep is not None
     try:
         with _ended_by_signals():
-            verdict = _run(server, workers, directory)
+            verdict = _run(server, workers, directory, sys.stderr if as_json else sys.stdout)
         # Who sees a violation wants to see what it was made of.
         keeping = keeping or not verdict.proven
     except EmbeddedError as error:
@@ -86,6 +91,16 @@ def demo(workers: int, keep: Path | None) -> None:
     finally:
         if not keeping:
             shutil.rmtree(directory, ignore_errors=True)
+    if as_json:
+        print_json(
+            {
+                "proven": verdict.proven,
+                "verdict": verdict.sentence,
+                "problems": verdict.problems,
+                "journals": str(directory) if keeping else None,
+            }
+        )
+        sys.exit(0 if verdict.proven else FAILED)
     if keeping:
         click.echo(f"journals and ledgers: {directory}")
     for problem in verdict.problems[:PROBLEMS]:
@@ -97,7 +112,7 @@ def demo(workers: int, keep: Path | None) -> None:
     sys.exit(0 if verdict.proven else FAILED)
 
 
-def _run(server: ServerBinary, workers: int, directory: Path) -> Verdict:
+def _run(server: ServerBinary, workers: int, directory: Path, stream: TextIO) -> Verdict:
     with ExitStack() as stack:
         masters = stack.enter_context(Masters(MASTERS, server))
         for path in (control_path(directory), guarded_path(directory)):
@@ -111,7 +126,7 @@ def _run(server: ServerBinary, workers: int, directory: Path) -> Verdict:
             acts=[ActLine(title) for title in acts.TITLES],
         )
         stack.enter_context(Observer(board, masters.urls, TTL_S))
-        stage = acts.Stage(board, stack.enter_context(screens.screen(board)), directory, TTL_S)
+        stage = acts.Stage(board, stack.enter_context(screens.screen(board, stream)), directory, TTL_S)
         interruption = None
         try:
             acts.play(stage)

@@ -11,6 +11,7 @@ from ...client import Client
 from ...errors import QuorumUnreachableError
 from ...model import LockStatus, MasterStatus
 from .. import exits
+from ..names import complete_name
 from ..output import age, json_option, print_json, styled
 from ..settings import Settings, settings_options
 from ..survey.look import Survey
@@ -18,7 +19,7 @@ from ..survey.words import place, printable
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name)
 @json_option
 @settings_options
 def status(name: str, *, as_json: bool, settings: Settings) -> None:

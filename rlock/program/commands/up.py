@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 
 import click
 
 from ..local.embedded import EmbeddedError, Masters, find_server
+from ..output import json_option, print_json
 
 
 @click.command()
 @click.option(
     "-n", "count", type=click.IntRange(1, 32), default=5, show_default=True, help="How many masters."
 )
-def up(count: int) -> None:
+@json_option
+def up(count: int, *, as_json: bool) -> None:
     """Start local masters, print RLOCK_MASTERS=..., and end them on Ctrl-C.
 
     \b
@@ -34,15 +37,27 @@ def up(count: int) -> None:
     # SIGTERM as Ctrl-C: the masters must not outlive us.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with masters:
+        if as_json:
+            told = [{"master": master.url, "pid": master.pid} for master in masters]
+            print_json({"masters": told, "server": server.flavour, "version": server.version})
+            sys.stdout.flush()
+            _wait(masters, quiet=True)
+            return
         click.echo(f"{count} masters, {server.flavour} {server.version}. Ctrl-C ends them.", err=True)
         click.echo(masters.environment_line())
-        gone: set[int] = set()
-        try:
-            while len(gone) < count:
-                time.sleep(0.5)
-                for i, master in enumerate(masters):
-                    if i not in gone and not master.running:
-                        gone.add(i)
-                        click.echo(f"{master.url} has ended", err=True)
-        except KeyboardInterrupt:
+        _wait(masters, quiet=False)
+
+
+def _wait(masters: Masters, *, quiet: bool) -> None:
+    """Until Ctrl-C, or until all of them have ended."""
+    gone: set[int] = set()
+    try:
+        while len(gone) < len(masters):
+            time.sleep(0.5)
+            for i, master in enumerate(masters):
+                if i not in gone and not master.running:
+                    gone.add(i)
+                    click.echo(f"{master.url} has ended", err=True)
+    except KeyboardInterrupt:
+        if not quiet:
             click.echo("ended", err=True)

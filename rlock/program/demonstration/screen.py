@@ -198,6 +198,8 @@ class LiveScreen:
         return table
 
 
-def screen(board: Board) -> Screen:
-    """The one that suits stdout."""
-    return PlainScreen(board, sys.stdout) if is_plain(sys.stdout, os.environ) else LiveScreen(board)
+def screen(board: Board, stream: TextIO) -> Screen:
+    """The one that suits a stream; the dashboard stands on stdout only."""
+    if stream is not sys.stdout or is_plain(stream, os.environ):
+        return PlainScreen(board, stream)
+    return LiveScreen(board)

@@ -1,0 +1,37 @@
+"""`rlock config`: the settings in force, and where each of them comes from."""
+
+from __future__ import annotations
+
+import click
+
+from ..output import json_option, print_json
+from ..settings import Settings, settings_options
+
+
+@click.command()
+@json_option
+@settings_options
+def config(*, as_json: bool, settings: Settings) -> None:
+    """Show the settings in force and where each comes from; passwords are left out. Asks no master.
+
+    Flags go before the environment, the environment before the settings file.
+
+    \b
+    A settings file is TOML:
+      masters = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]
+      ttl = 10
+    """
+    found = list(settings.in_force())
+    if as_json:
+        for setting in found:
+            print_json(setting)
+        return
+    path = settings.file
+    click.echo(f"settings file: {'none' if path is None else path}")
+    width = max(len(setting.setting) for setting in found)
+    for setting in found:
+        values = setting.value if isinstance(setting.value, list) else [f"{setting.value:g} s"]
+        for place, value in enumerate(values):
+            name = setting.setting if place == 0 else ""
+            source = f"  ({setting.source})" if place == 0 else ""
+            click.echo(f"{name:<{width}}  {value}{source}")

@@ -1,0 +1,85 @@
+"""`rlock doctor`: what is wrong with the masters, and what to do about it."""
+
+from __future__ import annotations
+
+import math
+
+import click
+
+from ...client import Client
+from ...errors import OptionsError
+from .. import exits
+from ..doctor import checks  # noqa: F401  (fills the list of checks)
+from ..doctor.acl import Scope
+from ..doctor.examine import examine
+from ..doctor.facts import Fleet, plain
+from ..doctor.findings import Finding, Severity, diagnose
+from ..doctor.probe import probe
+from ..doctor.report import report
+from ..output import json_option, print_json
+from ..settings import Settings, settings_options
+
+
+@click.command()
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="Check the permissions for the lock NAME, or for all names that begin so: 'orders:*'.",
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 if there are warnings, too.")
+@click.option(
+    "--measure",
+    type=float,
+    default=2.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds between two looks at the masters' clocks; 0: one look, which tells no rate.",
+)
+@json_option
+@settings_options
+def doctor(*, name: str | None, strict: bool, measure: float, as_json: bool, settings: Settings) -> int:
+    """Check every master, and say what to do about each finding.
+
+    An error: locking does not work, or is not safe. A warning: it works, and a fault will hurt. A note: good
+    to know. What each check means is in docs/doctor.md.
+
+    It changes nothing, but for a lock of its own that it takes, gives back and removes. It needs no more
+    permissions than a client of the lock, and sees more with +info and +config|get. It takes some seconds,
+    also with masters that are dead.
+
+    Exit status: 0 no errors; 1 errors, or with --strict warnings; 69 fewer than a quorum of masters can be
+    reached; 64 no masters are named.
+    """
+    if not (math.isfinite(measure) and 0 <= measure <= 3600):
+        raise OptionsError(f"--measure must be 0 to 3600 seconds, not {measure:g}")
+    scope = Scope(name)
+    client = settings.client()
+    fleet = _fleet(client)
+    endpoints = client._endpoints
+    examine(endpoints, fleet, scope, lambda seen: probe(endpoints, seen, scope.probe), measure)
+    findings = diagnose(fleet)
+    if as_json:
+        print_json(
+            {
+                "masters": [plain(facts, fleet) for facts in fleet.masters],
+                "quorum": fleet.quorum,
+                "probe": fleet.probe,
+                "findings": findings,
+            }
+        )
+    else:
+        for line in report(fleet, findings):
+            click.echo(line)
+    return _code(fleet, findings, strict=strict)
+
+
+def _fleet(client: Client) -> Fleet:
+    options = client._options
+    return Fleet((), options.ttl, options.max_ttl, client._timeout, options.restart_guard)
+
+
+def _code(fleet: Fleet, findings: list[Finding], *, strict: bool) -> int:
+    if sum(facts.reached for facts in fleet.masters) < fleet.quorum:
+        return exits.UNREACHABLE
+    failing = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
+    return exits.FAILED if any(finding.severity in failing for finding in findings) else 0

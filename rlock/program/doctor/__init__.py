@@ -1,0 +1,1 @@
+"""What `rlock doctor` asks of each master, and what it says to that."""

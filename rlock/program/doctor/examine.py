@@ -1,0 +1,323 @@
+"""Examine masters side by side: every fact of each of them, in bounded time and without changing anything.
+
+But for one lock of our own on each master, which is given back; with its fencing token, which a lock would
+leave for an hour.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..._driver import links
+from ..._sync.masters import Endpoint
+from ...clock import now
+from ...model import Code
+from ...rules import keys, scripts
+from ...rules.guard import Guard
+from ...rules.timing import lease_ms
+from .acl import (
+    COMMANDS,
+    OPTIONAL,
+    Permissions,
+    Scope,
+    command_trials,
+    denial,
+    judge_keys,
+    key_trials,
+    optional_trials,
+)
+from .facts import ClockSample, Facts, Fleet, Trouble
+from .session import Session, SessionError, trouble_of
+
+#: Round trips of which latency and clock are taken.
+SAMPLES = 7
+#: So many time-outs a master may take that answers everything, but late.
+_PATIENCE = 6
+
+_CONFIG = (
+    "appendfsync",
+    "no-appendfsync-on-rewrite",
+    "save",
+    "stop-writes-on-bgsave-error",
+    "client-output-buffer-limit",
+    "tcp-keepalive",
+    "timeout",
+)
+
+
+class Examination:
+    """One master. `look`, and later `look_again`; both in a thread of their own."""
+
+    def __init__(self, endpoint: Endpoint, scope: Scope, fleet: Fleet) -> None:
+        arguments = endpoint._arguments
+        self._endpoint = endpoint
+        self._scope = scope
+        self._fleet = fleet
+        #: Longer than a request may take: a master that is too slow can still be told from a dead one.
+        self.patience = max(2 * fleet.request_timeout, 1.0)
+        self._session: Session | None = None
+        self._locked = False
+        self._host = str(arguments.get("host", "localhost")) if "path" not in arguments else None
+        self.facts = Facts(
+            endpoint.label,
+            database=int(arguments.get("db") or 0),
+            tls=endpoint.label.startswith("rediss:"),
+            local="path" in arguments,
+            user=str(arguments.get("username") or "default"),
+            with_user=bool(arguments.get("username")),
+            with_password=bool(arguments.get("password") or arguments.get("credential_provider")),
+        )
+
+    def look(self) -> None:
+        """Ask everything; whatever goes wrong is a fact, too."""
+        facts = self.facts
+        deadline = time.monotonic() + _PATIENCE * self.patience
+        try:
+            self._resolve()
+            session = self._session = Session(self._endpoint, self.patience, deadline)
+            self._meet(session)
+        except (SessionError, OSError) as error:
+            facts.trouble, facts.fault = trouble_of(error)
+            return
+        if facts.busy:
+            return
+        try:
+            self._ask(session)
+            self._listen(session, deadline)
+            self._lock(session)
+        except (SessionError, OSError) as error:
+            facts.cut_short = str(error)
+
+    def look_again(self) -> None:
+        """The clock, for the second time."""
+        session, facts = self._session, self.facts
+        if session is None or facts.clock is None or facts.cut_short:
+            return
+        session.deadline = time.monotonic() + self.patience
+        try:
+            facts.clock_later = self._sample(session)[1]
+        except (SessionError, OSError):
+            return
+
+    def finish(self) -> None:
+        """Have the master forget the fencing token of our lock, and close the connection."""
+        session = self._session
+        if session is None:
+            return
+        try:
+            if self._locked:
+                session.deadline = time.monotonic() + self.patience
+                session.one("DEL", keys.fence(self._scope.probe))
+        except (SessionError, OSError):
+            pass  # it forgets by itself, in an hour
+        finally:
+            session.close()
+
+    # -- the questions -----------------------------------------------------------------------------
+
+    def _resolve(self) -> None:
+        if self._host is None:
+            return
+        told = socket.getaddrinfo(self._host, None, type=socket.SOCK_STREAM)
+        self.facts.addresses = tuple(sorted({str(entry[4][0]) for entry in told}))
+        self.facts.local = all(
+            ipaddress.ip_address(a.partition("%")[0]).is_loopback for a in self.facts.addresses
+        )
+
+    def _meet(self, session: Session) -> None:
+        facts = self.facts
+        if peer := session.peer():
+            facts.address, facts.port = peer
+        facts.round_trips, facts.clock = self._sample(session)
+
+    def _sample(self, session: Session) -> tuple[list[float], ClockSample | None]:
+        """Round trips, and the clock by the shortest of them: it says most."""
+        took: list[float] = []
+        best: ClockSample | None = None
+        until = time.monotonic() + self.patience / 2
+        # One that hiccups once is not slow: no less than three.
+        while len(took) < SAMPLES and (time.monotonic() < until or len(took) < 3):
+            sent_at = now()
+            reply = session.one("TIME")
+            came_at = now()
+            took.append(came_at - sent_at)
+            if isinstance(reply, list) and len(reply) == 2:
+                told = int(reply[0]) + int(reply[1]) / 1e6
+                sample = ClockSample((sent_at + came_at) / 2, told, (came_at - sent_at) / 2)
+                best = sample if best is None or sample.error < best.error else best
+            elif str(reply).startswith("BUSY"):
+                self.facts.busy = str(reply)
+                break
+        return took, best
+
+    def _ask(self, session: Session) -> None:
+        facts, scope, guarded = self.facts, self._scope, not self._fleet.guard_off
+        commands, optional = command_trials(scope), optional_trials()
+        key_names = [key for key, _ in scope.keys(guarded=guarded)]
+        per_key = [key_trials(key) for key in key_names]
+        asked: list[Sequence[str]] = [("INFO",), *(("CONFIG", "GET", name) for name in _CONFIG)]
+        asked += [("GET", keys.MARKER), *commands.values(), *optional.values()]
+        asked += [trial for trials in per_key for trial in trials[:1]]
+        replies = iter(session.ask(asked))
+        info = next(replies)
+        if isinstance(info, bytes):
+            facts.info = _fields(info)
+            if facts.text("loading") == "1":
+                facts.loading = f"{facts.text('loading_eta_seconds') or '?'} s to go, by its own estimate"
+        config = {name: next(replies) for name in _CONFIG}
+        for name, told in config.items():
+            if isinstance(told, list) and len(told) == 2:
+                facts.config[name] = told[1].decode("utf-8", "replace")
+        marker = next(replies)
+        refused = {command: denial(next(replies)) for command in commands}
+        lacking = {command: denial(next(replies)) for command in optional}
+        lacking |= {"info": denial(info), "config|get": denial(config["appendfsync"])}
+        first = [next(replies) for _ in key_names]
+        judged, unsure = self._keys(session, first)
+        facts.permissions = Permissions(
+            commands=(*(c for c, why in refused.items() if why in ("command", "other")), *session.missing),
+            unknown=tuple(c for c, why in (refused | lacking).items() if why == "unknown"),
+            keys=tuple(judged),
+            optional=tuple(c for c in OPTIONAL if lacking[c] not in (None, "unknown")),
+            unsure_of_keys=unsure,
+        )
+        self._remember_for_the_guard(session, info, config["appendfsync"], marker)
+
+    def _keys(self, session: Session, first: Sequence[Any]) -> tuple[list[str], bool]:
+        # The first way tells of every key, unless EVALSHA itself is not allowed: then all the others.
+        guarded = not self._fleet.guard_off
+        wanted = self._scope.keys(guarded=guarded)
+        told: list[list[Any]] = [[reply] for reply in first]
+        if any(denial(reply) in ("command", "unknown") for reply in first):
+            told = [session.ask(key_trials(key)) for key, _ in wanted]
+        return judge_keys(self._scope, told, guarded=guarded)
+
+    def _remember_for_the_guard(self, session: Session, info: Any, fsync: Any, marker: Any) -> None:
+        self.facts.handshake = links._handshake(info, info, info, fsync, session.one("TIME"), marker)
+
+    def _listen(self, session: Session, deadline: float) -> None:
+        """A second connection: what goes wrong with channels, and whether it leads to the same server."""
+        facts = self.facts
+        whole, own = self._scope.channels()
+        other = Session(self._endpoint, self.patience, deadline)
+        try:
+            told, *heard = other.ask([("INFO", "server"), ("SUBSCRIBE", whole), ("SUBSCRIBE", own)])
+            published = session.one("PUBLISH", own, "0")
+            left = other.one("UNSUBSCRIBE", whole) if published != 1 else None
+            if published == 1:
+                # The message comes first, the answer behind it.
+                message = other.receive()
+                facts.unheard = not (isinstance(message, list) and message[:1] == [b"message"])
+                left = other.one("UNSUBSCRIBE", whole)
+        finally:
+            other.close()
+        if isinstance(told, bytes):
+            facts.other_run_id = _fields(told).get("run_id")
+        subscribed = [denial(reply) for reply in heard]
+        replies = {"publish": denial(published), "subscribe": next(filter(None, subscribed), None)}
+        replies["unsubscribe"] = denial(left)
+        facts.unheard = facts.unheard or (not any(subscribed) and published == 0)
+        known = facts.permissions
+        barred = "channel" in replies.values()
+        unsure = all(replies[c] in ("command", "unknown") for c in ("publish", "subscribe"))
+        lacking = [c for c in COMMANDS if c in known.commands or replies.get(c) in ("command", "other")]
+        facts.permissions = Permissions(
+            commands=(*lacking, *(c for c in known.commands if c not in COMMANDS)),
+            keys=known.keys,
+            channels=(self._scope.channel_rule,) if barred or unsure else (),
+            optional=known.optional,
+            unknown=(*known.unknown, *(c for c, why in replies.items() if why == "unknown")),
+            unsure_of_keys=known.unsure_of_keys,
+            unsure_of_channels=unsure,
+        )
+
+    def _lock(self, session: Session) -> None:
+        """Scripts, and a lock of our own on this master alone: what a write is answered, and how fast."""
+        facts, name = self.facts, self._scope.probe
+        if not facts.permissions.enough or facts.mode not in (None, "standalone"):
+            return
+        for _ in range(3):
+            began = now()
+            reply = session.run(scripts.status(name))
+            facts.script_round_trips.append(now() - began)
+            if isinstance(reply, Exception):
+                kind = denial(reply)
+                if not self._scope.prefix and kind == "key":
+                    facts.not_tried = True  # it may lock the one name that was given, and no other
+                    return
+                facts.write_fault = str(reply)
+                return
+        # The first time may have carried the source.
+        facts.script_round_trips = facts.script_round_trips[1:]
+        self._locked = True
+        owner = keys.owner_token(keys.client_label("rlock-doctor"))
+        lease = lease_ms(self._fleet.ttl)
+        taken = session.run(scripts.acquire(name, owner, lease, guarded=False))
+        if scripts.decode_one(taken).code != Code.YES:
+            facts.write_fault = str(taken)
+        # In any case: an error does not say that nothing was written.
+        session.run(scripts.release(name, owner, hand_on=False, publish=False))
+
+
+def side_by_side(calls: Sequence[Callable[[], None]], within: float) -> list[bool]:
+    """Run them, each in a thread; which were done in time. A look-up of a name cannot be ended."""
+    threads = [threading.Thread(target=call, name="rlock-doctor", daemon=True) for call in calls]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + within
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    return [not thread.is_alive() for thread in threads]
+
+
+def examine(
+    endpoints: Sequence[Endpoint],
+    fleet: Fleet,
+    scope: Scope,
+    between: Callable[[Fleet], None],
+    measure_s: float,
+) -> None:
+    """Examine all masters into ``fleet``. ``between``: what to do while the clocks run on."""
+    found = [Examination(endpoint, scope, fleet) for endpoint in endpoints]
+    fleet.masters = [each.facts for each in found]
+    try:
+        within = max(each.patience for each in found) * (_PATIENCE + 2)
+        done = side_by_side([each.look for each in found], within)
+        for i, (each, ended) in enumerate(zip(found, done, strict=True)):
+            if not ended:
+                # Its thread may still write into the facts that it has.
+                late = Facts(each.facts.master, trouble=Trouble.DNS, fault=f"no answer within {within:.1f} s")
+                fleet.masters = [*fleet.masters[:i], late, *fleet.masters[i + 1 :]]
+        _guard(fleet)
+        between(fleet)
+        first = [facts.clock.local_at for facts in fleet.masters if facts.clock]
+        if measure_s > 0 and first:
+            time.sleep(max(0.0, max(first) + measure_s - now()))
+            side_by_side([each.look_again for each in found], 2 * max(each.patience for each in found))
+    finally:
+        # Last: by now no late command of the probe lock can write the token once more.
+        side_by_side([each.finish for each in found], 2 * max(each.patience for each in found))
+
+
+def _guard(fleet: Fleet) -> None:
+    """What the restart guard of a client that meets these masters now says of each."""
+    labels = [facts.master for facts in fleet.masters]
+    guard, at = Guard(labels, fleet.max_ttl, fleet.restart_guard), now()
+    for i, facts in enumerate(fleet.masters):
+        if facts.handshake is not None and facts.mode != "sentinel":
+            guard.met(i, facts.handshake, at)
+    for i, facts in enumerate(fleet.masters):
+        facts.guarded = guard.wait(i, at)
+        facts.guard_reason = guard.fault(i, at).partition(": it has")[0] if facts.guarded else ""
+
+
+def _fields(info: bytes) -> dict[str, str]:
+    lines = (line.partition(b":") for line in info.splitlines() if b":" in line)
+    return {
+        key.decode("utf-8", "replace"): value.decode("utf-8", "replace").strip() for key, _, value in lines
+    }

@@ -1,0 +1,87 @@
+"""The report, for people: one block for each master, the findings, the worst first, and a closing line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from ..output import seconds, styled
+from .checks.clocks import offset_of
+from .checks.words import ms, percent, size
+from .facts import Facts, Fleet
+from .findings import Finding, Severity
+
+_COLOUR = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
+
+
+def report(fleet: Fleet, findings: Sequence[Finding]) -> Iterator[str]:
+    """Line by line."""
+    for facts in fleet.masters:
+        worst = next((f.severity for f in findings if f.master == facts.master), None)
+        name = styled(facts.master, bold=True)
+        mark = styled("ok", fg="green") if worst is None else styled(worst.value, fg=_COLOUR[worst])
+        yield f"{name}  {mark}"
+        yield f"  {', '.join(_facts(facts, fleet))}"
+    if line := _probe(fleet):
+        yield line
+    for finding in findings:
+        yield ""
+        label = styled(f"{finding.severity.value} [{finding.check}]", fg=_COLOUR[finding.severity], bold=True)
+        where = f"{finding.master}: " if finding.master else ""
+        yield f"{label} {where}{finding.what}"
+        yield f"  why: {finding.why}"
+        yield f"  do:  {finding.action}"
+        for command in finding.commands:
+            yield f"       {styled(command, bold=True)}"
+    yield ""
+    yield closing(fleet, findings)
+
+
+def closing(fleet: Fleet, findings: Sequence[Finding]) -> str:
+    """The counts."""
+    counts = Counter(finding.severity for finding in findings)
+    told = ", ".join(
+        f"{counts[severity]} {severity.value}{'' if counts[severity] == 1 else 's'}" for severity in Severity
+    )
+    reached = sum(facts.reached for facts in fleet.masters)
+    plural = "" if len(fleet.masters) == 1 else "s"
+    return f"{reached} of {len(fleet.masters)} master{plural} reached, quorum {fleet.quorum}: {told}"
+
+
+def _facts(facts: Facts, fleet: Fleet) -> Iterator[str]:
+    if not facts.examined:
+        yield facts.fault or "no answer"
+        return
+    if facts.version:
+        yield f"{facts.flavour} {facts.version}"
+    if facts.role:
+        yield facts.role
+    if facts.latency is not None:
+        yield f"round trip {ms(facts.latency)} (at most {ms(max(facts.round_trips))})"
+    uptime = facts.number("uptime_in_seconds")
+    if uptime is not None:
+        yield f"up {seconds(uptime)}"
+    if facts.durable is not None:
+        yield "durable" if facts.durable else "forgets in a restart"
+    used, limit = facts.number("used_memory"), facts.number("maxmemory")
+    if used is not None:
+        yield f"{size(used)} of {size(limit)}" if limit else size(used)
+    clients = facts.number("connected_clients")
+    if clients is not None:
+        yield f"{clients} clients"
+    if told := offset_of(facts, fleet):
+        yield told
+    rate = facts.rate()
+    if rate is not None:
+        yield f"rate {'+' if rate[0] >= 0 else '-'}{percent(rate[0])} ± {percent(rate[1])}"
+    if facts.info is None:
+        yield f"user {facts.user} may not ask for more"
+
+
+def _probe(fleet: Fleet) -> str:
+    probe = fleet.probe
+    if probe is None:
+        return ""
+    if probe.acquire is not None and probe.release is not None:
+        return f"lock {probe.name}: acquired in {ms(probe.acquire)}, released in {ms(probe.release)}"
+    return f"lock {probe.name}: not tried, {probe.skipped}" if probe.skipped else ""

@@ -1,0 +1,1 @@
+"""What `rlock bench` measures: a user's own masters, from where the user stands."""

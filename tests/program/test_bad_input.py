@@ -1,0 +1,227 @@
+"""Bad input to every command that there is: one line on stderr, a code of the table, no traceback.
+
+The commands are those of `main.COMMANDS`; what each takes is asked of itself, so a new one is tested, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+from rlock.program import exits
+from rlock.program.main import COMMANDS, cli
+
+from ..conftest import FreshMasters
+from ..contract.conftest import eventually
+from ..servers import Fleet, raw
+from .shell import RLOCK, Done, environment, rlock
+
+ROOT = click.Context(cli, info_name="rlock")
+NOWHERE = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"]
+#: What else a command is to be called with, so that it does not ask, wait or take its time.
+WORDS = {
+    "run": ["-n"],
+    "bench": ["--seconds", "1", "--yes"],
+    "evict": ["--yes"],
+    "completion": ["bash"],
+}
+
+
+def command(name: str) -> click.Command:
+    found = cli.get_command(ROOT, name)
+    assert found is not None
+    return found
+
+
+def arguments(name: str) -> list[str]:
+    return [str(param.name) for param in command(name).params if isinstance(param, click.Argument)]
+
+
+def words(name: str, lock: str | bytes = "job") -> list[str | bytes]:
+    """A call that is right as far as its words go."""
+    known = {option for param in command(name).params for option in param.opts}
+    more = [word for word in WORDS.get(name, []) if not word.startswith("--") or word in known]
+    given: list[str | bytes] = [name, *more]
+    if "name" in arguments(name):
+        given += [lock]
+    return [*given, "true"] if name == "run" else given
+
+
+ON_MASTERS = [name for name in COMMANDS if any(param.name == "config" for param in command(name).params)]
+ON_A_LOCK = [name for name in COMMANDS if "name" in arguments(name)]
+#: They stay until they are ended.
+STAY = [name for name in COMMANDS if name in ("watch", "dashboard", "up", "demo")]
+QUICK = [name for name in ON_MASTERS if name not in STAY]
+
+
+def documented(code: int) -> bool:
+    return code == 0 or code in exits.TABLE or 128 < code < 128 + 65
+
+
+def refused(found: Done, code: int, *told: str) -> None:
+    assert found.code == code, found
+    assert found.out == ""
+    (line,) = found.err.splitlines()
+    assert line.startswith("rlock: ")
+    for part in told:
+        assert part in line
+
+
+def test_the_commands_that_this_file_knows_are_found() -> None:
+    assert {"run", "status", "init", "bench", "config"} <= set(ON_MASTERS)
+    assert {"run", "status"} <= set(ON_A_LOCK)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_unknown_option_and_a_word_too_many_are_64(name: str) -> None:
+    refused(rlock(name, "--no-such-option"), 64, "--no-such-option", f"`rlock {name} --help`")
+    if -1 not in [param.nargs for param in command(name).params]:
+        refused(rlock(*words(name), *["word"] * 9), 64, "word")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["statis"], "did you mean 'status'?"),
+        (["runn", "job", "true"], "did you mean 'run'?"),
+        (["zzz"], "there are run, status"),
+        (["--zzz"], "--zzz"),
+        ([b"\xff\xfe"], "No such command"),
+        ([""], "No such command ''"),
+    ],
+    ids=str,
+)
+def test_an_unknown_command_gets_a_suggestion(given: list[str | bytes], told: str) -> None:
+    refused(rlock(*given), 64, told)
+
+
+@pytest.mark.parametrize("name", ON_MASTERS)
+def test_no_masters_bad_urls_and_broken_files_are_told_in_one_line(name: str, tmp_path: Path) -> None:
+    refused(rlock(*words(name)), 64, "RLOCK_MASTERS is not set")
+    refused(rlock(*words(name), masters=["http://user:hunter2@x"]), 64, "redis://")
+    twice = ["redis://127.0.0.1:1", "redis://127.0.0.1:1/2"]
+    refused(rlock(*words(name), masters=twice), 64, "twice")
+    refused(rlock(*words(name), masters=NOWHERE, RLOCK_TTL="soon"), 64, "RLOCK_TTL")
+    broken = tmp_path / "config.toml"
+    broken.write_text("ttl = 'x'\n")
+    refused(rlock(*words(name), RLOCK_CONFIG=str(broken)), 78, str(broken), "ttl must be a number")
+
+
+@pytest.mark.parametrize("name", ON_A_LOCK)
+@pytest.mark.parametrize(
+    ("lock", "told"),
+    [
+        ("", "must not be empty"),
+        ("x" * 1025, "1024 bytes"),
+        ("é" * 513, "1024 bytes"),
+        (b"caf\xe9", "UTF-8"),
+        ("rlock:x", "rename 'rlock:x'"),
+    ],
+    ids=["empty", "long", "long in bytes", "no UTF-8", "ours"],
+)
+def test_a_name_that_no_lock_can_have_is_64(name: str, lock: str | bytes, told: str) -> None:
+    refused(rlock(*words(name, lock), masters=NOWHERE), 64, told)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_masters_out_of_reach_and_wrong_passwords_end_in_a_documented_code(
+    name: str, fresh_masters: FreshMasters
+) -> None:
+    found = rlock(*words(name), masters=NOWHERE)
+    assert documented(found.code)
+    assert found.code != 0 or name == "config", "nothing can be well"
+    assert "Errno" not in found.err
+    locked = fresh_masters(1, password="right").urls[0]
+    for url in (re.sub(":[^:@]+@", ":hunter2@", locked), re.sub("//.*@", "//", locked)):
+        found = rlock(*words(name), masters=[url])
+        assert documented(found.code)
+        assert found.code != 0 or name == "config"
+        assert "hunter2" not in found.out + found.err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_reader_that_has_gone_and_a_full_disk_are_no_traceback(name: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe, open("/dev/full", "w") as full:
+        for stdout, code in ((pipe, 128 + signal.SIGPIPE), (full, exits.OUTPUT)):
+            found = subprocess.run(
+                [*RLOCK, name, "--help"],
+                env=environment(),
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+            assert found.returncode == code
+            assert len(found.stderr.splitlines()) == (code == exits.OUTPUT)
+
+
+@pytest.mark.parametrize("name", [name for name in QUICK if name != "bench"])
+def test_closed_standard_streams_are_no_traceback(name: str, masters3: Fleet) -> None:
+    line = '"$@" <&- >&-; echo $? >&2; "$@" 2>&- <&-; echo $? >&2'
+    found = subprocess.run(
+        ["sh", "-c", line, "sh", *RLOCK, *words(name)],
+        env=environment(masters3.urls),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in found.stderr
+    codes = [int(row) for row in found.stderr.splitlines() if row.isdigit()]
+    assert len(codes) == 2
+    assert all(documented(code) for code in codes), found.stderr
+    if name in ("run", "status", "config", "init"):
+        assert codes == [0, 0], found.stderr
+
+
+@pytest.mark.parametrize("name", [name for name in ON_MASTERS if name != "config"])
+def test_ctrl_c_while_masters_do_not_answer_is_130_at_once(name: str, fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    before = [raw(url).info("clients")["connected_clients"] for url in fleet.urls]
+    assert before
+    for master in fleet:
+        master.pause()
+    given = [word for word in words(name) if word != "-n"]
+    process = subprocess.Popen(
+        [*RLOCK, *given],
+        # Long enough to be interrupted in the middle of it.
+        env=environment(fleet.urls, RLOCK_TTL="60", RLOCK_MAX_TTL="60", RLOCK_REQUEST_TIMEOUT="15"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        port = int(fleet.urls[0].rpartition(":")[2])
+        assert eventually(lambda: f":{port:04X} 01 " in connections(process.pid), 20), "it asks nobody"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        _, err = process.communicate(timeout=40)
+        assert time.monotonic() - began < 10
+        assert "Traceback" not in err
+        assert process.returncode == 130 or (name in STAY and process.returncode == 0)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def connections(pid: int) -> str:
+    """The TCP connections of the machine to which a socket of this process belongs, remote end and state."""
+    try:
+        names = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return ""
+    inodes = {name[8:-1] for name in names if name.startswith("socket:[")}
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return " ".join(f"{row[2]} {row[3]} " for row in rows if row[9] in inodes)

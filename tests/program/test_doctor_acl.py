@@ -1,0 +1,225 @@
+"""`rlock doctor` and permissions: it names exactly what is missing, and the line that it prints mends it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rlock.program.doctor.acl import COMMANDS, OPTIONAL, Scope, command_trials, optional_trials
+
+from ..servers import AnyMaster, raw
+from .doctoring import Seen, doctor, label
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+SCOPE = ["~orders:*", "~rlock:{orders:*", "~rlock:fleet", "resetchannels", "&rlock:{orders:*"]
+ALL = [f"+{command}" for command in COMMANDS]
+MORE = [f"+{command}" for command in OPTIONAL]
+
+
+def test_the_readme_tells_the_permissions_that_the_code_knows() -> None:
+    (words,) = re.findall(r"^ACL SETUSER worker on >secret (.*)$", README, re.MULTILINE)
+    assert words.split() == Scope("orders:*").rules()
+
+
+def test_every_permission_has_a_trial() -> None:
+    with_channels = {"publish", "subscribe", "unsubscribe"}
+    assert {*command_trials(Scope()), *with_channels} == set(COMMANDS)
+    assert {*optional_trials(), "info", "config|get"} == set(OPTIONAL)
+
+
+def setuser(master: AnyMaster, *rules: str) -> str:
+    """A user with these rules, and the URL of the master for it."""
+    admin = raw(master.url)
+    admin.execute_command("ACL", "DELUSER", "joe")
+    admin.execute_command("ACL", "SETUSER", "joe", "on", ">pw", "-@all", *rules)
+    admin.close()
+    return master.url.replace("redis://", "redis://joe:pw@")
+
+
+def look(url: str, *words: str) -> Seen:
+    return doctor([url], *(words or ("--name", "orders:*")))
+
+
+def without(*left_out: str) -> list[str]:
+    rules = [*SCOPE, *ALL, *MORE]
+    assert {*left_out} <= {*rules}
+    return [rule for rule in rules if rule not in left_out]
+
+
+#: What the user has, and what is found to be missing.
+CASES = {
+    "one command": (without("+zadd"), {"+zadd"}),
+    "two commands": (without("+zpopmin", "+pexpire"), {"+zpopmin", "+pexpire"}),
+    "EVALSHA": (without("+evalsha"), {"+evalsha"}),
+    "scripts": (without("+evalsha", "+eval"), {"+evalsha", "+eval"}),
+    "TIME, with which round trips are measured": (without("+time"), {"+time"}),
+    "DEL, which would have to clean up": (without("+del"), {"+del"}),
+    "PUBLISH": (without("+publish"), {"+publish"}),
+    "SUBSCRIBE": (without("+subscribe"), {"+subscribe"}),
+    "UNSUBSCRIBE": (without("+unsubscribe"), {"+unsubscribe"}),
+    "the key of the lock": (without("~orders:*"), {"~orders:*"}),
+    "the keys beside it": (without("~rlock:{orders:*"), {"~rlock:{orders:*"}),
+    "the marker": (without("~rlock:fleet"), {"~rlock:fleet"}),
+    "the channels": (without("&rlock:{orders:*"), {"&rlock:{orders:*"}),
+    "a command, a key and the channels": (
+        without("+zadd", "~rlock:fleet", "&rlock:{orders:*"),
+        {"+zadd", "~rlock:fleet", "&rlock:{orders:*"},
+    ),
+    "a key, where scripts are not allowed": (
+        without("+evalsha", "+eval", "~rlock:fleet"),
+        {"+evalsha", "+eval", "~rlock:fleet"},
+    ),
+    "commands of one who may use all keys and channels": (
+        ["~*", "&*", *MORE, *(rule for rule in ALL if rule not in ("+hset", "+publish"))],
+        {"+hset", "+publish"},
+    ),
+    "all of channels, of one who may use all of them": (
+        ["~*", "&*", *MORE, *(rule for rule in ALL if rule not in ("+publish", "+subscribe"))],
+        {"+publish", "+subscribe", "&rlock:{orders:*"},
+    ),
+    "everything": ([], {*ALL, "~orders:*", "~rlock:{orders:*", "~rlock:fleet", "&rlock:{orders:*"}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_missing_is_named_exactly_and_the_printed_line_mends_it(
+    any_server: AnyMaster, case: str
+) -> None:
+    rules, missing = CASES[case]
+    url = setuser(any_server, *rules)
+    seen = look(url)
+    assert seen.code == 1
+    assert set(seen.masters[0]["missing_permissions"]) == missing
+    found = seen.one("permissions")
+    assert (found["severity"], found["master"]) == ("error", label(url))
+    for rule in missing:
+        assert rule.lstrip("+") in found["what"]
+    admin = raw(any_server.url)
+    for command in found["commands"]:
+        assert command.startswith("ACL SETUSER joe ")
+        admin.execute_command(*command.split())
+    admin.close()
+    after = look(url)
+    assert not after.of("permissions")
+    assert not after.of("writes")
+    assert after.code == 0
+
+
+@pytest.mark.parametrize("missing", OPTIONAL)
+def test_what_is_optional_is_a_note_that_says_what_is_lost(any_server: AnyMaster, missing: str) -> None:
+    seen = look(setuser(any_server, *without(f"+{missing}")))
+    found = seen.one("optional")
+    assert (found["severity"], found["why"]) == ("note", OPTIONAL[missing])
+    assert found["commands"] == [f"ACL SETUSER joe +{missing}"]
+    assert not [each for each in seen.bad() if each[0] == "error"]
+
+
+def test_a_user_with_the_least_permissions_leaves_no_refusal_but_for_optional_commands(
+    any_server: AnyMaster,
+) -> None:
+    """It needs no more than it reports on: the master's ACL LOG is where an administrator would see it."""
+    url = setuser(any_server, *SCOPE, *ALL)
+    admin = raw(any_server.url)
+    admin.execute_command("ACL", "LOG", "RESET")
+    seen = look(url)
+    entries = [dict(zip(entry[::2], entry[1::2], strict=True)) if isinstance(entry, list) else entry
+               for entry in admin.execute_command("ACL", "LOG")]  # fmt: skip
+    refused = {str(entry["object"]).lower() for entry in entries}
+    assert refused <= {*OPTIONAL, *(command.partition("|")[0] for command in OPTIONAL)}
+    assert seen.code == 0
+    admin.close()
+
+
+def test_a_user_of_some_names_is_told_to_name_them(any_server: AnyMaster) -> None:
+    seen = doctor([setuser(any_server, *without())])
+    found = seen.one("permissions")
+    assert found["severity"] == "warning"
+    assert "--name" in found["action"]
+    assert seen.code == 0
+
+
+def test_the_permissions_of_one_name_are_enough_for_it(any_server: AnyMaster) -> None:
+    rules = ["~orders:42", "~rlock:{orders:42}:*", "~rlock:fleet", "resetchannels", "&rlock:{orders:42}:*"]
+    url = setuser(any_server, *rules, *ALL, *MORE)
+    seen = look(url, "--name", "orders:42")
+    assert not seen.of("permissions")
+    assert not seen.of("writes")
+    assert seen.code == 0
+    missing = look(url, "--name", "orders:43").one("permissions")
+    assert missing["commands"] == ["ACL SETUSER joe ~orders:43 ~rlock:{orders:43}:* &rlock:{orders:43}:*"], (
+        "and no others that begin so"
+    )
+    admin = raw(any_server.url)
+    for command in missing["commands"]:
+        admin.execute_command(*command.split())
+    admin.close()
+    assert not look(url, "--name", "orders:43").of("permissions")
+
+
+@pytest.mark.parametrize("name", ["a*b", "a?b[c]", "back\\slash", "with blank", 'quote"', "{tag}x", "ümlaut"])
+def test_a_strange_name_is_a_pattern_that_means_it(any_server: AnyMaster, name: str) -> None:
+    url = setuser(any_server, "~rlock:fleet", "resetchannels", *ALL, *MORE)
+    for command in look(url, "--name", name).one("permissions")["commands"]:
+        with raw(any_server.url) as admin:
+            admin.execute_command(*command.split())
+    assert not look(url, "--name", name).of("permissions")
+    for other in (f"other-{name}", f"{name}-other", name.replace("*", "xx").replace("[c]", "c") + "."):
+        assert look(url, "--name", other).of("permissions")
+
+
+def test_a_database_that_may_not_be_selected_is_a_missing_permission(any_server: AnyMaster) -> None:
+    url = setuser(any_server, *without()) + "/3"
+    seen = look(url)
+    assert seen.masters[0]["missing_permissions"] == ["+select"]
+    (command,) = seen.one("permissions")["commands"]
+    with raw(any_server.url) as admin:
+        admin.execute_command(*command.split())
+        assert not look(url).of("permissions")
+        assert admin.dbsize() == 1, "the marker"
+
+
+@pytest.mark.parametrize("name", ["*", "x" * 1024, "x" * 990 + "*", "x" * 1008 + "*"])
+def test_names_at_the_limits_have_rules_that_masters_accept(any_server: AnyMaster, name: str) -> None:
+    url = setuser(any_server, "resetkeys", "resetchannels", *ALL, *MORE)
+    for command in look(url, "--name", name).one("permissions")["commands"]:
+        with raw(any_server.url) as admin:
+            admin.execute_command(*command.split())
+    assert not look(url, "--name", name).of("permissions")
+
+
+LOGINS = {
+    "nobody:pw@": "does not let the user nobody in",
+    "joe:wrong@": "does not let the user joe in",
+    "joe@": "names the user joe and no password",
+}
+
+
+@pytest.mark.parametrize("login", LOGINS)
+def test_a_login_that_is_refused_is_told_from_others(any_server: AnyMaster, login: str) -> None:
+    setuser(any_server, *without())
+    seen = doctor([any_server.url.replace("redis://", f"redis://{login}")])
+    found = seen.one("login")
+    assert found["severity"] == "error"
+    assert LOGINS[login] in found["what"]
+    assert "PASSWORD" in found["action"]
+    assert seen.code == 1
+    assert "pw" not in str(found)
+    assert "wrong" not in found["what"]
+
+
+def test_a_password_that_is_missing_or_not_asked_for_is_told(any_server: AnyMaster) -> None:
+    unasked = doctor([any_server.url.replace("redis://", "redis://:secret@")]).one("login")
+    assert "secret" not in str(unasked)
+    assert unasked["master"] == label(any_server.url)
+    with raw(any_server.url) as admin:
+        admin.config_set("requirepass", "secret")
+        try:
+            missing = doctor([any_server.url]).one("login")
+            assert "the URL has none" in missing["what"]
+            right = doctor([any_server.url.replace("redis://", "redis://:secret@")])
+            assert not right.of("login")
+        finally:
+            with raw(any_server.url.replace("redis://", "redis://:secret@")) as knowing:
+                knowing.config_set("requirepass", "")
