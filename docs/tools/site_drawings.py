@@ -159,7 +159,7 @@ def times(ttl: float = 10.0, max_ttl: float = 10.0) -> Picture:
         ),
         (valid, "valid until", "the hold ends\nfor its holder", 2),
         (ttl, "ttl", "the key ends on the\nfirst master that granted", 1),
-        (timing.guard_time(max_ttl), "restart guard", "a master that came back\nhas a vote again", -1),
+        (timing.guard_time(max_ttl), "restart guard", "a master that came back\nhas a vote again", -2),
     ]
     drawn = Picture("times", 900, 430, f"One lease of {ttl:g} s, if nothing renews it")
     scale = 62.0
