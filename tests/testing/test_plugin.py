@@ -85,7 +85,7 @@ def test_masters_that_are_named_are_used_and_never_flushed(
 
 
 NO_SERVER = """
-    from rlock.program import binaries
+    from rlock.program.local import binaries
     binaries._default_paths = lambda: iter(())
 """
 

@@ -10,13 +10,14 @@ from ...errors import OptionsError
 from ...model import LockStatus
 from ...procedures import inspect
 from .. import exits
+from ..names import complete_name
 from ..output import age, json_option, print_json
 from ..settings import Settings, settings_options
 from ..survey.words import printable
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
 @click.option(
     "--owner",
