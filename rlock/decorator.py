@@ -117,7 +117,11 @@ def locked(
     :param timeout: seconds to wait at the most, -1: as long as it takes. When it is over: `LockBusyError`.
     :param on_busy: what a busy lock means, if not that: "skip", "raise", or what is called with the arguments
         and gives the call's result.
-    :param fair, ttl, renew, on_lost, max_hold: as for ``client.lock``; ``ttl`` and ``max_hold`` in seconds.
+    :param fair: this one and those below as for ``client.lock``.
+    :param ttl: seconds.
+    :param renew: False: a fixed lease.
+    :param on_lost: called once when the hold is lost.
+    :param max_hold: seconds.
     :raises OptionsError: at decoration, or at the call for what is known only then: it says what to do.
 
     The call raises `LockBusyError` (a ``TimeoutError``) as above; `QuorumUnreachableError`, which never

@@ -46,7 +46,7 @@ class RLock(BaseLock):
         :param blocking: wait; with False one round to the masters decides.
         :param timeout: seconds to wait at the most; -1: as long as it takes. The first round may run on
             to its request time-out.
-        :raises ValueError, OverflowError, TypeError: exactly as ``threading.RLock``.
+        :raises ValueError: or OverflowError or TypeError, exactly as ``threading.RLock``.
         :raises QuorumUnreachableError: the time is over and fewer than a quorum of masters answered the
             last round; one who had seen a holder and was only waiting for it gets False. Never with
             ``timeout=-1``, which goes on trying and logs.
