@@ -7,7 +7,7 @@
 -- ARGV[1] owner      text   `<client>:<uuid>`; empty: only hand on what is free
 -- ARGV[2] waiter     text   `<token>|<station>`, a place to leave, with what was handed to it; empty: none
 -- ARGV[3] channel    text   the lock's; empty: hand it to nobody and publish nothing
--- ARGV[4] claim_ms   ms     how long a waiter has to claim what it was handed
+-- ARGV[4] claim_ms   ms     how long a waiter has to claim what it was handed; 0: it is handed to none
 -- ARGV[5] heir       text   `<token>|<station>`, a waiter of the caller's own process; empty: none
 -- ARGV[6] under      text   the owner token under which the heir is to have the lease
 -- ARGV[7] heir_ms    ms     its lease
@@ -118,7 +118,7 @@ if heir ~= '' then
         return {code, owner, 1, tonumber(heir_ms), token}
     end
 end
-while true do
+while claim_ms ~= '0' do
     local first = redis.pcall('zpopmin', queue)[1]
     if not first then
         break

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from . import clock
 from ._driver.masters import Endpoint, endpoints
-from .errors import NOT_HELD, LeaseLostError
+from .errors import NOT_HELD, LeaseLostError, OptionsError
 from .model import LeaseState
 from .procedures.acquire import AT_ONCE, FOR_EVER
-from .rules.options import DEFAULT_TTL, ClientOptions, LockOptions, from_env
+from .rules.options import DEFAULT_TTL, REDISSON_TTL, ClientOptions, LockOptions, from_env
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -40,12 +40,15 @@ class BaseClient(ABC, Generic[L]):
         masters: Any,
         ttl: float = DEFAULT_TTL,
         *,
-        max_ttl: float = DEFAULT_TTL,
+        max_ttl: float | None = None,
         request_timeout: float | None = None,
         restart_guard: float | None = None,
+        interop: str | None = None,
     ) -> None:
         self._endpoints: Sequence[Any] = endpoints(masters, self._kind)
-        self._options = ClientOptions(ttl, max_ttl, request_timeout, restart_guard)
+        if max_ttl is None:
+            max_ttl = REDISSON_TTL if interop else DEFAULT_TTL
+        self._options = ClientOptions(ttl, max_ttl, request_timeout, restart_guard, interop)
         self._id = uuid.uuid4().hex
         self._closed = False
         clients[self._id] = self
@@ -92,6 +95,11 @@ class BaseClient(ABC, Generic[L]):
         :param max_hold: seconds after which a hold is renewed no more; it ends with its lease.
         :raises OptionsError: with what is wrong and what to do.
         """
+        if fair and self._options.interop:
+            raise OptionsError(
+                "a lock that is shared with Redisson cannot be fair: its threads stand in no queue of ours, "
+                "nor we in theirs; leave fair=True out"
+            )
         options = LockOptions(name, self._options.lease(ttl), renew, on_lost, max_hold, fair)
         made: L = self._lock(self, options)
         return made
@@ -141,6 +149,7 @@ def _client(
         max_ttl=options.max_ttl,
         request_timeout=options.request_timeout,
         restart_guard=options.restart_guard,
+        interop=options.interop,
     )
     client._id = ident
     return clients.setdefault(ident, client)

@@ -46,12 +46,15 @@ class Client(BaseClient[RLock]):
         which the connection settings are taken. Every process that shares a lock must name the same.
     :param ttl: length of a lease in seconds. It is renewed each third of it; after a crash the lock is
         free within it.
-    :param max_ttl: the longest ttl of any client of the fleet, in seconds; one value everywhere.
+    :param max_ttl: the longest ttl of any client of the fleet, in seconds; one value everywhere. Default:
+        10, with ``interop`` 30, the lease of a Redisson that is not configured otherwise.
     :param request_timeout: seconds to wait for one master; default: 0.5, or a sixth of a shorter ttl.
     :param restart_guard: for how many seconds a master that restarted or was flushed has no vote, because
         leases that it has forgotten may still be valid; default: what ``max_ttl`` asks for, 11.1 for 10.
         0: none, so a restart can give the lock to a second owner. Masters with ``appendonly yes`` and
         ``appendfsync always`` forget nothing, and are waited for in no case.
+    :param interop: "redisson": locks are shared with Java's `RLock`, and on N masters its
+        `RedissonRedLock` (docs/howto/redisson.md). Every client of these locks must say so; no fair locks.
     :raises OptionsError: no masters, one of them twice, or times that cannot work together.
 
     Nothing is connected before the first use. Thread-safe; after ``fork()`` the child holds nothing and
@@ -66,14 +69,20 @@ class Client(BaseClient[RLock]):
         masters: Sequence[str | redis.Redis | BaseEndpoint] | str | redis.Redis | BaseEndpoint,
         ttl: float = DEFAULT_TTL,
         *,
-        max_ttl: float = DEFAULT_TTL,
+        max_ttl: float | None = None,
         request_timeout: float | None = None,
         restart_guard: float | None = None,
+        interop: str | None = None,
     ) -> None:
         self._mutex = threading.Lock()
         self._current: Engine | None = None
         super().__init__(
-            masters, ttl, max_ttl=max_ttl, request_timeout=request_timeout, restart_guard=restart_guard
+            masters,
+            ttl,
+            max_ttl=max_ttl,
+            request_timeout=request_timeout,
+            restart_guard=restart_guard,
+            interop=interop,
         )
 
     def status(self, name: str) -> LockStatus:

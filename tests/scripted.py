@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from rlock.rules import keys
+from rlock.rules.wire import OWN
 
 from .servers import raw
 
@@ -21,7 +22,7 @@ QUEUE = keys.queue(LOCK)
 FENCE = keys.fence(LOCK)
 EVICTED = keys.evicted(LOCK)
 MARKER = keys.MARKER
-CHANNEL = keys.channel(LOCK)
+CHANNEL = OWN.channel(LOCK)
 MINE, OLDER, THEIRS = "me:3", "me:2", "you:1"
 #: Waiters, each in a process of its own.
 ANNA, BEN, CARA = "anna:1|s1", "ben:1|s2", "cara:1|s3"

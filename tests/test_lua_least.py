@@ -13,6 +13,7 @@ import redis
 from rlock._driver.links import Call
 from rlock._sync.masters import Endpoint
 from rlock.rules import keys, scripts
+from rlock.rules.wire import OWN
 
 from .scripted import (
     ANNA,
@@ -71,7 +72,7 @@ def test_the_readme_allows_the_keys_and_channels_of_these_locks_and_the_marker()
     for key in ("other", keys.queue("other"), keys.fence("other")):
         assert not any(_matches(pattern, key) for pattern in patterns), key
     channels = [rule[1:] for rule in line() if rule.startswith("&")]
-    assert any(_matches(pattern, keys.station_channel(name, "s1")) for pattern in channels)
+    assert any(_matches(pattern, OWN.station_channel(name, "s1")) for pattern in channels)
     assert line().index("resetchannels") < line().index(f"&{channels[0]}")
 
 

@@ -42,7 +42,7 @@ class Engine(engine.Engine):
         super().__init__([endpoint.label for endpoint in endpoints], options, clock)
         terms, timeout = self.terms, options.lease(None).request_timeout
         self._fanout = Fanout(endpoints, terms, timeout)
-        self._listener = Listener(endpoints, timeout, clock, terms.random, terms.station, self._pass_on)
+        self._listener = Listener(endpoints, timeout, terms, self._pass_on)
         self._driver = Driver(self._fanout, self._listener, clock, self._pass_on)
         self._watchdog = Watchdog(
             self.holds, self.mutex, clock, self._renewing, self._healing, self._letting_go

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from random import Random
 
 import hiredis
 
@@ -14,7 +13,7 @@ from .._driver import listener
 from .._driver.listener import LOOK_S
 from .._driver.roster import Slot
 from .._driver.waits import Waits
-from ..clock import Clock
+from ..procedures.steps import Terms
 from ..rules.places import Place
 from .links import StreamLink
 from .masters import Endpoint
@@ -46,18 +45,16 @@ class Listener(listener.Listener[StreamLink]):
         self,
         endpoints: Sequence[Endpoint],
         request_timeout: float,
-        clock: Clock,
-        random: Random,
-        station: str,
+        terms: Terms,
         stray: Callable[[str, str], None],
     ) -> None:
-        super().__init__(len(endpoints), clock, station, stray)
+        super().__init__(terms, stray)
         self._loop = asyncio.get_running_loop()
         self._roster = Roster(
             endpoints,
             self._mutex,
-            clock,
-            random,
+            terms.clock,
+            terms.random,
             self._welcome,
             self._arrived,
             self._changed,

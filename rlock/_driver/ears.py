@@ -7,8 +7,8 @@ import weakref
 from abc import ABC, abstractmethod
 
 from ..procedures.steps import Wake
-from ..rules.keys import channel, station_channel
 from ..rules.places import Place
+from ..rules.wire import Wire
 
 #: Of two reasons to go on, the one that says more.
 _RANK = {Wake.TIME: 0, Wake.FREE: 1, Wake.HANDED: 2, Wake.GRANTED: 3}
@@ -73,10 +73,10 @@ class Subscription:
 
     __slots__ = ("confirmed", "ears", "idle_at", "lost", "name", "names")
 
-    def __init__(self, name: str, station: str) -> None:
+    def __init__(self, name: str, station: str, wire: Wire) -> None:
         self.name = name
         #: The lock's channel, then this client's: who confirms the second has confirmed both.
-        self.names = (channel(name), station_channel(name, station))
+        self.names = (wire.channel(name), wire.station_channel(name, station))
         self.confirmed: set[int] = set()
         #: Masters on which it stood until their connection ended.
         self.lost: set[int] = set()

@@ -20,7 +20,6 @@ from ..procedures.inspect import statistics
 from ..procedures.release import Released, gave_heir, inherited, may_barge, outcome, release
 from ..procedures.renew import Renewal, Round, heal, renew
 from ..procedures.steps import Ask, AskMany, Procedure, Tell, Terms
-from ..rules import scripts
 from ..rules.guard import Guard
 from ..rules.holds import Hold, Holds, OwnerKey
 from ..rules.keys import fresh_station, owner_token, token_of, waiter_name
@@ -29,6 +28,7 @@ from ..rules.options import ClientOptions, LockOptions
 from ..rules.places import Bequest, Place
 from ..rules.quorum import Ballot
 from ..rules.timing import CLAIM_S
+from ..rules.wire import WIRES
 from . import outcomes
 from .driver import Driver
 from .fanout import Fanout
@@ -55,7 +55,7 @@ class Engine(ABC):
         # Seeded by the system: two processes forked from one must not back off in step.
         random = Random()
         guard = Guard(masters, options.max_ttl, options.restart_guard)
-        self.terms = Terms(masters, clock, random, guard, fresh_station())
+        self.terms = Terms(masters, clock, random, guard, fresh_station(), wire=WIRES[options.interop])
         self.mutex = threading.Lock()
         self.holds = Holds()
         self.closed = False
@@ -182,7 +182,7 @@ class Engine(ABC):
     def _take_back(self, options: LockOptions, asked: Asked) -> None:
         for owner in list(asked):
             waiter = waiter_name(owner, self.terms.station)
-            command = scripts.release(options.name, owner, waiter=waiter, publish=False)
+            command = self.terms.release(options.name, owner, waiter=waiter, publish=False)
             self._fanout.tell(Tell(command, owed_for=options.lease.ttl))
         asked.clear()
 
@@ -240,6 +240,8 @@ class Engine(ABC):
     def _giving_up(self, hold: Hold) -> Waits[tuple[Released, bool]]:
         """Release it on the masters, if allowed in favour of an owner of ours; whether that one got it."""
         heir = self._listener.heir(hold.name)
+        if self.terms.wire.shared and not may_barge(hold, heir):
+            heir = None  # nor by the threads of one process, for ever
         successor = "" if heir is None else owner_token(heir.label)
         procedure = release(
             self.terms,
@@ -271,7 +273,7 @@ class Engine(ABC):
         """Take back what masters gave, or may yet give, to a successor that nobody will be."""
         maybe = gave_heir(ballot, len(self.terms.masters))
         if maybe:
-            undo = scripts.release(heir.name, successor)
+            undo = self.terms.release(heir.name, successor)
             self._fanout.tell(Tell(undo, maybe, owed_for=heir.lease_ms / 1000))
 
     def _pass_on(self, name: str, token: str, lease_s: float = CLAIM_S) -> None:
@@ -284,7 +286,7 @@ class Engine(ABC):
             # Handed late to the place of one who has the lock by the other masters: the next one could
             # do nothing with a minority.
             hand_on = all(hold.waiter != waiter for hold in self.holds)
-        release = scripts.release(name, token, waiter=waiter, hand_on=hand_on)
+        release = self.terms.release(name, token, waiter=waiter, hand_on=hand_on)
         self._fanout.tell(Tell(release, owed_for=lease_s))
 
     def _remove(self, hold: Hold) -> None:
@@ -299,7 +301,7 @@ class Engine(ABC):
             # A healing that crosses this has to see it.
             hold.lease.on(LeaseEvent.RELEASE)
         outcomes.released(hold, self.clock(), 0.0, confirmed=False)
-        command = scripts.release(hold.name, hold.owner, waiter=hold.waiter)
+        command = self.terms.release(hold.name, hold.owner, waiter=hold.waiter)
         self._fanout.tell(Tell(command, owed_for=hold.lease.ttl))
 
     def reset(self, name: str) -> None:
@@ -361,7 +363,7 @@ class Engine(ABC):
                 # All written first, then one wait for all of them: bounded, however many there are.
                 releases = [
                     Ask(
-                        scripts.release(hold.name, hold.owner, waiter=hold.waiter),
+                        self.terms.release(hold.name, hold.owner, waiter=hold.waiter),
                         hold.options.lease.request_timeout,
                     )
                     for hold in releasing

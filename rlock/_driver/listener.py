@@ -14,11 +14,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from ..clock import Clock
 from ..model import Fault, FaultKind
-from ..procedures.steps import Wake
+from ..procedures.steps import Terms, Wake
 from ..rules.places import Bequest, Place
-from ..rules.quorum import quorum
 from ..rules.timing import CHANNEL_LINGER_S, GRACE_S, grace
 from .ears import Ear, Subscription
 from .links import Link, pack
@@ -42,12 +40,13 @@ class Listener(ABC, Generic[L]):
 
     _roster: Roster[L]
 
-    def __init__(self, masters: int, clock: Clock, station: str, stray: Callable[[str, str], None]) -> None:
-        self._clock = clock
-        self._station = station
+    def __init__(self, terms: Terms, stray: Callable[[str, str], None]) -> None:
+        self._clock = terms.clock
+        self._station = terms.station
+        self._wire = terms.wire
         self._stray = stray
         self._strays: list[tuple[str, str]] = []
-        self._quorum = quorum(masters)
+        self._quorum = terms.quorum
         self._mutex = threading.Lock()
         self._subscriptions: dict[str, Subscription] = {}
         self._by_channel: dict[bytes, Subscription] = {}
@@ -85,7 +84,7 @@ class Listener(ABC, Generic[L]):
         with self._mutex:
             found = self._subscriptions.get(ear.name)
             if found is None:
-                found = Subscription(ear.name, self._station)
+                found = Subscription(ear.name, self._station, self._wire)
                 self._subscriptions[ear.name] = found
                 for name in found.names:
                     self._by_channel[name.encode()] = found

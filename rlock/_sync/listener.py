@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from random import Random
 
 import hiredis
 
@@ -17,7 +16,7 @@ from .._driver import ears as base
 from .._driver import listener
 from .._driver.listener import LOOK_S
 from .._driver.waits import NOTHING, Waits
-from ..clock import Clock
+from ..procedures.steps import Terms
 from ..rules.places import Bequest, Place
 from .links import SocketLink
 from .masters import Endpoint
@@ -62,14 +61,18 @@ class Listener(listener.Listener[SocketLink]):
         self,
         endpoints: Sequence[Endpoint],
         request_timeout: float,
-        clock: Clock,
-        random: Random,
-        station: str,
+        terms: Terms,
         stray: Callable[[str, str], None],
     ) -> None:
-        super().__init__(len(endpoints), clock, station, stray)
+        super().__init__(terms, stray)
         self._roster = Roster(
-            endpoints, self._mutex, clock, random, self._welcome, timeout=request_timeout, subscriber=True
+            endpoints,
+            self._mutex,
+            terms.clock,
+            terms.random,
+            self._welcome,
+            timeout=request_timeout,
+            subscriber=True,
         )
         #: The waiter whose thread reads for all. It may have been interrupted on the way out, so others
         #: go by whether it is parked.

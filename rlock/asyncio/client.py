@@ -50,15 +50,21 @@ class Client(BaseClient[RLock]):
         | BaseEndpoint,
         ttl: float = DEFAULT_TTL,
         *,
-        max_ttl: float = DEFAULT_TTL,
+        max_ttl: float | None = None,
         request_timeout: float | None = None,
         restart_guard: float | None = None,
+        interop: str | None = None,
     ) -> None:
         self._engines: dict[asyncio.AbstractEventLoop, Engine] = {}
         # The event loops know the sockets: a client that is dropped without close() would leave them.
         weakref.finalize(self, _drop, self._engines).atexit = False
         super().__init__(
-            masters, ttl, max_ttl=max_ttl, request_timeout=request_timeout, restart_guard=restart_guard
+            masters,
+            ttl,
+            max_ttl=max_ttl,
+            request_timeout=request_timeout,
+            restart_guard=restart_guard,
+            interop=interop,
         )
 
     async def status(self, name: str) -> LockStatus:

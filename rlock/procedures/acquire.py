@@ -27,6 +27,7 @@ from ..rules.timing import (
     unreachable_wait,
     won_until,
 )
+from ..rules.wire import whose
 from .fencing import agree
 from .steps import (
     Ask,
@@ -100,7 +101,7 @@ class Waiting:
 
     def undo(self, owner: str, *, hand_on: bool = True) -> scripts.Command:
         """Take the votes for ``owner`` back. Its place stays."""
-        return scripts.release(self.options.name, owner, hand_on=hand_on, publish=False)
+        return self.terms.release(self.options.name, owner, hand_on=hand_on, publish=False)
 
 
 def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
@@ -200,7 +201,7 @@ def _leave(waiting: Waiting) -> Procedure[None]:
         # First: a thread of ours that is releasing must not leave the lock to one who has gone.
         yield Unlisten()
         # Also if it was handed the lock a moment ago: the same command passes it on.
-        leave = scripts.release(place.name, place.token, waiter=place.waiter)
+        leave = waiting.terms.release(place.name, place.token, waiter=place.waiter)
         yield Tell(leave, owed_for=waiting.options.lease.ttl)
         waiting.asked.remove(place.token)
         waiting.place = None
@@ -236,7 +237,7 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             # Free, and we are not the first. Whoever is gets it now, and of those who are dead the
             # queue is rid; if that was all of them, it is our turn.
             nudged = True
-            nudge = scripts.release(options.name, "", publish=False)
+            nudge = terms.release(options.name, "", publish=False)
             yield Ask(nudge, timeout, Settle.ALL, targets=queued)
             if place is None:
                 continue
@@ -332,8 +333,8 @@ def _sleep(waiting: Waiting, ballot: Ballot, until: float, *, soon: bool = False
             left = clock() + expiry_wait([vote.ttl_ms], 1)
             # Renewed in the meantime, or somebody else's by now: then it may also be a waiter that was
             # handed it and is dead to the world.
-            free_at = max(free_at, left) if vote.holder == holder else left
-            holder = vote.holder
+            free_at = max(free_at, left) if whose(vote.holder) == holder else left
+            holder = whose(vote.holder)
 
 
 def _time_for(left: float, options: LockOptions) -> float:

@@ -8,6 +8,7 @@ from ..model import Code, LockStatistics, LockStatus, MasterStatus, Waiter
 from ..rules import scripts
 from ..rules.keys import since, token_of
 from ..rules.quorum import Ballot, Settle
+from ..rules.wire import whose
 from .steps import Ask, AskMany, Procedure, Terms, faults, impossible, unreachable
 
 #: Locks that are asked for at once: the answers of a round have to be read within its time-out.
@@ -45,7 +46,7 @@ def locked(terms: Terms, name: str, timeout: float) -> Procedure[bool]:
     Raises `QuorumUnreachableError` when fewer than a quorum answered.
     """
     ballot = yield from _look(terms, name, timeout)
-    most = max(ballot.holders().values(), default=0)
+    most = max(ballot.claims().values(), default=0)
     # A dead master may have the missing vote of a holder, and one that restarted may have lost it: "free"
     # must be certain.
     unsure = sum(1 for vote in ballot.votes.values() if vote.code == Code.ABSENT and vote.guarded)
@@ -93,10 +94,11 @@ def told(terms: Terms, name: str, ballot: Ballot) -> LockStatus:
         else:
             views.append(MasterStatus(master, None, guarded=vote.guarded))
     length, waiters = _queue(ballot)
-    holder, most = next(iter(ballot.holders().most_common(1)), (None, 0))
-    if holder is None or most < terms.quorum:
+    claim, most = next(iter(ballot.claims().most_common(1)), ("", 0))
+    mine = [view for view in views if view.holder is not None and whose(view.holder) == claim]
+    if most < terms.quorum:
         return LockStatus(name, None, None, 0, None, terms.quorum, tuple(views), length, waiters)
-    mine = [view for view in views if view.holder == holder]
+    holder = mine[0].holder or ""
     # With fewer than a quorum of keys left the hold is over: the q-th longest lease counts.
     left = sorted((view.remaining for view in mine if view.remaining is not None), reverse=True)
     return LockStatus(
@@ -139,7 +141,7 @@ def evict(
         if owners is not None and holder not in owners:
             continue
         # Its watchdog would put it back as long as its lease is valid.
-        command = scripts.release(name, holder, ban_s=2 * terms.guard.max_ttl)
+        command = terms.release(name, holder, ban_s=2 * terms.guard.max_ttl)
         removed: Ballot = yield Ask(command, timeout, Settle.ALL)
         if removed.granted:
             evicted.append(holder)

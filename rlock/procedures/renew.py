@@ -46,10 +46,12 @@ class Round:
 class Count:
     """What the masters answered about one lock of a batch."""
 
-    __slots__ = ("absent", "denied", "guarded", "yes")
+    __slots__ = ("absent", "denied", "gone", "guarded", "yes")
 
     def __init__(self, ballot: Ballot, index: int) -> None:
         self.yes = self.guarded = self.denied = 0
+        #: Masters that lost nothing and lack the lock: somebody who shares it has deleted it by force.
+        self.gone = 0
         self.absent: list[int] = []
         for master, vote in list(ballot.votes.items()):
             if vote.code == Code.FAULT:
@@ -57,6 +59,7 @@ class Count:
             code = vote.codes[index]
             if code == Code.ABSENT:
                 self.absent.append(master)
+                self.gone += not vote.guarded
             else:
                 self.add(code, guarded=vote.guarded)
 
@@ -80,7 +83,8 @@ class Count:
         if in_time and self.yes + self.guarded >= quorum:
             return LeaseEvent.RENEWED
         # A definite answer, unlike silence: no reason to wait for the end of the validity.
-        return LeaseEvent.DISOWNED if self.denied >= quorum else LeaseEvent.FAILED
+        denied = self.denied + (self.gone if terms.wire.shared else 0)
+        return LeaseEvent.DISOWNED if denied >= quorum else LeaseEvent.FAILED
 
 
 def renew(terms: Terms, holds: Sequence[Hold]) -> Procedure[Round]:
@@ -130,9 +134,9 @@ def heal(terms: Terms, round_: Round, until: float = math.inf) -> Procedure[list
         except GeneratorExit:
             raise
         except BaseException:
-            yield from _bury(missing)
+            yield from _bury(terms, missing)
             raise
-        yield from _bury(missing)
+        yield from _bury(terms, missing)
     renewals = []
     for hold, ballot, index in round_.open:
         count = Count(ballot, index)
@@ -176,7 +180,7 @@ def _put_back(
             tell(MasterHealed(terms.masters[master], back))
 
 
-def _bury(missing: dict[tuple[int, float], list[Hold]]) -> Procedure[None]:
+def _bury(terms: Terms, missing: dict[tuple[int, float], list[Hold]]) -> Procedure[None]:
     """Release again what was released meanwhile: the healing may have come behind the release."""
     masters: dict[Hold, list[int]] = {}
     for (master, _), holds in missing.items():
@@ -184,7 +188,7 @@ def _bury(missing: dict[tuple[int, float], list[Hold]]) -> Procedure[None]:
             if hold.lease.state is LeaseState.RELEASED:
                 masters.setdefault(hold, []).append(master)
     for hold, targets in masters.items():
-        command = scripts.release(hold.name, hold.owner, waiter=hold.waiter)
+        command = terms.release(hold.name, hold.owner, waiter=hold.waiter)
         yield Tell(command, targets, owed_for=hold.lease.ttl)
 
 

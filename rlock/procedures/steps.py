@@ -13,10 +13,12 @@ from ..clock import Clock
 from ..errors import OptionsError, QuorumUnreachableError
 from ..events import News
 from ..model import Code
+from ..rules import scripts
 from ..rules.guard import Guard
 from ..rules.places import FleetTime, Place
 from ..rules.quorum import Ballot, Settle, quorum
 from ..rules.scripts import Command
+from ..rules.wire import OWN, Wire
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,16 @@ class Terms:
     guard: Guard
     station: str = ""  # this client among all that wait
     time: FleetTime = field(default_factory=FleetTime)
+    wire: Wire = OWN
 
     @property
     def news(self) -> News:
         """What came up while a mutex was held."""
         return self.guard.news
+
+    def release(self, name: str, owner: str, **options: Any) -> Command:
+        """See `scripts.release`; told as this client's waiters and their neighbours hear it."""
+        return scripts.release(name, owner, wire=self.wire, **options)
 
     @property
     def quorum(self) -> int:

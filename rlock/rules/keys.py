@@ -16,11 +16,6 @@ _UUID_LENGTH = 32
 MARKER = "rlock:fleet"
 
 
-def channel(name: str) -> str:
-    """The channel on which the release of a lock is published."""
-    return own_key(name, "released")
-
-
 @lru_cache(maxsize=1024)
 def own_key(name: str, what: str) -> str:
     """A name of ours for something that belongs to a lock.
@@ -47,15 +42,6 @@ def fence(name: str) -> str:
 def evicted(name: str) -> str:
     """The key that names an owner whom an operator has thrown out."""
     return own_key(name, "evicted")
-
-
-def station_channel(name: str, station: str) -> str:
-    """The channel on which the waiters of one client are told that a lock was handed to them.
-
-    One for each client, or the release of a lock would wake every process that waits for it; and so
-    that a PUBLISH that reaches nobody tells a dead process.
-    """
-    return f"{channel(name)}|{station}"
 
 
 def fresh_station() -> str:

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import OptionsError
 from .timing import default_request_timeout, drift, guard_time, longest_acquisition, renew_period
+from .wire import WIRES
 
 if TYPE_CHECKING:
     from ..errors import LeaseLostError
 
 DEFAULT_TTL = 10.0
+#: Redisson's `lockWatchdogTimeout` unless it is configured.
+REDISSON_TTL = 30.0
 #: Shorter leases end in the noise of an ordinary scheduler and of the 1 ms expiry.
 MIN_TTL = 0.1
 MAX_NAME_BYTES = 1024
@@ -29,8 +32,13 @@ class ClientOptions:
     max_ttl: float = DEFAULT_TTL
     request_timeout: float | None = None
     restart_guard: float | None = None
+    interop: str | None = None
 
     def __post_init__(self) -> None:
+        if self.interop not in WIRES:
+            raise OptionsError(
+                f'interop must be "redisson", to share locks with Java, or None, not {self.interop!r}'
+            )
         _seconds("ttl", self.ttl)
         _seconds("max_ttl", self.max_ttl)
         if self.request_timeout is not None:
@@ -161,4 +169,7 @@ def from_env(environ: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:
             except ValueError:
                 least = "0 or above" if option == "restart_guard" else "above 0"
                 raise OptionsError(f"{variable} must be a number of seconds, {least}, not {text!r}") from None
+    interop = environ.get("RLOCK_INTEROP", "").strip()
+    if interop:
+        options["interop"] = interop
     return masters, options

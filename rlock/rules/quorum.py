@@ -6,6 +6,7 @@ import enum
 from collections import Counter
 
 from ..model import LASTING, Code, FaultKind, Verdict, Vote
+from .wire import whose
 
 
 def quorum(masters: int) -> int:
@@ -140,12 +141,16 @@ class Ballot:
         )
 
     def holders(self) -> Counter[str]:
-        """On how many masters each owner was seen to hold the lock."""
+        """On how many masters each owner token was seen to hold the lock."""
         return Counter(vote.holder for vote in self.votes.values() if vote.holder)
+
+    def claims(self) -> Counter[str]:
+        """The same, of those that are one holder under several tokens."""
+        return Counter(whose(vote.holder) for vote in self.votes.values() if vote.holder)
 
     def foreign_holder(self) -> str | None:
         """The other owner that a quorum of the answers named; None when no one has one for certain."""
-        named = Counter(vote.holder for vote in self.votes.values() if vote.code == Code.FOREIGN)
+        named = Counter(whose(vote.holder) for vote in self.votes.values() if vote.code == Code.FOREIGN)
         holder, most = next(iter(named.most_common(1)), (None, 0))
         return holder if most >= self.quorum else None
 
@@ -165,5 +170,5 @@ class Ballot:
         return self._most_named() + self.faulted < self.quorum
 
     def _most_named(self) -> int:
-        named = Counter(vote.holder for vote in self.votes.values() if vote.code == Code.FOREIGN)
+        named = Counter(whose(vote.holder) for vote in self.votes.values() if vote.code == Code.FOREIGN)
         return max(named.values(), default=0)

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..model import Code, Fault, FaultKind, Vote
-from .keys import MARKER, channel, evicted, queue
+from .keys import MARKER, evicted, queue
 from .keys import fence as fence_key
 from .places import Place
 from .timing import CLAIM_S, FENCE_TTL_S, QUEUE_TTL_S
+from .wire import OWN, Wire
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -136,6 +137,8 @@ def release(
     barging: bool = False,
     token: int = 0,
     ban_s: float = 0.0,
+    wire: Wire = OWN,
+    to_all: bool = False,
 ) -> Command:
     """Give up the lease, and the place of ``waiter``.
 
@@ -143,14 +146,16 @@ def release(
     all who listen where nobody is in the queue; not for an attempt that failed, or they would all try
     again. ``heir``: a waiter of the same process that gets it, under the token ``successor``, if it is the
     first, or in any case if ``barging``; ``token`` is the fencing token to propose for it. ``ban_s``: for so
-    many seconds the owner cannot be healed.
+    many seconds the owner cannot be healed. ``wire``: how it is told; ``to_all``: free it for whoever comes
+    first, also where somebody stands in the queue.
     """
-    told = channel(name) if hand_on else ""
+    told = wire.channel(name) if hand_on else ""
     favoured, lease_ms = ("", "0") if heir is None else (heir.waiter, str(heir.lease_ms))
     order = "barging" if barging else "fair"
-    message = owner if publish else ""
+    message = wire.message(owner) if publish else ""
     ban_ms = str(round(ban_s * 1000)) if ban_s else ""
-    arguments = (owner, waiter, told, _CLAIM_MS, favoured, successor, lease_ms, order, message)
+    claim_ms = "0" if to_all else _CLAIM_MS
+    arguments = (owner, waiter, told, claim_ms, favoured, successor, lease_ms, order, message)
     keys = (name, queue(name), fence_key(name), evicted(name))
     return Command(RELEASE, keys, (*arguments, str(token), _FENCE_MS, ban_ms), echo=owner)
 

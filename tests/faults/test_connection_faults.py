@@ -9,7 +9,7 @@ import pytest
 
 import rlock
 from rlock.rules import scripts
-from rlock.rules.keys import channel
+from rlock.rules.wire import OWN
 
 from ..contract.conftest import eventually
 from ..servers import Fleet, raw
@@ -130,7 +130,7 @@ def test_a_subscriber_that_the_server_drops_for_its_full_buffer_still_gets_the_l
     for url in fleet.urls:
         server = raw(url)
         for _ in range(64):
-            if server.publish(channel("x"), "." * (1 << 20)) == 0:
+            if server.publish(OWN.channel("x"), "." * (1 << 20)) == 0:
                 break
         server.close()
     assert eventually(lambda: not any(map(subscribers, fleet.urls)), 5.0), "its buffer has no limit"

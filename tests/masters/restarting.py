@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import rlock
 from rlock.rules.timing import guard_time
@@ -16,7 +17,7 @@ TTL = 2.0
 GUARD = guard_time(TTL)
 
 
-def a_client(fleet: Fleet, **options: float) -> rlock.Client:
+def a_client(fleet: Fleet, **options: Any) -> rlock.Client:
     return rlock.Client(fleet.urls, TTL, max_ttl=TTL, **options)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import rlock
-from rlock.rules.keys import channel
+from rlock.rules.wire import OWN
 
 from ..contract.conftest import eventually, in_thread
 from ..servers import Fleet, raw
@@ -152,7 +152,7 @@ def test_an_acquire_that_was_given_up_does_not_come_back_to_life(fresh_masters: 
 def test_the_channel_is_told_of_a_full_release_only(masters1: Fleet) -> None:
     with rlock.Client(masters1.urls) as client:
         subscriber = raw(masters1.urls[0]).pubsub(ignore_subscribe_messages=True)
-        subscriber.subscribe(channel("x"))
+        subscriber.subscribe(OWN.channel("x"))
         subscriber.get_message(timeout=1.0)
         lock = client.lock("x")
         with lock, lock:

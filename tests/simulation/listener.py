@@ -51,7 +51,7 @@ class Listener(listener.Listener[Link]):
 
     def __init__(self, client: Client, request_timeout: float) -> None:
         terms = client.terms
-        super().__init__(len(terms.masters), terms.clock, terms.station, client._pass_on)
+        super().__init__(terms, client._pass_on)
         self._client = client
         self._bench = Bench(self._read)
         self._roster = Roster(

@@ -11,6 +11,7 @@ import pytest
 
 from rlock.rules import keys, scripts
 from rlock.rules.places import Place
+from rlock.rules.wire import OWN
 from rlock.testing.memory.keyspace import Entry
 
 from ..servers import AnyMaster, raw
@@ -278,7 +279,7 @@ def test_the_same_commands_have_the_same_replies_keys_and_messages(twins: Twins,
 
 
 def channels_of(name: str) -> list[str]:
-    return [keys.channel(name), *(keys.station_channel(name, station) for station in STATIONS)]
+    return [OWN.channel(name), *(OWN.station_channel(name, station) for station in STATIONS)]
 
 
 def test_a_lease_that_is_over_is_over_on_both(twins: Twins) -> None:
@@ -298,10 +299,10 @@ def test_the_model_is_what_the_test_says_it_is(twins: Twins) -> None:
     with pytest.raises(AssertionError, match="the model says"):
         twins.run(scripts.status("job"))
     twins.model.keys["job"].fields[OWNERS[0]] = "1"
-    twins.model.subscribe(keys.channel("job"), twins)
+    twins.model.subscribe(OWN.channel("job"), twins)
     with pytest.raises(AssertionError):
         twins.run(scripts.release("job", OWNERS[0]))
-    twins.model.unsubscribe(keys.channel("job"), twins)
+    twins.model.unsubscribe(OWN.channel("job"), twins)
     twins.model.write(keys.fence("job"), f"{TICKET} {OWNERS[1]}", str(LEASE_MS))
     with pytest.raises(AssertionError, match=keys.fence("job").replace("{", "\\{")):
         twins.run(scripts.status("job"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ __all__ = ["tls_master"]
 FreshMasters = Callable[..., Fleet]
 
 
-async def works(urls: list[str], **options: float) -> None:
+async def works(urls: list[str], **options: Any) -> None:
     async with Client(urls, 0.9, **options) as client, Client(urls, 0.9, **options) as other:
         lock = client.lock("x")
         async with lock, lock:

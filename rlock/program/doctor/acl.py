@@ -14,6 +14,7 @@ from typing import Any
 
 from ...rules import keys
 from ...rules.options import MAX_NAME_BYTES, check_name
+from ...rules.wire import OWN
 
 #: What the scripts call, and the client itself; in the order of README.md.
 COMMANDS = (
@@ -104,7 +105,7 @@ class Scope:
 
     def channels(self) -> tuple[str, str]:
         """That of the lock, and one on which nobody listens."""
-        return keys.channel(self.lock), keys.station_channel(self.lock, f"doctor-{os.urandom(8).hex()}")
+        return OWN.channel(self.lock), OWN.station_channel(self.lock, f"doctor-{os.urandom(8).hex()}")
 
     def rules(self) -> list[str]:
         """The least permissions, as README.md tells them."""
