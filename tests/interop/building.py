@@ -1,6 +1,6 @@
-"""Builds the Java side: once for each version of Redisson and of the sources, kept in a folder for temporary files.
+"""Builds the Java side: once for each version of Redisson and of the sources, kept among the temporary files.
 
-``RLOCK_TEST_REDISSON`` names another version of Redisson than the one in java/pom.xml, as Maven Central has it.
+``RLOCK_TEST_REDISSON`` names another version of Redisson than the one in java/pom.xml.
 """
 
 from __future__ import annotations
@@ -47,10 +47,7 @@ class Build:
         path = os.pathsep.join([str(self.folder / "classes"), str(self.folder / "jars" / "*")])
         options = ["-Xms32m", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
         # Redisson of the years before Java 17 looks into classes that are closed since.
-        options += [
-            "--add-opens=java.base/java.lang=ALL-UNNAMED",
-            "--add-opens=java.base/java.util=ALL-UNNAMED",
-        ]
+        options += [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.lang", "java.util")]
         return [self.java, *options, "-cp", path, "peer.Main"]
 
 
@@ -86,9 +83,8 @@ def _tools() -> tuple[str, str, str]:
     if java is None or maven is None:
         raise NotBuiltError(f"no {'java' if java is None else 'mvn'} on this machine")
     try:
-        told = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=30, check=True
-        ).stderr
+        asked = [java, "-version"]
+        told = subprocess.run(asked, capture_output=True, text=True, timeout=30, check=True).stderr
     except (OSError, subprocess.SubprocessError) as error:
         raise NotBuiltError(f"java -version: {error}") from error
     found = re.search(r'version "(\d+)', told)

@@ -1,4 +1,4 @@
-"""Java and Python processes that want one lock for a minute: who got it, how fast it went over, was it ever two.
+"""Java and Python processes that want one lock for a minute: who got it, how fast, were there ever two.
 
 ``python -m tests.interop.contest --masters 3 --kill 1`` prints a table; the exit status is 1 for a violation.
 Waiters of the two sides wake each other only where ``rlock.Client`` has ``interop="redisson"``.
@@ -14,16 +14,18 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rlock.program.local.embedded import Master, Masters
 
 from ..servers import AnyMaster, default_server
 from .building import Build, build
-from .journal import DIGITS, Delays, Overlap, Records
+from .journal import DIGITS, Delays, Overlap, Records, side
 from .jvm import Jvm
 from .worker import Task, shares_with_redisson
 
@@ -81,16 +83,14 @@ def contest(java: Build, masters: Sequence[AnyMaster], plan: Plan, folder: Path)
     urls = [master.url for master in masters]
     counter = folder / "counter"
     counter.write_bytes(b"0" * DIGITS)
-    common = {"name": NAME, "folder": str(folder), "counter": str(counter)}
-    timing = {"ms": int(plan.seconds * 1000), "hold_ms": plan.hold_ms}
+    common: dict[str, Any] = {"name": NAME, "folder": str(folder), "counter": str(counter)}
+    common |= {"ms": int(plan.seconds * 1000), "hold_ms": plan.hold_ms}
     with ExitStack() as stack:
         jvms = [stack.enter_context(Jvm(java, folder)) for _ in range(plan.javas)]
         clients = [jvm.client(urls, watchdog_ms=plan.watchdog_ms, timeout_ms=500, retries=1) for jvm in jvms]
         pythons = []
         for i in range(plan.pythons):
-            task = Task(
-                urls, label=f"python-{i}", threads=plan.python_threads, fair=plan.fair, **common, **timing
-            )
+            task = Task(urls, label=f"python-{i}", threads=plan.python_threads, fair=plan.fair, **common)
             pythons.append(_start(stack, task))
         for python in pythons:
             assert python.stdout is not None
@@ -101,7 +101,7 @@ def contest(java: Build, masters: Sequence[AnyMaster], plan: Plan, folder: Path)
             killer.start()
         threads, kind = plan.java_threads, plan.kind
         done = [
-            client.contend(label=f"java-{i}", threads=threads, kind=kind, **common, **timing)
+            client.contend(label=f"java-{i}", threads=threads, kind=kind, **common)
             for i, client in enumerate(clients)
         ]
         for python in pythons:
@@ -167,13 +167,8 @@ def table(result: Result) -> str:
         unended = "" if worker in records.ended else "  (did not end)"
         lines.append(f"  {worker:28}{counted[worker]:8}{waited:16.3f}{unended}")
     lines.append(f"longest time without an owner: {records.longest_gap():.3f} s")
-    faults: dict[str, int] = {}
-    for worker, _, what in records.faults:
-        key = f"{worker.partition('-')[0]} {what}"
-        faults[key] = faults.get(key, 0) + 1
-    lines.append(
-        f"errors of the lock: {', '.join(f'{n} {what}' for what, n in sorted(faults.items())) or 'none'}"
-    )
+    faults = Counter(f"{side(worker)} {what}" for worker, _, what in records.faults)
+    lines.append(f"errors of the lock: {', '.join(f'{n} {what}' for what, n in faults.items()) or 'none'}")
     lines.append(f"memory of a JVM: {', '.join(f'{mb} MB' for mb in result.memory_mb)}")
     lines.append(f"violations: {len(result.violations)}")
     lines += [f"  {violation}" for violation in result.violations[:10]]

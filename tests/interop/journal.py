@@ -144,7 +144,7 @@ class Records:
         return self.workers - self.ended
 
     def overlaps(self) -> list[Overlap]:
-        """Each section that began while another one was on. A killed worker's last one ends with its begin."""
+        """Each section that began while another was on. A killed worker's last one ends with its begin."""
         found = []
         last: Section | None = None  # of those so far, the one that lasts longest
         for section in self.sections:
@@ -171,7 +171,7 @@ class Records:
     def hand_offs(self) -> dict[tuple[str, str], list[int]]:
         """For each direction: from the release to the next owner's begin, in ns, if that one was waiting.
 
-        Changes of the owner only, with nobody in between: a worker that gets it twice in a row is no hand-off.
+        Changes of the owner only: a worker that gets it twice in a row is no hand-off.
         """
         found: dict[tuple[str, str], list[int]] = defaultdict(list)
         for before, after in pairwise(self.sections):
@@ -187,7 +187,7 @@ class Records:
 
     def longest_waits(self, until: int) -> dict[str, float]:
         """Each worker's longest wait in seconds, one that had no end until then included."""
-        found = {worker: 0.0 for worker in sorted(self.workers)}
+        found = dict.fromkeys(sorted(self.workers), 0.0)
         for section in self.sections:
             waited = (section.begin - section.asked_at) / 1e9
             found[section.worker] = max(found[section.worker], waited)

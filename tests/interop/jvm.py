@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -105,10 +106,9 @@ class Jvm:
         """What it answers. Raises `JavaError`, and ``TimeoutError`` when it says nothing in time."""
         try:
             return self.begin(do, **options).result(within_s)
-        except TimeoutError as error:  # concurrent.futures' own before 3.11
-            raise TimeoutError(
-                f"Java did not answer {do} {options} in {within_s:g} s: {self._said()}"
-            ) from error
+        except FutureTimeoutError as error:  # before Python 3.11 not the other TimeoutError
+            told = f"Java did not answer {do} {options} in {within_s:g} s: {self._said()}"
+            raise TimeoutError(told) from error
 
     def call(self, do: str, within_s: float = ANSWER_S, **options: Any) -> Any:
         """`ask`, and only the result."""
