@@ -1,0 +1,122 @@
+package peer;
+
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.redisson.Redisson;
+import org.redisson.RedissonRedLock;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.config.Config;
+import org.redisson.config.SingleServerConfig;
+
+/** One RedissonClient for each master: with one its lock is an RLock, with more a RedissonRedLock of all. */
+final class Masters {
+    private final List<RedissonClient> clients = new ArrayList<>();
+    private final List<String> ids = new ArrayList<>();
+
+    Masters(Request request) {
+        try {
+            for (String url : request.texts("urls")) {
+                RedissonClient client = Redisson.create(config(url, request));
+                clients.add(client);
+                ids.add(idOf(client));
+            }
+        } catch (RuntimeException | Error error) {
+            // One that cannot be reached: the threads and connections of the others must not stay.
+            close();
+            throw error;
+        }
+    }
+
+    /** What owner tokens begin with, one for each master. */
+    List<String> ids() {
+        return ids;
+    }
+
+    RLock lock(String kind, String name) {
+        if (clients.size() == 1) {
+            return lock(clients.get(0), kind, name);
+        }
+        return new RedissonRedLock(each(kind, name).toArray(new RLock[0]));
+    }
+
+    List<RLock> each(String kind, String name) {
+        List<RLock> locks = new ArrayList<>();
+        for (RedissonClient client : clients) {
+            locks.add(lock(client, kind, name));
+        }
+        return locks;
+    }
+
+    void close() {
+        for (RedissonClient client : clients) {
+            client.shutdown(0, 2, TimeUnit.SECONDS);
+        }
+    }
+
+    private static RLock lock(RedissonClient client, String kind, String name) {
+        return switch (kind) {
+            case "plain" -> client.getLock(name);
+            case "fair" -> client.getFairLock(name);
+            case "read" -> client.getReadWriteLock(name).readLock();
+            case "write" -> client.getReadWriteLock(name).writeLock();
+            // Later than the oldest Redisson that this is to be built with.
+            case "fenced" -> (RLock) call(client, RedissonClient.class, "getFencedLock", name);
+            case "spin" -> (RLock) call(client, RedissonClient.class, "getSpinLock", name);
+            default -> throw new IllegalArgumentException("no kind of lock: " + kind);
+        };
+    }
+
+    private static Config config(String url, Request request) {
+        Config config = new Config();
+        // Two per processor are the default, for each master.
+        config.setThreads(2);
+        config.setNettyThreads(2);
+        set(config, "setLockWatchdogTimeout", long.class, request.number("watchdog_ms", 30_000));
+        set(config, "setLazyInitialization", boolean.class, request.flag("lazy", false));
+        SingleServerConfig server = config.useSingleServer();
+        // Before 3.5 an address was host:port, with a scheme nothing is found.
+        server.setAddress(request.flag("schemes", true) ? url : url.replaceFirst("^redis://", ""));
+        server.setConnectionMinimumIdleSize(2);
+        server.setConnectionPoolSize(16);
+        server.setSubscriptionConnectionMinimumIdleSize(1);
+        server.setSubscriptionConnectionPoolSize(8);
+        server.setConnectTimeout((int) request.number("connect_ms", 1000));
+        server.setTimeout((int) request.number("timeout_ms", 1000));
+        server.setRetryAttempts((int) request.number("retries", 1));
+        // Older than its successor, setRetryDelay, and still there in 4.7.
+        set(server, "setRetryInterval", int.class, (int) request.number("retry_ms", 200));
+        return config;
+    }
+
+    private static String idOf(RedissonClient client) {
+        // The interface has had getId since 3.8; before, only the class knew it.
+        try {
+            return (String) client.getClass().getMethod("getId").invoke(client);
+        } catch (ReflectiveOperationException error) {
+            return "";
+        }
+    }
+
+    private static Object call(Object on, Class<?> of, String method, String argument) {
+        try {
+            return of.getMethod(method, String.class).invoke(on, argument);
+        } catch (InvocationTargetException error) {
+            throw new IllegalStateException(error.getCause());
+        } catch (ReflectiveOperationException error) {
+            throw new UnsupportedOperationException("this Redisson has no " + method);
+        }
+    }
+
+    private static void set(Object on, String setter, Class<?> kind, Object value) {
+        try {
+            Method method = on.getClass().getMethod(setter, kind);
+            method.invoke(on, value);
+        } catch (ReflectiveOperationException error) {
+            // A Redisson without this setting: it goes by its default.
+        }
+    }
+}
