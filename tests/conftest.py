@@ -58,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "real_masters: looks into a server, or has another process use it; not for masters in memory",
     )
+    config.addinivalue_line("markers", "own_wire: not for locks shared with Redisson (tests/contract)")
     config.addinivalue_line("markers", "kinds(*names): only for these kinds of client (tests/contract)")
     if not in_containers() and wanted_server() and default_server() is None:
         # A typing error must not turn into a green run on another server.

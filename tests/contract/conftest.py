@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -47,6 +48,7 @@ class Kind:
 KINDS = {
     "blocking": Kind(rlock.Client),
     "fair": Kind(FairClient, sizes=(3,)),
+    "interop": Kind(partial(rlock.Client, interop="redisson"), sizes=(1, 3)),
     "memory": Kind(memory.client, masters="memory_masters", servers=False, sizes=(1, 5)),
     "asyncio": Kind(tasks.Client),
     "asyncio-memory": Kind(memory.asyncio_client, masters="memory_masters", servers=False, sizes=(3,)),
@@ -59,12 +61,18 @@ default_mode = pytest.mark.kinds(*(name for name in KINDS if name != "fair"))
 threads_only = pytest.mark.kinds(*(name for name in KINDS if not name.startswith("asyncio")))
 
 
+#: About hand-offs and fair order, which locks that are shared with Redisson do not have.
+own_wire = pytest.mark.own_wire
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "kind" not in metafunc.fixturenames:
         return
     real = "child" in metafunc.fixturenames or metafunc.definition.get_closest_marker("real_masters")
     mark = metafunc.definition.get_closest_marker("kinds")
     names = [name for name in KINDS if mark is None or name in mark.args]
+    if "child" in metafunc.fixturenames or metafunc.definition.get_closest_marker("own_wire"):
+        names = [name for name in names if name != "interop"]
     kinds = [name for name in names if KINDS[name].servers or not real]
     if "make_client" not in metafunc.fixturenames and "kind" not in signature(metafunc.function).parameters:
         kinds = kinds[:1]  # its clients are in other processes: there is only one kind of these

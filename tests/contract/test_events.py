@@ -25,7 +25,7 @@ from rlock.events import (
 )
 
 from ..servers import Fleet
-from .conftest import Kind, eventually, threads_only
+from .conftest import Kind, eventually, own_wire, threads_only
 
 MakeClient = Callable[..., rlock.Client]
 
@@ -75,6 +75,7 @@ def test_who_is_refused_is_told_as_busy(make_client: MakeClient, masters: Fleet,
     assert [(event.lock, event.outcome) for event in told.of(NotAcquired)] == [("job", "busy")] * 2
 
 
+@own_wire
 def test_a_hand_off_is_told_by_the_one_who_got_it_with_its_wait(
     make_client: MakeClient, masters: Fleet, told: Told
 ) -> None:

@@ -22,7 +22,7 @@ from rlock.rules import scripts
 from rlock.rules.quorum import Ballot
 
 from ..servers import AnyMaster, Fleet, raw
-from .conftest import Child, eventually, in_thread
+from .conftest import Child, eventually, in_thread, own_wire
 from .queueing import queue_of
 
 MakeClient = Callable[..., rlock.Client]
@@ -148,6 +148,7 @@ def test_asking_for_it_costs_no_network(masters3: Fleet, make_client: MakeClient
 # -- greater for every later holder ------------------------------------------------------------------------
 
 
+@own_wire
 def test_it_rises_from_hold_to_hold_and_from_client_to_client(
     urls: list[str], make_client: MakeClient
 ) -> None:
@@ -157,6 +158,7 @@ def test_it_rises_from_hold_to_hold_and_from_client_to_client(
     assert rising(tokens)
 
 
+@own_wire
 @pytest.mark.parametrize("fair", [True, False], ids=["fair", "default"])
 def test_it_rises_from_thread_to_thread_of_one_client(
     fair: bool, urls: list[str], make_client: MakeClient
@@ -216,6 +218,7 @@ def test_it_rises_from_process_to_process(
     assert rising(tokens)
 
 
+@own_wire
 @pytest.mark.parametrize("fair", [True, False], ids=["fair", "default"])
 def test_it_rises_with_a_hand_off_to_a_waiter_of_another_client(
     fair: bool, urls: list[str], make_client: MakeClient

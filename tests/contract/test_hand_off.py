@@ -20,8 +20,10 @@ from rlock.rules.quorum import Ballot
 from rlock.rules.timing import valid_until
 
 from ..servers import Fleet, raw
-from .conftest import eventually, threads_only
+from .conftest import eventually, own_wire, threads_only
 from .queueing import MakeClient, StartChild, counted_attempts, started
+
+pytestmark = own_wire
 
 
 def test_threads_of_one_process_hand_it_over_in_one_round_trip(

@@ -14,8 +14,10 @@ from rlock.rules.keys import client_label
 from rlock.rules.timing import CLAIM_S, QUEUE_TTL_S
 
 from ..servers import Fleet, left, raw
-from .conftest import default_mode, eventually, in_thread
+from .conftest import default_mode, eventually, in_thread, own_wire
 from .queueing import MakeClient, StartChild, counted_attempts, queue_of, started
+
+pytestmark = own_wire
 
 
 @pytest.mark.parametrize("mode", ["fair", "default"])
