@@ -4,21 +4,36 @@
 ``jvm``        one Java process that all tests of a worker share
 ``java``       ``java(urls, **options)``: Redisson's clients in it, closed with the test
 ``fresh_jvm``  ``fresh_jvm()``: a Java process of the test's own, to be killed or stopped
+``python``     ``python(urls, **options)``: a client of rlock, with and without ``interop`` where it has that
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .building import Build, NotBuiltError, build
+import rlock
+
+from .building import OFFLINE_S, ONLINE_S, Build, NotBuiltError, build
 from .jvm import Client, Jvm
+from .worker import shares_with_redisson
 
 MakeJava = Callable[..., Client]
 MakeJvm = Callable[[], Jvm]
+MakePython = Callable[..., rlock.Client]
+FOLDER = Path(__file__).parent
+WAYS = ["plain", "interop"] if shares_with_redisson() else ["plain"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # The first one of a worker may have to build, or to wait until another worker has built.
+    for item in items:
+        if FOLDER in item.path.parents and "redisson" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(OFFLINE_S + ONLINE_S + 120))
 
 
 @pytest.fixture(scope="session")
@@ -56,5 +71,18 @@ def fresh_jvm(redisson: Build, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
         def make() -> Jvm:
             return stack.enter_context(Jvm(redisson, tmp_path_factory.mktemp("jvm")))
+
+        yield make
+
+
+@pytest.fixture(params=WAYS)
+def python(request: pytest.FixtureRequest) -> Iterator[MakePython]:
+    """Excludes Redisson in either way; only ``interop`` is woken by it, and wakes it."""
+    with contextlib.ExitStack() as stack:
+
+        def make(urls: Sequence[str], **options: Any) -> rlock.Client:
+            if request.param == "interop":
+                options["interop"] = "redisson"
+            return stack.enter_context(rlock.Client(urls, **options))
 
         yield make

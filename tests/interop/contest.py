@@ -50,6 +50,8 @@ class Plan:
     watchdog_ms: int = 10_000
     #: How many masters are killed when half of the time is over; they stay away.
     kill: int = 0
+    #: A control: Python's lock is another one, and the journals must show it.
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,14 +85,15 @@ def contest(java: Build, masters: Sequence[AnyMaster], plan: Plan, folder: Path)
     urls = [master.url for master in masters]
     counter = folder / "counter"
     counter.write_bytes(b"0" * DIGITS)
-    common: dict[str, Any] = {"name": NAME, "folder": str(folder), "counter": str(counter)}
+    common: dict[str, Any] = {"folder": str(folder), "counter": str(counter)}
     common |= {"ms": int(plan.seconds * 1000), "hold_ms": plan.hold_ms}
     with ExitStack() as stack:
         jvms = [stack.enter_context(Jvm(java, folder)) for _ in range(plan.javas)]
         clients = [jvm.client(urls, watchdog_ms=plan.watchdog_ms, timeout_ms=500, retries=1) for jvm in jvms]
         pythons = []
         for i in range(plan.pythons):
-            task = Task(urls, label=f"python-{i}", threads=plan.python_threads, fair=plan.fair, **common)
+            name = f"{NAME}, apart" if plan.apart else NAME
+            task = Task(urls, name, f"python-{i}", threads=plan.python_threads, fair=plan.fair, **common)
             pythons.append(_start(stack, task))
         for python in pythons:
             assert python.stdout is not None
@@ -101,7 +104,7 @@ def contest(java: Build, masters: Sequence[AnyMaster], plan: Plan, folder: Path)
             killer.start()
         threads, kind = plan.java_threads, plan.kind
         done = [
-            client.contend(label=f"java-{i}", threads=threads, kind=kind, **common)
+            client.contend(name=NAME, label=f"java-{i}", threads=threads, kind=kind, **common)
             for i, client in enumerate(clients)
         ]
         for python in pythons:

@@ -136,8 +136,12 @@ class Jvm:
         return at
 
     def pause(self) -> None:
-        """SIGSTOP: a long garbage collection, or a suspended machine."""
+        """SIGSTOP: a long garbage collection, or a suspended machine. Returns when it has stopped."""
         self.process.send_signal(signal.SIGSTOP)
+        # It is delivered later, to each thread by itself: what is asked now might still be answered.
+        deadline = time.monotonic() + 5.0
+        while not self._stopped() and time.monotonic() < deadline:
+            time.sleep(0.001)
 
     def resume(self) -> None:
         """SIGCONT."""
@@ -167,6 +171,13 @@ class Jvm:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def _stopped(self) -> bool:
+        for stat in Path(f"/proc/{self.pid}/task").glob("*/stat"):
+            with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
+                if stat.read_text().rpartition(")")[2].split()[0] != "T":
+                    return False
+        return True
 
     def _read(self, out: IO[bytes]) -> None:
         for line in out:

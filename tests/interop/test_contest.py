@@ -1,0 +1,49 @@
+"""Java and Python processes contend for one lock, for seconds; contest.py does the same for a minute."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from ..conftest import FreshMasters
+from ..servers import Fleet
+from .building import Build
+from .contest import Plan, Result, contest, table
+
+PLAN = Plan(seconds=5.0, javas=2, java_threads=2, pythons=4, hold_ms=1, watchdog_ms=3000)
+
+
+def judge(result: Result, plan: Plan) -> None:
+    """What has to be, whoever got how much."""
+    told = table(result)
+    print(told)
+    assert result.violations == [], told
+    workers = plan.javas * plan.java_threads + plan.pythons * plan.python_threads
+    assert len(result.records.ended) == workers, told
+    assert min(result.records.by_worker().values()) >= 1, told
+    assert sum(result.records.by_side().values()) >= 50, told
+
+
+@pytest.mark.parametrize("count", [1, 3], ids=["N=1", "N=3"])
+def test_never_two_at_once(masters: Fleet, redisson: Build, tmp_path: Path, count: int) -> None:
+    result = contest(redisson, masters(count).masters, PLAN, tmp_path)
+    judge(result, PLAN)
+    assert result.records.faults == []
+
+
+def test_never_two_at_once_while_one_of_three_masters_dies(
+    fresh_masters: FreshMasters, redisson: Build, tmp_path: Path
+) -> None:
+    plan = dataclasses.replace(PLAN, seconds=6.0, kill=1)
+    judge(contest(redisson, fresh_masters(3).masters, plan, tmp_path), plan)
+
+
+def test_the_contest_notices_two_locks_where_one_should_be(
+    masters1: Fleet, redisson: Build, tmp_path: Path
+) -> None:
+    plan = dataclasses.replace(PLAN, seconds=2.0, apart=True)
+    result = contest(redisson, masters1.masters, plan, tmp_path)
+    assert result.overlaps
+    assert result.lost_updates

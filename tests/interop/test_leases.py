@@ -1,0 +1,135 @@
+"""Leases across the two: Java's watchdog, Java killed and stopped, Java's forceUnlock on a hold of rlock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+import rlock
+
+from ..servers import Fleet, raw
+from .conftest import MakeJava, MakeJvm, MakePython
+from .jvm import JavaError
+
+#: Of Java, renewed each third of it.
+LEASE_MS = 1500
+#: What a busy machine may add.
+LATE_S = 8.0
+N = pytest.mark.parametrize("count", [1, 3], ids=["N=1", "N=3"])
+
+
+def eventually(what: Callable[[], object], within: float = LATE_S) -> bool:
+    until = time.monotonic() + within
+    while not what():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def holders(fleet: Fleet) -> list[list[str]]:
+    return [[str(owner) for owner in raw(url).hkeys("x")] for url in fleet.urls]
+
+
+@N
+def test_java_renews_for_longer_than_its_lease(
+    masters: Fleet, java: MakeJava, python: MakePython, count: int
+) -> None:
+    fleet = masters(count)
+    thread = java(fleet.urls, watchdog_ms=LEASE_MS).thread()
+    thread.lock("x")
+    lock = python(fleet.urls).lock("x")
+    assert not lock.acquire(timeout=3 * LEASE_MS / 1000)
+    assert holders(fleet) == [[owner] for owner in thread.owners]
+    thread.unlock("x")
+
+
+@N
+def test_a_lease_of_java_that_nobody_renews_ends_by_itself(
+    masters: Fleet, java: MakeJava, python: MakePython, count: int
+) -> None:
+    fleet = masters(count)
+    thread = java(fleet.urls).thread()
+    begin = time.monotonic()
+    thread.lock("x", lease_ms=LEASE_MS)
+    lock = python(fleet.urls).lock("x")
+    assert lock.acquire(timeout=LEASE_MS / 1000 + LATE_S)
+    assert time.monotonic() - begin > LEASE_MS / 1000 - 0.1, "an expiry published nothing, and came not early"
+    lock.release()
+
+
+@N
+def test_a_killed_java_process_frees_the_lock_within_its_lease(
+    masters: Fleet, fresh_jvm: MakeJvm, python: MakePython, count: int
+) -> None:
+    fleet = masters(count)
+    jvm = fresh_jvm()
+    jvm.client(fleet.urls, watchdog_ms=LEASE_MS).thread().lock("x")
+    lock = python(fleet.urls).lock("x")
+    assert not lock.acquire(timeout=2 * LEASE_MS / 1000), "its watchdog works"
+    jvm.kill()
+    killed = time.monotonic()
+    assert lock.acquire(timeout=LEASE_MS / 1000 + LATE_S)
+    assert time.monotonic() - killed < LEASE_MS / 1000 + LATE_S
+    lock.release()
+
+
+def test_a_stopped_java_process_takes_nothing_back_when_it_goes_on(
+    masters1: Fleet, fresh_jvm: MakeJvm, python: MakePython
+) -> None:
+    jvm = fresh_jvm()
+    thread = jvm.client(masters1.urls, watchdog_ms=LEASE_MS).thread()
+    thread.lock("x")
+    jvm.pause()
+    lock = python(masters1.urls).lock("x")
+    assert lock.acquire(timeout=LEASE_MS / 1000 + LATE_S)
+    held = holders(masters1)
+    jvm.resume()
+    # Its watchdog and then its unlock: both find that it is not theirs any more.
+    time.sleep(LEASE_MS / 1000)
+    with pytest.raises(JavaError, match="IllegalMonitorStateException"):
+        thread.unlock("x")
+    assert holders(masters1) == held
+    assert lock.is_owned()
+    lock.release()
+
+
+@N
+def test_a_force_of_java_is_healed_while_the_lock_stays_free(
+    masters: Fleet, java: MakeJava, python: MakePython, count: int
+) -> None:
+    fleet = masters(count)
+    client = python(fleet.urls, ttl=3.0)
+    lock = client.lock("x")
+    thread = java(fleet.urls).thread()
+    assert lock.acquire()
+    held = holders(fleet)
+    assert all(held)
+    assert thread.force("x") == [True] * count
+    assert holders(fleet) == [[]] * count
+    assert eventually(lambda: holders(fleet) == held), "its watchdog puts it back within a third of the ttl"
+    assert lock.is_owned()
+    assert not lock.lost.is_set()
+    assert not thread.trylock("x")
+    lock.release()
+    assert holders(fleet) == [[]] * count
+
+
+@N
+def test_a_force_of_java_and_another_owner_are_a_loss_that_rlock_tells(
+    masters: Fleet, java: MakeJava, python: MakePython, count: int
+) -> None:
+    fleet = masters(count)
+    lock = python(fleet.urls, ttl=3.0).lock("x")
+    thread = java(fleet.urls).thread()
+    assert lock.acquire()
+    thread.force("x")
+    assert thread.trylock("x")
+    assert lock.lost.wait(LATE_S), "told by its next renewal"
+    assert not lock.is_owned()
+    with pytest.raises(rlock.LeaseLostError):
+        lock.release()
+    assert holders(fleet) == [[owner] for owner in thread.owners], "Java's hold is as it was"
+    thread.unlock("x")

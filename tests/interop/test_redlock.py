@@ -1,0 +1,114 @@
+"""Redisson's RedissonRedLock on three masters, and rlock on the same three.
+
+Java is another owner on each master: one RedissonClient, and so one uuid, for each.
+"""
+
+from __future__ import annotations
+
+from ..conftest import FreshMasters
+from ..servers import Fleet, left, raw
+from .conftest import MakeJava, MakePython
+
+LEASE_MS = 10_000
+#: So that a master that is gone costs Java a second and not a minute.
+QUICK = {"timeout_ms": 500, "connect_ms": 500, "retries": 1, "retry_ms": 100}
+
+
+def test_java_is_another_owner_on_each_master(masters3: Fleet, java: MakeJava, python: MakePython) -> None:
+    thread = java(masters3.urls, watchdog_ms=LEASE_MS).thread()
+    thread.lock("x")
+    assert len({*thread.owners}) == 3
+    assert [raw(url).hgetall("x") for url in masters3.urls] == [{owner: "1"} for owner in thread.owners]
+    views = python(masters3.urls).status("x").masters
+    assert [view.holder for view in views] == [*thread.owners]
+    assert all(view.remaining is not None and 0 < view.remaining <= LEASE_MS / 1000 for view in views)
+    thread.unlock("x")
+
+
+def test_rlock_is_refused_while_java_holds_three(masters3: Fleet, java: MakeJava, python: MakePython) -> None:
+    lock = python(masters3.urls).lock("x")
+    thread = java(masters3.urls, watchdog_ms=LEASE_MS).thread()
+    thread.lock("x")
+    assert not lock.acquire(blocking=False)
+    assert not lock.acquire(timeout=0.3)
+    assert [[*raw(url).hgetall("x")] for url in masters3.urls] == [[owner] for owner in thread.owners]
+    thread.unlock("x")
+    assert lock.acquire(timeout=10.0)
+    lock.release()
+
+
+def test_java_is_refused_while_rlock_holds_three(masters3: Fleet, java: MakeJava, python: MakePython) -> None:
+    lock = python(masters3.urls).lock("x")
+    thread = java(masters3.urls).thread()
+    with lock:
+        held = [raw(url).hgetall("x") for url in masters3.urls]
+        assert not thread.trylock("x")
+        assert not thread.trylock("x", wait_ms=600)
+        assert [raw(url).hgetall("x") for url in masters3.urls] == held
+        # It answers nothing where an RLock raises, and takes nothing away.
+        thread.unlock("x")
+        assert [raw(url).hgetall("x") for url in masters3.urls] == held
+        assert lock.is_owned()
+    assert thread.trylock("x")
+    thread.unlock("x")
+
+
+def test_java_does_not_get_two_of_three_from_under_rlock(
+    fresh_masters: FreshMasters, java: MakeJava, python: MakePython
+) -> None:
+    fleet = fresh_masters(3)
+    client = python(fleet.urls)
+    fleet[2].kill()
+    lock = client.lock("x")
+    assert lock.acquire(timeout=10.0)
+    fleet[2].start()  # empty: the vote that Java gets there is one of three
+    thread = java(fleet.urls, **QUICK).thread()
+    assert not thread.trylock("x")
+    assert not thread.trylock("x", wait_ms=1500)
+    assert lock.is_owned()
+    lock.release()
+
+
+def test_with_one_of_three_dead_both_still_exclude_each_other(
+    fresh_masters: FreshMasters, java: MakeJava, python: MakePython
+) -> None:
+    fleet = fresh_masters(3)
+    lock = python(fleet.urls).lock("x")
+    thread = java(fleet.urls, watchdog_ms=LEASE_MS, **QUICK).thread()
+    fleet[0].kill()  # the one that Redisson asks first
+    thread.lock("x")
+    assert not lock.acquire(blocking=False)
+    thread.unlock("x")
+    assert lock.acquire(timeout=10.0)
+    assert not thread.trylock("x")
+    lock.release()
+    assert thread.trylock("x", wait_ms=10_000)
+    thread.unlock("x")
+
+
+def test_evict_removes_java_from_every_master(masters3: Fleet, java: MakeJava, python: MakePython) -> None:
+    client = python(masters3.urls)
+    thread = java(masters3.urls).thread()
+    thread.lock("x")
+    assert {*client.evict("x")} == {*thread.owners}
+    assert not any(raw(url).exists("x") for url in masters3.urls)
+    assert not any(status["mine"] for status in thread.status("x"))
+    with client.lock("x"):
+        thread.unlock("x")  # it does not know; what it has not is not taken from another one
+        assert client.lock("x").is_owned()
+
+
+def test_nothing_without_an_expiry_is_left_of_both(
+    masters3: Fleet, java: MakeJava, python: MakePython
+) -> None:
+    thread = java(masters3.urls).thread()
+    lock = python(masters3.urls).lock("x")
+    for _ in range(3):
+        thread.lock("x")
+        assert not lock.acquire(timeout=0.05)
+        thread.unlock("x")
+        with lock:
+            assert not thread.trylock("x")
+    for url in masters3.urls:
+        assert [key for key in left(url) if raw(url).pttl(key) == -1] == []
+        assert not raw(url).exists("x")

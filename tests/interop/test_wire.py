@@ -1,0 +1,149 @@
+"""What Redisson writes and publishes for a lock on one master, and that rlock and it keep each other out."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import redis
+
+from ..servers import AnyMaster, raw
+from .conftest import MakeJava, MakePython
+from .jvm import JavaError
+
+LEASE_MS = 10_000
+
+#: Redisson's channel of a lock. A name is tagged unless it has an opening brace, whatever else it holds.
+CHANNELS = {
+    "orders:42": "redisson_lock__channel:{orders:42}",
+    "with a blank": "redisson_lock__channel:{with a blank}",
+    "ünïcode": "redisson_lock__channel:{ünïcode}",
+    "user:{7}:mail": "redisson_lock__channel:user:{7}:mail",
+    "open{": "redisson_lock__channel:open{",
+    "close}": "redisson_lock__channel:{close}}",
+}
+
+
+@contextmanager
+def ear(client: redis.Redis) -> Iterator[list[tuple[str, str]]]:
+    """All that is published meanwhile: channel and message."""
+    heard: list[tuple[str, str]] = []
+    with client.pubsub() as pubsub:
+        pubsub.psubscribe("*")
+        assert pubsub.get_message(timeout=5.0), "not subscribed"
+        yield heard
+        # A message of our own comes behind all that was published before it.
+        client.publish("the end", "")
+        while (message := pubsub.get_message(timeout=5.0)) and message["channel"] != "the end":
+            heard.append((message["channel"], message["data"]))
+        assert message, "the end was not heard"
+
+
+def test_a_java_hold_is_a_hash_of_its_owner_and_its_count(any_server: AnyMaster, java: MakeJava) -> None:
+    thread = java([any_server.url], watchdog_ms=LEASE_MS).thread()
+    (owner,) = thread.owners
+    server = raw(any_server.url)
+    thread.lock("x")
+    assert server.hgetall("x") == {owner: "1"}
+    assert 0 < server.pttl("x") <= LEASE_MS
+    thread.lock("x")
+    assert server.hgetall("x") == {owner: "2"}
+    thread.unlock("x")
+    assert server.hgetall("x") == {owner: "1"}
+    assert 0 < server.pttl("x") <= LEASE_MS
+    thread.unlock("x")
+    assert not server.exists("x")
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_the_last_unlock_of_java_publishes_a_zero(any_server: AnyMaster, java: MakeJava, name: str) -> None:
+    thread = java([any_server.url]).thread()
+    with ear(raw(any_server.url)) as heard:
+        thread.lock(name)
+        thread.lock(name)
+        thread.unlock(name)
+        thread.unlock(name)
+    assert heard == [(CHANNELS[name], "0")], "once, and nothing for the nested one"
+
+
+def test_a_force_of_java_publishes_a_zero(any_server: AnyMaster, java: MakeJava) -> None:
+    thread = java([any_server.url]).thread()
+    thread.lock("x")
+    with ear(raw(any_server.url)) as heard:
+        assert thread.force("x") == [True]
+        assert thread.force("x") == [False]
+    assert heard == [(CHANNELS["orders:42"].replace("orders:42", "x"), "0")]
+
+
+def test_what_java_leaves_of_an_unlock_has_an_expiry(any_server: AnyMaster, java: MakeJava) -> None:
+    thread = java([any_server.url]).thread()
+    thread.lock("x")
+    thread.unlock("x")
+    server = raw(any_server.url)
+    left = [key for key in server.scan_iter("*x*") if not key.startswith("rlock:")]
+    assert all(key.startswith("redisson_unlock_latch:{x}:") for key in left), left
+    assert all(server.pttl(key) != -1 for key in left)
+
+
+def test_rlock_is_refused_while_java_holds(any_server: AnyMaster, java: MakeJava, python: MakePython) -> None:
+    client = python([any_server.url])
+    lock = client.lock("x")
+    thread = java([any_server.url], watchdog_ms=LEASE_MS).thread()
+    thread.lock("x")
+    thread.lock("x")
+    assert not lock.acquire(blocking=False)
+    assert not lock.acquire(timeout=0.3)
+    assert lock.locked()
+    status = client.status("x")
+    assert (status.holder, status.hold_count) == (thread.owners[0], 2)
+    assert status.since is None, "Redisson's owner tokens do not tell"
+    assert status.remaining is not None
+    assert 0 < status.remaining <= LEASE_MS / 1000
+    thread.unlock("x")
+    assert not lock.acquire(blocking=False), "Java holds it once more"
+    thread.unlock("x")
+    assert lock.acquire(timeout=10.0)
+    lock.release()
+
+
+def test_java_is_refused_while_rlock_holds(any_server: AnyMaster, java: MakeJava, python: MakePython) -> None:
+    lock = python([any_server.url]).lock("x")
+    thread = java([any_server.url]).thread()
+    with lock:
+        assert not thread.trylock("x")
+        assert not thread.trylock("x", wait_ms=300)
+        (status,) = thread.status("x")
+        assert (status["locked"], status["mine"], status["hold_count"]) == (True, False, 0)
+        assert 0 < status["ttl_ms"] <= 10_000
+        with pytest.raises(JavaError, match="IllegalMonitorStateException"):
+            thread.unlock("x")
+        assert lock.is_owned()
+        (owner,) = raw(any_server.url).hkeys("x")
+        assert owner not in thread.owners
+    assert thread.trylock("x")
+    thread.unlock("x")
+
+
+def test_rlock_gets_what_java_unlocks_while_it_waits(
+    any_server: AnyMaster, java: MakeJava, python: MakePython
+) -> None:
+    lock = python([any_server.url]).lock("x")
+    thread = java([any_server.url], watchdog_ms=30_000).thread()
+    thread.lock("x")
+    got = threading.Event()
+
+    def wait() -> None:
+        with lock:
+            got.set()
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    time.sleep(0.3)
+    assert not got.is_set()
+    thread.unlock("x")
+    # Long before the lease that Java told would have ended: that is not what it waits for.
+    assert got.wait(10.0)
+    waiter.join()
