@@ -1,0 +1,262 @@
+"""A client that shares its locks with Redisson, without a Java: what it writes, publishes, hears and refuses.
+
+Redisson is played by the few commands that its scripts consist of, so that these tests run everywhere.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import redis
+
+import rlock
+import rlock.asyncio
+from rlock.rules.options import from_env
+from rlock.rules.wire import REDISSON, whose
+
+from ..conftest import FreshMasters
+from ..contract.conftest import eventually
+from ..servers import Fleet, left, raw
+
+MakeShared = Callable[..., rlock.Client]
+CHANNEL = "redisson_lock__channel:{job}"
+UUID = "{:08x}-89ab-4cde-8f01-23456789abcd"
+
+
+@pytest.fixture
+def shared() -> Iterator[MakeShared]:
+    """Clients of the kind that is tested here."""
+    made: list[rlock.Client] = []
+
+    def make(urls: Sequence[str], ttl: float = 2.0, **options: Any) -> rlock.Client:
+        made.append(rlock.Client(urls, ttl, interop="redisson", **options))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+class Java:
+    """A thread of Java that holds ``job``: an RLock on each master, with a uuid of its own, as RedLock has."""
+
+    def __init__(self, urls: Sequence[str], thread: int = 35) -> None:
+        self._servers = [raw(url) for url in urls]
+        self.owners = [f"{UUID.format(i)}:{thread}" for i in range(len(urls))]
+
+    def lock(self, lease_ms: int = 30_000, masters: Sequence[int] | None = None) -> None:
+        for i in range(len(self._servers)) if masters is None else masters:
+            assert not self._servers[i].exists("job")
+            self._servers[i].hincrby("job", self.owners[i], 1)
+            self._servers[i].pexpire("job", lease_ms)
+
+    def unlock(self) -> None:
+        for server, owner in zip(self._servers, self.owners, strict=True):
+            if server.hexists("job", owner):
+                self._free(server)
+
+    def force(self) -> None:
+        for server in self._servers:
+            self._free(server)
+
+    def _free(self, server: redis.Redis) -> None:
+        if server.delete("job"):
+            server.publish(CHANNEL, "0")
+
+
+@pytest.mark.parametrize(
+    ("name", "channel"),
+    [
+        ("job", "redisson_lock__channel:{job}"),
+        ("a b:c", "redisson_lock__channel:{a b:c}"),
+        ("{shop}:job", "redisson_lock__channel:{shop}:job"),
+        ("half{", "redisson_lock__channel:half{"),
+        ("half}", "redisson_lock__channel:{half}}"),
+    ],
+)
+def test_the_channel_is_named_as_redisson_names_it(name: str, channel: str) -> None:
+    assert REDISSON.channel(name) == channel
+
+
+def test_one_thread_of_a_red_lock_is_one_holder_and_ours_are_themselves() -> None:
+    assert whose(f"{UUID.format(1)}:35") == whose(f"{UUID.format(2)}:35") != whose(f"{UUID.format(1)}:36")
+    for ours in ("host/1/main:" + "0" * 32, "", "35", f"{UUID.format(1)}", f"{UUID.format(1)}:35:write"):
+        assert whose(ours) == ours
+
+
+def test_a_release_is_told_as_redisson_expects_it(masters3: Fleet, shared: MakeShared) -> None:
+    ears = [raw(url).pubsub(ignore_subscribe_messages=True) for url in masters3.urls]
+    for ear in ears:
+        ear.psubscribe("*")
+        ear.get_message(timeout=1)
+    with shared(masters3.urls).lock("job") as lock, lock:
+        assert raw(masters3.urls[0]).hlen("job") == 1
+    for ear in ears:
+        message = ear.get_message(timeout=2)
+        assert message is not None
+        assert (message["channel"], message["data"]) == (CHANNEL, "0")
+        assert ear.get_message(timeout=0.1) is None, "once"
+        ear.close()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_waiter_is_woken_by_an_unlock_of_java(masters: Fleet, shared: MakeShared, count: int) -> None:
+    urls = masters(count).urls
+    java, lock = Java(urls), shared(urls).lock("job")
+    java.lock()
+    assert not lock.acquire(blocking=False)
+    got: list[float] = []
+
+    def wait() -> None:
+        with lock:
+            got.append(time.monotonic())
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    assert eventually(lambda: raw(urls[-1]).zcard("rlock:{job}:queue") == 1)
+    time.sleep(0.2)
+    # While one thread of Java has all of them, it sleeps: a look now and then, and no rounds.
+    before = [raw(url).info("commandstats")["cmdstat_evalsha"]["calls"] for url in urls]
+    time.sleep(1.0)
+    after = [raw(url).info("commandstats")["cmdstat_evalsha"]["calls"] for url in urls]
+    assert sum(after) - sum(before) <= 3
+    began = time.monotonic()
+    java.unlock()
+    waiter.join(10)
+    assert got
+    assert got[0] - began < 0.6, "it was not woken, it looked"
+    assert not left(urls[0])
+
+
+def test_a_waiter_of_ours_gets_it_from_ours(masters3: Fleet, shared: MakeShared) -> None:
+    first, second = shared(masters3.urls), shared(masters3.urls)
+    first.lock("job").acquire()
+    waiter = threading.Thread(target=lambda: second.lock("job").acquire())
+    waiter.start()
+    assert eventually(lambda: first.status("job").queue_length == 1)
+    began = time.monotonic()
+    first.lock("job").release()
+    waiter.join(10)
+    assert time.monotonic() - began < 0.6
+
+
+def test_threads_of_one_process_do_not_keep_it_from_java(masters1: Fleet, shared: MakeShared) -> None:
+    client = shared(masters1.urls)
+    ear = raw(masters1.urls[0]).pubsub(ignore_subscribe_messages=True)
+    ear.subscribe(CHANNEL)
+    ear.get_message(timeout=1)
+    order: list[int] = []
+
+    def work(i: int) -> None:
+        for _ in range(12):
+            with client.lock("job"):
+                order.append(i)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(order) == 36
+    told = 0
+    while ear.get_message(timeout=0.1) is not None:
+        told += 1
+    assert told >= 36 // 9, "at least each ninth release is told to all"
+    ear.close()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_status_and_evict_know_java(masters: Fleet, shared: MakeShared, count: int) -> None:
+    urls = masters(count).urls
+    client, java = shared(urls), Java(urls)
+    java.lock()
+    found = client.status("job")
+    assert found.holder in java.owners
+    assert [view.holder for view in found.masters] == java.owners
+    assert (found.since, found.hold_count) == (None, 1)
+    assert found.remaining is not None
+    assert 25 < found.remaining <= 30
+    assert client.lock("job").locked()
+    assert sorted(client.evict("job")) == sorted(java.owners)
+    assert not client.status("job").locked
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_force_of_java_is_a_loss_and_is_not_healed(masters: Fleet, shared: MakeShared, count: int) -> None:
+    urls = masters(count).urls
+    lock = shared(urls, 1.0).lock("job")
+    lock.acquire()
+    lost = lock.lost
+    assert eventually(lambda: all(raw(url).exists("job") for url in urls))
+    Java(urls).force()
+    assert eventually(lost.is_set)
+    assert not any(raw(url).exists("job") for url in urls)
+    with pytest.raises(rlock.LeaseLostError):
+        lock.release()
+
+
+def test_a_master_that_comes_back_empty_is_healed_all_the_same(
+    fresh_masters: FreshMasters, shared: MakeShared
+) -> None:
+    fleet = fresh_masters(3)
+    lock = shared(fleet.urls, 1.0, max_ttl=1.0).lock("job")
+    with lock:
+        assert eventually(lambda: all(raw(url).exists("job") for url in fleet.urls))
+        fleet[2].restart(empty=True)
+        assert eventually(lambda: raw(fleet.urls[2]).exists("job"))
+        lock.check()
+
+
+def test_of_a_minority_that_java_deletes_one_master_is_healed(masters3: Fleet, shared: MakeShared) -> None:
+    with shared(masters3.urls, 1.0).lock("job") as lock:
+        assert eventually(lambda: all(raw(url).exists("job") for url in masters3.urls))
+        raw(masters3.urls[0]).delete("job")
+        assert eventually(lambda: raw(masters3.urls[0]).exists("job"))
+        lock.check()
+
+
+def test_votes_of_several_threads_of_java_are_no_holder(masters3: Fleet, shared: MakeShared) -> None:
+    one, two = Java(masters3.urls, 35), Java(masters3.urls, 36)
+    one.lock(400, [0])
+    two.lock(400, [1])
+    client = shared(masters3.urls)
+    assert client.status("job").holder is None
+    assert client.lock("job").acquire(timeout=5), "it was got when their leases ended"
+
+
+def test_a_read_write_lock_is_an_error_that_says_so(masters1: Fleet, shared: MakeShared) -> None:
+    raw(masters1.urls[0]).hset("job", mapping={"mode": "read", f"{UUID.format(0)}:35": 1})
+    with pytest.raises(rlock.OptionsError, match="no lock wrote"):
+        shared(masters1.urls).lock("job").acquire()
+
+
+def test_a_fair_lock_is_refused(masters1: Fleet, shared: MakeShared) -> None:
+    with pytest.raises(rlock.OptionsError, match="cannot be fair"):
+        shared(masters1.urls).lock("job", fair=True)
+    with pytest.raises(rlock.OptionsError, match="cannot be fair"):
+        rlock.asyncio.Client(masters1.urls, interop="redisson").lock("job", fair=True)
+
+
+def test_another_word_than_redisson_is_refused() -> None:
+    for wrong in ("jedis", "", True, 1):
+        with pytest.raises(rlock.OptionsError, match='interop must be "redisson"'):
+            rlock.Client(["redis://127.0.0.1:1"], interop=wrong)  # type: ignore[arg-type]
+
+
+def test_the_lease_of_java_is_what_a_restart_is_waited_for() -> None:
+    url = ["redis://127.0.0.1:1"]
+    assert rlock.Client(url, interop="redisson")._options.max_ttl == 30.0
+    assert rlock.Client(url, interop="redisson", max_ttl=60.0)._options.max_ttl == 60.0
+    assert rlock.Client(url)._options.max_ttl == 10.0
+
+
+def test_the_environment_may_say_it() -> None:
+    environ = {"RLOCK_MASTERS": "redis://127.0.0.1:1", "RLOCK_INTEROP": "redisson"}
+    assert from_env(environ)[1] == {"interop": "redisson"}
+    assert rlock.Client.from_env(environ)._options.interop == "redisson"
+    with pytest.raises(rlock.OptionsError, match="interop must be"):
+        rlock.Client.from_env({**environ, "RLOCK_INTEROP": "jedis"})
