@@ -42,7 +42,7 @@ def shared() -> Iterator[MakeShared]:
 
 
 class Java:
-    """A thread of Java that holds ``job``: an RLock on each master, with a uuid of its own, as RedLock has."""
+    """A thread of Java that holds ``job``: an RLock on each master, with a uuid each, as RedLock has."""
 
     def __init__(self, urls: Sequence[str], thread: int = 35) -> None:
         self._servers = [raw(url) for url in urls]
@@ -132,9 +132,12 @@ def test_a_waiter_is_woken_by_an_unlock_of_java(masters: Fleet, shared: MakeShar
     assert not left(urls[0])
 
 
-def test_a_waiter_of_ours_gets_it_from_ours(masters3: Fleet, shared: MakeShared) -> None:
+def test_a_waiter_of_ours_gets_it_from_ours_and_java_hears_of_it(masters3: Fleet, shared: MakeShared) -> None:
     first, second = shared(masters3.urls), shared(masters3.urls)
     first.lock("job").acquire()
+    ear = raw(masters3.urls[0]).pubsub(ignore_subscribe_messages=True)
+    ear.subscribe(CHANNEL)
+    ear.get_message(timeout=1)
     waiter = threading.Thread(target=lambda: second.lock("job").acquire())
     waiter.start()
     assert eventually(lambda: first.status("job").queue_length == 1)
@@ -142,6 +145,10 @@ def test_a_waiter_of_ours_gets_it_from_ours(masters3: Fleet, shared: MakeShared)
     first.lock("job").release()
     waiter.join(10)
     assert time.monotonic() - began < 0.6
+    message = ear.get_message(timeout=2)
+    assert message is not None, "a lock that is handed on in our queue is never Java's"
+    assert message["data"] == "0"
+    ear.close()
 
 
 def test_threads_of_one_process_do_not_keep_it_from_java(masters1: Fleet, shared: MakeShared) -> None:
@@ -155,6 +162,7 @@ def test_threads_of_one_process_do_not_keep_it_from_java(masters1: Fleet, shared
         for _ in range(12):
             with client.lock("job"):
                 order.append(i)
+                time.sleep(0.003)  # the others are asleep by then
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
     for thread in threads:
@@ -199,15 +207,17 @@ def test_a_force_of_java_is_a_loss_and_is_not_healed(masters: Fleet, shared: Mak
         lock.release()
 
 
+@pytest.mark.parametrize("count", [1, 3])
 def test_a_master_that_comes_back_empty_is_healed_all_the_same(
-    fresh_masters: FreshMasters, shared: MakeShared
+    fresh_masters: FreshMasters, shared: MakeShared, count: int
 ) -> None:
-    fleet = fresh_masters(3)
-    lock = shared(fleet.urls, 1.0, max_ttl=1.0).lock("job")
-    with lock:
+    fleet = fresh_masters(count)
+    client = shared(fleet.urls, 3.0, max_ttl=3.0)
+    client.init()
+    with client.lock("job") as lock:
         assert eventually(lambda: all(raw(url).exists("job") for url in fleet.urls))
-        fleet[2].restart(empty=True)
-        assert eventually(lambda: raw(fleet.urls[2]).exists("job"))
+        fleet[-1].restart(empty=True)
+        assert eventually(lambda: raw(fleet.urls[-1]).exists("job"))
         lock.check()
 
 
