@@ -194,7 +194,7 @@ class MasterFailed(Event):
     def level(self) -> int:  # type: ignore[override]
         """The level of its log record."""
         if self.kind == "duplicate":
-            return logging.ERROR
+            return logging.ERROR if self.news else 0
         # A server that closes an idle connection is nothing to worry about.
         return logging.INFO if self.connected else logging.WARNING if self.news else 0
 
@@ -332,14 +332,20 @@ def observed() -> bool:
 
 
 def tell(event: Event) -> None:
-    """Tell an event to the log and to all observers. Never raises; not with a mutex held."""
+    """Tell an event to the log and to all observers. Not with a mutex held; raises interrupts only."""
     if event.level:
         log.log(event.level, "%s", event, extra=fields(event))
+    interrupt: BaseException | None = None
     for observer in _observers:
         try:
             observer(event)
         except Exception:
             log.exception("an observer failed on %r", event)
+        except BaseException as error:
+            # Ctrl-C in the middle of one observer: the others are told all the same.
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 def fields(event: Event) -> dict[str, Any]:
