@@ -313,8 +313,13 @@ def observe(observer: Observer) -> Callable[[], None]:
     """Have every event of every client of this process told to ``observer``; call the answer to end it.
 
     It is called where the event comes up, also in the thread that renews: it must be quick, and wait for
-    nothing. What it raises is logged and goes no further. No mutex of ours is held then. Inherited by
-    forked children.
+    nothing. What it raises is logged and goes no further, but for KeyboardInterrupt and its like. No mutex
+    of ours is held then. Inherited by forked children.
+
+    Each `Acquired` is followed by one `Released` or one `Lost` with its owner, and each `Queued` by one
+    `Acquired` or `NotAcquired` of its lock that says so. A fixed lease that nobody watches (``renew=False``
+    without ``on_lost``) is told to be lost by its release, or by the close of its client. A KeyboardInterrupt
+    in the very telling of an event may leave that one out.
     """
     global _observers
     _observers = (*_observers, observer)
