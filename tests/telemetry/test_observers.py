@@ -148,8 +148,8 @@ def test_an_interrupt_in_one_observer_keeps_the_others_from_nothing(observe: Obs
             assert other.lock("job").acquire(timeout=1), "it left the lock behind"
             other.lock("job").release()
         with other.lock("job"):
-            for kind in (Queued, NotAcquired):
-                armed[0] = kind
+            for refused in (Queued, NotAcquired):
+                armed[0] = refused
                 with pytest.raises(KeyboardInterrupt):
                     lock.acquire(timeout=0.05)
             assert eventually(lambda: other.status("job").queue_length == 0)
@@ -212,7 +212,7 @@ def test_events_and_their_records_go_through_queues_and_pickles(
         again = pickle.loads(pickle.dumps(record))
         assert again.getMessage() == str(event)
         queue: SimpleQueue[Any] = SimpleQueue()
-        QueueHandler(queue).emit(record)  # type: ignore[arg-type]
+        QueueHandler(queue).emit(record)
         again = pickle.loads(pickle.dumps(queue.get()))
         assert (again.getMessage(), again.event) == (str(event), event.event)
 
