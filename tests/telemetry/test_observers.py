@@ -17,8 +17,10 @@ import pytest
 
 import rlock
 from rlock import events
+from rlock._driver import outcomes
 from rlock._sync.waits import run
 from rlock.events import Acquired, Event, Lost, NotAcquired, Queued, Released
+from rlock.procedures.acquire import Asked
 from rlock.testing import MemoryMasters, memory_client
 
 from ..contract.conftest import eventually
@@ -237,3 +239,24 @@ def test_one_server_under_two_names_is_one_error_however_often_it_is_dialled(
     levels = [record.levelname for record in caplog.records if getattr(record, "kind", "") == "duplicate"]
     assert levels == ["ERROR"]
     assert not [record for record in caplog.records if getattr(record, "event", "") == "master_answers"]
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (None, "busy"),
+        (rlock.QuorumUnreachableError("job", 2, 0, {}), "unreachable"),
+        (rlock.OptionsError("a wrong password"), "error"),
+        (rlock.RLockError("the client was closed"), "interrupted"),
+        (KeyboardInterrupt(), "interrupted"),
+    ],
+)
+def test_an_acquire_that_fails_is_told_with_its_outcome(
+    error: BaseException | None, outcome: str, observe: Observe
+) -> None:
+    ledger = Ledger()
+    observe(ledger)
+    with memory_client(1) as client:
+        options = client.lock("job")._options
+        outcomes.not_acquired(options, Asked(), client._engine().clock, error)
+    assert [event.outcome for event in ledger.of(NotAcquired)] == [outcome]
