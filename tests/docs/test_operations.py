@@ -212,6 +212,7 @@ ANCHORS = (
     "renewal-failing",
     "guard",
     "clock-offset",
+    "replica",
     "long-waits",
     "stuck-lock",
     "split-votes",
