@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 
 from ..servers import Fleet
-from .pages import DOCS, PYTHON, starter
+from .pages import DOCS, PYTHON, marked, starter
 
-TEXT = (DOCS / "dashboard.md").read_text(encoding="utf-8")
+(TEXT,) = marked(DOCS / "dashboard.md", "tests/docs/test_dashboard_page.py")
 COMMANDS = re.findall(r"^\$ rlock (dashboard\b.*?) +# (.*)$", TEXT, re.MULTILINE)
 
 
-def test_the_page_shows_two_commands() -> None:
-    assert len(COMMANDS) == 2
+def test_the_page_shows_two_commands_behind_the_masters_and_what_they_do() -> None:
+    first, *others = TEXT.splitlines()
+    assert first.startswith("$ export RLOCK_MASTERS=redis://")
+    assert len(COMMANDS) == len(others) == 2
     assert COMMANDS[0] == ("dashboard", "http://127.0.0.1:8379/ until Ctrl-C")
 
 
