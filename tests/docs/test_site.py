@@ -148,6 +148,14 @@ def test_the_public_names_are_on_the_page_of_python(site: Path) -> None:
         assert re.search(rf'id="?rlock(\.\w+)?\.{name}"?[ >]', text), name
 
 
+def test_what_the_fields_of_events_mean_is_on_the_page_of_python(site: Path) -> None:
+    text = re.sub(r"<[^>]+>", "", (site / "api.html").read_text(encoding="utf-8"))
+    assert "seconds from the grant to the call of release" in text
+    assert "set: this master gave no answer" in text
+    for ours in ("rlock.events.News", "rlock.events.tell"):
+        assert not re.search(rf'id="?{ours}"?[ >]', (site / "api.html").read_text(encoding="utf-8"))
+
+
 # -- in a browser --------------------------------------------------------------------------------------------
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
