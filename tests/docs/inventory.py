@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .pages import DOCS, TOP
+from .pages import DOCS, TOP, marked
 
 #: Why nothing can run it.
 REASONS = {
@@ -95,6 +95,8 @@ def fault(block: Block, tests: dict[str, str]) -> str:
         # A test that picks blocks in a way of its own may leave out the one that somebody adds.
         if "marked(" not in told:
             return f"{block.value} does not take its blocks by pages.marked()"
+        if block.page.exists() and f"{block.text}\n" not in marked(block.page, block.value):
+            return f"pages.marked() does not find it: a fence with more than a language ({block.language!r})"
         return "" if name in told or Path(name).name in told else f"{block.value} does not name {name}"
     if block.mark == "recipe":
         # By name, or as one of the files that are laid out together.

@@ -79,3 +79,5 @@ def test_a_test_that_may_leave_out_blocks_that_bear_its_name_is_noticed() -> Non
     block = Block(TOP / "README.md", 1, "console", "$ ls", "tested", "tests/unit/test_docs.py")
     assert "README.md" in TESTS["tests/unit/test_docs.py"]
     assert "marked" in fault(block, TESTS)
+    block = block._replace(value="tests/docs/test_readme.py")
+    assert "more than a language" in fault(block, TESTS)
