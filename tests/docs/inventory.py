@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .pages import DOCS, TOP
+from .pages import DOCS, TOP, marked
 
 #: Why nothing can run it.
 REASONS = {
@@ -92,11 +92,28 @@ def fault(block: Block, tests: dict[str, str]) -> str:
         if block.value not in tests:
             return f"there is no {block.value}"
         told = tests[block.value]
+        # A test that picks blocks in a way of its own may leave out the one that somebody adds.
+        if "marked(" not in told:
+            return f"{block.value} does not take its blocks by pages.marked()"
+        if block.page.exists() and f"{block.text}\n" not in marked(block.page, block.value):
+            return f"pages.marked() does not find it: a fence with more than a language ({block.language!r})"
         return "" if name in told or Path(name).name in told else f"{block.value} does not name {name}"
     if block.mark == "recipe":
         # By name, or as one of the files that are laid out together.
-        users = [path for path, text in tests.items() if name in text or f'"{Path(name).name}"' in text]
-        if not users and "<!-- terminal:" not in block.page.read_text(encoding="utf-8"):
+        users = [text for text in tests.values() if name in text or f'"{Path(name).name}"' in text]
+        page = block.page.read_text(encoding="utf-8")
+        if "<!-- terminal:" in page:
+            return ""
+        if not users:
             return f"no test names {name}"
-        return ""
+        return "" if _used(block, "".join(users)) else f"no test of {name} uses {block.value}"
     return "nothing says what runs it: put a mark in the line before it (tests/docs/inventory.py)"
+
+
+def _used(block: Block, tests: str) -> bool:
+    """Whether a test, or another block that is laid out beside it, asks for a block by its name."""
+    file = Path(block.value)
+    if file.name == "conftest.py" or file.name.startswith("test_"):
+        return "runpytest" in tests
+    others = "".join(other.text for other in blocks_of(block.page) if other.value != block.value)
+    return f'"{block.value}"' in tests or bool(re.search(rf"\b{re.escape(file.stem)}\b", tests + others))

@@ -10,15 +10,12 @@ from pathlib import Path
 import pytest
 
 from ..servers import Fleet
-from .pages import DOCS, PYTHON, starter
+from .pages import DOCS, PYTHON, marked, starter
 
-_BLOCK = re.compile(
-    r"<!-- tested: tests/docs/test_commands_of_pages\.py -->\n```console\n(.*?)```", re.DOTALL
-)
 COMMANDS = [
     (page, line[2:].partition("  #")[0].strip())
     for page in ("cli.md", "doctor.md")
-    for block in _BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
+    for block in marked(DOCS / page, "tests/docs/test_commands_of_pages.py")
     for line in block.splitlines()
     if line.startswith("$ ")
 ]

@@ -9,15 +9,28 @@ from pathlib import Path
 import pytest
 
 from ..servers import Fleet
-from .pages import DOCS, PYTHON, starter
+from .pages import DOCS, PYTHON, TOP, marked, starter
 
-TEXT = (DOCS / "dashboard.md").read_text(encoding="utf-8")
+(TEXT,) = marked(DOCS / "dashboard.md", "tests/docs/test_dashboard_page.py")
 COMMANDS = re.findall(r"^\$ rlock (dashboard\b.*?) +# (.*)$", TEXT, re.MULTILINE)
 
 
-def test_the_page_shows_two_commands() -> None:
-    assert len(COMMANDS) == 2
+def test_the_page_shows_two_commands_behind_the_masters_and_what_they_do() -> None:
+    first, *others = TEXT.splitlines()
+    assert first.startswith("$ export RLOCK_MASTERS=redis://")
+    assert len(COMMANDS) == len(others) == 2
     assert COMMANDS[0] == ("dashboard", "http://127.0.0.1:8379/ until Ctrl-C")
+
+
+def test_the_gauges_of_the_page_are_those_of_the_code() -> None:
+    page = (
+        (DOCS / "dashboard.md")
+        .read_text(encoding="utf-8")
+        .partition("\n| gauge | |\n")[2]
+        .partition("\n\n")[0]
+    )
+    code = (TOP / "rlock" / "program" / "dashboard" / "gauges.py").read_text(encoding="utf-8")
+    assert {*re.findall(r"redlock_\w+", page)} == {*re.findall(r"\"(redlock_\w+)\"", code)}
 
 
 @pytest.mark.parametrize("command", [command for command, _ in COMMANDS])

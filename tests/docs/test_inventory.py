@@ -66,3 +66,18 @@ def test_blocks_are_found_with_their_marks(tmp_path: Path) -> None:
     assert (one.line, one.language, one.mark, one.value) == (3, "console", "terminal", "1; goes on")
     assert (two.line, two.text) == (7, "```")
     assert not fault(one, TESTS)
+
+
+def test_a_recipe_that_no_test_of_its_page_uses_is_noticed() -> None:
+    page = TOP / "docs" / "metrics.md"
+    block = Block(page, 1, "python", "print(1)", "recipe", "_".join(("nobody", "asks", "for", "this.py")))
+    assert "uses" in fault(block, TESTS)
+    assert not fault(block._replace(value="serve.py"), TESTS)
+
+
+def test_a_test_that_may_leave_out_blocks_that_bear_its_name_is_noticed() -> None:
+    block = Block(TOP / "README.md", 1, "console", "$ ls", "tested", "tests/unit/test_docs.py")
+    assert "README.md" in TESTS["tests/unit/test_docs.py"]
+    assert "marked" in fault(block, TESTS)
+    block = block._replace(value="tests/docs/test_readme.py")
+    assert "more than a language" in fault(block, TESTS)

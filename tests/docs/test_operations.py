@@ -26,10 +26,10 @@ from ..conftest import FreshMasters
 from ..contract.conftest import eventually
 from ..contract.conftest import make_client as make_client  # a fixture
 from ..servers import raw, servers_found
-from .pages import DOCS
+from .pages import DOCS, marked
 
 TEXT = (DOCS / "operations.md").read_text(encoding="utf-8")
-SETTINGS, TLS, URL = re.findall(r"<!-- tested: .*? -->\n```text\n(.*?)```", TEXT, re.DOTALL)
+SETTINGS, TLS, URL = marked(DOCS / "operations.md", "tests/docs/test_operations.py")
 
 
 def arguments(text: str, **paths: str) -> list[str]:
@@ -212,6 +212,7 @@ ANCHORS = (
     "renewal-failing",
     "guard",
     "clock-offset",
+    "replica",
     "long-waits",
     "stuck-lock",
     "split-votes",

@@ -20,10 +20,10 @@ from rlock.program.local.embedded import ServerBinary
 from ..contract.conftest import eventually
 from ..contract.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet
-from .pages import DOCS, PYTHON, TOP, starter
+from .pages import DOCS, PYTHON, TOP, marked, starter
 
 TEXT = (TOP / "README.md").read_text(encoding="utf-8")
-PROGRAM, TASKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+PROGRAM, TASKS, _UP, _THEN = marked(TOP / "README.md", "tests/docs/test_readme.py")
 
 
 def real(text: str, fleet: Fleet) -> str:
@@ -77,10 +77,7 @@ def test_the_program_with_tasks_runs(masters1: Fleet) -> None:
     assert shipped == [42]
 
 
-UP, THEN = (
-    [line[2:].partition("  #")[0].strip() for line in block.splitlines()]
-    for block in re.findall(r"```console\n(.*?)```", TEXT.partition("## On the command line")[2], re.DOTALL)
-)
+UP, THEN = ([line[2:].partition("  #")[0].strip() for line in block.splitlines()] for block in (_UP, _THEN))
 
 
 def test_the_commands_do_what_stands_behind_them(tmp_path: Path, server: ServerBinary) -> None:
@@ -113,8 +110,8 @@ def test_the_commands_do_what_stands_behind_them(tmp_path: Path, server: ServerB
 def test_the_example_of_statistics_has_the_fields_that_there_are(
     masters3: Fleet, make_client: Callable[..., Any]
 ) -> None:
-    text = (DOCS / "waiting.md").read_text(encoding="utf-8")
-    shown = re.search(r">>> lock\.statistics\(\)\n(.*?)```", text, re.DOTALL)
+    (text,) = marked(DOCS / "waiting.md", "tests/docs/test_readme.py")
+    shown = re.fullmatch(r">>> lock\.statistics\(\)\n(.*)", text, re.DOTALL)
     assert shown
     client, lock = make_client(masters3.urls), make_client(masters3.urls).lock("orders:42")
 

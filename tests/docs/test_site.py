@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,49 +16,34 @@ from typing import Any
 
 import pytest
 
+from .building import Built, built_once, mkdocs
 from .pages import DOCS, TOP
 
 if importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("material") is None:
     pytest.skip("mkdocs-material is not installed (the extra rlock[docs])", allow_module_level=True)
 
+#: Whoever comes first builds it, the others wait for that.
+pytestmark = pytest.mark.timeout(300)
 PAGES = [page.relative_to(DOCS).as_posix() for page in sorted(DOCS.rglob("*.md"))]
 
 
-def mkdocs(config: Path, to: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(config), "-d", str(to)],
-        cwd=TOP,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(TOP),
-            "NO_MKDOCS_2_WARNING": "true",
-            "PYTHONWARNINGS": "default",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=110,
-    )
-
-
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """The folder of the site, and what was said while it was built."""
-    to = tmp_path_factory.mktemp("site")
-    done = mkdocs(TOP / "mkdocs.yml", to)
-    assert done.returncode == 0, done.stderr
-    return to, done.stdout + done.stderr
+    found = built_once(tmp_path_factory)
+    assert found.code == 0, found.said
+    return found
 
 
 @pytest.fixture(scope="module")
-def site(built: tuple[Path, str]) -> Path:
-    return built[0]
+def site(built: Built) -> Path:
+    return built.folder
 
 
-def test_it_is_built_without_a_warning(built: tuple[Path, str]) -> None:
-    assert "Documentation built" in built[1]
-    assert "WARNING" not in built[1]
-    assert "ERROR" not in built[1]
+def test_it_is_built_without_a_warning(built: Built) -> None:
+    assert "Documentation built" in built.said
+    assert "WARNING" not in built.said
+    assert "ERROR" not in built.said
 
 
 def test_make_docs_is_strict() -> None:
@@ -69,29 +51,28 @@ def test_make_docs_is_strict() -> None:
     assert re.search(r"^docs: .*\n(\t.*\n)*?\t.* mkdocs build --strict", makefile, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    ("page", "more", "told"),
-    [
-        ("[x](index.md#no-such-anchor)", "", "no-such-anchor"),
-        ("[x](no-such-page.md)", "", "no-such-page.md"),
-        ("![no such picture](no-such.svg)", "", "no-such.svg"),
-        ("text", "nav: [index.md, missing.md]\n", "missing.md"),
-        ("text", "nav: [index.md]\n", "other.md"),
-    ],
-)
-def test_what_is_broken_ends_the_build(page: str, more: str, told: str, tmp_path: Path) -> None:
+def test_what_is_broken_ends_the_build(tmp_path: Path) -> None:
     folder = tmp_path / "docs"
     folder.mkdir()
-    (folder / "index.md").write_text(f"# One\n\n{page}\n")
+    broken = {
+        "no-such-anchor": "[x](index.md#no-such-anchor)",
+        "no-such-page.md": "[x](no-such-page.md)",
+        "no-such.svg": "![no such picture](no-such.svg)",
+        "missing.md": "in the navigation, and not there",
+        "other.md": "there, and not in the navigation",
+    }
+    (folder / "index.md").write_text("# One\n\n" + "\n\n".join(broken.values()))
     (folder / "other.md").write_text("# Other\n")
     config = tmp_path / "mkdocs.yml"
     config.write_text(
         f"INHERIT: {TOP / 'mkdocs.yml'}\ndocs_dir: docs\nhooks: []\nplugins: [search]\nextra_css: []\n"
-        f"{more or 'nav: [index.md, other.md]'}\n"
+        "nav: [index.md, missing.md]\n"
     )
     done = mkdocs(config, tmp_path / "site")
     assert done.returncode != 0
-    assert told in done.stderr
+    # Each of them is a warning of its own, so each alone would have ended the build.
+    assert [name for name in broken if name not in done.stderr] == []
+    assert f"Aborted with {len(broken)} warnings in strict mode" in done.stdout + done.stderr
 
 
 def html(site: Path) -> Iterator[tuple[Path, str]]:
@@ -167,6 +148,14 @@ def test_the_public_names_are_on_the_page_of_python(site: Path) -> None:
         assert re.search(rf'id="?rlock(\.\w+)?\.{name}"?[ >]', text), name
 
 
+def test_what_the_fields_of_events_mean_is_on_the_page_of_python(site: Path) -> None:
+    text = re.sub(r"<[^>]+>", "", (site / "api.html").read_text(encoding="utf-8"))
+    assert "seconds from the grant to the call of release" in text
+    assert "set: this master gave no answer" in text
+    for ours in ("rlock.events.News", "rlock.events.tell"):
+        assert not re.search(rf'id="?{ours}"?[ >]', (site / "api.html").read_text(encoding="utf-8"))
+
+
 # -- in a browser --------------------------------------------------------------------------------------------
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -239,32 +228,36 @@ def html_of(page: str) -> str:
     return page.replace("README.md", "index.md").removesuffix(".md") + ".html"
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_asks_for_nothing_from_elsewhere_and_has_no_error(
-    page: str, browser: Any, address: str
+def narrow(browser: Any, width: int) -> None:
+    metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+def test_every_page_asks_for_nothing_from_elsewhere_and_fits_a_telephone_and_a_screen(
+    browser: Any, address: str
 ) -> None:
-    requests(browser), errors(browser)
-    browser.get(f"{address}/{html_of(page)}")
-    wait_for(browser, "document.readyState === 'complete'")
-    asked = requests(browser)
-    assert asked
-    assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
-    assert errors(browser) == []
-    assert browser.find_element("css selector", "h1").text
-
-
-@pytest.mark.parametrize("width", [360, 1400])
-def test_no_page_is_wider_than_the_screen(width: int, browser: Any, address: str) -> None:
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500},
-    )
+    # All pages in one test: spread over processes, each of them would start a browser.
+    wrong = []
     try:
         for page in PAGES:
+            requests(browser), errors(browser)
+            narrow(browser, 1400)
             browser.get(f"{address}/{html_of(page)}")
-            assert browser.execute_script("return document.documentElement.scrollWidth") <= width, page
+            wait_for(browser, "document.readyState === 'complete'")
+            asked = requests(browser)
+            assert asked
+            wrong += [(page, url) for url in asked if not url.startswith((address, "data:", "blob:"))]
+            wrong += [(page, error) for error in errors(browser)]
+            if not browser.find_element("css selector", "h1").text:
+                wrong.append((page, "no heading"))
+            for width in (1400, 360):
+                narrow(browser, width)
+                wide = browser.execute_script("return document.documentElement.scrollWidth")
+                if wide > width:
+                    wrong.append((page, f"{wide} of {width} pixels"))
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert wrong == []
 
 
 @pytest.mark.parametrize("how", ["http", "file"])

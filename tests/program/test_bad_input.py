@@ -102,6 +102,20 @@ def test_an_unknown_command_gets_a_suggestion(given: list[str | bytes], told: st
     refused(rlock(*given), 64, told)
 
 
+def test_without_a_word_it_prints_its_help_line_by_line() -> None:
+    found = rlock()
+    assert found.code == 64
+    assert found.out == ""
+    assert found.err == rlock("--help").out
+    assert "\n    rlock up -n 5" in found.err
+
+
+def test_the_list_of_commands_has_whole_sentences() -> None:
+    told = rlock("--help").out
+    assert "..." not in told.replace("RLOCK_MASTERS=...", "").partition("Commands:")[2]
+    assert "since when, for how long, what each" in " ".join(told.split())
+
+
 @pytest.mark.parametrize("name", ON_MASTERS)
 def test_no_masters_bad_urls_and_broken_files_are_told_in_one_line(name: str, tmp_path: Path) -> None:
     refused(rlock(*words(name)), 64, "RLOCK_MASTERS is not set")

@@ -146,6 +146,13 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
     ("writes", one(write_fault="OOM command not allowed"), ERROR),
     ("writes", one(write_fault="READONLY", info={"role": "slave"}), None),
     ("guard", one(guarded=3.0, guard_reason="it is new"), NOTE),
+    ("guard", one(guarded=3.0, handshake=Handshake("0" * 40), permissions=named(commands=("zadd",))), NOTE),
+    ("guard", one(guarded=3.0, handshake=Handshake("0" * 40), permissions=named(commands=("get",))), None),
+    (
+        "guard",
+        one(guarded=3.0, handshake=Handshake("0" * 40), permissions=named(keys=("~rlock:fleet",))),
+        None,
+    ),
     ("max-ttl", one(handshake=Handshake("0" * 40, marker=f"{'0' * 40} 0 20000")), WARNING),
     ("max-ttl", one(handshake=Handshake("0" * 40, marker=f"{'0' * 40} 0 1000")), None),
     ("max-ttl", one(handshake=Handshake("0" * 40, marker=f"{'9' * 40} 0 20000")), None),

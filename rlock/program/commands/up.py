@@ -43,7 +43,9 @@ def up(count: int, *, as_json: bool) -> None:
             sys.stdout.flush()
             _wait(masters, quiet=True)
             return
-        click.echo(f"{count} masters, {server.flavour} {server.version}. Ctrl-C ends them.", err=True)
+        click.echo(
+            f"{count} masters, {server.flavour.capitalize()} {server.version}. Ctrl-C ends them.", err=True
+        )
         click.echo(masters.environment_line())
         _wait(masters, quiet=False)
 
