@@ -27,6 +27,7 @@ from ..rules.lease import LeaseEvent
 from ..rules.options import ClientOptions, LockOptions
 from ..rules.places import Bequest, Place
 from ..rules.quorum import Ballot
+from ..rules.scripts import Command
 from ..rules.timing import CLAIM_S
 from ..rules.wire import WIRES
 from . import outcomes
@@ -35,13 +36,10 @@ from .fanout import Fanout
 from .listener import Listener
 from .turnstile import Turn, Turnstile
 from .waits import Waits
-from .watchdog import REASONS, Watchdog
+from .watchdog import AT_CLOSE, REASONS, Watchdog
 
 log = logging.getLogger("rlock")
 T = TypeVar("T")
-
-#: The reason of a loss by `close`.
-AT_CLOSE = "its client was closed"
 
 
 class Engine(ABC):
@@ -297,6 +295,9 @@ class Engine(ABC):
         release = self.terms.release(name, token, waiter=waiter, hand_on=hand_on)
         self._fanout.tell(Tell(release, owed_for=lease_s))
 
+    def _freeing(self, hold: Hold) -> Command:
+        return self.terms.release(hold.name, hold.owner, waiter=hold.waiter)
+
     def _remove(self, hold: Hold) -> None:
         self.holds.remove(hold)
         if not len(self.holds):
@@ -308,9 +309,7 @@ class Engine(ABC):
             self._remove(hold)
             # A healing that crosses this has to see it.
             hold.lease.on(LeaseEvent.RELEASE)
-        self._fanout.tell(
-            Tell(self.terms.release(hold.name, hold.owner, waiter=hold.waiter), owed_for=hold.lease.ttl)
-        )
+        self._fanout.tell(Tell(self._freeing(hold), owed_for=hold.lease.ttl))
         outcomes.given_up(hold, self.clock())
 
     def reset(self, name: str) -> None:
@@ -370,13 +369,7 @@ class Engine(ABC):
                 self._take_back(options, Asked(asked))
             if releasing:
                 # All written first, then one wait for all of them: bounded, however many there are.
-                releases = [
-                    Ask(
-                        self.terms.release(hold.name, hold.owner, waiter=hold.waiter),
-                        hold.options.lease.request_timeout,
-                    )
-                    for hold in releasing
-                ]
+                releases = [Ask(self._freeing(one), one.options.lease.request_timeout) for one in releasing]
                 try:
                     yield from self._fanout.asking_many(AskMany(releases))
                 except RLockError as error:

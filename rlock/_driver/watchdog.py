@@ -37,6 +37,9 @@ SLACK_S = 0.05
 #: How long the last answers to a renewal are waited for, before masters are healed.
 STRAGGLER_S = 0.05
 
+#: The reason of a loss by `close`.
+AT_CLOSE = "its client was closed"
+
 REASONS = {
     LeaseEvent.DISOWNED: "a quorum of masters answered that it holds the lock no more "
     "(an operator evicted it, or another owner has it after an expiry)",
