@@ -40,7 +40,8 @@ def status(name: str, *, as_json: bool, settings: Settings) -> None:
             print_json(found)
             return
         _print(found)
-        if sys.stderr.isatty() and not found.locked and not found.queue_length:
+        # None where stderr is closed: a crontab's `2>&-`.
+        if sys.stderr is not None and sys.stderr.isatty() and not found.locked and not found.queue_length:
             _suggest(own, name)
 
 
