@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ..output import seconds, styled
+from ..output import styled
+from ..words import ms, percent, seconds, size
 from .checks.clocks import offset_of
-from .checks.words import ms, percent, size
 from .facts import Facts, Fleet
 from .findings import Finding, Severity
 
