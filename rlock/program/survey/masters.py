@@ -206,7 +206,8 @@ class Scout(threading.Thread):
         if not commands or connection is None:
             return []
         # Not pack_commands: it takes six times as long, and masters may hold a million hashes of others.
-        connection.send_packed_command([b"".join(hiredis.pack_command(words) for words in commands)])
+        packed = b"".join(hiredis.pack_command(words) for words in commands)  # type: ignore[arg-type]
+        connection.send_packed_command([packed])
         return [self._reply(connection) for _ in commands]
 
     def _reply(self, connection: AbstractConnection) -> Any:
