@@ -205,7 +205,7 @@ class Scout(threading.Thread):
         connection = self._connection
         if not commands or connection is None:
             return []
-        # Not pack_commands: it takes six times as long, and masters may hold a million hashes of others.
+        # Not pack_commands: it takes four times as long, and masters may hold a million hashes of others.
         packed = b"".join(hiredis.pack_command(words) for words in commands)  # type: ignore[arg-type]
         connection.send_packed_command([packed])
         return [self._reply(connection) for _ in commands]
