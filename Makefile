@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test evidence lint types bench clean
+.PHONY: demo test evidence lint types bench docs docs-serve clean
 .DEFAULT_GOAL := test
 
 # One stamp for everything: reinstalled when the list of packages changes.
@@ -34,5 +34,12 @@ types: $(VENV)/.installed
 bench: $(VENV)/.installed
 	$(BIN)/python bench/pair.py
 
+# Fails on any warning. Builds and is read without a network: `python -m http.server -d site`, or open a file.
+docs: $(VENV)/.installed
+	NO_MKDOCS_2_WARNING=true PYTHONPATH=. $(BIN)/python -m mkdocs build --strict --clean
+
+docs-serve: $(VENV)/.installed
+	NO_MKDOCS_2_WARNING=true PYTHONPATH=. $(BIN)/python -m mkdocs serve
+
 clean:
-	rm -rf $(VENV) dist build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) site dist build *.egg-info .mypy_cache .ruff_cache .pytest_cache

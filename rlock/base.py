@@ -55,6 +55,8 @@ class BaseClient(ABC, Generic[L]):
         """A client out of RLOCK_MASTERS, and RLOCK_TTL, _MAX_TTL, _REQUEST_TIMEOUT, _RESTART_GUARD.
 
         RLOCK_MASTERS holds URLs, separated by commas or blanks; ``options`` go before the environment.
+
+        :raises OptionsError: RLOCK_MASTERS is not set, or a value is none that the option can have.
         """
         masters, found = from_env(os.environ if environ is None else environ)
         return cls(masters, **{**found, **options})
@@ -198,7 +200,12 @@ class BaseLock:
         return 0.0 if hold is None else hold.lease.remaining(self._client._now())
 
     def check(self) -> None:
-        """Raise `LeaseLostError` unless the caller holds it with validity left. No network."""
+        """Raise `LeaseLostError` unless the caller holds it with validity left. No network.
+
+        What is true when it returns may be untrue a moment later: the caller can be stopped right behind it.
+
+        :raises LeaseLostError: the hold was lost, or the caller never had it; ``reason`` says which.
+        """
         hold = self._hold()
         if hold is None:
             raise LeaseLostError(self.name, NOT_HELD)

@@ -42,20 +42,21 @@ ELSEWHERE = (
 class Client(BaseClient[RLock]):
     """Locks on N independent masters; N = 1 is first class, 3 and 5 survive the loss of 1 and 2.
 
+    Nothing is connected before the first use. Thread-safe; after ``fork()`` the child holds nothing and
+    makes connections of its own.
+
     :param masters: URLs (``redis://``, ``rediss://``, ``unix://``) or ready ``redis.Redis`` objects, of
         which the connection settings are taken. Every process that shares a lock must name the same.
-    :param ttl: length of a lease in seconds. It is renewed each third of it; after a crash the lock is
-        free within it.
-    :param max_ttl: the longest ttl of any client of the fleet, in seconds; one value everywhere.
+    :param ttl: length of a lease in seconds, 10 by default. It is renewed each third of it; after a crash
+        the lock is free within it.
+    :param max_ttl: the longest ttl of any client of the fleet, in seconds, 10 by default; one value
+        everywhere.
     :param request_timeout: seconds to wait for one master; default: 0.5, or a sixth of a shorter ttl.
     :param restart_guard: for how many seconds a master that restarted or was flushed has no vote, because
         leases that it has forgotten may still be valid; default: what ``max_ttl`` asks for, 11.1 for 10.
         0: none, so a restart can give the lock to a second owner. Masters with ``appendonly yes`` and
         ``appendfsync always`` forget nothing, and are waited for in no case.
     :raises OptionsError: no masters, one of them twice, or times that cannot work together.
-
-    Nothing is connected before the first use. Thread-safe; after ``fork()`` the child holds nothing and
-    makes connections of its own.
     """
 
     _kind = Endpoint
@@ -79,7 +80,7 @@ class Client(BaseClient[RLock]):
     def status(self, name: str) -> LockStatus:
         """Who holds a lock, since when, for how long, and what each master says. One round to all.
 
-        Raises `QuorumUnreachableError` when fewer than a quorum answered.
+        :raises QuorumUnreachableError: fewer than a quorum answered.
         """
         engine = self._engine()
         return engine.perform(inspect.status(engine.terms, check_name(name), self._timeout))
@@ -89,7 +90,8 @@ class Client(BaseClient[RLock]):
 
         The holder learns of it with its next renewal, within a third of its ttl; until then it works on.
         It cannot come back: masters refuse to heal an evicted hold.
-        Raises `QuorumUnreachableError` when fewer than a quorum answered.
+
+        :raises QuorumUnreachableError: fewer than a quorum answered.
         """
         engine = self._engine()
         return engine.perform(inspect.evict(engine.terms, check_name(name), self._timeout))
@@ -101,13 +103,19 @@ class Client(BaseClient[RLock]):
         restarted master has forgotten may still be valid. Holds for the masters' present lives and for all
         clients, those included that are waiting. Two rounds to all.
 
-        Answer: each master's name, with None, or with what was wrong with it.
+        Answer: each master's name, with None when it has its vote from now on, or with what was wrong
+        with it.
+
+        :raises OptionsError: ``restart_guard=0`` has turned the guard off.
         """
         engine = self._engine()
         return engine.perform(vouch(engine.terms, self._timeout))
 
     def close(self) -> None:
-        """Release what is held, end all threads and connections. Waiting acquires end with `RLockError`."""
+        """Release what is held, end all threads and connections. Waiting acquires end with `RLockError`.
+
+        A second time: nothing. Called by itself at the end of the process.
+        """
         with self._mutex:
             self._closed = True
             engine = self._current

@@ -106,6 +106,14 @@ def locked(
     asks ``function.lock(...).check()`` before what must not be done twice, with the arguments of the call (of
     a method: with ``self``, too).
 
+    The call raises `LockBusyError` (a ``TimeoutError``) as above; `QuorumUnreachableError`, which never
+    counts as busy; `LeaseLostError` when the body has ended, and the lease before it: its result is dropped.
+    An exception of the body is never replaced. Nested calls under one name do not wait.
+
+    The function keeps its name, signature and kind, and is itself at ``function.__wrapped__``;
+    ``function.lock(...)`` is the lock of a call, and costs no network. A call costs what acquire and
+    release do, one round trip each; a nested one costs none.
+
     :param client: an ``rlock.Client`` for functions, an ``rlock.asyncio.Client`` for coroutine functions; or
         what returns one, called without arguments at the first use in the process, once for all functions
         that are given the same: ``rlock.Client.from_env``.
@@ -117,16 +125,12 @@ def locked(
     :param timeout: seconds to wait at the most, -1: as long as it takes. When it is over: `LockBusyError`.
     :param on_busy: what a busy lock means, if not that: "skip", "raise", or what is called with the arguments
         and gives the call's result.
-    :param fair, ttl, renew, on_lost, max_hold: as for ``client.lock``; ``ttl`` and ``max_hold`` in seconds.
+    :param fair: this one and those below as for ``client.lock``.
+    :param ttl: seconds.
+    :param renew: False: a fixed lease.
+    :param on_lost: called once when the hold is lost.
+    :param max_hold: seconds.
     :raises OptionsError: at decoration, or at the call for what is known only then: it says what to do.
-
-    The call raises `LockBusyError` (a ``TimeoutError``) as above; `QuorumUnreachableError`, which never
-    counts as busy; `LeaseLostError` when the body has ended, and the lease before it: its result is dropped.
-    An exception of the body is never replaced. Nested calls under one name do not wait.
-
-    The function keeps its name, signature and kind, and is itself at ``function.__wrapped__``;
-    ``function.lock(...)`` is the lock of a call, and costs no network. A call costs what acquire and
-    release do, one round trip each; a nested one costs none.
     """
     options = {"fair": fair, "ttl": ttl, "renew": renew, "on_lost": on_lost, "max_hold": max_hold}
     source = _Source(client)

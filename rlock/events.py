@@ -194,7 +194,7 @@ class MasterFailed(Event):
     def level(self) -> int:  # type: ignore[override]
         """The level of its log record."""
         if self.kind == "duplicate":
-            return logging.ERROR
+            return logging.ERROR if self.news else 0
         # A server that closes an idle connection is nothing to worry about.
         return logging.INFO if self.connected else logging.WARNING if self.news else 0
 
@@ -313,8 +313,13 @@ def observe(observer: Observer) -> Callable[[], None]:
     """Have every event of every client of this process told to ``observer``; call the answer to end it.
 
     It is called where the event comes up, also in the thread that renews: it must be quick, and wait for
-    nothing. What it raises is logged and goes no further. No mutex of ours is held then. Inherited by
-    forked children.
+    nothing. What it raises is logged and goes no further, but for KeyboardInterrupt and its like. No mutex
+    of ours is held then. Inherited by forked children.
+
+    Each `Acquired` is followed by one `Released` or one `Lost` with its owner, and each `Queued` by one
+    `Acquired` or `NotAcquired` of its lock that says so. A fixed lease that nobody watches (``renew=False``
+    without ``on_lost``) is told to be lost by its release, or by the close of its client. A KeyboardInterrupt
+    in the very telling of an event may leave that one out.
     """
     global _observers
     _observers = (*_observers, observer)
@@ -332,14 +337,20 @@ def observed() -> bool:
 
 
 def tell(event: Event) -> None:
-    """Tell an event to the log and to all observers. Never raises; not with a mutex held."""
+    """Tell an event to the log and to all observers. Not with a mutex held; raises interrupts only."""
     if event.level:
         log.log(event.level, "%s", event, extra=fields(event))
+    interrupt: BaseException | None = None
     for observer in _observers:
         try:
             observer(event)
         except Exception:
             log.exception("an observer failed on %r", event)
+        except BaseException as error:
+            # Ctrl-C in the middle of one observer: the others are told all the same.
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 def fields(event: Event) -> dict[str, Any]:

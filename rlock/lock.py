@@ -43,20 +43,20 @@ class RLock(BaseLock):
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take the lock; True when the caller has it, False when somebody else did for all the time.
 
+        Nested calls cost no network. Otherwise: one round trip to the q-th fastest master. One who has
+        to wait takes a place in the queue with the round that refused it, is handed the lock by the
+        release of the one before it, and claims it: one round trip more. While it waits: one
+        subscription, and a look at one master every second or so.
+
         :param blocking: wait; with False one round to the masters decides.
         :param timeout: seconds to wait at the most; -1: as long as it takes. The first round may run on
             to its request time-out.
-        :raises ValueError, OverflowError, TypeError: exactly as ``threading.RLock``.
+        :raises ValueError: or OverflowError or TypeError, exactly as ``threading.RLock``.
         :raises QuorumUnreachableError: the time is over and fewer than a quorum of masters answered the
             last round; one who had seen a holder and was only waiting for it gets False. Never with
             ``timeout=-1``, which goes on trying and logs.
         :raises OptionsError: no waiting can help (wrong password, a replica, a key of another type).
         :raises LeaseLostError: nested, and the outer hold was lost.
-
-        Nested calls cost no network. Otherwise: one round trip to the q-th fastest master. One who has
-        to wait takes a place in the queue with the round that refused it, is handed the lock by the
-        release of the one before it, and claims it: one round trip more. While it waits: one
-        subscription, and a look at one master every second or so.
         """
         until = self._until(blocking, timeout)
         return self._client._engine().acquire(self._options, until)
@@ -64,12 +64,12 @@ class RLock(BaseLock):
     def release(self) -> None:
         """Give back one acquire; the last one hands the lock to the first waiter, or frees it.
 
-        :raises NotHeldError: (a ``RuntimeError``) the calling thread does not hold it.
-        :raises LeaseLostError: the hold had been lost. The acquire is given back all the same.
-
         The last release costs one round trip to the q-th fastest master; masters that cannot be reached
         get it when they are back. Fewer confirmations than a quorum are logged, not raised: the work
         was done under a valid lease, and what is left of the lock ends with it.
+
+        :raises NotHeldError: (a ``RuntimeError``) the calling thread does not hold it.
+        :raises LeaseLostError: the hold had been lost. The acquire is given back all the same.
         """
         self._client._engine().release(self.name)
 
@@ -115,7 +115,9 @@ class RLock(BaseLock):
         """Whether anybody holds it, asked of the masters: one round to all of them.
 
         False is certain for the moment of the question; True may be a holder whose missing votes lie on
-        masters that do not answer. Raises `QuorumUnreachableError` when fewer than a quorum answered.
+        masters that do not answer.
+
+        :raises QuorumUnreachableError: fewer than a quorum answered.
         """
         engine = self._client._engine()
         return engine.perform(locked(engine.terms, self.name, self._options.lease.request_timeout))
@@ -123,8 +125,9 @@ class RLock(BaseLock):
     def statistics(self) -> LockStatistics:
         """Who waits for it, in which order and since when, asked of the masters: one round to all.
 
-        For people and gauges: it may have changed before it is read. Raises `QuorumUnreachableError`
-        when fewer than a quorum answered.
+        For people and gauges: it may have changed before it is read.
+
+        :raises QuorumUnreachableError: fewer than a quorum answered.
         """
         return self._client._engine().statistics(self.name, self._options.lease.request_timeout)
 

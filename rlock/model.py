@@ -108,7 +108,9 @@ class LockStatus:
     """What the masters say of one lock.
 
     ``holder`` is who has it on a quorum, or None. ``since`` is the Unix time in seconds at which the
-    winning attempt began, by the holder's own wall clock: for people, never for decisions. ``waiters`` are
+    winning attempt began, by the holder's own wall clock: for people, never for decisions. ``remaining`` is
+    for how many seconds a quorum still has its key, unless it is renewed; None: no expiry, or no holder.
+    ``quorum`` is how many votes a holder needs, and ``masters`` what each of them says. ``waiters`` are
     the first hundred who stand in the queue, in the order of their tickets; ``queue_length`` is how many
     there are. Of the threads of one client that wait in default mode only one stands in the queue.
     """

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from .._driver import driver, engine
+from .._driver import driver, engine, outcomes
 from .._driver.waits import Waits
 from ..clock import Clock
 from ..model import LockStatistics
@@ -80,9 +80,12 @@ class Engine(engine.Engine):
             return True
         asked = Asked()
         try:
-            return await run(self.acquiring(key, options, until, asked))
-        except BaseException:
-            self.give_back(key, options, asked)
+            got = await run(self.acquiring(key, options, until, asked))
+            if not got:
+                outcomes.not_acquired(options, asked, self.clock)
+            return got
+        except BaseException as error:
+            self.give_back(key, options, asked, error)
             raise
 
     async def release(self, name: str) -> None:

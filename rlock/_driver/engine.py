@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ..clock import Clock
 from ..errors import LeaseLostError, NotHeldError, RLockError
-from ..events import CLOSED, Lost, ReleaseUnsure, tell
+from ..events import CLOSED, Lost, News, ReleaseUnsure, observed, tell
 from ..model import LeaseState, LockStatistics
 from ..procedures import acquire as acquiring
 from ..procedures.acquire import AT_ONCE, Asked
@@ -39,6 +39,9 @@ from .watchdog import REASONS, Watchdog
 
 log = logging.getLogger("rlock")
 T = TypeVar("T")
+
+#: The reason of a loss by `close`.
+AT_CLOSE = "its client was closed"
 
 
 class Engine(ABC):
@@ -89,20 +92,13 @@ class Engine(ABC):
             hold.count += 1
 
     def acquiring(self, key: OwnerKey, options: LockOptions, until: float, asked: Asked) -> Waits[bool]:
-        """By the masters, waiting until ``until``. The caller owes `give_back` after any exception."""
-        asked.began = self.clock()
-        try:
-            got = yield from self._entering(key, options, until, asked)
-        except BaseException as error:
-            outcomes.not_acquired(options, asked, self.clock(), error)
-            raise
-        if not got:
-            outcomes.not_acquired(options, asked, self.clock())
-        return got
+        """By the masters, waiting until ``until``.
 
-    def _entering(self, key: OwnerKey, options: LockOptions, until: float, asked: Asked) -> Waits[bool]:
+        The caller owes `give_back` after any exception, `outcomes.not_acquired` when it did not get it.
+        """
         name = options.name
-        if until == AT_ONCE and self.holds.taken(name, asked.began):
+        began = asked.began = self.clock()
+        if until == AT_ONCE and self.holds.taken(name, began):
             # Another owner of ours holds it validly: that is contention, and no master knows better.
             return False
         if until == AT_ONCE or options.fair:
@@ -110,7 +106,7 @@ class Engine(ABC):
             return (yield from self._contending(key, options, until, asked))
         turn = self._turn(name)
         try:
-            if (yield from self._turnstile.entering(turn, until - self.clock())):
+            if (yield from self._turnstile.entering(turn, until - began)):
                 return (yield from self._contending(key, options, until, asked))
         finally:
             turn.over = True
@@ -156,6 +152,8 @@ class Engine(ABC):
                 # Every exit checks: the owner may have been kept from running since the verdict.
                 held = hold.lease.look(self.clock()) is LeaseState.HELD
                 if held:
+                    if observed():
+                        hold.early = News()
                     self.holds.add(hold)
                     self._holding()
                     if options.renew or options.on_lost is not None:
@@ -163,11 +161,12 @@ class Engine(ABC):
                     else:
                         self.holds.unwatch(hold)
             if held:
-                outcomes.acquired(hold, grant, asked, self.clock(), len(self.terms.masters))
+                if hold.early is not None:
+                    outcomes.acquired(hold, grant, asked, self.clock, len(self.terms.masters))
                 return True
             self._take_back(options, asked)
 
-    def give_back(self, key: OwnerKey, options: LockOptions, asked: Asked) -> None:
+    def give_back(self, key: OwnerKey, options: LockOptions, asked: Asked, error: BaseException) -> None:
         """Undo an acquire that ended with an exception, without waiting for anybody.
 
         Ctrl-C can come between any two lines, a cancellation at any wait, also after the grant: the caller
@@ -175,9 +174,12 @@ class Engine(ABC):
         """
         hold = self.holds.find(key, options.name)
         if hold is not None and hold.owner in asked:
+            outcomes.taken_back(hold, asked)
             self._forget(hold)
         self._take_back(options, asked)
         self._asking.pop(id(asked), None)
+        # Behind the undo: votes must not wait for observers.
+        outcomes.not_acquired(options, asked, self.clock, error)
 
     def _take_back(self, options: LockOptions, asked: Asked) -> None:
         for owner in list(asked):
@@ -198,44 +200,50 @@ class Engine(ABC):
     def releasing(self, hold: Hold, left: int) -> Waits[None]:
         """Set the hold count to ``left``; 0 gives the lock up. Raises `LeaseLostError` after a loss."""
         try:
-            with self.mutex:
-                lost = hold.lease.look(self.clock()) is LeaseState.LOST
-                reason = hold.reason
-                hold.count = left
-                if left == 0:
-                    self._remove(hold)
-                    # Before the masters know: a renewal that crosses the release must see no loss in it.
-                    hold.lease.on(LeaseEvent.RELEASE)
-                    if not lost:
-                        self._releasing[hold.owner] = hold
-                        if hold.waiter:
-                            self._driver.finished.append(token_of(hold.waiter))
-            if lost:
-                # Here if the owner is faster than the watchdog: on_lost is called for every loss.
-                if not self.closed:
+            try:
+                with self.mutex:
+                    began = self.clock()
+                    lost = hold.lease.look(began) is LeaseState.LOST
+                    reason = hold.reason
+                    hold.count = left
+                    if left == 0:
+                        self._remove(hold)
+                        # Before the masters know: a renewal that crosses the release must see no loss in it.
+                        hold.lease.on(LeaseEvent.RELEASE)
+                        if not lost:
+                            self._releasing[hold.owner] = hold
+                            if hold.waiter:
+                                self._driver.finished.append(token_of(hold.waiter))
+                if lost:
+                    # Here if the owner is faster than the watchdog: on_lost is called for every loss.
                     self._watchdog.report(hold, reason)
-                raise LeaseLostError(hold.name, reason)
-            if left:
-                return
-            began = self.clock()
-            released, handed = yield from self._giving_up(hold)
-        except BaseException as error:
-            if self.closed and isinstance(error, RLockError) and hold.owner in self._releasing:
-                outcomes.released(hold, self.clock(), 0.0, confirmed=False)
-                return  # close() has released it in our place
-            if left == 0 and not self.closed:
-                self._forget(hold)
+                    raise LeaseLostError(hold.name, reason)
+                if left:
+                    return
+                released, handed = yield from self._giving_up(hold)
+            except BaseException as error:
+                if self.closed and isinstance(error, RLockError) and hold.owner in self._releasing:
+                    outcomes.released(hold, began, self.clock(), confirmed=False)
+                    return  # close() has released it in our place
+                if left == 0 and not self.closed:
+                    self._forget(hold)
+                raise
+            finally:
+                self._releasing.pop(hold.owner, None)
+            if released is Released.NOT_OURS and not self.closed:
+                event = LeaseEvent.DISOWNED
+                self._watchdog.report(hold, REASONS[event], event.value)
+                raise LeaseLostError(hold.name, REASONS[event])
+            if released is Released.UNSURE and not self.closed:
+                tell(ReleaseUnsure(hold.name, hold.owner, hold.lease.ttl))
+            if observed():
+                confirmed = released is Released.DONE
+                outcomes.released(hold, began, self.clock(), confirmed=confirmed, handed=handed)
+        except BaseException:
+            if left == 0:
+                # Ctrl-C where nothing else tells its end, or a close at the same time.
+                outcomes.given_up(hold, self.clock())
             raise
-        finally:
-            self._releasing.pop(hold.owner, None)
-        if released is Released.NOT_OURS and not self.closed:
-            event = LeaseEvent.DISOWNED
-            self._watchdog.report(hold, REASONS[event], event.value)
-            raise LeaseLostError(hold.name, REASONS[event])
-        if released is Released.UNSURE and not self.closed:
-            tell(ReleaseUnsure(hold.name, hold.owner, hold.lease.ttl))
-        confirmed = released is Released.DONE
-        outcomes.released(hold, began, self.clock() - began, confirmed=confirmed, handed=handed)
 
     def _giving_up(self, hold: Hold) -> Waits[tuple[Released, bool]]:
         """Release it on the masters, if allowed in favour of an owner of ours; whether that one got it."""
@@ -298,9 +306,8 @@ class Engine(ABC):
             self._remove(hold)
             # A healing that crosses this has to see it.
             hold.lease.on(LeaseEvent.RELEASE)
-        outcomes.released(hold, self.clock(), 0.0, confirmed=False)
-        command = scripts.release(hold.name, hold.owner, waiter=hold.waiter)
-        self._fanout.tell(Tell(command, owed_for=hold.lease.ttl))
+        self._fanout.tell(Tell(_release(hold), owed_for=hold.lease.ttl))
+        outcomes.given_up(hold, self.clock())
 
     def reset(self, name: str) -> None:
         """Forget every hold of this process on a lock, whoever has it."""
@@ -338,19 +345,19 @@ class Engine(ABC):
             if self.closed:
                 return
             self.closed = True
-            holds = [hold for hold in self.holds if hold.lease.look(self.clock()) is not LeaseState.LOST]
+            now = self.clock()
+            lost = [hold for hold in self.holds if hold.lease.look(now) is LeaseState.LOST]
+            holds = [hold for hold in self.holds if hold not in lost]
             for hold in holds:
                 # It stays in the table, lost: its owner is told so when it releases.
                 self.holds.unwatch(hold)
-                hold.lease.on(LeaseEvent.DISOWNED, "its client was closed")
+                hold.lease.on(LeaseEvent.DISOWNED, AT_CLOSE)
                 hold.reported = True
             # Those too of which another owner is just about to tell the masters: it may be too late.
             releasing = [*holds, *self._releasing.values()]
         for hold in holds:
             if hold.signal is not None:
                 hold.signal.set()
-            held = self.clock() - hold.acquired_at
-            tell(Lost(hold.name, hold.owner, held, CLOSED, "its client was closed"))
         try:
             # Rounds of others have been written and may be won: their undo goes out on the same
             # connections, while these are still there.
@@ -359,13 +366,7 @@ class Engine(ABC):
                 self._take_back(options, Asked(asked))
             if releasing:
                 # All written first, then one wait for all of them: bounded, however many there are.
-                releases = [
-                    Ask(
-                        scripts.release(hold.name, hold.owner, waiter=hold.waiter),
-                        hold.options.lease.request_timeout,
-                    )
-                    for hold in releasing
-                ]
+                releases = [Ask(_release(hold), hold.options.lease.request_timeout) for hold in releasing]
                 try:
                     yield from self._fanout.asking_many(AskMany(releases))
                 except RLockError as error:
@@ -382,9 +383,18 @@ class Engine(ABC):
             self._watchdog.stop()
             self._listener.close()
             self._fanout.close()
+            for hold in holds:
+                outcomes.in_turn(hold, Lost(hold.name, hold.owner, now - hold.acquired_at, CLOSED, AT_CLOSE))
+            for hold in lost:
+                # The watchdog did not come to it, or had no eye on it.
+                self._watchdog.report(hold)
 
     def abandon(self) -> None:
         """In a forked child: the parent's holds, threads and sockets are not ours."""
         self.closed = True
         self._listener.abandon()
         self._fanout.abandon()
+
+
+def _release(hold: Hold) -> scripts.Command:
+    return scripts.release(hold.name, hold.owner, waiter=hold.waiter)

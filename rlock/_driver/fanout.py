@@ -71,7 +71,10 @@ class Fanout(ABC, Generic[L]):
 
     def asking(self, ask: Ask) -> Waits[Ballot]:
         """Perform a round; its ballot. Takes at most the round's time-out, thrice if connections broke."""
-        yield from self._connecting(ask.timeout)
+        # What asks all is not for the quorum that connects first: a healthy master that needs a moment
+        # longer would be reported as one that gives no answer, or be left out by `init`.
+        everybody = self._roster.fresh and ask.settle is Settle.ALL
+        yield from self._connecting(ask.timeout, all_of_them=everybody)
         turn = Round(ask, self._masters)
         self._send(turn, turn.targets)
         yield from self._finishing(turn)
@@ -97,7 +100,9 @@ class Fanout(ABC, Generic[L]):
 
     def asking_many(self, many: AskMany) -> Waits[list[Ballot]]:
         """Perform rounds side by side."""
-        yield from self._connecting(max((ask.timeout for ask in many.asks), default=0.0))
+        everybody = self._roster.fresh and all(ask.settle is Settle.ALL for ask in many.asks)
+        patience = max((ask.timeout for ask in many.asks), default=0.0)
+        yield from self._connecting(patience, all_of_them=everybody)
         many.rounds = turns = [Round(ask, self._masters) for ask in many.asks]
         for turn in turns:
             self._send(turn, turn.targets)

@@ -132,7 +132,7 @@ class Roster(ABC, Generic[L]):
         slot.link = None
         self.up -= 1
         self._unregister(link)
-        slot.fault = fault
+        news, slot.fault = fault != slot.fault, fault
         # A link that broke is dialled at once: servers close idle connections. One that hung is not; nor
         # one on which nothing was ever answered, or we would dial without a pause a proxy that knows no
         # SUBSCRIBE.
@@ -144,7 +144,7 @@ class Roster(ABC, Generic[L]):
         if fault.kind is FaultKind.DUPLICATE:
             slot.probe_at += DUPLICATE_PAUSE_S  # only somebody with an editor can mend it
         if self._news is not None:
-            event = MasterFailed(slot.endpoint.label, fault.kind.value, fault.text, connected=True)
+            event = MasterFailed(slot.endpoint.label, fault.kind.value, fault.text, news, connected=True)
             self._news.note(event)
         if link.owed and link.client_id and link.run_id:
             slot.kill.append((link.run_id, link.client_id))
@@ -227,12 +227,14 @@ class Roster(ABC, Generic[L]):
             outcome.close()  # a second attempt, that an interrupt let through
         else:
             slot.kill = [old for old in slot.kill if old not in call.kill]
-            if self._news is not None:
-                self._news.note(MasterAnswers(slot.endpoint.label, news=slot.failures > 0))
             slot.link = outcome
             self.up += 1
+            failures = slot.failures
             self._register(slot, outcome)
             self._on_link(slot, outcome)
+            # Not one that was refused at once, as the same server under another name.
+            if self._news is not None and slot.link is outcome:
+                self._news.note(MasterAnswers(slot.endpoint.label, news=failures > 0))
         self._tell()
         now = self._clock()
         pause = max(0.0, slot.probe_at - now)

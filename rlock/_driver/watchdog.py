@@ -28,6 +28,7 @@ from ..procedures.renew import Renewal, Round
 from ..rules.holds import Due, Hold, Holds
 from ..rules.lease import LeaseEvent
 from ..rules.timing import LINGER_S
+from .outcomes import in_turn
 from .waits import Waits
 
 #: Renewals that are due within this time go together.
@@ -142,15 +143,18 @@ class Watchdog(ABC):
                 hold.stopped = why
                 hold.schedule(Due.END, now)
                 self._holds.watch(hold)
-        for event in stopped:
-            tell(event)
         failed = 0
-        if renewing:
-            round_ = yield from self._renewing(renewing)
-            # Before anybody waits for the last masters: validity must not run out over them.
-            lost += self._apply_all(round_.decided)
-            failed = _failed(round_.decided)
-            took = self._clock() - now
+        try:
+            if renewing:
+                round_ = yield from self._renewing(renewing)
+                # Before anybody waits for the last masters: validity must not run out over them.
+                lost += self._apply_all(round_.decided)
+                failed = _failed(round_.decided)
+                took = self._clock() - now
+        finally:
+            # Not before the others are renewed: their validity must not run out over those who are told.
+            for event in stopped:
+                tell(event)
         for hold in lost:
             self.report(hold)
         if renewing:
@@ -213,9 +217,12 @@ class Watchdog(ABC):
         held = self._clock() - hold.acquired_at
         if signal is not None:
             signal.set()
-        tell(Lost(hold.name, hold.owner, held, cause or hold.cause, reason))
-        if on_lost is not None:
-            self._call(on_lost, LeaseLostError(hold.name, reason))
+        try:
+            in_turn(hold, Lost(hold.name, hold.owner, held, cause or hold.cause, reason))
+        finally:
+            # Behind the log record, for it may end the process; whatever interrupts those who are told.
+            if on_lost is not None:
+                self._call(on_lost, LeaseLostError(hold.name, reason))
 
 
 def _failed(renewals: Sequence[Renewal]) -> int:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from typing import ClassVar, TypeVar
 
-from .._driver import driver, engine
+from .._driver import driver, engine, outcomes
 from .._driver.waits import NOTHING, Waits
 from ..clock import Clock
 from ..model import LockStatistics
@@ -87,13 +87,15 @@ class Engine(engine.Engine):
         asked = Asked()
         try:
             got = run(self.acquiring(key, options, until, asked))
-            if got and (task := _task()) is not None:
+            if not got:
+                outcomes.not_acquired(options, asked, self.clock)
+            elif (task := _task()) is not None:
                 hold = self.holds.find(key, options.name)
                 if hold is not None:
                     hold.task = task
             return got
-        except BaseException:
-            self.give_back(key, options, asked)
+        except BaseException as error:
+            self.give_back(key, options, asked, error)
             raise
 
     def release(self, name: str) -> None:

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 class Client(BaseClient[RLock]):
     """Locks for tasks; the arguments, errors and guarantees are those of `rlock.Client`.
 
-    :param masters: URLs or ready ``redis.asyncio.Redis`` objects, of which the connection settings are taken.
-
     Nothing is connected before the first use. It belongs to no event loop: in each one in which it is used
     it has connections and holds of its own, so it may stand in a module, and outlive an ``asyncio.run``.
     Not thread-safe within a loop, as everything of asyncio. After ``fork()`` the child holds nothing.
 
     Close it, or use ``async with``: Python can not do that at the end of the process, when the loop is gone.
+
+    :param masters: URLs or ready ``redis.asyncio.Redis`` objects, of which the connection settings are taken.
     """
 
     _kind = Endpoint
@@ -64,7 +64,7 @@ class Client(BaseClient[RLock]):
     async def status(self, name: str) -> LockStatus:
         """Who holds a lock, since when, for how long, and what each master says. One round to all.
 
-        Raises `QuorumUnreachableError` when fewer than a quorum answered.
+        :raises QuorumUnreachableError: fewer than a quorum answered.
         """
         engine = self._engine()
         return await engine.perform(inspect.status(engine.terms, check_name(name), self._timeout))

@@ -67,11 +67,13 @@ class Grant:
 class Asked(list[str]):
     """Owner tokens that may have votes, or a place; kept by the caller of one acquire.
 
-    ``began``: when that was called; ``queued``: it was told that it stands in the queue.
+    ``began``: when that was called; ``queued``: it was told that it stands in the queue; ``told``: so was
+    what came of it.
     """
 
     began = 0.0
     queued = False
+    told = False
 
 
 class Waiting:
@@ -222,7 +224,7 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
         ballot, now, place = outcome, clock(), waiting.place
         if place is not None:
             if waiting.queued and not waiting.asked.queued and observed():
-                waiting.asked.queued = _tell_of_place(options, ballot)
+                _tell_of_place(waiting, ballot)
             place.splits = place.splits + 1 if wake is Wake.HANDED else 0
         if ballot.hopeless:
             raise impossible(terms, options.name, ballot)
@@ -342,12 +344,12 @@ def _time_for(left: float, options: LockOptions) -> float:
     return timeout if left <= 0 else min(timeout, max(left, LAST_ROUND_S))
 
 
-def _tell_of_place(options: LockOptions, ballot: Ballot) -> bool:
+def _tell_of_place(waiting: Waiting, ballot: Ballot) -> None:
     lengths = sorted((vote.length for vote in ballot.votes.values() if vote.length), reverse=True)
-    if len(lengths) < ballot.quorum:
-        return False
-    tell(Queued(options.name, lengths[ballot.quorum - 1]))
-    return True
+    if len(lengths) >= ballot.quorum:
+        # First: one of whom Ctrl-C keeps it from saying that it has left would be counted for ever.
+        waiting.asked.queued = True
+        tell(Queued(waiting.options.name, lengths[ballot.quorum - 1]))
 
 
 def _tell_of_failure(terms: Terms, options: LockOptions, ballot: Ballot, failures: int) -> None:

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 from .. import __version__
 from ..errors import LeaseLostError, OptionsError, QuorumUnreachableError, RLockError
@@ -71,6 +72,8 @@ class Verbs(click.Group):
         module = import_module(f".commands.{cmd_name}", __package__)
         # `list_` for `list`: it would hide Python's own.
         found: click.Command = getattr(module, f"{cmd_name}_", None) or getattr(module, cmd_name)
+        # Else the list of commands cuts the sentence off: "since when, for how long,...".
+        found.short_help = found.get_short_help_str(200)
         return found
 
     def resolve_command(
@@ -144,6 +147,9 @@ def _ended() -> int:
         return cli.main(prog_name="rlock", standalone_mode=False) or 0
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
+    except NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else error.format_message(), err=True)
+        return exits.USAGE
     except click.ClickException as error:
         return _say(_usage(error), exits.USAGE)
     except ConfigError as error:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..events import MasterGuarded, MaxTtlDiffers, News
+from ..events import MasterGuarded, MaxTtlDiffers, News, observed
 from ..model import Code, Fault, FaultKind, Vote
 from .timing import UPTIME_ERROR_S, guard_time
 
@@ -271,9 +271,11 @@ class Guard:
 
     def _tell(self, master: int, now: float) -> None:
         # When a vote is needed that does not count: a look at the fleet is no reason to warn.
-        reason, left = self.fault(master, now), self.wait(master, now)
-        self.news.note(MasterGuarded(self._masters[master], left, reason, news=master not in self._told))
-        self._told.add(master)
+        news = master not in self._told
+        if news or observed():
+            self._told.add(master)
+            reason, left = self.fault(master, now), self.wait(master, now)
+            self.news.note(MasterGuarded(self._masters[master], left, reason, news))
 
 
 def _rewritten(life: Life, marker: Marker) -> bool:

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
+from ..events import News
 from .lease import EXPIRED, Lease, LeaseEvent
 from .options import LockOptions
 from .quorum import Ballot
@@ -90,6 +91,7 @@ class Hold:
         "acquired_at",
         "count",
         "due",
+        "early",
         "entry",
         "hops",
         "key",
@@ -149,8 +151,10 @@ class Hold:
         self.stopped: Stop | None = None
         #: In which task of its thread it was acquired, if that runs tasks: they are one owner.
         self.task: int | None = None
-        #: Whether its loss was told to `on_lost`.
+        #: Whether its end was told: its release, or its loss, that to `on_lost`, too.
         self.reported = False
+        #: What came up before its acquire was told; None: that was.
+        self.early: News | None = None
 
     @property
     def reason(self) -> str:

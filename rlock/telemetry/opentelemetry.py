@@ -146,6 +146,10 @@ def enable(
 ) -> Enabled:
     """Trace and measure all clients of this process, those of later included.
 
+    An acquire is a span ``rlock.acquire``, and the time in which the lock is held a span ``rlock.hold``;
+    both are children of the span that is current where the lock is acquired. A loss is an event of the
+    hold's span, with the status ERROR.
+
     :param tracer_provider: where spans go; default: the global one.
     :param meter_provider: where measurements go; default: the global one.
     :param lock_label: from a lock's name to the attribute ``rlock.label`` and the end of a span's name.
@@ -154,9 +158,5 @@ def enable(
     :param buckets: upper bounds in seconds, for the histograms of times; with a second `enable` on one
         provider the first one's stay.
     :raises OptionsError: one of the providers is in use already, or an argument is wrong.
-
-    An acquire is a span ``rlock.acquire``, and the time in which the lock is held a span ``rlock.hold``;
-    both are children of the span that is current where the lock is acquired. A loss is an event of the
-    hold's span, with the status ERROR.
     """
     return Enabled(tracer_provider, meter_provider, lock_label, buckets)

@@ -107,13 +107,13 @@ def enable(
 ) -> Enabled:
     """Measure all clients of this process, those of later and those of forked children included.
 
+    Call it once, when the program starts, before clients are used: what happened earlier is not counted.
+
     :param registry: where the metrics are registered, prometheus_client's own by default.
     :param lock_label: from a lock's name to the value of the label ``lock``. Default: what stands in front
         of the first ``:``, so ``orders:42`` counts as ``orders``. None: all locks together. The first 100
         values are kept apart, further ones are ``(other)``.
     :param buckets: upper bounds in seconds, for the histograms of times.
     :raises OptionsError: the registry has these metrics already, or an argument is wrong.
-
-    Call it once, when the program starts, before clients are used: what happened earlier is not counted.
     """
     return Enabled(registry, lock_label, buckets)

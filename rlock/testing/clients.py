@@ -50,10 +50,10 @@ def memory_client(
 ) -> Any:
     """A client on ``n`` masters in memory, or on ``masters`` that others use, too.
 
+    Close it as any other. A client stands for a process: two of them on the same masters exclude each other.
+
     :param kind: `rlock.Client`, or `rlock.asyncio.Client`; on the same masters they share their locks.
     :param options: those of `rlock.Client`.
-
-    Close it as any other. A client stands for a process: two of them on the same masters exclude each other.
     """
     shared = MemoryMasters(n) if masters is None else masters
     return kind([*shared], **options)

@@ -34,6 +34,12 @@ def blocks(page: str) -> Mapping[str, str]:
     return found
 
 
+def marked(page: Path, by: str) -> list[str]:
+    """The text of every block of a page that says ``tested: <by>``; a test has to take them all."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"<!-- tested: {re.escape(by)} -->\n```\w*\n(.*?)```", text, re.DOTALL)
+
+
 def block(page: str, name: str, old: str = "", new: str = "") -> str:
     """One block; with ``new`` in the place of ``old``, which must be there."""
     text = blocks(page)[name]

@@ -37,8 +37,9 @@ def start(masters3: Fleet, tmp_path: Path) -> Iterator[Start]:
 def crontab() -> dict[str, str]:
     """The shell lines, by the name of the lock."""
     lines = block(PAGE, "crontab").splitlines()
-    assert re.fullmatch(r"RLOCK_MASTERS=\S+", lines[0])
-    commands = [line.split(maxsplit=FIELDS)[FIELDS] for line in lines[1:]]
+    settings = [line for line in lines if re.fullmatch(r"[A-Z_]+=\S+", line)]
+    assert [line.partition("=")[0] for line in settings] == ["PATH", "MAILTO", "RLOCK_MASTERS"]
+    commands = [line.split(maxsplit=FIELDS)[FIELDS] for line in lines[len(settings) :]]
     return {re.findall(r" (\w+) -- ", command)[0]: command for command in commands}
 
 

@@ -68,6 +68,19 @@ def test_every_argument_has_a_word_in_the_section(heading: str, module: str, cal
     assert not {*inspect.signature(found).parameters} - {"self", *known.split()} - named
 
 
+# -- redis-py ------------------------------------------------------------------------------------------------
+
+
+def test_reacquire_of_a_redis_py_lock_without_time_deletes_it_and_says_true(masters1: Fleet) -> None:
+    if importlib.metadata.version("redis") != "8.1.0":
+        pytest.skip("docs/comparison.md speaks of redis-py 8.1.0")
+    server = raw(masters1.urls[0])
+    lock = server.lock("x", timeout=0)
+    assert lock.acquire()
+    assert lock.reacquire() is True
+    assert not server.exists("x")
+
+
 # -- pottery -------------------------------------------------------------------------------------------------
 
 

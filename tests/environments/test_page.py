@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from rlock.client import ELSEWHERE, HALF, TOO_LATE
 
+from ..docs.pages import marked
 from ..servers import Fleet
 from .programs import PAGE, assert_nothing_is_left, blocks, needs, program
 
@@ -20,7 +20,7 @@ def test_the_errors_of_the_page_are_those_of_the_code() -> None:
 
 
 def test_every_program_of_the_page_is_run_by_a_test() -> None:
-    named = re.findall(r"```python\n", PAGE.read_text(encoding="utf-8"))
+    named = marked(PAGE, "tests/environments/test_page.py")
     programs = blocks()
     assert len(named) == len(programs) == 4
     tests = "".join(path.read_text(encoding="utf-8") for path in FOLDER.glob("test_*.py"))

@@ -60,6 +60,19 @@ def test_a_slow_minority_makes_nobody_slower(masters: Fleet, client_for: ClientF
     assert eventually(lambda: set(holders(masters.urls)) == {None}, 3.0), "releases overtook acquires"
 
 
+@pytest.mark.parametrize("ask", ["status", "init"])
+def test_the_first_question_to_all_waits_for_a_master_that_connects_a_moment_later(
+    ask: str, masters3: Fleet, client_for: ClientFor, proxies: Proxies
+) -> None:
+    urls, (slow,) = in_front_of(masters3, 1, proxies)
+    slow.delay_s = 0.2  # the others are connected in milliseconds; its time-out is 0.5 s
+    client = client_for(urls, 10.0, restart_guard=None)
+    if ask == "status":
+        assert [view.fault for view in client.status("x").masters] == [None] * 3
+    else:
+        assert list(client.init().values()) == [None] * 3
+
+
 def test_a_slow_majority_costs_its_delay_and_the_validity_counts_from_before_sending(
     masters3: Fleet, client_for: ClientFor, proxies: Proxies
 ) -> None:

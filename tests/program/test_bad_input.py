@@ -30,6 +30,7 @@ WORDS = {
     "run": ["-n"],
     "bench": ["--seconds", "1", "--yes"],
     "evict": ["--yes"],
+    "watch": ["--once"],
     "completion": ["bash"],
 }
 
@@ -100,6 +101,20 @@ def test_an_unknown_option_and_a_word_too_many_are_64(name: str) -> None:
 )
 def test_an_unknown_command_gets_a_suggestion(given: list[str | bytes], told: str) -> None:
     refused(rlock(*given), 64, told)
+
+
+def test_without_a_word_it_prints_its_help_line_by_line() -> None:
+    found = rlock()
+    assert found.code == 64
+    assert found.out == ""
+    assert found.err == rlock("--help").out
+    assert "\n    rlock up -n 5" in found.err
+
+
+def test_the_list_of_commands_has_whole_sentences() -> None:
+    told = rlock("--help").out
+    assert "..." not in told.replace("RLOCK_MASTERS=...", "").partition("Commands:")[2]
+    assert "since when, for how long, what each" in " ".join(told.split())
 
 
 @pytest.mark.parametrize("name", ON_MASTERS)
@@ -183,7 +198,8 @@ def test_closed_standard_streams_are_no_traceback(name: str, masters3: Fleet) ->
         assert codes == [0, 0], found.stderr
 
 
-@pytest.mark.parametrize("name", [name for name in ON_MASTERS if name != "config"])
+# The dashboard asks nobody until a page asks it; its own tests end it.
+@pytest.mark.parametrize("name", [name for name in ON_MASTERS if name not in ("config", "dashboard")])
 def test_ctrl_c_while_masters_do_not_answer_is_130_at_once(name: str, fresh_masters: FreshMasters) -> None:
     fleet = fresh_masters(3)
     before = [raw(url).info("clients")["connected_clients"] for url in fleet.urls]

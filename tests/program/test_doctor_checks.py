@@ -146,6 +146,13 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
     ("writes", one(write_fault="OOM command not allowed"), ERROR),
     ("writes", one(write_fault="READONLY", info={"role": "slave"}), None),
     ("guard", one(guarded=3.0, guard_reason="it is new"), NOTE),
+    ("guard", one(guarded=3.0, handshake=Handshake("0" * 40), permissions=named(commands=("zadd",))), NOTE),
+    ("guard", one(guarded=3.0, handshake=Handshake("0" * 40), permissions=named(commands=("get",))), None),
+    (
+        "guard",
+        one(guarded=3.0, handshake=Handshake("0" * 40), permissions=named(keys=("~rlock:fleet",))),
+        None,
+    ),
     ("max-ttl", one(handshake=Handshake("0" * 40, marker=f"{'0' * 40} 0 20000")), WARNING),
     ("max-ttl", one(handshake=Handshake("0" * 40, marker=f"{'0' * 40} 0 1000")), None),
     ("max-ttl", one(handshake=Handshake("0" * 40, marker=f"{'9' * 40} 0 20000")), None),
@@ -353,3 +360,12 @@ def test_the_table_of_the_page_is_the_list_of_the_code() -> None:
 
 def test_the_page_explains_every_check_and_no_other() -> None:
     assert re.findall(r"^### ([\w-]+)$", PAGE, re.MULTILINE) == list(CHECKS)
+
+
+def test_what_is_true_of_several_masters_is_said_once_with_their_names() -> None:
+    both = fleet(*(master(i, info={"aof_enabled": "0"}) for i in (0, 1)), master(2))
+    found = of("durability", diagnose(both))
+    assert len(found) == 2
+    (line,) = (line for line in report(both, found) if "[durability]" in line)
+    assert all(facts.master in line for facts in both.masters[:2])
+    assert both.masters[2].master not in line

@@ -128,6 +128,10 @@ def test_a_lease_that_is_about_to_end_is_red() -> None:
         assert ("bold red" in [span.style for span in row.spans]) == (style == "bold red")
 
 
+def paper(snapshot: Snapshot) -> str:
+    return "\n".join(line.plain for line in everything(snapshot, View(), 130, AT))
+
+
 def test_masters_that_give_no_answer_or_no_vote_are_shown_with_the_reason() -> None:
     masters = (master(0, fault="connection refused"), master(1, guarded=7.4), master(2, role="replica"))
     shown = drawn(fleet(masters=masters))
@@ -138,8 +142,20 @@ def test_masters_that_give_no_answer_or_no_vote_are_shown_with_the_reason() -> N
     assert "replica" in lines[4]
     down = (master(0, fault="x"), master(1, fault="x"), master(2))
     assert "fewer than 2 masters answer" in drawn(fleet(masters=down))
+    for view in (drawn(fleet(masters=down)), paper(fleet(masters=down))):
+        assert "? held  ? waited for" in view
+        assert "which locks are held is unknown" in view
+        assert "no lock is held" not in view
     silent = tuple(master(i, unlisted="NOPERM scan") for i in range(3))
     assert "no locks to be seen: NOPERM scan" in drawn(fleet(masters=silent))
+
+
+def test_a_master_whose_memory_is_full_is_not_called_ok() -> None:
+    masters = (master(0, memory=90, max_memory=100), master(1, memory=372, max_memory=100), master(2))
+    lines = drawn(fleet(masters=masters)).splitlines()
+    assert lines[2].split()[1] == lines[4].split()[1] == "ok"
+    assert lines[3].split()[1] == "full"
+    assert "372%" in lines[3]
 
 
 def test_what_a_master_does_not_tell_is_a_dash() -> None:

@@ -130,8 +130,8 @@ class Client(Process, Engine):
         asked = Asked()
         try:
             got = yield from self.acquiring(key, options, until, asked)
-        except BaseException:
-            self.give_back(key, options, asked)
+        except BaseException as error:
+            self.give_back(key, options, asked, error)
             raise
         if not got:
             return None

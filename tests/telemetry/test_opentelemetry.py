@@ -147,6 +147,15 @@ def test_a_hold_that_its_clients_close_released_is_no_error(told: Told) -> None:
     assert [event.name for event in hold.events] == ["rlock.lost"]
 
 
+def test_a_hold_ends_where_its_release_began(told: Told) -> None:
+    events.tell(made.acquired())
+    before = time.time_ns()
+    events.tell(made.released(took=3600.0))
+    end = told.spans[-1].end_time
+    assert end is not None
+    assert end < before - 3000 * 10**9
+
+
 def test_holds_of_which_nobody_tells_the_end_do_not_pile_up(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:

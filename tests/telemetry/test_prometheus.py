@@ -87,6 +87,8 @@ def test_gauges_follow_what_is_held_and_waited_for(registry: CollectorRegistry) 
     def now(name: str) -> float | None:
         return registry.get_sample_value(name, {"lock": "orders"})
 
+    events.tell(made.not_acquired("busy", queued=True))  # it was queued before anybody counted
+    assert now("redlock_waiting") == 0
     events.tell(made.acquired(owner="a"))
     events.tell(made.acquired("orders:43", owner="b"))
     events.tell(events.Queued("orders:44", 1))
@@ -100,7 +102,7 @@ def test_gauges_follow_what_is_held_and_waited_for(registry: CollectorRegistry) 
     assert (now("redlock_held"), now("redlock_waiting")) == (1, 1)
     events.tell(made.not_acquired("busy", "orders:44"))  # another acquire, that never stood in the queue
     assert now("redlock_waiting") == 1
-    assert registry.get_sample_value("redlock_wait_seconds_count", {"lock": "orders"}) == 1
+    assert registry.get_sample_value("redlock_wait_seconds_count", {"lock": "orders"}) == 2
     assert labels_of(registry, "redlock_held", "lock") == {"orders"}
 
 

@@ -15,7 +15,7 @@ from ..names import complete_name
 from ..output import hush, json_option, print_json, show, styled
 from ..settings import Settings, settings_options
 from ..survey.look import Survey
-from ..survey.reading import place
+from ..survey.reading import place, seen
 from ..words import age, printable
 
 
@@ -42,7 +42,8 @@ def status(name: str, *, as_json: bool, settings: Settings) -> None:
             print_json(found)
             return
         _print(found)
-        if sys.stderr.isatty() and not found.locked and not found.queue_length:
+        # None where stderr is closed: a crontab's `2>&-`.
+        if sys.stderr is not None and sys.stderr.isatty() and not found.locked and not found.queue_length:
             _suggest(own, name)
 
 
@@ -90,8 +91,7 @@ def _tell_faults(masters: list[str], error: QuorumUnreachableError, *, as_json: 
 def _headline(found: LockStatus) -> str:
     name = styled(printable(found.name), bold=True)
     if found.holder is None:
-        free = styled("free", fg="green")
-        line = f"{name}: {free} (no holder on {found.quorum} of {len(found.masters)} masters)"
+        line = f"{name}: {_without_a_holder(found)}"
         guarded = sum(view.guarded for view in found.masters)
         if guarded > len(found.masters) - found.quorum:
             line += f"; nobody can get it yet, {guarded} masters are under the restart guard"
@@ -104,6 +104,19 @@ def _headline(found: LockStatus) -> str:
     if found.remaining is not None:
         line += f", lease ends in {found.remaining:.1f} s unless renewed"
     return line
+
+
+def _without_a_holder(found: LockStatus) -> str:
+    """What it means that no quorum names a holder: "free" only where nobody can have it."""
+    masters, silent = len(found.masters), sum(view.fault is not None for view in found.masters)
+    holder, votes = seen(found)
+    if holder is None:
+        free = sum(view.fault is None for view in found.masters)
+        return f"{styled('free', fg='green')} (no holder on {free} of {masters} masters)"
+    told = f"{printable(holder)} on {votes} of {masters} masters"
+    if votes + silent >= found.quorum:
+        return f"{styled('unknown', fg='yellow')}, {told}, and {silent} that may name it, too, give no answer"
+    return f"{styled('free', fg='green')}, nobody has {found.quorum} votes ({told})"
 
 
 def _told(view: MasterStatus) -> str:

@@ -51,7 +51,7 @@ def up(count: int, *, as_json: bool) -> None:
             sys.stdout.flush()
             _wait(masters, quiet=True)
             return
-        show(f"{count} masters, {server.flavour} {server.version}. Ctrl-C ends them.", err=True)
+        show(f"{count} masters, {server.flavour.capitalize()} {server.version}. Ctrl-C ends them.", err=True)
         show(masters.environment_line())
         _wait(masters, quiet=False)
 

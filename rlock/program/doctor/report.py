@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ..output import styled
 from ..words import ms, percent, seconds, size
@@ -24,10 +25,10 @@ def report(fleet: Fleet, findings: Sequence[Finding]) -> Iterator[str]:
         yield f"  {', '.join(_facts(facts, fleet))}"
     if line := _probe(fleet):
         yield line
-    for finding in findings:
+    for finding, masters in _alike(findings):
         yield ""
         label = styled(f"{finding.severity.value} [{finding.check}]", fg=_COLOUR[finding.severity], bold=True)
-        where = f"{finding.master}: " if finding.master else ""
+        where = f"{', '.join(masters)}: " if masters else ""
         yield f"{label} {where}{finding.what}"
         yield f"  why: {finding.why}"
         yield f"  do:  {finding.action}"
@@ -35,6 +36,16 @@ def report(fleet: Fleet, findings: Sequence[Finding]) -> Iterator[str]:
             yield f"       {styled(command, bold=True)}"
     yield ""
     yield closing(fleet, findings)
+
+
+def _alike(findings: Sequence[Finding]) -> Iterator[tuple[Finding, list[str]]]:
+    """Each finding once, with all masters of which it is true: five alike are read by nobody."""
+    found: dict[Finding, list[str]] = {}
+    for finding in findings:
+        masters = found.setdefault(replace(finding, master=None), [])
+        if finding.master is not None:
+            masters.append(finding.master)
+    yield from found.items()
 
 
 def closing(fleet: Fleet, findings: Sequence[Finding]) -> str:

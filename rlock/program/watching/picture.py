@@ -117,12 +117,13 @@ def _head(snapshot: Snapshot, view: View, columns: int, now: float) -> list[Text
     waited = sum(lock.queue_length > 0 for lock in snapshot.locks)
     rate = snapshot.hand_offs_per_second
     more = "+" if snapshot.more else ""
+    unknown = snapshot.answering < snapshot.quorum and not snapshot.locks
     parts = [
         ("rlock", "bold"),
         (f"{printable(view.pattern)}", ""),
         (f"{snapshot.answering}/{len(snapshot.masters)} masters answer", _well(snapshot)),
-        (f"{held}{more} held", ""),
-        (f"{waited}{more} waited for", ""),
+        ("? held" if unknown else f"{held}{more} held", ""),
+        ("? waited for" if unknown else f"{waited}{more} waited for", ""),
         ("- hand-offs/s" if rate is None else f"{rate:.1f} hand-offs/s", ""),
     ]
     line = Text("  ").join(Text(text, style=style) for text, style in parts)
@@ -183,7 +184,7 @@ def _masters(snapshot: Snapshot, columns: int, utf8: bool) -> list[Text]:
                 Cell("-" if each.locks is None else str(each.locks)),
                 Cell(" ".join(filter(None, (each.flavour, each.version))) or "-"),
                 Cell("-" if each.uptime is None else seconds(each.uptime)),
-                Cell(_memory(each)),
+                Cell(_memory(each), "bold red" if _full(each) else "yellow" if _full(each, 0.9) else ""),
                 Cell("-" if each.clients is None else str(each.clients)),
                 Cell("-" if each.commands_per_second is None else f"{each.commands_per_second:.0f}"),
                 Cell(
@@ -201,7 +202,13 @@ def _state(each: MasterHealth) -> Cell:
         return Cell("replica", "bold red")
     if each.guarded:
         return Cell(f"guard {each.guarded:.0f} s", "yellow")
+    if _full(each):
+        return Cell("full", "bold red")  # it answers, and grants nothing
     return Cell("ok", "green")
+
+
+def _full(each: MasterHealth, part: float = 1.0) -> bool:
+    return bool(each.max_memory) and (each.memory or 0) >= part * (each.max_memory or 0)
 
 
 def _memory(each: MasterHealth) -> str:
@@ -272,6 +279,9 @@ def _detail(lock: LockStatus, columns: int, elapsed: float, at: float, utf8: boo
 def _nothing(snapshot: Snapshot, view: View) -> str:
     if snapshot.locks:
         return f"no name holds {view.filter!r}"
+    if snapshot.answering < snapshot.quorum:
+        # "No lock is held" would be read as "nothing to lose", and answered with `rlock init`.
+        return "which locks are held is unknown"
     return "no lock is held or waited for" + (" among those that were found so far" if snapshot.more else "")
 
 

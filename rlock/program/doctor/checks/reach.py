@@ -12,8 +12,8 @@ _NO_VOTE = "it has no vote; a quorum has to come from the others"
 
 _ACTIONS = {
     Trouble.DNS: "mend the name in DNS or /etc/hosts, or name the master by its address",
-    Trouble.REFUSED: "start the server, or correct host and port; a server that listens on 127.0.0.1 only "
-    "needs `bind` in its configuration",
+    Trouble.REFUSED: "read its log, then start the server (with `appendfsync always` a full disk ends it); "
+    "or correct host and port; a server that listens on 127.0.0.1 only needs `bind` in its configuration",
     Trouble.TIMEOUT: "is the machine up, does a firewall drop the packets, is the server stopped or busy? "
     "Try: redis-cli -h HOST -p PORT --latency",
     Trouble.UNREACHABLE: "is there a route to it? Try: ping HOST",

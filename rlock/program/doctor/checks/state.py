@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ....rules import keys
 from ...words import seconds, size
 from ..facts import Facts, Fleet
 from ..findings import Severity, Told, error, note, of_master, warning
@@ -136,12 +137,20 @@ def writes(facts: Facts, fleet: Fleet) -> Iterator[Told]:
 @of_master("guard", Severity.NOTE, "The restart guard: whose votes do not count yet.")
 def guard(facts: Facts, fleet: Fleet) -> Iterator[Told]:
     """New, restarted, flushed."""
-    if facts.guarded > 0:
-        yield note(
-            f"{facts.guard_reason}: it has no vote for {seconds(facts.guarded)} more",
-            "leases that it has forgotten may still be valid",
-            "wait; or, only if nothing can have been locked before: rlock init",
-        )
+    if facts.guarded <= 0:
+        return
+    lacking = {*facts.permissions.commands, *facts.permissions.keys}
+    if facts.marker is None and lacking & {"get", "~*", f"~{keys.MARKER}"}:
+        return  # who may not read its note cannot call it empty; `permissions` says what to do
+    # A fleet on which another master has a vote by its note is in use: no place to speak of `rlock init`.
+    used = any(each.marker is not None and each.guarded <= 0 for each in fleet.masters)
+    yield note(
+        f"{facts.guard_reason}: it has no vote for {seconds(facts.guarded)} more",
+        "leases that it has forgotten may still be valid",
+        "wait, it passes by itself"
+        if used
+        else "wait; or, only if nothing can have been locked before: rlock init",
+    )
 
 
 @of_master("max-ttl", Severity.WARNING, "The longest lease is the same for the whole fleet.")

@@ -1,0 +1,249 @@
+"""The drawings of the pages, made of the code's own tables.
+
+    python docs/tools/site_drawings.py        # writes docs/diagrams/*.svg and the tables in the pages
+
+A test compares what is there with what this would write.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from site_svg import AMBER, BLUE, GREEN, RED, Picture
+from site_tables import write_tables
+
+from rlock.model import Code, Fault, FaultKind, LeaseState, Verdict, Vote
+from rlock.rules import timing
+from rlock.rules.lease import TRANSITIONS
+from rlock.rules.quorum import Ballot, quorum
+
+TOP = Path(__file__).resolve().parents[2]
+FOLDER = TOP / "docs" / "diagrams"
+
+
+def lease() -> Picture:
+    """The states of a lease, and the events that lead from one to another."""
+    told: dict[tuple[LeaseState, LeaseState], list[str]] = {}
+    final = (LeaseState.LOST, LeaseState.RELEASED)
+    for (before, event), after in TRANSITIONS.items():
+        if not (before is after and before in final):
+            told.setdefault((before, after), []).append(event.value)
+    held, suspect, lost, released = LeaseState.HELD, LeaseState.SUSPECT, *final
+    at = {held: (190, 160), suspect: (530, 160), lost: (360, 290), released: (360, 40)}
+    colour = {held: GREEN, suspect: AMBER, lost: RED, released: BLUE}
+    paths = {
+        (held, held): ("M140 148C60 110 60 210 140 172", 18, 120, "start"),
+        (held, suspect): ("M245 152H473", 360, 143, "middle"),
+        (suspect, held): ("M473 170H247", 360, 190, "middle"),
+        (suspect, suspect): ("M580 148C660 110 660 210 580 172", 585, 118, "start"),
+        (held, lost): ("M205 182L310 274", 150, 240, "middle"),
+        (suspect, lost): ("M515 182L410 274", 585, 240, "middle"),
+        (held, released): ("M205 138L310 54", 225, 84, "middle"),
+        (suspect, released): ("M515 138L410 54", 495, 84, "middle"),
+        (lost, released): ("M417 292C880 330 880 0 419 40", 690, 290, "start"),
+    }
+    assert paths.keys() == told.keys(), "the table has other arrows than the drawing has places for"
+    drawn = Picture("lease", 790, 325, "The states of a lease")
+    for state, (x, y) in at.items():
+        drawn.box(x - 55, y - 22, 110, 44, fill=colour[state])
+        drawn.text(x, y + 5, state.value, size=16)
+    for pair, (path, x, y, anchor) in paths.items():
+        drawn.line(path)
+        drawn.text(x, y, ", ".join(told[pair]), anchor=anchor, size=13)
+    return drawn
+
+
+def floors() -> Picture:
+    """The floors of the house, and which of them each one uses."""
+    tree = ast.parse((TOP / "tests" / "unit" / "test_house.py").read_text(encoding="utf-8"))
+    (rows,) = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "FLOORS"
+    ]
+    place = {module: name for name, modules in rows for module in modules}
+    uses: dict[str, set[str]] = {name: set() for name, _ in rows}
+    for path in (TOP / "rlock").rglob("*.py"):
+        parts = path.relative_to(TOP / "rlock").with_suffix("").parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or not node.level:
+                continue
+            base = parts[: len(parts) - node.level]
+            named = [*base, *(node.module or "").split(".")] if node.module else [*base]
+            for first in [named[0]] if named else [alias.name for alias in node.names]:
+                if first in place:
+                    uses[place[parts[0]]].add(place[first])
+    drawn = Picture("floors", 760, 30 + 62 * len(rows), "The floors of the house: imports go down only")
+    order = [name for name, _ in rows]
+    for level, (name, modules) in enumerate(reversed(rows)):
+        y = 20 + 62 * level
+        drawn.box(10, y, 740, 50, fill=BLUE, opacity=0.06 + 0.05 * level)
+        drawn.text(24, y + 31, name, anchor="start", size=17)
+        shown = [module for module in modules if not module.startswith("__")]
+        drawn.text(140, y + 21, "rlock: " + ", ".join(shown), anchor="start", size=13)
+        below = [each for each in order if each in uses[name] and each != name]
+        assert all(order.index(each) < order.index(name) for each in below), f"{name} imports upward"
+        told = f"uses {', '.join(below)}" if below else "uses nothing of rlock"
+        drawn.text(140, y + 40, told, anchor="start", size=12, more='opacity="0.75"')
+        if level:
+            drawn.line(f"M70 {y - 12}V{y}")
+    return drawn
+
+
+def ballot_of(masters: int, granted: int, refused: int) -> Ballot:
+    """A round in which that many masters granted and refused, and the others gave no answer."""
+    made = Ballot(masters)
+    for master in range(masters):
+        if master < granted:
+            made.cast(master, Vote(Code.YES))
+        elif master < granted + refused:
+            made.cast(master, Vote(Code.FOREIGN, "other"))
+        else:
+            made.cast(master, Vote(Code.FAULT, fault=Fault(FaultKind.TIMEOUT, "")))
+    return made
+
+
+def verdicts(masters: int = 5) -> Picture:
+    """What a round comes to, for each number of masters that grant and refuse."""
+    colour = {Verdict.WON: GREEN, Verdict.OUTVOTED: BLUE, Verdict.UNREACHABLE: RED}
+    drawn = Picture("verdicts", 760, 400, f"What a round comes to, with {masters} masters")
+    drawn.text(
+        380,
+        24,
+        f"{masters} masters, quorum {quorum(masters)}: granted, refused; the rest gave no answer",
+        size=15,
+    )
+    for granted in range(masters + 1):
+        drawn.text(118, 82 + 52 * granted, f"{granted} granted", anchor="end", size=13)
+        for refused in range(masters + 1 - granted):
+            verdict = ballot_of(masters, granted, refused).judge(0.0, 1.0)
+            x, y = 128 + 104 * refused, 54 + 52 * granted
+            drawn.box(x, y, 98, 46, fill=colour[verdict], opacity=0.25)
+            drawn.text(x + 49, y + 28, verdict.value, size=13)
+    for refused in range(masters + 1):
+        drawn.text(177 + 104 * refused, 388, f"{refused} refused", size=13)
+    return drawn
+
+
+def times(ttl: float = 10.0, max_ttl: float = 10.0) -> Picture:
+    """One lease on a line: when it is renewed, when it ends for whom."""
+    valid = timing.valid_until(0.0, ttl)
+    marks = [
+        (0.0, "sent", "the instant before\nthe first byte", 1),
+        (
+            timing.default_request_timeout(ttl),
+            "request time-out",
+            "a master that has not\nanswered gave no vote",
+            -1,
+        ),
+        (
+            timing.longest_acquisition(max_ttl),
+            "longest acquisition",
+            "a round that is decided\nlater is not won",
+            2,
+        ),
+        (
+            timing.renew_period(ttl),
+            "first renewal due",
+            f"then, if it fails, every\n{timing.retry_period(ttl):g} s",
+            -1,
+        ),
+        (
+            timing.heals_until(valid, max_ttl),
+            "heals until",
+            "a vote on a master without\nmemory counts before",
+            -1,
+        ),
+        (valid, "valid until", "the hold ends\nfor its holder", 2),
+        (ttl, "ttl", "the key ends on the\nfirst master that granted", 1),
+        (timing.guard_time(max_ttl), "restart guard", "a master that came back\nhas a vote again", -2),
+    ]
+    drawn = Picture("times", 900, 430, f"One lease of {ttl:g} s, if nothing renews it")
+    scale = 62.0
+
+    def x(at: float) -> float:
+        return 110 + at * scale
+
+    drawn.box(x(0), 200, x(valid) - x(0), 26, fill=GREEN, opacity=0.35)
+    drawn.text(x(valid) / 2 + 50, 218, "valid: the holder may work", size=13)
+    drawn.line(f"M{x(valid):g} 213H{x(11.9):g}")
+    for at, name, words, height in marks:
+        end = 200 - 55 * height - 10 if height > 0 else 226 - 55 * height + 10
+        drawn.line(f"M{x(at):g} {200 if height > 0 else 226}V{end:g}", arrow=False, dashed=True)
+        lines = f"{name} {at:.4g} s\n{words}"
+        top = end - 16 * lines.count("\n") - 6 if height > 0 else end + 14
+        # The end of the validity and that of the key are too close for two words above each other.
+        anchor = {valid: "end", ttl: "start"}.get(at, "middle")
+        drawn.text(x(at), top, lines, anchor=anchor, size=12)
+    return drawn
+
+
+def acquire() -> Picture:
+    """The way of an acquire, by the verdicts of its rounds."""
+    drawn = Picture("acquire", 760, 470, "The way of an acquire")
+    drawn.box(280, 10, 200, 44, fill=BLUE)
+    drawn.text(380, 37, "acquire()")
+    drawn.line("M380 54V80")
+    drawn.box(230, 82, 300, 58, fill=BLUE)
+    drawn.text(380, 106, "a round: note the instant,\nask all masters at once")
+    drawn.line("M380 140V170")
+    drawn.text(392, 160, "decided by the q-th answer that settles it", anchor="start", size=12)
+    places = {
+        Verdict.WON: (20, GREEN, "fencing token known\nand still in time?"),
+        Verdict.OUTVOTED: (207, BLUE, "somebody else has it,\nor the votes were split"),
+        Verdict.UNREACHABLE: (394, RED, "fewer than a quorum\nanswered"),
+        Verdict.TOO_LATE: (581, AMBER, "no validity left when\nit was decided"),
+    }
+    assert {*places} == {*Verdict}
+    drawn.line("M100 172H660", arrow=False)
+    for verdict, (x, colour, words) in places.items():
+        drawn.line(f"M{x + 80:g} 172V200")
+        drawn.box(x, 202, 164, 76, fill=colour, opacity=0.25)
+        drawn.text(x + 82, 224, verdict.value, size=16)
+        drawn.text(x + 82, 246, words, size=12)
+    drawn.line("M100 278V330")
+    drawn.text(108, 308, "yes", anchor="start", size=12)
+    drawn.box(20, 332, 164, 44, fill=GREEN, opacity=0.35)
+    drawn.text(102, 359, "True: it is held")
+    drawn.line("M289 278V330")
+    drawn.box(207, 332, 164, 76, fill=BLUE)
+    drawn.text(
+        289, 354, "undo; stand in the queue,\nsleep until the release\nhands it over, or a look", size=11
+    )
+    drawn.line("M476 278V330")
+    drawn.box(394, 332, 164, 76, fill=RED)
+    drawn.text(
+        476, 354, "undo on every master that\nmay have granted it;\nwait, with growing pauses", size=11
+    )
+    drawn.line("M663 278V330")
+    drawn.box(581, 332, 164, 76, fill=AMBER)
+    drawn.text(663, 362, "undo;\ntry again at once", size=12)
+    drawn.line("M289 408V440", arrow=False)
+    drawn.line("M476 408V440", arrow=False)
+    drawn.line("M663 408V440", arrow=False)
+    drawn.line("M663 440H750V111H532")
+    drawn.line("M289 440H663", arrow=False)
+    drawn.text(289, 460, "time over: False", size=12)
+    drawn.text(476, 460, "time over: QuorumUnreachableError", size=12)
+    return drawn
+
+
+def everything() -> Mapping[str, str]:
+    """Name of the file and what it holds."""
+    return {f"{made.name}.svg": str(made) for made in (lease(), floors(), verdicts(), times(), acquire())}
+
+
+def main() -> None:
+    """Write the drawings, and the tables of the pages."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in everything().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+    write_tables()
+    sys.stdout.write(f"{len(everything())} drawings in {FOLDER}\n")
+
+
+if __name__ == "__main__":
+    main()

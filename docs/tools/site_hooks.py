@@ -1,0 +1,154 @@
+"""What MkDocs does with the pages beside rendering them.
+
+The pages are written for two readers: of a checkout, and of the site. What a checkout finds beside docs/
+(scripts, tests, rules) is copied into the site as pages of its own, and links are led there.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import get_plugin_logger
+from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
+
+TOP = Path(__file__).resolve().parents[2]
+DOCS = TOP / "docs"
+log = get_plugin_logger("site")
+
+_LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
+_NAMED_TEST = re.compile(r"\[`?(test_\w+)`?\]\(([^)#\s]+)\)")
+_INCLUDE = re.compile(r"^<!-- include: (\S+)(?: (ACL))? -->$", re.MULTILINE)
+_MERMAID = re.compile(r"^<!-- on the site: (.+) -->\n```mermaid\n.*?^```$", re.MULTILINE | re.DOTALL)
+_IMAGE = re.compile(r'<img alt="([^"]*)" src="([^"]*diagrams/[\w-]+\.svg)" ?/?>')
+#: A link whose words are the name of a file: right in a checkout, and on the site the title is better.
+_FILE_NAME = re.compile(r"\[`?(?:[\w./-]+/)?([\w-]+\.md)`?\]\((?!\w+:)([\w./-]+\.md)((?:#[\w-]+)?)\)")
+#: A block that is a file bears its name.
+_FILE = re.compile(r"(^<!-- recipe: (\S+\.\w+) -->\n```\w+)$", re.MULTILINE)
+_SCHEME = "source:"
+_LANGUAGES = {".py": "python", ".lua": "lua", ".yml": "yaml", ".yaml": "yaml", ".toml": "toml", ".c": "c"}
+
+
+def _outside(page: str, target: str) -> Path | None:
+    """The file of the checkout that a link of a page leads to, if it is no page of the site."""
+    path = (DOCS / posixpath.dirname(page) / target).resolve()
+    if not path.is_relative_to(TOP) or not path.exists():
+        return None
+    if path.is_relative_to(DOCS) and path.suffix != ".py" and not path.is_dir():
+        return None
+    return path
+
+
+def _uri(path: Path) -> str:
+    """Where the copy of a file stands in the site."""
+    inside = path.relative_to(TOP).as_posix()
+    return f"source/{inside}/index.md" if path.is_dir() else f"source/{inside}.md"
+
+
+def _links(page: str, text: str) -> list[Path]:
+    return [found for target, _ in _LINK.findall(text) if (found := _outside(page, target)) is not None]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add a page for each file outside docs/ that some page links to, and the pages of folders."""
+    wanted: dict[str, Path] = {}
+    for file in list(files.documentation_pages()):
+        for path in _links(file.src_uri, file.content_string):
+            wanted[_uri(path)] = path
+            if path.is_dir():
+                for each in path.iterdir():
+                    if each.is_file() and each.suffix in _LANGUAGES:
+                        wanted[_uri(each)] = each
+    for uri, path in wanted.items():
+        made = File.generated(config, uri, content=_page(path))
+        made.inclusion = InclusionLevel.NOT_IN_NAV
+        files.append(made)
+    return files
+
+
+def _page(path: Path) -> str:
+    """A file of the checkout, or a folder of it, as a page that search leaves out."""
+    head = f"---\nsearch:\n  exclude: true\n---\n# {path.relative_to(TOP).as_posix()}\n\n"
+    if path.is_dir():
+        inside = [each for each in sorted(path.iterdir()) if each.is_file() and each.suffix in _LANGUAGES]
+        return head + "".join(f"- [{each.name}]({each.name}.md)\n" for each in inside)
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        # Its links are for its own place; here it is shown for what it says.
+        return head + re.sub(r"^# ", "## ", re.sub(r"\]\((?!\w+:)[^)]*\)", "]", text), flags=re.MULTILINE)
+    return f'{head}````{{.{_LANGUAGES.get(path.suffix, "text")} linenums="1"}}\n{text}````\n'
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Include what a page includes, and lead links out of docs/ to the copies in the site."""
+    uri = page.file.src_uri
+    if uri.startswith("source/"):
+        return markdown
+    # A checkout shows it by mermaid; the site must not, because mermaid would be fetched from a CDN.
+    markdown = _FILE.sub(r'\1 title="\2"', _MERMAID.sub(r"\1", markdown))
+
+    def lead(match: re.Match[str]) -> str:
+        target, anchor = match[1], match[2] or ""
+        path = _outside(uri, target)
+        if path is not None:
+            return f"]({_SCHEME}{path.relative_to(TOP).as_posix()}{anchor})"
+        return match[0]
+
+    def line(match: re.Match[str]) -> str:
+        path = _outside(uri, match[2])
+        number = _line_of(path, match[1]) if path is not None and path.is_file() else 0
+        return f"[`{match[1]}`]({match[2]}#{number})" if number else match[0]
+
+    def title(match: re.Match[str]) -> str:
+        path = (DOCS / posixpath.dirname(uri) / match[2]).resolve()
+        if not path.is_relative_to(DOCS) or path.name != match[1] or not path.exists():
+            return match[0]
+        (first,) = re.findall(r"\A# (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        return f"[{first}]({match[2]}{match[3]})"
+
+    return _LINK.sub(lead, _NAMED_TEST.sub(line, _FILE_NAME.sub(title, _include(uri, markdown))))
+
+
+def _line_of(path: Path, test: str) -> int:
+    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if re.match(rf"\s*(async )?def {test}\(", text):
+            return number
+    return 0
+
+
+def _include(uri: str, markdown: str) -> str:
+    """Put a file of the checkout where a page asks for it; of README.md the line with the ACL."""
+
+    def put(match: re.Match[str]) -> str:
+        path = (DOCS / posixpath.dirname(uri) / match[1]).resolve()
+        text = path.read_text(encoding="utf-8")
+        if match[2]:
+            (found,) = re.findall(r"^ACL SETUSER .*$", text, re.MULTILINE)
+            return f"```text\n{found}\n```"
+        return f"````{_LANGUAGES.get(path.suffix, 'text')}\n{text}````"
+
+    return _INCLUDE.sub(put, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Resolve the links to the copies, and put drawings into the page, where they take its colours."""
+
+    def resolve(match: re.Match[str]) -> str:
+        inside, _, anchor = match[1].partition("#")
+        file = files.get_file_from_path(_uri(TOP / inside))
+        if file is None:
+            log.warning("%s: %s is not in the site", page.file.src_uri, inside)
+            return match[0]
+        told = f"#__codelineno-0-{anchor}" if anchor.isdigit() else anchor and f"#{anchor}"
+        return f'href="{get_relative_url(file.url, page.url)}{told}"'
+
+    def inline(match: re.Match[str]) -> str:
+        name = match[2].rpartition("/")[2]
+        svg = (DOCS / "diagrams" / name).read_text(encoding="utf-8")
+        return f'<span class="drawing" role="img" aria-label="{match[1]}">{svg}</span>'
+
+    return _IMAGE.sub(inline, re.sub(rf'href="{_SCHEME}([^"]+)"', resolve, html))

@@ -1,0 +1,99 @@
+"""The tables of the pages that the code computes: between two marks, so that a checkout has them as well."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from itertools import combinations
+from pathlib import Path
+
+from rlock.rules import timing
+from rlock.rules.options import ClientOptions
+from rlock.rules.quorum import quorum
+
+DOCS = Path(__file__).resolve().parents[1]
+_TABLE = re.compile(r"(<!-- computed table: ([\w-]+) -->\n)(.*?)(<!-- end of the table -->)", re.DOTALL)
+
+
+def _rows(head: str, rows: list[list[str]]) -> str:
+    titles = head.split("|")
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "".join("| " + " | ".join(cell.strip() for cell in row) + " |\n" for row in lines)
+
+
+def sizing() -> str:
+    """What follows from a ttl."""
+    rows = []
+    for ttl in (1.0, 2.0, 5.0, 10.0, 30.0, 60.0):
+        lease = ClientOptions(ttl, ttl).lease(None)
+        pause = timing.valid_until(0.0, ttl) - timing.renew_period(ttl) - lease.request_timeout
+        rows.append(
+            [
+                f"{ttl:g}",
+                f"{lease.request_timeout:.3g}",
+                f"{timing.renew_period(ttl):.3g}",
+                f"{timing.retry_period(ttl):.3g}",
+                f"{pause:.3g}",
+                f"{timing.drift(ttl):.3g}",
+                f"{timing.guard_time(ttl):.4g}",
+                f"{timing.longest_acquisition(ttl):.3g}",
+            ]
+        )
+    return _rows(
+        "ttl|request time-out|renewed every|tried again every|longest outage that costs nothing|drift|"
+        "restart guard (max_ttl = ttl)|longest acquisition",
+        rows,
+    )
+
+
+def masters() -> str:
+    """What a number of masters survives."""
+    rows = [
+        [str(count), str(quorum(count)), str(count - quorum(count)), str(count - quorum(count) + 1)]
+        for count in range(1, 8)
+    ]
+    return _rows("masters N|quorum q|may be gone|gone: nobody gets a lock", rows)
+
+
+def exclude(old: int, new: int, common: int) -> bool:
+    """Whether every quorum of one list has a master in common with every quorum of the other."""
+    ours, theirs = range(old), [*range(common), *range(old, old + new - common)]
+    return all(
+        {*one} & {*two}
+        for one in combinations(ours, quorum(old))
+        for two in combinations(theirs, quorum(new))
+    )
+
+
+def changes() -> str:
+    """Which lists of masters may be in use at the same time."""
+    rows = []
+    for count in range(1, 7):
+        for what, new, common in (
+            ("one more", count + 1, count),
+            ("one replaced", count, count - 1),
+            ("two more", count + 2, count),
+        ):
+            safe = exclude(count, new, common)
+            rows.append([str(count), what, str(new), "yes" if safe else "**no: two owners**"])
+    merged: list[list[str]] = []
+    for count in range(1, 7):
+        mine = [row for row in rows if row[0] == str(count)]
+        merged.append([str(count), *(row[3] for row in mine)])
+    return _rows("masters before|one added or removed|one replaced by another URL|two added at once", merged)
+
+
+TABLES: Mapping[str, Callable[[], str]] = {"sizing": sizing, "masters": masters, "changes": changes}
+
+
+def filled(text: str) -> str:
+    """A page with its tables as the code computes them."""
+    return _TABLE.sub(lambda match: match[1] + TABLES[match[2]]() + match[4], text)
+
+
+def write_tables() -> None:
+    """Bring the tables of all pages up to date."""
+    for page in DOCS.rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        if filled(text) != text:
+            page.write_text(filled(text), encoding="utf-8")

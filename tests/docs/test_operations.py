@@ -1,0 +1,282 @@
+"""docs/operations.md: its settings on real servers; restarts; what becomes of locks when masters change."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import site_tables
+
+import rlock
+from rlock.program.local.embedded import EmbeddedError, Master, ServerBinary, Tls
+from rlock.program.local.spawn import free_port
+from rlock.rules.timing import guard_time
+
+from ..conftest import FreshMasters
+from ..contract.conftest import eventually
+from ..contract.conftest import make_client as make_client  # a fixture
+from ..servers import raw, servers_found
+from .pages import DOCS, marked
+
+TEXT = (DOCS / "operations.md").read_text(encoding="utf-8")
+SETTINGS, TLS, URL = marked(DOCS / "operations.md", "tests/docs/test_operations.py")
+
+
+def arguments(text: str, **paths: str) -> list[str]:
+    """Lines of a configuration file as arguments of the server."""
+    made = []
+    for line in text.splitlines():
+        name, _, value = line.partition(" ")
+        made += [f"--{name}", paths.get(name, value.strip('"'))]
+    return made
+
+
+@pytest.mark.parametrize("binary", servers_found(), ids=str)
+def test_the_settings_make_masters_that_forget_nothing_and_are_not_waited_for(
+    binary: ServerBinary, fresh_masters: FreshMasters
+) -> None:
+    fleet = fresh_masters(3, binary=binary, args=arguments(SETTINGS))
+    assert raw(fleet.urls[0]).config_get("appendfsync") == {"appendfsync": "always"}
+    assert raw(fleet.urls[0]).config_get("save") == {"save": ""}
+    with rlock.Client(fleet.urls) as client:
+        client.init()
+        with client.lock("x"):
+            for master in fleet:
+                master.restart(empty=False)
+            with rlock.Client(fleet.urls) as other:
+                assert other.lock("x").acquire(timeout=0.5) is False
+                assert other.lock("y").acquire(timeout=2), "it waits for the restart guard"
+
+
+# -- TLS -----------------------------------------------------------------------------------------------------
+
+
+def test_the_settings_for_tls_and_the_url_go_together(certificate: Tls, tmp_path: Path) -> None:
+    for path in re.findall(r"=(/\S+?)(?=&|$)", URL.strip()):
+        assert path.startswith("/etc/rlock/")
+    paths = {f"tls-{part}-file": str(getattr(certificate, part)) for part in ("cert", "key")}
+    paths["tls-ca-cert-file"] = str(certificate.ca)
+    for binary in servers_found():
+        port = free_port()
+        settings = arguments(TLS, **paths, **{"tls-port": str(port)})
+        master = Master(binary, port=port, tls=certificate, args=settings)
+        try:
+            master._launch()  # not `start`: the server wants a certificate of whoever asks whether it is up
+            url = URL.strip().replace("10.0.0.1:6379", f"127.0.0.1:{port}")
+            for name, path in (
+                ("ca.crt", certificate.ca),
+                ("me.crt", certificate.cert),
+                ("me.key", certificate.key),
+            ):
+                url = url.replace(f"/etc/rlock/{name}", str(path))
+            if not eventually(partial(_answers_or_has_ended, url, master), within=10):
+                pytest.fail("it does not answer")
+            if not master.running:
+                continue  # built without TLS
+            with rlock.Client([url], restart_guard=0) as client, client.lock("x") as lock:
+                assert lock.is_owned()
+            bare = url.partition("&")[0]
+            with rlock.Client([bare], restart_guard=0) as client, pytest.raises(rlock.QuorumUnreachableError):
+                client.lock("x").acquire(timeout=1)  # it has no certificate of its own
+            return
+        except EmbeddedError:
+            continue
+        finally:
+            master.close()
+    pytest.skip("no server that was found speaks TLS")
+
+
+def _answers_or_has_ended(url: str, master: Master) -> bool:
+    try:
+        return bool(raw(url).ping())
+    except redis.RedisError:
+        return not master.running
+
+
+# -- restarts ------------------------------------------------------------------------------------------------
+
+
+def test_in_a_rolling_restart_with_pauses_newcomers_get_the_lock_at_any_time(
+    fresh_masters: FreshMasters,
+) -> None:
+    fleet, ttl = fresh_masters(3), 1.0
+    options: dict[str, Any] = {"ttl": ttl, "max_ttl": ttl}
+    with rlock.Client(fleet.urls, **options) as holder, rlock.Client(fleet.urls, **options) as newcomer:
+        holder.init()
+        kept = holder.lock("kept")
+        kept.acquire()
+        got, ended, failed = 0, threading.Event(), []
+
+        def come_and_go() -> None:
+            nonlocal got
+            while not ended.is_set():
+                try:
+                    with newcomer.lock("other") as lock:
+                        lock.check()
+                    assert newcomer.lock("third").acquire(timeout=1)
+                    newcomer.lock("third").release()
+                    got += 1
+                except Exception as error:
+                    failed.append(error)
+                time.sleep(0.02)
+
+        thread = threading.Thread(target=come_and_go)
+        thread.start()
+        for master in fleet:
+            master.restart(empty=True)
+            time.sleep(guard_time(ttl) + 1.0)
+        ended.set()
+        thread.join(30)
+        assert not failed
+        assert got > 20
+        kept.check()
+        kept.release()
+
+
+# -- changing the masters ------------------------------------------------------------------------------------
+
+
+def two_owners(fresh_masters: FreshMasters, before: list[int], after: list[int]) -> bool:
+    """Whether a client of the list ``after`` gets the lock while one of ``before`` validly holds it.
+
+    The holder cannot reach the second of its masters, the newcomer not the first: each still has a quorum, or
+    thinks so.
+    """
+    fleet = fresh_masters(4)
+    urls = fleet.urls
+    nowhere = "redis://127.0.0.1:1"
+    old = [urls[i] if i != 1 else nowhere for i in before]
+    new = [urls[i] if i != 0 else nowhere for i in after]
+    with rlock.Client(old, restart_guard=0) as holder, rlock.Client(new, restart_guard=0) as newcomer:
+        lock = holder.lock("x")
+        assert lock.acquire(timeout=5)
+        try:
+            got = newcomer.lock("x").acquire(timeout=1.5)
+        except rlock.QuorumUnreachableError:
+            got = False
+        lock.check()
+        return got
+
+
+def test_a_master_that_is_swapped_for_another_url_gives_one_lock_to_two_owners(
+    fresh_masters: FreshMasters,
+) -> None:
+    assert two_owners(fresh_masters, [0, 1, 2], [0, 1, 3])
+
+
+@pytest.mark.parametrize(("before", "after"), list(pairwise([[0, 1, 2], [0, 1, 2, 3], [0, 1, 3]])))
+def test_one_master_at_a_time_does_not(
+    fresh_masters: FreshMasters, before: list[int], after: list[int]
+) -> None:
+    assert not two_owners(fresh_masters, before, after)
+
+
+def test_the_table_of_changes_is_what_sets_of_masters_say() -> None:
+    assert not site_tables.exclude(3, 3, 2), "{1,3} and {2,4} have no master in common"
+    assert site_tables.exclude(3, 4, 3)
+    assert site_tables.exclude(4, 3, 3)
+    assert site_tables.exclude(3, 3, 3)
+    assert not site_tables.exclude(3, 5, 3)
+    for count in range(1, 8):
+        assert site_tables.exclude(count, count + 1, count), "one at a time is safe for any number"
+
+
+def test_the_sequences_of_the_page_are_of_safe_steps() -> None:
+    told = TEXT.partition("## Changing the masters")[2].partition("\n## ")[0]
+    grown = re.findall(
+        r"\{([\d, ]+)\}", told.partition("From three masters to five:")[2].partition("with step 2")[0]
+    )
+    lists = [{*map(int, found.split(","))} for found in grown]
+    assert [len(found) for found in lists] == [3, 4, 5]
+    for one, two in pairwise(lists):
+        assert site_tables.exclude(len(one), len(two), len(one & two))
+
+
+# -- the runbook ---------------------------------------------------------------------------------------------
+
+#: What alerts, the dashboard and `rlock doctor` link to.
+ANCHORS = (
+    "master-down",
+    "quorum-lost",
+    "lock-lost",
+    "renewal-failing",
+    "guard",
+    "clock-offset",
+    "replica",
+    "long-waits",
+    "stuck-lock",
+    "split-votes",
+)
+
+
+@pytest.mark.parametrize("anchor", ANCHORS)
+def test_there_is_a_section_for_each_alarm(anchor: str) -> None:
+    titles = {title.lower().replace(" ", "-") for title in re.findall(r"^### (.+)$", TEXT, re.MULTILINE)}
+    assert anchor in titles
+    title = anchor.capitalize().replace("-", " ")
+    part = re.split(r"\n##+ ", TEXT.partition(f"\n### {title}\n")[2])[0]
+    assert "*Seen:*" in part
+    assert "*Do:*" in part or "| do |" in part
+
+
+def test_the_messages_that_the_runbook_quotes_are_those_of_the_code() -> None:
+    from rlock import events
+    from rlock.rules.lease import EXPIRED
+
+    assert EXPIRED in TEXT
+    assert str(events.RenewalFailed("x", "o", 4.2)).partition(": ")[2] in TEXT
+    assert "renewed again by a quorum" in str(events.RenewalRecovered("x", "o"))
+    assert "gives no vote: " in str(events.MasterFailed("m", "down", "why"))
+    assert "was lost: " in str(events.Lost("x", "o", 1.0, "expired", "why"))
+    for message in ("renewed again by a quorum", "gives no vote: …", "was lost: …"):
+        assert message in TEXT
+    assert rlock.QuorumUnreachableError.__name__ in TEXT
+
+
+@pytest.mark.parametrize(
+    "message", ["it has no vote for ", "answered that it holds the lock no more", "no expiry"]
+)
+def test_what_it_quotes_is_said_somewhere(message: str) -> None:
+    assert message in TEXT
+    top = Path(rlock.__file__).parent
+    found = subprocess.run(["grep", "-rlF", message, str(top)], capture_output=True, text=True, check=False)
+    sources = [path for path in found.stdout.splitlines() if path.endswith(".py")]
+    assert sources, f"nothing in rlock/ says {message!r} ({os.fspath(top)})"
+
+
+@pytest.mark.parametrize("binary", servers_found(), ids=str)
+def test_memory_of_a_lock_is_what_the_page_says(
+    binary: ServerBinary, fresh_masters: FreshMasters, make_client: Callable[..., Any]
+) -> None:
+    told = re.search(r"took ([\d]+) to ([\d]+) bytes each.*?([\d]+) to ([\d]+)\s+bytes", TEXT, re.DOTALL)
+    assert told
+    (url,) = fresh_masters(1, binary=binary).urls
+    server, count = raw(url), 2000
+
+    def used() -> int:
+        return int(server.info("memory")["used_memory"])
+
+    client = make_client([url])
+    with client.lock("first"):
+        pass
+    before = used()
+    locks = [client.lock(f"orders:{i}") for i in range(count)]
+    for lock in locks:
+        lock.acquire()
+    held = (used() - before) / count
+    for lock in locks:
+        lock.release()
+    idle = (used() - before) / count
+    # Allocators differ: a tenth, or a quarter, is no news; twice as much is.
+    assert float(told[1]) * 0.6 < held < float(told[2]) * 1.5
+    assert float(told[3]) * 0.6 < idle < float(told[4]) * 1.5

@@ -1,0 +1,262 @@
+"""Observers that are slow, rude, interrupted or curious: none of it disturbs the lock, or what others see."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from logging.handlers import QueueHandler
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+import rlock
+from rlock import events
+from rlock._driver import outcomes
+from rlock._sync.waits import run
+from rlock.events import Acquired, Event, Lost, NotAcquired, Queued, Released
+from rlock.procedures.acquire import Asked
+from rlock.testing import MemoryMasters, memory_client
+
+from ..contract.conftest import eventually
+from ..servers import Fleet
+from . import happenings as made
+from .ledger import Ledger
+
+Observe = Callable[[events.Observer], Any]
+
+
+@pytest.fixture
+def observe() -> Iterator[Observe]:
+    ends: list[Callable[[], None]] = []
+    yield lambda observer: ends.append(events.observe(observer))
+    for end in ends:
+        end()
+
+
+def test_no_mutex_is_held_where_an_event_is_told(observe: Observe) -> None:
+    masters, told, stuck = MemoryMasters(3), set(), []
+    clients = [memory_client(masters=masters, ttl=1.0) for _ in range(2)]
+    mutexes: list[Any] = []
+    for client in clients:
+        with client.lock("first"):
+            engine = client._engine()
+            mutexes += [
+                engine.mutex,
+                engine._fanout._mutex,
+                engine._listener._mutex,
+                engine._turnstile._mutex,
+            ]
+
+    def curious(event: Event) -> None:
+        told.add(event.event)
+        for mutex in mutexes:
+            if mutex.acquire(timeout=5.0):
+                mutex.release()
+            else:
+                stuck.append(event)
+
+    observe(curious)
+
+    def work(client: rlock.Client) -> None:
+        for _ in range(20):
+            with client.lock("job"):
+                time.sleep(0.001)
+
+    threads = [threading.Thread(target=work, args=(client,)) for client in clients for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    lost = clients[0].lock("gone", ttl=0.2, renew=False, on_lost=lambda _: None)
+    lost.acquire()
+    assert eventually(lambda: "lost" in told)
+    clients[1].lock("evicted").acquire()
+    clients[0].evict("evicted")
+    assert eventually(lambda: "renewed" in told)
+    for client in clients:
+        client.close()
+    assert stuck == []
+    assert told >= {"acquired", "queued", "released", "lost", "renewed"}
+
+
+def test_a_loss_is_told_behind_its_acquire_however_long_that_takes(observe: Observe) -> None:
+    def slow(event: Event) -> None:
+        if isinstance(event, Acquired):
+            time.sleep(0.6)
+
+    ledger = Ledger()
+    observe(slow)
+    observe(ledger)
+    with memory_client(3) as client:
+        lock = client.lock("job", ttl=0.2, renew=False, on_lost=lambda _: None)
+        lock.acquire()
+        assert not lock.is_owned()
+        with pytest.raises(rlock.LeaseLostError):
+            lock.release()
+    assert [event.event for event in ledger.of(Acquired, Lost, Released)] == ["acquired", "lost"]
+
+
+def test_others_go_on_while_an_observer_of_one_thread_blocks(observe: Observe) -> None:
+    blocked = threading.Event()
+    with memory_client(3, ttl=1.0) as client:
+
+        def block(event: Event) -> None:
+            if isinstance(event, Acquired) and event.lock == "slow":
+                blocked.wait(20)
+
+        observe(block)
+        done: list[bool] = []
+
+        def take() -> None:
+            with client.lock("slow") as lock:
+                done.append(lock.is_owned())
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        assert eventually(lambda: client.status("slow").locked)
+        with client.lock("other"):
+            assert client.lock("other").is_owned()
+        time.sleep(1.2)  # longer than its ttl: it is renewed
+        assert client.status("slow").locked
+        blocked.set()
+        thread.join(20)
+    assert done == [True]
+
+
+def test_an_interrupt_in_one_observer_keeps_the_others_from_nothing(observe: Observe) -> None:
+    def interrupted(event: Event) -> None:
+        if isinstance(event, armed[0]):
+            armed[0] = ()
+            raise KeyboardInterrupt
+
+    armed: list[Any] = [()]
+    ledger = Ledger()
+    observe(interrupted)
+    observe(ledger)
+    masters = MemoryMasters(3)
+    with memory_client(masters=masters) as client, memory_client(masters=masters) as other:
+        lock = client.lock("job")
+        for kind in (Acquired, Released):
+            armed[0] = kind
+            with pytest.raises(KeyboardInterrupt), lock:
+                pass
+            assert not lock.hold_count
+            assert other.lock("job").acquire(timeout=1), "it left the lock behind"
+            other.lock("job").release()
+        with other.lock("job"):
+            for refused in (Queued, NotAcquired):
+                armed[0] = refused
+                with pytest.raises(KeyboardInterrupt):
+                    lock.acquire(timeout=0.05)
+            assert eventually(lambda: other.status("job").queue_length == 0)
+        armed[0] = Lost
+        lock.acquire()
+        with pytest.raises(KeyboardInterrupt):
+            client.close()
+        assert other.lock("job").acquire(timeout=1), "an interrupted observer kept close() from releasing it"
+        other.lock("job").release()
+    assert ledger.faults() == []
+
+
+def test_a_loss_that_nobody_noticed_is_told_by_the_close(observe: Observe) -> None:
+    ledger, lost = Ledger(), threading.Event()
+    observe(ledger)
+    with memory_client(3) as client:
+        client.lock("unwatched", ttl=0.1, renew=False).acquire()
+        client._engine()._watchdog._start = lambda: None  # type: ignore[method-assign]
+        client.lock("job", ttl=0.1, renew=False, on_lost=lambda _: lost.set()).acquire()
+        time.sleep(0.15)
+        assert not ledger.of(Lost)
+    assert {event.lock: event.cause for event in ledger.of(Lost)} == {
+        "unwatched": "fixed lease",
+        "job": "fixed lease",
+    }
+    assert lost.wait(5)
+    assert ledger.faults() == []
+
+
+def test_a_lock_that_is_renewed_no_more_is_told_of_behind_the_renewal_of_others(observe: Observe) -> None:
+    order: list[str] = []
+    with memory_client(3, ttl=5.0) as client:
+        engine = client._engine()
+        watchdog = engine._watchdog
+        watchdog._start = lambda: None  # type: ignore[method-assign]
+        renewing = watchdog._renewing
+
+        def noted(holds: Any) -> Any:
+            order.extend(hold.name for hold in holds)
+            return renewing(holds)
+
+        watchdog._renewing = noted
+        observe(lambda event: order.append(event.event) if isinstance(event, events.RenewalStopped) else None)
+        thread = threading.Thread(target=client.lock("dead").acquire)
+        thread.start()
+        thread.join()
+        with client.lock("alive"):
+            run(watchdog._looking_after([*engine.holds]))
+    assert order == ["alive", "renewal_stopped"]
+
+
+@pytest.mark.parametrize("event", made.ALL, ids=lambda event: event.event)
+def test_events_and_their_records_go_through_queues_and_pickles(
+    event: Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert pickle.loads(pickle.dumps(event)) == event == copy.copy(event)
+    with caplog.at_level(logging.DEBUG, "rlock"):
+        events.tell(event)
+    for record in caplog.records:
+        again = pickle.loads(pickle.dumps(record))
+        assert again.getMessage() == str(event)
+        queue: SimpleQueue[Any] = SimpleQueue()
+        QueueHandler(queue).emit(record)
+        again = pickle.loads(pickle.dumps(queue.get()))
+        assert (again.getMessage(), again.event) == (str(event), event.event)
+
+
+def test_one_server_under_two_names_is_one_error_however_often_it_is_dialled(
+    masters: Callable[[int], Fleet], observe: Observe, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = masters(2).urls
+    twice = second.replace("127.0.0.1", "localhost")
+    assert twice != second
+    ledger = Ledger()
+    observe(ledger)
+    caplog.set_level(logging.INFO, "rlock")
+
+    def refused() -> int:
+        with suppress(rlock.OptionsError):
+            client.lock("job").acquire(blocking=False)
+        return sum(event.kind == "duplicate" for event in ledger.of(events.MasterFailed))
+
+    with rlock.Client([first, second, twice], 5.0, restart_guard=0) as client:
+        assert eventually(lambda: refused() >= 3, 30)
+    levels = [record.levelname for record in caplog.records if getattr(record, "kind", "") == "duplicate"]
+    assert levels == ["ERROR"]
+    assert not [record for record in caplog.records if getattr(record, "event", "") == "master_answers"]
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (None, "busy"),
+        (rlock.QuorumUnreachableError("job", 2, 0, {}), "unreachable"),
+        (rlock.OptionsError("a wrong password"), "error"),
+        (rlock.RLockError("the client was closed"), "interrupted"),
+        (KeyboardInterrupt(), "interrupted"),
+    ],
+)
+def test_an_acquire_that_fails_is_told_with_its_outcome(
+    error: BaseException | None, outcome: str, observe: Observe
+) -> None:
+    ledger = Ledger()
+    observe(ledger)
+    with memory_client(1) as client:
+        options = client.lock("job")._options
+        outcomes.not_acquired(options, Asked(), client._engine().clock, error)
+    assert [event.outcome for event in ledger.of(NotAcquired)] == [outcome]
