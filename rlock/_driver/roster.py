@@ -44,6 +44,9 @@ class Slot(Generic[L]):
         "kill",
         "link",
         "probe_at",
+        "refusal",
+        "refused",
+        "refused_until",
         "slow_from",
         "wanted_until",
     )
@@ -56,6 +59,11 @@ class Slot(Generic[L]):
         self.failures = 0
         self.probe_at = -math.inf
         self.dialing = False
+        #: Why its last answer was no vote; None: it was one.
+        self.refusal: Fault | None = None
+        #: The same as it was told the last time; again after this, or when it changes.
+        self.refused: Fault | None = None
+        self.refused_until = -math.inf
         #: From then on it is told of if it is slow.
         self.slow_from = -math.inf
         #: Until then it is dialled again and again, whether or not somebody uses the roster: it is owed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -14,6 +15,7 @@ from click.exceptions import NoArgsIsHelpError
 from .. import __version__
 from ..errors import LeaseLostError, OptionsError, QuorumUnreachableError, RLockError
 from . import exits
+from .output import OneLine, complain
 from .settings import ConfigError
 
 #: In the order of the help text.
@@ -110,7 +112,15 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point; every error that is expected is one line on stderr and an exit code of its own."""
-    logging.basicConfig(format="rlock: %(message)s", level=logging.WARNING)
+    # `>&-`: None would be a traceback wherever something is flushed, or asked for its encoding.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # LANG=C and a lock that is named in Greek
+    log = logging.StreamHandler()
+    log.setFormatter(OneLine())
+    logging.basicConfig(handlers=[log], level=logging.WARNING)
     if COMPLETE in os.environ:
         _prepare_completion()
     code = _ended()
@@ -161,9 +171,8 @@ def _ended() -> int:
 
 
 def _say(error: object, code: int) -> int:
-    line = " ".join(str(error).split())
     try:
-        click.echo(f"rlock: {line}", err=True)
+        complain(error)
     except OSError:
         pass  # nobody to tell
     return code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,9 @@ from .settings import Settings
 PATIENCE_S = 0.6
 MASTER_S = 0.25
 MOST = 100
+#: Names that mean themselves in every shell. bash puts what it is offered into the line as it is, and reads
+#: offers line by line: `orders;reboot`, or a name that holds a newline, would be typed in by whoever made it.
+PLAIN = re.compile(r"\w[\w:./@%+=,-]*")
 #: Keys that a SCAN looks at for one answer.
 BATCH = 1000
 
@@ -73,10 +77,9 @@ def _on(connection: Any, beginning: str, until: float) -> set[str]:
         sizes = _ask(connection, [("HLEN", key) for key in keys])
         for key, size in zip(keys, sizes, strict=True):
             if size == 1:
-                try:
-                    found.add(key.decode())
-                except UnicodeDecodeError:
-                    continue  # no name of ours
+                name = key.decode("utf-8", "replace")
+                if PLAIN.fullmatch(name):
+                    found.add(name)
         if cursor == "0":
             break
     return found

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
-
-import click
 
 from ..errors import LeaseLostError, QuorumUnreachableError
 from ..model import LockStatus
-from .output import print_json
+from .output import complain, print_json, to_json, utf8
 
 
 class Outcome:
@@ -73,18 +72,16 @@ class Outcome:
         if self._json:
             print_json({"event": event, **told}, err=True)
         elif always or self._verbose:
-            click.echo(f"rlock: {text}", err=True)
+            complain(text)
 
 
 class _JsonLines(logging.Formatter):
     """A log record as one object."""
 
     def format(self, record: logging.LogRecord) -> str:
-        import json
-
         level = record.levelname.lower()
-        return json.dumps(
-            {"event": "log", "level": level, "message": record.getMessage()}, ensure_ascii=False
+        return to_json(
+            {"event": "log", "level": level, "message": record.getMessage()}, ascii_only=not utf8(sys.stderr)
         )
 
 

@@ -5,14 +5,22 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
+import logging
 import os
-import time
+import secrets
+import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import click
 
+from .words import printable
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+#: Stands for the beginning of a colour until its line is shown. Nobody else can know it: what comes from
+#: masters and from the names of locks colours nothing, hides nothing, and moves no cursor.
+_COLOUR = f"\x1b{secrets.token_hex(8)}"
 
 
 def json_option(command: F) -> F:
@@ -22,7 +30,15 @@ def json_option(command: F) -> F:
 
 def print_json(value: Any, *, err: bool = False) -> None:
     """One line; with ``err`` on stderr."""
-    click.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False), err=err)
+    stream = sys.stderr if err else sys.stdout
+    # What is no ASCII would be a `\\xe9` there, and that is no JSON.
+    click.echo(to_json(value, ascii_only=not utf8(stream)), err=err)
+
+
+def to_json(value: Any, *, ascii_only: bool = False) -> str:
+    """One line that a terminal shows as it is: JSON itself lets some control characters stand."""
+    text = json.dumps(plain(value), ensure_ascii=ascii_only, allow_nan=False)
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def plain(value: Any) -> Any:
@@ -39,23 +55,41 @@ def plain(value: Any) -> Any:
 
 
 def styled(text: str, **style: Any) -> str:
-    """Coloured where colours are wanted; `click.echo` takes them away where there is no terminal."""
-    return text if os.environ.get("NO_COLOR") else click.style(text, **style)
+    """Coloured where colours are wanted, in a line that `show` shows."""
+    if os.environ.get("NO_COLOR"):
+        return text
+    return click.style(printable(text), **style).replace("\x1b", _COLOUR)
 
 
-def seconds(value: float) -> str:
-    """A duration for people: 0.4 s, 12 s, 3 min 20 s, 5 h 2 min."""
-    if value < 10:
-        return f"{value:.1f} s"
-    whole = int(value)  # cut off, or 299.7 would be 4 min 60 s
-    if whole < 120:
-        return f"{whole} s"
-    if whole < 7200:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+def show(line: str = "", *, err: bool = False) -> None:
+    """Print one line of text: the way of all that people read, whoever wrote parts of it.
+
+    The colours are those of `styled`, on a terminal; all else that is not printable is shown as ``\\xNN``.
+    """
+    click.echo("\x1b".join(map(printable, line.split(_COLOUR))), err=err)
 
 
-def age(since: float) -> str:
-    """When it was, and how long ago."""
-    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since))
-    return f"{clock} ({seconds(max(0.0, time.time() - since))})"
+def complain(error: object) -> None:
+    """Say on stderr what is wrong, in one line."""
+    show(f"rlock: {' '.join(str(error).split())}", err=True)
+
+
+def hush() -> None:
+    """No log lines: for commands that say themselves what is wrong with each master."""
+    logging.getLogger("rlock").setLevel(logging.CRITICAL)
+
+
+class OneLine(logging.Formatter):
+    """What the library logs, as `complain` would say it; a fault in a program keeps its traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        lines = [f"rlock: {' '.join(record.getMessage().split())}"]
+        if record.exc_info:
+            lines += self.formatException(record.exc_info).splitlines()
+        return "\n".join(map(printable, lines))
+
+
+def utf8(stream: TextIO | None) -> bool:
+    """Whether it takes more than ASCII."""
+    return (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"

@@ -18,6 +18,7 @@ import click
 from ..client import Client
 from ..errors import OptionsError
 from ..rules.timing import guard_time
+from .output import complain
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -229,7 +230,4 @@ def _warn_of_readers(path: Path, urls: str) -> None:
         return  # an address that cannot be read is told of by the client
     if open_to_all and secret and path not in _told:
         _told.add(path)
-        click.echo(
-            f"rlock: {path} holds a password and everybody can read it: chmod 600 {path}",
-            err=True,
-        )
+        complain(f"{path} holds a password and everybody can read it: chmod 600 {path}")

@@ -11,10 +11,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-import click
-
 from ..errors import LeaseLostError
 from . import exits
+from .output import complain
 
 #: What may be done about a command whose lock was lost: nothing, SIGTERM and then SIGKILL, or SIGKILL.
 WARN, TERM, KILL = ON_LOST = ("warn", "term", "kill")
@@ -40,6 +39,8 @@ class Ward:
         self._on_lost = on_lost
         self._tell = tell
         self._child: subprocess.Popen[bytes] | None = None
+        self._starting = False
+        self._early: list[int] = []
         # On a terminal the command stays in our process group: else it could not read from it. Without
         # one it gets a group of its own, so that its children can be reached with it.
         self._grouped = not _on_terminal()
@@ -54,6 +55,9 @@ class Ward:
         """Start it, wait for it; its exit status."""
         if self.error is not None:
             return exits.LOST
+        # An exception of a signal's handler would come out of the middle of Popen, which may have forked by
+        # then: nobody would wait for the command. Or out of a hook of the fork, where Python drops it.
+        self._starting = True
         try:
             self._child = subprocess.Popen(
                 self._command,
@@ -64,12 +68,16 @@ class Ward:
             )
         except FileNotFoundError:
             hint = " (a shell line? use: sh -c '...')" if " " in self._command[0] else ""
-            click.echo(f"rlock: {self._command[0]}: command not found{hint}", err=True)
+            complain(f"{self._command[0]}: command not found{hint}")
             return exits.NOT_FOUND
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            click.echo(f"rlock: {self._command[0]}: {why}", err=True)
+            complain(f"{self._command[0]}: {why}")
             return exits.NOT_EXECUTABLE
+        finally:
+            self._starting = False
+        for number in self._early:
+            self._send(number)
         self._end_if_lost()  # while it was being started, when there was nothing to end yet
         code = self._child.wait()
         return code if code >= 0 else exits.SIGNAL - code
@@ -116,6 +124,9 @@ class Ward:
 
     def signalled(self, number: int) -> None:
         """A signal for us."""
+        if self._starting:
+            self._early.append(number)
+            return
         if self._child is None:
             _leave(number)
         from_terminal = number in (signal.SIGINT, signal.SIGQUIT) and not self._grouped

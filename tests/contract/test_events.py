@@ -25,7 +25,7 @@ from rlock.events import (
     Renewed,
 )
 
-from ..servers import Fleet
+from ..servers import Fleet, raw
 from .conftest import Kind, eventually, own_wire, threads_only
 
 MakeClient = Callable[..., rlock.Client]
@@ -243,3 +243,33 @@ def test_who_leaves_the_queue_in_vain_says_so(make_client: MakeClient, masters: 
     with make_client(urls).lock("job"):
         assert not make_client(urls).lock("job").acquire(timeout=0.5)
     assert [event.queued for event in told.of(NotAcquired)] == [bool(told.of(Queued))] == [True]
+
+
+@pytest.mark.real_masters
+def test_a_master_that_answers_and_refuses_is_told_and_logged_once(
+    make_client: MakeClient,
+    fresh_masters: Callable[..., Fleet],
+    told: Told,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fleet = fresh_masters(3)
+    client = make_client(fleet.urls)
+    with client.lock("job"):
+        pass
+    raw(fleet[1].url).config_set("maxmemory", "1")
+    for _ in range(3):
+        with client.lock("job"):
+            assert eventually(lambda: told.of(MasterFailed))
+    label = client.masters[1]
+    assert {(event.master, event.kind) for event in told.of(MasterFailed)} == {(label, "error")}
+    refusals = [record for record in caplog.records if "gives no vote: OOM" in record.getMessage()]
+    assert len(refusals) == 1
+    raw(fleet[1].url).config_set("maxmemory", "0")
+    del told[:]
+
+    def well() -> bool:
+        with client.lock("job"):
+            return bool(told.of(MasterAnswers))
+
+    assert eventually(well)
+    assert isinstance(told.of(MasterFailed, MasterAnswers)[-1], MasterAnswers)

@@ -231,3 +231,16 @@ def test_what_is_special_to_roff_and_to_tables_comes_through() -> None:
     assert "\n\\(aqa\\(aq\n" in source
     assert ".B \\-\\-a\\-b" in source
     assert "--a-b  .so /etc/passwd" in as_text(page)
+
+
+def test_a_name_that_means_something_to_a_shell_is_not_offered(path: str, masters3: Fleet) -> None:
+    rude = ("or;reboot", "or$(id)", "or`id`", "or'x", "or x", "or\nplain,rm", "or\x1b[2J", "or|x", "or*")
+    for url in masters3.urls:
+        for name in (*rude, "orders:42/a.b@c", "or-ü"):
+            raw(url).hset(name, f"h/1/m:{'0' * 32}", 1)
+    for shell in ("bash", "zsh", "fish"):
+        extra = {"_RLOCK_COMPLETE": f"{shell}_complete", "COMP_LINE": "rlock status or", "PATH": path}
+        extra |= {"COMP_WORDS": "rlock status or", "COMP_CWORD": "or" if shell == "fish" else "2"}
+        out = done([sys.executable, "-m", "rlock"], env=environment(masters3.urls, **extra)).out
+        names = {row.removeprefix("plain,") for row in out.splitlines()} - {"plain", "_"}
+        assert names == {"orders:42/a.b@c", "or-ü"}, shell

@@ -87,7 +87,7 @@ def test_json_is_an_object_a_line_with_the_words_of_status(masters3: Fleet) -> N
     [
         ([], "no lock is held or waited for"),
         (["--held"], "no lock is held"),
-        (["x*", "--waited", "--json"], "no lock that matches x* is waited for"),
+        (["x*", "--waited", "--json"], "no lock that matches 'x*' is waited for"),
     ],
 )
 def test_none_is_no_failure_and_is_said_aside(words: list[str], told: str, masters3: Fleet) -> None:

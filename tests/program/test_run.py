@@ -148,7 +148,7 @@ def test_without_masters_within_reach_it_is_69(start: Start) -> None:
         (["run", "job", "--"], "Missing argument"),
         (["run", "-n", "-w", "3", "job", "--", "true"], "exclude"),
         (["run", "-w", "-3", "job", "--", "true"], "0 or more"),
-        (["run", "-w", "soon", "job", "--", "true"], "not a valid float"),
+        (["run", "-w", "soon", "job", "--", "true"], "not a valid number of seconds"),
         (["run", "-w", "1e300", "job", "--", "true"], "--timeout:"),
         (["run", "-w", "nan", "job", "--", "true"], "timeout"),
         (["run", "--ttl", "0", "job", "--", "true"], "ttl"),

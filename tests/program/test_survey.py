@@ -9,8 +9,8 @@ import pytest
 
 import rlock
 from rlock.program.survey.look import GRACE_S, Survey
+from rlock.program.survey.reading import unlisted, unreachable
 from rlock.program.survey.snapshot import MasterHealth, Snapshot
-from rlock.program.survey.words import unlisted, unreachable
 from rlock.rules.keys import owner_token, queue, waiter_name
 
 from ..conftest import FreshMasters

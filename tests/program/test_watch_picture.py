@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from rlock.model import LockStatus, MasterStatus, Waiter
+from rlock.program.survey.reading import label
 from rlock.program.survey.snapshot import MasterHealth, Snapshot
-from rlock.program.survey.words import cut, label, printable, width
 from rlock.program.watching.keys import Keys
 from rlock.program.watching.live import obey
 from rlock.program.watching.picture import View, draw, everything, least
+from rlock.program.words import cut, printable, width
 
 AT = 1_800_000_000.0
 UUID = "01a1fd77fb5e77d485f89576df3d9594"
@@ -82,7 +83,7 @@ def test_it_shows_masters_locks_holders_waiters_and_votes() -> None:
     shown = drawn(fleet(lock("orders:42", waiters=2), lock("nightly", votes=1)))
     head, _, first, *_ = shown.splitlines()
     assert head == "rlock  *  3/3 masters answer  1 held  1 waited for  12.3 hand-offs/s"
-    words = "redis://10.0.0.0:6379 ok 0.4 ms 2 Valkey 9.1.2 2 h 1 min 3 MiB 10% 12 345 +1 ms durable"
+    words = "redis://10.0.0.0:6379 ok 0.40 ms 2 Valkey 9.1.2 2 h 1 min 3 MB 10% 12 345 +1 ms durable"
     assert first.split() == words.split()
     (row,) = [line for line in shown.splitlines() if line.startswith("orders:42 ")][:1]
     assert row.split() == [
@@ -160,7 +161,7 @@ def test_a_master_whose_memory_is_full_is_not_called_ok() -> None:
 def test_what_a_master_does_not_tell_is_a_dash() -> None:
     silent = MasterHealth("redis://10.0.0.1:6379", None, latency=0.001)
     shown = drawn(fleet(masters=(silent,) * 3)).splitlines()
-    assert shown[2].split() == ["redis://10.0.0.1:6379", "ok", "1.0", "ms", *["-"] * 8]
+    assert shown[2].split() == ["redis://10.0.0.1:6379", "ok", "1.00", "ms", *["-"] * 8]
 
 
 @pytest.mark.parametrize("columns", [60, 72, 80, 100, 132, 200])

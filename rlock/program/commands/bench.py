@@ -8,14 +8,15 @@ import click
 
 from ...client import Client
 from .. import exits
-from ..output import json_option, print_json
+from ..options import Seconds
+from ..output import complain, json_option, print_json
 from ..settings import Settings, settings_options
 
 
 @click.command()
 @click.option(
     "--seconds",
-    type=click.FloatRange(1, 600),
+    type=Seconds(1, 600),
     default=10.0,
     show_default=True,
     metavar="S",
@@ -31,7 +32,7 @@ from ..settings import Settings, settings_options
 )
 @click.option(
     "--hold",
-    type=click.FloatRange(0, 1),
+    type=Seconds(0, 1),
     default=0.001,
     show_default=True,
     metavar="S",
@@ -44,7 +45,7 @@ from ..settings import Settings, settings_options
     metavar="TEXT",
     help="Beginning of the names that are locked, for users who may use some names only.",
 )
-@click.option("--yes", is_flag=True, help="Load masters on other machines without asking.")
+@click.option("-y", "--yes", is_flag=True, help="Load masters on other machines without asking.")
 @json_option
 @settings_options
 def bench(
@@ -82,10 +83,10 @@ def bench(
         try:
             wrong = perform(client, environment, plan, print_json if as_json else Lines())
         except CrewError as error:
-            click.echo(f"rlock: {error}", err=True)
+            complain(error)
             sys.exit(exits.FAILED)
     if wrong:
-        click.echo(f"rlock: {wrong} sections began before another one had ended", err=True)
+        complain(f"{wrong} sections began before another one had ended")
         sys.exit(exits.FAILED)
 
 

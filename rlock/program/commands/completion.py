@@ -72,6 +72,8 @@ def completion(ctx: click.Context, shell: str) -> None:
 
     Commands, options and files are completed, and the names of locks that are held now: the masters are
     asked for them, for half a second at the most, and nothing is said when they do not answer.
+
+    Exit status: 0; 64 for a shell that it does not know.
     """
     kind = Bash if shell == "bash" else get_completion_class(shell)
     assert kind is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..output import json_option, print_json
+from ..output import json_option, print_json, show
 from ..settings import Settings, settings_options
 
 
@@ -20,6 +20,8 @@ def config(*, as_json: bool, settings: Settings) -> None:
     A settings file is TOML:
       masters = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]
       ttl = 10
+
+    Exit status: 0 they can be used; 64 they cannot be used together; 78 a settings file that is wrong.
     """
     found = list(settings.in_force())
     if as_json:
@@ -27,11 +29,11 @@ def config(*, as_json: bool, settings: Settings) -> None:
             print_json(setting)
         return
     path = settings.file
-    click.echo(f"settings file: {'none' if path is None else path}")
+    show(f"settings file: {'none' if path is None else path}")
     width = max(len(setting.setting) for setting in found)
     for setting in found:
         values = setting.value if isinstance(setting.value, list) else [f"{setting.value:g} s"]
         for place, value in enumerate(values):
             name = setting.setting if place == 0 else ""
             source = f"  ({setting.source})" if place == 0 else ""
-            click.echo(f"{name:<{width}}  {value}{source}")
+            show(f"{name:<{width}}  {value}{source}")

@@ -16,7 +16,7 @@ from ..dashboard.answers import Answers
 from ..dashboard.hosts import BadHostError, Guests, is_loopback, resolve
 from ..dashboard.lookout import Lookout
 from ..dashboard.server import Server
-from ..output import json_option, print_json
+from ..output import json_option, print_json, show
 from ..settings import Settings, settings_options
 from ..survey.look import Survey
 
@@ -25,9 +25,12 @@ PORT = 8379
 
 @click.command()
 @click.argument("pattern", default="*")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on."
+)
 @click.option(
     "--port",
+    metavar="PORT",
     type=click.IntRange(0, 65535),
     default=PORT,
     show_default=True,
@@ -35,10 +38,11 @@ PORT = 8379
 )
 @click.option(
     "--limit",
+    metavar="N",
     type=click.IntRange(1, 10_000),
     default=200,
     show_default=True,
-    help="How many locks to show at most.",
+    help="Show so many at the most; those that are waited for go before.",
 )
 @click.option(
     "--allow-remote", is_flag=True, help="Listen where other machines reach it; there is no password."
@@ -111,14 +115,12 @@ def dashboard(
         url = f"http://{shown}:{server.port}/"
         try:
             if remote:
-                click.echo(
-                    "warning: anybody who reaches this address can look; there is no password", err=True
-                )
+                show("warning: anybody who reaches this address can look; there is no password", err=True)
             if as_json:
                 print_json({"url": url, "masters": client.masters, "pattern": pattern})
             else:
-                click.echo(url)
-                click.echo(f"{len(client.masters)} masters. Ctrl-C ends it.", err=True)
+                show(url)
+                show(f"{len(client.masters)} masters. Ctrl-C ends it.", err=True)
             if browse:
                 webbrowser.open(url)
             server.serve_forever(poll_interval=0.2)
@@ -126,7 +128,7 @@ def dashboard(
             # A second Ctrl-C must not turn the end into a traceback.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            click.echo("ended", err=True)
+            show("ended", err=True)
 
 
 def _cannot_listen(error: OSError, host: str, port: int) -> OptionsError:

@@ -26,7 +26,7 @@ from ..demonstration.verdict import Evidence, Verdict, judge, read_ledgers
 from ..demonstration.worker import control_path, guarded_path
 from ..local.binaries import ServerBinary
 from ..local.embedded import EmbeddedError, Masters, find_server
-from ..output import json_option, print_json
+from ..output import json_option, print_json, show
 
 MASTERS = 5
 TTL_S = 2.0
@@ -37,6 +37,7 @@ PROBLEMS = 12  # that are listed
 @click.command()
 @click.option(
     "--workers",
+    metavar="K",
     type=click.IntRange(2, 8),
     default=6,
     show_default=True,
@@ -102,11 +103,11 @@ def demo(workers: int, keep: Path | None, *, as_json: bool) -> None:
         )
         sys.exit(0 if verdict.proven else FAILED)
     if keeping:
-        click.echo(f"journals and ledgers: {directory}")
+        show(f"journals and ledgers: {directory}")
     for problem in verdict.problems[:PROBLEMS]:
-        click.echo(f"- {problem}")
+        show(f"- {problem}")
     if len(verdict.problems) > PROBLEMS:
-        click.echo(f"- and {len(verdict.problems) - PROBLEMS} more")
+        show(f"- and {len(verdict.problems) - PROBLEMS} more")
     plain = screens.is_plain(sys.stdout, os.environ)
     click.secho(verdict.sentence, fg="green" if verdict.proven else "red", color=not plain)
     sys.exit(0 if verdict.proven else FAILED)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import click
 
 from ...client import Client
-from ...errors import OptionsError
 from .. import exits
 from ..doctor import checks  # noqa: F401  (fills the list of checks)
 from ..doctor.acl import Scope
@@ -16,7 +13,8 @@ from ..doctor.facts import Fleet, plain
 from ..doctor.findings import Finding, Severity, diagnose
 from ..doctor.probe import probe
 from ..doctor.report import report
-from ..output import json_option, print_json
+from ..options import Seconds
+from ..output import json_option, print_json, show
 from ..settings import Settings, settings_options
 
 
@@ -29,7 +27,7 @@ from ..settings import Settings, settings_options
 @click.option("--strict", is_flag=True, help="Exit with 1 if there are warnings, too.")
 @click.option(
     "--measure",
-    type=float,
+    type=Seconds(0, 3600),
     default=2.0,
     show_default=True,
     metavar="S",
@@ -50,8 +48,6 @@ def doctor(*, name: str | None, strict: bool, measure: float, as_json: bool, set
     Exit status: 0 no errors; 1 errors, or with --strict warnings; 69 fewer than a quorum of masters can be
     reached; 64 no masters are named.
     """
-    if not (math.isfinite(measure) and 0 <= measure <= 3600):
-        raise OptionsError(f"--measure must be 0 to 3600 seconds, not {measure:g}")
     scope = Scope(name)
     client = settings.client()
     fleet = _fleet(client)
@@ -69,7 +65,7 @@ def doctor(*, name: str | None, strict: bool, measure: float, as_json: bool, set
         )
     else:
         for line in report(fleet, findings):
-            click.echo(line)
+            show(line)
     return _code(fleet, findings, strict=strict)
 
 

@@ -11,9 +11,9 @@ from ...model import LockStatus
 from ...procedures import inspect
 from .. import exits
 from ..names import complete_name
-from ..output import age, json_option, print_json
+from ..output import complain, hush, json_option, print_json, show
 from ..settings import Settings, settings_options
-from ..survey.words import printable
+from ..words import age, printable
 
 
 @click.command()
@@ -41,6 +41,7 @@ def evict(name: str, *, yes: bool, owner: str | None, as_json: bool, settings: S
     """
     if not yes and (as_json or not (sys.stdin.isatty() and sys.stderr.isatty())):
         raise OptionsError(f"nobody to ask here: give --yes to evict the holder of {printable(name)}")
+    hush()
     with settings.client() as client:
         found = client.status(name)
         holders = {view.holder for view in found.masters if view.holder is not None}
@@ -50,9 +51,9 @@ def evict(name: str, *, yes: bool, owner: str | None, as_json: bool, settings: S
             _nobody(found, owner, as_json=as_json)
         if not as_json:
             for line in _whom(found, holders):
-                click.echo(line, err=not yes)
+                show(line, err=not yes)
         if not yes and not click.confirm("Evict?", err=True):
-            click.echo("nobody was evicted", err=True)
+            show("nobody was evicted", err=True)
             sys.exit(exits.FAILED)
         engine = client._engine()
         evicted = engine.perform(inspect.evict(engine.terms, name, client._timeout, holders))
@@ -60,9 +61,9 @@ def evict(name: str, *, yes: bool, owner: str | None, as_json: bool, settings: S
         print_json({"name": name, "evicted": evicted, "holder": found.holder, "since": found.since})
     else:
         for token in evicted:
-            click.echo(f"evicted {printable(token)}; it learns of it within a third of its ttl")
+            show(f"evicted {printable(token)}; it learns of it within a third of its ttl")
         if not evicted:
-            click.echo("released in the meantime: nobody was evicted", err=True)
+            show("released in the meantime: nobody was evicted", err=True)
     if not evicted:
         sys.exit(exits.FAILED)
 
@@ -90,5 +91,5 @@ def _nobody(found: LockStatus, owner: str | None, *, as_json: bool) -> None:
         why = f"held by {printable(found.holder)}, not by {printable(owner)}"
     else:
         why = "nobody holds it"
-    click.echo(f"rlock: {printable(found.name)}: {why}; nobody was evicted", err=True)
+    complain(f"{printable(found.name)}: {why}; nobody was evicted")
     sys.exit(exits.FAILED)

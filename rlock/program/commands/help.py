@@ -31,6 +31,8 @@ def help(  # noqa: A001 - the word that is typed
       rlock help run
       rlock help exit-codes
       rlock help --man run | man -l -
+
+    Exit status: 0; 64 if there is no such page.
     """
     root = ctx.find_root()
     if topic == EXIT_CODES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from .. import exits
-from ..output import json_option, print_json
+from ..output import hush, json_option, print_json, show
 from ..settings import Settings, settings_options
 
 
@@ -21,11 +21,12 @@ def init(*, as_json: bool, settings: Settings) -> int:
 
     Exit status: 0 all masters took note; 69 some did not; 64 wrong settings.
     """
+    hush()
     with settings.client() as found:
         told = found.init()
     if as_json:
         print_json({"masters": [{"master": master, "fault": fault} for master, fault in told.items()]})
         return exits.UNREACHABLE if any(told.values()) else 0
     for master, fault in told.items():
-        click.echo(f"{master}: {'ready' if fault is None else fault}")
+        show(f"{master}: {'ready' if fault is None else fault}")
     return exits.UNREACHABLE if any(told.values()) else 0

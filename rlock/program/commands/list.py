@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import sys
 import time
@@ -11,22 +10,12 @@ import click
 
 from ...errors import OptionsError, RLockError
 from ...model import LockStatus
-from ..output import json_option, print_json, seconds
+from ..options import Seconds
+from ..output import hush, json_option, print_json, show, utf8
 from ..settings import Settings, settings_options
 from ..survey.look import Survey
-from ..survey.words import (
-    ORDERS,
-    cut,
-    label,
-    ordered,
-    padded,
-    printable,
-    seen,
-    unlisted,
-    unreachable,
-    votes,
-    width,
-)
+from ..survey.reading import ORDERS, label, ordered, seen, unlisted, unreachable, votes
+from ..words import cut, padded, printable, seconds, width
 
 HEAD = ("NAME", "HOLDER", "HELD FOR", "LEASE", "COUNT", "WAITERS", "VOTES")
 #: Columns of numbers, which end alike.
@@ -48,6 +37,7 @@ LEAST = 12
 )
 @click.option(
     "--limit",
+    metavar="N",
     type=click.IntRange(1, 100_000),
     default=1000,
     show_default=True,
@@ -56,7 +46,7 @@ LEAST = 12
 @click.option(
     "--scan",
     "scan_s",
-    type=click.FloatRange(0.0, 3600.0),
+    type=Seconds(0.0, 3600.0),
     default=5.0,
     show_default=True,
     metavar="S",
@@ -93,8 +83,7 @@ def list_(
     Exit status: 0 also if there is none; 69 when fewer than a quorum of masters answered; 64 wrong settings,
     or a user who may not SCAN.
     """
-    # The faults of masters are in what it says itself.
-    logging.getLogger("rlock").setLevel(logging.CRITICAL)
+    hush()
     with (
         settings.client() as client,
         Survey(client, pattern, limit, scan_s=scan_s, hand_offs=False) as survey,
@@ -117,10 +106,10 @@ def list_(
     if not locks:
         kind = "held and waited for" if held and waited else "waited for" if waited else "held"
         kind = kind if held or waited else "held or waited for"
-        matching = "" if pattern == "*" else f" that matches {printable(pattern)}"
-        click.echo(f"no lock{matching} is {kind}", err=True)
+        matching = "" if pattern == "*" else f" that matches {pattern!r}"
+        show(f"no lock{matching} is {kind}", err=True)
     if snapshot.more:
-        click.echo(
+        show(
             f"there may be more: the search ended after {limit} locks (--limit) or {scan_s:g} s (--scan)",
             err=True,
         )
@@ -136,14 +125,14 @@ def _print(locks: list[LockStatus]) -> None:
             least = max(LEAST, widths[column] - max(0, excess))
             excess -= max(0, widths[column] - least)
             widths[column] = min(widths[column], least)
-    mark = "…" if (sys.stdout.encoding or "").lower().startswith("utf") else ".."
+    mark = "…" if utf8(sys.stdout) else ".."
     for row in rows:
         cells = [cut(cell, columns, mark) for cell, columns in zip(row, widths, strict=True)]
         line = "  ".join(
             " " * (columns - width(cell)) + cell if i in RIGHT else padded(cell, columns)
             for i, (cell, columns) in enumerate(zip(cells, widths, strict=True))
         )
-        click.echo(line.rstrip())
+        show(line.rstrip())
 
 
 def _row(lock: LockStatus) -> tuple[str, ...]:

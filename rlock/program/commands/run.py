@@ -16,6 +16,7 @@ from ...lock import RLock
 from ...model import LockStatus
 from .. import exits
 from ..names import complete_command, complete_name
+from ..options import Seconds
 from ..outcome import Outcome
 from ..output import json_option
 from ..settings import Settings, settings_options
@@ -80,7 +81,7 @@ def _not_like_flock(*names: str) -> Callable[[F], F]:
     "--wait",
     "--timeout",
     "timeout",
-    type=float,
+    type=Seconds(),
     metavar="S",
     help="Wait S seconds at the most, also fractions of them; 0 is -n.",
 )
@@ -121,15 +122,15 @@ def _not_like_flock(*names: str) -> Callable[[F], F]:
 )
 @click.option(
     "--retry-delay",
-    type=click.FloatRange(0, 86400),
+    type=Seconds(0, 86400),
     default=1.0,
     show_default=True,
     metavar="S",
     help="Seconds before each of them.",
 )
-@click.option("--ttl", type=float, metavar="S", help="Length of the lease that is renewed; default 10.")
+@click.option("--ttl", type=Seconds(), metavar="S", help="Length of the lease that is renewed; default 10.")
 @click.option(
-    "--max-hold", type=float, metavar="S", help="Renew for S seconds at the most; then the lock is lost."
+    "--max-hold", type=Seconds(), metavar="S", help="Renew for S seconds at the most; then the lock is lost."
 )
 @click.option(
     "--on-lost",
@@ -140,7 +141,7 @@ def _not_like_flock(*names: str) -> Callable[[F], F]:
 )
 @click.option(
     "--grace",
-    type=float,
+    type=Seconds(0, 86400 * 365),
     default=5.0,
     show_default=True,
     metavar="S",
@@ -207,7 +208,7 @@ def run(
     retrying, lost, ended, log) on stderr.
     """
     command = _command(ctx, name, command, line)
-    _check(timeout=timeout, no_wait=no_wait, retries=retries, grace=grace)
+    _check(timeout=timeout, no_wait=no_wait, retries=retries)
     if timeout == 0:
         no_wait = True
     outcome = Outcome(name, as_json=as_json, verbose=verbose, quiet=quiet)
@@ -260,7 +261,7 @@ def _command(ctx: click.Context, name: str, command: Sequence[str], line: str | 
     return command
 
 
-def _check(*, timeout: float | None, no_wait: bool, retries: int, grace: float) -> None:
+def _check(*, timeout: float | None, no_wait: bool, retries: int) -> None:
     if no_wait and timeout is not None:
         raise click.UsageError("--no-wait and --timeout exclude each other: give one of the two")
     if timeout is not None and timeout < 0:
@@ -269,8 +270,6 @@ def _check(*, timeout: float | None, no_wait: bool, retries: int, grace: float) 
         raise click.UsageError(
             "--retries needs --no-wait or --timeout: without them it tries as long as it takes"
         )
-    if not 0 <= grace <= 86400 * 365:
-        raise click.UsageError(f"--grace must be 0 or more seconds, and at most a year, not {grace:g}")
 
 
 def _acquire(

@@ -12,10 +12,11 @@ from ...errors import QuorumUnreachableError
 from ...model import LockStatus, MasterStatus
 from .. import exits
 from ..names import complete_name
-from ..output import age, json_option, print_json, styled
+from ..output import hush, json_option, print_json, show, styled
 from ..settings import Settings, settings_options
 from ..survey.look import Survey
-from ..survey.words import place, printable, seen
+from ..survey.reading import place, seen
+from ..words import age, printable
 
 
 @click.command()
@@ -28,8 +29,9 @@ def status(name: str, *, as_json: bool, settings: Settings) -> None:
     Any name will do: one that nobody holds is free. On a terminal it also says if a lock of a similar name is
     in use. `rlock list` shows all of them.
 
-    Exit status 0 whether it is held or free; 69 when fewer than a quorum of masters answered.
+    Exit status: 0 whether it is held or free; 69 fewer than a quorum of masters answered.
     """
+    hush()
     with settings.client() as own:
         try:
             found = own.status(name)
@@ -40,35 +42,36 @@ def status(name: str, *, as_json: bool, settings: Settings) -> None:
             print_json(found)
             return
         _print(found)
-        if sys.stderr.isatty() and not found.locked and not found.queue_length:
+        # None where stderr is closed: a crontab's `2>&-`.
+        if sys.stderr is not None and sys.stderr.isatty() and not found.locked and not found.queue_length:
             _suggest(own, name)
 
 
 def _print(found: LockStatus) -> None:
-    click.echo(_headline(found))
+    show(_headline(found))
     where = None if found.holder is None else place(found.holder)
     if where is not None:
-        click.echo(f"  process {where[1]} on {where[0]}")
+        show(f"  process {where[1]} on {where[0]}")
     columns = max(len(view.master) for view in found.masters)
     for view in found.masters:
-        click.echo(f"  {view.master:<{columns}}  {_told(view)}")
+        show(f"  {view.master:<{columns}}  {_told(view)}")
     if found.queue_length:
-        click.echo(f"waiting: {found.queue_length}")
+        show(f"waiting: {found.queue_length}")
     for number, waiter in enumerate(found.waiters, 1):
         since = "" if waiter.since is None else f"  since {age(waiter.since)}"
-        click.echo(f"  {number}. {printable(waiter.owner)}{since}")
+        show(f"  {number}. {printable(waiter.owner)}{since}")
     if found.queue_length > len(found.waiters) > 0:
-        click.echo(f"  and {found.queue_length - len(found.waiters)} more")
+        show(f"  and {found.queue_length - len(found.waiters)} more")
 
 
 def _suggest(own: Client, name: str) -> None:
     """A word to the one who has made a typing error; a moment's SCAN, and never a reason to fail."""
     with Survey(own, scan_s=0.0, limit=1000, waiters=1, hand_offs=False) as survey:
-        names = [lock.name for lock in survey.look().locks]
+        names = [lock.name for lock in survey.look().locks if lock.name != name]
     near = difflib.get_close_matches(name, names, 3, 0.75)
     if near:
         told = " or ".join(repr(each) for each in near)
-        click.echo(f"nobody uses a lock of this name now; did you mean {told}?", err=True)
+        show(f"nobody uses a lock of this name now; did you mean {told}?", err=True)
 
 
 def _tell_faults(masters: list[str], error: QuorumUnreachableError, *, as_json: bool) -> None:
@@ -78,11 +81,11 @@ def _tell_faults(masters: list[str], error: QuorumUnreachableError, *, as_json: 
         told = {"name": error.name, "error": str(error), "quorum": error.quorum, "masters": views}
         print_json(told)
         return
-    click.echo(f"{error.name}: unknown, fewer than {error.quorum} of {len(masters)} masters answer")
+    show(f"{error.name}: unknown, fewer than {error.quorum} of {len(masters)} masters answer")
     width = max(map(len, masters))
     for master in masters:
         fault = error.faults.get(master)
-        click.echo(f"  {master:<{width}}  {'answers' if fault is None else f'no answer: {fault}'}")
+        show(f"  {master:<{width}}  {'answers' if fault is None else f'no answer: {fault}'}")
 
 
 def _headline(found: LockStatus) -> str:

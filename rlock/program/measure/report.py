@@ -12,12 +12,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import click
 import redis
 
 from ... import __version__
 from ...client import Client
 from ...rules.quorum import quorum
+from ..output import show
 from .crew import Crew
 from .figures import Spread, hand_offs, jain, overlaps, owner_changes
 from .laps import NESTED, Probe, measure
@@ -136,23 +136,24 @@ class Lines:
         getattr(self, f"_{told['measured'].replace('-', '_')}")(told)
 
     def _setup(self, told: dict[str, Any]) -> None:
-        click.echo(
+        show(
             f"rlock {told['rlock']}, redis-py {told['redis_py']}, Python {told['python']}, "
             f"{told['machine']}, {told['cores']} cores, load {told['load']:.1f}"
         )
-        click.echo(f"{len(told['masters'])} masters, quorum {told['quorum']}, ttl {told['ttl']:g} s")
+        show(f"{len(told['masters'])} masters, quorum {told['quorum']}, ttl {told['ttl']:g} s")
         for master in told["masters"]:
             told_by = master["fault"] or master["server"] or "does not tell its version"
-            click.echo(f"  {master['master']}  {told_by}")
-        click.echo(f"clock: {told['clock']}; order: {told['order']}")
-        click.echo(f"\n{'milliseconds':<34} {'p50':>8} {'p90':>8} {'p99':>8} {'max':>8} {'count':>8}")
+            show(f"  {master['master']}  {told_by}")
+        show(f"clock: {told['clock']}; order: {told['order']}")
+        show()
+        show(f"{'milliseconds':<34} {'p50':>8} {'p90':>8} {'p99':>8} {'max':>8} {'count':>8}")
 
     def _row(self, title: str, told: dict[str, Any], note: str = "") -> None:
         if not told["count"]:
-            click.echo(f"{title:<34} {'none':>8}  {told.get('fault') or note}")
+            show(f"{title:<34} {'none':>8}  {told.get('fault') or note}")
             return
         cells = " ".join(f"{told[key] * 1e3:8.3f}" for key in ("p50", "p90", "p99", "max"))
-        click.echo(f"{title:<34} {cells} {told['count']:8d}{f'  {note}' if note else ''}")
+        show(f"{title:<34} {cells} {told['count']:8d}{f'  {note}' if note else ''}")
 
     def _latency(self, told: dict[str, Any]) -> None:
         self._row(f"ping {told['master']}", told, told["fault"] or "")
@@ -169,10 +170,13 @@ class Lines:
     def _contended(self, told: dict[str, Any]) -> None:
         mode = "fair" if told["fair"] else "default"
         fairness = "-" if told["jain"] is None else f"{told['jain']:.3f}"
-        click.echo(
-            f"\n{told['processes']} processes, {mode} mode, held for {told['hold'] * 1e3:g} ms: "
+        show()
+        show(
+            f"{told['processes']} processes, {mode} mode, held for {told['hold'] * 1e3:g} ms: "
             f"{told['sections_per_second']:,.0f} sections a second, "
-            f"{told['owner_changes_per_second']:,.0f} owner changes a second,\n"
+            f"{told['owner_changes_per_second']:,.0f} owner changes a second,"
+        )
+        show(
             f"  Jain's index {fairness} (1: all had as many turns), overlaps {told['overlaps']}"
             + (
                 f", waited p50 {told['waited_p50'] * 1e3:.1f} ms, p99 {told['waited_p99'] * 1e3:.1f} ms"

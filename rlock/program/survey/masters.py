@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import hiredis
 import redis
 from redis.connection import AbstractConnection
 
@@ -204,7 +205,9 @@ class Scout(threading.Thread):
         connection = self._connection
         if not commands or connection is None:
             return []
-        connection.send_packed_command(connection.pack_commands(commands))
+        # Not pack_commands: it takes four times as long, and masters may hold a million hashes of others.
+        packed = b"".join(hiredis.pack_command(words) for words in commands)  # type: ignore[arg-type]
+        connection.send_packed_command([packed])
         return [self._reply(connection) for _ in commands]
 
     def _reply(self, connection: AbstractConnection) -> Any:

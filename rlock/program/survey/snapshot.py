@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from ...model import LockStatus
 
+#: A master whose clock is further than this from the others' is worth a look. Seconds.
+CLOCK_ALERT_S = 0.1
+
 
 @dataclass(frozen=True)
 class MasterHealth:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from ..survey.words import cut, padded, width
+from ..words import cut, padded, printable, width
 
 GAP = 2
 #: A column that shrinks keeps so much, whatever is left out.
@@ -30,11 +30,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A text in a table; ``spans``: it goes on to the end of the line."""
+    """A text in a table; ``spans``: it goes on to the end of the line.
+
+    Whoever wrote the text: what is not printable is shown as ``\\\\xNN``.
+    """
 
     text: str
     style: str = ""
     spans: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", printable(self.text))
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], room: int, *, utf8: bool) -> list[Text]:

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from .. import exits
 from ..survey.look import Survey
+from ..survey.reading import ORDERS
 from ..survey.snapshot import Snapshot
-from ..survey.words import ORDERS
 from .picture import View, draw, everything
 from .terminal import Terminal
 
@@ -212,11 +212,6 @@ def _type(view: View, key: str) -> None:
         view.filter = ""
     elif len(key) == 1 and key.isprintable():
         view.filter += key
-
-
-def utf8() -> bool:
-    """Whether stdout takes more than ASCII."""
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
 def why_not() -> str | None:

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from ...model import LockStatus
-from ..output import seconds
-from ..survey.snapshot import MasterHealth, Snapshot
-from ..survey.words import cut, label, ordered, padded, printable, seen, votes, width
+from ..survey.reading import label, ordered, seen, votes
+from ..survey.snapshot import CLOCK_ALERT_S, MasterHealth, Snapshot
+from ..words import cut, ms, padded, printable, seconds, size, width
 from .columns import Cell, Column, table
 
 #: The least width, and lines beside those of the masters.
 LEAST_COLUMNS, LEAST_LINES = 60, 10
-#: Above this a clock is worth a look: renewals and guards reckon with rates, logs with times.
-CLOCK_S = 0.1
 HELP = (
     ("q", "quit; Ctrl-C, too"),
     ("j k, arrows, PgUp PgDn, g G", "choose a lock; below are its masters and who waits"),
@@ -137,7 +135,9 @@ def _head(snapshot: Snapshot, view: View, columns: int, now: float) -> list[Text
         told.append(Text(warning, style="bold red"))
     unlisted = [each for each in snapshot.masters if each.unlisted is not None and each.fault is None]
     if unlisted and len(unlisted) == snapshot.answering:
-        told.append(Text(f"no locks to be seen: {unlisted[0].unlisted}", style="bold yellow"))
+        told.append(
+            Text(f"no locks to be seen: {printable(unlisted[0].unlisted or '')}", style="bold yellow")
+        )
     late = now - snapshot.at
     if view.paused:
         told[0].append("  paused", style="bold yellow")
@@ -180,7 +180,7 @@ def _masters(snapshot: Snapshot, columns: int, utf8: bool) -> list[Text]:
             [
                 Cell(each.master),
                 _state(each),
-                Cell("-" if each.latency is None else f"{each.latency * 1000:.1f} ms"),
+                Cell("-" if each.latency is None else ms(each.latency)),
                 Cell("-" if each.locks is None else str(each.locks)),
                 Cell(" ".join(filter(None, (each.flavour, each.version))) or "-"),
                 Cell("-" if each.uptime is None else seconds(each.uptime)),
@@ -189,7 +189,7 @@ def _masters(snapshot: Snapshot, columns: int, utf8: bool) -> list[Text]:
                 Cell("-" if each.commands_per_second is None else f"{each.commands_per_second:.0f}"),
                 Cell(
                     "-" if offset is None else f"{offset * 1000:+.0f} ms",
-                    "yellow" if offset is not None and abs(offset) > CLOCK_S else "",
+                    "yellow" if offset is not None and abs(offset) > CLOCK_ALERT_S else "",
                 ),
                 Cell({True: "durable", False: "forgets", None: "-"}[each.durable]),
             ]
@@ -214,7 +214,7 @@ def _full(each: MasterHealth, part: float = 1.0) -> bool:
 def _memory(each: MasterHealth) -> str:
     if each.memory is None:
         return "-"
-    told = f"{each.memory / 2**20:.0f} MiB"
+    told = size(each.memory)
     return f"{told} {100 * each.memory / each.max_memory:.0f}%" if each.max_memory else told
 
 
@@ -266,7 +266,7 @@ def _detail(lock: LockStatus, columns: int, elapsed: float, at: float, utf8: boo
         lines.append(Text(cut(line, columns, mark), style="cyan"))
     for view in lock.masters:
         if view.fault is not None:
-            told = view.fault
+            told = printable(view.fault)
         elif view.holder is None:
             told = "free"
         else:

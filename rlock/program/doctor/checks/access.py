@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...words import listed
 from ..acl import OPTIONAL, Permissions, Scope, lines
 from ..facts import Facts, Fleet, Trouble
 from ..findings import Severity, Told, error, note, of_master, warning
-from .words import listed
 
 _PROBE = "rlock-doctor:"
 

@@ -6,12 +6,12 @@ import statistics
 from collections.abc import Iterator
 
 from ....rules.timing import DRIFT_FACTOR
+from ...survey.snapshot import CLOCK_ALERT_S
+from ...words import percent, span
 from ..facts import Facts, Fleet, clock_offset
 from ..findings import Severity, Told, error, note, of_fleet, warning
-from .words import percent, span
 
-#: Offsets: differences above which something is said. Two clocks that NTP keeps are some ms apart.
-ALERT_S = 0.1
+#: An offset of which something is said. Two clocks that NTP keeps are some ms apart.
 NOTE_S = 0.02
 #: Rates. NTP slews by up to 0.05 %, quartz is off by 0.02 % at the most.
 NOTE_RATE = 0.001
@@ -29,7 +29,7 @@ def offset(fleet: Fleet) -> Iterator[Told]:
             f"its clock is {span(ahead)} {'ahead of' if ahead > 0 else 'behind'} the other masters' "
             f"(give or take {span(unsure)})"
         )
-        if sure > ALERT_S:
+        if sure > CLOCK_ALERT_S:
             yield warning(
                 what,
                 "a difference does no harm while it stays, but it says that nothing keeps this clock: when "
@@ -40,7 +40,7 @@ def offset(fleet: Fleet) -> Iterator[Told]:
             )
         elif sure > NOTE_S:
             yield note(what, "clocks that are synchronised are closer", _SYNC, master=facts.master)
-        elif unsure > ALERT_S:
+        elif unsure > CLOCK_ALERT_S:
             yield note(
                 f"its clock cannot be compared more closely than to {span(unsure)}: the round trips are too "
                 "long",

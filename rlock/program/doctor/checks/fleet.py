@@ -6,10 +6,9 @@ import ipaddress
 from collections import defaultdict
 from collections.abc import Iterator
 
-from ...output import seconds
+from ...words import listed, seconds
 from ..facts import Facts, Fleet
 from ..findings import Severity, Told, error, note, of_fleet, warning
-from .words import listed
 
 _HERE = "this machine"
 

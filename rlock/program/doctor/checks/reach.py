@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...words import ms
 from ..facts import ANSWERED, Facts, Fleet, Trouble
 from ..findings import Severity, Told, error, note, of_fleet, of_master, warning
-from .words import ms
 
 _NO_VOTE = "it has no vote; a quorum has to come from the others"
 
@@ -60,7 +60,8 @@ def reachable(facts: Facts, fleet: Fleet) -> Iterator[Told]:
         yield error(
             f"it answered at first, and then not any more: {facts.cut_short}",
             "what it did not answer is not checked",
-            "does it hang, or is a limit near (`clients`)? Look into its log, and run this again",
+            "does it hang, was it paused (CLIENT UNPAUSE ends that), or is a limit near (`clients`)? Look "
+            "into its log, and run this again",
         )
 
 

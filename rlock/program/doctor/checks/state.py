@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....rules import keys
-from ...output import seconds
+from ...words import seconds, size
 from ..facts import Facts, Fleet
 from ..findings import Severity, Told, error, note, of_master, warning
 
@@ -173,8 +173,6 @@ def max_ttl(facts: Facts, fleet: Fleet) -> Iterator[Told]:
 @of_master("memory", Severity.WARNING, "There is room in memory.")
 def memory(facts: Facts, fleet: Fleet) -> Iterator[Told]:
     """Full is no vote."""
-    from .words import size
-
     used, limit = facts.number("used_memory"), facts.number("maxmemory")
     if used and limit and used >= 0.8 * limit:
         yield warning(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...model import LockStatus
 from ...rules.keys import since
+from ..words import printable
 from .snapshot import Snapshot
 
 #: What locks can be sorted by.
@@ -46,48 +46,6 @@ def place(owner: str) -> tuple[str, str] | None:
     """Host and process of an owner token of ours; None: it names none."""
     parts = owner.rpartition(":")[0].split("/")
     return (printable(parts[0]), parts[1]) if since(owner) is not None and len(parts) == 3 else None
-
-
-def printable(text: str) -> str:
-    """The text with what would move the cursor, or hide, as ``\\\\xNN``: names are whatever programs make."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def width(text: str) -> int:
-    """How many columns a text takes on a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
-    )
-
-
-def padded(text: str, columns: int) -> str:
-    """The text with blanks up to so many columns."""
-    return text + " " * (columns - width(text))
-
-
-def cut(text: str, columns: int, mark: str = "…") -> str:
-    """The text in at most so many columns, with a mark in its middle where something is missing.
-
-    In the middle, because names and hosts of a fleet begin alike, and end alike.
-    """
-    if width(text) <= columns:
-        return text
-    room = columns - width(mark)
-    if room <= 0:
-        return mark[:columns]
-    head, tail = "", ""
-    for i in range(len(text)):
-        if width(head + text[i] + tail) > room:
-            break
-        head += text[i]
-        if width(head + text[-1 - i] + tail) > room:
-            break
-        tail = text[-1 - i] + tail
-    return head + mark + tail
 
 
 def unreachable(snapshot: Snapshot) -> str | None:

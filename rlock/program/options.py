@@ -1,0 +1,21 @@
+"""Kinds of values that options of several commands have."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import click
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds. The one of click lets `nan` through, which is in no range and out of none."""
+
+    name = "number of seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number."""
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
+        return found

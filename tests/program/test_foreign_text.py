@@ -1,0 +1,137 @@
+"""Names, owners and errors are whatever others make them: a terminal gets nothing that it would obey."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import time
+import uuid
+
+import pytest
+
+from tests.servers import Fleet, raw
+
+from .rude import RUDE, rude
+from .shell import RLOCK, environment, rlock
+
+NAME = f"jobs{RUDE}\nrlock: all is well"
+
+COMMANDS = (
+    ("status", NAME),
+    ("status", "--json", NAME),
+    ("list",),
+    ("list", NAME),
+    ("watch", "--once"),
+    ("watch", "--once", "--json"),
+    ("doctor", "--measure", "0"),
+    ("doctor", "--measure", "0", "--json", "--name", f"{NAME}*"),
+    ("evict", "--yes", NAME),
+    ("init",),
+    ("run", "-n", NAME, "true"),
+    ("run", "-n", "--json", NAME, "true"),
+    ("run", "-w", "0.1", "--verbose", NAME, "true"),
+)
+MISTAKES = (
+    (RUDE,),
+    ("status", f"--{RUDE}", "x"),
+    ("status", "--masters", f"redis://{RUDE}:1", "x"),
+    ("status", "--config", f"/{RUDE}", "x"),
+    ("up", "-n", RUDE),
+    ("help", RUDE),
+    ("completion", RUDE),
+    ("dashboard", "--host", RUDE),
+    ("run", "x"),
+)
+
+
+def obeyed(text: str) -> set[str]:
+    """What a terminal would not show as a character."""
+    return {c for c in text if not c.isprintable()} - {"\n"}
+
+
+def hold(masters: Fleet, name: str, owner: str) -> None:
+    for url in masters.urls:
+        raw(url).hset(name, owner, 1)
+        raw(url).pexpire(name, 60_000)
+
+
+@pytest.mark.parametrize("kind", ["errors", "refusals", "facts"])
+def test_no_answer_of_a_master_reaches_the_terminal_as_more_than_text(kind: str) -> None:
+    with rude(kind) as url:
+        for words in COMMANDS:
+            found = rlock(*words, masters=[url])
+            assert obeyed(found.out + found.err) == set(), words
+            assert "\nrlock: all is well" not in found.out + found.err, words
+            assert found.out or found.err or words[0] == "run", words
+
+
+@pytest.mark.parametrize("words", MISTAKES, ids=lambda words: words[0] if words[0] != RUDE else "rude")
+def test_what_was_typed_is_shown_as_text_too(words: tuple[str, ...]) -> None:
+    found = rlock(*words, masters=["redis://127.0.0.1:1"])
+    assert found.code == 64 or found.code == 78
+    assert obeyed(found.out + found.err) == set()
+    assert found.err.startswith("rlock: ")
+    assert found.err.count("\n") == 1
+
+
+def test_names_and_owners_are_shown_as_text(masters3: Fleet) -> None:
+    owner = f"host{RUDE}/1/main:{uuid.uuid4().hex}"
+    hold(masters3, NAME, owner)
+    for words in (
+        ("status", NAME),
+        ("status", "--json", NAME),
+        ("list",),
+        ("list", "--json"),
+        ("watch", "--once"),
+        ("run", "-n", NAME, "true"),
+        ("run", "-n", "--json", NAME, "true"),
+        ("evict", "--yes", NAME),
+    ):
+        found = rlock(*words, masters=masters3.urls)
+        assert obeyed(found.out + found.err) == set(), words
+        assert "jobs\\x1b]0;" in found.out + found.err or "--json" in words, words
+        if "--json" in words:
+            told = json.loads(found.out or found.err)
+            assert told["name"] == NAME
+            assert told["holder"] == owner
+
+
+def test_a_terminal_gets_our_own_colours_and_no_others(masters3: Fleet) -> None:
+    hold(masters3, "jobs", f"host{RUDE}/1/main:{uuid.uuid4().hex}")
+    here, there = pty.openpty()
+    env = environment(masters3.urls, TERM="xterm")
+    env.pop("NO_COLOR", None)
+    child = subprocess.Popen([*RLOCK, "status", "jobs"], stdin=there, stdout=there, stderr=there, env=env)
+    os.close(there)
+    shown = b""
+    until = time.monotonic() + 30
+    while time.monotonic() < until and select.select([here], [], [], 30)[0]:
+        try:
+            shown += os.read(here, 65536)
+        except OSError:  # the other end is closed
+            break
+    os.close(here)
+    assert child.wait(10) == 0
+    text = shown.decode()
+    assert "\x1b[33mheld\x1b[0m" in text
+    ours = text.replace("\x1b[33m", "").replace("\x1b[1m", "").replace("\x1b[0m", "").replace("\r", "")
+    assert "gnorts" in ours
+    assert obeyed(ours) == set()
+
+
+def test_stdout_that_takes_ascii_only_gets_ascii(masters3: Fleet) -> None:
+    hold(masters3, "überweisung", f"höst/1/main:{uuid.uuid4().hex}")
+    for words in (
+        ("status", "überweisung"),
+        ("list",),
+        ("watch", "--once"),
+        ("evict", "-y", "überweisung"),
+    ):
+        found = rlock(*words, masters=masters3.urls, PYTHONIOENCODING="ascii")
+        assert "berweisung" in found.out + found.err, words
+    told = rlock("status", "--json", "überweisung", masters=masters3.urls, PYTHONIOENCODING="ascii").out
+    assert told.isascii()
+    assert json.loads(told)["name"] == "überweisung"
