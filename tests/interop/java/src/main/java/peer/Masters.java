@@ -1,10 +1,12 @@
 package peer;
 
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Lock;
 import org.redisson.Redisson;
 import org.redisson.RedissonRedLock;
 import org.redisson.api.RLock;
@@ -36,7 +38,7 @@ final class Masters {
         return ids;
     }
 
-    RLock lock(String kind, String name) {
+    Lock lock(String kind, String name) {
         if (clients.size() == 1) {
             return lock(clients.get(0), kind, name);
         }
@@ -93,12 +95,26 @@ final class Masters {
     }
 
     private static String idOf(RedissonClient client) {
-        // The interface has had getId since 3.8; before, only the class knew it.
         try {
             return (String) client.getClass().getMethod("getId").invoke(client);
         } catch (ReflectiveOperationException error) {
-            return "";
+            return idInside(client);
         }
+    }
+
+    /** Of a Redisson that keeps it to itself: its locks have it. Asks no master. */
+    private static String idInside(RedissonClient client) {
+        Object lock = client.getLock("any");
+        for (Class<?> kind = lock.getClass(); kind != null; kind = kind.getSuperclass()) {
+            try {
+                Field id = kind.getDeclaredField("id");
+                id.setAccessible(true);
+                return id.get(lock).toString();
+            } catch (ReflectiveOperationException error) {
+                // Its parent may have it.
+            }
+        }
+        throw new UnsupportedOperationException("this Redisson does not tell its id");
     }
 
     private static Object call(Object on, Class<?> of, String method, String argument) {
