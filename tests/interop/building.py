@@ -47,7 +47,9 @@ class Build:
         path = os.pathsep.join([str(self.folder / "classes"), str(self.folder / "jars" / "*")])
         options = ["-Xms32m", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
         # Redisson of the years before Java 17 looks into classes that are closed since.
-        options += [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.lang", "java.util")]
+        options += [
+            f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.lang", "java.net", "java.util")
+        ]
         return [self.java, *options, "-cp", path, "peer.Main"]
 
 

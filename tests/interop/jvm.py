@@ -84,8 +84,8 @@ class Jvm:
         """
         # Before 3.5 an address had no scheme, and one was not understood.
         schemes = tuple(int(part) for part in self.build.redisson.split(".")[:2]) >= (3, 5)
-        ids = self.call("client", within_s=within_s, client=name, urls=[*urls], schemes=schemes, **options)
-        return Client(self, name, tuple(ids))
+        told = self.call("client", within_s=within_s, client=name, urls=[*urls], schemes=schemes, **options)
+        return Client(self, name, tuple(told["ids"]), told["lease_ms"])
 
     def begin(self, do: str, **options: Any) -> Future[Answer]:
         """Ask for something, and do not wait for the answer. What the future raises is a `JavaError`."""
@@ -208,11 +208,13 @@ class Jvm:
 class Client:
     """Redisson's clients of some masters, in a Java process."""
 
-    def __init__(self, jvm: Jvm, name: str, ids: tuple[str, ...]) -> None:
+    def __init__(self, jvm: Jvm, name: str, ids: tuple[str, ...], lease_ms: int) -> None:
         self.jvm = jvm
         self.name = name
         #: What owner tokens begin with, one for each master.
         self.ids = ids
+        #: Of a hold that its watchdog renews. An old Redisson takes no other than its own.
+        self.lease_ms = lease_ms
 
     def thread(self, name: str = "one") -> JavaThread:
         """A thread of this name; there is one of each name in the process."""

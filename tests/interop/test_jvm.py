@@ -83,10 +83,13 @@ def test_nothing_is_left_of_a_process_behind_its_block(redisson: Build, tmp_path
 
 
 def test_a_jvm_ends_with_its_stdin(redisson: Build) -> None:
-    with subprocess.Popen(redisson.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.wait(30.0) == 0, "it would outlive a pytest that was killed"
+    process = subprocess.Popen(redisson.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        process.communicate(timeout=30.0)
+        assert process.returncode == 0, "it would outlive a pytest that was killed"
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_second_build_is_the_first_one(redisson: Build) -> None:

@@ -15,13 +15,14 @@ QUICK = {"timeout_ms": 500, "connect_ms": 500, "retries": 1, "retry_ms": 100}
 
 
 def test_java_is_another_owner_on_each_master(masters3: Fleet, java: MakeJava, python: MakePython) -> None:
-    thread = java(masters3.urls, watchdog_ms=LEASE_MS).thread()
+    client = java(masters3.urls, watchdog_ms=LEASE_MS)
+    thread = client.thread()
     thread.lock("x")
     assert len({*thread.owners}) == 3
     assert [raw(url).hgetall("x") for url in masters3.urls] == [{owner: "1"} for owner in thread.owners]
     views = python(masters3.urls).status("x").masters
     assert [view.holder for view in views] == [*thread.owners]
-    assert all(view.remaining is not None and 0 < view.remaining <= LEASE_MS / 1000 for view in views)
+    assert all(view.remaining and 0 < view.remaining <= client.lease_ms / 1000 for view in views)
     thread.unlock("x")
 
 

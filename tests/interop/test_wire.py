@@ -43,17 +43,18 @@ def ear(client: redis.Redis) -> Iterator[list[tuple[str, str]]]:
 
 
 def test_a_java_hold_is_a_hash_of_its_owner_and_its_count(any_server: AnyMaster, java: MakeJava) -> None:
-    thread = java([any_server.url], watchdog_ms=LEASE_MS).thread()
+    client = java([any_server.url], watchdog_ms=LEASE_MS)
+    thread = client.thread()
     (owner,) = thread.owners
     server = raw(any_server.url)
     thread.lock("x")
     assert server.hgetall("x") == {owner: "1"}
-    assert 0 < server.pttl("x") <= LEASE_MS
+    assert 0 < server.pttl("x") <= client.lease_ms
     thread.lock("x")
     assert server.hgetall("x") == {owner: "2"}
     thread.unlock("x")
     assert server.hgetall("x") == {owner: "1"}
-    assert 0 < server.pttl("x") <= LEASE_MS
+    assert 0 < server.pttl("x") <= client.lease_ms
     thread.unlock("x")
     assert not server.exists("x")
 
@@ -91,7 +92,8 @@ def test_what_java_leaves_of_an_unlock_has_an_expiry(any_server: AnyMaster, java
 def test_rlock_is_refused_while_java_holds(any_server: AnyMaster, java: MakeJava, python: MakePython) -> None:
     client = python([any_server.url])
     lock = client.lock("x")
-    thread = java([any_server.url], watchdog_ms=LEASE_MS).thread()
+    redissons = java([any_server.url], watchdog_ms=LEASE_MS)
+    thread = redissons.thread()
     thread.lock("x")
     thread.lock("x")
     assert not lock.acquire(blocking=False)
@@ -101,7 +103,7 @@ def test_rlock_is_refused_while_java_holds(any_server: AnyMaster, java: MakeJava
     assert (status.holder, status.hold_count) == (thread.owners[0], 2)
     assert status.since is None, "Redisson's owner tokens do not tell"
     assert status.remaining is not None
-    assert 0 < status.remaining <= LEASE_MS / 1000
+    assert 0 < status.remaining <= redissons.lease_ms / 1000
     thread.unlock("x")
     assert not lock.acquire(blocking=False), "Java holds it once more"
     thread.unlock("x")

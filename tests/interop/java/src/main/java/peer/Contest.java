@@ -12,7 +12,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
-import org.redisson.api.RLock;
+import java.util.concurrent.locks.Lock;
 
 /**
  * Threads that want one lock again and again, and note each of their sections.
@@ -56,7 +56,7 @@ final class Contest {
         try (FileChannel journal = FileChannel.open(
                         path, StandardOpenOption.CREATE, StandardOpenOption.WRITE, StandardOpenOption.APPEND);
                 RandomAccessFile counter = new RandomAccessFile(request.text("counter"), "rw")) {
-            RLock lock = masters.lock(request.text("kind", "plain"), request.text("name"));
+            Lock lock = masters.lock(request.text("kind", "plain"), request.text("name"));
             while (System.nanoTime() < until) {
                 section(lock, journal, counter);
             }
@@ -68,7 +68,7 @@ final class Contest {
         }
     }
 
-    private void section(RLock lock, FileChannel journal, RandomAccessFile counter) throws Exception {
+    private void section(Lock lock, FileChannel journal, RandomAccessFile counter) throws Exception {
         note(journal, "[\"ask\"," + System.nanoTime() + "]");
         try {
             lock.lock();

@@ -107,7 +107,7 @@ public final class Main {
                 if (before != null) {
                     before.close();
                 }
-                return made.ids();
+                return made.told();
             case "close":
                 Masters closed = clients.remove(request.text("client"));
                 if (closed != null) {

@@ -1,10 +1,13 @@
 package peer;
 
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Lock;
 import org.redisson.Redisson;
 import org.redisson.RedissonRedLock;
 import org.redisson.api.RLock;
@@ -14,8 +17,12 @@ import org.redisson.config.SingleServerConfig;
 
 /** One RedissonClient for each master: with one its lock is an RLock, with more a RedissonRedLock of all. */
 final class Masters {
+    /** Of a Redisson whose lease cannot be set, and the default of those where it can. */
+    private static final long FIXED_LEASE_MS = 30_000;
+
     private final List<RedissonClient> clients = new ArrayList<>();
     private final List<String> ids = new ArrayList<>();
+    private long leaseMs;
 
     Masters(Request request) {
         try {
@@ -31,12 +38,12 @@ final class Masters {
         }
     }
 
-    /** What owner tokens begin with, one for each master. */
-    List<String> ids() {
-        return ids;
+    /** What owner tokens begin with, one for each master, and the lease that a watchdog renews. */
+    Map<String, Object> told() {
+        return Map.of("ids", ids, "lease_ms", leaseMs);
     }
 
-    RLock lock(String kind, String name) {
+    Lock lock(String kind, String name) {
         if (clients.size() == 1) {
             return lock(clients.get(0), kind, name);
         }
@@ -70,12 +77,15 @@ final class Masters {
         };
     }
 
-    private static Config config(String url, Request request) {
+    private Config config(String url, Request request) {
         Config config = new Config();
         // Two per processor are the default, for each master.
         config.setThreads(2);
         config.setNettyThreads(2);
-        set(config, "setLockWatchdogTimeout", long.class, request.number("watchdog_ms", 30_000));
+        leaseMs = request.number("watchdog_ms", FIXED_LEASE_MS);
+        if (!set(config, "setLockWatchdogTimeout", long.class, leaseMs)) {
+            leaseMs = FIXED_LEASE_MS;
+        }
         set(config, "setLazyInitialization", boolean.class, request.flag("lazy", false));
         SingleServerConfig server = config.useSingleServer();
         // Before 3.5 an address was host:port, with a scheme nothing is found.
@@ -93,12 +103,26 @@ final class Masters {
     }
 
     private static String idOf(RedissonClient client) {
-        // The interface has had getId since 3.8; before, only the class knew it.
         try {
             return (String) client.getClass().getMethod("getId").invoke(client);
         } catch (ReflectiveOperationException error) {
-            return "";
+            return idInside(client);
         }
+    }
+
+    /** Of a Redisson that keeps it to itself: its locks have it. Asks no master. */
+    private static String idInside(RedissonClient client) {
+        Object lock = client.getLock("any");
+        for (Class<?> kind = lock.getClass(); kind != null; kind = kind.getSuperclass()) {
+            try {
+                Field id = kind.getDeclaredField("id");
+                id.setAccessible(true);
+                return id.get(lock).toString();
+            } catch (ReflectiveOperationException error) {
+                // Its parent may have it.
+            }
+        }
+        throw new UnsupportedOperationException("this Redisson does not tell its id");
     }
 
     private static Object call(Object on, Class<?> of, String method, String argument) {
@@ -111,12 +135,14 @@ final class Masters {
         }
     }
 
-    private static void set(Object on, String setter, Class<?> kind, Object value) {
+    /** Whether this Redisson has the setting; without it, it goes by its default. */
+    private static boolean set(Object on, String setter, Class<?> kind, Object value) {
         try {
             Method method = on.getClass().getMethod(setter, kind);
             method.invoke(on, value);
+            return true;
         } catch (ReflectiveOperationException error) {
-            // A Redisson without this setting: it goes by its default.
+            return false;
         }
     }
 }

@@ -1,10 +1,13 @@
 package peer;
 
+import java.lang.reflect.InvocationTargetException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Lock;
 import org.redisson.api.RLock;
 
 /** What one thread does with one lock. */
@@ -20,26 +23,31 @@ final class Verbs {
     Object perform() throws Exception {
         String kind = request.text("kind", "plain");
         String name = request.text("name");
-        RLock lock = masters.lock(kind, name);
+        Lock lock = masters.lock(kind, name);
         long lease = request.number("lease_ms", -1);
         switch (request.action()) {
             case "lock":
                 if (lease > 0) {
-                    lock.lock(lease, TimeUnit.MILLISECONDS);
+                    call(lock, "lock", lease, TimeUnit.MILLISECONDS);
                 } else {
                     lock.lock();
                 }
                 return null;
             case "trylock":
                 long wait = request.number("wait_ms", 0);
-                return wait <= 0 && lease <= 0 ? lock.tryLock() : lock.tryLock(wait, lease, TimeUnit.MILLISECONDS);
+                if (lease > 0) {
+                    return call(lock, "tryLock", wait, lease, TimeUnit.MILLISECONDS);
+                }
+                return wait > 0 ? lock.tryLock(wait, TimeUnit.MILLISECONDS) : lock.tryLock();
             case "unlock":
                 lock.unlock();
                 return null;
             case "force":
                 List<Boolean> forced = new ArrayList<>();
                 for (RLock one : masters.each(kind, name)) {
-                    forced.add(one.forceUnlock());
+                    // It did not always answer whether there was anything.
+                    forced.add(one.isLocked());
+                    one.forceUnlock();
                 }
                 return forced;
             case "status":
@@ -51,6 +59,18 @@ final class Verbs {
                 return told;
             default:
                 throw new IllegalArgumentException("no verb: " + request.action());
+        }
+    }
+
+    /** What RLock and RedissonRedLock both have; that one was not always an RLock. */
+    private static Object call(Lock lock, String method, Object... arguments) throws Exception {
+        Class<?>[] kinds = new Class<?>[arguments.length];
+        Arrays.fill(kinds, long.class);
+        kinds[kinds.length - 1] = TimeUnit.class;
+        try {
+            return lock.getClass().getMethod(method, kinds).invoke(lock, arguments);
+        } catch (InvocationTargetException error) {
+            throw error.getCause() instanceof Exception told ? told : error;
         }
     }
 
