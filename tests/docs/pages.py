@@ -21,6 +21,8 @@ import rlock
 TOP = Path(rlock.__file__).resolve().parent.parent
 DOCS = TOP / "docs"
 _BLOCK = re.compile(r"<!-- recipe: ([\w./-]+) -->\n```\w+\n(.*?)```", re.DOTALL)
+#: A block that says itself who runs it, or why nobody does (tests/docs/inventory.py).
+_MARKED = re.compile(r"<!-- (?:not run|tested|terminal): [^\n]* -->\n```\w+")
 #: What is shown for the eye: no test runs a console.
 _OPENING = re.compile(r"^```(?!console\b)\w+", re.MULTILINE)
 
@@ -30,7 +32,9 @@ def blocks(page: str) -> Mapping[str, str]:
     """Name and text of each block of ``docs/<page>``; every one must bear a name."""
     text = (DOCS / page).read_text(encoding="utf-8")
     found = dict(_BLOCK.findall(text))
-    assert len(_OPENING.findall(text)) == len(found), f"{page} has blocks without a name, or two with one"
+    assert len(_OPENING.findall(_MARKED.sub("", text))) == len(found), (
+        f"{page} has blocks without a name, or two with one"
+    )
     return found
 
 
