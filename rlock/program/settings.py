@@ -34,6 +34,7 @@ KEYS = {
     "max_ttl": "the longest ttl of any client, in seconds; one value for the whole fleet",
     "request_timeout": "seconds to wait for one master",
     "restart_guard": "seconds without a vote for a master that restarted; 0: no guard",
+    "interop": '"redisson": locks are shared with Redisson, the same for all who share a lock',
 }
 #: Nobody has more settings than this; who names /dev/zero gets an answer.
 MOST_BYTES = 1_000_000
@@ -93,6 +94,7 @@ class Settings:
                 "restart_guard": guard_time(options.max_ttl)
                 if options.restart_guard is None
                 else options.restart_guard,
+                "interop": options.interop or "none",
             }
         for key, value in values.items():
             variable = _variable(key)
@@ -160,7 +162,7 @@ def read(path: Path) -> dict[str, str]:
             near = difflib.get_close_matches(key, KEYS, 1)
             meant = f"did you mean {near[0]!r}?" if near else f"it may hold {', '.join(KEYS)}"
             raise ConfigError(f"{path}: {key!r} is no setting: {meant}")
-        environ[_variable(key)] = _masters(path, value) if key == "masters" else _seconds(path, key, value)
+        environ[_variable(key)] = _TEXTS.get(key, _seconds)(path, key, value)
     _warn_of_readers(path, environ.get("RLOCK_MASTERS", ""))
     return environ
 
@@ -191,7 +193,7 @@ def _variable(key: str) -> str:
     return f"RLOCK_{key.upper()}"
 
 
-def _masters(path: Path, value: object) -> str:
+def _masters(path: Path, key: str, value: object) -> str:
     urls = [value] if isinstance(value, str) else value
     if not isinstance(urls, list) or not all(isinstance(url, str) for url in urls):
         # Not the value itself: it may hold a password.
@@ -203,6 +205,12 @@ def _masters(path: Path, value: object) -> str:
     if not told.strip(", "):
         raise ConfigError(f'{path}: masters is empty: give at least one URL, or leave the line "masters" out')
     return told
+
+
+def _interop(path: Path, key: str, value: object) -> str:
+    if value != "redisson":
+        raise ConfigError(f'{path}: {key} must be "redisson", or be left out, not {_kind(value)}')
+    return "redisson"
 
 
 def _seconds(path: Path, key: str, value: object) -> str:
@@ -231,3 +239,7 @@ def _warn_of_readers(path: Path, urls: str) -> None:
     if open_to_all and secret and path not in _told:
         _told.add(path)
         complain(f"{path} holds a password and everybody can read it: chmod 600 {path}")
+
+
+#: How the settings are read that are no seconds.
+_TEXTS = {"masters": _masters, "interop": _interop}

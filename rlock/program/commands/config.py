@@ -32,8 +32,9 @@ def config(*, as_json: bool, settings: Settings) -> None:
     show(f"settings file: {'none' if path is None else path}")
     width = max(len(setting.setting) for setting in found)
     for setting in found:
-        values = setting.value if isinstance(setting.value, list) else [f"{setting.value:g} s"]
-        for place, value in enumerate(values):
+        value = setting.value
+        values = value if isinstance(value, list) else [value if isinstance(value, str) else f"{value:g} s"]
+        for place, word in enumerate(values):
             name = setting.setting if place == 0 else ""
             source = f"  ({setting.source})" if place == 0 else ""
-            show(f"{name:<{width}}  {value}{source}")
+            show(f"{name:<{width}}  {word}{source}")

@@ -1,0 +1,55 @@
+"""docs/howto/redisson.md: its two programs wait for one lock, and its table is what Redisson does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rlock
+
+from ..contract.conftest import eventually
+from ..docs.pages import TOP, lay_out
+from ..servers import Fleet, left
+from .building import Build
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_two_programs_of_the_page_take_their_turns(
+    masters: Fleet, redisson: Build, tmp_path: Path, count: int
+) -> None:
+    urls = masters(count).urls
+    lay_out("howto/redisson.md", tmp_path)
+    *java, _ = redisson.command
+    commands = ([*java, "Nightly.java", *urls], [sys.executable, "nightly.py", *urls])
+    with rlock.Client(urls, 3.0, interop="redisson") as client:
+        lock = client.lock("nightly")
+        lock.acquire()
+        processes = [
+            subprocess.Popen(
+                command,
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": str(TOP)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for command in commands
+        ]
+        try:
+            assert eventually(lambda: client.status("nightly").queue_length == 1, 30)
+            with pytest.raises(subprocess.TimeoutExpired):
+                processes[0].wait(3)
+            lock.release()
+            told = [process.communicate(timeout=60) for process in processes]
+        finally:
+            for process in processes:
+                if process.poll() is None:
+                    process.kill()
+                    process.communicate()
+    assert [out for out, _ in told] == ["java has it\n", "python has it\n"], told
+    assert [process.returncode for process in processes] == [0, 0]
+    assert not [key for key in left(urls[0]) if "latch" not in key]
