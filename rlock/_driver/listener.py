@@ -251,8 +251,8 @@ class Listener(ABC, Generic[L]):
         # try is certain to fail and to disturb.
         if len(ear.heard) == self._quorum:
             ear.wake(Wake.FREE)
-        elif len(ear.heard) == 1:
-            self._hope(ear, GRACE_S)
+        elif len(ear.heard) == 1 and not self._wire.shared:
+            self._hope(ear, GRACE_S)  # where undone votes are told as well, a minority says nothing
 
     # -- connections; with the mutex held ----------------------------------------------------------
 

@@ -38,12 +38,9 @@ def release(
     have it next, under the token ``successor``, on each master where it is the first in the queue, or
     everywhere if ``barging``.
     """
-    # Others wait for it than those in our queue: a lock that is always handed on would never be theirs.
-    to_all = terms.wire.shared and heir is None
     command = terms.release(
         name,
         owner,
-        to_all=to_all,
         waiter=waiter,
         heir=heir,
         successor=successor,
@@ -51,7 +48,7 @@ def release(
         token=terms.time.us(terms.clock()),
     )
     # Delivered later, it must not favour one who may have gone by then.
-    late = command if heir is None else terms.release(name, owner, waiter=waiter, to_all=terms.wire.shared)
+    late = command if heir is None else terms.release(name, owner, waiter=waiter)
     try:
         ballot: Ballot = yield Ask(command, lease.request_timeout, owed_for=lease.ttl, late=late)
     except GeneratorExit:

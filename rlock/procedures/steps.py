@@ -39,7 +39,11 @@ class Terms:
         return self.guard.news
 
     def release(self, name: str, owner: str, **options: Any) -> Command:
-        """See `scripts.release`; told as this client's waiters and their neighbours hear it."""
+        """See `scripts.release`; told as this client's waiters hear it, and those who share the lock."""
+        if self.wire.shared and options.get("heir") is None:
+            # They stand in no queue of ours: what was always handed on would never be theirs, and they would
+            # sleep over a vote that was taken back in silence.
+            options.update(to_all=True, hand_on=True, publish=True)
         return scripts.release(name, owner, wire=self.wire, **options)
 
     @property
