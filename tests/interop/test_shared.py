@@ -151,6 +151,22 @@ def test_a_waiter_of_ours_gets_it_from_ours_and_java_hears_of_it(masters3: Fleet
     ear.close()
 
 
+def test_a_vote_that_is_taken_back_is_told_or_java_would_sleep_over_it(
+    masters3: Fleet, shared: MakeShared
+) -> None:
+    Java(masters3.urls, 35).lock(5_000, [0])
+    Java(masters3.urls, 36).lock(5_000, [1])
+    ear = raw(masters3.urls[2]).pubsub(ignore_subscribe_messages=True)
+    ear.subscribe(CHANNEL)
+    ear.get_message(timeout=1)
+    assert not shared(masters3.urls).lock("job").acquire(blocking=False)
+    message = ear.get_message(timeout=2)
+    assert message is not None
+    assert message["data"] == "0"
+    assert not raw(masters3.urls[2]).exists("job")
+    ear.close()
+
+
 def test_threads_of_one_process_do_not_keep_it_from_java(masters1: Fleet, shared: MakeShared) -> None:
     client = shared(masters1.urls)
     ear = raw(masters1.urls[0]).pubsub(ignore_subscribe_messages=True)

@@ -47,9 +47,9 @@ def test_flags_go_before_the_environment_and_that_before_the_file(tmp_path: Path
 
 
 def test_every_setting_of_the_file_reaches_the_client(tmp_path: Path) -> None:
-    values = {"ttl": 5, "max_ttl": 20, "request_timeout": 0.25, "restart_guard": 0}
+    values = {"ttl": 5, "max_ttl": 20, "request_timeout": 0.25, "restart_guard": 0, "interop": "redisson"}
     text = 'masters = "redis://a, redis://b"\n' + "".join(
-        f"{key} = {value}\n" for key, value in values.items()
+        f"{key} = {json.dumps(value)}\n" for key, value in values.items()
     )
     path = str(written(tmp_path, text))
     found = in_force("--config", path)
@@ -92,6 +92,8 @@ def test_without_a_home_the_directory_that_one_stands_in_is_not_searched(
         ("ttl = inf", "above 0, not inf"),
         ("max_ttl = nan", "above 0, not nan"),
         ("restart_guard = -1", "0 or above, not -1"),
+        ('interop = "jedis"', "interop must be \"redisson\", or be left out, not 'jedis'"),
+        ("interop = true", "not true or false"),
         ("masters = 3", "masters must be a list of URLs"),
         ("masters = [1]", "masters must be a list of URLs"),
         ("masters = []", "masters is empty"),

@@ -12,9 +12,10 @@ import pytest
 import rlock
 
 from ..contract.conftest import eventually
-from ..docs.pages import TOP, lay_out
+from ..interop.building import Build
+from ..interop.conftest import redisson as redisson  # a fixture
 from ..servers import Fleet, left
-from .building import Build
+from .pages import TOP, lay_out
 
 
 @pytest.mark.parametrize("count", [1, 3])
