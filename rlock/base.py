@@ -55,7 +55,7 @@ class BaseClient(ABC, Generic[L]):
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **options: Any) -> Self:
-        """A client out of RLOCK_MASTERS, and RLOCK_TTL, _MAX_TTL, _REQUEST_TIMEOUT, _RESTART_GUARD.
+        """A client out of RLOCK_MASTERS, and RLOCK_TTL, _MAX_TTL, _REQUEST_TIMEOUT, _RESTART_GUARD, _INTEROP.
 
         RLOCK_MASTERS holds URLs, separated by commas or blanks; ``options`` go before the environment.
 
