@@ -174,6 +174,8 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
         ),
         WARNING,
     ),
+    ("patterns", one(info={"pubsub_patterns": "2"}), WARNING),
+    ("patterns", one(info={"pubsub_patterns": "0"}), None),
     ("durability", one(info={"aof_enabled": "0"}), NOTE),
     ("durability", one(config={"appendfsync": "everysec"}), NOTE),
     ("durability", one(config={"no-appendfsync-on-rewrite": "yes"}), WARNING),

@@ -337,3 +337,12 @@ def test_colours_are_for_terminals_that_want_them(good: Fleet) -> None:
 
     assert b"\x1b[" in on_a_terminal()
     assert b"\x1b[" not in on_a_terminal(NO_COLOR="1")
+
+
+def test_one_who_listens_to_all_channels_is_found(good: Fleet) -> None:
+    with raw(good.urls[1]).pubsub() as monitor:
+        monitor.psubscribe("*")
+        monitor.get_message(timeout=2)
+        found = doctor(good.urls).one("patterns")
+    assert (found["severity"], found["master"]) == ("warning", label(good.urls[1]))
+    assert not doctor(good.urls).of("patterns")

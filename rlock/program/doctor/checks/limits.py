@@ -51,6 +51,20 @@ def output_buffer(facts: Facts, fleet: Fleet) -> Iterator[Told]:
         )
 
 
+@of_master("patterns", Severity.WARNING, "Nobody listens to all channels (PSUBSCRIBE).")
+def patterns(facts: Facts, fleet: Fleet) -> Iterator[Told]:
+    """Who listens to everything is counted by PUBLISH as one who waits."""
+    count = facts.number("pubsub_patterns")
+    if count:
+        yield warning(
+            f"there are {count} subscriptions to patterns of channels (PSUBSCRIBE)",
+            "if one matches rlock:*, a release takes a waiter that died for one that listens: the next one "
+            "gets the lock a second later",
+            "have that program name its channels, or listen to others than rlock:*; its connections are in",
+            "CLIENT LIST TYPE pubsub",
+        )
+
+
 @of_master("keepalive", Severity.WARNING, "Masters notice clients that vanished (tcp-keepalive).")
 def keepalive(facts: Facts, fleet: Fleet) -> Iterator[Told]:
     """A subscription of a dead machine still counts as one that listens."""
