@@ -154,9 +154,10 @@ def test_waiters_that_go_leave_the_queue(urls: list[str], make_client: MakeClien
 
 def expiring(make_client: MakeClient, urls: list[str]) -> float:
     """Hold it without renewal; when the lease has run out."""
-    holder = make_client(urls, ttl=1.0)
+    ttl = 2.5  # a process has to be started and to stand in the queue by then
+    holder = make_client(urls, ttl=ttl)
     in_thread(lambda: holder.lock("x", renew=False).acquire())
-    return time.monotonic() + 1.05
+    return time.monotonic() + ttl + 0.05
 
 
 def test_a_fair_try_does_not_overtake_one_who_waits(

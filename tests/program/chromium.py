@@ -103,7 +103,9 @@ class Seen:
 
     def logs(self) -> list[str]:
         """What the console said since the last question."""
-        return [entry["message"] for entry in self.browser.get_log("browser")]  # type: ignore[no-untyped-call]
+        entries = self.browser.get_log("browser")  # type: ignore[no-untyped-call]
+        # Chromium's own: it took a spare connection that the server had just closed, and asks again.
+        return [one["message"] for one in entries if "ERR_SOCKET_NOT_CONNECTED" not in one["message"]]
 
     def requests(self) -> list[str]:
         """The URLs that were asked for since the last question, by the browser's own account."""
