@@ -58,7 +58,6 @@ class Place:
         self.drawn = False
         #: How long its last round took: an idea of how far apart the masters' messages may come.
         self.round_s = 0.0
-        self.length = 1
         #: How many stood in the queue then, itself included.
         self.length = 0
         #: How often in a row what was handed to it was too little.
