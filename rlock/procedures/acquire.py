@@ -24,6 +24,7 @@ from ..rules.timing import (
     lease_ms,
     poll_wait,
     split_wait,
+    spread_wait,
     unreachable_wait,
     won_until,
 )
@@ -163,6 +164,7 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
     ]
     if queued is not None:
         queued.round_s = ballot.decided_at - ballot.sent_at
+        queued.length = max((vote.length for vote in ballot.votes.values()), default=0)
         agreed = ballot.answered < ballot.quorum or not queued.draw(ballot.votes)
         if not agreed:
             # See to it that all masters have the same ticket.
@@ -272,6 +274,8 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             took = ballot.decided_at - ballot.sent_at
             wait = split_wait(terms.random, splits, took, certain=ballot.split())
             wake = yield Park(min(now + wait, until))
+        if wake is Wake.FREE and place is not None and terms.wire.shared and terms.quorum > 1:
+            wake = yield from _spread(waiting, place, until)
         if place is not None and place.bequest is not None:
             owner, sent_at, hops, given = place.bequest
             waiting.asked.append(owner)
@@ -290,6 +294,17 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
     if verdict is Verdict.TOO_LATE:
         raise too_late(terms, options.name, ballot, options.lease.longest)
     return None
+
+
+def _spread(waiting: Waiting, place: Place, until: float) -> Procedure[Wake]:
+    """Where one message wakes all who wait, come one after another, or none of them gets a quorum."""
+    clock = waiting.terms.clock
+    at = min(clock() + spread_wait(waiting.terms.random, place.length, place.round_s), until)
+    wake = Wake.FREE
+    # Votes that others take back are told meanwhile: the round that follows finds them.
+    while wake in (Wake.FREE, Wake.TIME) and clock() < at:
+        wake = yield Park(at)
+    return Wake.FREE if wake is Wake.TIME else wake
 
 
 def _sleep(waiting: Waiting, ballot: Ballot, until: float, *, soon: bool = False) -> Procedure[Wake]:

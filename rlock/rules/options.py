@@ -35,7 +35,7 @@ class ClientOptions:
     interop: str | None = None
 
     def __post_init__(self) -> None:
-        if self.interop not in WIRES:
+        if not isinstance(self.interop, str | None) or self.interop not in WIRES:
             raise OptionsError(
                 f'interop must be "redisson", to share locks with Java, or None, not {self.interop!r}'
             )

@@ -32,6 +32,7 @@ class Place:
         "fair",
         "label",
         "lease_ms",
+        "length",
         "name",
         "round_s",
         "splits",
@@ -57,6 +58,8 @@ class Place:
         self.drawn = False
         #: How long its last round took: an idea of how far apart the masters' messages may come.
         self.round_s = 0.0
+        #: How many stood in the queue then, itself included.
+        self.length = 0
         #: How often in a row what was handed to it was too little.
         self.splits = 0
         self.bequest: Bequest | None = None

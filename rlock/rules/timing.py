@@ -22,6 +22,8 @@ POLL_CAP_DEAF_S = 0.25
 GRACE_S = 0.03
 #: One that was handed the lock by some of them, at the earliest after this.
 GRACE_FLOOR_S = 0.004
+#: Those who are woken by one message try again within this, one after another.
+SPREAD_CAP_S = 0.1
 #: How long a waiter has to claim the lock that it was handed. One that is stopped or cut off costs the
 #: others this much, and a look; a waiter that is slower than this loses its turn, not its place.
 CLAIM_S = 1.0
@@ -141,6 +143,14 @@ def split_wait(random: Random, splits: int, round_s: float, *, certain: bool) ->
     ceiling: float = min(max(round_s, 0.0005) * 2 ** min(splits, 16), cap)
     # Contenders must be able to fall far apart; one who waits for a holder only has to wait.
     return random.uniform(0.0 if certain else ceiling / 2, ceiling)
+
+
+def spread_wait(random: Random, length: int, round_s: float) -> float:
+    """How long one of ``length`` waiters stays away that one message has woken.
+
+    Two rounds for each of the others, at random: the first to come is most likely alone.
+    """
+    return random.uniform(0.0, min(2 * max(length - 1, 0) * max(round_s, 0.0), SPREAD_CAP_S))
 
 
 def unreachable_wait(random: Random, failures: int) -> float:

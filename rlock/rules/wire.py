@@ -14,6 +14,9 @@ from .keys import own_key
 #: The holder in a lock of Redisson: `<uuid of the client>:<id of the thread>`.
 _REDISSON = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:(\d+)")
 
+#: How all channels of Redisson's locks begin.
+REDISSON_CHANNEL = "redisson_lock__channel:"
+
 
 class Wire(ABC):
     """One way of telling."""
@@ -50,7 +53,7 @@ class _Redisson(Wire):
     shared = True
 
     def channel(self, name: str) -> str:
-        return f"redisson_lock__channel:{name}" if "{" in name else f"redisson_lock__channel:{{{name}}}"
+        return REDISSON_CHANNEL + (name if "{" in name else f"{{{name}}}")
 
     def message(self, owner: str) -> str:
         # Anything but a decimal number makes Java's decoder throw.

@@ -268,7 +268,7 @@ def test_a_fair_lock_is_refused(masters1: Fleet, shared: MakeShared) -> None:
 
 
 def test_another_word_than_redisson_is_refused() -> None:
-    for wrong in ("jedis", "", True, 1):
+    for wrong in ("jedis", "", True, 1, ["redisson"]):
         with pytest.raises(rlock.OptionsError, match='interop must be "redisson"'):
             rlock.Client(["redis://127.0.0.1:1"], interop=wrong)  # type: ignore[arg-type]
 

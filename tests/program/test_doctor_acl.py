@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import threading
 from pathlib import Path
 
 import pytest
 
+import rlock
 from rlock.program.doctor.acl import COMMANDS, OPTIONAL, Scope, command_trials, optional_trials
 
 from ..servers import AnyMaster, raw
@@ -223,3 +225,41 @@ def test_a_password_that_is_missing_or_not_asked_for_is_told(any_server: AnyMast
         finally:
             with raw(any_server.url.replace("redis://", "redis://:secret@")) as knowing:
                 knowing.config_set("requirepass", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "channels"),
+    [
+        ("orders:*", ["&redisson_lock__channel:{orders:*"]),
+        ("*", ["&redisson_lock__channel:*"]),
+        ("{shop}:*", ["&redisson_lock__channel:{shop}:*"]),
+        ("orders:42", ["&redisson_lock__channel:{orders:42}", "&redisson_lock__channel:{orders:42}|*"]),
+        ("{shop}:a*b", ["&redisson_lock__channel:{shop}:a\\*b", "&redisson_lock__channel:{shop}:a\\*b|*"]),
+    ],
+)
+def test_of_a_lock_that_is_shared_with_redisson_the_channels_are_its(
+    any_server: AnyMaster, name: str, channels: list[str]
+) -> None:
+    # What rlock alone would need: with it a waiter of a shared lock hears nothing, and may tell nobody.
+    url = setuser(any_server, "~*", "resetchannels", "&rlock:*", *ALL, *MORE)
+    seen = doctor([url], "--name", name, interop="redisson")
+    assert seen.masters[0]["missing_permissions"] == channels
+    (command,) = seen.one("permissions")["commands"]
+    with raw(any_server.url) as admin:
+        admin.execute_command(*command.split())
+    assert not doctor([url], "--name", name, interop="redisson").of("permissions")
+    # Enough for a client, too: its own channel, and a release.
+    lock = name.replace("*", "7") if name.endswith("*") else name
+    with rlock.Client([url], interop="redisson", restart_guard=0) as client:
+        first, second = client.lock(lock), client.lock(lock)
+        first.acquire()
+        waiter = threading.Thread(target=lambda: second.acquire(timeout=10))
+        waiter.start()
+        first.release()
+        waiter.join(15)
+        assert client.status(lock).locked, "the waiter has it"
+
+
+def test_without_a_name_the_channels_of_redisson_are_a_warning_too(any_server: AnyMaster) -> None:
+    url = setuser(any_server, "~*", "resetchannels", "&redisson_lock__channel:{orders:*", *ALL, *MORE)
+    assert doctor([url], interop="redisson").one("permissions")["severity"] == "warning"

@@ -120,7 +120,7 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
     ("permissions", one(permissions=named(commands=("zadd",))), ERROR),
     ("permissions", one(permissions=named(keys=("~rlock:fleet",))), ERROR),
     ("permissions", one(permissions=named(keys=Scope().key_rules)), WARNING),
-    ("permissions", one(permissions=named(channels=(Scope().channel_rule,))), WARNING),
+    ("permissions", one(permissions=named(channels=Scope().channel_rules)), WARNING),
     ("permissions", one(permissions=named(keys=("~orders:*",))), ERROR),
     ("permissions", one(permissions=named(optional=("info",))), None),
     ("permissions", one(permissions=named(commands=("get",)), info={"redis_mode": "sentinel"}), None),

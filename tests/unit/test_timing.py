@@ -140,3 +140,13 @@ def test_masters_and_options_come_out_of_the_environment() -> None:
     for bad in ("ten", "-1", "inf", "nan"):
         with pytest.raises(OptionsError, match="RLOCK_TTL"):
             from_env({"RLOCK_MASTERS": "redis://a", "RLOCK_TTL": bad})
+
+
+def test_those_whom_one_message_wakes_are_spread_over_two_rounds_each() -> None:
+    random = Random(3)
+    waits = [timing.spread_wait(random, 6, 0.002) for _ in range(400)]
+    assert 0.0 <= min(waits) < 0.001
+    assert 0.019 < max(waits) <= 0.02
+    assert max(timing.spread_wait(random, 5_000, 0.1) for _ in range(100)) <= timing.SPREAD_CAP_S
+    for alone in (0, 1):
+        assert timing.spread_wait(random, alone, 0.1) == 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from rlock.procedures.steps import Ask, Listen, Park, Procedure, Tell, Unlisten,
 from rlock.rules import scripts
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.places import Bequest, FleetTime, Place
+from rlock.rules.wire import OWN, REDISSON
 
 from .world import ABSENT, DOWN, OPTIONS, YES, World, held_by, said
 
@@ -274,3 +276,66 @@ def test_one_who_is_queued_sleeps_through_a_hand_off_between_others() -> None:
     assert len(world.sent(scripts.ACQUIRE)) == 1
     first = next(step for step in world.steps if isinstance(step, Park))
     assert first.until < 1000.31, "votes may have been given back in silence: the first look comes soon"
+
+
+def shared_world(masters: int, *rounds: Any) -> World:
+    world = World(masters, *rounds)
+    world.terms = replace(world.terms, wire=REDISSON)
+    world.ask_takes = 0.01
+    return world
+
+
+def crowd(waiters: int) -> Vote:
+    return held_by()._replace(length=waiters)
+
+
+def test_of_many_whom_one_message_wakes_each_comes_in_its_own_time() -> None:
+    world = shared_world(3, [crowd(6)] * 3, [crowd(6)] * 3, [YES] * 3)
+    parks: list[float] = []
+
+    def woken(step: Park) -> Wake:
+        parks.append(step.until - world.now)
+        if len(parks) == 3:
+            world.now = step.until
+            return Wake.TIME
+        return Wake.FREE  # the second one: a vote that another one took back
+
+    world.park = woken
+    assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
+    assert len(parks) == 3, "it stays away until its time has come, whatever it hears"
+    assert parks[1] == parks[2]
+    assert 0 < parks[1] <= 2 * 5 * 0.01
+
+
+def test_what_a_thread_of_ours_leaves_to_one_who_stays_away_is_taken_at_once() -> None:
+    world = shared_world(3, [crowd(6)] * 3, [crowd(6)] * 3, [ABSENT] * 3)
+    wakes = iter([Wake.FREE, Wake.GRANTED])
+    listened: list[Place] = []
+
+    def woken(step: Park) -> Wake:
+        wake = next(wakes)
+        if wake is Wake.GRANTED:
+            listened[0].bequest = Bequest("a:heir", world.now, 1, [5, 5, 5])
+        return wake
+
+    world.park = woken
+    answer = world.answer
+
+    def heard(step: Any) -> Any:
+        if isinstance(step, Listen):
+            listened.append(step.place)
+        return answer(step)
+
+    world.answer = heard  # type: ignore[method-assign]
+    grant = world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    assert grant.owner == "a:heir"
+
+
+@pytest.mark.parametrize(("masters", "waiters", "shared"), [(1, 6, True), (3, 1, True), (3, 6, False)])
+def test_nobody_stays_away_who_need_not(masters: int, waiters: int, shared: bool) -> None:
+    world = shared_world(masters, [crowd(waiters)] * masters, [crowd(waiters)] * masters, [YES] * masters)
+    if not shared:
+        world.terms = replace(world.terms, wire=OWN)
+    world.park = lambda step: Wake.FREE
+    assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
+    assert world.kinds().count("Park") == 1

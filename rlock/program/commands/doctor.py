@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ...client import Client
+from ...rules.wire import WIRES
 from .. import exits
 from ..doctor import checks  # noqa: F401  (fills the list of checks)
 from ..doctor.acl import Scope
@@ -48,8 +49,8 @@ def doctor(*, name: str | None, strict: bool, measure: float, as_json: bool, set
     Exit status: 0 no errors; 1 errors, or with --strict warnings; 69 fewer than a quorum of masters can be
     reached; 64 no masters are named.
     """
-    scope = Scope(name)
     client = settings.client()
+    scope = Scope(name, WIRES[client._options.interop])
     fleet = _fleet(client)
     endpoints = client._endpoints
     examine(endpoints, fleet, scope, lambda seen: probe(endpoints, seen, scope.probe), measure)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...rules import keys
 from ...rules.options import MAX_NAME_BYTES, check_name
-from ...rules.wire import OWN
+from ...rules.wire import OWN, REDISSON_CHANNEL, Wire
 
 #: What the scripts call, and the client itself; in the order of README.md.
 COMMANDS = (
@@ -62,14 +62,15 @@ class Permissions:
 
     def only_of(self, scope: Scope) -> bool:
         """Whether all that is missing has to do with the names of the scope."""
-        own = {*scope.key_rules, scope.channel_rule}
+        own = {*scope.key_rules, *scope.channel_rules}
         return not self.commands and {*self.keys, *self.channels} <= own
 
 
 class Scope:
     """For which locks the permissions are asked: one name, or all that begin alike."""
 
-    def __init__(self, name: str | None = None) -> None:
+    def __init__(self, name: str | None = None, wire: Wire = OWN) -> None:
+        self._wire = wire
         #: An operator named it.
         self.given = name is not None
         self.name = "rlock-doctor:*" if name is None else name
@@ -94,7 +95,12 @@ class Scope:
         if self.name == "*":
             # Behind a `*` no other pattern is accepted.
             self.key_rules, self.marker_rule = ("~*", "~*"), "~*"
-        self.channel_rule = f"&{own}*"
+        self.channel_rules: tuple[str, ...] = (f"&{own}*",)
+        if wire.shared:
+            told = REDISSON_CHANNEL + ("" if "{" in self.lock or self.name == "*" else "{") + escaped
+            # Of one name: its channel, and those of the clients that wait for it.
+            whole = told if "{" in self.lock else f"{told}}}"
+            self.channel_rules = (f"&{told}*",) if self.prefix else (f"&{whole}", f"&{whole}|*")
 
     def keys(self, *, guarded: bool = True) -> list[tuple[str, str]]:
         """The keys that are used, and the rule that allows each."""
@@ -105,13 +111,14 @@ class Scope:
 
     def channels(self) -> tuple[str, str]:
         """That of the lock, and one on which nobody listens."""
-        return OWN.channel(self.lock), OWN.station_channel(self.lock, f"doctor-{os.urandom(8).hex()}")
+        wire = self._wire
+        return wire.channel(self.lock), wire.station_channel(self.lock, f"doctor-{os.urandom(8).hex()}")
 
     def rules(self) -> list[str]:
         """The least permissions, as README.md tells them."""
         allowed = [f"+{command}" for command in COMMANDS]
         patterns = dict.fromkeys([*self.key_rules, self.marker_rule])
-        return [*patterns, "resetchannels", self.channel_rule, "-@all", *allowed]
+        return [*patterns, "resetchannels", *self.channel_rules, "-@all", *allowed]
 
 
 def _escaped(name: str) -> str:

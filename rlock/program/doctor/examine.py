@@ -229,7 +229,7 @@ class Examination:
         facts.permissions = Permissions(
             commands=(*lacking, *(c for c in known.commands if c not in COMMANDS)),
             keys=known.keys,
-            channels=(self._scope.channel_rule,) if barred or unsure else (),
+            channels=self._scope.channel_rules if barred or unsure else (),
             optional=known.optional,
             unknown=(*known.unknown, *(c for c, why in replies.items() if why == "unknown")),
             unsure_of_keys=known.unsure_of_keys,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ....rules.wire import WIRES
 from ...words import listed
 from ..acl import OPTIONAL, Permissions, Scope, lines
 from ..facts import Facts, Fleet, Trouble
@@ -99,8 +100,7 @@ def _told(user: str, missing: Permissions) -> str:
 
 
 def _only_of_the_probe(missing: Permissions) -> bool:
-    scope = Scope()
-    return missing.only_of(scope)
+    return any(missing.only_of(Scope(wire=wire)) for wire in WIRES.values())
 
 
 @of_master("optional", Severity.NOTE, "The user may also do what makes locks safer or faster.")
