@@ -274,7 +274,9 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             took = ballot.decided_at - ballot.sent_at
             wait = split_wait(terms.random, splits, took, certain=ballot.split())
             wake = yield Park(min(now + wait, until))
-        if wake is Wake.FREE and place is not None and terms.wire.shared and terms.quorum > 1:
+        # With a master away a thread of Java that waits at the first of the others would always be before us.
+        crowd = terms.wire.shared and terms.quorum > 1 and not ballot.faulted
+        if wake is Wake.FREE and place is not None and crowd:
             wake = yield from _spread(waiting, place, until)
         if place is not None and place.bequest is not None:
             owner, sent_at, hops, given = place.bequest
