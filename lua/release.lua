@@ -7,7 +7,7 @@
 -- ARGV[1] owner      text   `<client>:<uuid>`; empty: only hand on what is free
 -- ARGV[2] waiter     text   `<token>|<station>`, a place to leave, with what was handed to it; empty: none
 -- ARGV[3] channel    text   the lock's; empty: hand it to nobody and publish nothing
--- ARGV[4] claim_ms   ms     how long a waiter has to claim what it was handed; 0: it is handed to none
+-- ARGV[4] claim_ms   ms     how long a waiter has to claim what it was handed; 0: handed to none
 -- ARGV[5] heir       text   `<token>|<station>`, a waiter of the caller's own process; empty: none
 -- ARGV[6] under      text   the owner token under which the heir is to have the lease
 -- ARGV[7] heir_ms    ms     its lease
@@ -131,6 +131,18 @@ while claim_ms ~= '0' do
         end
         -- Nobody listens there any more: its process is dead. The next one must not wait for it.
         redis.pcall('del', lock)
+    end
+end
+-- Handed to nobody; but the dead go, or each that comes by would keep them in the queue.
+while claim_ms == '0' do
+    local first = redis.pcall('zrange', queue, 0, 0)[1]
+    if not first then
+        break
+    end
+    local station = string.match(first, '|[^|]*$')
+    local told = station and redis.pcall('publish', channel .. station, '')
+    if (station and told ~= 0) or type(redis.pcall('zrem', queue, first)) == 'table' then
+        break
     end
 end
 if message == '' then

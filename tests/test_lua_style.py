@@ -327,11 +327,12 @@ def test_only_a_release_publishes_and_to_one_waiter_or_to_all(name: str) -> None
     if name != "release":
         assert "publish" not in body(name)
         return
-    assert len(told) == 2
+    assert len(told) == 3
     assert re.fullmatch(r"channel \.\. .+, token\(first\)", told[0])
-    assert told[1] == "channel, message"
-    to_one, to_all = (match.start() for match in re.finditer(r"'publish'", body(name)))
-    between = body(name)[to_one:to_all]
+    assert told[1] == "channel .. station, ''", "which asks whether somebody is there"
+    assert told[2] == "channel, message"
+    to_one, asked, to_all = (match.start() for match in re.finditer(r"'publish'", body(name)))
+    between = body(name)[to_one:asked]
     assert re.search(r"told > 0 then\n\s*return ", between), "who reached one must not tell all as well"
     after = body(name)[to_all:].strip().splitlines()
     assert len(after) == 2, "the message to all is the last thing that happens"

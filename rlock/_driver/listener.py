@@ -226,6 +226,8 @@ class Listener(ABC, Generic[L]):
                 self._tell(ear, slot.index, payload)
 
     def _handed(self, found: Subscription, master: int, token: str) -> None:
+        if not token:
+            return  # only asked whether somebody is here
         ear = found.ear(token)
         if ear is None:
             self._strays.append((found.name, token))

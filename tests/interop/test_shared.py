@@ -167,6 +167,26 @@ def test_a_vote_that_is_taken_back_is_told_or_java_would_sleep_over_it(
     ear.close()
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_places_of_dead_waiters_go_with_the_next_release(
+    masters: Fleet, shared: MakeShared, count: int
+) -> None:
+    urls = masters(count).urls
+    client, alive = shared(urls), shared(urls)
+    lock = client.lock("job")
+    lock.acquire()
+    for url in urls:
+        raw(url).zadd("rlock:{job}:queue", {"dead/1/main:1|gone": 1, "dead/2/main:2|gone": 2, "odd": 3})
+        raw(url).pexpire("rlock:{job}:queue", 30_000)
+    waiter = threading.Thread(target=lambda: alive.lock("job").acquire())
+    waiter.start()
+    assert eventually(lambda: client.status("job").queue_length == 4)
+    lock.release()
+    waiter.join(10)
+    assert eventually(lambda: client.status("job").queue_length == 0)
+    assert client.status("job").locked
+
+
 def test_threads_of_one_process_do_not_keep_it_from_java(masters1: Fleet, shared: MakeShared) -> None:
     client = shared(masters1.urls)
     ear = raw(masters1.urls[0]).pubsub(ignore_subscribe_messages=True)

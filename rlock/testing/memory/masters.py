@@ -157,7 +157,11 @@ class Master(Keyspace):
             self._give(lock, under, heir_ms)
             self._zrem(queue, heir)
             return [code, owner.encode(), 1, int(heir_ms), token]
-        while (first := self._first(queue)) is not None:
+        while claim_ms == "0" and (first := self._first(queue)) is not None:
+            if "|" in first and self._publish(f"{channel}|{first.rpartition('|')[2]}", "") > 0:
+                break
+            self._zrem(queue, first)
+        while claim_ms != "0" and (first := self._first(queue)) is not None:
             self._zrem(queue, first)
             if "|" not in first:
                 continue
