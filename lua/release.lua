@@ -7,7 +7,7 @@
 -- ARGV[1] owner      text   `<client>:<uuid>`; empty: only hand on what is free
 -- ARGV[2] waiter     text   `<token>|<station>`, a place to leave, with what was handed to it; empty: none
 -- ARGV[3] channel    text   the lock's; empty: hand it to nobody and publish nothing
--- ARGV[4] claim_ms   ms     how long a waiter has to claim what it was handed; 0: handed to none
+-- ARGV[4] claim_ms   ms     how long a waiter has to claim what it was handed; 0: to none, but dead ones go
 -- ARGV[5] heir       text   `<token>|<station>`, a waiter of the caller's own process; empty: none
 -- ARGV[6] under      text   the owner token under which the heir is to have the lease
 -- ARGV[7] heir_ms    ms     its lease
