@@ -1,4 +1,4 @@
-"""One contestant: a process of its own that is asked one thing at a time. The protocol: ``bench/README.md``."""
+"""One contestant: a process of its own that is asked one thing at a time (``bench/README.md``)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Contestant:
     """A running worker. `ask` waits for the answer; `send` and `answer` ask several at the same time."""
 
     def __init__(self, command: Sequence[str], environ: dict[str, str] | None = None) -> None:
-        self._stderr = tempfile.TemporaryFile()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

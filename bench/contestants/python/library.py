@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import resource
 from abc import ABC, abstractmethod
+from collections.abc import Collection
+from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -33,6 +35,8 @@ class Library(ABC):
     version: str
     #: Whether one lock object can be acquired again by the thread that holds it.
     reentrant = False
+    #: The requests that it can answer; None: all.
+    verbs: Collection[str] | None = None
 
     @abstractmethod
     def lock(self, name: str) -> Lock:
@@ -45,8 +49,9 @@ class AsyncLibrary(ABC):
     name: str
     version: str
     reentrant = False
+    verbs: Collection[str] | None = None
 
-    async def start(self) -> None:
+    async def start(self) -> None:  # noqa: B027  (not every library connects ahead)
         """Connect."""
 
     @abstractmethod
@@ -56,5 +61,5 @@ class AsyncLibrary(ABC):
 
 def usage() -> dict[str, Any]:
     used = resource.getrusage(resource.RUSAGE_SELF)
-    resident = int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return {"cpu_ns": round((used.ru_utime + used.ru_stime) * 1e9), "rss_bytes": resident}

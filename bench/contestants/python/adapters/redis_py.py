@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from library import Library, Lock
-
 import redis
+from library import Library, Lock
 from redis.lock import Lock as Peer
 
 
@@ -30,6 +29,3 @@ class _Lock:
 
     def release(self) -> None:
         self.peer.release()
-
-
-open = RedisPy

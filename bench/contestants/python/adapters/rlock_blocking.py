@@ -28,6 +28,3 @@ class _Lock:
 
     def acquire(self, wait_s: float) -> bool:
         return self.lock.acquire(timeout=wait_s)
-
-
-open = Ours
