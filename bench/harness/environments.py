@@ -11,18 +11,22 @@ import fcntl
 import hashlib
 import importlib
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from bench.harness.commands import template
 from bench.harness.contestant import ROOT, Failed
 
 FOLDER = ROOT / "bench" / ".environments"
-REQUIREMENTS = ROOT / "bench" / "contestants" / "python" / "requirements"
+SOURCES = ROOT / "bench" / "contestants"
+REQUIREMENTS = SOURCES / "python" / "requirements"
 #: A package index that does not answer ends a build after this time.
 BUILD_TIMEOUT_S = 300.0
 
@@ -34,7 +38,8 @@ def made(environment: str) -> list[str]:
     """How to start a program in it; built on the first call. Raises `Failed`, again with the same reason.
 
     ``own``: the interpreter that runs the bench; ``python/KEY``: a virtualenv with ``requirements/KEY.txt``;
-    ``node``, ``java``, ``go``: the functions of these names in ``runtimes.py``.
+    ``c``: the floor in C, and what it is to send; ``node``, ``java``, ``go``: what the functions of these
+    names in ``runtimes.py`` built.
     """
     with _locks.setdefault(environment, threading.Lock()):
         if environment not in _made:
@@ -71,6 +76,9 @@ def _make(environment: str) -> list[str]:
         return [sys.executable]
     if environment.startswith("python/"):
         return [str(_virtualenv(environment.removeprefix("python/")))]
+    if environment == "c":
+        folder = _compiled()
+        return [str(folder / "floor"), str(folder / "commands")]
     try:
         runtimes = importlib.import_module("bench.harness.runtimes")
     except ModuleNotFoundError:
@@ -93,6 +101,43 @@ def _virtualenv(key: str) -> Path:
 
     state = [requirements.read_bytes(), sys.version.encode(), sys.base_prefix.encode()]
     return cached(f"python-{key}", state, build) / "bin" / "python"
+
+
+def _compiled() -> Path:
+    """The floor in C, and beside it the file with what the lock sends."""
+    source = SOURCES / "floors" / "floor.c"
+    commands = template()
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        raise Failed("there is no C compiler")
+
+    def build(folder: Path) -> None:
+        compile_it = [compiler, "-O2", "-Wall", "-o", str(folder / "floor"), str(source), "-lhiredis"]
+        try:
+            run(compile_it)
+        except Failed:
+            _install_hiredis()
+            run(compile_it)
+        (folder / "commands").write_bytes(commands)
+
+    return cached("c-floor", [source.read_bytes(), commands, compiler.encode()], build)
+
+
+def _install_hiredis() -> None:
+    """Debian's package, where that is possible; hiredis in the virtualenv has no headers."""
+    with tempfile.TemporaryDirectory() as folder:
+        probe = Path(folder, "probe.c")
+        probe.write_text("#include <hiredis/hiredis.h>\nint main(void) { return 0; }\n")
+        try:
+            run(["cc", "-fsyntax-only", str(probe)])
+            return
+        except Failed:
+            pass
+    if os.getuid() != 0 or shutil.which("apt-get") is None:
+        raise Failed("hiredis for C is missing (Debian: libhiredis-dev)")
+    quiet = ["-y", "-qq", "--no-install-recommends"]
+    run(["apt-get", "update", "-qq"])
+    run(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", *quiet, "libhiredis-dev"])
 
 
 def cached(name: str, state: Iterable[bytes], build: Callable[[Path], None]) -> Path:
@@ -130,7 +175,9 @@ def run(command: list[str], cwd: Path | None = None) -> str:
     if done.returncode:
         said = [line.strip() for line in done.stdout.splitlines() if line.strip()]
         errors = (
-            [line for line in said if line.lower().startswith("error")] or said[-1:] or ["it said nothing"]
+            [line for line in said if re.search(r"\berror\b", line, re.IGNORECASE)]
+            or said[-1:]
+            or ["it said nothing"]
         )
         raise Failed(f"{Path(command[0]).name} failed: {errors[0]}"[:300])
     return done.stdout

@@ -62,6 +62,10 @@ def _own(key: str, title: str, family: Literal["rlock", "floor"], adapter: str) 
     return Entry(key, title, family, "Python", "many", False, "own", adapter)
 
 
+def _c(key: str, title: str, adapter: str) -> Entry:
+    return Entry(key, title, "floor", "C", "many", False, "c", adapter)
+
+
 def _peer(
     key: str,
     title: str,
@@ -81,17 +85,82 @@ def _peer(
 
 ALL: tuple[Entry, ...] = (
     _own("rlock", "rlock", "rlock", "adapters.rlock_blocking:Ours"),
-    _own("floor-all", "floor: fan-out, all replies", "floor", "floors.fan_out:All"),
-    _own("floor-majority", "floor: bare sockets, majority", "floor", "floors.fan_out:Majority"),
+    _own("rlock-fair", "rlock, fair", "rlock", "adapters.rlock_blocking:Fair"),
+    _own("rlock-asyncio", "rlock.asyncio", "rlock", "adapters.rlock_asyncio:OursAsyncio"),
     *_peer(
-        "redis-py",
-        "redis-py Lock",
+        "redis-py", "redis-py Lock", "Python", "one", "python/redis-py", "adapters.redis_py:RedisPy", True
+    ),
+    *_peer(
+        "redis-py-asyncio",
+        "redis.asyncio Lock",
         "Python",
         "one",
         "python/redis-py",
-        "adapters.redis_py:RedisPy",
-        tuned=True,
+        "adapters.redis_py_asyncio:RedisPyAsyncio",
     ),
+    *_peer(
+        "python-redis-lock",
+        "python-redis-lock",
+        "Python",
+        "one",
+        "python/python-redis-lock",
+        "adapters.python_redis_lock:PythonRedisLock",
+    ),
+    *_peer(
+        "redis-lock-py",
+        "redis-lock-py",
+        "Python",
+        "one",
+        "python/redis-lock-py",
+        "adapters.redis_lock_py:RedisLockPy",
+    ),
+    *_peer(
+        "pottery", "pottery", "Python", "many", "python/pottery", "adapters.pottery_redlock:Pottery", True
+    ),
+    *_peer(
+        "redlock-ng",
+        "redlock-ng",
+        "Python",
+        "many",
+        "python/redlock-ng",
+        "adapters.redlock_ng:RedlockNg",
+        True,
+    ),
+    *_peer(
+        "redlock-ng-asyncio",
+        "redlock-ng, asyncio",
+        "Python",
+        "many",
+        "python/redlock-ng",
+        "adapters.redlock_ng:RedlockNgAsyncio",
+    ),
+    *_peer(
+        "redlock-plus",
+        "redlock-plus",
+        "Python",
+        "many",
+        "python/redlock-plus",
+        "adapters.redlock_plus:RedlockPlus",
+        True,
+    ),
+    *_peer(
+        "aioredlock",
+        "aioredlock",
+        "Python",
+        "many",
+        "python/aioredlock",
+        "adapters.aio_redlock:AioRedlock",
+        True,
+    ),
+    *_peer("node-redlock", "node-redlock", "JavaScript", "many", "node", "redlock5", True),
+    *_peer("redisson-rlock", "Redisson RLock", "Java", "one", "java", "rlock"),
+    *_peer("redisson-fairlock", "Redisson FairLock", "Java", "one", "java", "fairlock"),
+    *_peer("redisson-redlock", "Redisson RedLock", "Java", "many", "java", "redlock"),
+    *_peer("redsync", "redsync", "Go", "many", "go", "redsync", True),
+    _own("floor-all", "floor: fan-out, all replies", "floor", "floors.fan_out:All"),
+    _own("floor-majority", "floor: bare sockets, majority", "floor", "floors.fan_out:Majority"),
+    _c("floor-c", "floor: C with hiredis, all replies", "all"),
+    _c("floor-c-majority", "floor: C with hiredis, majority", "majority"),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 from abc import ABC, abstractmethod
@@ -42,6 +43,10 @@ class Library(ABC):
     def lock(self, name: str) -> Lock:
         """A lock object for one thread; the worker makes one for each thread and name."""
 
+    def kept(self, name: str) -> Lock:
+        """The same, for a lock that is held for long: renewed by what the library has for that."""
+        raise Unsupported("nothing in it renews a lock that is held")
+
 
 class AsyncLibrary(ABC):
     """A library for an event loop. `start` runs in it before anything else."""
@@ -57,6 +62,22 @@ class AsyncLibrary(ABC):
     @abstractmethod
     def lock(self, name: str) -> AsyncLock:
         """A lock object for one task; the worker makes one for each task and name."""
+
+    def kept(self, name: str) -> AsyncLock:
+        raise Unsupported("nothing in it renews a lock that is held")
+
+
+#: Tries that one call makes at the most where a library counts tries and knows no time-out.
+MOST_TRIES = 50
+
+
+def tries(left_s: float, delay_s: float) -> int:
+    """How many tries, ``delay_s`` apart on average, fill the time that is left.
+
+    A try takes time itself, and the more the more processes there are: who asked for all its tries at once
+    would wait several times as long as it was told to. So it asks again after `MOST_TRIES`.
+    """
+    return max(1, min(MOST_TRIES, math.ceil(left_s / delay_s)))
 
 
 def usage() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""redis-py's own Lock: one master, polling each 100 ms."""
+"""redis-py's own Lock: one master, looking each 100 ms (``sleep``). Not reentrant; renewing is the user's."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ class RedisPy(Library):
 
     def __init__(self, masters: list[str], ttl_ms: int, poll_ms: float | None) -> None:
         self.client = redis.Redis.from_url(masters[0])
+        self.client.ping()
         self.ttl = ttl_ms / 1000
         self.sleep = 0.1 if poll_ms is None else poll_ms / 1000
 
