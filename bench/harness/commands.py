@@ -2,33 +2,73 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import time
+
 from rlock.rules import scripts
 
-#: As long as those of real owners.
-OWNER = "bench-host/12345/MainThread:" + "0" * 32
-
-#: What the floor in C puts in their place: the name of the lock, and the lease.
-LOCK, TTL = "@LOCK@", "@TTL@"
+#: What stands where each pair, or each lock, has something of its own.
+LOCK, OWNER, TOKEN, TTL = "@LOCK@", "@OWNER@", "@TOKEN@", "@TTL@"
+_TOKEN, _TTL_MS = 987_654_321_000_001, 987_654_321
 
 
-def pair(name: str, ttl_ms: int) -> tuple[scripts.Command, scripts.Command]:
-    """The same scripts with arguments of the same shape as those of `rlock.Client.lock(name)`."""
-    return scripts.acquire(name, OWNER, ttl_ms), scripts.release(name, OWNER)
+def template() -> list[tuple[str, list[str]]]:
+    """The acquire and the release: the script, and all of its EVALSHA with the marks in it.
 
-
-def template() -> bytes:
-    """The pair for a program that cannot import it: for each command the script, then all of its EVALSHA.
-
-    Each text stands behind its length, the arguments behind their number.
+    The same scripts, with arguments of the same shape, as a pair of `rlock.Client.lock(name)` has: a test
+    compares them.
     """
-    unlikely_ms = 987_654_321
+    marks = {str(_TOKEN): TOKEN, str(_TTL_MS): TTL}
+    acquire = scripts.acquire(LOCK, OWNER, _TTL_MS, token=_TOKEN)
+    release = scripts.release(LOCK, OWNER, barging=True, token=_TOKEN)
+    return [
+        (command.script.source, [marks.get(text, text) for text in command.by_sha()])
+        for command in (acquire, release)
+    ]
+
+
+def file() -> bytes:
+    """The template for a program that cannot import it.
+
+    For each command the script, then its arguments behind their number; each text stands behind its length.
+    """
     out = b""
-    for command in pair(LOCK, unlikely_ms):
-        arguments = [TTL if text == str(unlikely_ms) else text for text in command.by_sha()]
-        out += _text(command.script.source) + b"%d\n" % len(arguments)
-        out += b"".join(map(_text, arguments))
+    for source, arguments in template():
+        out += _text(source) + b"%d\n" % len(arguments) + b"".join(map(_text, arguments))
     return out
 
 
 def _text(text: str) -> bytes:
     return b"%d\n%b\n" % (len(text.encode()), text.encode())
+
+
+class Pairs:
+    """The commands of one lock's pairs. Each has an owner of its own, as a hold has.
+
+    With one owner for all, the script would not have to store a new fencing token: less than the lock's.
+    """
+
+    def __init__(self, name: str, ttl_ms: int) -> None:
+        self._texts = [
+            [text.replace(LOCK, name).replace(TTL, str(ttl_ms)) for text in arguments]
+            for _, arguments in template()
+        ]
+        self._owners = [_places(texts, OWNER) for texts in self._texts]
+        self._tokens = [_places(texts, TOKEN) for texts in self._texts]
+        self._client = f"bench/{os.getpid()}/MainThread"
+        self._count = itertools.count()
+
+    def next(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The acquire and the release of a pair."""
+        owner, token = f"{self._client}:{next(self._count):032x}", str(time.time_ns() // 1000)
+        for texts, owners, tokens in zip(self._texts, self._owners, self._tokens, strict=True):
+            for place in owners:
+                texts[place] = owner
+            for place in tokens:
+                texts[place] = token
+        return tuple(self._texts[0]), tuple(self._texts[1])
+
+
+def _places(texts: list[str], mark: str) -> list[int]:
+    return [place for place, text in enumerate(texts) if text == mark]

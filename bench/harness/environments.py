@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bench.harness.commands import template
+from bench.harness.commands import file as file_of_commands
 from bench.harness.contestant import ROOT, Failed
 
 FOLDER = ROOT / "bench" / ".environments"
@@ -106,7 +106,7 @@ def _virtualenv(key: str) -> Path:
 def _compiled() -> Path:
     """The floor in C, and beside it the file with what the lock sends."""
     source = SOURCES / "floors" / "floor.c"
-    commands = template()
+    commands = file_of_commands()
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         raise Failed("there is no C compiler")

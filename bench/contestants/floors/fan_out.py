@@ -17,7 +17,7 @@ from library import Library, Lock
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from bench.harness.commands import pair
+from bench.harness.commands import Pairs, template
 from rlock.rules.quorum import quorum
 
 #: The first element of a reply: done. Anything else is no lock, and the time of it no time of a lock.
@@ -41,8 +41,8 @@ class _Floor(Library):
             pool = redis.ConnectionPool.from_url(url, protocol=2, retry=Retry(NoBackoff(), 0))
             connection = pool.make_connection()
             connection.connect()
-            for command in pair("floor", self.ttl_ms):
-                connection.send_command("SCRIPT", "LOAD", command.script.source)
+            for source, _ in template():
+                connection.send_command("SCRIPT", "LOAD", source)
                 connection.read_response()
             opened.append(connection)
         return opened
@@ -58,14 +58,15 @@ class All(_Floor):
 class _All:
     def __init__(self, connections: list[Any], name: str, ttl_ms: int) -> None:
         self.connections = connections
-        self.commands = [command.by_sha() for command in pair(name, ttl_ms)]
+        self.pairs = Pairs(name, ttl_ms)
 
     def acquire(self, wait_s: float) -> bool:
-        self.round(self.commands[0])
+        command, self.last = self.pairs.next()
+        self.round(command)
         return True
 
     def release(self) -> None:
-        self.round(self.commands[1])
+        self.round(self.last)
 
     def round(self, command: tuple[str, ...]) -> None:
         packed = self.connections[0].pack_command(*command)
@@ -97,7 +98,7 @@ class _Line:
 
 class _Majority:
     def __init__(self, connections: list[Any], name: str, ttl_ms: int) -> None:
-        self.commands: list[Any] = [command.by_sha() for command in pair(name, ttl_ms)]
+        self.pairs = Pairs(name, ttl_ms)
         self.needed = quorum(len(connections))
         self.poll = select.poll()
         self.lines = {}
@@ -107,11 +108,12 @@ class _Majority:
             self.poll.register(line.socket.fileno(), select.POLLIN)
 
     def acquire(self, wait_s: float) -> bool:
-        self.round(self.commands[0])
+        command, self.last = self.pairs.next()
+        self.round(command)
         return True
 
     def release(self) -> None:
-        self.round(self.commands[1])
+        self.round(self.last)
 
     def round(self, command: Any) -> None:
         packed = hiredis.pack_command(command)

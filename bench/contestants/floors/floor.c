@@ -27,7 +27,7 @@
 typedef struct {
     char *source;
     int count;
-    char *arguments[ARGUMENTS]; /* with @LOCK@ and @TTL@ */
+    char *arguments[ARGUMENTS]; /* with @LOCK@, @TTL@, @OWNER@ and @TOKEN@ */
 } Script;
 
 typedef struct {
@@ -214,23 +214,38 @@ static int round_of(int count, const char **arguments, const size_t *lengths) {
     return read_majority(asked);
 }
 
+static void replace(const char **text, const char *with) {
+    free((char *)*text);
+    *text = with;
+}
+
 static void pairs(const char *line, const char *ttl) {
     char name[LONG];
     long wanted = strtol(value(line, "count"), NULL, 10), done = 0;
     const char *arguments[2][ARGUMENTS];
     size_t lengths[2][ARGUMENTS];
+    static long pairs_so_far;
+    char owner[96], token[32];
     string_of(line, "lock", name, sizeof name);
     for (int s = 0; s < 2; s++)
         for (int i = 0; i < scripts[s].count; i++) {
             char *with_name = filled(scripts[s].arguments[i], "@LOCK@", name);
             arguments[s][i] = filled(with_name, "@TTL@", ttl);
-            lengths[s][i] = strlen(arguments[s][i]);
             free(with_name);
+            /* Each pair has an owner and a token of its own, as a hold has. */
+            if (!strcmp(arguments[s][i], "@OWNER@")) replace(&arguments[s][i], owner);
+            if (!strcmp(arguments[s][i], "@TOKEN@")) replace(&arguments[s][i], token);
         }
     int64_t *took = malloc(sizeof *took * (size_t)(wanted + 1));
     failure[0] = 0;
     for (; done < wanted; done++) {
         int64_t began = now();
+        struct timespec wall;
+        clock_gettime(CLOCK_REALTIME, &wall);
+        snprintf(token, sizeof token, "%lld", wall.tv_sec * 1000000LL + wall.tv_nsec / 1000);
+        snprintf(owner, sizeof owner, "bench/%d/MainThread:%032lx", getpid(), ++pairs_so_far);
+        for (int s = 0; s < 2; s++)
+            for (int i = 0; i < scripts[s].count; i++) lengths[s][i] = strlen(arguments[s][i]);
         if (!round_of(scripts[0].count, arguments[0], lengths[0])) break;
         if (!round_of(scripts[1].count, arguments[1], lengths[1])) break;
         took[done] = now() - began;
@@ -245,7 +260,8 @@ static void pairs(const char *line, const char *ttl) {
     }
     free(took);
     for (int s = 0; s < 2; s++)
-        for (int i = 0; i < scripts[s].count; i++) free((char *)arguments[s][i]);
+        for (int i = 0; i < scripts[s].count; i++)
+            if (arguments[s][i] != owner && arguments[s][i] != token) free((char *)arguments[s][i]);
 }
 
 static void usage(void) {
