@@ -48,6 +48,11 @@ class _Floor(Library):
         return opened
 
 
+def _check(reply: Any) -> None:
+    if not isinstance(reply, list) or reply[0] != DONE:
+        raise RuntimeError(f"the floor was refused: {reply}")
+
+
 class All(_Floor):
     name = "fan-out over redis-py's connections, all replies"
 
@@ -70,12 +75,17 @@ class _All:
 
     def round(self, command: tuple[str, ...]) -> None:
         packed = self.connections[0].pack_command(*command)
-        for connection in self.connections:
-            connection.send_packed_command(packed)
-        for connection in self.connections:
-            reply = connection.read_response()
-            if reply[0] != DONE:
-                raise RuntimeError(f"the floor was refused: {reply}")
+        try:
+            for connection in self.connections:
+                connection.send_packed_command(packed)
+            replies = [connection.read_response() for connection in self.connections]
+        except Exception:
+            # What was not read would be taken for the answers of the next round. They connect again then.
+            for connection in self.connections:
+                connection.disconnect()
+            raise
+        for reply in replies:
+            _check(reply)
 
 
 class Majority(_Floor):
@@ -109,6 +119,8 @@ class _Majority:
 
     def acquire(self, wait_s: float) -> bool:
         command, self.last = self.pairs.next()
+        # The release goes where this goes, or the next one would find the lock taken there.
+        self.asking = [fd for fd, line in self.lines.items() if line.asked - line.answered < MOST_OWED]
         self.round(command)
         return True
 
@@ -118,8 +130,8 @@ class _Majority:
     def round(self, command: Any) -> None:
         packed = hiredis.pack_command(command)
         asked = set()
-        for fd, line in list(self.lines.items()):
-            if line.asked - line.answered < MOST_OWED:
+        for fd in self.asking:
+            if (line := self.lines.get(fd)) is not None:
                 try:
                     line.socket.send(packed)
                 except OSError:
@@ -146,8 +158,7 @@ class _Majority:
                     line.answered += 1
                     if fd in asked and line.answered == line.asked:
                         asked.discard(fd)
-                        if reply[0] != DONE:
-                            raise RuntimeError(f"the floor was refused: {reply}")
+                        _check(reply)
                         granted += 1
 
     def drop(self, fd: int) -> None:
