@@ -16,6 +16,11 @@ from bench.harness.field import ALL
 PEERS = sorted({found.environment for found in ALL if found.environment.startswith("python/")})
 FILES = {f"python/{path.stem}": path for path in environments.REQUIREMENTS.glob("*.txt")}
 
+LISTING = """
+import importlib.metadata, json
+print(json.dumps([(found.metadata["Name"], found.version) for found in importlib.metadata.distributions()]))
+"""
+
 
 def pinned(environment: str) -> dict[str, str]:
     """Name and version of each line; a line with a condition counts where that is met."""
@@ -41,10 +46,8 @@ def test_each_package_of_a_peer_is_pinned_and_no_other_is_installed(environment:
     except Failed as why:
         pytest.skip(str(why))
     pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
-    listed = subprocess.run([*pip, "list", "--format", "json"], capture_output=True, text=True, check=True)
-    installed = {
-        item["name"].lower().replace("_", "-"): item["version"] for item in json.loads(listed.stdout)
-    }
+    listed = subprocess.run([python, "-E", "-s", "-c", LISTING], capture_output=True, text=True, check=True)
+    installed = {name.lower().replace("_", "-"): version for name, version in json.loads(listed.stdout)}
     assert installed.items() >= wanted.items()
     conditional = {"async-timeout", "setuptools"}
     assert installed.keys() - conditional <= wanted.keys()
