@@ -33,6 +33,14 @@ COMPILING_S = 600.0
 LOCAL_S = 120.0
 #: For so long a failure is told again instead of tried again: each process of a test run asks.
 FAILED_S = 300.0
+#: What javac, npm and go say of sources, a package-lock.json and a go.sum that are wrong.
+OURS = re.compile(
+    r"COMPILATION ERROR|npm ci.*in sync|^# contestant|go\.sum entry|updates to go\.(mod|sum)", re.M
+)
+
+
+class Broken(Failed):
+    """Our own sources do not build: nobody may take that for a machine without the toolchain."""
 
 
 def node() -> list[str]:
@@ -66,6 +74,8 @@ def java() -> list[str]:
         try:
             # What the local repository has needs no registry, and no second for asking it.
             _run([*command, "--offline", *goals], LOCAL_S)
+        except Broken:
+            raise
         except Failed:
             _run([*command, *goals], FETCHING_S)
 
@@ -109,7 +119,7 @@ def _files(language: str) -> list[Path]:
 
 
 def _built(language: str, toolchain: str, build: Callable[[Path], None]) -> Path:
-    """The folder that ``build`` filled for this state of the sources. Any number of processes may ask at once."""
+    """The folder that ``build`` filled for this state of the sources. Any number may ask at the same time."""
     state = hashlib.sha256(toolchain.encode())
     for path in _files(language):
         state.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -126,6 +136,8 @@ def _built(language: str, toolchain: str, build: Callable[[Path], None]) -> Path
         folder.mkdir()
         try:
             build(folder)
+        except Broken:
+            raise
         except Failed as why:
             note.write_text(str(why), encoding="utf-8")
             raise
@@ -153,17 +165,17 @@ def _run(command: Sequence[str], limit_s: float, cwd: Path | None = None) -> str
     except OSError as error:
         raise Failed(f"{name}: {error}") from None
     if done.returncode:
-        raise Failed(f"{name} failed: {_reason(done.stdout)}"[:300])
+        kind = Broken if OURS.search(done.stdout) else Failed
+        raise kind(f"{name} failed: {_reason(done.stdout)}"[:300])
     return done.stdout
 
 
 def _reason(said: str) -> str:
+    """The line of it that tells why: the first that is marked as an error, else the last."""
     lines = [line.strip() for line in re.sub(r"\x1b\[[\d;]*m", "", said).splitlines() if line.strip()]
-    # npm's errors begin with a line for the code alone; the last of go's is the one that stopped it.
-    faults = [re.sub(r"^(\[ERROR\]|npm (error|ERR!))\s*", "", line) for line in lines if _is_fault(line)]
-    telling = [fault for fault in faults if fault and not fault.startswith(("code ", "errno ", "syscall "))]
+    marks = re.compile(r"^(\[ERROR\]|npm error|npm ERR!)\s*")
+    # npm begins with the code, Maven's compiler with a title: neither tells anything.
+    empty = re.compile(r"^(code|errno|syscall) |^COMPILATION ERROR")
+    faults = [marks.sub("", line) for line in lines if marks.match(line)]
+    telling = [fault for fault in faults if fault and not empty.match(fault)]
     return next(iter(telling or lines[-1:]), "it said nothing")
-
-
-def _is_fault(line: str) -> bool:
-    return line.startswith(("[ERROR]", "npm error", "npm ERR!"))

@@ -34,7 +34,6 @@ final class Library {
     private static final int WARM_PAIRS = 2_000;
 
     private static final int WARM_CONTENDED_PAIRS = 500;
-    private static final long WARM_NS = TimeUnit.SECONDS.toNanos(2);
 
     private final String kind;
     private final List<RedissonClient> clients = new ArrayList<>();
@@ -45,20 +44,17 @@ final class Library {
         List<String> known = kind.equals("redlock") ? masters : masters.subList(0, 1);
         NioEventLoopGroup loops = new NioEventLoopGroup(EVENT_LOOPS);
         ExecutorService executor = Executors.newFixedThreadPool(EXECUTOR_THREADS);
-        RedisConnectionException fault = null;
         int away = 0;
         for (String url : known) {
             try {
                 clients.add(Redisson.create(config(url, ttlMs, loops, executor)));
             } catch (RedisConnectionException error) {
-                fault = error;
-                away++;
                 // A minority may be away: such a client connects when it is needed first.
+                if (2 * ++away >= known.size()) {
+                    throw error;
+                }
                 clients.add(Redisson.create(config(url, ttlMs, loops, executor).setLazyInitialization(true)));
             }
-        }
-        if (2 * away >= known.size()) {
-            throw fault;
         }
     }
 
@@ -94,18 +90,18 @@ final class Library {
      * a lock of its own is acquired and released here until they are done with most of it. Waiting is other code than
      * not waiting, so two threads do the same.
      */
-    void warmUp() throws InterruptedException {
+    void warmUp(long limitMs) throws InterruptedException {
         String name = "warm-up:" + UUID.randomUUID();
-        warm(name, WARM_PAIRS);
-        Thread other = new Thread(() -> warm(name, WARM_CONTENDED_PAIRS));
+        warm(name, WARM_PAIRS, limitMs);
+        Thread other = new Thread(() -> warm(name, WARM_CONTENDED_PAIRS, limitMs));
         other.start();
-        warm(name, WARM_CONTENDED_PAIRS);
+        warm(name, WARM_CONTENDED_PAIRS, limitMs);
         other.join();
     }
 
-    private void warm(String name, int pairs) {
+    private void warm(String name, int pairs, long limitMs) {
         Lock lock = lock(name);
-        long until = System.nanoTime() + WARM_NS;
+        long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(limitMs);
         try {
             for (int pair = 0; pair < pairs && System.nanoTime() < until; pair++) {
                 if (lock.tryLock(1, TimeUnit.SECONDS)) {

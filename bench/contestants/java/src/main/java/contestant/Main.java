@@ -26,6 +26,9 @@ import java.util.Map;
 public final class Main {
     private static final long PAGE_BYTES = 4096;
 
+    /** Of each of the two parts of the warm-up at the most; an "open" may say another time as "warm_ms". */
+    private static final long WARM_MS = 2_000;
+
     private final String kind;
     private Loops loops;
 
@@ -75,7 +78,7 @@ public final class Main {
                 List<String> masters = new ArrayList<>();
                 request.getAsJsonArray("masters").forEach(url -> masters.add(url.getAsString()));
                 Library library = new Library(kind, masters, request.get("ttl_ms").getAsLong());
-                library.warmUp();
+                library.warmUp(request.has("warm_ms") ? request.get("warm_ms").getAsLong() : WARM_MS);
                 loops = new Loops(library);
                 String runtime = "Java " + Runtime.version().feature() + " (" + System.getProperty("java.vm.name") + ")";
                 return Map.of("name", library.name(), "version", library.version(), "runtime", runtime);
