@@ -2,8 +2,8 @@
 
 Four fleets stand side by side, and each contestant has a process at each of them. The masters fail when all
 have connected, locked and released; then everybody has time to notice. What is measured begins after that:
-ratios ``healthy`` (of the p50) and ``healthy_p99`` are to the same contestant on the healthy fleet, whose turns
-are in between.
+ratios ``healthy`` (of the p50) and ``healthy_p99`` are to the same contestant on the healthy fleet, whose
+turns are in between.
 """
 
 from __future__ import annotations

@@ -19,9 +19,7 @@ from bench.harness.results import Case, Row
 
 NAME = "throughput"
 TITLE = "Many locks at the same time"
-QUESTION = (
-    "How many locks can a machine take in a second, each wanted by one thread, and for how much CPU time?"
-)
+QUESTION = "How many locks can be taken in a second, each wanted by one thread, and for how much CPU time?"
 
 #: Processes and threads in each.
 SIZES = ((1, 1), (1, 8), (1, 32), (4, 1))

@@ -1,13 +1,14 @@
 """What a lock costs when the masters are far away, counted in round trips to the q-th nearest of them.
 
-Processes of a contestant meet the masters through a proxy that delays each byte; the round trip (``round_trip_us``
-of the case) is measured through it, by PING. ``p50_us``: acquire and release; ``acquire_us``: the acquire alone;
-``hand_off_us``: from the call of release in one process to the return of acquire in another one that waited.
-``..._round_trips``: the same in round trips to the q-th nearest master.
+Processes of a contestant meet the masters through a proxy that delays each byte. ``round_trip_us`` of a case
+is measured through it by PING: the round trip to the q-th nearest master. ``p50_us``: acquire and release;
+``acquire_us``: the acquire alone; ``hand_off_us``: from the call of release in one process to the return of
+acquire in another one that waited. ``..._round_trips``: the same in round trips to the q-th nearest master.
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
 import statistics
 import time
@@ -55,12 +56,14 @@ def run(entries: Sequence[Entry], budget_s: float, quick: bool) -> Iterator[Case
     if quick:
         chosen = a_few(chosen)
     distances = [(rtt_ms, share) for rtt_ms, share in DISTANCES if not quick or max(rtt_ms) <= 20]
-    with Masters(5) as masters, Delay(masters.urls) as delay:
-        with Lineup((entry, delay.urls) for entry in chosen for _ in range(2)) as lineup:
-            pairs = [Pair(*lineup.runners[i : i + 2]) for i in range(0, len(lineup.runners), 2)]
-            for rtt_ms, share in distances:
-                delay.set(*rtt_ms)
-                yield case(pairs, delay, rtt_ms, dice, clock.part(share))
+    with contextlib.ExitStack() as stack:
+        delay = stack.enter_context(Delay(stack.enter_context(Masters(5)).urls))
+        lineup = stack.enter_context(Lineup((entry, delay.urls) for entry in chosen for _ in range(2)))
+        both = zip(lineup.runners[::2], lineup.runners[1::2], strict=True)
+        pairs = [Pair(holder, waiter) for holder, waiter in both]
+        for rtt_ms, share in distances:
+            delay.set(*rtt_ms)
+            yield case(pairs, delay, rtt_ms, dice, clock.part(share))
 
 
 def case(
