@@ -46,6 +46,8 @@ class Runner:
     urls: Sequence[str]
     contestant: Contestant | None = None
     error: str | None = None
+    #: What it said when it was opened.
+    version: str = ""
     #: Durations in nanoseconds, a list for each turn.
     rounds: list[list[float]] = field(default_factory=list)
     failed: int = 0
@@ -144,7 +146,8 @@ class Lineup:
             for runner in self.runners:
                 runner.send("open", **runner.entry.opening(runner.urls, TTL_MS))
             for runner in self.runners:
-                runner.answer(30.0)
+                if (opened := runner.answer(30.0)) is not None:
+                    runner.version = f"{opened['version']}, {opened['runtime']}"
         except BaseException:
             self.close()
             raise
