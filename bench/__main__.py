@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
-import os
 import signal
 import sys
 import time
@@ -92,14 +91,20 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
         name = "quick" if options.quick else "partial"
         options.json = PUBLISHED if full else RESULTS / name / "results.json"
     try:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
+        writable(options.json)
     except OSError as error:
         parser.error(f"cannot write {options.json}: {error.strerror}")
-    # Known now, not after a quarter of an hour.
-    there = options.json if options.json.exists() else options.json.parent
-    if options.json.is_dir() or not os.access(there, os.W_OK):
-        parser.error(f"cannot write {options.json}")
     return options
+
+
+def writable(path: Path) -> None:
+    """Raise `OSError` now, not after a quarter of an hour."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    there = path.exists()
+    with path.open("ab"):
+        pass
+    if not there:
+        path.unlink()
 
 
 def measure(entries: Sequence[Entry], scenarios: Sequence[str], quick: bool) -> tuple[Results, bool]:
