@@ -54,7 +54,7 @@ struct end {
     struct end *other;
     struct master *master;
     int64_t not_before;
-    struct chunk *first, *last;
+    struct chunk *first, *last; /* in the order of their coming: none overtakes, also where it gets nearer */
     struct end *busy_next, **busy_place; /* in the list of those that have something on its way */
     struct end *dead_next;
     int dead;
@@ -182,9 +182,6 @@ static void take(struct end *end)
     memcpy(chunk->bytes, bytes, length);
     chunk->due = (came > end->not_before ? came : end->not_before) + end->master->half_ns;
     struct end *to = end->other;
-    /* Never before what went in earlier: the round trip may have been changed meanwhile. */
-    if (to->first && to->last->due > chunk->due)
-        chunk->due = to->last->due;
     if (to->first)
         to->last->next = chunk;
     else

@@ -22,17 +22,20 @@ from .environments import cached, run
 SOURCE = Path(__file__).with_name("delay.c")
 
 
+def compiler() -> str:
+    """The C compiler of this machine. `Failed`: it has none."""
+    for name in (os.environ.get("CC"), "cc", "gcc", "clang"):
+        if name and (found := shutil.which(name)):
+            return found
+    raise Failed("the delay proxy needs a C compiler: no cc, gcc or clang on the path")
+
+
 def program() -> Path:
     """The compiled proxy, built if this source was not built before. `Failed`: why it cannot be."""
-    wanted = os.environ.get("CC")
-    compiler = next(
-        (found for name in (wanted, "cc", "gcc", "clang") if name and (found := shutil.which(name))), None
-    )
-    if compiler is None:
-        raise Failed("the delay proxy needs a C compiler: no cc, gcc or clang on the path")
+    cc = compiler()
 
     def build(folder: Path) -> None:
-        run([compiler, "-O2", "-Wall", "-Werror", "-o", str(folder / "delay"), str(SOURCE)])
+        run([cc, "-O2", "-Wall", "-Werror", "-o", str(folder / "delay"), str(SOURCE)])
 
     return cached("delay", [SOURCE.read_bytes(), os.uname().machine.encode()], build) / "delay"
 

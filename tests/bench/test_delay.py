@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bench.harness.contestant import Failed
-from bench.harness.delay import Delay, program, round_trip_us
+from bench.harness.delay import Delay, compiler, round_trip_us
 from tests.servers import AnyMaster, Fleet, raw
 
 #: What is due within 20 us goes along, each way.
@@ -24,7 +24,7 @@ EARLY_S = 0.00005
 @pytest.fixture(scope="module", autouse=True)
 def _compiler() -> None:
     try:
-        program()
+        compiler()
     except Failed as why:
         pytest.skip(str(why))
 
@@ -53,8 +53,12 @@ def echo() -> Iterator[str]:
     listening.close()
 
 
-def connected(url: str) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=10.0)
+def connected(url: str, buffer: int = 0) -> socket.socket:
+    connection = socket.socket()
+    if buffer:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    connection.settimeout(10.0)
+    connection.connect(("127.0.0.1", int(url.rpartition(":")[2])))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
@@ -122,8 +126,8 @@ def test_what_is_under_way_at_the_same_time_is_delayed_at_the_same_time(echo: st
 
 
 def test_bytes_come_out_as_they_went_in_however_many(echo: str) -> None:
-    data = os.urandom(3_000_000)
-    with Delay([echo]) as delay, connected(delay.urls[0]) as connection:
+    data = os.urandom(16_000_000)  # more than the buffers of all sockets
+    with Delay([echo]) as delay, connected(delay.urls[0], 16384) as connection:
         delay.set(10)
         sender = threading.Thread(target=connection.sendall, args=(data,))
         sender.start()
