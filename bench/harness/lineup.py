@@ -52,6 +52,8 @@ class Runner:
     rounds: list[list[float]] = field(default_factory=list)
     failed: int = 0
     pair_s: float = 0.0
+    #: The longest that a turn took.
+    longest_s: float = 0.0
 
     @property
     def key(self) -> str:
@@ -78,7 +80,7 @@ class Runner:
                 self.fail(error)
 
     def answer(self, timeout: float = PATIENCE_S) -> dict[str, Any] | None:
-        """What it says; None if it failed or is out."""
+        """What it says; None if it failed, also earlier."""
         if self.contestant is None:
             return None
         try:
@@ -96,7 +98,9 @@ class Runner:
         fitting = max(1, min(MAX_BATCH, int(BATCH_S / self.pair_s))) if self.pair_s else 1
         # One of many milliseconds does not care for caches, and has no time to waste.
         uncounted = UNCOUNTED if fitting > 10 * UNCOUNTED else 0
+        began = time.monotonic()
         self.take(self.ask(verb, timeout, lock=lock, count=fitting + uncounted), uncounted)
+        self.longest_s = max(self.longest_s, time.monotonic() - began)
 
     def take(self, reply: dict[str, Any] | None, uncounted: int = 0) -> None:
         """Note what a turn gave."""
@@ -112,6 +116,13 @@ class Runner:
         elif reply["errors"]:
             # Nothing but failures: one at a time, or a peer that waits 10 s for each overruns its turn.
             self.pair_s = BATCH_S
+
+    def forget(self) -> None:
+        """What it did until now does not count; that it is out does."""
+        self.rounds.clear()
+        self.failed, self.longest_s = 0, 0.0
+        if self.runs:
+            self.error = None
 
     def row(self, figures: dict[str, float]) -> Row:
         """Its row, with what failed."""
@@ -165,15 +176,18 @@ class Lineup:
     def turns(self, dice: random.Random, clock: Clock) -> Iterator[Runner]:
         """Those that run, one after another: one whole round at least, then until time is up."""
         first = True
+
+        def fits(runner: Runner) -> bool:
+            # One that stalls at times would stall beyond the end.
+            return runner.runs and (first or clock.left() > runner.longest_s)
+
         while first or clock.left() > 0:
-            order = [runner for runner in self.runners if runner.runs]
+            order = [runner for runner in self.runners if fits(runner)]
             if not order:
                 return
             dice.shuffle(order)
             for runner in order:
-                if not first and clock.left() <= 0:
-                    return
-                if runner.runs:
+                if fits(runner):
                     yield runner
             first = False
 
@@ -182,10 +196,19 @@ class Lineup:
         for runner in self.turns(dice, clock):
             runner.batch(verb, lock(runner))
         for runner in self.runners:
-            runner.rounds.clear()
-            runner.failed = 0
-            if runner.runs:
-                runner.error = None
+            runner.forget()
+
+
+def gather(asked: Iterable[Runner], timeout: float) -> Iterator[tuple[Runner, dict[str, Any] | None]]:
+    """The answers of some that were asked at the same time. Who has none after this time is out."""
+    until = time.monotonic() + timeout
+    for runner in asked:
+        ran = runner.runs
+        answer = runner.answer(max(0.01, until - time.monotonic()))
+        if ran and runner.error and runner.error.startswith("Failed: no answer within"):
+            # Not what was left of the time when it was its turn to be heard.
+            runner.error = f"Failed: no answer within {timeout:g} s"
+        yield runner, answer
 
 
 def without_twins(entries: Sequence[Entry]) -> list[Entry]:

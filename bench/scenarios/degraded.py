@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import random
-import time
 from collections.abc import Iterator, Sequence
 
 from bench.harness import figures
 from bench.harness.delay import Delay
 from bench.harness.field import Entry
-from bench.harness.lineup import PATIENCE_S, Clock, Lineup, Runner, a_few, meeting, without_twins
+from bench.harness.lineup import PATIENCE_S, Clock, Lineup, Runner, a_few, gather, meeting, without_twins
 from bench.harness.masters import Masters
 from bench.harness.results import Case
 
@@ -29,12 +28,16 @@ STATES = (HEALTHY, DEAD, STALLED, FAR)
 FAR_MS = 20.0
 #: Twenty masters and the processes at them take about so long to end.
 CLOSING_S = 1.5
+#: How long a pair may take before it counts as hanging, in a quick run.
+QUICK_PATIENCE_S = 2.0
 #: The one in trouble: not the first, not the last, for those that ask one after another.
 WHICH = 2
 #: Everybody locks for so long after the masters have failed, before anything counts.
 NOTICE_S = 1.5
-#: A turn that takes longer than this, noticed or not, is a hanging lock.
-TURN_S = 5.0
+#: Those that need longer for a pair even now do so in waiting for a master: they are measured side by side.
+SLOW_S = 0.5
+#: How often.
+SLOW_PAIRS = 2
 
 
 def run(entries: Sequence[Entry], budget_s: float, quick: bool) -> Iterator[Case]:
@@ -55,9 +58,15 @@ def run(entries: Sequence[Entry], budget_s: float, quick: bool) -> Iterator[Case
         fleets[DEAD][WHICH].kill()
         fleets[STALLED][WHICH].pause()
         delay.set(FAR_MS)
-        notice(lineup, NOTICE_S / 3 if quick else NOTICE_S, 3.0 if quick else PATIENCE_S)
-        for runner in lineup.turns(dice, clock):
-            runner.batch("pairs", lock_of(runner), min(TURN_S, max(1.0, clock.left())))
+        patience_s = QUICK_PATIENCE_S if quick else PATIENCE_S
+        notice(lineup, NOTICE_S / 3 if quick else NOTICE_S, patience_s)
+        slow = measure_slow(lineup, patience_s)
+        lineup.runners = [runner for runner in lineup.runners if runner not in slow]
+        try:
+            for runner in lineup.turns(dice, clock):
+                runner.batch("pairs", lock_of(runner), patience_s)
+        finally:
+            lineup.runners += slow  # it ends those that it has
         yield from told(states)
 
 
@@ -69,11 +78,24 @@ def notice(lineup: Lineup, seconds: float, patience_s: float) -> None:
     """All of them lock and release, at the same time, and find out."""
     for runner in lineup.runners:
         runner.send("throughput", prefix=f"{NAME}-notice-{runner.key}-", threads=1, seconds=seconds)
-    until = time.monotonic() + seconds + patience_s
-    for runner in lineup.runners:
-        runner.answer(max(0.1, until - time.monotonic()))
+    for runner, _ in gather(lineup.runners, seconds + patience_s):
         # What a pair took before is no measure for a batch now.
         runner.pair_s = 0.0
+
+
+def measure_slow(lineup: Lineup, patience_s: float) -> list[Runner]:
+    """Find those that need long for a pair, and measure them; the others start anew."""
+    slow = lineup.runners
+    for _ in range(SLOW_PAIRS):
+        for runner in slow:
+            runner.send("pairs", lock=lock_of(runner), count=1)
+        for runner, answer in gather(slow, patience_s):
+            runner.take(answer)
+        slow = [one for one in slow if one.rounds and one.rounds[-1][-1] > SLOW_S * 1e9]
+    for runner in lineup.runners:
+        if runner not in slow:
+            runner.forget()
+    return slow
 
 
 def told(states: dict[Runner, str]) -> Iterator[Case]:

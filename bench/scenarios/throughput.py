@@ -8,12 +8,11 @@ slowest and the fastest of its turns. ``cpu_us_per_pair``: user and system time 
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from bench.harness.field import Entry
-from bench.harness.lineup import PATIENCE_S, Clock, Lineup, Runner, a_few, meeting, without_twins
+from bench.harness.lineup import PATIENCE_S, Clock, Lineup, Runner, a_few, gather, meeting, without_twins
 from bench.harness.masters import Masters
 from bench.harness.results import Case, Row
 
@@ -95,8 +94,7 @@ def turn(crew: Sequence[Runner], threads: int, seconds: float, tally: Tally) -> 
     before = [one.ask("usage") for one in crew]
     for i, one in enumerate(crew):
         one.send("throughput", prefix=f"{NAME}-{one.key}-{i}-", threads=threads, seconds=seconds)
-    until = time.monotonic() + seconds + PATIENCE_S
-    found = [one.answer(max(0.1, until - time.monotonic())) for one in crew]
+    found = [answer for _, answer in gather(crew, seconds + PATIENCE_S)]
     after = [one.ask("usage") for one in crew]
     answers = [answer for answer in found if answer is not None]
     if len(answers) < len(crew) or None in before or None in after:

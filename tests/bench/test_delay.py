@@ -64,12 +64,12 @@ def connected(url: str, buffer: int = 0) -> socket.socket:
 
 
 def received(connection: socket.socket, count: int) -> bytes:
-    data = b""
+    data = bytearray()
     while len(data) < count:
         read = connection.recv(count - len(data))
         assert read, "it has ended"
         data += read
-    return data
+    return bytes(data)
 
 
 def fastest_s(url: str) -> float:
@@ -127,7 +127,7 @@ def test_what_is_under_way_at_the_same_time_is_delayed_at_the_same_time(echo: st
 
 def test_bytes_come_out_as_they_went_in_however_many(echo: str) -> None:
     data = os.urandom(16_000_000)  # more than the buffers of all sockets
-    with Delay([echo]) as delay, connected(delay.urls[0], 16384) as connection:
+    with Delay([echo]) as delay, connected(delay.urls[0], 65536) as connection:
         delay.set(10)
         sender = threading.Thread(target=connection.sendall, args=(data,))
         sender.start()

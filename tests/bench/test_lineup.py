@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from bench.harness import lineup
 from bench.harness.field import Entry
-from bench.harness.lineup import Clock, Lineup, Runner, a_few, meeting, without_twins
+from bench.harness.lineup import Clock, Lineup, Runner, a_few, gather, meeting, without_twins
 
 from .broken import broken
 
@@ -34,7 +35,7 @@ def entry(key: str, language: str = "Python", masters: str = "many") -> Entry:
 def test_a_contestant_that_fails_has_its_error_and_the_others_go_on(how: str, error: str) -> None:
     with Lineup([(broken(how), []), (broken("well"), [])]) as both:
         bad, well = both.runners
-        for runner in both.turns(random.Random(1), Clock(1.5)):
+        for runner in both.turns(random.Random(1), Clock(1.0)):
             runner.batch("pairs", "x", 0.5)
     row = bad.row({})
     assert row.error is not None
@@ -113,6 +114,34 @@ def test_the_warm_up_leaves_nothing_that_counts() -> None:
         for runner in both.runners:
             assert (runner.rounds, runner.failed, runner.error) == ([], 0, None)
             assert runner.pair_s > 0
+
+
+def test_those_that_are_asked_at_the_same_time_have_the_same_time_to_answer() -> None:
+    with Lineup([(broken(how), []) for how in ("hangs", "hangs", "well", "cannot start")]) as four:
+        for runner in four.runners:
+            runner.send("pairs", lock="x", count=1)
+        began = time.monotonic()
+        answers = [answer for _, answer in gather(four.runners, 0.7)]
+        assert time.monotonic() - began < 1.2
+        assert [answer is not None for answer in answers] == [False, False, True, False]
+        told = [runner.error for runner in four.runners]
+    assert told == [*["Failed: no answer within 0.7 s"] * 2, None, "Failed: pip failed: no such package"]
+
+
+def test_one_that_stalls_has_no_turn_that_would_go_beyond_the_end() -> None:
+    crowd = Lineup([])
+    crowd.runners = [Runner(entry(name), [], contestant=object()) for name in "ab"]  # type: ignore[arg-type]
+    crowd.runners[0].longest_s = 60.0
+    taken = []
+    for runner in crowd.turns(random.Random(7), Clock(0.05)):
+        taken.append(runner.key)
+        time.sleep(0.005)
+    assert taken.count("a") == 1
+    assert taken.count("b") > 3
+    crowd.runners[1].longest_s = 60.0
+    began = time.monotonic()
+    assert len(list(crowd.turns(random.Random(7), Clock(5.0)))) == 2
+    assert time.monotonic() - began < 1.0, "it waits for nobody"
 
 
 def test_who_takes_part() -> None:
