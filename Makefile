@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test evidence lint types bench docs docs-serve clean
+.PHONY: demo test evidence lint types bench bench-quick docs docs-serve clean
 .DEFAULT_GOAL := test
 
 # One stamp for everything: reinstalled when the list of packages changes.
@@ -31,8 +31,12 @@ lint: $(VENV)/.installed
 types: $(VENV)/.installed
 	$(BIN)/mypy
 
+# How fast it is, next to its peers and the limit; under 15 minutes. The quick one takes two and tells little.
 bench: $(VENV)/.installed
-	$(BIN)/python bench/pair.py
+	$(BIN)/python -m bench $(ARGS)
+
+bench-quick: $(VENV)/.installed
+	$(BIN)/python -m bench --quick $(ARGS)
 
 # Fails on any warning. Builds and is read without a network: `python -m http.server -d site`, or open a file.
 docs: $(VENV)/.installed

@@ -1,0 +1,51 @@
+"""What a lock costs that nobody else wants: one acquire and release.
+
+A contestant that knows one master only is measured with one. ``p50_low_us`` and ``p50_high_us`` are the
+lowest and the highest of its turns' medians. Ratios are to the floors of the same run: the same commands
+without a lock around them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from bench.harness import figures
+from bench.harness.field import Entry
+from bench.harness.lineup import Clock, Lineup, a_few, meeting, without_twins
+from bench.harness.masters import Masters
+from bench.harness.results import Case
+
+NAME = "pair"
+TITLE = "A lock that nobody else wants"
+QUESTION = "How long does one acquire and release take, and how far is that from the limit?"
+
+MASTERS, QUICK_MASTERS = (1, 3, 5), (1, 5)
+VERB = "pairs"
+#: Of the time of a case, once all have started.
+WARM_UP = 0.2
+
+
+def run(entries: Sequence[Entry], budget_s: float, quick: bool) -> Iterator[Case]:
+    yield from cases(entries, Clock(budget_s), QUICK_MASTERS if quick else MASTERS, VERB, quick)
+
+
+def cases(
+    entries: Sequence[Entry], clock: Clock, sizes: Sequence[int], verb: str, quick: bool
+) -> Iterator[Case]:
+    """Each fleet in turn; the same for another verb."""
+    floors = [entry.key for entry in entries if entry.family == "floor"]
+    for i, size in enumerate(sizes):
+        dice = random.Random(f"{verb} {size}")
+        part = clock.part(1 / (len(sizes) - i))
+        chosen = without_twins(meeting(entries, size))
+        if quick:
+            chosen = a_few(chosen)
+        with Masters(size) as masters, Lineup((entry, masters.urls) for entry in chosen) as lineup:
+            lineup.warm_up(verb, lambda runner: f"{verb}-{runner.key}", dice, part.part(WARM_UP))
+            for runner in lineup.turns(dice, part):
+                runner.batch(verb, f"{verb}-{runner.key}")
+            rows = {one.key: one.row(figures.durations(one.rounds)) for one in lineup.runners}
+        case = Case({"masters": size}, rows)
+        case.compare("p50_us", [*floors, "rlock"])
+        yield case

@@ -1,0 +1,77 @@
+"""The document of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.harness.results import BadResults, Case, Results, Row, Scenario
+
+
+def a_run() -> Results:
+    case = Case(
+        {"masters": 5, "far_ms": [1, 20]},
+        {
+            "rlock": Row({"p50_us": 500.0}),
+            "floor-all": Row({"p50_us": 400.0}),
+            "pottery": Row({"p50_us": 2000.0, "p99_us": 1.0}, error="TimeoutError: not acquired"),
+            "redsync": Row(error="Failed: no go on this machine"),
+        },
+    )
+    case.compare("p50_us", ["floor-all", "redsync", "nobody"])
+    other = Case({"masters": 1}, {"rlock": Row({"p50_us": 1.0})})
+    pair = Scenario("pair", "A pair", "How long?", [case, other])
+    return Results({"cpu": "x", "cores": 2}, {"rlock": "0.1"}, "2026-01-01T00:00:00+00:00", 1.5, True, [pair])
+
+
+def test_a_document_tells_what_the_run_told(tmp_path: Path) -> None:
+    run = a_run()
+    assert Results.from_json(run.to_json()) == run
+    run.write(tmp_path / "a" / "results.json")
+    assert Results.read(tmp_path / "a" / "results.json") == run
+
+
+def test_ratios_are_only_where_both_have_the_figure() -> None:
+    rows = a_run().scenarios[0].cases[0].rows
+    assert rows["rlock"].ratios == {"floor-all": 1.25}
+    assert rows["pottery"].ratios == {"floor-all": 5.0}
+    assert rows["redsync"].ratios == {}
+
+
+def test_a_case_is_found_by_its_settings() -> None:
+    run = a_run()
+    assert list(run.find("pair", masters=5)) == [run.scenarios[0].cases[0]]
+    assert len(list(run.find("pair"))) == 2
+    assert not list(run.find("pair", masters=3))
+    assert not list(run.find("nested"))
+
+
+def test_a_figure_that_is_no_number_is_not_written() -> None:
+    run = a_run()
+    run.scenarios[0].cases[0].rows["rlock"].figures["p99_us"] = float("nan")
+    with pytest.raises(ValueError, match="JSON"):
+        run.to_json()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"scenarios": 1}',
+        '{"scenarios": []}',
+        '{"scenarios": [{"name": "a", "title": "", "question": "", "cases": [{}]}]}',
+        '{"scenarios": [{"name": "", "title": "", "question": "", "cases": [{"case": 1, "rows": {}}]}]}',
+    ],
+)
+def test_what_is_no_document_of_a_run_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(BadResults) as refused:
+        Results.from_json(text)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(BadResults, match="cannot read"):
+        Results.read(tmp_path / "none.json")
