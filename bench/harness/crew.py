@@ -127,7 +127,10 @@ def all_of(workers: Sequence[Contestant], verb: str, timeout: float, **request: 
 
 
 def chosen(entries: Sequence[Entry], masters: int, quick: bool, tuned: bool = True) -> list[Entry]:
-    """Who takes part where there are so many masters: ours, and the peers that are for one or for many."""
+    """Who takes part where there are so many masters: ours, and the peers that are for one or for many.
+
+    Of a peer with two clients, one for threads and one for tasks, the former: what waits is the same lock.
+    """
     ours = [entry for entry in entries if entry.family == "rlock"]
     kind = "one" if masters == 1 else "many"
     peers = [
@@ -135,6 +138,8 @@ def chosen(entries: Sequence[Entry], masters: int, quick: bool, tuned: bool = Tr
         for entry in entries
         if entry.family == "peer" and entry.masters == kind and (tuned or not entry.tuned)
     ]
+    keys = {entry.key for entry in peers}
+    peers = [entry for entry in peers if entry.key.removesuffix("-asyncio") not in keys - {entry.key}]
     return [*ours, *(a_few(peers) if quick else peers)]
 
 

@@ -7,16 +7,19 @@ import os
 import selectors
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import redis
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Counts(NamedTuple):
@@ -91,31 +94,31 @@ class Counters:
         self.close()
 
 
-def requests_in(urls: Sequence[str], seconds: float) -> int:
-    """How many commands clients send to these masters in the next seconds, exactly: MONITOR.
+def requests_in(fleets: Mapping[Key, Sequence[str]], seconds: float) -> dict[Key, int]:
+    """How many commands clients send to the masters of each fleet in the next seconds, exactly: MONITOR.
 
     Those that a script executes are not in it, and none of a pipeline is forgotten. It costs the masters a
     line for each command, so it is for where there are few.
     """
-    count = 0
+    counts = dict.fromkeys(fleets, 0)
     with contextlib.ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
         rests: dict[socket.socket, bytes] = {}
-        for url in urls:
+        for fleet, url in [(fleet, url) for fleet, urls in fleets.items() for url in urls]:
             where = urlsplit(url)
             ear = stack.enter_context(socket.create_connection((str(where.hostname), where.port or 6379)))
             ear.sendall(b"MONITOR\r\n")
             if ear.recv(5) != b"+OK\r\n":
                 raise RuntimeError(f"{url} does not let one MONITOR")
-            selector.register(ear, selectors.EVENT_READ)
+            selector.register(ear, selectors.EVENT_READ, fleet)
             rests[ear] = b""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             for key, _ in selector.select(left):
                 ear = key.fileobj  # type: ignore[assignment]
                 *lines, rests[ear] = (rests[ear] + ear.recv(1 << 20)).split(b"\r\n")
-                count += sum(b" lua] " not in line.partition(b'"')[0] for line in lines)
-    return count
+                counts[key.data] += sum(b" lua] " not in line.partition(b'"')[0] for line in lines)
+    return counts
 
 
 def family(leader: int) -> list[int]:
