@@ -140,7 +140,9 @@ def chosen(entries: Sequence[Entry], masters: int, quick: bool, tuned: bool = Tr
     ]
     keys = {entry.key for entry in peers}
     peers = [entry for entry in peers if entry.key.removesuffix("-asyncio") not in keys - {entry.key}]
-    return [*ours, *(a_few(peers) if quick else peers)]
+    if quick:  # a look at whether it works; each language is seen where there are many masters
+        peers = a_few(peers)[: 1 if masters == 1 else None]
+    return [*ours, *peers]
 
 
 def reason(error: Exception) -> str:

@@ -79,7 +79,7 @@ def longest_wait(turn: Turn) -> int:
         for thread in range(turn.threads)
     }
     for section in turn.sections:
-        if section.entered >= turn.opened and section.asked < turn.closed:
+        if section.entered >= turn.opened:  # one that asked later waits for less than nothing
             longest = max(longest, min(section.entered, turn.closed) - section.asked)
         if section.owner in last_left:
             last_left[section.owner] = max(last_left[section.owner], section.left)

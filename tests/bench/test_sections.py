@@ -55,6 +55,7 @@ def test_only_sections_that_begin_in_the_window_count() -> None:
         )
     )
     assert told["sections_per_s"] == 2
+    assert figures(turn(section(0, 0, 0, 1099, 1101)))["sections_per_s"] == 1
 
 
 def test_an_owner_that_takes_it_again_is_no_change() -> None:
@@ -112,8 +113,11 @@ def test_equal_shares_are_fair() -> None:
 
 def test_fairness_and_starvation_are_of_each_turn_and_not_of_their_sum() -> None:
     one, other = turn(section(0, 0, 0, 200, 201)), turn(section(1, 0, 0, 200, 201))
+    both = turn(section(0, 0, 0, 200, 201), section(1, 0, 0, 300, 301))
     told = figures(one, other)
     assert (told["jain"], told["starved"]) == (0.5, 1)
+    told = figures(one, both)
+    assert (told["jain"], told["starved"]) == (0.75, 0.5)
 
 
 def test_the_longest_wait_is_cut_off_at_the_end_of_the_window() -> None:
