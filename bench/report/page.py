@@ -26,7 +26,7 @@ MISSING = "*Not measured in this run.*"
 MARK = re.compile(r"(<!-- (table|plot|figure): ([^\n]+?) -->)(.*?)(<!-- end -->)", re.DOTALL)
 
 
-class UnknownMark(Exception):
+class UnknownMarkError(Exception):
     """The page asks for something that there never is."""
 
 
@@ -79,7 +79,7 @@ def table(name: str, results: Results | None) -> str:
 def picture(name: str, drawn: Mapping[str, str]) -> str:
     """One plot of the page."""
     if name != plots.FLAME and name not in plots.PLOTS:
-        raise UnknownMark(f"there is no plot {name!r}")
+        raise UnknownMarkError(f"there is no plot {name!r}")
     return f"![{plots.words(name)}]({FOLDER.name}/{name}.svg)" if f"{name}.svg" in drawn else ""
 
 

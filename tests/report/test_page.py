@@ -103,7 +103,7 @@ def test_a_figure_within_a_sentence_is_taken_from_its_case() -> None:
 
 
 def test_a_plot_that_there_never_is_is_refused() -> None:
-    with pytest.raises(page.UnknownMark, match="no plot 'nothing'"):
+    with pytest.raises(page.UnknownMarkError, match="no plot 'nothing'"):
         page.filled("<!-- plot: nothing --><!-- end -->", sample(), NAMED)
 
 
