@@ -73,7 +73,8 @@ def named(figure: str) -> str:
     ends = [end for end in UNITS if figure.endswith(end)]
     end = max(ends, key=len) if ends else ""
     told = figure.removesuffix(end).replace("_", " ")
-    return f"{told}, {UNITS[end]}" if end and UNITS[end] != "bytes" else told
+    between = " " if end == "_per_s" else ", "
+    return f"{told}{between}{UNITS[end]}" if end and UNITS[end] != "bytes" else told
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,7 @@ _RATE = Column("pairs_per_s", "pairs a second", ("pairs_per_s_low", "pairs_per_s
 _REQUESTS = Column("requests_per_s", "requests a second at all masters")
 _CPU = Column("cpu_percent", "CPU of the process, % of one core")
 _THREADS, _MEMORY = Column("threads"), Column("rss_mb", "memory of the process, MB")
+_BYTES = Column("held_bytes", "a held lock on a master")
 _HELD = Column("cpu_percent", "CPU, % of one core")
 
 LAYOUTS: Mapping[str, Layout] = {
@@ -227,5 +229,15 @@ LAYOUTS: Mapping[str, Layout] = {
         ),
         hidden=frozenset({"samples", "p99_us"}),
     ),
-    "names": Layout(Column("bytes_per_lock")),
+    "names": Layout(
+        _BYTES,
+        (
+            _BYTES,
+            Column("left_bytes", "left of it on a master, afterwards"),
+            Column("left_keys", "keys left of it"),
+            Column("left_for_ever", "keys left for ever"),
+            Column("client_bytes", "growth of the process"),
+            Column("pairs_per_s", "pairs a second"),
+        ),
+    ),
 }

@@ -48,7 +48,8 @@ def bars(case: Case, how: Bars) -> Any | None:
     figure, (axes,) = panels(1, 0.75 + 0.235 * len(names) + 0.17 * len(floors))
     positive = [value for value in known.values() if value > 0]
     if how.log and positive:
-        least = min(positive) / 2
+        # Nothing has no place on such an axis: it begins low enough to show how far the others are from it.
+        least = min(positive) / 2 if len(positive) == len(known) else min(1.0, min(positive) / 2)
         _log(axes.xaxis, least, max(positive) * 4)
     else:
         least = 0.0

@@ -47,6 +47,8 @@ def tables(scenario: Scenario) -> list[Table]:
     cases = [case for case in scenario.cases if NO_TABLE not in case.case]
     if layout.across:
         return [table for group in _groups(cases, layout.across) for table in _across(group, layout)]
+    # The first one is what a page shows without being asked.
+    cases.sort(key=lambda case: -case.case.get("masters", 0))
     return [_one(case, layout) for case in cases]
 
 

@@ -44,7 +44,7 @@ class Table:
         lines = [f"{self.caption}:\n"] if self.caption else []
         lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in (self.heading, rule, *self.rows)]
         if self.notes:
-            lines += ["", *(f"- {_cell(note)}" for note in self.notes)]
+            lines += ["", *(f"- {' '.join(note.split())}" for note in self.notes)]
         return "\n".join(lines) + "\n"
 
     def terminal(self) -> str:
@@ -63,8 +63,6 @@ class Table:
 
 def _cell(text: str) -> str:
     """Nothing of a cell may end it: an error's text is anybody's, and may hold a bar or a tag."""
-    if text.startswith((":--", "---")):
-        return text
     return " ".join(text.replace("|", "\\|").split())
 
 
@@ -75,7 +73,8 @@ def _plain(text: str) -> str:
 
 def quoted(text: str, longest: int = 160) -> str:
     """What somebody else's program said, as one piece of code of a page."""
-    told = " ".join(text.split()).replace("`", "'")
+    # A bar would have to be escaped in a table, and those who show pages do not agree on how, within code.
+    told = " ".join(text.split()).replace("`", "'").replace("|", "¦")
     return f"`{told if len(told) <= longest else told[: longest - 1] + '…'}`"
 
 

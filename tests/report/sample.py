@@ -142,7 +142,11 @@ def sample(seed: int = 1) -> Results:
     for name, settings, figures in (
         ("idle", {"masters": 5, "waiters": 50}, {"requests_per_s": 800.0, "cpu_percent": 12.0}),
         ("held", {"masters": 5, "locks": 10_000}, {"cpu_percent": 3.0, "threads": 4.0, "rss_mb": 91.0}),
-        ("names", {"masters": 3, "names": 100_000}, {"bytes_per_lock": 230.0, "pairs_per_s": 2100.0}),
+        (
+            "names",
+            {"masters": 3, "names": 100_000},
+            {"held_bytes": 230.0, "left_bytes": 190.0, "pairs_per_s": 2100.0},
+        ),
     ):
         case = dice.case(dict(settings), keys(5) if name == "idle" else ["rlock", "redlock-ng"], 1)
         for key, row in case.rows.items():
