@@ -104,7 +104,8 @@ class Engine(ABC):
             return (yield from self._contending(key, options, until, asked))
         turn = self._turn(name)
         try:
-            if (yield from self._turnstile.entering(turn, until - began)):
+            line = self._turnstile
+            if line.enter(turn) or (yield from line.waiting(turn, until - began)):
                 return (yield from self._contending(key, options, until, asked))
         finally:
             turn.over = True

@@ -106,9 +106,13 @@ class Roster(ABC, Generic[L]):
 
     # -- what a driver adds ------------------------------------------------------------------------
 
-    @abstractmethod
     def send(self, link: L, packed: bytes) -> None:
         """Write to a link; what the kernel does not take goes out when it does. Raises OSError."""
+        if link.send(packed):
+            self.hold_back(link)
+
+    def hold_back(self, link: L) -> None:
+        """A link keeps something: write it when the kernel takes it."""
 
     @abstractmethod
     def _start(self, slot: Slot[L]) -> None:

@@ -183,10 +183,13 @@ class Listener(listener.Listener[SocketLink]):
             served = self._roster.serve(fd, event)
             if served is None:
                 return
-            slot, link, alive = served
+            slot, link = served
+            data = link.fetch()
+            if data:
+                link.reader.feed(data)
             while (message := link.reader.gets()) is not False:
                 self._hear(slot, message)
-            if not alive:
+            if link.ended:
                 self._drop(slot, "the server closed the connection")
         except (OSError, hiredis.HiredisError) as error:
             slot_of = self._roster.by_fd(fd)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ..events import Queued, observed, tell
 from ..model import Code, Verdict
@@ -53,8 +53,7 @@ AT_ONCE = -math.inf
 FOR_EVER = math.inf
 
 
-@dataclass(frozen=True)
-class Grant:
+class Grant(NamedTuple):
     """The lock is had."""
 
     owner: str
@@ -223,7 +222,7 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
         timeout = _time_for(until - clock(), options)
         outcome = yield from attempt(waiting, timeout)
         if isinstance(outcome, Grant):
-            return replace(outcome, handed=True) if wake is Wake.HANDED else outcome
+            return outcome._replace(handed=True) if wake is Wake.HANDED else outcome
         ballot, now, place = outcome, clock(), waiting.place
         if place is not None:
             if waiting.queued and not waiting.asked.queued and observed():
