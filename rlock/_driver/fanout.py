@@ -45,6 +45,9 @@ class Fanout(Traffic[L]):
     def _finishing(self, turn: Round) -> Waits[None]:
         """Wait until the round is settled or its time is over. RLockError: the client was closed."""
 
+    def _sent(self, turn: Round) -> None:
+        """A round is on its way. With the mutex."""
+
     @abstractmethod
     def _caller(self) -> object:
         """The thread or task that calls."""
@@ -61,8 +64,12 @@ class Fanout(Traffic[L]):
             yield from self._connecting(ask.timeout, all_of_them=everybody)
         turn = Round(ask, self._masters)
         ballot = turn.ballot
-        self._send(turn)
-        yield from self._finishing(turn)
+        try:
+            self._send(turn)
+            yield from self._finishing(turn)
+        except BaseException:
+            turn.over = True  # Ctrl-C between the two: others would wait for it to read for them
+            raise
         for _ in range(RESENDS):
             if ballot.granted >= ballot.quorum or ballot.answered >= ballot.quorum or not turn.broken():
                 break
@@ -142,6 +149,7 @@ class Fanout(Traffic[L]):
                     self._note(slot, owed)  # so it may be delivered, even before a resend
                 else:
                     ballot.unsent |= {slot.index}
+            self._sent(turn)
 
     def _resend(self, turn: Round) -> None:
         """A second delivery, to those that gave no vote; it keeps the stamp of the first."""

@@ -62,18 +62,18 @@ class Traffic(ABC, Generic[L]):
             owed_replies = link.owed
             while owed_replies:
                 turn, command, _, _ = owed_replies[0]
-                if command.marked:
-                    expected, marker = command.foreseen + link.tail, link.marker
-                else:
-                    expected, marker = command.foreseen, None
-                if not data.startswith(expected) or not self._guard.known(slot.index, marker):
+                expected = command.foreseen + link.tail if command.marked else command.foreseen
+                if not data.startswith(expected):
+                    break
+                counts = turn is not None and (not turn.over or turn.ask.stay)
+                if counts and not self._guard.known(slot.index, link.marker if command.marked else None):
                     break
                 owed_replies.popleft()
-                if turn is not None and (not turn.over or turn.ask.stay):
+                if counts:
                     self._vote(turn, slot.index, command.yes)
-                data = data[len(expected) :]
-                if not data:
+                if len(data) == len(expected):
                     return
+                data = data[len(expected) :]
         if data:
             link.reader.feed(data)
         self._deliver(slot, link)

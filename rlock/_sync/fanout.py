@@ -20,6 +20,7 @@ from ..model import Fault, FaultKind
 from ..procedures.steps import Terms
 from .links import SocketLink
 from .masters import Endpoint
+from .polling import POLLIN
 from .roster import Roster
 
 
@@ -58,14 +59,14 @@ class Fanout(fanout.Fanout[SocketLink]):
         """
         ballot = turn.ballot
         try:
-            while not ballot.settled:
+            if self._leader is turn:
+                self._lead(turn)
+            while not ballot.settled and self._clock() < turn.deadline:
                 parker = self._join(turn)
                 if parker is None:
                     self._lead(turn)
                 else:
                     parker.acquire(timeout=max(0.0, min(turn.deadline - self._clock(), self._patience)))
-                if not ballot.settled and self._clock() >= turn.deadline:
-                    break
         finally:
             turn.over = True
             # Misses nobody: who follows has seen, with the mutex, a leader whose round was not over.
@@ -73,6 +74,10 @@ class Fanout(fanout.Fanout[SocketLink]):
                 self._quit(turn)
         self._news.tell()
         yield from NOTHING
+
+    def _sent(self, turn: Round) -> None:
+        if self._leader is None:
+            self._leader = turn
 
     def _join(self, turn: Round) -> threading.Lock | None:
         """What to wait for as a follower; None: this thread leads."""
@@ -134,12 +139,15 @@ class Fanout(fanout.Fanout[SocketLink]):
 
     def _serve(self, fd: int, event: int) -> None:
         try:
-            served = self._roster.serve(fd, event)
-            if served is not None:
+            slot = self._roster.by_fd.get(fd)
+            if event != POLLIN or slot is None or (link := slot.link) is None:
+                served = self._roster.serve(fd, event)
+                if served is None:
+                    return
                 slot, link = served
-                self._take(slot, link, link.fetch())
-                if link.ended and slot.link is link:
-                    self._drop(slot, Fault(FaultKind.BROKEN, "the server closed the connection"))
+            self._take(slot, link, link.fetch())
+            if link.ended and slot.link is link:
+                self._drop(slot, Fault(FaultKind.BROKEN, "the server closed the connection"))
         except (OSError, hiredis.HiredisError) as error:
             self._drop_fd(fd, Fault(FaultKind.BROKEN, str(error) or type(error).__name__))
         except BaseException:
@@ -147,7 +155,7 @@ class Fanout(fanout.Fanout[SocketLink]):
             raise
 
     def _drop_fd(self, fd: int, fault: Fault) -> None:
-        slot = self._roster.by_fd(fd)
+        slot = self._roster.by_fd.get(fd)
         if slot is not None:
             self._drop(slot, fault)
 

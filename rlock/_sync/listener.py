@@ -192,7 +192,7 @@ class Listener(listener.Listener[SocketLink]):
             if link.ended:
                 self._drop(slot, "the server closed the connection")
         except (OSError, hiredis.HiredisError) as error:
-            slot_of = self._roster.by_fd(fd)
+            slot_of = self._roster.by_fd.get(fd)
             if slot_of is not None:
                 self._drop(slot_of, str(error) or type(error).__name__)
 

@@ -86,7 +86,8 @@ class Roster(roster.Roster[SocketLink]):
             **options,
         )
         self._changed = ParkingLot(mutex)
-        self._by_fd: dict[int, Slot[SocketLink]] = {}
+        #: The master whose link has this descriptor.
+        self.by_fd: dict[int, Slot[SocketLink]] = {}
         self._poll = poller()
         self._bell = Bell()
         self._poll.register(self._bell.fileno, POLLIN)
@@ -108,7 +109,7 @@ class Roster(roster.Roster[SocketLink]):
 
     def serve(self, fd: int, event: int) -> tuple[Slot[SocketLink], SocketLink] | None:
         """Write what was held back; the slot and the link that may have something to read."""
-        slot = self._by_fd.get(fd)
+        slot = self.by_fd.get(fd)
         if slot is None or (link := slot.link) is None:
             if fd == self._bell.fileno:
                 self._bell.answer()
@@ -134,16 +135,12 @@ class Roster(roster.Roster[SocketLink]):
             self.ring()  # a poll may still wait for the descriptor that is gone
         return link
 
-    def by_fd(self, fd: int) -> Slot[SocketLink] | None:
-        """The master whose link has this descriptor."""
-        return self._by_fd.get(fd)
-
     def _register(self, slot: Slot[SocketLink], link: SocketLink) -> None:
-        self._by_fd[link.fileno] = slot
+        self.by_fd[link.fileno] = slot
         self._poll.register(link.fileno, POLLIN)
 
     def _unregister(self, link: SocketLink) -> None:
-        self._by_fd.pop(link.fileno, None)
+        self.by_fd.pop(link.fileno, None)
         self._forget(link.fileno)
 
     def _forget(self, fd: int) -> None:

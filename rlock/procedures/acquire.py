@@ -29,7 +29,7 @@ from ..rules.timing import (
     won_until,
 )
 from ..rules.wire import whose
-from .fencing import agree
+from .fencing import agree, agreed_on
 from .steps import (
     Ask,
     Listen,
@@ -51,6 +51,10 @@ log = logging.getLogger("rlock")
 AT_ONCE = -math.inf
 #: ``until`` of an acquire that waits as long as it takes.
 FOR_EVER = math.inf
+
+
+#: What a member of an enum costs to look up shows where each acquire comes by.
+_YES = Code.YES
 
 
 class Grant(NamedTuple):
@@ -131,12 +135,14 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
     )
     try:
         ballot: Ballot = yield Ask(command, timeout, Settle.HOLDER)
-        if ballot.duplicated:
+        if ballot.faulted and ballot.duplicated:
             raise impossible(terms, options.name, ballot)
         until = won_until(ballot.sent_at, ttl, options.lease.longest)
         if ballot.judge(terms.clock(), until) is Verdict.WON:
-            given = [vote.token for vote in list(ballot.votes.values()) if vote.code == Code.YES]
-            token = yield from agree(terms, options, owner, given, until)
+            given = [vote.token for vote in list(ballot.votes.values()) if vote.code == _YES]
+            token = agreed_on(given, ballot.quorum)
+            if not token:
+                token = yield from agree(terms, options, owner, given, until)
             # Looked at last: what came before may have used the validity up.
             if token and terms.clock() < until:
                 waiter = "" if place is None else place.waiter
@@ -282,7 +288,9 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             waiting.asked.append(owner)
             place.bequest = None
             won = won_until(sent_at, options.lease.ttl, options.lease.longest)
-            token = yield from agree(terms, options, owner, given, won)
+            token = agreed_on(given, terms.quorum)
+            if not token:
+                token = yield from agree(terms, options, owner, given, won)
             if token and clock() < won:
                 return Grant(owner, sent_at, place.waiter, hops, token, len(given), handed=True)
             yield Tell(waiting.undo(owner), owed_for=options.lease.ttl)

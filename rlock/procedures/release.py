@@ -92,6 +92,8 @@ def inherited(ballot: Ballot) -> list[int]:
 
 def outcome(terms: Terms, ballot: Ballot) -> Released:
     """Judge the answers."""
+    if ballot.granted >= terms.quorum:
+        return Released.DONE
     freed = denied = 0
     for i, vote in list(ballot.votes.items()):
         if vote.code == Code.YES or (vote.code != Code.FAULT and i in ballot.resent):
