@@ -76,6 +76,7 @@ class Fanout(ABC, Generic[L]):
         everybody = self._roster.fresh and ask.settle is Settle.ALL
         yield from self._connecting(ask.timeout, all_of_them=everybody)
         turn = Round(ask, self._masters)
+        ask.rounds = (turn,)
         self._send(turn, turn.targets)
         yield from self._finishing(turn)
         for _ in range(RESENDS):
@@ -112,7 +113,7 @@ class Fanout(ABC, Generic[L]):
 
     def resting(self, rest: Rest) -> Waits[None]:
         """Wait for what rounds were settled without."""
-        for turn in rest.many.rounds:
+        for turn in rest.asked.rounds:
             with self._mutex:
                 turn.ballot.settle, turn.over = Settle.ALL, False
                 turn.deadline = min(turn.deadline, rest.until)
@@ -237,9 +238,11 @@ class Fanout(ABC, Generic[L]):
 
     def _vote(self, turn: Round, master: int, vote: Vote) -> None:
         ballot = turn.ballot
-        if (turn.over or ballot.settled) and not turn.ask.stay:
+        # One that came with the last that mattered is counted as well, or it would have to be undone.
+        settled = ballot.settled
+        if (turn.over or (settled and ballot.granted >= ballot.quorum)) and not turn.ask.stay:
             return
-        if ballot.cast(master, vote):
+        if ballot.cast(master, vote) and not settled:
             ballot.decided_at = self._clock()
             self._wake(turn)
 

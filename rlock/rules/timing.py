@@ -22,6 +22,8 @@ POLL_CAP_DEAF_S = 0.25
 GRACE_S = 0.03
 #: One that was handed the lock by some of them, at the earliest after this.
 GRACE_FLOOR_S = 0.004
+#: Answers that a lost round was decided without get this long.
+STRAGGLERS_S = 0.002
 #: Those who are woken by one message try again within this, one after another.
 SPREAD_CAP_S = 0.1
 #: How long a waiter has to claim the lock that it was handed. One that is stopped or cut off costs the
@@ -151,6 +153,14 @@ def spread_wait(random: Random, length: int, round_s: float) -> float:
     Two rounds for each of the others, at random: the first to come is most likely alone.
     """
     return random.uniform(0.0, min(2 * max(length - 1, 0) * max(round_s, 0.0), SPREAD_CAP_S))
+
+
+def straggler_wait(round_s: float) -> float:
+    """How long one who was refused waits for the answers that are missing, after a round of ``round_s``.
+
+    Short: who waits here does not hear yet that it was handed the lock.
+    """
+    return min(2 * max(round_s, 0.0), STRAGGLERS_S)
 
 
 def unreachable_wait(random: Random, failures: int) -> float:
