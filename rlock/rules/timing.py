@@ -24,6 +24,8 @@ GRACE_S = 0.03
 GRACE_FLOOR_S = 0.004
 #: Answers that a lost round was decided without get this long.
 STRAGGLERS_S = 0.002
+#: One who has handed the lock on and comes back at once asks for it at the latest after this.
+COME_BACK_S = 0.001
 #: Those who are woken by one message try again within this, one after another.
 SPREAD_CAP_S = 0.1
 #: How long a waiter has to claim the lock that it was handed. One that is stopped or cut off costs the
@@ -161,6 +163,15 @@ def straggler_wait(round_s: float) -> float:
     Short: who waits here does not hear yet that it was handed the lock.
     """
     return min(2 * max(round_s, 0.0), STRAGGLERS_S)
+
+
+def come_back_wait(round_s: float) -> float:
+    """How long one who has handed the lock on stays away, after a release that took ``round_s``.
+
+    About what the next owner needs to claim it. Until then a round could only be refused, and would take the
+    masters' time, and a processor's, from that claim.
+    """
+    return min(max(round_s, 0.0), COME_BACK_S)
 
 
 def unreachable_wait(random: Random, failures: int) -> float:
