@@ -17,7 +17,7 @@ from ..model import LeaseState, LockStatistics
 from ..procedures import acquire as acquiring
 from ..procedures.acquire import AT_ONCE, Asked
 from ..procedures.inspect import statistics
-from ..procedures.release import Released, gave_heir, inherited, may_barge, outcome, release
+from ..procedures.release import Released, gave_heir, handed_on, inherited, may_barge, outcome, release
 from ..procedures.renew import Renewal, Round, heal, renew
 from ..procedures.steps import Ask, AskMany, Procedure, Tell, Terms
 from ..rules.guard import Guard
@@ -28,7 +28,7 @@ from ..rules.options import ClientOptions, LockOptions
 from ..rules.places import Bequest, Place
 from ..rules.quorum import Ballot
 from ..rules.scripts import Command
-from ..rules.timing import CLAIM_S
+from ..rules.timing import CLAIM_S, come_back_wait
 from ..rules.wire import WIRES
 from . import outcomes
 from .driver import Driver
@@ -63,6 +63,8 @@ class Engine(ABC):
         self._turnstile = Turnstile()
         #: Owner tokens that may have votes, by acquire under way.
         self._asking: dict[int, tuple[LockOptions, Asked]] = {}
+        #: The lock that was handed to another process last, and when to ask for it again at the earliest.
+        self._handed_on = ("", 0.0)
         #: Holds that are no longer ours and of which the masters may not know it yet, by owner token.
         self._releasing: dict[str, Hold] = {}
 
@@ -106,6 +108,7 @@ class Engine(ABC):
         try:
             line = self._turnstile
             if line.enter(turn) or (yield from line.waiting(turn, until - began)):
+                yield from self._standing_back(name, until)
                 return (yield from self._contending(key, options, until, asked))
         finally:
             turn.over = True
@@ -114,6 +117,14 @@ class Engine(ABC):
         if self._fanout.reachable:
             return False
         return (yield from self._contending(key, options, AT_ONCE, asked))
+
+    def _standing_back(self, name: str, until: float) -> Waits[None]:
+        """Let the one to whom we have handed a lock a moment ago claim it first."""
+        handed_on, back_at = self._handed_on
+        if handed_on == name:
+            wait = min(back_at, until) - self.clock()
+            if wait > 0:
+                yield from self._driver.pausing(wait)
 
     def _contending(self, key: OwnerKey, options: LockOptions, until: float, asked: Asked) -> Waits[bool]:
         with self.mutex:
@@ -274,6 +285,9 @@ class Engine(ABC):
         finally:
             if heir is not None and given is False:
                 self._disinherit(heir, successor, ballot)
+        if given is not True and handed_on(ballot):
+            now = self.clock()
+            self._handed_on = (hold.name, now + come_back_wait(now - ballot.sent_at))
         return outcome(self.terms, ballot), given is True
 
     def _disinherit(self, heir: Place, successor: str, ballot: Ballot | None) -> None:

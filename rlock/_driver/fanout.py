@@ -63,7 +63,7 @@ class Fanout(Traffic[L]):
             everybody = roster.fresh and ask.settle is Settle.ALL
             yield from self._connecting(ask.timeout, all_of_them=everybody)
         turn = Round(ask, self._masters)
-        ballot = turn.ballot
+        ask.rounds, ballot = (turn,), turn.ballot
         try:
             self._send(turn)
             yield from self._finishing(turn)
@@ -104,7 +104,7 @@ class Fanout(Traffic[L]):
 
     def resting(self, rest: Rest) -> Waits[None]:
         """Wait for what rounds were settled without."""
-        for turn in rest.many.rounds:
+        for turn in rest.asked.rounds:
             with self._mutex:
                 turn.ballot.await_all()
                 turn.over = False

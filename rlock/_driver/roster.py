@@ -191,6 +191,11 @@ class Roster(ABC, Generic[L]):
         self.fresh = False
 
     @property
+    def whole(self) -> bool:
+        """Whether all masters are connected: none is to be dialled."""
+        return self.up == len(self.slots)
+
+    @property
     def dialing(self) -> bool:
         """Whether an attempt is under way."""
         return any(slot.dialing for slot in self.slots)

@@ -142,9 +142,11 @@ class Traffic(ABC, Generic[L]):
 
     def _vote(self, turn: Round, master: int, vote: Vote) -> None:
         ballot = turn.ballot
-        if (ballot.settled or turn.over) and not turn.ask.stay:
+        # One that came with the last that mattered is counted as well, or it would have to be undone.
+        settled = ballot.settled
+        if (turn.over or (settled and ballot.granted >= ballot.quorum)) and not turn.ask.stay:
             return
-        if ballot.cast(master, vote):
+        if ballot.cast(master, vote) and not settled:
             ballot.decided_at = self._clock()
             self._wake(turn)
 

@@ -111,7 +111,8 @@ class Listener(listener.Listener[SocketLink]):
                     reading = reader is None or reader is ear or not reader.parked
                     if reading:
                         self._reader = ear
-                        self._roster.dial_due()
+                        if not self._roster.whole:
+                            self._roster.dial_due()
                         until_due = min(until, self._due())
                 if reading:
                     self._take_in(self._roster.poll(until_due - now))

@@ -25,6 +25,7 @@ from ..rules.timing import (
     poll_wait,
     split_wait,
     spread_wait,
+    straggler_wait,
     unreachable_wait,
     won_until,
 )
@@ -35,6 +36,7 @@ from .steps import (
     Listen,
     Park,
     Procedure,
+    Rest,
     Standing,
     Tell,
     Terms,
@@ -133,8 +135,9 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
         token=now_us,
         guarded=terms.guard.on,
     )
+    ask = Ask(command, timeout, Settle.HOLDER)
     try:
-        ballot: Ballot = yield Ask(command, timeout, Settle.HOLDER)
+        ballot: Ballot = yield ask
         if ballot.faulted and ballot.duplicated:
             raise impossible(terms, options.name, ballot)
         until = won_until(ballot.sent_at, ttl, options.lease.longest)
@@ -147,6 +150,8 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
             if token and terms.clock() < until:
                 waiter = "" if place is None else place.waiter
                 return Grant(owner, ballot.sent_at, waiter, token=token, votes=len(given))
+        elif place is not None and ballot.outstanding and ballot.settled:
+            yield from _stragglers(terms, ask, ballot)
     except GeneratorExit:
         raise
     except BaseException:
@@ -181,6 +186,13 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
         yield Tell(waiting.undo(owner, hand_on=hand_on), maybe, owed_for=ttl)
     waiting.asked.remove(owner)
     return ballot
+
+
+def _stragglers(terms: Terms, ask: Ask, ballot: Ballot) -> Procedure[None]:
+    """Give the answers a moment without which the round was lost: what they say needs no undo."""
+    decided_at = ballot.decided_at
+    yield Rest(ask, terms.clock() + straggler_wait(decided_at - ballot.sent_at))
+    ballot.decided_at = decided_at
 
 
 def acquire(
