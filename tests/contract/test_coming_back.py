@@ -38,7 +38,7 @@ def first_asked_after(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
     with monkeypatch.context() as patch:
         patch.setattr(Fanout, "asking", note)
-        patch.setattr(rlock._driver.engine, "come_back_wait", lambda round_s: AWAY_S)
+        patch.setattr(rlock._driver.handing, "come_back_wait", lambda round_s: AWAY_S)
         yield asked
 
 
