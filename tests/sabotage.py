@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -35,7 +34,7 @@ def validity_from_end(stack: ExitStack) -> None:
     def late(waiting: Any, timeout: float) -> Generator[Any, Any, Any]:
         outcome = yield from attempt(waiting, timeout)
         if isinstance(outcome, acquire.Grant):
-            outcome = dataclasses.replace(outcome, sent_at=waiting.terms.clock())
+            outcome = outcome._replace(sent_at=waiting.terms.clock())
         return outcome
 
     stack.enter_context(patch.object(acquire, "attempt", late))

@@ -31,7 +31,7 @@ T = TypeVar("T")
 class Driver(driver.Driver):
     """Runs procedures, each in the task that asks for it."""
 
-    def _pausing(self, timeout: float) -> Waits[None]:
+    def pausing(self, timeout: float) -> Waits[None]:
         yield from Parker().sleeping(timeout)
 
 

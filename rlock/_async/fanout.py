@@ -70,10 +70,10 @@ class Fanout(fanout.Fanout[StreamLink]):
         if turn.parker is not None:
             turn.parker.stir()
 
-    def _arrived(self, slot: Slot[StreamLink], link: StreamLink) -> None:
+    def _arrived(self, slot: Slot[StreamLink], link: StreamLink, data: bytes) -> None:
         with self._mutex:
             try:
-                self._deliver(slot, link)
+                self._take(slot, link, data)
                 if link.ended and slot.link is link:
                     self._drop(slot, Fault(FaultKind.BROKEN, "the server closed the connection"))
             except (OSError, hiredis.HiredisError) as error:

@@ -16,7 +16,7 @@ from .._driver.links import Call, DialError, Greeted, Link, dial_error, greet
 class StreamLink(Link, asyncio.Protocol):
     """A transport that redis-py has opened, and that now brings what arrives to us."""
 
-    __slots__ = ("_keep", "arrived", "ended", "transport")
+    __slots__ = ("_keep", "arrived", "transport")
 
     def __init__(self, connection: AbstractConnection, greeted: Greeted) -> None:
         super().__init__(greeted)
@@ -25,16 +25,16 @@ class StreamLink(Link, asyncio.Protocol):
         self._keep = writer
         connection._reader = connection._writer = None
         self.transport: asyncio.Transport = writer.transport
-        #: Called when something has arrived, or the connection has ended.
-        self.arrived: Callable[[], object] | None = None
-        self.ended = False
+        #: Called with what has arrived; with nothing when the connection has ended.
+        self.arrived: Callable[[bytes], object] | None = None
         self.transport.set_protocol(self)
 
-    def send(self, packed: bytes) -> None:
+    def send(self, packed: bytes) -> bool:
         """Write; what the kernel does not take goes out when it does. Raises OSError after the end."""
         if self.transport.is_closing():
             raise BrokenPipeError("the connection is closed")
         self.transport.write(packed)
+        return False
 
     def close(self) -> None:
         """Close without a word."""
@@ -56,16 +56,17 @@ class StreamLink(Link, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called by the event loop."""
-        self.reader.feed(data)
         self.answered = True
         if self.arrived is not None:
-            self.arrived()
+            self.arrived(data)
+        else:
+            self.reader.feed(data)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Called by the event loop."""
         self.ended = True
         if self.arrived is not None:
-            self.arrived()
+            self.arrived(b"")
 
 
 async def dial(connection: AbstractConnection, label: str, call: Call) -> StreamLink:

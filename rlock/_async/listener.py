@@ -86,9 +86,11 @@ class Listener(listener.Listener[StreamLink]):
 
     # -- connections -------------------------------------------------------------------------------
 
-    def _arrived(self, slot: Slot[StreamLink], link: StreamLink) -> None:
+    def _arrived(self, slot: Slot[StreamLink], link: StreamLink, data: bytes) -> None:
         with self._mutex:
             try:
+                if data:
+                    link.reader.feed(data)
                 while slot.link is link and (message := link.reader.gets()) is not False:
                     self._hear(slot, message)
                 if link.ended and slot.link is link:

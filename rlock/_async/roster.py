@@ -28,7 +28,7 @@ class Roster(roster.Roster[StreamLink]):
         clock: Clock,
         random: Random,
         on_link: Callable[[Slot[StreamLink], StreamLink], None],
-        on_arrival: Callable[[Slot[StreamLink], StreamLink], None],
+        on_arrival: Callable[[Slot[StreamLink], StreamLink, bytes], None],
         on_change: Callable[[], None] = lambda: None,
         **options: Any,
     ) -> None:
@@ -46,15 +46,11 @@ class Roster(roster.Roster[StreamLink]):
         #: The event loop keeps no task alive.
         self._dials: set[asyncio.Task[None]] = set()
 
-    def send(self, link: StreamLink, packed: bytes) -> None:
-        """Write to a link; what the kernel does not take goes out when it does. Raises OSError."""
-        link.send(packed)
-
     def _register(self, slot: Slot[StreamLink], link: StreamLink) -> None:
         link.arrived = partial(self._on_arrival, slot, link)
         if link.ended:
             # Between the greeting and now; not at once, because the caller has the mutex.
-            asyncio.get_running_loop().call_soon(link.arrived)
+            asyncio.get_running_loop().call_soon(link.arrived, b"")
 
     def _unregister(self, link: StreamLink) -> None:
         link.arrived = None

@@ -12,8 +12,10 @@ class Turn(turnstile.Turn):
 
     __slots__ = ("_parker",)
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    _parker: Parker
+
+    def prepare(self) -> None:
+        """Before it is stirred, or sleeps, for the first time: most never do."""
         self._parker = Parker()
 
     def stir(self) -> None:

@@ -47,7 +47,7 @@ class Driver(ABC):
         self.finished: deque[str] = deque(maxlen=64)
 
     @abstractmethod
-    def _pausing(self, timeout: float) -> Waits[None]:
+    def pausing(self, timeout: float) -> Waits[None]:
         """Let so many seconds pass; inf: until an interrupt."""
 
     def performing(self, procedure: Procedure[T]) -> Waits[T]:
@@ -110,7 +110,7 @@ class Driver(ABC):
         if ears:
             return (yield from self._listener.parking(ears[0], timeout))
         # Nothing to hear yet (the masters are out of reach): only the time and close() end this.
-        yield from self._pausing(timeout)
+        yield from self.pausing(timeout)
         return Wake.TIME
 
     def _leave(self, ear: Ear) -> None:

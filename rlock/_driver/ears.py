@@ -26,12 +26,15 @@ class Ear(ABC):
         "name",
         "parked",
         "place",
+        "token",
         "wake_for",
     )
 
     def __init__(self, place: Place) -> None:
         self.name = place.name
         self.place = place
+        #: That of the place, as it comes over the wire.
+        self.token = place.token.encode()
         #: The masters that handed the lock to this place, since it went on to take it.
         self.handed: set[int] = set()
         #: The masters that published the message below to all.
@@ -71,19 +74,45 @@ class Ear(ABC):
 class Subscription:
     """The channels of one lock on all masters, and those who listen."""
 
-    __slots__ = ("confirmed", "ears", "idle_at", "lost", "name", "names")
+    __slots__ = ("_ears", "confirmed", "idle_at", "lost", "name", "names", "public", "station")
 
     def __init__(self, name: str, station: str, wire: Wire) -> None:
         self.name = name
         #: The lock's channel, then this client's: who confirms the second has confirmed both.
         self.names = (wire.channel(name), wire.station_channel(name, station))
+        #: The same as they come over the wire.
+        self.public, self.station = (channel.encode() for channel in self.names)
         self.confirmed: set[int] = set()
         #: Masters on which it stood until their connection ended.
         self.lost: set[int] = set()
-        #: Weak: an interrupted waiter that never said goodbye must not keep the subscription.
-        self.ears: weakref.WeakSet[Ear] = weakref.WeakSet()
         self.idle_at = math.inf
+        #: By the token of the place, as it comes over the wire. Weak: an interrupted waiter that never said
+        #: goodbye must not keep the subscription.
+        self._ears: dict[bytes, weakref.ref[Ear]] = {}
 
-    def ear(self, token: str) -> Ear | None:
+    @property
+    def ears(self) -> list[Ear]:
+        """Those who listen."""
+        return [ear for ref in list(self._ears.values()) if (ear := ref()) is not None]
+
+    def ear(self, token: bytes) -> Ear | None:
         """The waiter that has its place under this token."""
-        return next((ear for ear in self.ears if ear.place.token == token), None)
+        ref = self._ears.get(token)
+        return None if ref is None else ref()
+
+    def add(self, ear: Ear) -> bool:
+        """Have it listen; False: it does."""
+        if self.ear(ear.token) is ear:
+            return False
+        self._ears[ear.token] = weakref.ref(ear)
+        return True
+
+    def remove(self, ear: Ear) -> bool:
+        """Have it listen no more; False: it did not."""
+        return self._ears.pop(ear.token, None) is not None
+
+    def deserted(self) -> bool:
+        """Whether nobody listens. Forgets those who went without a word."""
+        for token in [token for token, ref in self._ears.items() if ref() is None]:
+            del self._ears[token]
+        return not self._ears

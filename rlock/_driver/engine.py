@@ -8,7 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..clock import Clock
 from ..errors import LeaseLostError, NotHeldError, RLockError
@@ -17,23 +17,18 @@ from ..model import LeaseState, LockStatistics
 from ..procedures import acquire as acquiring
 from ..procedures.acquire import AT_ONCE, Asked
 from ..procedures.inspect import statistics
-from ..procedures.release import Released, gave_heir, inherited, may_barge, outcome, release
+from ..procedures.release import Released
 from ..procedures.renew import Renewal, Round, heal, renew
 from ..procedures.steps import Ask, AskMany, Procedure, Tell, Terms
 from ..rules.guard import Guard
 from ..rules.holds import Hold, Holds, OwnerKey
-from ..rules.keys import fresh_station, owner_token, token_of, waiter_name
+from ..rules.keys import fresh_station, token_of, waiter_name
 from ..rules.lease import LeaseEvent
 from ..rules.options import ClientOptions, LockOptions
-from ..rules.places import Bequest, Place
-from ..rules.quorum import Ballot
 from ..rules.scripts import Command
-from ..rules.timing import CLAIM_S
 from ..rules.wire import WIRES
 from . import outcomes
-from .driver import Driver
-from .fanout import Fanout
-from .listener import Listener
+from .handing import HandingOn
 from .turnstile import Turn, Turnstile
 from .waits import Waits
 from .watchdog import AT_CLOSE, REASONS, Watchdog
@@ -42,12 +37,9 @@ log = logging.getLogger("rlock")
 T = TypeVar("T")
 
 
-class Engine(ABC):
+class Engine(HandingOn, ABC):
     """Connections and holds of one client in one process (and, with asyncio, in one event loop)."""
 
-    _fanout: Fanout[Any]
-    _listener: Listener[Any]
-    _driver: Driver
     _watchdog: Watchdog
 
     def __init__(self, masters: Sequence[str], options: ClientOptions, clock: Clock) -> None:
@@ -104,7 +96,9 @@ class Engine(ABC):
             return (yield from self._contending(key, options, until, asked))
         turn = self._turn(name)
         try:
-            if (yield from self._turnstile.entering(turn, until - began)):
+            line = self._turnstile
+            if line.enter(turn) or (yield from line.waiting(turn, until - began)):
+                yield from self._standing_back(name, until)
                 return (yield from self._contending(key, options, until, asked))
         finally:
             turn.over = True
@@ -242,58 +236,6 @@ class Engine(ABC):
                 # Ctrl-C where nothing else tells its end, or a close at the same time.
                 outcomes.given_up(hold, self.clock())
             raise
-
-    def _giving_up(self, hold: Hold) -> Waits[tuple[Released, bool]]:
-        """Release it on the masters, if allowed in favour of an owner of ours; whether that one got it."""
-        heir = self._listener.heir(hold.name)
-        if self.terms.wire.shared and not may_barge(hold, heir):
-            heir = None  # nor by the threads of one process, for ever
-        successor = "" if heir is None else owner_token(heir.label)
-        procedure = release(
-            self.terms,
-            hold.name,
-            hold.owner,
-            hold.options.lease,
-            waiter=hold.waiter,
-            heir=heir,
-            successor=successor,
-            barging=may_barge(hold, heir),
-        )
-        ballot: Ballot | None = None
-        given: bool | None = False
-        try:
-            ballot = yield from self._driver.performing(procedure)
-            tokens = [] if heir is None else inherited(ballot)
-            if heir is not None and len(tokens) >= ballot.quorum:
-                # Validity counts from before the release was sent: no master can have written it earlier.
-                bequest = Bequest(successor, ballot.sent_at, hold.hops + 1, tokens)
-                # From here on it may have it. Ctrl-C in between must not free what the heir goes on with.
-                given = None
-                given = self._listener.bequeath(heir, bequest)
-        finally:
-            if heir is not None and given is False:
-                self._disinherit(heir, successor, ballot)
-        return outcome(self.terms, ballot), given is True
-
-    def _disinherit(self, heir: Place, successor: str, ballot: Ballot | None) -> None:
-        """Take back what masters gave, or may yet give, to a successor that nobody will be."""
-        maybe = gave_heir(ballot, len(self.terms.masters))
-        if maybe:
-            undo = self.terms.release(heir.name, successor)
-            self._fanout.tell(Tell(undo, maybe, owed_for=heir.lease_ms / 1000))
-
-    def _pass_on(self, name: str, token: str, lease_s: float = CLAIM_S) -> None:
-        """Give on at once what was handed to one of ours that has gone, and what would else run out."""
-        waiter = waiter_name(token, self.terms.station)
-        with self.mutex:
-            done = self._driver.finished
-            if self.closed or token in done or any(hold.owner == token for hold in self.holds):
-                return
-            # Handed late to the place of one who has the lock by the other masters: the next one could
-            # do nothing with a minority.
-            hand_on = all(hold.waiter != waiter for hold in self.holds)
-        release = self.terms.release(name, token, waiter=waiter, hand_on=hand_on)
-        self._fanout.tell(Tell(release, owed_for=lease_s))
 
     def _freeing(self, hold: Hold) -> Command:
         return self.terms.release(hold.name, hold.owner, waiter=hold.waiter)

@@ -7,51 +7,37 @@ is written to every master before anything is read; stragglers are read when the
 
 from __future__ import annotations
 
-import threading
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Generic, TypeVar
-
-import hiredis
+from abc import abstractmethod
+from typing import TypeVar
 
 from ..errors import RLockError
-from ..events import MasterAnswers, MasterFailed, MasterSlow, OutOfStep
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.steps import Ask, AskMany, Rest, Tell, Terms
 from ..rules import scripts
 from ..rules.quorum import Ballot, Settle
 from .links import Link, pack
 from .masters import same_server
-from .roster import Roster, Slot
-from .rounds import Debts, Owed, Round
+from .roster import Slot
+from .rounds import Owed, Round
+from .traffic import Traffic
 from .waits import Waits
 
 #: How often a round goes out again because connections broke: each may find another one broken.
 RESENDS = 2
 
-#: What goes on with a master is told of again after this.
-AGAIN_S = 60.0
-
 L = TypeVar("L", bound=Link)
 
 
-class Fanout(ABC, Generic[L]):
+class Fanout(Traffic[L]):
     """The command connections of one client in one process."""
 
-    _roster: Roster[L]
-
     def __init__(self, terms: Terms, request_timeout: float) -> None:
-        self._clock = terms.clock
-        self._timeout = request_timeout
+        super().__init__(terms, request_timeout)
         self._quorum = terms.quorum
-        self._guard = terms.guard
         self._time = terms.time
-        self._news = terms.news
-        self._mutex = threading.Lock()
         self._masters = len(terms.masters)
         #: Who closes the client: the only one that may still ask. None: all may.
         self._refusing: object | None = None
-        self._debts = Debts(len(terms.masters))
 
     # -- what a driver adds ------------------------------------------------------------------------
 
@@ -59,9 +45,8 @@ class Fanout(ABC, Generic[L]):
     def _finishing(self, turn: Round) -> Waits[None]:
         """Wait until the round is settled or its time is over. RLockError: the client was closed."""
 
-    @abstractmethod
-    def _wake(self, turn: Round) -> None:
-        """Let the one who waits for a round look. With the mutex."""
+    def _sent(self, turn: Round) -> None:
+        """A round is on its way. With the mutex."""
 
     @abstractmethod
     def _caller(self) -> object:
@@ -73,20 +58,27 @@ class Fanout(ABC, Generic[L]):
         """Perform a round; its ballot. Takes at most the round's time-out, thrice if connections broke."""
         # What asks all is not for the quorum that connects first: a healthy master that needs a moment
         # longer would be reported as one that gives no answer, or be left out by `init`.
-        everybody = self._roster.fresh and ask.settle is Settle.ALL
-        yield from self._connecting(ask.timeout, all_of_them=everybody)
+        roster = self._roster
+        if roster.up < self._masters:
+            everybody = roster.fresh and ask.settle is Settle.ALL
+            yield from self._connecting(ask.timeout, all_of_them=everybody)
         turn = Round(ask, self._masters)
-        self._send(turn, turn.targets)
-        yield from self._finishing(turn)
+        ask.rounds, ballot = (turn,), turn.ballot
+        try:
+            self._send(turn)
+            yield from self._finishing(turn)
+        except BaseException:
+            turn.over = True  # Ctrl-C between the two: others would wait for it to read for them
+            raise
         for _ in range(RESENDS):
-            if turn.ballot.answered >= turn.ballot.quorum or not turn.broken():
+            if ballot.granted >= ballot.quorum or ballot.answered >= ballot.quorum or not turn.broken():
                 break
             # A restarted master or an idle connection that the server closed: again, on new
             # connections, before anybody is told that no quorum answers.
             yield from self._connecting(ask.timeout, all_of_them=True)
-            self._send(turn, turn.unanswered(), again=True)
+            self._resend(turn)
             yield from self._finishing(turn)
-        return turn.ballot
+        return ballot
 
     def meeting(self) -> Waits[None]:
         """See to it that masters were met once: before that nobody knows their time."""
@@ -105,16 +97,17 @@ class Fanout(ABC, Generic[L]):
         yield from self._connecting(patience, all_of_them=everybody)
         many.rounds = turns = [Round(ask, self._masters) for ask in many.asks]
         for turn in turns:
-            self._send(turn, turn.targets)
+            self._send(turn)
         for turn in turns:
             yield from self._finishing(turn)
         return [turn.ballot for turn in turns]
 
     def resting(self, rest: Rest) -> Waits[None]:
         """Wait for what rounds were settled without."""
-        for turn in rest.many.rounds:
+        for turn in rest.asked.rounds:
             with self._mutex:
-                turn.ballot.settle, turn.over = Settle.ALL, False
+                turn.ballot.await_all()
+                turn.over = False
                 turn.deadline = min(turn.deadline, rest.until)
             yield from self._finishing(turn)
 
@@ -133,153 +126,47 @@ class Fanout(ABC, Generic[L]):
                 elif tell.owed_for:
                     self._note(slot, owed)
 
-    def _send(self, turn: Round, targets: Sequence[int], *, again: bool = False) -> None:
+    def _send(self, turn: Round) -> None:
         ask, ballot = turn.ask, turn.ballot
+        packed = pack(ask.command.by_sha())
+        with self._mutex:
+            roster = self._roster
+            if roster.closed or self._refusing is not None:
+                self._check()
+            # Stamped before the first byte is sent: validity counted from any later instant would outlive
+            # the lease on the masters.
+            ballot.sent_at = ballot.decided_at = now = self._clock()
+            turn.deadline = now + ask.timeout
+            owed = Owed(turn, ask.command, now, now + ask.owed_for if ask.owed_for else 0.0)
+            slots = roster.slots
+            for slot in slots if ask.targets is None else [slots[i] for i in ask.targets]:
+                link = slot.link
+                if link is not None:
+                    self._post(slot, link, owed, packed)
+                    continue
+                ballot.cast(slot.index, Vote(Code.FAULT, fault=slot.fault))
+                if owed.until:
+                    self._note(slot, owed)  # so it may be delivered, even before a resend
+                else:
+                    ballot.unsent |= {slot.index}
+            self._sent(turn)
+
+    def _resend(self, turn: Round) -> None:
+        """A second delivery, to those that gave no vote; it keeps the stamp of the first."""
+        ask = turn.ask
         packed = pack(ask.command.by_sha())
         with self._mutex:
             self._check()
             now = self._clock()
-            if not again:
-                # Stamped before the first byte is sent: validity counted from any later instant would
-                # outlive the lease on the masters. A second delivery keeps the stamp of the first.
-                ballot.sent_at = ballot.decided_at = now
             turn.deadline = now + ask.timeout
             turn.over = False
             owed = Owed(turn, ask.command, now, now + ask.owed_for if ask.owed_for else 0.0)
-            slots = self._roster.slots
-            for i in targets:
-                slot = slots[i]
-                if slot.link is not None:
-                    if again:
-                        if any(other.round is turn for other in slot.link.owed):
-                            continue  # still on its way
-                        ballot.recall(i)
+            for i in turn.unanswered():
+                slot = self._roster.slots[i]
+                # Not to one to which it is still on its way.
+                if slot.link is not None and all(other.round is not turn for other in slot.link.owed):
+                    turn.ballot.recall(i)
                     self._post(slot, slot.link, owed, packed)
-                elif not again:
-                    ballot.cast(i, Vote(Code.FAULT, fault=slot.fault))
-                    if owed.until:
-                        self._note(slot, owed)  # so it may be delivered, even before a resend
-                    else:
-                        ballot.unsent.add(i)
-
-    # -- one connection; all with the mutex held ---------------------------------------------------
-
-    def _post(self, slot: Slot[L], link: L, owed: Owed, packed: bytes) -> None:
-        try:
-            link.owed.append(owed)
-            self._roster.send(link, packed)
-        except OSError as error:
-            self._drop(slot, Fault(FaultKind.BROKEN, str(error) or type(error).__name__))
-        except BaseException:
-            # Ctrl-C in the middle of a command: its bytes and the list of owed replies may no longer
-            # agree, and one reply read for another is a vote that nobody gave.
-            self._drop(slot, Fault(FaultKind.BROKEN, "interrupted"))
-            raise
-
-    def _deliver(self, slot: Slot[L], link: L) -> None:
-        gets, owed_replies = link.reader.gets, link.owed
-        while (reply := gets()) is not False:
-            if not owed_replies:
-                # Nobody asked: an error before the server hangs up, or the two are out of step.
-                self._drop(slot, Fault(FaultKind.BROKEN, f"an answer that nobody asked for: {reply!r:.80}"))
-                return
-            owed = owed_replies.popleft()
-            turn, command = owed.round, owed.command
-            if isinstance(reply, hiredis.ReplyError) and scripts.is_noscript(reply):
-                # Not for an acquire that is decided: its release may have passed already, and the
-                # late vote would stand until its lease ends.
-                late = turn is not None and (turn.over or turn.ballot.settled)
-                if not (late and command.script is scripts.ACQUIRE):
-                    self._post(slot, link, owed, pack(command.by_source()))
-                    if slot.link is not link:
-                        return
-                    continue
-                # It will be asked for again, by a lock that is not decided yet.
-                load = pack(("SCRIPT", "LOAD", command.script.source))
-                self._post(slot, link, Owed(None, command, owed.sent_at, 0.0), load)
-                continue
-            vote = command.decode(reply)
-            if command.misread(vote):
-                # The last line of defence: a vote that was read for another round would be two leases.
-                self._drop(slot, Fault(FaultKind.BROKEN, "an answer that belongs to another command"))
-                self._news.note(OutOfStep(slot.endpoint.label))
-                return
-            if vote.fault is not None:
-                self._refused(slot, vote.fault)
-            elif slot.refusal is not None and vote.code == Code.YES and command.script is scripts.ACQUIRE:
-                # Only that: without memory, or a disk, a master releases and renews all the same.
-                slot.refusal = None
-                self._news.note(MasterAnswers(slot.endpoint.label, news=False))
-            if not self._guard.known(slot.index, vote.marker):
-                vote = self._screen(slot, link, vote, grants=command.script in scripts.GRANTING)
-            if turn is not None:
-                self._vote(turn, slot.index, vote)
-
-    def _refused(self, slot: Slot[L], fault: Fault) -> None:
-        """A master that answers, and has no vote all the same: no memory, no permission, a full disk."""
-        now = self._clock()
-        # One that refuses some locks only would be told of all the time.
-        news = slot.refusal != fault and (fault != slot.refused or now >= slot.refused_until)
-        slot.refusal = fault
-        if news:
-            slot.refused, slot.refused_until = fault, now + AGAIN_S
-        self._news.note(MasterFailed(slot.endpoint.label, fault.kind.value, fault.text, news))
-
-    def _screen(self, slot: Slot[L], link: L, vote: Vote, *, grants: bool) -> Vote:
-        """A vote as it counts, by what is known of its master's memory."""
-        now = self._clock()
-        age_s = None if vote.marker is None else self._guard.told(slot.index, vote.marker, now)
-        if age_s is not None:
-            # Have the master note how old its memory is.
-            mark = scripts.mark(link.run_id, age_s, self._guard.max_ttl_ms())
-            self._post(slot, link, Owed(None, mark, now, 0.0), pack(mark.by_sha()))
-        return self._guard.screen(slot.index, vote, now, grants=grants)
-
-    def _vote(self, turn: Round, master: int, vote: Vote) -> None:
-        ballot = turn.ballot
-        if (turn.over or ballot.settled) and not turn.ask.stay:
-            return
-        if ballot.cast(master, vote):
-            ballot.decided_at = self._clock()
-            self._wake(turn)
-
-    def _expire(self, now: float) -> None:
-        """Drop the links that have owed a reply for too long: a stalled master costs nothing from then on.
-
-        Called when all that has arrived was read; one for which half of the time is over is told of.
-        """
-        for slot, took in self._overdue(now):
-            if took > self._timeout:
-                self._drop(slot, Fault(FaultKind.TIMEOUT, f"no answer within {self._timeout:g} s"))
-            elif now >= slot.slow_from:
-                slot.slow_from = now + AGAIN_S
-                self._news.note(MasterSlow(slot.endpoint.label, took, self._timeout))
-
-    def _overdue(self, now: float) -> list[tuple[Slot[L], float]]:
-        """The links that have owed a reply for half of the time-out or more, and for how long."""
-        half = self._timeout / 2
-        return [
-            (slot, took)
-            for slot in self._roster.slots
-            if slot.link and slot.link.owed and (took := now - slot.link.owed[0].sent_at) > half
-        ]
-
-    def _drop(self, slot: Slot[L], fault: Fault) -> None:
-        link = self._roster.drop(slot, fault)
-        if link is None:
-            return
-        for owed in link.owed:
-            self._note(slot, owed)
-            if owed.round is not None:
-                self._vote(owed.round, slot.index, Vote(Code.FAULT, fault=fault))
-
-    def _note(self, slot: Slot[L], owed: Owed) -> None:
-        """A master may not have got this: it gets it when it is back, and we see to that."""
-        if owed.until:
-            self._debts.note(slot.index, owed)
-            # Nobody else may dial it: the lock would stay locked there although it was released.
-            slot.wanted_until = max(slot.wanted_until, owed.until)
-            self._roster.dial_due()
 
     def _check(self) -> None:
         if self._roster.closed or (self._refusing is not None and self._refusing != self._caller()):
@@ -336,7 +223,7 @@ class Fanout(ABC, Generic[L]):
             # Answers come in order: that to the last question is behind all others.
             last = Ask(scripts.status("rlock", waiters=1), self._timeout, Settle.ALL, targets=owing)
             turn = Round(last, self._masters)
-            self._send(turn, owing)
+            self._send(turn)
             while not turn.over:
                 try:
                     yield from self._finishing(turn)

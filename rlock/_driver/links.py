@@ -46,12 +46,27 @@ class DialError(Exception):
 class Link(ABC):
     """One open connection: what is written to it, and the replies that are owed on it, in order."""
 
-    __slots__ = ("answered", "client_id", "handshake", "owed", "reader", "run_id")
+    __slots__ = (
+        "answered",
+        "client_id",
+        "ended",
+        "handshake",
+        "marker",
+        "owed",
+        "reader",
+        "run_id",
+        "tail",
+    )
 
     def __init__(self, greeted: Greeted) -> None:
         self.reader = hiredis.Reader()
+        #: The last marker that was read, and how a foreseen answer ends with it.
+        self.marker = ""
+        self.tail = scripts.marked_end("")
         #: Something has arrived since the greeting.
         self.answered = False
+        #: The peer has closed.
+        self.ended = False
         #: Requests without a reply yet; the driver's own entries.
         self.owed: deque[Any] = deque()
         self.handshake = greeted.handshake
@@ -59,6 +74,17 @@ class Link(ABC):
         self.run_id = greeted.handshake.run_id
         #: How the server calls this connection.
         self.client_id = greeted.client_id
+
+    def remember(self, marker: str) -> None:
+        """The marker that answers are foreseen to have from now on."""
+        self.marker, self.tail = marker, scripts.marked_end(marker)
+
+    @abstractmethod
+    def send(self, packed: bytes) -> bool:
+        """Write, or keep for later what cannot go out now; whether it is for `Roster.hold_back` to see to it.
+
+        Raises OSError on a broken connection.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -11,7 +11,7 @@ import logging
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from ..model import Fault, FaultKind
@@ -50,6 +50,7 @@ class Listener(ABC, Generic[L]):
         self._mutex = threading.Lock()
         self._subscriptions: dict[str, Subscription] = {}
         self._by_channel: dict[bytes, Subscription] = {}
+        self._by_station: dict[bytes, Subscription] = {}
         #: Masters that let us subscribe to nothing: nobody waits for their confirmation.
         self._deaf: set[int] = set()
         #: Waiters that heard from fewer masters than a quorum.
@@ -86,15 +87,12 @@ class Listener(ABC, Generic[L]):
             if found is None:
                 found = Subscription(ear.name, self._station, self._wire)
                 self._subscriptions[ear.name] = found
-                for name in found.names:
-                    self._by_channel[name.encode()] = found
+                self._by_channel[found.public] = self._by_station[found.station] = found
                 self._send_all(pack(("SUBSCRIBE", *found.names)))
             found.idle_at = math.inf
-            if ear not in found.ears:
-                found.ears.add(ear)
-                if not self._roster.closed:
-                    self._run()
-                    self._roster.dial_due()
+            if found.add(ear) and not self._roster.closed:
+                self._run()
+                self._roster.dial_due()
         if timeout > 0:
             yield from self._reading_until(ear, lambda: self._settled(found), timeout)
         return len(found.confirmed)
@@ -109,10 +107,9 @@ class Listener(ABC, Generic[L]):
         """Listen no more."""
         with self._mutex:
             found = self._subscriptions.get(ear.name)
-            if found is None or ear not in found.ears:
+            if found is None or not found.remove(ear):
                 return
-            found.ears.discard(ear)
-            if not found.ears:
+            if found.deserted():
                 found.idle_at = self._clock() + CHANNEL_LINGER_S
             if ear.handed:
                 # Most likely what the last round has taken already; if not, it has no hurry.
@@ -145,9 +142,9 @@ class Listener(ABC, Generic[L]):
         with self._mutex:
             return [ear.place for ear in self._ears(name) if ear.place.drawn]
 
-    def _ears(self, name: str) -> Iterator[Ear]:
+    def _ears(self, name: str) -> list[Ear]:
         found = self._subscriptions.get(name)
-        return iter(list(found.ears) if found is not None else ())
+        return [] if found is None else found.ears
 
     def _settled(self, found: Subscription) -> bool:
         roster = self._roster
@@ -162,8 +159,10 @@ class Listener(ABC, Generic[L]):
 
     def _due(self) -> float:
         """When to do something without having read anything."""
-        hopes = min((ear.grace_at for ear in self._hoping), default=math.inf)
-        return min(hopes, self._roster.next_probe())
+        due = math.inf if self._roster.whole else self._roster.next_probe()
+        for ear in self._hoping:
+            due = min(due, ear.grace_at)
+        return due
 
     def _hope_no_more(self) -> None:
         """Have those go on that heard from too few masters for long enough. With the mutex."""
@@ -188,10 +187,9 @@ class Listener(ABC, Generic[L]):
         for found in list(self._subscriptions.values()):
             if found.idle_at <= now:
                 del self._subscriptions[found.name]
-                for name in found.names:
-                    del self._by_channel[name.encode()]
+                del self._by_channel[found.public], self._by_station[found.station]
                 self._send_all(pack(("UNSUBSCRIBE", *found.names)))
-            elif not found.ears and found.idle_at == math.inf:
+            elif found.idle_at == math.inf and found.deserted():
                 found.idle_at = now + CHANNEL_LINGER_S
         if not self._subscriptions:
             self._roster.hang_up()
@@ -200,42 +198,44 @@ class Listener(ABC, Generic[L]):
         return True
 
     def _hear(self, slot: Slot[L], message: Any) -> None:
-        if not isinstance(message, list) or len(message) < 3:
+        if type(message) is not list or len(message) < 3:
             if slot.index not in self._deaf:
                 self._deaf.add(slot.index)
                 log.warning("%s does not let us subscribe, waiters poll: %s", slot.endpoint.label, message)
             return
         kind, name, payload = message[0], message[1], message[2]
-        found = self._by_channel.get(name)
-        if found is None:
-            return
-        ours = name == found.names[1].encode()
-        if kind == b"subscribe" and ours:
-            found.confirmed.add(slot.index)
-            for ear in found.ears:
-                ear.stir()
-            if slot.index in found.lost:
-                found.lost.discard(slot.index)
-                for ear in found.ears:
-                    # What was published while we were away is lost: look again at once.
-                    ear.wake(Wake.FREE)
-        elif kind == b"message" and ours:
-            self._handed(found, slot.index, payload.decode("utf-8", "replace"))
-        elif kind == b"message":
+        found = self._by_station.get(name)
+        if found is not None:
+            if kind == b"message":
+                self._handed(found, slot.index, payload)
+            elif kind == b"subscribe":
+                self._confirmed(found, slot.index)
+        elif kind == b"message" and (found := self._by_channel.get(name)) is not None:
             for ear in found.ears:
                 self._tell(ear, slot.index, payload)
 
-    def _handed(self, found: Subscription, master: int, token: str) -> None:
+    def _confirmed(self, found: Subscription, master: int) -> None:
+        found.confirmed.add(master)
+        for ear in found.ears:
+            ear.stir()
+        if master in found.lost:
+            found.lost.discard(master)
+            for ear in found.ears:
+                # What was published while we were away is lost: look again at once.
+                ear.wake(Wake.FREE)
+
+    def _handed(self, found: Subscription, master: int, token: bytes) -> None:
         if not token:
             return  # only asked whether somebody is here
         ear = found.ear(token)
         if ear is None:
-            self._strays.append((found.name, token))
+            self._strays.append((found.name, token.decode("utf-8", "replace")))
             return
-        ear.handed.add(master)
-        if len(ear.handed) == self._quorum:
+        handed = ear.handed
+        handed.add(master)
+        if len(handed) == self._quorum:
             ear.wake(Wake.HANDED)
-        elif len(ear.handed) < self._quorum:
+        elif len(handed) < self._quorum:
             self._hope(ear, grace(ear.place.round_s, ear.place.splits))
 
     def _hope(self, ear: Ear, patience: float) -> None:
@@ -296,6 +296,7 @@ class Listener(ABC, Generic[L]):
                     ear.wake(Wake.FREE)
             self._subscriptions.clear()
             self._by_channel.clear()
+            self._by_station.clear()
 
     def abandon(self) -> None:
         """In a forked child: drop our copies of the sockets, without a word to the servers, and no mutex."""

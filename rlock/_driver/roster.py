@@ -106,9 +106,13 @@ class Roster(ABC, Generic[L]):
 
     # -- what a driver adds ------------------------------------------------------------------------
 
-    @abstractmethod
     def send(self, link: L, packed: bytes) -> None:
         """Write to a link; what the kernel does not take goes out when it does. Raises OSError."""
+        if link.send(packed):
+            self.hold_back(link)
+
+    def hold_back(self, link: L) -> None:
+        """A link keeps something: write it when the kernel takes it."""
 
     @abstractmethod
     def _start(self, slot: Slot[L]) -> None:
@@ -185,6 +189,11 @@ class Roster(ABC, Generic[L]):
             spent = self._clock() - began
             yield from self._until(lambda: not self.dialing or self.closed, 2 * spent + 0.02)
         self.fresh = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether all masters are connected: none is to be dialled."""
+        return self.up == len(self.slots)
 
     @property
     def dialing(self) -> bool:

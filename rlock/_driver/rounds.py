@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..model import Code, FaultKind
@@ -15,12 +14,11 @@ from ..rules.quorum import Ballot
 class Round:
     """A command on its way, and the ballot of its answers."""
 
-    __slots__ = ("ask", "ballot", "deadline", "over", "parker", "targets")
+    __slots__ = ("ask", "ballot", "deadline", "over", "parker")
 
     def __init__(self, ask: Ask, masters: int) -> None:
         self.ask = ask
-        self.targets: Sequence[int] = range(masters) if ask.targets is None else ask.targets
-        self.ballot = Ballot(len(self.targets), ask.settle)
+        self.ballot = Ballot(masters if ask.targets is None else len(ask.targets), ask.settle)
         self.deadline = 0.0
         #: Its owner has gone on with the ballot: later answers change it no more.
         self.over = False
@@ -34,8 +32,9 @@ class Round:
 
     def unanswered(self) -> list[int]:
         """The masters that said neither yes nor no."""
-        votes = self.ballot.votes
-        return [i for i in self.targets if i not in votes or votes[i].code == Code.FAULT]
+        votes, targets = self.ballot.votes, self.ask.targets
+        asked = range(self.ballot.masters) if targets is None else targets
+        return [i for i in asked if i not in votes or votes[i].code == Code.FAULT]
 
 
 #: Releases that one unreachable master may be owed; the oldest go first, they end with their lease anyway.

@@ -25,6 +25,10 @@ class Turn(ABC):
         self.over = False
 
     @abstractmethod
+    def prepare(self) -> None:
+        """Before it is stirred, or sleeps, for the first time: most never do."""
+
+    @abstractmethod
     def stir(self) -> None:
         """Let its owner look whether it is first."""
 
@@ -55,22 +59,29 @@ class Turnstile:
         self._mutex = threading.Lock()
         self._lines: dict[str, _Line] = {}
 
-    def entering(self, turn: Turn, timeout: float) -> Waits[bool]:
-        """Wait for one's turn, at most ``timeout`` seconds (inf: for ever); whether it came."""
+    def enter(self, turn: Turn) -> bool:
+        """Whether it is one's turn at once; if not, one stands in the line now."""
         with self._mutex:
             line = self._lines.get(turn.name)
             if line is None:
                 self._lines[turn.name] = _Line(turn)
                 return True
+            turn.prepare()
             line.waiting.append(turn)
             self._advance(line)
+            return False
+
+    def waiting(self, turn: Turn, timeout: float) -> Waits[bool]:
+        """Wait for one's turn, at most ``timeout`` seconds (inf: for ever); whether it came."""
         while not self._is_first(turn):
             if timeout <= 0:
                 return False
             yield from turn.sleeping(min(timeout, LOOK_S))
             timeout -= LOOK_S
             with self._mutex:
-                self._advance(line)
+                line = self._lines.get(turn.name)
+                if line is not None:
+                    self._advance(line)
         return True
 
     def leave(self, turn: Turn) -> None:
@@ -79,9 +90,10 @@ class Turnstile:
         with self._mutex:
             line = self._lines.get(turn.name)
             if line is not None:
-                if turn in line.waiting:
-                    line.waiting.remove(turn)
-                self._advance(line)
+                if line.waiting:
+                    if turn in line.waiting:
+                        line.waiting.remove(turn)
+                    self._advance(line)
                 if line.deserted and not line.waiting:
                     del self._lines[turn.name]
 

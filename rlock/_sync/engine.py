@@ -32,7 +32,7 @@ T = TypeVar("T")
 class Driver(driver.Driver):
     """Runs procedures, each in the thread that asks for it. Thread-safe."""
 
-    def _pausing(self, timeout: float) -> Waits[None]:
+    def pausing(self, timeout: float) -> Waits[None]:
         threading.Event().wait(min(max(timeout, 0.0), threading.TIMEOUT_MAX))
         yield from NOTHING
 

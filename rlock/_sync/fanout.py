@@ -20,6 +20,7 @@ from ..model import Fault, FaultKind
 from ..procedures.steps import Terms
 from .links import SocketLink
 from .masters import Endpoint
+from .polling import POLLIN
 from .roster import Roster
 
 
@@ -44,6 +45,8 @@ class Fanout(fanout.Fanout[SocketLink]):
         #: go by whether it is over, not by its word.
         self._leader: Round | None = None
         self._followers: deque[Round] = deque()
+        #: For so long the others trust that a leader does its work.
+        self._patience = request_timeout / 4
 
     def _caller(self) -> object:
         return threading.get_ident()
@@ -54,59 +57,80 @@ class Fanout(fanout.Fanout[SocketLink]):
         Interrupts may come between any two lines, so nothing here relies on a `finally` having run: a
         leader whose round is over is none, and followers look after a while even if nobody wakes them.
         """
-        patience = self._timeout / 4
+        ballot = turn.ballot
         try:
-            while not turn.ballot.settled:
-                parker = None
-                with self._mutex:
-                    if self._roster.closed:
-                        raise RLockError("the client was closed")
-                    leader, now = self._leader, self._clock()
-                    if leader is None or leader is turn or leader.over or now > leader.deadline + patience:
-                        self._leader = turn
-                    else:
-                        parker = turn.parker = threading.Lock()
-                        parker.acquire()
-                        if turn not in self._followers:
-                            self._followers.append(turn)
+            if self._leader is turn:
+                self._lead(turn)
+            while not ballot.settled and self._clock() < turn.deadline:
+                parker = self._join(turn)
                 if parker is None:
-                    self._lead(turn, patience)
+                    self._lead(turn)
                 else:
-                    parker.acquire(timeout=max(0.0, min(turn.deadline - now, patience)))
-                if self._clock() >= turn.deadline:
-                    break
+                    parker.acquire(timeout=max(0.0, min(turn.deadline - self._clock(), self._patience)))
         finally:
             turn.over = True
-            with self._mutex:
-                if turn in self._followers:
-                    self._followers.remove(turn)
-                if self._leader is turn or self._leader is None:
-                    self._leader = None
-                    if self._followers:
-                        # It was this thread's turn to read for the others: another one goes on.
-                        self._wake(self._followers[0])
-                    if self._roster.closed:
-                        self._roster.close_bell()
+            # Misses nobody: who follows has seen, with the mutex, a leader whose round was not over.
+            if self._leader is turn or self._followers or self._roster.closed:
+                self._quit(turn)
         self._news.tell()
         yield from NOTHING
 
-    def _lead(self, turn: Round, patience: float) -> None:
+    def _sent(self, turn: Round) -> None:
+        if self._leader is None:
+            self._leader = turn
+
+    def _join(self, turn: Round) -> threading.Lock | None:
+        """What to wait for as a follower; None: this thread leads."""
+        with self._mutex:
+            if self._roster.closed:
+                raise RLockError("the client was closed")
+            leader = self._leader
+            if leader is None or leader is turn or leader.over:
+                self._leader = turn
+                return None
+            if self._clock() > leader.deadline + self._patience:
+                self._leader = turn
+                return None
+            parker = turn.parker = threading.Lock()
+            parker.acquire()
+            if turn not in self._followers:
+                self._followers.append(turn)
+            return parker
+
+    def _quit(self, turn: Round) -> None:
+        with self._mutex:
+            if turn in self._followers:
+                self._followers.remove(turn)
+            if self._leader is turn or self._leader is None:
+                self._leader = None
+                if self._followers:
+                    # It was this thread's turn to read for the others: another one goes on.
+                    self._wake(self._followers[0])
+                if self._roster.closed:
+                    self._roster.close_bell()
+
+    def _lead(self, turn: Round) -> None:
         """Read for everybody until this round is settled or out of time."""
-        ballot, clock = turn.ballot, self._clock
+        ballot, roster, patience = turn.ballot, self._roster, self._patience
+        now = self._clock()
         while True:
-            left = turn.deadline - clock()
+            left = turn.deadline - now
             # Also when the time is over: a thread that was kept from running has answers to read.
-            events = self._roster.poll(min(left, patience))
+            events = roster.poll(patience if left > patience else left)
             with self._mutex:
                 for fd, event in events:
                     self._serve(fd, event)
-                if ballot.outstanding:
-                    self._expire(clock())
-                if ballot.settled or self._roster.closed or left <= 0:
+                now = self._clock()
+                if now >= self._look_at or left <= 0:
+                    self._expire(now)
+                if ballot.settled and not self._followers:
+                    self._leader = None
+                    return
+                if ballot.settled or roster.closed or left <= 0:
                     return
 
     def _wake(self, turn: Round) -> None:
-        if turn in self._followers:
+        if self._followers and turn in self._followers:
             self._followers.remove(turn)
             if turn.parker is not None and turn.parker.locked():
                 turn.parker.release()
@@ -114,14 +138,16 @@ class Fanout(fanout.Fanout[SocketLink]):
     # -- one connection; all with the mutex held ---------------------------------------------------
 
     def _serve(self, fd: int, event: int) -> None:
-        slot = None
         try:
-            served = self._roster.serve(fd, event)
-            if served is not None:
-                slot, link, alive = served
-                self._deliver(slot, link)
-                if not alive and slot.link is link:
-                    self._drop(slot, Fault(FaultKind.BROKEN, "the server closed the connection"))
+            slot = self._roster.by_fd.get(fd)
+            if event != POLLIN or slot is None or (link := slot.link) is None:
+                served = self._roster.serve(fd, event)
+                if served is None:
+                    return
+                slot, link = served
+            self._take(slot, link, link.fetch())
+            if link.ended and slot.link is link:
+                self._drop(slot, Fault(FaultKind.BROKEN, "the server closed the connection"))
         except (OSError, hiredis.HiredisError) as error:
             self._drop_fd(fd, Fault(FaultKind.BROKEN, str(error) or type(error).__name__))
         except BaseException:
@@ -129,7 +155,7 @@ class Fanout(fanout.Fanout[SocketLink]):
             raise
 
     def _drop_fd(self, fd: int, fault: Fault) -> None:
-        slot = self._roster.by_fd(fd)
+        slot = self._roster.by_fd.get(fd)
         if slot is not None:
             self._drop(slot, fault)
 

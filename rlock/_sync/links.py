@@ -14,7 +14,7 @@ from .._driver.links import Call, Greeted, Link, dial_error, greet
 class SocketLink(Link):
     """A socket of redis-py's that we read and write."""
 
-    __slots__ = ("_keep", "fileno", "outbox", "socket")
+    __slots__ = ("_keep", "_layered", "fileno", "outbox", "socket")
 
     def __init__(self, connection: AbstractConnection, greeted: Greeted) -> None:
         super().__init__(greeted)
@@ -23,14 +23,19 @@ class SocketLink(Link):
         self._keep = connection  # closes the socket when it goes
         self.socket = bare
         self.fileno = bare.fileno()
+        #: TLS may hold decrypted bytes that no poll reports.
+        self._layered = hasattr(bare, "pending")
         #: Bytes that the kernel did not take.
         self.outbox = bytearray()
 
-    def send(self, packed: bytes) -> None:
-        """Write, or keep for later what the kernel does not take. Raises OSError on a broken connection."""
+    def send(self, packed: bytes) -> bool:
+        """Write, or keep for later what the kernel does not take. Raises OSError on a broken connection.
+
+        Whether something is kept from now on.
+        """
         if self.outbox:
             self.outbox += packed
-            return
+            return False
         try:
             sent = self.socket.send(packed)
         except (BlockingIOError, InterruptedError):
@@ -39,32 +44,34 @@ class SocketLink(Link):
             if not _wants_more(error):
                 raise
             sent = 0
-        if sent < len(packed):
-            self.outbox += packed[sent:]
+        if sent == len(packed):
+            return False
+        self.outbox += packed[sent:]
+        return True
 
     def flush(self) -> None:
         """Write what was kept."""
         kept, self.outbox = bytes(self.outbox), bytearray()
         self.send(kept)
 
-    def receive(self) -> bool:
-        """Read what has arrived into the reader. False: the peer has closed."""
+    def fetch(self) -> bytes:
+        """What has arrived; empty: nothing, or the reader has it already, or the peer has closed."""
         while True:
             try:
-                data = self.socket.recv(65536)
+                data: bytes = self.socket.recv(65536)
             except (BlockingIOError, InterruptedError):
-                return True
+                return b""
             except OSError as error:
                 if _wants_more(error):
-                    return True
+                    return b""
                 raise
             if not data:
-                return False
-            self.reader.feed(data)
+                self.ended = True
+                return data
             self.answered = True
-            # TLS may hold decrypted bytes that no poll reports: read until it wants more.
-            if len(data) < 65536 and not hasattr(self.socket, "pending"):
-                return True
+            if len(data) < 65536 and not self._layered:
+                return data
+            self.reader.feed(data)
 
     def close(self) -> None:
         """Close without a word."""

@@ -111,7 +111,8 @@ class Listener(listener.Listener[SocketLink]):
                     reading = reader is None or reader is ear or not reader.parked
                     if reading:
                         self._reader = ear
-                        self._roster.dial_due()
+                        if not self._roster.whole:
+                            self._roster.dial_due()
                         until_due = min(until, self._due())
                 if reading:
                     self._take_in(self._roster.poll(until_due - now))
@@ -183,13 +184,16 @@ class Listener(listener.Listener[SocketLink]):
             served = self._roster.serve(fd, event)
             if served is None:
                 return
-            slot, link, alive = served
+            slot, link = served
+            data = link.fetch()
+            if data:
+                link.reader.feed(data)
             while (message := link.reader.gets()) is not False:
                 self._hear(slot, message)
-            if not alive:
+            if link.ended:
                 self._drop(slot, "the server closed the connection")
         except (OSError, hiredis.HiredisError) as error:
-            slot_of = self._roster.by_fd(fd)
+            slot_of = self._roster.by_fd.get(fd)
             if slot_of is not None:
                 self._drop(slot_of, str(error) or type(error).__name__)
 

@@ -86,7 +86,8 @@ class Roster(roster.Roster[SocketLink]):
             **options,
         )
         self._changed = ParkingLot(mutex)
-        self._by_fd: dict[int, Slot[SocketLink]] = {}
+        #: The master whose link has this descriptor.
+        self.by_fd: dict[int, Slot[SocketLink]] = {}
         self._poll = poller()
         self._bell = Bell()
         self._poll.register(self._bell.fileno, POLLIN)
@@ -96,7 +97,7 @@ class Roster(roster.Roster[SocketLink]):
     def poll(self, timeout: float) -> list[tuple[int, int]]:
         """Wait for the links, at most ``timeout`` seconds. Without the mutex; one thread."""
         try:
-            return self._poll.poll(math.ceil(max(0.0, timeout) * 1000))
+            return self._poll.poll(math.ceil(timeout * 1000) if timeout > 0.0 else 0)
         except RuntimeError:
             # "concurrent poll() invocation": the one who was to read before us still does.
             time.sleep(0.001)
@@ -106,31 +107,26 @@ class Roster(roster.Roster[SocketLink]):
         """Make a thread that polls look at the roster again."""
         self._bell.ring()
 
-    def serve(self, fd: int, event: int) -> tuple[Slot[SocketLink], SocketLink, bool] | None:
-        """Move what has arrived into the link's reader: the slot, its link, whether it still lives."""
-        if fd == self._bell.fileno:
-            self._bell.answer()
+    def serve(self, fd: int, event: int) -> tuple[Slot[SocketLink], SocketLink] | None:
+        """Write what was held back; the slot and the link that may have something to read."""
+        slot = self.by_fd.get(fd)
+        if slot is None or (link := slot.link) is None:
+            if fd == self._bell.fileno:
+                self._bell.answer()
+            else:
+                # Dropped by a thread that was interrupted half-way: unknown to us, and polled for ever.
+                self._forget(fd)
             return None
-        slot = self._by_fd.get(fd)
-        if slot is None or slot.link is None:
-            # Dropped by a thread that was interrupted half-way: unknown to us, and polled for ever.
-            self._forget(fd)
-            return None
-        link = slot.link
         if event & POLLOUT:
             link.flush()
             if not link.outbox:
                 self._poll.modify(fd, POLLIN)
-        alive = link.receive() if event & ~POLLOUT else True
-        return slot, link, alive
+        return slot, link
 
-    def send(self, link: SocketLink, packed: bytes) -> None:
-        """Write to a link; what the kernel does not take goes out when it does. Raises OSError."""
-        kept = bool(link.outbox)
-        link.send(packed)
-        if link.outbox and not kept:
-            self._poll.modify(link.fileno, POLLIN | POLLOUT)
-            self.ring()
+    def hold_back(self, link: SocketLink) -> None:
+        """Write what a link keeps when the kernel takes it."""
+        self._poll.modify(link.fileno, POLLIN | POLLOUT)
+        self.ring()
 
     def drop(self, slot: Slot[SocketLink], fault: Fault) -> SocketLink | None:
         """End a link; the caller sees to the replies that it owed."""
@@ -139,16 +135,12 @@ class Roster(roster.Roster[SocketLink]):
             self.ring()  # a poll may still wait for the descriptor that is gone
         return link
 
-    def by_fd(self, fd: int) -> Slot[SocketLink] | None:
-        """The master whose link has this descriptor."""
-        return self._by_fd.get(fd)
-
     def _register(self, slot: Slot[SocketLink], link: SocketLink) -> None:
-        self._by_fd[link.fileno] = slot
+        self.by_fd[link.fileno] = slot
         self._poll.register(link.fileno, POLLIN)
 
     def _unregister(self, link: SocketLink) -> None:
-        self._by_fd.pop(link.fileno, None)
+        self.by_fd.pop(link.fileno, None)
         self._forget(link.fileno)
 
     def _forget(self, fd: int) -> None:

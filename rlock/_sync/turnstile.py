@@ -13,8 +13,10 @@ class Turn(turnstile.Turn):
 
     __slots__ = ("_parker",)
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    _parker: threading.Lock
+
+    def prepare(self) -> None:
+        """Before it is stirred, or sleeps, for the first time: most never do."""
         self._parker = threading.Lock()
         self._parker.acquire()
 

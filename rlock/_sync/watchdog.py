@@ -33,7 +33,7 @@ class Watchdog(watchdog.Watchdog):
         self._thread: threading.Thread | None = None
 
     def _start(self) -> None:
-        if self._thread is None or not self._thread.is_alive():
+        if self._thread is None:
             thread = threading.Thread(target=self._run, name="rlock-watchdog", daemon=True)
             thread.start()
             self._thread = thread
@@ -53,14 +53,19 @@ class Watchdog(watchdog.Watchdog):
     # -- the thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while (due := self._wait()) is not None:
-            try:
-                run(self._looking_after(due))
-            except RLockError as error:
-                log.debug("no renewal: %s", error)  # the client is being closed
-            except BaseException:
-                log.exception("a renewal round failed; it is tried again")
-                self._try_again(due)
+        try:
+            while (due := self._wait()) is not None:
+                try:
+                    run(self._looking_after(due))
+                except RLockError as error:
+                    log.debug("no renewal: %s", error)  # the client is being closed
+                except BaseException:
+                    log.exception("a renewal round failed; it is tried again")
+                    self._try_again(due)
+        finally:
+            # Whatever ended it, the next acquire has to start another one.
+            if self._thread is threading.current_thread():
+                self._thread = None
 
     def _wait(self) -> list[Hold] | None:
         """The holds that are due; None: nobody needs the thread any more."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ..events import Queued, observed, tell
 from ..model import Code, Verdict
@@ -25,16 +25,18 @@ from ..rules.timing import (
     poll_wait,
     split_wait,
     spread_wait,
+    straggler_wait,
     unreachable_wait,
     won_until,
 )
 from ..rules.wire import whose
-from .fencing import agree
+from .fencing import agree, agreed_on
 from .steps import (
     Ask,
     Listen,
     Park,
     Procedure,
+    Rest,
     Standing,
     Tell,
     Terms,
@@ -53,8 +55,11 @@ AT_ONCE = -math.inf
 FOR_EVER = math.inf
 
 
-@dataclass(frozen=True)
-class Grant:
+#: What a member of an enum costs to look up shows where each acquire comes by.
+_YES = Code.YES
+
+
+class Grant(NamedTuple):
     """The lock is had."""
 
     owner: str
@@ -130,18 +135,23 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
         token=now_us,
         guarded=terms.guard.on,
     )
+    ask = Ask(command, timeout, Settle.HOLDER)
     try:
-        ballot: Ballot = yield Ask(command, timeout, Settle.HOLDER)
-        if ballot.duplicated:
+        ballot: Ballot = yield ask
+        if ballot.faulted and ballot.duplicated:
             raise impossible(terms, options.name, ballot)
         until = won_until(ballot.sent_at, ttl, options.lease.longest)
         if ballot.judge(terms.clock(), until) is Verdict.WON:
-            given = [vote.token for vote in list(ballot.votes.values()) if vote.code == Code.YES]
-            token = yield from agree(terms, options, owner, given, until)
+            given = [vote.token for vote in list(ballot.votes.values()) if vote.code == _YES]
+            token = agreed_on(given, ballot.quorum)
+            if not token:
+                token = yield from agree(terms, options, owner, given, until)
             # Looked at last: what came before may have used the validity up.
             if token and terms.clock() < until:
                 waiter = "" if place is None else place.waiter
                 return Grant(owner, ballot.sent_at, waiter, token=token, votes=len(given))
+        elif place is not None and ballot.outstanding and ballot.settled:
+            yield from _stragglers(terms, ask, ballot)
     except GeneratorExit:
         raise
     except BaseException:
@@ -176,6 +186,13 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
         yield Tell(waiting.undo(owner, hand_on=hand_on), maybe, owed_for=ttl)
     waiting.asked.remove(owner)
     return ballot
+
+
+def _stragglers(terms: Terms, ask: Ask, ballot: Ballot) -> Procedure[None]:
+    """Give the answers a moment without which the round was lost: what they say needs no undo."""
+    decided_at = ballot.decided_at
+    yield Rest(ask, terms.clock() + straggler_wait(decided_at - ballot.sent_at))
+    ballot.decided_at = decided_at
 
 
 def acquire(
@@ -223,7 +240,7 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
         timeout = _time_for(until - clock(), options)
         outcome = yield from attempt(waiting, timeout)
         if isinstance(outcome, Grant):
-            return replace(outcome, handed=True) if wake is Wake.HANDED else outcome
+            return outcome._replace(handed=True) if wake is Wake.HANDED else outcome
         ballot, now, place = outcome, clock(), waiting.place
         if place is not None:
             if waiting.queued and not waiting.asked.queued and observed():
@@ -283,7 +300,9 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             waiting.asked.append(owner)
             place.bequest = None
             won = won_until(sent_at, options.lease.ttl, options.lease.longest)
-            token = yield from agree(terms, options, owner, given, won)
+            token = agreed_on(given, terms.quorum)
+            if not token:
+                token = yield from agree(terms, options, owner, given, won)
             if token and clock() < won:
                 return Grant(owner, sent_at, place.waiter, hops, token, len(given), handed=True)
             yield Tell(waiting.undo(owner), owed_for=options.lease.ttl)

@@ -17,16 +17,19 @@ from ..rules.quorum import Ballot
 from .steps import Ask, Procedure, Terms
 
 
+def agreed_on(given: Sequence[int], quorum: int) -> int:
+    """The token that a quorum gave, of those ``given`` with the votes for one owner; 0: none."""
+    token = max(given, key=given.count)
+    return token if given.count(token) >= quorum else 0
+
+
 def agree(
     terms: Terms, options: LockOptions, owner: str, given: Sequence[int], until: float
 ) -> Procedure[int]:
-    """The token of a grant to ``owner``, out of those ``given`` with its votes; 0: not before ``until``.
+    """The token of a grant to ``owner`` where masters gave different ones; 0: not before ``until``.
 
-    No network where a quorum gave the same one; else a round trip for each try, nearly always one.
+    A round trip for each try, nearly always one.
     """
-    token = max(given, key=given.count)
-    if given.count(token) >= terms.quorum:
-        return token
     token = max(given)
     while (left := until - terms.clock()) > 0:
         timeout = min(options.lease.request_timeout, left)

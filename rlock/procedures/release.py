@@ -90,8 +90,15 @@ def inherited(ballot: Ballot) -> list[int]:
     return [vote.token for vote in votes if vote.code == Code.YES and vote.ttl_ms > 0 and not vote.guarded]
 
 
+def handed_on(ballot: Ballot) -> bool:
+    """Whether masters told somebody else that it is their turn."""
+    return any(vote.code == Code.YES and vote.hold_count > 0 for vote in ballot.votes.values())
+
+
 def outcome(terms: Terms, ballot: Ballot) -> Released:
     """Judge the answers."""
+    if ballot.granted >= terms.quorum:
+        return Released.DONE
     freed = denied = 0
     for i, vote in list(ballot.votes.items()):
         if vote.code == Code.YES or (vote.code != Code.FAULT and i in ballot.resent):

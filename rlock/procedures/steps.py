@@ -67,7 +67,7 @@ class Tell:
 class Ask:
     """Send to all masters (or ``targets``) and wait until the round is settled. Answer: a `Ballot`."""
 
-    __slots__ = ("command", "late", "owed_for", "settle", "stay", "targets", "timeout")
+    __slots__ = ("command", "late", "owed_for", "rounds", "settle", "stay", "targets", "timeout")
 
     def __init__(
         self,
@@ -90,6 +90,8 @@ class Ask:
         self.late = command if late is None else late
         #: Answers are counted also when the round is settled; see `Rest`.
         self.stay = stay
+        #: The driver's own, for `Rest`.
+        self.rounds: Sequence[Any] = ()
 
 
 class AskMany:
@@ -104,15 +106,16 @@ class AskMany:
 
 
 class Rest:
-    """Wait for answers that rounds were settled without (`Ask.stay`). Answer: None.
+    """Wait for answers that rounds were settled without. Answer: None.
 
-    At most until their time-out, and ``until``. What comes later is counted, but nobody waits for it.
+    At most until their time-out, and ``until``. What comes later is counted if the round says so
+    (`Ask.stay`), but nobody waits for it.
     """
 
-    __slots__ = ("many", "until")
+    __slots__ = ("asked", "until")
 
-    def __init__(self, many: AskMany, until: float = math.inf) -> None:
-        self.many = many
+    def __init__(self, asked: Ask | AskMany, until: float = math.inf) -> None:
+        self.asked = asked
         self.until = until
 
 

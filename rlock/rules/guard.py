@@ -32,6 +32,8 @@ STRANGE = "it is empty, while other masters are not: flushed, or new here"
 _CENTURY_S = 100 * 365.25 * 86400
 #: Old enough, and not older than the clocks' year 0.
 _DECADE_S = _CENTURY_S / 10
+#: From when on the votes of a life count that was always old enough.
+_LONG_AGO = -math.inf
 
 
 class Marker(NamedTuple):
@@ -210,9 +212,9 @@ class Guard:
     def known(self, master: int, marker: str | None) -> bool:
         """Whether an answer with this marker brings no news, and its vote counts. Needs no clock."""
         life = self._lives[master]
-        if life is None or marker is None:
-            return life is None or life.votes_from == -math.inf
-        return life.votes_from == -math.inf and marker == life.marker and not life.due
+        if life is None:
+            return True
+        return life.votes_from == _LONG_AGO and (marker is None or (marker == life.marker and not life.due))
 
     def screen(self, master: int, vote: Vote, now: float, *, grants: bool) -> Vote:
         """A vote as it counts. ``grants``: YES would make a new holder, or a token."""

@@ -84,6 +84,10 @@ class Due(enum.Enum):
     END = "end"  # nothing more to try: the end of the validity
 
 
+#: The first thing that every hold waits for: what a member of an enum costs to look up shows there.
+_FILL_UP = Due.FILL_UP
+
+
 class Hold:
     """One owner's unreleased acquires of one lock, and the lease behind them."""
 
@@ -100,6 +104,7 @@ class Hold:
         "options",
         "owner",
         "owner_key",
+        "queue",
         "renew_at",
         "renewed_by",
         "reported",
@@ -133,10 +138,12 @@ class Hold:
         self.acquired_at = sent_at
         #: Its place in the watchdog's heap; -1: none.
         self.entry = -1
+        #: The queue of renewals in which it stands.
+        self.queue: OrderedDict[int, Hold] | None = None
         #: When the watchdog has to look at it next, and what for.
-        self.due = Due.RENEW
+        self.due = _FILL_UP
         self.renew_at = 0.0
-        self.schedule(Due.FILL_UP if options.renew else Due.END, sent_at)
+        self.schedule(_FILL_UP if options.renew else Due.END, sent_at)
         #: The last round of renewal, and which of its locks this is: answers may come late.
         self.renewed_by: tuple[Ballot, int] | None = None
         #: A place in the queue that goes with the release.
@@ -184,18 +191,15 @@ class Hold:
 
     def schedule(self, due: Due, sent_at: float) -> None:
         """When to look again, after a round that was sent at ``sent_at``."""
-        ttl = self.lease.ttl
-        retry_at = sent_at + retry_period(ttl)
-        if due is Due.RETRY and retry_at >= self.lease.valid_until:
-            due = Due.END
-        self.due = due
-        if due is Due.FILL_UP:
+        self.due, ttl = due, self.lease.ttl
+        if due is _FILL_UP:
             self.renew_at = sent_at + min(FILL_UP_S, renew_period(ttl))
         elif due is Due.RENEW:
             self.renew_at = sent_at + renew_period(ttl)
-        elif due is Due.RETRY:
-            self.renew_at = retry_at
+        elif due is Due.RETRY and sent_at + retry_period(ttl) < self.lease.valid_until:
+            self.renew_at = sent_at + retry_period(ttl)
         else:
+            self.due = Due.END
             self.renew_at = self.lease.valid_until
 
 
@@ -218,7 +222,7 @@ class Holds:
         self._by_name: dict[str, Hold] = {}
         # Renewals of one kind and length of lease become due in the order in which they were sent: a
         # queue, so that neither an acquire nor the watchdog ever searches, and a release takes its entry out.
-        self._renewals: dict[tuple[Due, float], OrderedDict[int, Hold]] = {}
+        self._renewals: dict[tuple[str, float], OrderedDict[int, Hold]] = {}
         # Retries and ends are few and in no order. Entries of holds that moved on are skipped.
         self._others: list[tuple[float, int, Hold]] = []
         self._entries = itertools.count()
@@ -265,11 +269,17 @@ class Holds:
 
     def watch(self, hold: Hold) -> None:
         """Look at it when it says, unless it was released in the meantime."""
-        if hold not in self:
+        if self._by_key.get(hold.key) is not hold:
             return
         self.unwatch(hold)
-        if hold.due in (Due.FILL_UP, Due.RENEW):
-            self._renewals.setdefault((hold.due, hold.lease.ttl), OrderedDict())[id(hold)] = hold
+        due = hold.due
+        if due is _FILL_UP or due is Due.RENEW:
+            kind = (due.value, hold.lease.ttl)
+            queue = self._renewals.get(kind)
+            if queue is None:
+                queue = self._renewals[kind] = OrderedDict()
+            queue[id(hold)] = hold
+            hold.queue = queue
         else:
             hold.entry = next(self._entries)
             heapq.heappush(self._others, (hold.renew_at, hold.entry, hold))
@@ -281,10 +291,9 @@ class Holds:
     def unwatch(self, hold: Hold) -> None:
         """Look at it no more; it stays until its owner releases it."""
         hold.entry = -1
-        for due in (Due.FILL_UP, Due.RENEW):
-            queue = self._renewals.get((due, hold.lease.ttl))
-            if queue is not None:
-                queue.pop(id(hold), None)
+        if hold.queue is not None:
+            hold.queue.pop(id(hold), None)
+            hold.queue = None
 
     @property
     def watched(self) -> bool:
@@ -314,6 +323,7 @@ class Holds:
                 if first.renew_at > until:
                     break
                 queue.popitem(last=False)
+                first.queue = None
                 due.append(first)
             if not queue and len(self._renewals) > 8:
                 # A client with a ttl for each lock must not collect empty queues for ever.

@@ -93,13 +93,18 @@ class FleetTime:
     def note(self, master: int, time_us: int, at: float) -> None:
         """A master told its time at the local instant ``at``."""
         self._offsets_us[master] = time_us - at * 1e6
-        self._offset_us = statistics.median(list(self._offsets_us.values()))
+        self._reckon()
 
     def observe(self, votes: Mapping[int, Vote], sent_at: float, now: float) -> None:
         """Take note of the times that masters told in a round."""
-        for master, vote in votes.items():
-            if vote.time_us:
-                self.note(master, vote.time_us, (sent_at + now) / 2)
+        at_us = (sent_at + now) / 2 * 1e6
+        told = {master: vote.time_us - at_us for master, vote in votes.items() if vote.time_us}
+        if told:
+            self._offsets_us.update(told)
+            self._reckon()
+
+    def _reckon(self) -> None:
+        self._offset_us = statistics.median(list(self._offsets_us.values()))
 
     def us(self, now: float) -> int:
         """Their time in microseconds; 0 before any master has told it."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
+from collections.abc import Set
 
 from ..model import LASTING, Code, FaultKind, Verdict, Vote
 from .wire import whose
+
+_FOREIGN = Code.FOREIGN
 
 
 def quorum(masters: int) -> int:
@@ -23,6 +26,12 @@ class Settle(enum.Enum):
     ALL = "all"  # all have answered
 
 
+#: What members of an enum cost to look up shows in a round; these two come with every answer.
+_YES, _ALL = Code.YES, Settle.ALL
+
+NONE: Set[int] = frozenset()
+
+
 class Ballot:
     """All the answers of one round. Counts as they come in; knows when no further one matters."""
 
@@ -36,6 +45,7 @@ class Ballot:
         "resent",
         "sent_at",
         "settle",
+        "settled",
         "unsent",
         "votes",
     )
@@ -44,41 +54,47 @@ class Ballot:
         self.masters = masters
         self.quorum = masters // 2 + 1
         self.settle = settle
+        #: The round is decided, whatever else may come.
+        self.settled = not masters
         self.votes: dict[int, Vote] = {}
-        self.granted = 0
-        self.refused = 0
-        self.faulted = 0
+        self.granted = self.refused = self.faulted = 0
         #: Before the first byte was sent.
-        self.sent_at = sent_at
-        self.decided_at = sent_at
+        self.sent_at = self.decided_at = sent_at
         #: Masters to which the command never went: there was no connection.
-        self.unsent: set[int] = set()
+        self.unsent: Set[int] = NONE
         #: Masters to which the command went a second time: "absent" there may be our own first delivery.
-        self.resent: set[int] = set()
+        self.resent: Set[int] = NONE
 
     def cast(self, master: int, vote: Vote) -> bool:
         """Count one master's answer; whether that settled it. A second answer changes nothing."""
         if master in self.votes:
             return False
         self.votes[master] = vote
-        if vote.code == Code.YES:
+        if vote.code == _YES:
             self.granted += 1
         elif vote.code == Code.FAULT:
             self.faulted += 1
         else:
             self.refused += 1
-        return self.settled
+        self.settled = settled = self._decided()
+        return settled
 
     def recall(self, master: int) -> None:
         """Forget a fault, because the command goes to this master again."""
         vote = self.votes.get(master)
         if master in self.unsent:
-            self.unsent.discard(master)
+            self.unsent -= {master}
         elif vote is None or vote.code == Code.FAULT:
-            self.resent.add(master)
+            self.resent |= {master}
         if vote is not None and vote.code == Code.FAULT:
             del self.votes[master]
             self.faulted -= 1
+            self.settled = self._decided()
+
+    def await_all(self) -> None:
+        """Now every answer matters."""
+        self.settle = Settle.ALL
+        self.settled = self._decided()
 
     @property
     def answered(self) -> int:
@@ -95,17 +111,16 @@ class Ballot:
         """Masters that have said nothing yet."""
         return self.masters - self.granted - self.refused - self.faulted
 
-    @property
-    def settled(self) -> bool:
-        """Whether the round is decided, whatever else may come."""
-        granted, outstanding = self.granted, self.outstanding
+    def _decided(self) -> bool:
+        granted, settle = self.granted, self.settle
+        if granted >= self.quorum and settle is not _ALL:
+            return True
+        if granted == len(self.votes):
+            return granted == self.masters  # nobody has refused, and nobody failed
+        outstanding = self.masters - granted - self.refused - self.faulted
         if not outstanding:
             return True
-        if self.settle is Settle.ALL:
-            return False
-        if granted >= self.quorum:
-            return True
-        if self.settle is Settle.WON_OR_ALL:
+        if settle is _ALL or settle is Settle.WON_OR_ALL:
             return False
         if self.faulted > self.masters - self.quorum:
             return True
@@ -114,7 +129,7 @@ class Ballot:
         lost = granted + outstanding < self.quorum and self.answered >= self.quorum
         # A vote that comes after the verdict would be found by nobody for a second. It cannot hurt
         # where somebody has a quorum; in a split vote it may be the one that all wait for.
-        return lost and (self.settle is Settle.VERDICT or self.foreign_holder() is not None)
+        return lost and (settle is Settle.VERDICT or self.foreign_holder() is not None)
 
     def judge(self, now: float, valid_until: float) -> Verdict:
         """What the round came to at ``now``; ``valid_until`` is when the lease that it asked for ends."""
@@ -150,8 +165,7 @@ class Ballot:
 
     def foreign_holder(self) -> str | None:
         """The other owner that a quorum of the answers named; None when no one has one for certain."""
-        named = Counter(whose(vote.holder) for vote in self.votes.values() if vote.code == Code.FOREIGN)
-        holder, most = next(iter(named.most_common(1)), (None, 0))
+        holder, most = self._most_named()
         return holder if most >= self.quorum else None
 
     def split(self) -> bool:
@@ -160,15 +174,24 @@ class Ballot:
         Our own votes are given back after a lost round and count for nobody; a master that said
         nothing may have the missing vote of a holder.
         """
-        return self._most_named() + self.outstanding + self.faulted < self.quorum
+        return self._most_named()[1] + self.outstanding + self.faulted < self.quorum
 
     def scattered(self) -> bool:
         """Whether the answers so far, and masters that give none, leave nobody else a quorum.
 
         Less than `split`: a master whose answer is on its way may still name somebody who has one.
         """
-        return self._most_named() + self.faulted < self.quorum
+        return self._most_named()[1] + self.faulted < self.quorum
 
-    def _most_named(self) -> int:
-        named = Counter(whose(vote.holder) for vote in self.votes.values() if vote.code == Code.FOREIGN)
-        return max(named.values(), default=0)
+    def _most_named(self) -> tuple[str | None, int]:
+        """The other owner that most answers named, and how many did."""
+        # No Counter: several times in each round that is lost, and it takes ten times as long.
+        named: dict[str, int] = {}
+        holder, most = None, 0
+        for vote in self.votes.values():
+            if vote.code == _FOREIGN:
+                who = whose(vote.holder)
+                named[who] = times = named.get(who, 0) + 1
+                if times > most:
+                    holder, most = who, times
+        return holder, most

@@ -22,6 +22,10 @@ POLL_CAP_DEAF_S = 0.25
 GRACE_S = 0.03
 #: One that was handed the lock by some of them, at the earliest after this.
 GRACE_FLOOR_S = 0.004
+#: Answers that a lost round was decided without get this long.
+STRAGGLERS_S = 0.002
+#: One who has handed the lock on and comes back at once asks for it at the latest after this.
+COME_BACK_S = 0.001
 #: Those who are woken by one message try again within this, one after another.
 SPREAD_CAP_S = 0.1
 #: How long a waiter has to claim the lock that it was handed. One that is stopped or cut off costs the
@@ -151,6 +155,23 @@ def spread_wait(random: Random, length: int, round_s: float) -> float:
     Two rounds for each of the others, at random: the first to come is most likely alone.
     """
     return random.uniform(0.0, min(2 * max(length - 1, 0) * max(round_s, 0.0), SPREAD_CAP_S))
+
+
+def straggler_wait(round_s: float) -> float:
+    """How long one who was refused waits for the answers that are missing, after a round of ``round_s``.
+
+    Short: who waits here does not hear yet that it was handed the lock.
+    """
+    return min(2 * max(round_s, 0.0), STRAGGLERS_S)
+
+
+def come_back_wait(round_s: float) -> float:
+    """How long one who has handed the lock on stays away, after a release that took ``round_s``.
+
+    About what the next owner needs to claim it. Until then a round could only be refused, and would take the
+    masters' time, and a processor's, from that claim.
+    """
+    return min(max(round_s, 0.0), COME_BACK_S)
 
 
 def unreachable_wait(random: Random, failures: int) -> float:

@@ -72,5 +72,7 @@ def whose(holder: str) -> str:
 
     A RedissonRedLock has another uuid on every master, and the same thread.
     """
+    if holder[36:37] != ":":
+        return holder  # none of theirs; each refused vote comes by here, several times
     found = _REDISSON.fullmatch(holder)
     return holder if found is None else f"redisson:{found[1]}"

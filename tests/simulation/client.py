@@ -33,8 +33,10 @@ class Turn(turnstile.Turn):
 
     __slots__ = ("_bench", "_stirred")
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    _bench: Bench
+    _stirred: bool
+
+    def prepare(self) -> None:
         self._bench = Bench()
         self._stirred = False
 

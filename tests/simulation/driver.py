@@ -163,5 +163,5 @@ class Driver(driver.Driver):
         yield from self._client.kept_waiting()
         return answer
 
-    def _pausing(self, timeout: float) -> Waits[None]:
+    def pausing(self, timeout: float) -> Waits[None]:
         yield Wait(max(timeout, 0.0))

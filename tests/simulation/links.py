@@ -43,8 +43,9 @@ KEEPALIVE_S = 11.0
 class Link(links.Link):
     """Both directions of one connection, and what has arrived and was not read."""
 
-    def __init__(self, client: Client, host: Host, latency: Latency) -> None:
+    def __init__(self, client: Client, host: Host, latency: Latency, *, subscriber: bool) -> None:
         super().__init__(Greeted())
+        self.subscriber = subscriber
         world = client.world
         there, back = client.ways[host.index]
         self.client = client
@@ -54,8 +55,6 @@ class Link(links.Link):
         self.session: Session
         self.inbox: deque[Any] = deque()
         self.reader = _Inbox(self.inbox)  # type: ignore[assignment]
-        #: The peer has closed, and the client's kernel knows.
-        self.ended = False
         self.closed = False
         #: The connection ends before the answer when this script ("any": any of them) has done something.
         self.fuse = ""
@@ -73,6 +72,16 @@ class Link(links.Link):
             self.handshake = self.host.greet(list(call.kill), call.guarded)
             self.run_id = self.handshake.run_id
             self.client_id = self.session.number
+
+    def send(self, packed: Any) -> bool:
+        session = self.session
+        if self.subscriber:
+            self.put(lambda: session.host.subscribe(session, packed))
+            return False
+        command = self.owed[-1].command
+        self.client.world.sent[command.script.name] += 1
+        self.put(lambda: session.host.execute(session, command))
+        return False
 
     def put(self, action: Callable[[], object]) -> None:
         """Something for the server. Raises OSError, as the second send to a closed peer does."""
@@ -178,15 +187,6 @@ class Roster(roster.Roster[Link]):
                 link.answered = link.answered or bool(link.inbox)
                 yield slot, link
 
-    def send(self, link: Link, packed: Any) -> None:
-        session = link.session
-        if self._subscriber:
-            link.put(lambda: session.host.subscribe(session, packed))
-            return
-        command = link.owed[-1].command
-        self.client.world.sent[command.script.name] += 1
-        link.put(lambda: session.host.execute(session, command))
-
     def _register(self, slot: Slot[Link], link: Link) -> None:
         link.serve = link.hang_up = self._readers.arrived
 
@@ -204,7 +204,8 @@ class Roster(roster.Roster[Link]):
         self.fresh = False
 
     def link(self, slot: Slot[Link]) -> Link:
-        return Link(self.client, self.client.world.hosts[slot.index], self._latency)
+        host = self.client.world.hosts[slot.index]
+        return Link(self.client, host, self._latency, subscriber=self._subscriber)
 
     def _until(self, done: Callable[[], bool], timeout: float) -> Waits[None]:
         if not done():

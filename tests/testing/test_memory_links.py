@@ -23,7 +23,7 @@ def heard(link: MemoryLink) -> list[Any]:
     """All that has arrived, by way of the descriptor as the roster does it."""
     found = []
     while select.select([link.fileno], [], [], 0)[0]:
-        link.receive()
+        link.fetch()
         while (reply := link.reader.gets()) is not False:
             found.append(reply)
     return found
@@ -43,7 +43,8 @@ def test_a_descriptor_is_readable_while_something_has_arrived() -> None:
     assert heard(link) == []
     master.down()
     assert select.select([link.fileno], [], [], 0)[0]
-    assert link.receive() is False
+    link.fetch()
+    assert link.ended
     with pytest.raises(OSError, match="reset"):
         link.send(pack(("PING",)))
     with pytest.raises(DialError, match="refused"):
@@ -66,7 +67,9 @@ def test_who_asks_for_arrivals_gets_them_without_a_descriptor() -> None:
     link.send(pack(scripts.release("x", "a:1").by_sha()))
     assert arrivals == ["!", "!"]
     assert descriptors() == before
-    assert link.receive()
+    link.fetch()
+    assert link.answered
+    assert not link.ended
     link.close()
 
 

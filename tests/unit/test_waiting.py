@@ -10,7 +10,7 @@ import pytest
 
 from rlock.model import Code, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, Grant, acquire
-from rlock.procedures.steps import Ask, Listen, Park, Procedure, Tell, Unlisten, Wake
+from rlock.procedures.steps import Ask, Listen, Park, Procedure, Rest, Tell, Unlisten, Wake
 from rlock.rules import scripts
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.places import Bequest, FleetTime, Place
@@ -41,7 +41,7 @@ def test_an_interrupt_at_any_step_takes_back_what_may_stand_on_any_master() -> N
     def script(world: World) -> Procedure[Any]:
         return acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)
 
-    rounds = ([held_by()] * 3, [YES, held_by("b:1"), None], [held_by()] * 3, [YES] * 3)
+    rounds = ([held_by()] * 3, [YES, held_by("b:1"), None], [held_by(), held_by(), None], [YES] * 3)
     calm = World(3, *rounds)
     calm.park = lambda step: Wake.FREE
     calm.run(script(calm))
@@ -339,3 +339,35 @@ def test_nobody_stays_away_who_need_not(masters: int, waiters: int, shared: bool
     world.park = lambda step: Wake.FREE
     assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
     assert world.kinds().count("Park") == 1
+
+
+def test_who_waits_gives_late_refusals_a_moment_and_has_nothing_to_undo() -> None:
+    refused = [held_by(), held_by(), held_by(), None, None]
+    for stragglers, undone in (
+        ({3: held_by(), 4: held_by()}, []),
+        ({3: held_by()}, [[4]]),
+        ({4: YES}, [[3, 4]]),
+    ):
+        world = World(5, refused, [YES] * 5)
+        world.standing, world.stragglers, world.ask_takes = True, stragglers, 0.0004
+        world.park = lambda step: Wake.HANDED
+        assert world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)) is not None
+        (rest,) = [step for step in world.steps if isinstance(step, Rest)]
+        assert rest.until == pytest.approx(1000.0 + 3 * 0.0004, abs=1e-6)
+        undos = [tell.targets for tell in world.sent(scripts.RELEASE)]
+        assert undos == undone
+
+
+def test_a_slow_round_is_no_reason_to_hear_late_of_a_hand_off() -> None:
+    world = World(3, [held_by(), held_by(), None], [YES] * 3)
+    world.standing, world.ask_takes = True, 0.080
+    world.park = lambda step: Wake.HANDED
+    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    (rest,) = [step for step in world.steps if isinstance(step, Rest)]
+    assert rest.until == pytest.approx(1000.080 + 0.002, abs=1e-6)
+
+
+def test_who_does_not_wait_undoes_at_once() -> None:
+    world = World(3, [held_by(), held_by(), None])
+    assert world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked)) is None
+    assert world.kinds() == ["Ask", "Tell"]

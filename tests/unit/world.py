@@ -8,7 +8,7 @@ from typing import Any
 
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.acquire import Asked
-from rlock.procedures.steps import Ask, AskMany, Listen, Park, Procedure, Standing, Tell, Terms, Wake
+from rlock.procedures.steps import Ask, AskMany, Listen, Park, Procedure, Rest, Standing, Tell, Terms, Wake
 from rlock.rules import scripts
 from rlock.rules.guard import Guard
 from rlock.rules.options import ClientOptions, LockOptions
@@ -38,6 +38,9 @@ class World:
         self.standing = False
         self.heard_by = masters
         self.ask_takes = 0.0
+        #: What masters answer to a round that was decided without them, while somebody waits for it.
+        self.stragglers: dict[int, Vote] = {}
+        self.last = Ballot(masters)
         self.asked = Asked()
         names = [f"redis://m{i}" for i in range(masters)]
         self.terms = Terms(names, lambda: self.now, Random(1), Guard(names, 10.0), "station")
@@ -58,7 +61,11 @@ class World:
                 vote = votes[i]
                 if vote is not None:
                     ballot.cast(i, vote)
+            self.last = ballot
             return ballot
+        if isinstance(step, Rest):
+            for i, vote in self.stragglers.items():
+                self.last.cast(i, vote)
         if isinstance(step, AskMany):
             return [self.answer(ask) for ask in step.asks]
         if isinstance(step, Standing):

@@ -92,7 +92,6 @@ class MemoryLink(Link):
         "_master",
         "_parser",
         "arrived",
-        "ended",
         "on_arrival",
         "outbox",
     )
@@ -104,11 +103,9 @@ class MemoryLink(Link):
         self._bell: Bell | None = None
         self._inbox = self.reader = Inbox()  # type: ignore[assignment]
         self.outbox = b""  # the master takes everything at once
-        #: The master has hung up, or we have.
-        self.ended = False
         self.on_arrival: Callable[[], None] | None = None
         #: What the asyncio driver wants to be called, in its event loop.
-        self.arrived: Callable[[], object] | None = None
+        self.arrived: Callable[[bytes], object] | None = None
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
         """Tell an event loop when something has arrived."""
@@ -125,9 +122,9 @@ class MemoryLink(Link):
         self.on_arrival = tell
 
     def _look(self) -> None:
-        self.receive()
+        self.fetch()
         if self.arrived is not None:
-            self.arrived()
+            self.arrived(b"")
 
     @property
     def fileno(self) -> int:
@@ -139,18 +136,19 @@ class MemoryLink(Link):
                     self._bell.ring()
             return self._bell.fileno
 
-    def send(self, packed: bytes) -> None:
+    def send(self, packed: bytes) -> bool:
         """Have a command executed. Raises OSError when the master is down, or has hung up."""
         self._parser.feed(packed)
         while (words := self._parser.gets()) is not False:
             self._master.receive(self, words)
+        return False
 
-    def receive(self) -> bool:
-        """Take note of what has arrived; the reader has it already. False: the master has hung up."""
+    def fetch(self) -> bytes:
+        """Take note of what has arrived. Nothing: the reader has it already."""
         if self._bell is not None:
             self._bell.answer()
         self.answered = self.answered or bool(self._inbox.replies)
-        return not self.ended
+        return b""
 
     def close(self) -> None:
         """Hang up."""

@@ -1,0 +1,90 @@
+"""One who hands the lock to another process and comes back at once: it lets that one claim it first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import rlock._driver.engine
+from rlock._driver.fanout import Fanout
+from rlock._driver.waits import Waits
+from rlock.procedures.steps import Ask
+from rlock.rules import scripts, timing
+from rlock.rules.quorum import Ballot
+
+from ..servers import Fleet
+from .conftest import own_wire
+from .queueing import MakeClient, StartChild, started
+
+pytestmark = own_wire
+
+AWAY_S = 0.2
+
+
+@contextmanager
+def first_asked_after(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """The instants at which this process asked the masters for a lock; it stays away for `AWAY_S`."""
+    asked: list[float] = []
+    asking = Fanout.asking
+
+    def note(self: Fanout[Any], step: Ask) -> Waits[Ballot]:
+        if step.command.script is scripts.ACQUIRE:
+            asked.append(time.monotonic())
+        return asking(self, step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Fanout, "asking", note)
+        patch.setattr(rlock._driver.handing, "come_back_wait", lambda round_s: AWAY_S)
+        yield asked
+
+
+def test_it_asks_again_when_the_next_owner_has_had_time_to_claim(
+    masters3: Fleet, make_client: MakeClient, child: StartChild, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = make_client(masters3.urls)
+    lock = client.lock("x", fair=False)
+    lock.acquire()
+    one = started(child, client, masters3.urls, "default")
+    with first_asked_after(monkeypatch) as asked:
+        lock.release()
+        released = time.monotonic()
+        assert not lock.acquire(timeout=AWAY_S + 0.2)
+        assert asked[0] - released >= AWAY_S * 0.9
+        one.line()  # it has it
+        asked.clear()
+        began = time.monotonic()
+        assert not lock.acquire(timeout=0.05)
+        assert asked[0] - began < AWAY_S / 2, "once, not for ever"
+    one.say("")
+    one.line()
+
+
+@pytest.mark.parametrize("how", ["fair", "at once", "another lock", "nobody waits"])
+def test_it_comes_at_once_where_that_would_cost_it_its_turn_or_help_nobody(
+    masters3: Fleet, make_client: MakeClient, child: StartChild, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    client = make_client(masters3.urls)
+    lock = client.lock("x", fair=how == "fair")
+    lock.acquire()
+    one = None if how == "nobody waits" else started(child, client, masters3.urls, "default")
+    with first_asked_after(monkeypatch) as asked:
+        lock.release()
+        released = time.monotonic()
+        again = client.lock("y") if how == "another lock" else lock
+        if again.acquire(blocking=how != "at once", timeout=-1 if how == "at once" else 0.05):
+            again.release()
+        assert asked[0] - released < AWAY_S / 2
+    if one is not None:
+        one.line()
+        one.say("")
+        one.line()
+
+
+def test_it_stays_away_for_no_longer_than_a_claim_takes() -> None:
+    assert timing.come_back_wait(0.0004) == 0.0004
+    assert timing.come_back_wait(0.3) == timing.COME_BACK_S <= 0.001
+    assert timing.come_back_wait(-1.0) == 0.0
