@@ -1,4 +1,4 @@
-"""One contestant: a process of its own that is asked one thing at a time. The protocol: ``bench/README.md``."""
+"""One contestant: a process of its own that is asked one thing at a time (``bench/README.md``)."""
 
 from __future__ import annotations
 
@@ -27,15 +27,19 @@ class Contestant:
     """A running worker. `ask` waits for the answer; `send` and `answer` ask several at the same time."""
 
     def __init__(self, command: Sequence[str], environ: dict[str, str] | None = None) -> None:
-        self._stderr = tempfile.TemporaryFile()
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            env={**os.environ, **(environ or {})},
-            start_new_session=True,
-        )
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                env={**os.environ, **(environ or {})},
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._stderr.close()
+            raise Failed(f"it cannot be started: {error}") from None
         self._unread = b""
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._out, selectors.EVENT_READ)
@@ -67,8 +71,12 @@ class Contestant:
                 raise Failed(f"it has ended: {self.last_words()}")
             self._unread += read
         line, _, self._unread = self._unread.partition(b"\n")
-        reply: dict[str, Any] = json.loads(line)
-        if not reply.pop("ok"):
+        try:
+            reply: dict[str, Any] = json.loads(line)
+            ok = reply.pop("ok")
+        except (ValueError, TypeError, AttributeError, KeyError):
+            raise Failed(f"no reply of the protocol: {line[:100].decode(errors='replace')}") from None
+        if not ok:
             if "unsupported" in reply:
                 raise Unsupported(reply["unsupported"])
             raise Failed(reply["error"])

@@ -15,6 +15,7 @@ from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
+from site_svg import ALONE
 
 TOP = Path(__file__).resolve().parents[2]
 DOCS = TOP / "docs"
@@ -24,7 +25,7 @@ _LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
 _NAMED_TEST = re.compile(r"\[`?(test_\w+)`?\]\(([^)#\s]+)\)")
 _INCLUDE = re.compile(r"^<!-- include: (\S+)(?: (ACL))? -->$", re.MULTILINE)
 _MERMAID = re.compile(r"^<!-- on the site: (.+) -->\n```mermaid\n.*?^```$", re.MULTILINE | re.DOTALL)
-_IMAGE = re.compile(r'<img alt="([^"]*)" src="([^"]*diagrams/[\w-]+\.svg)" ?/?>')
+_IMAGE = re.compile(r'<img alt="([^"]*)" src="[^"]*?((?:diagrams|performance)/[\w-]+\.svg)" ?/?>')
 #: A link whose words are the name of a file: right in a checkout, and on the site the title is better.
 _FILE_NAME = re.compile(r"\[`?(?:[\w./-]+/)?([\w-]+\.md)`?\]\((?!\w+:)([\w./-]+\.md)((?:#[\w-]+)?)\)")
 #: A block that is a file bears its name.
@@ -147,8 +148,9 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         return f'href="{get_relative_url(file.url, page.url)}{told}"'
 
     def inline(match: re.Match[str]) -> str:
-        name = match[2].rpartition("/")[2]
-        svg = (DOCS / "diagrams" / name).read_text(encoding="utf-8")
-        return f'<span class="drawing" role="img" aria-label="{match[1]}">{svg}</span>'
+        # By itself it goes by the colours of the system; a reader of the site may have chosen others.
+        svg = (DOCS / match[2]).read_text(encoding="utf-8").replace(ALONE, "")
+        kind = "drawing plot" if match[2].startswith("performance/") else "drawing"
+        return f'<span class="{kind}" role="img" aria-label="{match[1]}">{svg}</span>'
 
     return _IMAGE.sub(inline, re.sub(rf'href="{_SCHEME}([^"]+)"', resolve, html))

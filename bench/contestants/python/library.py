@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 from abc import ABC, abstractmethod
+from collections.abc import Collection
+from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -33,10 +36,16 @@ class Library(ABC):
     version: str
     #: Whether one lock object can be acquired again by the thread that holds it.
     reentrant = False
+    #: The requests that it can answer; None: all.
+    verbs: Collection[str] | None = None
 
     @abstractmethod
     def lock(self, name: str) -> Lock:
         """A lock object for one thread; the worker makes one for each thread and name."""
+
+    def kept(self, name: str) -> Lock:
+        """The same, for a lock that is held for long: renewed by what the library has for that."""
+        raise Unsupported("nothing in it renews a lock that is held")
 
 
 class AsyncLibrary(ABC):
@@ -45,16 +54,33 @@ class AsyncLibrary(ABC):
     name: str
     version: str
     reentrant = False
+    verbs: Collection[str] | None = None
 
-    async def start(self) -> None:
+    async def start(self) -> None:  # noqa: B027  (not every library connects ahead)
         """Connect."""
 
     @abstractmethod
     def lock(self, name: str) -> AsyncLock:
         """A lock object for one task; the worker makes one for each task and name."""
 
+    def kept(self, name: str) -> AsyncLock:
+        raise Unsupported("nothing in it renews a lock that is held")
+
+
+#: Tries that one call makes at the most where a library counts tries and knows no time-out.
+MOST_TRIES = 50
+
+
+def tries(left_s: float, delay_s: float) -> int:
+    """How many tries, ``delay_s`` apart on average, fill the time that is left.
+
+    A try takes time itself, and the more the more processes there are: who asked for all its tries at once
+    would wait several times as long as it was told to. So it asks again after `MOST_TRIES`.
+    """
+    return max(1, min(MOST_TRIES, math.ceil(left_s / delay_s)))
+
 
 def usage() -> dict[str, Any]:
     used = resource.getrusage(resource.RUSAGE_SELF)
-    resident = int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return {"cpu_ns": round((used.ru_utime + used.ru_stime) * 1e9), "rss_bytes": resident}

@@ -11,6 +11,8 @@ from library import Library, Lock, Unsupported
 
 #: How long one acquire may wait.
 PATIENCE_S = 10.0
+#: A library that fails at once would take a core from the others, and fill the reply.
+AFTER_ERROR_S = 0.001
 
 now = time.monotonic_ns
 
@@ -51,7 +53,7 @@ class Threads:
                     _acquire(lock)
                     lock.release()
                 except Exception as error:
-                    errors[i] = _told(error)
+                    errors[i] = told(error)
                     return
                 done[i] += 1
 
@@ -74,7 +76,8 @@ class Threads:
                     sections.append((i, asked, entered, left))
                     mine.release()
                 except Exception as error:
-                    errors.append(_told(error))
+                    errors.append(told(error))
+                    time.sleep(AFTER_ERROR_S)
 
         _together(threads, loop)
         return {"sections": sections, "errors": errors}
@@ -99,7 +102,8 @@ class Threads:
 
     def hold(self, prefix: str, count: int) -> dict[str, Any]:
         for i in range(count):
-            _acquire(self.lock(f"{prefix}{i}"))
+            lock = self.locks[f"{prefix}{i}"] = self.library.kept(f"{prefix}{i}")
+            _acquire(lock)
         return {"acquired": count}
 
     def drop(self, prefix: str, count: int) -> dict[str, Any]:
@@ -116,7 +120,7 @@ class Threads:
                 lock.release()
                 done += 1
             except Exception as error:
-                errors.append(_told(error))
+                errors.append(told(error))
         return {"done": done, "errors": errors}
 
 
@@ -134,13 +138,13 @@ def _pairs(lock: Lock, count: int) -> dict[str, Any]:
             _acquire(lock)
             lock.release()
         except Exception as error:
-            errors.append(_told(error))
+            errors.append(told(error))
             continue
         took.append(now() - began)
     return {"ns": took, "errors": errors}
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:300]
 
 

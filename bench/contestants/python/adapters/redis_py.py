@@ -1,10 +1,9 @@
-"""redis-py's own Lock: one master, polling each 100 ms."""
+"""redis-py's own Lock: one master, looking each 100 ms (``sleep``). Not reentrant; renewing is the user's."""
 
 from __future__ import annotations
 
-from library import Library, Lock
-
 import redis
+from library import Library, Lock
 from redis.lock import Lock as Peer
 
 
@@ -14,6 +13,7 @@ class RedisPy(Library):
 
     def __init__(self, masters: list[str], ttl_ms: int, poll_ms: float | None) -> None:
         self.client = redis.Redis.from_url(masters[0])
+        self.client.ping()
         self.ttl = ttl_ms / 1000
         self.sleep = 0.1 if poll_ms is None else poll_ms / 1000
 
@@ -30,6 +30,3 @@ class _Lock:
 
     def release(self) -> None:
         self.peer.release()
-
-
-open = RedisPy

@@ -1,0 +1,144 @@
+// The worker of the Go contestant: reads requests, runs them with redsync, writes replies.
+//
+//	worker redsync|redsync-failfast
+//
+// The protocol: bench/README.md.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"runtime"
+	"strings"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+)
+
+// request has the fields of all requests; what one lacks is zero.
+type request struct {
+	Do      string   `json:"do"`
+	Masters []string `json:"masters"`
+	TTLMs   int64    `json:"ttl_ms"`
+	PollMs  *float64 `json:"poll_ms"`
+	Lock    string   `json:"lock"`
+	Prefix  string   `json:"prefix"`
+	First   int      `json:"first"`
+	Count   int      `json:"count"`
+	Threads int      `json:"threads"`
+	Seconds float64  `json:"seconds"`
+	HoldUs  int64    `json:"hold_us"`
+	StartNs int64    `json:"start_ns"`
+	StopNs  int64    `json:"stop_ns"`
+	WaitMs  int64    `json:"wait_ms"`
+}
+
+type reply map[string]any
+
+// unsupported is what this library cannot do.
+type unsupported string
+
+func (why unsupported) Error() string { return string(why) }
+
+// now is CLOCK_MONOTONIC, which Go's own clock shows only as differences.
+func now() int64 {
+	var at unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &at); err != nil {
+		panic(err)
+	}
+	return at.Nano()
+}
+
+// told is an error in one line, with the name of its kind.
+func told(err error) string {
+	kind := reflect.TypeOf(err)
+	if kind.Kind() == reflect.Pointer {
+		kind = kind.Elem()
+	}
+	// The kinds of errors.New, errors.Join and fmt.Errorf are not exported, and say nothing.
+	name := kind.Name()
+	if name == "" || !unicode.IsUpper(rune(name[0])) {
+		name = "Error"
+	}
+	text := name + ": " + strings.ReplaceAll(err.Error(), "\n", "; ")
+	return text[:min(len(text), 300)]
+}
+
+func usage() (reply, error) {
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
+		return nil, err
+	}
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return nil, err
+	}
+	var size, resident int64
+	if _, err := fmt.Sscan(string(statm), &size, &resident); err != nil {
+		return nil, err
+	}
+	return reply{
+		"cpu_ns":    used.Utime.Nano() + used.Stime.Nano(),
+		"rss_bytes": resident * int64(os.Getpagesize()),
+	}, nil
+}
+
+func answer(loops **Loops, failFast bool, asked request) (reply, error) {
+	switch asked.Do {
+	case "usage":
+		return usage()
+	case "open":
+		library, err := open(asked.Masters, asked.TTLMs, asked.PollMs, failFast)
+		if err != nil {
+			return nil, err
+		}
+		*loops = &Loops{library: library, mutexes: map[string]*mutex{}}
+		version := strings.TrimPrefix(runtime.Version(), "go")
+		return reply{"name": library.name, "version": library.version, "runtime": "Go " + version}, nil
+	}
+	if *loops == nil {
+		return nil, errors.New("not opened")
+	}
+	return (*loops).perform(asked)
+}
+
+func main() {
+	adapter := "redsync"
+	if len(os.Args) > 1 {
+		adapter = os.Args[1]
+	}
+	if adapter != "redsync" && adapter != "redsync-failfast" {
+		fmt.Fprintln(os.Stderr, "no such adapter:", adapter)
+		os.Exit(2)
+	}
+	var loops *Loops
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 1<<20)
+	replies := json.NewEncoder(os.Stdout)
+	for lines.Scan() {
+		var asked request
+		if err := json.Unmarshal(lines.Bytes(), &asked); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		if asked.Do == "quit" {
+			break
+		}
+		result, err := answer(&loops, adapter == "redsync-failfast", asked)
+		if err != nil {
+			result = reply{"ok": false, "error": told(err)}
+			if why, is := err.(unsupported); is {
+				result = reply{"ok": false, "unsupported": string(why)}
+			}
+		} else {
+			result["ok"] = true
+		}
+		if err := replies.Encode(result); err != nil {
+			os.Exit(1)
+		}
+	}
+}

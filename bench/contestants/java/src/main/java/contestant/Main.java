@@ -1,0 +1,108 @@
+package contestant;
+
+import com.google.gson.Gson;
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParser;
+import com.sun.management.OperatingSystemMXBean;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.lang.management.ManagementFactory;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * The worker of a Java contestant: reads requests, runs them with one kind of lock, writes replies.
+ *
+ * <p>{@code contestant.Main rlock|fairlock|redlock}. The protocol: bench/README.md. System.nanoTime() is CLOCK_MONOTONIC
+ * on Linux.
+ */
+public final class Main {
+    private static final long PAGE_BYTES = 4096;
+
+    /** Of each of the two parts of the warm-up at the most; an "open" may say another time as "warm_ms". */
+    private static final long WARM_MS = 2_000;
+
+    private final String kind;
+    private Loops loops;
+
+    private Main(String kind) {
+        this.kind = kind;
+    }
+
+    public static void main(String[] arguments) throws IOException {
+        // What libraries print is not ours to answer with.
+        PrintStream replies = System.out;
+        System.setOut(System.err);
+        Main main = new Main(arguments.length > 0 ? arguments[0] : "rlock");
+        Gson gson = new Gson();
+        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line; (line = requests.readLine()) != null; ) {
+            JsonObject request = JsonParser.parseString(line).getAsJsonObject();
+            if (request.get("do").getAsString().equals("quit")) {
+                break;
+            }
+            replies.println(gson.toJson(main.reply(request)));
+            replies.flush();
+        }
+        // Threads that still wait must not keep the process: nobody wants their locks any more.
+        Runtime.getRuntime().halt(0);
+    }
+
+    private Map<String, Object> reply(JsonObject request) {
+        Map<String, Object> reply = new LinkedHashMap<>();
+        try {
+            Map<String, ?> result = perform(request);
+            reply.put("ok", true);
+            reply.putAll(result);
+        } catch (UnsupportedOperationException why) {
+            reply.put("ok", false);
+            reply.put("unsupported", String.valueOf(why.getMessage()));
+        } catch (Exception | LinkageError error) {
+            error.printStackTrace();
+            reply.put("ok", false);
+            reply.put("error", told(error));
+        }
+        return reply;
+    }
+
+    private Map<String, ?> perform(JsonObject request) throws Exception {
+        switch (request.get("do").getAsString()) {
+            case "open":
+                List<String> masters = new ArrayList<>();
+                request.getAsJsonArray("masters").forEach(url -> masters.add(url.getAsString()));
+                Library library = new Library(kind, masters, request.get("ttl_ms").getAsLong());
+                library.warmUp(request.has("warm_ms") ? request.get("warm_ms").getAsLong() : WARM_MS);
+                loops = new Loops(library);
+                String runtime = "Java " + Runtime.version().feature() + " (" + System.getProperty("java.vm.name") + ")";
+                return Map.of("name", library.name(), "version", library.version(), "runtime", runtime);
+            case "usage":
+                return usage();
+            default:
+                if (loops == null) {
+                    throw new IllegalStateException("not opened");
+                }
+                return loops.perform(request);
+        }
+    }
+
+    /** Of the process: what compiles and collects garbage is in it. The kernel counts it in steps of 10 ms. */
+    private static Map<String, Long> usage() throws IOException {
+        OperatingSystemMXBean system = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
+        long pages = Long.parseLong(Files.readString(Path.of("/proc/self/statm")).split(" ")[1]);
+        return Map.of("cpu_ns", system.getProcessCpuTime(), "rss_bytes", pages * PAGE_BYTES);
+    }
+
+    /** "Kind: message" in one line. */
+    static String told(Throwable error) {
+        String message = String.valueOf(error.getMessage()).replace('\n', ' ');
+        String text = error.getClass().getSimpleName() + ": " + message;
+        return text.substring(0, Math.min(text.length(), 300));
+    }
+}

@@ -1,0 +1,46 @@
+"""pottery's Redlock: all masters, by a thread for each; it goes on at the majority. Not reentrant.
+
+It tries again after 0 to 200 ms. That is a constant of the class and no option: the tuned one overrides it.
+It renews nothing by itself, and can be extended three times.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import redis
+from library import Library, Lock
+from pottery import Redlock
+
+
+class Pottery(Library):
+    name = "pottery Redlock"
+    version = importlib.metadata.version("pottery")
+
+    def __init__(self, masters: list[str], ttl_ms: int, poll_ms: float | None) -> None:
+        self.masters = {redis.Redis.from_url(url) for url in masters}
+        self.ttl_s = ttl_ms / 1000
+        self.kind = Redlock
+        if poll_ms is not None:
+            longest_s = 2 * poll_ms / 1000  # the mean is half of it
+
+            class Tuned(Redlock):
+                _RETRY_DELAY = longest_s
+
+            self.kind = Tuned
+
+    def lock(self, name: str) -> Lock:
+        return _Lock(self.kind(key=name, masters=self.masters, auto_release_time=self.ttl_s))
+
+
+class _Lock:
+    def __init__(self, peer: Redlock) -> None:
+        self.peer = peer
+
+    def acquire(self, wait_s: float) -> bool:
+        if wait_s <= 0:
+            return self.peer.acquire(blocking=False)
+        return self.peer.acquire(timeout=wait_s)
+
+    def release(self) -> None:
+        self.peer.release()

@@ -1,0 +1,48 @@
+"""python-redis-lock: one master; who waits sleeps in a BLPOP, so there is nothing to poll faster.
+
+Not reentrant: a second acquire raises AlreadyAcquired. ``auto_renewal`` is off by default; it is on for
+locks that are held for long.
+"""
+
+from __future__ import annotations
+
+import math
+
+import redis
+import redis_lock
+from library import Library, Lock
+
+
+class PythonRedisLock(Library):
+    name = "python-redis-lock"
+    version = redis_lock.__version__
+
+    def __init__(self, masters: list[str], ttl_ms: int, poll_ms: float | None) -> None:
+        # redis-py gives up reading after 5 s: shorter than the BLPOP of who waits for one lease of 10 s, who
+        # would get an error instead of the lock.
+        self.client = redis.StrictRedis.from_url(masters[0], socket_timeout=None)
+        self.client.ping()
+        self.expire_s = max(1, math.ceil(ttl_ms / 1000))  # whole seconds
+
+    def lock(self, name: str) -> Lock:
+        return _Lock(redis_lock.Lock(self.client, name, expire=self.expire_s), self.expire_s)
+
+    def kept(self, name: str) -> Lock:
+        lock = redis_lock.Lock(self.client, name, expire=self.expire_s, auto_renewal=True)
+        return _Lock(lock, self.expire_s)
+
+
+class _Lock:
+    def __init__(self, peer: redis_lock.Lock, expire_s: int) -> None:
+        self.peer, self.expire_s = peer, expire_s
+
+    def acquire(self, wait_s: float) -> bool:
+        if wait_s <= 0:
+            return bool(self.peer.acquire(blocking=False))
+        # It cuts a time-out to whole seconds, takes 0 for "as long as it takes", and refuses one that is
+        # longer than the lease.
+        timeout = math.ceil(wait_s)
+        return bool(self.peer.acquire(timeout=timeout if timeout <= self.expire_s else None))
+
+    def release(self) -> None:
+        self.peer.release()

@@ -1,0 +1,91 @@
+"""redlock-ng: all masters, all replies; one after another, with asyncio at once. Not reentrant.
+
+Renewing is the user's. It tries again after 100 to 300 ms, both options. It can block for ever or try so many
+times, but knows no time-out: as many tries are asked for as fill the time.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.metadata
+import time
+
+from library import AsyncLibrary, AsyncLock, Library, Lock, tries
+from redlock import AsyncRedlock, Redlock
+from redlock.lock import Lock as Peer
+
+
+def _delays(poll_ms: float | None) -> dict[str, float]:
+    """The options; as far from the mean as the defaults are from theirs."""
+    if poll_ms is None:
+        return {}
+    return {"retry_delay_min": 0.5 * poll_ms / 1000, "retry_delay_max": 1.5 * poll_ms / 1000}
+
+
+class RedlockNg(Library):
+    name = "redlock-ng"
+    version = importlib.metadata.version("redlock-ng")
+
+    def __init__(self, masters: list[str], ttl_ms: int, poll_ms: float | None) -> None:
+        self.manager = Redlock(masters, **_delays(poll_ms))
+        self.ttl_ms = ttl_ms
+
+    def lock(self, name: str) -> Lock:
+        # A copy has the connections of the first one, and a number of tries of its own.
+        return _Lock(copy.copy(self.manager), name, self.ttl_ms)
+
+
+class _Lock:
+    def __init__(self, manager: Redlock, name: str, ttl_ms: int) -> None:
+        self.manager, self.name, self.ttl_ms = manager, name, ttl_ms
+        self.delay_s = (manager.retry_delay_min + manager.retry_delay_max) / 2
+        self.held: Peer | None = None
+
+    def acquire(self, wait_s: float) -> bool:
+        until = time.monotonic() + wait_s
+        left = wait_s
+        while True:
+            self.manager.retry_count = tries(left, self.delay_s) - 1
+            self.held = self.manager.acquire(self.name, self.ttl_ms)
+            left = until - time.monotonic()
+            if self.held is not None or left <= 0:
+                return self.held is not None
+
+    def release(self) -> None:
+        assert self.held is not None
+        self.manager.release(self.held)
+
+
+class RedlockNgAsyncio(AsyncLibrary):
+    name = "redlock-ng AsyncRedlock"
+    version = RedlockNg.version
+
+    def __init__(self, masters: list[str], ttl_ms: int, poll_ms: float | None) -> None:
+        self.masters, self.ttl_ms, self.poll_ms = masters, ttl_ms, poll_ms
+
+    async def start(self) -> None:
+        self.manager = AsyncRedlock(self.masters, **_delays(self.poll_ms))
+
+    def lock(self, name: str) -> AsyncLock:
+        return _AsyncLock(copy.copy(self.manager), name, self.ttl_ms)
+
+
+class _AsyncLock:
+    def __init__(self, manager: AsyncRedlock, name: str, ttl_ms: int) -> None:
+        self.manager, self.name, self.ttl_ms = manager, name, ttl_ms
+        self.delay_s = (manager.retry_delay_min + manager.retry_delay_max) / 2
+        self.held: Peer | None = None
+
+    async def acquire(self, wait_s: float) -> bool:
+        until = time.monotonic() + wait_s
+        left = wait_s
+        while True:
+            self.manager.retry_count = tries(left, self.delay_s) - 1
+            self.held = await self.manager.acquire(self.name, self.ttl_ms)
+            left = until - time.monotonic()
+            if self.held is not None or left <= 0:
+                return self.held is not None
+
+    async def release(self) -> None:
+        assert self.held is not None
+        await self.manager.release(self.held)

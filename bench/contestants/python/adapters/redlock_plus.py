@@ -1,0 +1,42 @@
+"""redlock-plus, its RLock: acquired on all masters one after another, released by a thread for each.
+
+It wants three masters or more. It tries again after 0 to 200 ms (``retry_delay``). Reentrant; a nested
+acquire asks all masters. Its renewal, a thread for each lock, is off by default for an RLock; it is on for
+locks that are held for long.
+"""
+
+from __future__ import annotations
+
+import redlock_plus as peer
+from library import Library, Lock
+
+
+class RedlockPlus(Library):
+    name = "redlock-plus RLock"
+    version = peer.__version__
+    reentrant = True
+
+    def __init__(self, masters: list[str], ttl_ms: int, poll_ms: float | None) -> None:
+        options = {} if poll_ms is None else {"retry_delay": max(1, round(2 * poll_ms))}  # the mean is half
+        self.locks = peer.RLockFactory([{"url": url} for url in masters], ttl=ttl_ms, **options)
+
+    def lock(self, name: str) -> Lock:
+        return _Lock(self.locks(name), False)
+
+    def kept(self, name: str) -> Lock:
+        return _Lock(self.locks(name), True)
+
+
+class _Lock:
+    def __init__(self, lock: peer.Lock, renewed: bool) -> None:
+        self.lock, self.renewed = lock, renewed
+
+    def acquire(self, wait_s: float) -> bool:
+        if wait_s <= 0:
+            return bool(self.lock.acquire(blocking=False, autoextend=self.renewed))
+        return bool(self.lock.acquire(timeout=wait_s, autoextend=self.renewed))
+
+    def release(self) -> None:
+        # Whether a majority released it: it says so and raises nothing.
+        if not self.lock.release():
+            raise RuntimeError("release returned False: not released by a majority")

@@ -1,0 +1,161 @@
+"""Results as tables.
+
+`render` is for a terminal, `fragment` for the page: both show what is there, under its own words, so that a
+new figure of a scenario is in the tables without anybody having to think of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from bench.harness.results import Case, Results, Row, Scenario
+from bench.report.contestants import family, order, title
+from bench.report.layout import LAYOUTS, Column, Layout, said, usual
+from bench.report.text import Table, number, quoted, tables_of
+
+FAMILIES = ("rlock", "peer", "floor")
+#: Cases that hold something else than figures of contestants.
+NO_TABLE = "stacks"
+
+
+def render(results: Results) -> str:
+    """All scenarios, for a terminal."""
+    parts = [heading(results)]
+    for scenario in results.scenarios:
+        parts.append(f"\n{scenario.title}\n  {scenario.question}\n")
+        parts.append(tables_of(tables(scenario), page=False))
+    return "\n".join(parts)
+
+
+def heading(results: Results) -> str:
+    """One line on the run."""
+    kind = "a quick run: read nothing out of its figures" if results.quick else "a full run"
+    return f"{kind}, {results.began}, {number(results.took_s)} s"
+
+
+def fragment(results: Results, name: str) -> str:
+    """The tables of one scenario, for the page; empty if it was not run."""
+    for scenario in results.scenarios:
+        if scenario.name == name:
+            return tables_of(tables(scenario), page=True)
+    return ""
+
+
+def tables(scenario: Scenario) -> list[Table]:
+    """The tables of one scenario."""
+    layout = LAYOUTS.get(scenario.name, Layout(Column("")))
+    cases = [case for case in scenario.cases if NO_TABLE not in case.case]
+    if layout.across:
+        return [table for group in _groups(cases, layout.across) for table in _across(group, layout)]
+    # The first one is what a page shows without being asked.
+    cases.sort(key=lambda case: -case.case.get("masters", 0))
+    return [_one(case, layout) for case in cases]
+
+
+def _split(case: Case, across: Sequence[str]) -> tuple[str, str]:
+    """The settings in words: those that stand side by side, and the others."""
+    beside = {key: value for key, value in case.case.items() if key in across}
+    return said(beside), said({key: value for key, value in case.case.items() if key not in across})
+
+
+def _groups(cases: Sequence[Case], across: Sequence[str]) -> list[list[Case]]:
+    """Cases that differ in these settings only, together."""
+    found: dict[str, list[Case]] = {}
+    for case in cases:
+        found.setdefault(_split(case, across)[1], []).append(case)
+    return list(found.values())
+
+
+def _one(case: Case, layout: Layout) -> Table:
+    columns = columns_of(case.rows.values(), layout)
+    table = Table(["", *(column.heading for column in columns)], caption=said(case.case))
+    for key in ranked(case.rows, layout):
+        row = case.rows[key]
+        table.rows.append([named(key, row.error), *(column.cell(row) for column in columns)])
+    table.notes = notes({key: {"": row} for key, row in case.rows.items()})
+    return table
+
+
+def _across(cases: Sequence[Case], layout: Layout) -> list[Table]:
+    words = [_split(case, layout.across)[0] for case in cases]
+    rest = _split(cases[-1], layout.across)[1]
+    rows: dict[str, dict[str, Row]] = {}
+    for word, case in zip(words, cases, strict=True):
+        for key, row in case.rows.items():
+            rows.setdefault(key, {})[word] = row
+    # By the last one; those that have nothing there by the one before, and so on.
+    ranks = [
+        [key for key in ranked(c.rows, layout) if layout.best.of(c.rows[key]) is not None] for c in cases
+    ]
+    keys = list(dict.fromkeys([*(key for found in reversed(ranks) for key in found), *rows]))
+    keys.sort(key=lambda key: FAMILIES.index(family(key)))
+    tables: list[Table] = []
+    for pivot in layout.pivots:
+        if not any(pivot.of(row) is not None for found in rows.values() for row in found.values()):
+            continue
+        extra = [] if tables else [c for c in layout.columns if any(c.of(r) for r in cases[-1].rows.values())]
+        headings = [*words, *(f"{words[-1]}: {column.heading}" for column in extra)]
+        table = Table(["", *headings], caption=", ".join(filter(None, [rest, pivot.heading])))
+        for key in keys:
+            found = [rows[key].get(word, Row()) for word in words]
+            cells = [pivot.cell(row) for row in found] + [column.cell(found[-1]) for column in extra]
+            if any(pivot.of(row) is not None or row.error for row in found):
+                table.rows.append(
+                    [named(key, next((r.error for r in found if failed(r.error)), None)), *cells]
+                )
+        tables.append(table)
+    if tables:
+        tables[-1].notes = notes(rows)
+    elif any(row.error for found in rows.values() for row in found.values()):
+        tables = [
+            Table(
+                ["", *words], [[named(key, "failed"), *["-"] * len(words)] for key in keys], rest, notes(rows)
+            )
+        ]
+    return tables
+
+
+def columns_of(rows: Iterable[Row], layout: Layout) -> list[Column]:
+    """The columns that are asked for and there, then the other figures that are there."""
+    found = list(rows)
+    there = list(dict.fromkeys(figure for row in found for figure in row.figures))
+    asked = [column for column in layout.columns if any(column.of(row) is not None for row in found)]
+    known = {column.figure for column in asked if not column.ratio} | layout.hidden
+    return [*asked, *(Column(figure) for figure in there if figure not in known and not usual(figure))]
+
+
+def failed(error: str | None) -> bool:
+    """Whether something went wrong; that a lock has no such thing is another matter."""
+    return error is not None and not error.startswith("Unsupported:")
+
+
+def named(key: str, error: str | None) -> str:
+    """The name of a row: ours stand out, and who failed has a mark."""
+    told = f"**{title(key)}**" if family(key) == "rlock" else title(key)
+    return f"{told} †" if failed(error) else told
+
+
+def notes(rows: Mapping[str, Mapping[str, Row]]) -> list[str]:
+    """What went wrong with whom, and who has no such thing; the same in several cases once."""
+    found = []
+    for key in sorted(rows, key=order):
+        told: dict[str, list[str]] = {}
+        for word, row in rows[key].items():
+            if row.error:
+                told.setdefault(row.error, []).append(word)
+        for error, words in told.items():
+            where = "; ".join(word for word in words if word) if len(words) < len(rows[key]) else ""
+            mark = "† " if failed(error) else ""
+            found.append(f"{mark}{title(key)}{where and f', {where}'}: {quoted(error)}")
+    return found
+
+
+def ranked(rows: Mapping[str, Row], layout: Layout) -> list[str]:
+    """Ours, then the peers, the best first, those without figures last; then the floors."""
+
+    def place(key: str) -> tuple[int, bool, float, int]:
+        value = layout.best.of(rows[key])
+        value = value if value is None or not layout.high else -value
+        return FAMILIES.index(family(key)), value is None, value or 0.0, order(key)
+
+    return sorted(rows, key=place)

@@ -1,0 +1,119 @@
+"""The floors: that they send what the lock sends, and are no cheaper than they may be."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import redis
+
+from bench.harness.contestant import Contestant, Failed, Unsupported
+from bench.harness.field import ALL
+
+from ..conftest import FreshMasters
+from ..servers import Fleet
+from .contestants import TTL_MS, entry
+
+FLOORS = [found.key for found in ALL if found.family == "floor"]
+ALL_REPLIES = ["floor-all", "floor-c"]
+MAJORITY = ["floor-majority", "floor-c-majority"]
+
+
+def sent(contestant: Contestant, url: str) -> list[str]:
+    """All commands that one pair makes a master run, those inside of scripts too, whoever asks and when."""
+    contestant.ask("pairs", lock="a", count=3)
+    client = redis.Redis.from_url(url)
+    seen: list[str] = []
+    with client.monitor() as monitor:
+        contestant.ask("pairs", lock="a", count=1)
+        client.echo("that is all")
+        for command in monitor.listen():
+            text = command["command"]
+            if "that is all" in text:
+                return seen
+            if "HELLO" not in text and "CLIENT" not in text:
+                seen.append(re.sub(r"\b\d{16}\b", "TOKEN", re.sub(r"\S+:[0-9a-f]{32}\b", "OWNER", text)))
+    raise AssertionError("the monitor ended")
+
+
+def failing_pair(floor: Contestant) -> str:
+    """The error of a pair that must fail: of the pair with Python, of the request with C."""
+    try:
+        reply = floor.ask("pairs", lock="a", count=1)
+    except Failed as why:
+        return str(why)
+    assert reply["ns"] == []
+    return str(reply["errors"][0])
+
+
+@pytest.mark.parametrize("key", FLOORS)
+def test_a_floor_has_a_master_do_what_a_pair_of_the_lock_does(masters1: Fleet, key: str) -> None:
+    with entry("rlock").open(masters1.urls, TTL_MS) as ours, entry(key).open(masters1.urls, TTL_MS) as floor:
+        commands = sent(ours, masters1.urls[0])
+        assert len([text for text in commands if text.startswith("EVALSHA")]) == 2
+        assert sent(floor, masters1.urls[0]) == commands
+
+
+@pytest.mark.parametrize("key", FLOORS)
+def test_a_floor_that_does_not_get_the_lock_has_no_time(masters3: Fleet, key: str) -> None:
+    with entry(key).open(masters3.urls, TTL_MS) as floor:
+        assert len(floor.ask("pairs", lock="a", count=5)["ns"]) == 5
+    with entry("rlock").open(masters3.urls, TTL_MS) as ours, entry(key).open(masters3.urls, TTL_MS) as floor:
+        ours.ask("acquire", lock="a", wait_ms=1000)
+        assert "refused" in failing_pair(floor)
+
+
+@pytest.mark.parametrize("key", FLOORS)
+def test_a_floor_says_what_it_cannot_do(masters1: Fleet, key: str) -> None:
+    with entry(key).open(masters1.urls, TTL_MS) as floor:
+        with pytest.raises(Unsupported, match=r"it answers pairs.* only"):
+            floor.ask("contend", lock="a", threads=1, hold_us=0, start_ns=0, stop_ns=0)
+        usage = floor.ask("usage")
+        assert usage["cpu_ns"] > 0
+        assert usage["rss_bytes"] > 500_000
+
+
+@pytest.mark.parametrize("key", ["floor-all", "floor-majority"])
+def test_threads_of_a_floor_have_connections_of_their_own(masters3: Fleet, key: str) -> None:
+    client = redis.Redis.from_url(masters3.urls[2])
+    with entry(key).open(masters3.urls, TTL_MS) as floor:
+        before = client.info("stats")["total_connections_received"]
+        reply = floor.ask("throughput", prefix="t", threads=3, seconds=0.3)
+        assert client.info("stats")["total_connections_received"] == before + 3
+        assert reply["errors"] == []
+        assert reply["pairs"] > 10
+
+
+@pytest.mark.parametrize("key", MAJORITY)
+def test_the_majority_is_enough_while_one_master_is_stopped_or_gone(
+    fresh_masters: FreshMasters, key: str
+) -> None:
+    masters = fresh_masters(3)
+    with entry(key).open(masters.urls, TTL_MS) as floor:
+        floor.ask("pairs", lock="a", count=2)
+        masters[2].pause()
+        assert len(floor.ask("pairs", lock="a", count=500)["ns"]) == 500
+        masters[2].resume()
+        # At some point it was asked no more: its socket would be full one day.
+        calls = redis.Redis.from_url(masters[2].url).info("commandstats")["cmdstat_evalsha"]["calls"]
+        assert 4 < calls < 4 + 2 * 150
+        # And it takes part again.
+        assert len(floor.ask("pairs", lock="a", count=500)["ns"]) == 500
+        later = redis.Redis.from_url(masters[2].url).info("commandstats")["cmdstat_evalsha"]["calls"]
+        assert later > calls + 500
+        masters[2].kill()
+        assert len(floor.ask("pairs", lock="a", count=20)["ns"]) == 20
+        masters[1].kill()
+        assert "too few masters" in failing_pair(floor)
+
+
+@pytest.mark.parametrize("key", ALL_REPLIES)
+def test_all_replies_are_waited_for(fresh_masters: FreshMasters, key: str) -> None:
+    masters = fresh_masters(3)
+    with entry(key).open(masters.urls, TTL_MS) as floor:
+        floor.ask("pairs", lock="a", count=2)
+        masters[2].pause()
+        with pytest.raises(Failed, match="no answer"):
+            floor.ask("pairs", lock="a", count=1, timeout=0.5)
+        masters[2].resume()
+        assert len(floor.answer()["ns"]) == 1

@@ -1,0 +1,242 @@
+"""A short real run of each scenario in which locks are waited for, kept, or many: ours and redis-py's."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import random
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from bench.harness.contestant import Contestant, Failed
+from bench.harness.field import Entry, field
+from bench.harness.lineup import Clock
+from bench.harness.masters import Masters
+from bench.harness.results import Case, Row
+from bench.scenarios import contention, held, idle, names, wake_up
+
+QUICK_S = 8.0
+
+
+def here(key: str) -> Entry:
+    """A contestant in the interpreter of the tests, which has what it needs: nothing is installed."""
+    return dataclasses.replace(field([key])[0], environment="own")
+
+
+RLOCK, REDIS_PY = here("rlock"), here("redis-py")
+
+
+class Absent(Entry):
+    """A contestant whose environment could not be made."""
+
+    def start(self) -> Contestant:
+        raise Failed("no compiler")
+
+
+ABSENT = Absent(**{**vars(REDIS_PY), "key": "absent", "masters": "many"})
+
+
+def children() -> set[int]:
+    pids = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue
+        if int(parent) == os.getpid() and state != "Z":
+            pids.add(int(path.parent.name))
+    return pids
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_running() -> Iterator[None]:
+    before = children()
+    yield
+    assert children() <= before
+
+
+def quick(scenario: Any, *entries: Entry) -> dict[int, Case]:
+    """The cases of a quick run by masters."""
+    return {case.case["masters"]: case for case in scenario.run(entries, QUICK_S, True)}
+
+
+def good(case: Case, key: str) -> dict[str, float]:
+    """The figures of a row that has no error."""
+    row = case.rows[key]
+    assert row.error is None
+    return row.figures
+
+
+def test_contention_tells_owners_costs_and_fairness() -> None:
+    cases = quick(contention, RLOCK, REDIS_PY, ABSENT)
+    assert set(cases) == {5, 1}
+    for case in cases.values():
+        ours = good(case, "rlock")
+        assert ours["overlaps"] == ours["errors"] == 0
+        assert ours["changes_per_s"] > 0
+        assert ours["cpu_ms_per_section"] > 0
+        # One acquire and one release at least, but for what the ends of a short window cut off.
+        assert 1 < ours["scripts_per_section"] / case.case["masters"] < 8
+        assert ours["attempts_per_section"] > 0
+        assert case.rows["rlock"].ratios == {"rlock": 1.0}
+    theirs = good(cases[1], "redis-py")
+    assert theirs["overlaps"] == 0
+    assert theirs["sections_per_s"] > 10
+    assert "attempts_per_section" not in theirs
+    assert cases[5].rows["absent"] == Row(error="Failed: no compiler")
+
+
+def test_one_that_ends_in_its_turn_is_out_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(self: Contestant, verb: str, **request: Any) -> None:
+        if verb == "contend" and "redis_py" in " ".join(self._process.args):  # type: ignore[arg-type]
+            self._process.kill()
+            self._process.wait()
+        send(self, verb, **request)
+
+    send = Contestant.send
+    monkeypatch.setattr(Contestant, "send", dies)
+    case = quick(contention, RLOCK, REDIS_PY)[1]
+    assert case.rows["redis-py"].error == "Failed: it has ended: it said nothing"
+    assert good(case, "rlock")["sections_per_s"] > 10
+
+
+def test_the_best_are_ours_and_the_peers_that_change_owners_most() -> None:
+    def rated(key: str, tuned: bool, rate: float | None) -> tuple[Entry, Row]:
+        entry = dataclasses.replace(REDIS_PY, key=key, tuned=tuned, masters="many")
+        return entry, Row(error="X: y") if rate is None else Row({"changes_per_s": rate})
+
+    peers = [rated("a", False, 5), rated("b", False, 7), rated("c", False, None), rated("d", True, 1)]
+    case = Case({}, {"rlock": Row({"changes_per_s": 9}), **{entry.key: row for entry, row in peers}})
+    assert contention.best_of(case, [RLOCK, *(entry for entry, _ in peers)]) == {"rlock", "b", "d"}
+
+
+def test_the_same_number_of_threads_where_processes_are_few() -> None:
+    assert contention.Setup(1, 24, 1).for_language("Java") == contention.Setup(1, 4, 6)
+    assert contention.Setup(1, 8, 2).for_language("Java") == contention.Setup(1, 4, 4)
+    assert contention.Setup(5, 2, 1).for_language("Java") == contention.Setup(5, 2, 1)
+    assert contention.Setup(5, 24, 1).for_language("Python") == contention.Setup(5, 24, 1)
+
+
+def test_wake_up_tells_how_long_after_the_release() -> None:
+    cases = quick(wake_up, RLOCK, REDIS_PY, ABSENT)
+    for case in cases.values():
+        floor, ours = good(case, "floor-blpop"), good(case, "rlock")
+        assert 0 < ours["p50_us"] < 1e6
+        assert case.rows["rlock"].ratios["floor-blpop"] == ours["p50_us"] / floor["p50_us"]
+    assert set(cases[5].rows) == {"floor-blpop", "rlock", "absent"}
+    assert good(cases[1], "redis-py")["p50_us"] > 0
+    assert cases[5].rows["absent"].error == "Failed: no compiler"
+
+
+class Late:
+    """A process that takes part in wake-ups, and answers what it was told to."""
+
+    key = "late"
+
+    def __init__(self, asked: int) -> None:
+        self._asked = asked
+
+    def start(self) -> Any:
+        return self
+
+    def opening(self, masters: Sequence[str], ttl_ms: int) -> dict[str, object]:
+        return {}
+
+    def send(self, verb: str, **request: Any) -> None:
+        pass
+
+    def ask(self, verb: str, timeout: float, **request: Any) -> dict[str, Any]:
+        return {"acquired": True, "began": 100, "ended": 200}
+
+    def answer(self, timeout: float) -> dict[str, Any]:
+        return {"acquired": True, "asked": self._asked, "entered": 5_100}
+
+    def close(self) -> None:
+        pass
+
+
+def test_only_a_waiter_that_began_before_the_release_is_a_sample() -> None:
+    assert wake_up.Pair(Late(asked=99), []).turn([0.0, 0.0]) == [5_000, 5_000]
+    assert wake_up.Pair(Late(asked=100), []).turn([0.0, 0.0]) == []
+
+
+def measured(entry: Any) -> Row:
+    with contextlib.ExitStack() as stack:
+        return wake_up.measure([entry], [], Clock(1), random.Random(1), True, stack).rows["late"]
+
+
+def test_one_that_never_waited_is_shown_as_failing() -> None:
+    assert measured(Late(asked=99)).figures["p50_us"] == 5
+    assert str(measured(Late(asked=100)).error).startswith("Failed: it never waited")
+
+
+def test_idle_waiters_of_ours_ask_for_next_to_nothing() -> None:
+    cases = quick(idle, RLOCK, REDIS_PY)
+    assert set(cases[5].rows) == {"rlock"}
+    theirs, ours = good(cases[1], "redis-py"), good(cases[1], "rlock")
+    assert theirs["requests_per_s"] > 100  # 50 of them look ten times a second
+    assert ours["requests_per_s"] < theirs["requests_per_s"] / 5  # one look may fall into a third of a second
+    assert theirs["threads"] > 50
+    assert ours["threads"] > 50
+    assert cases[1].rows["redis-py"].ratios == {"redis-py": 1.0}
+
+
+def test_held_locks_are_kept_by_one_thread_and_none_is_lost() -> None:
+    for case in quick(held, RLOCK, REDIS_PY).values():
+        assert set(case.rows) == {"rlock"}  # redis-py renews nothing
+        ours = good(case, "rlock")
+        assert (ours["locks"], ours["keys_lost"]) == (500, 0)
+        assert ours["window_s"] * 1000 > case.case["ttl_ms"]
+        assert ours["threads"] <= 5
+        assert ours["connections"] >= case.case["masters"]
+        assert ours["commands_per_s"] > 500 * case.case["masters"]
+        assert ours["cpu_percent"] < 100
+
+
+def test_held_locks_that_are_lost_are_an_error_beside_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    urls: list[str] = []
+
+    class Known(Masters):
+        def __init__(self, count: int) -> None:
+            super().__init__(count)
+            urls.extend(self.urls)
+
+    def forget(seconds: float) -> None:
+        time.sleep(seconds)
+        for url in urls:
+            with redis.Redis.from_url(url) as master:
+                master.flushall()
+
+    monkeypatch.setattr(held, "Masters", Known)
+    monkeypatch.setattr(held, "sleep", forget)
+    for masters, case in quick(held, RLOCK).items():
+        row = case.rows["rlock"]
+        assert row.error is not None
+        assert row.error.startswith("Lost: ")
+        assert 500 * masters * 0.5 < row.figures["keys_lost"]  # the watchdog puts some of them back
+        assert row.figures["locks"] == 500
+
+
+def test_peers_that_renew_nothing_are_not_asked_to_hold() -> None:
+    assert all(not case.rows for case in quick(held, REDIS_PY).values())
+
+
+def test_names_leave_a_token_of_ours_and_nothing_of_redis_py() -> None:
+    cases = quick(names, RLOCK, REDIS_PY)
+    assert set(cases[3].rows) == {"rlock"}
+    for case in cases.values():
+        ours = good(case, "rlock")
+        assert ours["names_failed"] == ours["left_for_ever"] == 0
+        assert ours["left_keys"] == pytest.approx(1.0, abs=0.01)
+        assert 50 < ours["left_bytes"] < 500
+        assert 100 < ours["held_bytes"] < 2000
+    theirs = good(cases[1], "redis-py")
+    assert (theirs["names"], theirs["left_keys"], theirs["left_for_ever"]) == (1000, 0, 0)
+    assert 50 < theirs["held_bytes"] < 500
+    assert good(cases[3], "rlock")["names"] == 250
