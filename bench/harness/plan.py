@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 BUDGETS_S = {
     "pair": 90.0,
     "nested": 20.0,
+    "steps": 15.0,
     "throughput": 60.0,
     "degraded": 120.0,
     "wide_area": 90.0,

@@ -21,8 +21,8 @@ import redis
 from bench.harness.contestant import Contestant, Failed, Unsupported
 from bench.harness.field import Entry
 from bench.harness.figures import durations
+from bench.harness.masters import Masters
 from bench.harness.results import Case, Row
-from rlock.program.local.embedded import Masters
 
 NAME = "steps"
 TITLE = "Where the time of a pair goes"

@@ -27,7 +27,7 @@ def entry(key: str, language: str = "Python", masters: str = "many") -> Entry:
         ("cannot start", "Failed: pip failed: no such package"),
         ("ends", "Failed: it has ended: it had enough"),
         ("hangs", "Failed: no answer within 0.5 s"),
-        ("prints", "JSONDecodeError: "),
+        ("prints", "Failed: no reply of the protocol: warming up"),
         ("raises", "LockError: no such lock"),
         ("sometimes", "LockError: not this time"),
     ],
