@@ -43,11 +43,13 @@ class Threads:
 
     def throughput(self, prefix: str, threads: int, seconds: float) -> dict[str, Any]:
         done, errors = [0] * threads, [""] * threads
+        # Before the clock starts: a lock of some libraries connects when it is made.
+        locks = [self.library.lock(f"{prefix}{i}") for i in range(threads)]
         began = now()
         until = began + round(seconds * 1e9)
 
         def loop(i: int) -> None:
-            lock = self.library.lock(f"{prefix}{i}")
+            lock = locks[i]
             while now() < until:
                 try:
                     _acquire(lock)
