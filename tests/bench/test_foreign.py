@@ -254,6 +254,19 @@ def test_it_ends_when_nobody_asks_any_more(adapter: str) -> None:
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
+def test_it_ends_with_who_asked_although_it_waits_for_a_lock(urls: list[str], adapter: str) -> None:
+    lock = f"abandoned-{adapter}"
+    with opened(adapter, urls) as holder, opened(adapter, urls) as waiting:
+        assert holder.ask("acquire", lock=lock, wait_ms=1000)["acquired"]
+        waiting.send("acquire", lock=lock, wait_ms=60_000)
+        time.sleep(0.3)
+        assert waiting._process.stdin is not None
+        waiting._process.stdin.close()
+        waiting._process.wait(10)
+        holder.ask("release", lock=lock)
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
 def test_without_masters_it_says_so(adapter: str) -> None:
     nowhere = [f"redis://127.0.0.1:{free_port()}" for _ in range(3)]
     with pytest.raises(Failed, match=r"(?is)^\w+: .*(refused|unable to connect)") as caught:

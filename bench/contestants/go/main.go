@@ -7,6 +7,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -106,6 +107,16 @@ func answer(loops **Loops, failFast bool, asked request) (reply, error) {
 	return (*loops).perform(asked)
 }
 
+// read ends the process with its input: who asks is gone, and what is being done may wait for a lock for long.
+func read(lines chan<- []byte) {
+	scanner := bufio.NewScanner(os.Stdin)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		lines <- bytes.Clone(scanner.Bytes())
+	}
+	os.Exit(0)
+}
+
 func main() {
 	adapter := "redsync"
 	if len(os.Args) > 1 {
@@ -116,12 +127,12 @@ func main() {
 		os.Exit(2)
 	}
 	var loops *Loops
-	lines := bufio.NewScanner(os.Stdin)
-	lines.Buffer(nil, 1<<20)
+	lines := make(chan []byte)
+	go read(lines)
 	replies := json.NewEncoder(os.Stdout)
-	for lines.Scan() {
+	for line := range lines {
 		var asked request
-		if err := json.Unmarshal(lines.Bytes(), &asked); err != nil {
+		if err := json.Unmarshal(line, &asked); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(2)
 		}

@@ -28,6 +28,9 @@ async function perform({ do: verb, ...request }) {
   return performer[verb](request);
 }
 
+// Who asks is gone: what is being done is for nobody, and may wait for a lock for long.
+process.stdin.on("end", () => process.exit(0));
+
 for await (const line of createInterface({ input: process.stdin })) {
   const request = JSON.parse(line);
   if (request.do === "quit") break;

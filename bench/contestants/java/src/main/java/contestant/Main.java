@@ -16,6 +16,8 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 
 /**
  * The worker of a Java contestant: reads requests, runs them with one kind of lock, writes replies.
@@ -36,15 +38,16 @@ public final class Main {
         this.kind = kind;
     }
 
-    public static void main(String[] arguments) throws IOException {
+    public static void main(String[] arguments) throws InterruptedException {
         // What libraries print is not ours to answer with.
         PrintStream replies = System.out;
         System.setOut(System.err);
         Main main = new Main(arguments.length > 0 ? arguments[0] : "rlock");
         Gson gson = new Gson();
-        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line; (line = requests.readLine()) != null; ) {
-            JsonObject request = JsonParser.parseString(line).getAsJsonObject();
+        BlockingQueue<String> lines = new LinkedBlockingQueue<>();
+        new Thread(() -> read(lines), "requests").start();
+        while (true) {
+            JsonObject request = JsonParser.parseString(lines.take()).getAsJsonObject();
             if (request.get("do").getAsString().equals("quit")) {
                 break;
             }
@@ -52,6 +55,18 @@ public final class Main {
             replies.flush();
         }
         // Threads that still wait must not keep the process: nobody wants their locks any more.
+        Runtime.getRuntime().halt(0);
+    }
+
+    /** Ends the process with its input: who asks is gone, and what is being done may wait for a lock for long. */
+    private static void read(BlockingQueue<String> lines) {
+        try (BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8))) {
+            for (String line; (line = in.readLine()) != null; ) {
+                lines.add(line);
+            }
+        } catch (IOException error) {
+            error.printStackTrace();
+        }
         Runtime.getRuntime().halt(0);
     }
 
