@@ -23,6 +23,7 @@ BUDGETS_S = {
     "idle": 60.0,
     "held": 60.0,
     "names": 40.0,
+    "steps": 15.0,
 }
 #: Of each scenario in a quick run.
 QUICK_S = 8.0
