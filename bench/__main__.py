@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import importlib.util
 import signal
 import sys
 import time
@@ -27,7 +28,7 @@ from .harness.contestant import ROOT
 from .harness.field import Entry, field, prepare
 from .harness.lineup import Lineup
 from .harness.results import Case, Results, Scenario
-from .report import tables
+from .report import page, tables
 
 PUBLISHED = ROOT / "docs" / "performance" / "results.json"
 RESULTS = ROOT / "bench" / "results"
@@ -51,6 +52,8 @@ def main(words: Sequence[str] | None = None) -> int:
         say("interrupted: everything that was started is ended, nothing was written")
         return 130
     options.json.write_text(results.to_json(), encoding="utf-8")
+    if options.publish:
+        page.publish(results)
     print(tables.render(results))
     verdicts = demands.judge(results)
     print("\n" + "\n".join(str(verdict) for verdict in verdicts if verdict.kept is not None))
@@ -86,8 +89,12 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
         parser.error(str(error))
     except EmbeddedError as error:
         parser.error(error.message)
+    full = not (options.quick or options.only or options.contestants)
+    options.publish = full and options.json is None
+    if options.publish and importlib.util.find_spec("matplotlib") is None:
+        # Known now, not after a quarter of an hour.
+        parser.error("the plots of a full run need matplotlib: pip install -e '.[bench]'; or choose a --json")
     if options.json is None:
-        full = not (options.quick or options.only or options.contestants)
         name = "quick" if options.quick else "partial"
         options.json = PUBLISHED if full else RESULTS / name / "results.json"
     try:

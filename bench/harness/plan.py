@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 BUDGETS_S = {
     "pair": 80.0,
     "nested": 20.0,
-    "steps": 15.0,
     "throughput": 60.0,
     "degraded": 110.0,
     "wide_area": 100.0,
@@ -24,6 +23,7 @@ BUDGETS_S = {
     "idle": 60.0,
     "held": 50.0,
     "names": 80.0,
+    "steps": 15.0,
 }
 #: Of each scenario in a quick run.
 QUICK_S = 8.0

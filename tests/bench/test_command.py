@@ -182,8 +182,10 @@ def test_bad_input_is_one_line_and_starts_nothing(
 
 def test_only_a_full_run_is_published() -> None:
     assert command.parse([]).json == command.PUBLISHED
+    assert command.parse([]).publish
     for words in (["--quick"], ["--only", "pair"], ["--contestants", "rlock"]):
         assert command.RESULTS in command.parse(words).json.parents
+        assert not command.parse(words).publish
 
 
 def test_scenarios_run_in_the_order_of_the_plan_whatever_was_asked() -> None:
