@@ -92,7 +92,8 @@ def inherited(ballot: Ballot) -> list[int]:
 
 def handed_on(ballot: Ballot) -> bool:
     """Whether masters told somebody else that it is their turn."""
-    return any(vote.code == Code.YES and vote.hold_count > 0 for vote in ballot.votes.values())
+    told = [vote for vote in list(ballot.votes.values()) if vote.hold_count > 0 and vote.code == Code.YES]
+    return bool(told)
 
 
 def outcome(terms: Terms, ballot: Ballot) -> Released:
