@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..events import Queued, observed, tell
 from ..model import Code, Verdict
 from ..rules import scripts
-from ..rules.keys import owner_token
+from ..rules.keys import owner_token, same_process
 from ..rules.options import LockOptions
 from ..rules.places import Place
 from ..rules.quorum import Ballot, Settle
@@ -151,7 +151,9 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
                 waiter = "" if place is None else place.waiter
                 return Grant(owner, ballot.sent_at, waiter, token=token, votes=len(given))
         elif place is not None and ballot.outstanding and ballot.settled:
-            yield from _stragglers(terms, ask, ballot)
+            # Who rests is not asleep, so a thread of this process that releases could not make it its heir.
+            if not same_process(ballot.foreign_holder() or "", waiting.label):
+                yield from _stragglers(terms, ask, ballot)
     except GeneratorExit:
         raise
     except BaseException:
