@@ -132,7 +132,7 @@ class Fanout(Traffic[L]):
 
     def _send(self, turn: Round) -> None:
         ask, ballot = turn.ask, turn.ballot
-        packed = pack(ask.command.by_sha())
+        packed = ask.command.packed or pack(ask.command.by_sha())
         with self._mutex:
             roster = self._roster
             if roster.closed or self._refusing is not None:

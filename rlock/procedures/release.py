@@ -38,17 +38,14 @@ def release(
     have it next, under the token ``successor``, on each master where it is the first in the queue, or
     everywhere if ``barging``.
     """
-    command = terms.release(
-        name,
-        owner,
-        waiter=waiter,
-        heir=heir,
-        successor=successor,
-        barging=barging,
-        token=terms.time.us(terms.clock()),
-    )
     # Delivered later, it must not favour one who may have gone by then.
-    late = command if heir is None else terms.release(name, owner, waiter=waiter)
+    late = terms.release(name, owner, waiter=waiter) if waiter else terms.release(name, owner)
+    command = late
+    if heir is not None:
+        token = terms.time.us(terms.clock())
+        command = terms.release(
+            name, owner, waiter=waiter, heir=heir, successor=successor, barging=barging, token=token
+        )
     try:
         ballot: Ballot = yield Ask(command, lease.request_timeout, owed_for=lease.ttl, late=late)
     except GeneratorExit:
