@@ -28,6 +28,9 @@ clients: weakref.WeakValueDictionary[str, BaseClient[Any]] = weakref.WeakValueDi
 
 L = TypeVar("L")
 
+#: Of which every time-out from 0 to `threading.TIMEOUT_MAX` is one for the standard library, too.
+_NUMBERS = (int, float)
+
 
 class BaseClient(ABC, Generic[L]):
     """The masters and the options of a client; see `rlock.Client`."""
@@ -187,8 +190,9 @@ class BaseLock:
             raise TypeError(
                 "timeout must be a number of seconds, or -1 to wait as long as it takes, not None"
             )
-        # A fresh lock of the standard library refuses what it refuses, in its own words.
-        threading.RLock().acquire(blocking, timeout)
+        if blocking is not True or type(timeout) not in _NUMBERS or not 0 <= timeout <= threading.TIMEOUT_MAX:
+            # A fresh lock of the standard library refuses what it refuses, in its own words.
+            threading.RLock().acquire(blocking, timeout)
         if not blocking:
             return AT_ONCE
         return FOR_EVER if timeout == -1 else self._client._now() + timeout

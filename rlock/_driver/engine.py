@@ -98,7 +98,8 @@ class Engine(HandingOn, ABC):
         try:
             line = self._turnstile
             if line.enter(turn) or (yield from line.waiting(turn, until - began)):
-                yield from self._standing_back(name, until)
+                if name == self._handed_on[0]:
+                    yield from self._standing_back(name, until)
                 return (yield from self._contending(key, options, until, asked))
         finally:
             turn.over = True
@@ -117,7 +118,8 @@ class Engine(HandingOn, ABC):
                     self._watchdog.ensure()
                 except RuntimeError as error:
                     raise RLockError(f"lock {options.name!r} was not asked for: {error}") from error
-        yield from self._fanout.meeting()
+        if not self._fanout.met:
+            yield from self._fanout.meeting()
         self._asking[id(asked)] = (options, asked)
         got = yield from self._driver.performing(self._take(key, options, until, asked))
         # After an exception `give_back` does that, behind the undo: close() must find it until then.
@@ -147,7 +149,8 @@ class Engine(HandingOn, ABC):
                     if observed():
                         hold.early = News()
                     self.holds.add(hold)
-                    self._holding()
+                    if len(self.holds) == 1:
+                        self._holding()
                     if options.renew or options.on_lost is not None:
                         self._watchdog.watch(hold)
                     else:

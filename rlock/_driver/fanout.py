@@ -80,10 +80,14 @@ class Fanout(Traffic[L]):
             yield from self._finishing(turn)
         return ballot
 
+    @property
+    def met(self) -> bool:
+        """Whether masters were met once: before that nobody knows their time."""
+        return not self._roster.fresh
+
     def meeting(self) -> Waits[None]:
-        """See to it that masters were met once: before that nobody knows their time."""
-        if self._roster.fresh:
-            yield from self._connecting(0.0)
+        """Meet them."""
+        yield from self._connecting(0.0)
 
     def _connecting(self, patience: float, *, all_of_them: bool = False) -> Waits[None]:
         if self._roster.up < self._masters:
@@ -128,7 +132,7 @@ class Fanout(Traffic[L]):
 
     def _send(self, turn: Round) -> None:
         ask, ballot = turn.ask, turn.ballot
-        packed = pack(ask.command.by_sha())
+        packed = ask.command.packed or pack(ask.command.by_sha())
         with self._mutex:
             roster = self._roster
             if roster.closed or self._refusing is not None:

@@ -48,7 +48,7 @@ class HandingOn:
             waiter=hold.waiter,
             heir=heir,
             successor=successor,
-            barging=may_barge(hold, heir),
+            barging=heir is not None and may_barge(hold, heir),
         )
         ballot: Ballot | None = None
         given: bool | None = False

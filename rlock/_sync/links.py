@@ -10,6 +10,9 @@ from redis.connection import AbstractConnection
 
 from .._driver.links import Call, Greeted, Link, dial_error, greet
 
+#: Bytes that are read at once: answers have less, and each call allocates so many.
+CHUNK = 4096
+
 
 class SocketLink(Link):
     """A socket of redis-py's that we read and write."""
@@ -58,7 +61,7 @@ class SocketLink(Link):
         """What has arrived; empty: nothing, or the reader has it already, or the peer has closed."""
         while True:
             try:
-                data: bytes = self.socket.recv(65536)
+                data: bytes = self.socket.recv(CHUNK)
             except (BlockingIOError, InterruptedError):
                 return b""
             except OSError as error:
@@ -69,7 +72,7 @@ class SocketLink(Link):
                 self.ended = True
                 return data
             self.answered = True
-            if len(data) < 65536 and not self._layered:
+            if len(data) < CHUNK and not self._layered:
                 return data
             self.reader.feed(data)
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from ..events import Queued, observed, tell
 from ..model import Code, Verdict
-from ..rules import scripts
-from ..rules.keys import owner_token
+from ..rules import forms, scripts
+from ..rules.keys import owner_token, same_process
 from ..rules.options import LockOptions
 from ..rules.places import Place
 from ..rules.quorum import Ballot, Settle
@@ -126,7 +126,7 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
     now_us = terms.time.us(terms.clock())
     if queued is not None and not queued.drawn:
         queued.ticket = now_us
-    command = scripts.acquire(
+    command = forms.acquire(
         options.name,
         owner,
         lease_ms(ttl),
@@ -151,7 +151,7 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
                 waiter = "" if place is None else place.waiter
                 return Grant(owner, ballot.sent_at, waiter, token=token, votes=len(given))
         elif place is not None and ballot.outstanding and ballot.settled:
-            yield from _stragglers(terms, ask, ballot)
+            yield from _stragglers(waiting, ask, ballot)
     except GeneratorExit:
         raise
     except BaseException:
@@ -188,11 +188,13 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
     return ballot
 
 
-def _stragglers(terms: Terms, ask: Ask, ballot: Ballot) -> Procedure[None]:
+def _stragglers(waiting: Waiting, ask: Ask, ballot: Ballot) -> Procedure[None]:
     """Give the answers a moment without which the round was lost: what they say needs no undo."""
     decided_at = ballot.decided_at
-    yield Rest(ask, terms.clock() + straggler_wait(decided_at - ballot.sent_at))
-    ballot.decided_at = decided_at
+    # Who rests is not asleep, so a thread of this process that releases could not make it its heir.
+    if not same_process(ballot.foreign_holder() or "", waiting.label):
+        yield Rest(ask, waiting.terms.clock() + straggler_wait(decided_at - ballot.sent_at))
+        ballot.decided_at = decided_at
 
 
 def acquire(

@@ -19,6 +19,8 @@ from .steps import Ask, Procedure, Terms
 
 def agreed_on(given: Sequence[int], quorum: int) -> int:
     """The token that a quorum gave, of those ``given`` with the votes for one owner; 0: none."""
+    if given.count(given[0]) >= quorum:
+        return given[0]
     token = max(given, key=given.count)
     return token if given.count(token) >= quorum else 0
 

@@ -38,17 +38,14 @@ def release(
     have it next, under the token ``successor``, on each master where it is the first in the queue, or
     everywhere if ``barging``.
     """
-    command = terms.release(
-        name,
-        owner,
-        waiter=waiter,
-        heir=heir,
-        successor=successor,
-        barging=barging,
-        token=terms.time.us(terms.clock()),
-    )
     # Delivered later, it must not favour one who may have gone by then.
-    late = command if heir is None else terms.release(name, owner, waiter=waiter)
+    late = terms.release(name, owner, waiter=waiter) if waiter else terms.release(name, owner)
+    command = late
+    if heir is not None:
+        token = terms.time.us(terms.clock())
+        command = terms.release(
+            name, owner, waiter=waiter, heir=heir, successor=successor, barging=barging, token=token
+        )
     try:
         ballot: Ballot = yield Ask(command, lease.request_timeout, owed_for=lease.ttl, late=late)
     except GeneratorExit:
@@ -92,7 +89,8 @@ def inherited(ballot: Ballot) -> list[int]:
 
 def handed_on(ballot: Ballot) -> bool:
     """Whether masters told somebody else that it is their turn."""
-    return any(vote.code == Code.YES and vote.hold_count > 0 for vote in ballot.votes.values())
+    told = [vote for vote in list(ballot.votes.values()) if vote.hold_count > 0 and vote.code == Code.YES]
+    return bool(told)
 
 
 def outcome(terms: Terms, ballot: Ballot) -> Released:

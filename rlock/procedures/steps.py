@@ -13,7 +13,7 @@ from ..clock import Clock
 from ..errors import OptionsError, QuorumUnreachableError
 from ..events import News
 from ..model import Code
-from ..rules import scripts
+from ..rules import forms, scripts
 from ..rules.guard import Guard
 from ..rules.places import FleetTime, Place
 from ..rules.quorum import Ballot, Settle, quorum
@@ -40,6 +40,8 @@ class Terms:
 
     def release(self, name: str, owner: str, **options: Any) -> Command:
         """See `scripts.release`; told as this client's waiters hear it, and those who share the lock."""
+        if not options and not self.wire.shared:
+            return forms.release(name, owner, self.wire)
         if self.wire.shared and options.get("heir") is None:
             # They stand in no queue of ours: what was always handed on would never be theirs, and they would
             # sleep over a vote that was taken back in silence.

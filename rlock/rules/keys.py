@@ -78,6 +78,12 @@ def owner_token(client: str) -> str:
     return f"{client}:{value:032x}"
 
 
+def same_process(owner: str, client: str) -> bool:
+    """Whether an owner token is that of a thread of the same process as this `<client>`."""
+    process = client.rpartition("/")[0]
+    return owner.startswith(f"{process}/")
+
+
 def since(owner: str) -> float | None:
     """The Unix time in seconds at which an owner token was made; None for a token that is not ours."""
     uuid = owner.rpartition(":")[2]

@@ -77,7 +77,7 @@ NO_VOTE = Vote(Code.FAULT)
 class Command:
     """A script with its keys and arguments, and how to read the answer."""
 
-    __slots__ = ("_arguments", "decode", "echo", "foreseen", "marked", "script", "yes")
+    __slots__ = ("_arguments", "decode", "echo", "foreseen", "marked", "packed", "script", "yes")
 
     def __init__(
         self,
@@ -89,6 +89,8 @@ class Command:
         echo: str | None = None,
     ) -> None:
         self.script = script
+        #: As it goes on the wire to a master that has the script, if that is known already (`forms`).
+        self.packed = b""
         # Text only: hiredis 3.5 crashes the interpreter when Ctrl-C comes while it packs an int.
         self._arguments = (str(len(keys)), *keys, *arguments)
         self.decode = decode or decode_one

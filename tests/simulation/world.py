@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from rlock._driver import engine, fanout, listener
+from rlock._driver import fanout, handing, listener, traffic
 from rlock.procedures import acquire as acquiring
 from rlock.rules import keys, places, scripts
 from rlock.rules.options import DEFAULT_TTL, ClientOptions
@@ -79,9 +79,9 @@ class World:
     @contextmanager
     def _at_work(self) -> Iterator[None]:
         with ExitStack() as stack:
-            for module in (acquiring, places, engine):
+            for module in (acquiring, places, handing):
                 stack.enter_context(patch.object(module, "owner_token", self.token))
-            for driver in (fanout, listener):
+            for driver in (fanout, listener, traffic):
                 # The connections carry words.
                 stack.enter_context(patch.object(driver, "pack", _as_it_is))
             level = _log.level
