@@ -133,7 +133,7 @@ def test_the_header_names_its_callers_and_they_exist(name: str) -> None:
     assert folders
     for folder, file in re.findall(r"(rlock/[\w/]+/)?(\w+\.py)", callers):
         text = (ROOT / (folder or folders[0]) / file).read_text(encoding="utf-8")
-        sends = (f"scripts.{name}(", f"terms.{name}(")
+        sends = (f"scripts.{name}(", f"forms.{name}(", f"terms.{name}(")
         assert any(call in text for call in sends), f"{file} does not send {name}"
 
 
