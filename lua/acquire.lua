@@ -103,10 +103,11 @@ if again then
 end
 -- Before the grant: what may be refused here (memory, an ACL) must not leave a lock without a token.
 local last, given_to = string.match(redis.call('get', fence) or '', '^(%d+) (.*)$')
-local token = tonumber(last or 0)
+-- `+ 0` is tonumber() for half of its price: that reads the text twice.
+local token = (last or 0) + 0
 if given_to ~= owner then
     -- Above every token that was given here: of two majorities some master is in both.
-    local given = tonumber(proposal)
+    local given = proposal + 0
     -- As it came: to write a number as a text costs as much as a command.
     local number = given > token and proposal
     if not number then
@@ -137,4 +138,4 @@ end
 if waiter ~= '' then
     redis.pcall('zrem', queue, waiter)
 end
-return {1, owner, tonumber(count), tonumber(lease_ms), 0, 0, token, note, 0}
+return {1, owner, count + 0, lease_ms + 0, 0, 0, token, note, 0}

@@ -63,9 +63,8 @@ def increment(stack: ExitStack) -> None:
     _rewrite(
         stack,
         scripts.ACQUIRE,
-        "redis.call('pexpire', lock, lease_ms)\n        return",
-        "redis.call('hincrby', lock, owner, 1)\n"
-        "        redis.call('pexpire', lock, lease_ms)\n        return",
+        "redis.call('pexpire', lock, lease_ms)",
+        "redis.call('hincrby', lock, owner, 1)\n    redis.call('pexpire', lock, lease_ms)",
     )
     _rewrite(
         stack,
@@ -81,8 +80,8 @@ def increment_tokens(stack: ExitStack) -> None:
     _rewrite(
         stack,
         scripts.ACQUIRE,
-        "math.max(tonumber(token or 0) + 1, proposal > 0 and proposal or now_us())",
-        "tonumber(token or 0) + 1",
+        "local number = given > token and proposal",
+        "given = token + 1\n    local number = string.format('%.0f', given)",
     )
 
     def largest(_t: Any, _o: Any, _owner: str, given: Any, _until: float) -> Generator[Any, Any, int]:
