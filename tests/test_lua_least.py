@@ -170,6 +170,12 @@ def test_what_is_left_out_of_a_command_is_as_if_it_were_empty(allowed: tuple[Box
     box, ears, answers = allowed
     box.whole = True
     assert exercise(box, box, ears) == answers
+    for box.whole in (False, True):
+        box.client.flushall()
+        box.acquire()
+        with box.nothing_written():
+            assert box.acquire(THEIRS)[:2] == [-1, MINE], "and it takes no place"
+        assert box.hand_on() == [1, MINE, 0, 0, 0]
 
 
 @pytest.mark.parametrize("missing", sorted(LEAST - {"eval", "evalsha"}))
