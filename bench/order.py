@@ -34,14 +34,15 @@ from rlock._driver.fanout import Fanout
 from rlock.rules import scripts
 
 start, count, *urls = sys.argv[1:]
-WAITER = 9  # word of the command
+TRYING = 6  # arguments of one that takes no place
 noted, queued, ask = [], threading.local(), Fanout.asking
 
 def watch(self, step):
     ballot = yield from ask(self, step)
     if step.command.script is scripts.ACQUIRE and ballot.granted < ballot.quorum and queued.at is None:
         # The very first round takes no place: one who has not subscribed yet could not hear its turn.
-        if step.command.by_sha()[WAITER]:
+        words = step.command.by_sha()
+        if len(words) > 3 + int(words[2]) + TRYING:
             queued.at = time.monotonic_ns()
     return ballot
 

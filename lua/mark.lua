@@ -11,7 +11,7 @@
 --    1  noted: marker is what stands there now
 --
 -- Second delivery: finds the note of this life, and leaves it.
--- Called by: rlock/_driver/fanout.py when it meets a master without the note; rlock/procedures/guarding.py
+-- Called by: rlock/_driver/traffic.py when it meets a master without the note; rlock/procedures/guarding.py
 
 local marker = KEYS[1]
 local life, age_us, max_ttl_ms = ARGV[1], ARGV[2], ARGV[3]

@@ -2,20 +2,22 @@
 --
 -- KEYS[1] lock       hash
 -- KEYS[2] queue      zset   waiters by ticket
--- KEYS[3] fence      text   `<token> <owner>`, the last fencing token and to whom it was given
--- KEYS[4] evicted    text   the owner that an operator has thrown out, so that it is not healed
+-- KEYS[3] fence      text   `<token> <owner>`, the last fencing token and to whom it was given; left out
+--                           where there is neither an heir nor a ban
+-- KEYS[4] evicted    text   the owner that an operator has thrown out, so that it is not healed; likewise
 -- ARGV[1] owner      text   `<client>:<uuid>`; empty: only hand on what is free
--- ARGV[2] waiter     text   `<token>|<station>`, a place to leave, with what was handed to it; empty: none
--- ARGV[3] channel    text   the lock's; empty: hand it to nobody and publish nothing
+-- ARGV[2] channel    text   the lock's; empty: hand it to nobody and publish nothing
+-- ARGV[3] message    text   what to publish for all if nobody waits in the queue; empty: nothing (an undo)
 -- ARGV[4] claim_ms   ms     how long a waiter has to claim what it was handed; 0: to none, but dead ones go
--- ARGV[5] heir       text   `<token>|<station>`, a waiter of the caller's own process; empty: none
--- ARGV[6] under      text   the owner token under which the heir is to have the lease
--- ARGV[7] heir_ms    ms     its lease
--- ARGV[8] order      text   `fair`: the heir has to be the first in the queue; `barging`: it goes before
--- ARGV[9] message    text   what to publish for all if nobody waits in the queue; empty: nothing (an undo)
+-- ARGV[5] waiter     text   `<token>|<station>`, a place to leave, with what was handed to it; empty, or left
+--                           out: none
+-- ARGV[6] heir       text   `<token>|<station>`, a waiter of the caller's own process; likewise
+-- ARGV[7] under      text   the owner token under which the heir is to have the lease
+-- ARGV[8] heir_ms    ms     its lease
+-- ARGV[9] order      text   `fair`: the heir has to be the first in the queue; `barging`: it goes before
 -- ARGV[10] proposal  us     the heir's fencing token, unless one as high was given; 0: this master's time
 -- ARGV[11] fence_ms  ms     how long the last fencing token is remembered
--- ARGV[12] ban_ms    ms     how long the owner is not to be healed: it is evicted; empty: it is not
+-- ARGV[12] ban_ms    ms     how long the owner is not to be healed: it is evicted; left out: it is not
 --
 -- Reply: {code, holder, count, ttl_ms, token}: token is the heir's fencing token, if it got the lock
 --    1  released; count is the number of subscribers reached, ttl_ms the heir's lease if it got it, else 0
@@ -28,48 +30,11 @@
 -- rlock/_driver/engine.py to pass on what nobody here waits for any more
 
 local lock, queue, fence, evicted = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local owner, waiter, channel, claim_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local heir, under, heir_ms, order, message = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
-local proposal, fence_ms, ban_ms = tonumber(ARGV[10]), ARGV[11], ARGV[12]
+local owner, channel, message, claim_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local waiter, heir, under, heir_ms, order = ARGV[5] or '', ARGV[6] or '', ARGV[7], ARGV[8], ARGV[9]
+local proposal, fence_ms, ban_ms = ARGV[10], ARGV[11], ARGV[12]
 
-local function token(place)
-    return string.match(place, '^(.*)|') or place
-end
-
--- Nothing after the DEL may raise: a release that has happened must not be answered by an error.
-local function give(holder, lease_ms)
-    local written = redis.pcall('hset', lock, holder, 1)
-    if type(written) ~= 'table' then
-        written = redis.pcall('pexpire', lock, lease_ms)
-    end
-    if type(written) == 'table' then
-        redis.pcall('del', lock)
-        redis.pcall('hdel', lock, holder)
-    end
-    return type(written) ~= 'table'
-end
-
--- As in acquire.lua, for the heir; false if the last one cannot be read, or the new one not be remembered.
-local function stamp()
-    local last = redis.pcall('get', fence)
-    if type(last) == 'table' then
-        return false
-    end
-    local token, given_to = string.match(last or '', '^(%d+) (.*)$')
-    if given_to == under then
-        return tonumber(token)
-    end
-    local least = proposal
-    if proposal == 0 then
-        local time = redis.pcall('time')
-        least = time.err and 0 or time[1] * 1000000 + time[2]
-    end
-    token = math.max(tonumber(token or 0) + 1, least)
-    local stored = redis.pcall('set', fence, string.format('%.0f ', token) .. under, 'px', fence_ms)
-    return stored.ok and token
-end
-
-if ban_ms ~= '' then
+if ban_ms then
     -- A DEL first: without memory, only a script that has written already may store anything.
     redis.pcall('del', evicted)
     redis.pcall('set', evicted, owner, 'px', ban_ms)
@@ -81,7 +46,7 @@ end
 local held = redis.pcall('hget', lock, owner)
 if not held and waiter ~= '' then
     -- Handed to the place of one who got the lock elsewhere, under another token.
-    held = redis.pcall('hget', lock, token(waiter))
+    held = redis.pcall('hget', lock, string.match(waiter, '^(.*)|') or waiter)
 end
 if type(held) == 'table' then
     if string.find(held.err, 'WRONGTYPE', 1, true) then
@@ -105,44 +70,83 @@ if not held then
 else
     redis.call('del', lock)
 end
+-- From here on nothing may raise: a release that has happened must not be answered by an error.
 local code = held and 1 or 0
 if channel == '' then
     return {code, owner, 0, 0, 0}
 end
 
-if heir ~= '' then
-    local first = redis.pcall('zrange', queue, 0, 0)[1]
-    local token = (order == 'barging' or not first or first == heir) and stamp()
-    if token and give(under, heir_ms) then
-        redis.pcall('zrem', queue, heir)
-        return {code, owner, 1, tonumber(heir_ms), token}
-    end
-end
-while claim_ms ~= '0' do
-    local first = redis.pcall('zpopmin', queue)[1]
-    if not first then
-        break
-    end
-    local station = string.match(first, '|[^|]*$')
-    if station and give(token(first), claim_ms) then
-        local told = redis.pcall('publish', channel .. station, token(first))
-        if type(told) == 'number' and told > 0 then
-            return {code, owner, told, 0, 0}
+local first = heir == '' and claim_ms ~= '0' and redis.pcall('zpopmin', queue)[1]
+-- Nearly always nobody waits, and there is nothing to do here; a function that nobody needs costs a command.
+if first or heir ~= '' or claim_ms == '0' then
+    local function give(holder, lease_ms)
+        local written = redis.pcall('hset', lock, holder, '1')
+        if type(written) ~= 'table' then
+            written = redis.pcall('pexpire', lock, lease_ms)
         end
-        -- Nobody listens there any more: its process is dead. The next one must not wait for it.
-        redis.pcall('del', lock)
+        if type(written) == 'table' then
+            redis.pcall('del', lock)
+            redis.pcall('hdel', lock, holder)
+        end
+        return type(written) ~= 'table'
     end
-end
--- Handed to nobody; but the dead go, or each that comes by would keep them in the queue.
-while claim_ms == '0' do
-    local first = redis.pcall('zrange', queue, 0, 0)[1]
-    if not first then
-        break
+
+    -- As in acquire.lua, for the heir; false if the last cannot be read, or the new one not be remembered.
+    local function stamp()
+        local last = redis.pcall('get', fence)
+        if type(last) == 'table' then
+            return false
+        end
+        local token, given_to = string.match(last or '', '^(%d+) (.*)$')
+        if given_to == under then
+            return tonumber(token)
+        end
+        local least = tonumber(proposal)
+        if least == 0 then
+            local time = redis.pcall('time')
+            least = time.err and 0 or time[1] * 1000000 + time[2]
+        end
+        token = math.max(tonumber(token or 0) + 1, least)
+        local number = string.format('%.0f', token)
+        local stored = redis.pcall('set', fence, number .. ' ' .. under, 'px', fence_ms)
+        return stored.ok and token
     end
-    local station = string.match(first, '|[^|]*$')
-    local told = station and redis.pcall('publish', channel .. station, '')
-    if (station and told ~= 0) or type(redis.pcall('zrem', queue, first)) == 'table' then
-        break
+
+    if heir ~= '' then
+        local front = redis.pcall('zrange', queue, 0, 0)[1]
+        local token = (order == 'barging' or not front or front == heir) and stamp()
+        if token and give(under, heir_ms) then
+            redis.pcall('zrem', queue, heir)
+            return {code, owner, 1, tonumber(heir_ms), token}
+        end
+    end
+    while claim_ms ~= '0' do
+        first = first or redis.pcall('zpopmin', queue)[1]
+        if not first then
+            break
+        end
+        local holder, station = string.match(first, '^(.*)(|[^|]*)$')
+        if holder and give(holder, claim_ms) then
+            local told = redis.pcall('publish', channel .. station, holder)
+            if type(told) == 'number' and told > 0 then
+                return {code, owner, told, 0, 0}
+            end
+            -- Nobody listens there any more: its process is dead. The next one must not wait for it.
+            redis.pcall('del', lock)
+        end
+        first = nil
+    end
+    -- Handed to nobody; but the dead go, or each that comes by would keep them in the queue.
+    while claim_ms == '0' do
+        local front = redis.pcall('zrange', queue, 0, 0)[1]
+        if not front then
+            break
+        end
+        local station = string.match(front, '|[^|]*$')
+        local told = station and redis.pcall('publish', channel .. station, '')
+        if (station and told ~= 0) or type(redis.pcall('zrem', queue, front)) == 'table' then
+            break
+        end
     end
 end
 if message == '' then

@@ -57,6 +57,8 @@ class Box:
 
     def __init__(self, url: str, user: str | None = None, password: str | None = None) -> None:
         self.url = url
+        #: Whether keys and arguments that may be left out are sent all the same, empty.
+        self.whole = False
         self.client = raw(url)
         self._others: list[Box] = []
         if user is not None:
@@ -100,7 +102,20 @@ class Box:
         fence_ms: int | str = FENCE_MS,
         guarded: bool = True,
     ) -> Any:
-        words = (owner, lease_ms, count, order, waiter, ticket, rank, queue_ms, token, fence_ms)
+        words: list[str | int] = [
+            owner,
+            lease_ms,
+            token,
+            fence_ms,
+            count,
+            order,
+            waiter,
+            ticket,
+            rank,
+            queue_ms,
+        ]
+        if waiter == "" and not self.whole:
+            words = words[: 6 if order == "fair" else 5 if count != 1 else 4]
         return self.call("acquire", [LOCK, QUEUE, FENCE, *_marker(guarded)], *words)
 
     def granted(self, owner: str = MINE, **options: Any) -> int:
@@ -125,8 +140,12 @@ class Box:
         token: int = TOKEN,
         ban_ms: int | str = "",
     ) -> Any:
-        words = (owner, waiter, channel, claim_ms, heir, under or owner_of(heir), heir_ms, order, message)
-        return self.call("release", [LOCK, QUEUE, FENCE, EVICTED], *words, token, FENCE_MS, ban_ms)
+        keys = [LOCK, QUEUE, FENCE, EVICTED]
+        words: list[str | int] = [owner, channel, message, claim_ms, waiter]
+        if heir == ban_ms == "" and not self.whole:
+            return self.call("release", keys[:2], *(words if waiter else words[:4]))
+        words += [heir, under or owner_of(heir), heir_ms, order, token, FENCE_MS]
+        return self.call("release", keys, *words, *([] if ban_ms == "" else [ban_ms]))
 
     def hand_on(self, owner: str = MINE, **options: Any) -> Any:
         """A release of the ordinary kind."""

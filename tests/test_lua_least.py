@@ -166,6 +166,12 @@ def test_a_user_needs_no_more_than_the_least_permissions(allowed: tuple[Box, Ear
     user.close()
 
 
+def test_what_is_left_out_of_a_command_is_as_if_it_were_empty(allowed: tuple[Box, Ears, list[Any]]) -> None:
+    box, ears, answers = allowed
+    box.whole = True
+    assert exercise(box, box, ears) == answers
+
+
 @pytest.mark.parametrize("missing", sorted(LEAST - {"eval", "evalsha"}))
 def test_none_of_the_least_permissions_can_be_left_out(
     allowed: tuple[Box, Ears, list[Any]], missing: str

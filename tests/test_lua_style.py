@@ -33,7 +33,9 @@ KINDS = {
 EVERY_SCRIPT = pytest.mark.parametrize("name", SCRIPTS)
 ABOUT_ONE_LOCK = pytest.mark.parametrize("name", [name for name in SCRIPTS if name not in BATCHES])
 CALL = re.compile(r"redis\.(p?call)\(\s*('?)(\w+)'?\s*(?:,\s*([^,)]+))?")
-INPUT = r"(?:(?:KEYS|ARGV)\[\d+\]|tonumber\(ARGV\[\d+\]\))"
+#: What the fencing token is called before it is a text.
+NUMBERS = ("token", "given")
+INPUT = r"(?:KEYS|ARGV)\[\d+\](?: or '1?')?"
 SET = re.compile(r"redis\.p?call\('set', (\w+), (.*?)\)$", re.MULTILINE)
 NAMING = re.compile(rf"local ([\w, ]+) = ({INPUT}(?:, {INPUT})*)")
 
@@ -131,7 +133,7 @@ def test_the_header_names_its_callers_and_they_exist(name: str) -> None:
     assert folders
     for folder, file in re.findall(r"(rlock/[\w/]+/)?(\w+\.py)", callers):
         text = (ROOT / (folder or folders[0]) / file).read_text(encoding="utf-8")
-        sends = (f"scripts.{name}(", f"terms.{name}(")
+        sends = (f"scripts.{name}(", f"forms.{name}(", f"terms.{name}(")
         assert any(call in text for call in sends), f"{file} does not send {name}"
 
 
@@ -181,7 +183,7 @@ def test_the_first_statements_name_every_input_as_the_header_does(name: str) -> 
     named: dict[str, str] = {}
     for line in naming(name):
         left, _, right = line.removeprefix("local ").partition(" = ")
-        right = re.sub(r"tonumber\(([^)]+)\)", r"\1", right)
+        right = re.sub(r" or '1?'", "", right)
         named |= dict(zip(right.split(", "), left.split(", "), strict=True))
     assert named == documented_inputs(name)
     rest = "\n".join(line for line in body(name).splitlines() if line not in naming(name))
@@ -282,7 +284,13 @@ def test_a_fencing_token_is_stored_with_its_owner_and_read_with_it(name: str) ->
     code = body(name)
     (ends,) = (ends for key, ends in SET.findall(code) if key == "fence")
     number, owner = re.fullmatch(r"(.+) \.\. (\w+), 'px', fence_ms", ends).groups()  # type: ignore[union-attr]
-    assert number in ("string.format('%.0f ', token)", "token .. ' '")
+    assert number == ("token .. ' '" if name in ("heal", "fence") else "number .. ' '")
+    # As it was sent, or so that all of its digits are written.
+    written = re.findall(r"\bnumber = (.+)", code)
+    assert set(written) <= {
+        "given > token and proposal",
+        *(f"string.format('%.0f', {word})" for word in NUMBERS),
+    }
     assert owner == ("under" if name == "release" else "owner")
     patterns = re.findall(r"string\.match\(.* or '', ('[^']+')\)", code)
     assert patterns == ["'^(%d+) '" if name == "heal" else "'^(%d+) (.*)$'"]
@@ -292,12 +300,13 @@ def test_a_fencing_token_is_stored_with_its_owner_and_read_with_it(name: str) ->
 def test_there_is_no_lock_without_a_token(name: str) -> None:
     """What may be refused (memory, an ACL) is done before the grant."""
     code = body(name)
-    granted = "redis.call('hset', lock, owner, count)" if name == "acquire" else "give(under, heir_ms)"
-    assert code.count("stamp()") == 2 + (name == "acquire")
-    before = code[: code.index(granted)]
-    assert re.search(r"local token = .*\bstamp\(\)", before), "the token first"
-    if name == "release":
-        assert "if token and give(under, heir_ms) then" in code
+    if name == "acquire":
+        assert code.index("'get', fence") < code.index("'set', fence") < code.index("'hset', lock")
+        assert code.count("'hset', lock") == 1
+        assert re.findall(r"redis\.(\w+)\('[gs]et', fence", code) == ["call", "call"], "or an error is no end"
+    else:
+        assert code.count("stamp()") == 2
+        assert re.search(r"local token = .*\bstamp\(\)\n\s*if token and give\(under, heir_ms\) then", code)
 
 
 def test_every_allowed_command_is_used_by_a_script() -> None:
@@ -316,7 +325,7 @@ def test_no_script_knows_a_clock_but_the_server_s(name: str) -> None:
 @EVERY_SCRIPT
 def test_a_count_is_assigned_and_never_added_up(name: str) -> None:
     assert not re.search(r"incr|decr", body(name), re.IGNORECASE)
-    counts = re.findall(r"'hset', lock, \w+, (\w+)\)", body(name))
+    counts = re.findall(r"'hset', lock, \w+, '?(\w+)'?\)", body(name))
     assert len(counts) == body(name).count("'hset'")
     assert set(counts) <= {"count", "1"}  # a hand-off is a first hold
 
@@ -328,7 +337,7 @@ def test_only_a_release_publishes_and_to_one_waiter_or_to_all(name: str) -> None
         assert "publish" not in body(name)
         return
     assert len(told) == 3
-    assert re.fullmatch(r"channel \.\. .+, token\(first\)", told[0])
+    assert told[0] == "channel .. station, holder"
     assert told[1] == "channel .. station, ''", "which asks whether somebody is there"
     assert told[2] == "channel, message"
     to_one, asked, to_all = (match.start() for match in re.finditer(r"'publish'", body(name)))
@@ -344,7 +353,7 @@ def test_what_frees_publishes_after_the_write() -> None:
     code = body("release")
     freed, written, told = (
         code.index("call('del', lock)"),
-        code.rindex("give(token(first)"),
+        code.rindex("give(holder, claim_ms)"),
         code.index("'publish'"),
     )
     assert freed < written < told
@@ -355,13 +364,22 @@ def test_nothing_that_comes_after_the_freeing_can_raise() -> None:
     """A release that has happened must not be answered by an error; a missing permission would be one."""
     code = body("release")
     before, after = code.split("redis.call('del', lock)")
-    assert "redis.pcall(" in after
-    assert "redis.call(" not in after
-    helpers = re.findall(r"^local function .*?^end", before, re.MULTILINE | re.DOTALL)
-    assert len(helpers) == 3
     for write in ("'hset', lock", "'set', fence"):
-        assert any(f"redis.pcall({write}" in helper for helper in helpers)
-    assert not any("redis.call(" in helper for helper in helpers)
+        assert f"redis.pcall({write}" in after
+    assert "redis.call(" not in after
+    assert "function" not in before
+
+
+@pytest.mark.parametrize("name", ["acquire", "release"])
+def test_where_nobody_waits_no_function_is_made(name: str) -> None:
+    """Lua makes it anew with each call, for as much as a command costs."""
+    code = body(name)
+    if name == "release":
+        code, _, waits = code.partition("\nif first or heir ~= '' or claim_ms == '0' then\n")
+        inside, _, behind = waits.partition("\nend\n")
+        assert "function" in inside
+        code += behind
+    assert "function" not in code
 
 
 @EVERY_SCRIPT

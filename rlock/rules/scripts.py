@@ -130,21 +130,16 @@ def acquire(
     It is also granted where it was handed to that place. ``token``: the fencing token to propose; 0: by each
     master's time. ``guarded``: ask for the marker as well.
     """
-    order, waiter, ticket, rank = "fair" if fair else "barging", "", "", "last"
+    # As few as will do: each costs a master a fifth of a microsecond, a hundredth of a pair.
+    arguments: tuple[str, ...] = (owner, str(lease_ms), str(token), _FENCE_MS)
     if place is not None:
-        waiter, ticket, rank = place.waiter, str(place.ticket), "kept" if place.drawn else "last"
-    arguments = (
-        owner,
-        str(lease_ms),
-        str(count),
-        order,
-        waiter,
-        ticket,
-        rank,
-        _QUEUE_MS,
-        str(token),
-        _FENCE_MS,
-    )
+        rank = "kept" if place.drawn else "last"
+        order = "fair" if fair else "barging"
+        arguments += (str(count), order, place.waiter, str(place.ticket), rank, _QUEUE_MS)
+    elif fair:
+        arguments += (str(count), "fair")
+    elif count != 1:
+        arguments += (str(count),)
     command = Command(ACQUIRE, _acquire_keys(name, guarded), arguments, echo=owner)
     if token and place is None:
         size = len(owner.encode())
@@ -185,14 +180,19 @@ def release(
     first, also where somebody stands in the queue.
     """
     told = wire.channel(name) if hand_on else ""
-    favoured, lease_ms = ("", "0") if heir is None else (heir.waiter, str(heir.lease_ms))
-    order = "barging" if barging else "fair"
     message = wire.message(owner) if publish else ""
-    ban_ms = str(round(ban_s * 1000)) if ban_s else ""
-    claim_ms = "0" if to_all else _CLAIM_MS
-    favour = (claim_ms, favoured, successor, lease_ms, order)
-    arguments = (owner, waiter, told, *favour, message, str(token), _FENCE_MS, ban_ms)
-    command = Command(RELEASE, _release_keys(name), arguments, echo=owner)
+    arguments: tuple[str, ...] = (owner, told, message, "0" if to_all else _CLAIM_MS)
+    keys = _release_keys(name)
+    if heir is not None or ban_s:
+        keys += (fence_key(name), evicted(name))
+        favoured, lease_ms = ("", "0") if heir is None else (heir.waiter, str(heir.lease_ms))
+        order = "barging" if barging else "fair"
+        arguments += (waiter, favoured, successor, lease_ms, order, str(token), _FENCE_MS)
+        if ban_s:
+            arguments += (str(round(ban_s * 1000)),)
+    elif waiter:
+        arguments += (waiter,)
+    command = Command(RELEASE, keys, arguments, echo=owner)
     if heir is None and owner:
         released = f"*5\r\n:1\r\n${len(owner.encode())}\r\n{owner}\r\n:0\r\n:0\r\n:0\r\n"
         command.foresee(Vote(_YES, owner, 0, 0), released)
@@ -243,7 +243,7 @@ def _acquire_keys(name: str, guarded: bool) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _release_keys(name: str) -> tuple[str, ...]:
-    return (name, queue(name), fence_key(name), evicted(name))
+    return (name, queue(name))
 
 
 def _marker(guarded: bool) -> tuple[str, ...]:

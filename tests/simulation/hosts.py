@@ -175,8 +175,8 @@ class Host(Process):
         """Run a script now; its reply, and what it publishes, are on their way."""
         reply, messages = self.master.run(command)
         world, client = self.world, session.link.client
-        if command.script is scripts.RELEASE and command.by_sha()[-1]:
-            world.referee.evict(command.by_sha()[7])
+        if command.script is scripts.RELEASE and (words := command.by_sha()[7:])[11:]:
+            world.referee.evict(words[0])  # with a ban, its last argument
         if world.history is not None:
             world.note(f"{client.label} m{self.index} {command.script.name}", command, reply)
         for message in messages:

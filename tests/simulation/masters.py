@@ -41,17 +41,17 @@ class Master(masters.Master):
             self._add(keys[0], owner, 1)
         return reply
 
-    def _release(self, keys: Sequence[str], owner: str, waiter: str, *words: str) -> Reply:
-        lock, evicted, ban_ms = keys[0], keys[3], words[-1]
+    def _release(self, keys: Sequence[str], owner: str, *words: str) -> Reply:
+        lock, waiter, ban_ms = keys[0], "".join(words[3:4]), "".join(words[10:])
         if RELEASE_ANYBODY in BROKEN and owner != "" and self._fields(lock) > 0:
             self.keys[lock].fields = {owner: "1"}
         if INCREMENT in BROKEN and self._holds(lock, owner) and self._add(lock, owner, -1) >= 1:
             if ban_ms != "":
-                self.write(evicted, owner, ban_ms)
+                self.write(keys[3], owner, ban_ms)
             if waiter != "":
                 self._zrem(keys[1], waiter)
             return [1, owner.encode(), 0, 0, 0]
-        return super()._release(keys, owner, waiter, *words)
+        return super()._release(keys, owner, *words)
 
     def _holds(self, lock: str, owner: str) -> bool:
         return self._fields(lock) > 0 and owner in self.keys[lock].fields

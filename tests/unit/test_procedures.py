@@ -22,7 +22,7 @@ from rlock.rules.places import Place
 from rlock.rules.quorum import Ballot
 from rlock.rules.timing import valid_until
 
-from .world import ABSENT, DENIED, DOWN, ODD, OPTIONS, YES, World, held_by, said, words
+from .world import ABSENT, DENIED, DOWN, ODD, OPTIONS, YES, World, held_by, named, said, words
 
 FORGETFUL = ABSENT._replace(guarded=True)
 
@@ -48,16 +48,18 @@ def test_a_lost_round_is_undone_where_a_vote_may_stand_and_wakes_nobody() -> Non
     owner = said(ask)[0]
     assert said(undo)[0] == owner
     assert world.asked == []
-    assert said(undo)[2] == "", "a quorum stands for somebody: the vote is of no use to the next one"
-    assert said(undo)[8] == "", "an attempt that failed must not publish: every waiter would try again"
+    assert named(undo, "channel") == "", "a quorum stands for somebody: the vote is of no use to the next one"
+    assert named(undo, "message") == "", (
+        "an attempt that failed must not publish: every waiter would try again"
+    )
 
 
 def test_a_vote_of_a_split_round_goes_to_the_first_in_the_queue_and_wakes_nobody_else() -> None:
     world = World(5, [YES, YES, held_by("a:1"), held_by("a:1"), held_by("b:1")])
     assert world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked)) is None
     (_, undo) = world.steps
-    assert said(undo)[2] == "rlock:{orders:42}:released"
-    assert said(undo)[8] == ""
+    assert named(undo, "channel") == "rlock:{orders:42}:released"
+    assert named(undo, "message") == ""
 
 
 def test_silence_counts_as_a_vote_that_may_stand() -> None:
@@ -187,10 +189,10 @@ def test_a_release_that_is_delivered_late_favours_nobody() -> None:
     tell = procedure.throw(KeyboardInterrupt())
     assert isinstance(ask, Ask)
     assert isinstance(tell, Tell)
-    assert said(ask)[4:6] == (heir.waiter, "a:9")
-    for late in (said(Tell(ask.late)), said(tell)):
-        assert late[0] == "me:1"
-        assert late[4:6] == ("", "")
+    assert (named(ask, "heir"), named(ask, "under")) == (heir.waiter, "a:9")
+    for late in (Tell(ask.late), tell):
+        assert said(late)[0] == "me:1"
+        assert (named(late, "heir"), named(late, "under")) == ("", "")
 
 
 def test_locked_says_free_only_when_that_is_certain() -> None:
@@ -231,7 +233,7 @@ def test_evict_removes_the_holders_that_were_seen_and_nobody_else() -> None:
     assert world.run(evict(world.terms, "x", 0.5)) == ["them:1"]
     (command,) = world.sent(scripts.RELEASE)
     assert said(command)[0] == "them:1"
-    assert said(command)[2], "the next one gets it"
+    assert named(command, "channel"), "the next one gets it"
 
 
 def test_the_formula_behind_a_grant_is_the_one_of_the_lease() -> None:

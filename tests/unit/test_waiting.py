@@ -16,7 +16,7 @@ from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.places import Bequest, FleetTime, Place
 from rlock.rules.wire import OWN, REDISSON
 
-from .world import ABSENT, DOWN, OPTIONS, YES, World, held_by, said
+from .world import ABSENT, DOWN, OPTIONS, YES, World, held_by, named, said
 
 
 def test_each_attempt_has_an_owner_token_of_its_own() -> None:
@@ -33,8 +33,8 @@ def test_the_order_is_try_subscribe_try_again_sleep() -> None:
     world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
     assert world.kinds() == ["Standing", "Ask", "Listen", "Ask", "Tell", "Listen", "Park", "Ask"]
     first, second, third = world.sent(scripts.ACQUIRE)
-    assert said(first)[4] == "", "who cannot hear of a hand-off yet takes no place"
-    assert said(second)[4] == said(third)[4] != ""
+    assert named(first, "waiter") == "", "who cannot hear of a hand-off yet takes no place"
+    assert named(second, "waiter") == named(third, "waiter") != ""
 
 
 def test_an_interrupt_at_any_step_takes_back_what_may_stand_on_any_master() -> None:
@@ -148,7 +148,7 @@ def test_one_who_was_handed_the_lock_takes_it_with_a_round_of_its_own() -> None:
     refused, taken = world.sent(scripts.ACQUIRE)
     (place,) = {step.place for step in world.steps if isinstance(step, Listen)}
     assert isinstance(grant, Grant)
-    assert said(refused)[4] == said(taken)[4] == grant.waiter == place.waiter
+    assert named(refused, "waiter") == named(taken, "waiter") == grant.waiter == place.waiter
     assert grant.owner not in (place.token, said(refused)[0]), "an owner of its own each time"
     assert place.token in world.asked, "it may still stand in a queue, and goes with the release"
 
@@ -175,14 +175,14 @@ def test_votes_that_are_given_back_find_our_place_in_the_queue() -> None:
     place, undo = told[-2:]
     assert (place.command.script, place.targets) == (scripts.WAIT, None)
     assert (undo.command.script, undo.targets) == (scripts.RELEASE, [0])
-    assert said(undo)[2], "and go to the first in it"
+    assert named(undo, "channel"), "and go to the first in it"
 
 
 def test_who_cannot_hear_of_a_hand_off_takes_no_place() -> None:
     world = World(3, [held_by()] * 3)
     world.heard_by = 1
     assert world.run(acquire(world.terms, OPTIONS, "a", world.now + 2.0, world.asked)) is None
-    assert {said(ask)[4] for ask in world.sent(scripts.ACQUIRE)} == {""}
+    assert {named(ask, "waiter") for ask in world.sent(scripts.ACQUIRE)} == {""}
     looks = [step for step in world.steps if isinstance(step, Park)]
     assert len(looks) >= 6, "it looks all the more often"
 
@@ -195,7 +195,7 @@ def test_a_fair_one_that_finds_a_free_lock_before_its_turn_has_it_handed_on() ->
     assert isinstance(grant, Grant), "those before it were dead"
     first, nudge, second = world.steps
     assert said(nudge)[0] == "", "whatever is held stays"
-    assert said(first)[3] == said(second)[3] == "fair"
+    assert named(first, "order") == named(second, "order") == "fair"
     world = World(3, [queued] * 3, [ABSENT] * 3, [held_by("first:1")] * 3)
     assert world.run(acquire(world.terms, fair, "a", AT_ONCE, world.asked)) is None
 

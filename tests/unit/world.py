@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
@@ -100,3 +101,10 @@ def said(step: Ask | Tell) -> tuple[Any, ...]:
     """The arguments, in the order of the script's header."""
     whole = words(step)
     return whole[3 + int(whole[2]) :]
+
+
+def named(step: Ask | Tell, argument: str) -> str:
+    """An argument by its name in the script's header; empty where it is left out."""
+    place = re.search(rf"^-- ARGV\[(\d+)\] +{argument} ", step.command.script.source, re.MULTILINE)
+    assert place is not None
+    return "".join(said(step)[int(place[1]) - 1 : int(place[1])])

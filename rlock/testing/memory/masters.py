@@ -70,14 +70,14 @@ class Master(Keyspace):
         keys: Sequence[str],
         owner: str,
         lease_ms: str,
-        count: str,
-        order: str,
-        waiter: str,
-        ticket: str,
-        rank: str,
-        queue_ms: str,
         proposal: str,
         fence_ms: str,
+        count: str = "1",
+        order: str = "barging",
+        waiter: str = "",
+        ticket: str = "",
+        rank: str = "",
+        queue_ms: str = "",
     ) -> Reply:
         lock, queue, fence = keys[:3]
         marker = self._marker(keys, 3)
@@ -118,21 +118,21 @@ class Master(Keyspace):
         self,
         keys: Sequence[str],
         owner: str,
-        waiter: str,
         channel: str,
-        claim_ms: str,
-        heir: str,
-        under: str,
-        heir_ms: str,
-        order: str,
         message: str,
-        proposal: str,
-        fence_ms: str,
-        ban_ms: str,
+        claim_ms: str,
+        waiter: str = "",
+        heir: str = "",
+        under: str = "",
+        heir_ms: str = "",
+        order: str = "",
+        proposal: str = "",
+        fence_ms: str = "",
+        ban_ms: str = "",
     ) -> Reply:
-        lock, queue, fence, evicted = keys
+        lock, queue = keys[:2]
         if ban_ms != "":
-            self.write(evicted, owner, ban_ms)
+            self.write(keys[3], owner, ban_ms)
         if waiter != "":
             self._zrem(queue, waiter)
         fields = self._fields(lock)
@@ -153,7 +153,7 @@ class Master(Keyspace):
         if channel == "":
             return [code, owner.encode(), 0, 0, 0]
         if heir != "" and (order == "barging" or self._first(queue) in (None, heir)):
-            token = self._stamp(fence, under, proposal, fence_ms)
+            token = self._stamp(keys[2], under, proposal, fence_ms)
             self._give(lock, under, heir_ms)
             self._zrem(queue, heir)
             return [code, owner.encode(), 1, int(heir_ms), token]

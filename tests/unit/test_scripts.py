@@ -1,0 +1,105 @@
+"""The commands: what is in them stands where the header of the script says, and no more than is needed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from rlock.rules import keys, scripts
+from rlock.rules.places import Place
+from rlock.rules.scripts import Command
+from rlock.rules.wire import OWN
+
+OWNER, TOKEN = "host/1/MainThread:" + "0" * 32, 1_763_000_000_000_000
+CHANNEL = OWN.channel("x")
+LOCK, QUEUE, FENCE, EVICTED = "x", keys.queue("x"), keys.fence("x"), keys.evicted("x")
+
+
+def waiting(fair: bool = False, drawn: bool = False) -> Place:
+    place = Place("x", "host/1/Thread-1", "station", 9_000, fair=fair)
+    place.ticket, place.drawn = 42, drawn
+    return place
+
+
+def keys_of(command: Command) -> list[str]:
+    """The keys, each where the header has its name."""
+    words = command.by_sha()
+    return list(words[3 : 3 + int(words[2])])
+
+
+def arguments_of(command: Command) -> dict[str, str]:
+    """The arguments by their names in the header."""
+    names = re.findall(r"^-- ARGV\[\d+\] +(\w+) ", command.script.source, re.MULTILINE)
+    given = command.by_sha()[3 + len(keys_of(command)) :]
+    return dict(zip(names, given, strict=False)) | ({"too many": "!"} if len(given) > len(names) else {})
+
+
+def test_a_pair_of_which_nobody_else_knows_sends_what_it_must_and_no_more() -> None:
+    """Each word more costs a master as much as a fiftieth of the pair."""
+    taken = scripts.acquire("x", OWNER, 9_000, token=TOKEN)
+    assert keys_of(taken) == [LOCK, QUEUE, FENCE, keys.MARKER]
+    assert keys_of(scripts.acquire("x", OWNER, 9_000, token=TOKEN, guarded=False)) == [LOCK, QUEUE, FENCE]
+    asked = {"owner": OWNER, "lease_ms": "9000", "proposal": str(TOKEN), "fence_ms": "3600000"}
+    assert arguments_of(taken) == asked
+    given_up = scripts.release("x", OWNER, barging=True, token=TOKEN)
+    assert keys_of(given_up) == [LOCK, QUEUE]
+    assert arguments_of(given_up) == {
+        "owner": OWNER,
+        "channel": CHANNEL,
+        "message": OWN.message(OWNER),
+        "claim_ms": "1000",
+    }
+
+
+@pytest.mark.parametrize("fair", [False, True])
+@pytest.mark.parametrize("drawn", [False, True])
+def test_an_acquire_that_waits_tells_its_place(fair: bool, drawn: bool) -> None:
+    place = waiting(drawn=drawn)
+    command = scripts.acquire("x", OWNER, 9_000, place=place, fair=fair, token=TOKEN)
+    told = arguments_of(command)
+    assert list(told.values())[:4] == [OWNER, "9000", str(TOKEN), "3600000"]
+    assert told["count"] == "1"
+    assert told["order"] == ("fair" if fair else "barging")
+    assert (told["waiter"], told["ticket"]) == (place.waiter, "42")
+    assert (told["rank"], told["queue_ms"]) == ("kept" if drawn else "last", "30000")
+    assert "too many" not in told
+
+
+def test_an_acquire_tells_a_count_and_an_order_that_are_not_the_usual_ones() -> None:
+    assert arguments_of(scripts.acquire("x", OWNER, 9_000, 3))["count"] == "3"
+    fair = arguments_of(scripts.acquire("x", OWNER, 9_000, 3, fair=True))
+    assert (fair["count"], fair["order"]) == ("3", "fair")
+    assert "waiter" not in fair
+
+
+def test_a_release_tells_the_place_that_it_leaves() -> None:
+    command = scripts.release("x", OWNER, waiter="a:1|s", hand_on=False, publish=False)
+    assert keys_of(command) == [LOCK, QUEUE]
+    told = arguments_of(command)
+    assert (told["channel"], told["message"], told["waiter"]) == ("", "", "a:1|s")
+    assert "heir" not in told
+    assert arguments_of(scripts.release("x", OWNER, to_all=True))["claim_ms"] == "0"
+
+
+@pytest.mark.parametrize("barging", [False, True])
+@pytest.mark.parametrize("ban_s", [0.0, 20.0])
+def test_a_release_tells_its_heir(barging: bool, ban_s: float) -> None:
+    heir = waiting()
+    command = scripts.release(
+        "x", OWNER, heir=heir, successor="a:9", barging=barging, token=TOKEN, ban_s=ban_s
+    )
+    assert keys_of(command) == [LOCK, QUEUE, FENCE, EVICTED]
+    told = arguments_of(command)
+    assert (told["owner"], told["waiter"], told["heir"], told["under"]) == (OWNER, "", heir.waiter, "a:9")
+    assert (told["heir_ms"], told["proposal"], told["fence_ms"]) == ("9000", str(TOKEN), "3600000")
+    assert told["order"] == ("barging" if barging else "fair")
+    assert told.get("ban_ms") == ("20000" if ban_s else None)
+    assert "too many" not in told
+
+
+def test_a_release_that_bans_has_the_key_for_it() -> None:
+    command = scripts.release("x", OWNER, ban_s=20.0)
+    assert keys_of(command)[3] == EVICTED
+    told = arguments_of(command)
+    assert (told["heir"], told["ban_ms"]) == ("", "20000")
