@@ -47,11 +47,11 @@ CALLS = (
 #: Else by the innermost file of these; a decoded reply is read, whoever wrote the decoder.
 FILES = (
     ("read", re.compile(r"/rules/scripts\.py:.*decode|/redis/_parsers/")),
-    ("build", re.compile(r"/rules/(scripts|keys)\.py:|/redis/.*:.*pack")),
+    ("build", re.compile(r"/rules/(scripts|forms|keys)\.py:|/redis/.*:.*pack")),
     (
         "count",
         re.compile(
-            r"/rules/(quorum|guard)\.py:|/_driver/(rounds|fanout|roster)\.py:|/_sync/(fanout|roster|links)\.py:"
+            r"/rules/(quorum|guard)\.py:|/_driver/(rounds|fanout|roster|traffic|links)\.py:|/_sync/(fanout|roster|links)\.py:"
         ),
     ),
     ("rest", re.compile(r"/rlock/|/redis/")),
@@ -108,7 +108,9 @@ class Sampler:
     def _look(self, _: int, frame: FrameType | None) -> None:
         found: list[Line] = []
         while frame is not None and frame is not self._outside:
-            found.append((frame.f_code, frame.f_lineno))
+            # Between two lines there is none.
+            line: int | None = frame.f_lineno
+            found.append((frame.f_code, line or frame.f_code.co_firstlineno))
             frame = frame.f_back
         # On a busy machine the next signal may find this one's handler.
         if not any(code in _OWN for code, _ in found):

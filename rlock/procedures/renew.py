@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..events import MasterHealed, tell
 from ..model import Code, LeaseState
@@ -23,8 +24,7 @@ from .steps import Ask, AskMany, Procedure, Rest, Tell, Terms
 BATCH = 100
 
 
-@dataclass(frozen=True)
-class Renewal:
+class Renewal(NamedTuple):
     """What a round did to one lease."""
 
     hold: Hold
@@ -102,6 +102,10 @@ def renew(terms: Terms, holds: Sequence[Hold]) -> Procedure[Round]:
     decided: list[Renewal] = []
     undecided: list[tuple[Hold, Ballot, int]] = []
     for batch, ballot in zip(batches, ballots, strict=True):
+        if ballot.granted >= ballot.quorum:
+            # A quorum has prolonged all of them: nothing to be counted one by one.
+            decided += [Renewal(hold, LeaseEvent.RENEWED, ballot.sent_at) for hold in batch]
+            continue
         for index, hold in enumerate(batch):
             count = Count(ballot, index)
             event = count.event(terms, hold, ballot.quorum)
@@ -121,6 +125,10 @@ def heal(terms: Terms, round_: Round, until: float = math.inf) -> Procedure[list
     yield Rest(round_.many, until)
     missing: dict[tuple[int, float], list[Hold]] = {}
     for batch, ballot in zip(round_.batches, round_.ballots, strict=True):
+        if ballot.granted == ballot.masters:
+            for index, hold in enumerate(batch):
+                hold.renewed_by = ballot, index
+            continue
         for index, hold in enumerate(batch):
             # Only what is valid, on our own clock: a lease that has ended may be somebody else's.
             if hold.lease.state_at(terms.clock()) in (LeaseState.HELD, LeaseState.SUSPECT):

@@ -20,7 +20,9 @@ class PythonRedisLock(Library):
     def __init__(self, masters: list[str], ttl_ms: int, poll_ms: float | None) -> None:
         # redis-py gives up reading after 5 s: shorter than the BLPOP of who waits for one lease of 10 s, who
         # would get an error instead of the lock.
-        self.client = redis.StrictRedis.from_url(masters[0], socket_timeout=None)
+        # Each lock that is kept renews in a thread of its own: with the pool of 100 connections that redis-py
+        # has by default, some of 500 would find none and lapse.
+        self.client = redis.StrictRedis.from_url(masters[0], socket_timeout=None, max_connections=10_000)
         self.client.ping()
         self.expire_s = max(1, math.ceil(ttl_ms / 1000))  # whole seconds
 
