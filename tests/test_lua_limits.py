@@ -283,6 +283,16 @@ def test_what_a_call_costs_does_not_grow_with_the_queue(box: Box, ears: Ears, sc
     assert 1 <= spent[0].total() <= 12
 
 
+def test_a_pair_of_which_nobody_else_knows_runs_ten_commands(box: Box) -> None:
+    """Each of them is a tenth of what a pair costs a master."""
+    box.acquire()
+    box.hand_on()
+    taken = box.cost(lambda box: box.acquire(THEIRS, token=TOKEN + 9))
+    assert taken == {"hlen": 1, "get": 2, "set": 1, "hset": 1, "pexpire": 1}
+    given_up = box.cost(lambda box: box.hand_on(THEIRS))
+    assert given_up == {"hget": 1, "del": 1, "zpopmin": 1, "publish": 1}
+
+
 def test_status_tells_how_many_wait_and_the_first_of_them_in_order(box: Box) -> None:
     box.enqueue(BEN, ANNA, CARA)
     told = [BEN, str(TICKET), ANNA, str(TICKET + 10), CARA, str(TICKET + 20)]
