@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 
 import hiredis
@@ -37,12 +38,16 @@ class Fanout(fanout.Fanout[StreamLink]):
             news=terms.news,
         )
         self._waiting: set[Round] = set()
+        self._patience = request_timeout / 4
+        #: When those who wait look round, whether or not anything has arrived: one timer for all of them,
+        #: since one for each round costs as much as the round.
+        self._timer: asyncio.TimerHandle | None = None
 
     def _caller(self) -> object:
         return asyncio.current_task()
 
     def _finishing(self, turn: Round) -> Waits[None]:
-        patience, ballot = self._timeout / 4, turn.ballot
+        ballot = turn.ballot
         parker = turn.parker = Parker()
         self._waiting.add(turn)
         try:
@@ -52,8 +57,9 @@ class Fanout(fanout.Fanout[StreamLink]):
                 left = turn.deadline - self._clock()
                 if left <= 0:
                     break
-                stirred = yield from parker.sleeping(min(left, patience))
-                if ballot.outstanding:
+                self._look_round_within(min(left, self._patience))
+                stirred = yield from parker.sleeping(math.inf)
+                if ballot.outstanding and (not stirred or self._clock() >= self._look_at):
                     if stirred and self._overdue(self._clock()):
                         # Another task may have kept the loop from running since we were stirred: what has
                         # arrived meanwhile has to count.
@@ -65,6 +71,20 @@ class Fanout(fanout.Fanout[StreamLink]):
             turn.over = True
             self._waiting.discard(turn)
         self._news.tell()
+
+    def _look_round_within(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        at = loop.time() + seconds
+        if self._timer is not None:
+            if self._timer.when() <= at:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(at, self._look_round)
+
+    def _look_round(self) -> None:
+        self._timer = None
+        for turn in self._waiting:
+            turn.parker.expire()
 
     def _wake(self, turn: Round) -> None:
         if turn.parker is not None:
@@ -84,5 +104,7 @@ class Fanout(fanout.Fanout[StreamLink]):
                 raise
 
     def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         for turn in self._waiting:
             self._wake(turn)

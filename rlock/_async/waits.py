@@ -37,6 +37,11 @@ class Parker:
         if self._future is not None:
             _end(self._future)
 
+    def expire(self) -> None:
+        """Let it look round because its time is over."""
+        if self._future is not None:
+            _end(self._future, False)
+
     def sleeping(self, timeout: float) -> Waits[bool]:
         """Until it is stirred, or for so many seconds (inf: no limit); whether it was stirred."""
         loop = asyncio.get_running_loop()
