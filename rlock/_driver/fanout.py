@@ -100,10 +100,15 @@ class Fanout(Traffic[L]):
         patience = max((ask.timeout for ask in many.asks), default=0.0)
         yield from self._connecting(patience, all_of_them=everybody)
         many.rounds = turns = [Round(ask, self._masters) for ask in many.asks]
-        for turn in turns:
-            self._send(turn)
-        for turn in turns:
-            yield from self._finishing(turn)
+        try:
+            for turn in turns:
+                self._send(turn)
+            for turn in turns:
+                yield from self._finishing(turn)
+        except BaseException:
+            for turn in turns:
+                turn.over = True
+            raise
         return [turn.ballot for turn in turns]
 
     def resting(self, rest: Rest) -> Waits[None]:

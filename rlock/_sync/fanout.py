@@ -59,7 +59,7 @@ class Fanout(fanout.Fanout[SocketLink]):
         """
         ballot = turn.ballot
         try:
-            if self._leader is turn:
+            if self._leader is turn and not ballot.settled:
                 self._lead(turn)
             while not ballot.settled and self._clock() < turn.deadline:
                 parker = self._join(turn)

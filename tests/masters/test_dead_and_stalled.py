@@ -186,3 +186,28 @@ def test_a_connection_that_was_given_up_with_requests_unanswered_is_killed_befor
         stats = server.info("commandstats")
         if any("|" in command for command in stats):  # Redis 6.2 does not tell subcommands apart
             assert stats["cmdstat_client|kill"]["calls"] >= 1
+
+
+def test_a_round_that_no_connection_can_take_is_over_without_a_look_at_any(
+    fresh_masters: FreshMasters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = fresh_masters(3)
+    with rlock.Client(fleet.urls) as client:
+        lock = client.lock("x")
+        cycle(lock, 1)
+        for master in fleet:
+            master.kill()
+        roster = client._engine()._fanout._roster
+
+        def gone() -> bool:
+            with pytest.raises(rlock.QuorumUnreachableError):
+                lock.acquire(blocking=False)
+            return roster.up == 0 and not roster.dialing
+
+        assert eventually(gone, within=10.0)
+        looks: list[float] = []
+        monkeypatch.setattr(roster, "poll", lambda timeout: looks.append(timeout) or [])
+        monkeypatch.setattr(roster, "dial_due", lambda: None)
+        with pytest.raises(rlock.QuorumUnreachableError):
+            lock.acquire(blocking=False)
+        assert looks == []
