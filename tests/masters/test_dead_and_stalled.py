@@ -206,7 +206,12 @@ def test_a_round_that_no_connection_can_take_is_over_without_a_look_at_any(
 
         assert eventually(gone, within=10.0)
         looks: list[float] = []
-        monkeypatch.setattr(roster, "poll", lambda timeout: looks.append(timeout) or [])
+
+        def poll(timeout: float) -> list[tuple[int, int]]:
+            looks.append(timeout)
+            return []
+
+        monkeypatch.setattr(roster, "poll", poll)
         monkeypatch.setattr(roster, "dial_due", lambda: None)
         with pytest.raises(rlock.QuorumUnreachableError):
             lock.acquire(blocking=False)
