@@ -191,8 +191,9 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
 def _stragglers(waiting: Waiting, ask: Ask, ballot: Ballot) -> Procedure[None]:
     """Give the answers a moment without which the round was lost: what they say needs no undo."""
     decided_at = ballot.decided_at
-    # Who rests is not asleep, so a thread of this process that releases could not make it its heir.
-    if not same_process(ballot.foreign_holder() or "", waiting.label):
+    # Who rests is not asleep, so a thread of this process that releases could not make it its heir; in fair
+    # mode that is rarely its turn.
+    if waiting.options.fair or not same_process(ballot.foreign_holder() or "", waiting.label):
         yield Rest(ask, waiting.terms.clock() + straggler_wait(decided_at - ballot.sent_at))
         ballot.decided_at = decided_at
 

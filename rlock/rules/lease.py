@@ -87,12 +87,17 @@ class Lease:
 
     def look(self, now: float) -> LeaseState:
         """The state at ``now``, and remember it: what was lost once stays lost."""
+        if now < self.valid_until:
+            return self.state
         if self.state_at(now) is not self.state:
             return self.on(LeaseEvent.EXPIRED, EXPIRED)
         return self.state
 
     def renewed(self, sent_at: float, now: float) -> LeaseState:
         """A quorum prolonged it by a round that was sent at ``sent_at`` and complete at ``now``."""
+        if self.state is HELD and now < self.valid_until:
+            self.valid_until = max(self.valid_until, valid_until(sent_at, self.ttl))
+            return HELD  # as the table says; each renewal of each lock comes by here
         # A quorum that is complete only after the old validity must not revive the lease: in between
         # another owner may have had it.
         if self.look(now) is not LOST:
