@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -37,6 +38,17 @@ from .servers import (
 FLEET = 5
 FLAVOURS = {label(server): server for server in servers_found()}
 FreshMasters = Callable[..., Fleet]
+
+_LOG = logging.getLogger("rlock")
+_AS_IT_WAS = _LOG.level, _LOG.propagate, _LOG.disabled, logging.root.manager.disable
+
+
+@pytest.fixture(autouse=True)
+def _log_as_it_was() -> Iterator[None]:
+    """A command that ran in this process may have hushed the log, in which later tests look for records."""
+    yield
+    _LOG.level, _LOG.propagate, _LOG.disabled, logging.root.manager.disable = _AS_IT_WAS
+    _LOG.setLevel(_AS_IT_WAS[0])  # and forget what was decided by another level
 
 
 def in_containers() -> bool:
