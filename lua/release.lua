@@ -27,7 +27,7 @@
 --
 -- Second delivery: finds the owner gone, answers 0 or -1, writes and publishes nothing; a ban begins anew.
 -- Called by: rlock/procedures/release.py; acquire.py to undo an attempt and to leave; inspect.py to evict;
--- rlock/_driver/engine.py to pass on what nobody here waits for any more
+-- rlock/_driver/handing.py to pass on what nobody here waits for any more
 
 local lock, queue, fence, evicted = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, channel, message, claim_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

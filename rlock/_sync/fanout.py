@@ -61,12 +61,15 @@ class Fanout(fanout.Fanout[SocketLink]):
         try:
             if self._leader is turn and not ballot.settled:
                 self._lead(turn)
-            while not ballot.settled and self._clock() < turn.deadline:
+            while not ballot.settled:
                 parker = self._join(turn)
                 if parker is None:
                     self._lead(turn)
                 else:
                     parker.acquire(timeout=max(0.0, min(turn.deadline - self._clock(), self._patience)))
+                # Not before: who was kept from running until its time was over has answers to read.
+                if not ballot.settled and self._clock() >= turn.deadline:
+                    break
         finally:
             turn.over = True
             # Misses nobody: who follows has seen, with the mutex, a leader whose round was not over.
@@ -85,10 +88,12 @@ class Fanout(fanout.Fanout[SocketLink]):
             if self._roster.closed:
                 raise RLockError("the client was closed")
             leader = self._leader
-            if leader is None or leader is turn or leader.over:
-                self._leader = turn
-                return None
-            if self._clock() > leader.deadline + self._patience:
+            if (
+                leader is None
+                or leader is turn
+                or leader.over
+                or self._clock() > leader.deadline + self._patience
+            ):
                 self._leader = turn
                 return None
             parker = turn.parker = threading.Lock()
