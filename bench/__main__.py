@@ -25,7 +25,7 @@ from rlock.program.local.embedded import EmbeddedError
 
 from .harness import demands, machine, masters, plan
 from .harness.contestant import ROOT
-from .harness.field import Entry, field, prepare
+from .harness.field import Entry, field, of, prepare
 from .harness.lineup import Lineup
 from .harness.results import Case, Results, Scenario
 from .report import page, tables
@@ -134,7 +134,7 @@ def measure(entries: Sequence[Entry], scenarios: Sequence[str], quick: bool) -> 
         started = time.monotonic()
         end = ""
         try:
-            cases = scenario.run(entries, plan.budget_s(name, quick), quick)
+            cases = scenario.run(of(name, entries), plan.budget_s(name, quick), quick)
             # Closed here: on Ctrl-C between two cases nobody else would end what it has started.
             with contextlib.closing(cast("Generator[Case, None, None]", cases)):
                 told.cases.extend(cases)

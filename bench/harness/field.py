@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from bench.harness import environments
@@ -27,6 +27,8 @@ class Entry:
     tuned: bool
     environment: str
     adapter: str
+    #: Those in which it takes part; None: all.
+    scenarios: Collection[str] | None = None
 
     @property
     def poll_ms(self) -> float | None:
@@ -74,13 +76,10 @@ def _peer(
     environment: str,
     adapter: str,
     tuned: bool = False,
+    scenarios: Collection[str] | None = None,
 ) -> list[Entry]:
-    entries = [Entry(key, title, "peer", language, masters, False, environment, adapter)]
-    if tuned:
-        entries.append(
-            Entry(f"{key}-tuned", f"{title}, tuned", "peer", language, masters, True, environment, adapter)
-        )
-    return entries
+    usual = Entry(key, title, "peer", language, masters, False, environment, adapter, scenarios)
+    return [usual, replace(usual, key=f"{key}-tuned", title=f"{title}, tuned", tuned=True)][: 1 + tuned]
 
 
 ALL: tuple[Entry, ...] = (
@@ -153,10 +152,31 @@ ALL: tuple[Entry, ...] = (
         True,
     ),
     *_peer("node-redlock", "node-redlock", "JavaScript", "many", "node", "redlock5", True),
+    # What `npm install redlock` gives. In what takes long to measure one of the two releases is enough.
+    *_peer(
+        "node-redlock-4",
+        "node-redlock 4",
+        "JavaScript",
+        "many",
+        "node",
+        "redlock4",
+        True,
+        ("pair", "contention", "wake_up"),
+    ),
     *_peer("redisson-rlock", "Redisson RLock", "Java", "one", "java", "rlock"),
     *_peer("redisson-fairlock", "Redisson FairLock", "Java", "one", "java", "fairlock"),
     *_peer("redisson-redlock", "Redisson RedLock", "Java", "many", "java", "redlock"),
     *_peer("redsync", "redsync", "Go", "many", "go", "redsync", True),
+    # An option of it, for those who do not want to wait for all masters: where that makes a difference.
+    *_peer(
+        "redsync-failfast",
+        "redsync, fail fast",
+        "Go",
+        "many",
+        "go",
+        "redsync-failfast",
+        scenarios=("pair", "degraded", "wide_area"),
+    ),
     _own("floor-all", "floor: fan-out, all replies", "floor", "floors.fan_out:All"),
     _own("floor-majority", "floor: bare sockets, majority", "floor", "floors.fan_out:Majority"),
     _c("floor-c", "floor: C with hiredis, all replies", "all"),
@@ -165,7 +185,10 @@ ALL: tuple[Entry, ...] = (
 
 
 def field(only: Collection[str] | None = None) -> list[Entry]:
-    """The contestants, all or those with these keys, in the order of the tables."""
+    """The contestants, all or those with these keys, in the order of the tables.
+
+    Who is asked for by its key takes part in every scenario.
+    """
     if only is None:
         return list(ALL)
     known = {entry.key for entry in ALL}
@@ -173,7 +196,12 @@ def field(only: Collection[str] | None = None) -> list[Entry]:
         raise ValueError(
             f"no such contestant: {', '.join(unknown)}; there are {', '.join(e.key for e in ALL)}"
         )
-    return [entry for entry in ALL if entry.key in only]
+    return [replace(entry, scenarios=None) for entry in ALL if entry.key in only]
+
+
+def of(scenario: str, entries: Sequence[Entry]) -> list[Entry]:
+    """Those that take part in it."""
+    return [entry for entry in entries if entry.scenarios is None or scenario in entry.scenarios]
 
 
 def prepare(entries: Sequence[Entry]) -> dict[str, str]:
@@ -182,4 +210,4 @@ def prepare(entries: Sequence[Entry]) -> dict[str, str]:
     return {entry.key: reasons[entry.environment] for entry in entries if entry.environment in reasons}
 
 
-__all__ = ["ALL", "Entry", "Failed", "field", "prepare"]
+__all__ = ["ALL", "Entry", "Failed", "field", "of", "prepare"]

@@ -18,8 +18,8 @@ TTL_MS = 10_000
 #: A contestant that says nothing for so long has failed. Its acquires wait up to 10 s.
 PATIENCE_S = 12.0
 #: What a batch takes, about: short, so that noise of the machine hits all alike.
-BATCH_S = 0.05
-MAX_BATCH = 50
+BATCH_S = 0.025
+MAX_BATCH = 25
 #: First pairs of a batch that do not count: the caches belong to whoever ran before.
 UNCOUNTED = 2
 
@@ -97,7 +97,7 @@ class Runner:
         """A turn of pairs, as many as fit into it, the first of them not counted."""
         fitting = max(1, min(MAX_BATCH, int(BATCH_S / self.pair_s))) if self.pair_s else 1
         # One of many milliseconds does not care for caches, and has no time to waste.
-        uncounted = UNCOUNTED if fitting > 10 * UNCOUNTED else 0
+        uncounted = UNCOUNTED if fitting > 5 * UNCOUNTED else 0
         began = time.monotonic()
         self.take(self.ask(verb, timeout, lock=lock, count=fitting + uncounted), uncounted)
         self.longest_s = max(self.longest_s, time.monotonic() - began)

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from . import masters
+from . import masters, placing
 
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
@@ -25,6 +25,7 @@ def describe() -> dict[str, Any]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "server": str(server),
         "server_path": str(server.path),
+        "placing": placing.described(),
         "load_before": [round(load, 2) for load in os.getloadavg()],
     }
     governor = _read(GOVERNOR).strip()

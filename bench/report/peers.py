@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _COMPARED = "[comparison](comparison.md#python-libraries)"
+_NODE_REDLOCK = "[its page](https://github.com/mike-marcacci/node-redlock)"
+_REDSYNC = "[its page](https://github.com/go-redsync/redsync)"
 _REDISSON = "[its manual](https://redisson.pro/docs/data-and-services/locks-and-synchronizers/)"
 
 
@@ -46,18 +48,11 @@ FACTS: Mapping[str, Facts] = {
     "redlock-ng-asyncio": _REDLOCK_NG,
     "redlock-plus": Facts("in a way", "optional", "no", "all, in turn", "polls", _COMPARED),
     "aioredlock": Facts("no", "without lock_timeout", "no", "all", "polls", _COMPARED),
-    "node-redlock": Facts(
-        "no",
-        "in `using()`",
-        "no",
-        "majority",
-        "polls",
-        "[its page](https://github.com/mike-marcacci/node-redlock)",
-    ),
+    "node-redlock": Facts("no", "in `using()`", "no", "majority", "polls", _NODE_REDLOCK),
+    "node-redlock-4": Facts("no", "by hand", "no", "all", "polls", _NODE_REDLOCK),
     "redisson-rlock": _RLOCK_OF_JAVA,
     "redisson-fairlock": _RLOCK_OF_JAVA,
     "redisson-redlock": Facts("yes", "yes", "no", "all, in turn", "pub/sub", _REDISSON),
-    "redsync": Facts(
-        "no", "by hand", "no", "all", "polls", "[its page](https://github.com/go-redsync/redsync)"
-    ),
+    "redsync": Facts("no", "by hand", "no", "all", "polls", _REDSYNC),
+    "redsync-failfast": Facts("no", "by hand", "no", "majority", "polls", _REDSYNC),
 }

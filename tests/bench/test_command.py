@@ -14,7 +14,7 @@ import pytest
 
 import bench.__main__ as command
 from bench.harness import masters, plan
-from bench.harness.field import field
+from bench.harness.field import Entry, field
 from bench.harness.results import Case, Results
 from bench.report.tables import render
 from rlock.program.local.embedded import EmbeddedError, find_server
@@ -131,6 +131,25 @@ def test_a_contestant_that_fails_is_shown_with_its_error(
     table = render(results)
     assert "no such lock" in table
     assert "no such package" in table
+
+
+def test_who_has_no_part_in_a_scenario_is_not_started_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Asking:
+        NAME = TITLE = QUESTION = "idle"
+
+        @staticmethod
+        def run(entries: list[Entry], budget_s: float, quick: bool) -> Iterator[Case]:
+            asked.extend(entry.key for entry in entries)
+            yield Case({"masters": 1})
+
+    monkeypatch.setattr(plan, "load", lambda name: Asking)
+    monkeypatch.setattr(command, "prepare", lambda entries: {})
+    monkeypatch.setattr(command, "versions", lambda entries: {})
+    command.measure(field(), ["idle"], True)
+    assert "node-redlock" in asked
+    assert "node-redlock-4" not in asked
 
 
 def test_a_scenario_that_breaks_down_is_not_the_end_of_the_run(

@@ -100,7 +100,7 @@ def test_a_batch_takes_about_the_same_time_for_all_and_its_first_pairs_do_not_co
         ns = 1_000_000
 
     quick, slow = Counting(entry("quick"), []), Counting(entry("slow"), [])
-    slow.ns = 20_000_000
+    slow.ns = 10_000_000
     for runner in (quick, quick, slow, slow):
         runner.batch("pairs", "x")
     assert asked == [1, lineup.MAX_BATCH + lineup.UNCOUNTED, 1, 2]
