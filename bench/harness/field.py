@@ -29,6 +29,8 @@ class Entry:
     adapter: str
     #: Those in which it takes part; None: all.
     scenarios: Collection[str] | None = None
+    #: Whether one that waits looks for the lock at times; else it is told of a release.
+    polls: bool = False
 
     @property
     def poll_ms(self) -> float | None:
@@ -77,8 +79,9 @@ def _peer(
     adapter: str,
     tuned: bool = False,
     scenarios: Collection[str] | None = None,
+    polls: bool = True,
 ) -> list[Entry]:
-    usual = Entry(key, title, "peer", language, masters, False, environment, adapter, scenarios)
+    usual = Entry(key, title, "peer", language, masters, False, environment, adapter, scenarios, polls)
     return [usual, replace(usual, key=f"{key}-tuned", title=f"{title}, tuned", tuned=True)][: 1 + tuned]
 
 
@@ -104,6 +107,7 @@ ALL: tuple[Entry, ...] = (
         "one",
         "python/python-redis-lock",
         "adapters.python_redis_lock:PythonRedisLock",
+        polls=False,
     ),
     *_peer(
         "redis-lock-py",
@@ -112,6 +116,7 @@ ALL: tuple[Entry, ...] = (
         "one",
         "python/redis-lock-py",
         "adapters.redis_lock_py:RedisLockPy",
+        polls=False,
     ),
     *_peer(
         "pottery", "pottery", "Python", "many", "python/pottery", "adapters.pottery_redlock:Pottery", True
@@ -163,9 +168,9 @@ ALL: tuple[Entry, ...] = (
         True,
         ("pair", "contention", "wake_up"),
     ),
-    *_peer("redisson-rlock", "Redisson RLock", "Java", "one", "java", "rlock"),
-    *_peer("redisson-fairlock", "Redisson FairLock", "Java", "one", "java", "fairlock"),
-    *_peer("redisson-redlock", "Redisson RedLock", "Java", "many", "java", "redlock"),
+    *_peer("redisson-rlock", "Redisson RLock", "Java", "one", "java", "rlock", polls=False),
+    *_peer("redisson-fairlock", "Redisson FairLock", "Java", "one", "java", "fairlock", polls=False),
+    *_peer("redisson-redlock", "Redisson RedLock", "Java", "many", "java", "redlock", polls=False),
     *_peer("redsync", "redsync", "Go", "many", "go", "redsync", True),
     # An option of it, for those who do not want to wait for all masters: where that makes a difference.
     *_peer(

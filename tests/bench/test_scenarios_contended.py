@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ import redis
 
 from bench.harness.contestant import Contestant, Failed
 from bench.harness.field import Entry, field
-from bench.harness.lineup import Clock
 from bench.harness.masters import Masters
 from bench.harness.results import Case, Row
 from bench.scenarios import contention, held, idle, names, wake_up
@@ -126,54 +123,13 @@ def test_the_same_number_of_threads_where_processes_are_few() -> None:
 def test_wake_up_tells_how_long_after_the_release() -> None:
     cases = quick(wake_up, RLOCK, REDIS_PY, ABSENT)
     for case in cases.values():
-        floor, ours = good(case, "floor-blpop"), good(case, "rlock")
+        ours = good(case, "rlock")
         assert 0 < ours["p50_us"] < 1e6
-        assert case.rows["rlock"].ratios["floor-blpop"] == ours["p50_us"] / floor["p50_us"]
-    assert set(cases[5].rows) == {"floor-blpop", "rlock", "absent"}
+        for floor in ("floor-blpop", "floor-hand-off"):
+            assert case.rows["rlock"].ratios[floor] == ours["p50_us"] / good(case, floor)["p50_us"]
+    assert set(cases[5].rows) == {"floor-blpop", "floor-hand-off", "rlock", "absent"}
     assert good(cases[1], "redis-py")["p50_us"] > 0
     assert cases[5].rows["absent"].error == "Failed: no compiler"
-
-
-class Late:
-    """A process that takes part in wake-ups, and answers what it was told to."""
-
-    key = "late"
-
-    def __init__(self, asked: int) -> None:
-        self._asked = asked
-
-    def start(self) -> Any:
-        return self
-
-    def opening(self, masters: Sequence[str], ttl_ms: int) -> dict[str, object]:
-        return {}
-
-    def send(self, verb: str, **request: Any) -> None:
-        pass
-
-    def ask(self, verb: str, timeout: float, **request: Any) -> dict[str, Any]:
-        return {"acquired": True, "began": 100, "ended": 200}
-
-    def answer(self, timeout: float) -> dict[str, Any]:
-        return {"acquired": True, "asked": self._asked, "entered": 5_100}
-
-    def close(self) -> None:
-        pass
-
-
-def test_only_a_waiter_that_began_before_the_release_is_a_sample() -> None:
-    assert wake_up.Pair(Late(asked=99), []).turn([0.0, 0.0]) == [5_000, 5_000]
-    assert wake_up.Pair(Late(asked=100), []).turn([0.0, 0.0]) == []
-
-
-def measured(entry: Any) -> Row:
-    with contextlib.ExitStack() as stack:
-        return wake_up.measure([entry], [], Clock(1), random.Random(1), True, stack).rows["late"]
-
-
-def test_one_that_never_waited_is_shown_as_failing() -> None:
-    assert measured(Late(asked=99)).figures["p50_us"] == 5
-    assert str(measured(Late(asked=100)).error).startswith("Failed: it never waited")
 
 
 def test_idle_waiters_of_ours_ask_for_next_to_nothing() -> None:
