@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from .building import run
 from .contestant import Failed
-from .environments import cached, run
+from .environments import cached
 
 SOURCE = Path(__file__).with_name("delay.c")
 

@@ -225,33 +225,31 @@ DEMANDS: tuple[Demand, ...] = (
         of_sequential_peers,
         at_most=False,
     ),
-    Demand(
-        "wide_area",
-        "masters 20 ms away: an acquire, in round trips to the q-th nearest",
-        1.25,
-        own("wide_area", "acquire_round_trips", rtt_ms=[20, 20, 20, 20, 20]),
-        unit="",
+    *(
+        Demand(
+            "wide_area",
+            f"masters 20 ms away: {what}, in round trips to the q-th nearest",
+            bound,
+            own("wide_area", figure, rtt_ms=[20, 20, 20, 20, 20]),
+            unit="",
+        )
+        for what, figure, bound in (
+            ("an acquire", "acquire_round_trips", 1.25),
+            ("a hand-off", "hand_off_round_trips", 2.25),
+        )
     ),
-    Demand(
-        "wide_area",
-        "masters 20 ms away: a hand-off, in round trips to the q-th nearest",
-        2.25,
-        own("wide_area", "hand_off_round_trips", rtt_ms=[20, 20, 20, 20, 20]),
-        unit="",
-    ),
-    Demand(
-        "contention",
-        "8 processes x 2 threads, owner changes: to the best peer at its default settings",
-        8.0,
-        against_peers("contention", "changes_per_s", max, tuned=False, **FIELD),
-        at_most=False,
-    ),
-    Demand(
-        "contention",
-        "8 processes x 2 threads, owner changes: to the best peer that polls every few ms",
-        3.0,
-        against_peers("contention", "changes_per_s", max, tuned=True, **FIELD),
-        at_most=False,
+    *(
+        Demand(
+            "contention",
+            f"8 processes x 2 threads, owner changes: to the best peer {which}",
+            bound,
+            against_peers("contention", "changes_per_s", max, tuned=tuned, **FIELD),
+            at_most=False,
+        )
+        for which, bound, tuned in (
+            ("at its default settings", 8.0, False),
+            ("that polls every few ms", 3.0, True),
+        )
     ),
     Demand(
         "contention",

@@ -11,9 +11,7 @@ import fcntl
 import hashlib
 import importlib
 import os
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -21,14 +19,13 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from bench.harness.building import run
 from bench.harness.commands import file as file_of_commands
 from bench.harness.contestant import ROOT, Failed
 
 FOLDER = ROOT / "bench" / ".environments"
 SOURCES = ROOT / "bench" / "contestants"
 REQUIREMENTS = SOURCES / "python" / "requirements"
-#: A package index that does not answer ends a build after this time.
-BUILD_TIMEOUT_S = 300.0
 
 _locks: dict[str, threading.Lock] = {}
 _made: dict[str, list[str] | Failed] = {}
@@ -112,7 +109,8 @@ def _compiled() -> Path:
         raise Failed("there is no C compiler")
 
     def build(folder: Path) -> None:
-        compile_it = [compiler, "-O2", "-Wall", "-o", str(folder / "floor"), str(source), "-lhiredis"]
+        libraries = ["-lhiredis", "-pthread"]
+        compile_it = [compiler, "-O2", "-Wall", "-o", str(folder / "floor"), str(source), *libraries]
         try:
             run(compile_it)
         except Failed:
@@ -153,31 +151,3 @@ def cached(name: str, state: Iterable[bytes], build: Callable[[Path], None]) -> 
             build(folder)
             stamp.touch()
     return folder
-
-
-def run(command: list[str], cwd: Path | None = None) -> str:
-    """Run a step of a build. Raises `Failed` with what it said last."""
-    try:
-        done = subprocess.run(
-            command,
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=BUILD_TIMEOUT_S,
-            text=True,
-            errors="replace",
-        )
-    except FileNotFoundError:
-        raise Failed(f"{command[0]} is not installed") from None
-    except subprocess.TimeoutExpired:
-        raise Failed(f"{' '.join(command[:4])} took more than {BUILD_TIMEOUT_S:g} s") from None
-    if done.returncode:
-        said = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-        errors = (
-            [line for line in said if re.search(r"\berror\b", line, re.IGNORECASE)]
-            or said[-1:]
-            or ["it said nothing"]
-        )
-        raise Failed(f"{Path(command[0]).name} failed: {errors[0]}"[:300])
-    return done.stdout

@@ -14,11 +14,11 @@ import fcntl
 import hashlib
 import re
 import shutil
-import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
+from bench.harness.building import Broken, run
 from bench.harness.contestant import ROOT, Failed
 
 SOURCES = ROOT / "bench" / "contestants"
@@ -33,28 +33,20 @@ COMPILING_S = 600.0
 LOCAL_S = 120.0
 #: For so long a failure is told again instead of tried again: each process of a test run asks.
 FAILED_S = 300.0
-#: What javac, npm and go say of sources, a package-lock.json and a go.sum that are wrong.
-OURS = re.compile(
-    r"COMPILATION ERROR|npm ci.*in sync|^# contestant|go\.sum entry|updates to go\.(mod|sum)", re.M
-)
-
-
-class Broken(Failed):
-    """Our own sources do not build: nobody may take that for a machine without the toolchain."""
 
 
 def node() -> list[str]:
     """The worker of ``contestants/node``, in a folder with its packages."""
     program = _tool("node", "Node.js")
     npm = _tool("npm", "npm")
-    _at_least("Node.js", NODE_AT_LEAST, _run([program, "--version"], LOCAL_S))
+    _at_least("Node.js", NODE_AT_LEAST, run([program, "--version"], LOCAL_S))
 
     def build(folder: Path) -> None:
         for path in _files("node"):
             shutil.copy(path, folder)
         # No script of a package runs, and nothing is asked but the packages of package-lock.json.
         quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--prefer-offline"]
-        _run([npm, "ci", *quiet, "--fetch-retries=1", "--fetch-timeout=30000"], FETCHING_S, cwd=folder)
+        run([npm, "ci", *quiet, "--fetch-retries=1", "--fetch-timeout=30000"], FETCHING_S, folder)
 
     return [program, str(_built("node", "", build) / "worker.mjs")]
 
@@ -63,7 +55,7 @@ def java() -> list[str]:
     """The worker of ``contestants/java``, with the jars of its pom.xml; the JVM at its defaults."""
     program = _tool("java", "Java")
     maven = _tool("mvn", "Maven")
-    told = _run([program, "-version"], LOCAL_S)
+    told = run([program, "-version"], LOCAL_S)
     _at_least("Java", JAVA_AT_LEAST, told)
 
     def build(folder: Path) -> None:
@@ -73,11 +65,11 @@ def java() -> list[str]:
         goals = ["-DincludeScope=runtime", "compiler:compile", "dependency:copy-dependencies"]
         try:
             # What the local repository has needs no registry, and no second for asking it.
-            _run([*command, "--offline", *goals], LOCAL_S)
+            run([*command, "--offline", *goals], LOCAL_S)
         except Broken:
             raise
         except Failed:
-            _run([*command, *goals], FETCHING_S)
+            run([*command, *goals], FETCHING_S)
 
     folder = _built("java", told, build)
     return [program, "-cp", f"{folder / 'classes'}:{folder / 'jars' / '*'}", "contestant.Main"]
@@ -86,11 +78,11 @@ def java() -> list[str]:
 def go() -> list[str]:
     """The worker of ``contestants/go``, compiled."""
     program = _tool("go", "Go")
-    told = _run([program, "version"], LOCAL_S)
+    told = run([program, "version"], LOCAL_S)
 
     def build(folder: Path) -> None:
         command = [program, "build", "-mod=readonly", "-buildvcs=false"]
-        _run([*command, "-o", str(folder / "worker"), "."], COMPILING_S, cwd=SOURCES / "go")
+        run([*command, "-o", str(folder / "worker"), "."], COMPILING_S, SOURCES / "go")
 
     return [str(_built("go", told, build) / "worker")]
 
@@ -144,38 +136,3 @@ def _built(language: str, toolchain: str, build: Callable[[Path], None]) -> Path
         note.unlink(missing_ok=True)
         stamp.touch()
     return folder
-
-
-def _run(command: Sequence[str], limit_s: float, cwd: Path | None = None) -> str:
-    """What it said. Raises `Failed` with the line that tells why."""
-    name = Path(command[0]).name
-    try:
-        done = subprocess.run(
-            command,
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=limit_s,
-            text=True,
-            errors="replace",
-        )
-    except subprocess.TimeoutExpired:
-        raise Failed(f"{name} was not done after {limit_s:g} s") from None
-    except OSError as error:
-        raise Failed(f"{name}: {error}") from None
-    if done.returncode:
-        kind = Broken if OURS.search(done.stdout) else Failed
-        raise kind(f"{name} failed: {_reason(done.stdout)}"[:300])
-    return done.stdout
-
-
-def _reason(said: str) -> str:
-    """The line of it that tells why: the first that is marked as an error, else the last."""
-    lines = [line.strip() for line in re.sub(r"\x1b\[[\d;]*m", "", said).splitlines() if line.strip()]
-    marks = re.compile(r"^(\[ERROR\]|npm error|npm ERR!)\s*")
-    # npm begins with the code, Maven's compiler with a title: neither tells anything.
-    empty = re.compile(r"^(code|errno|syscall) |^COMPILATION ERROR")
-    faults = [marks.sub("", line) for line in lines if marks.match(line)]
-    telling = [fault for fault in faults if fault and not empty.match(fault)]
-    return next(iter(telling or lines[-1:]), "it said nothing")

@@ -2,8 +2,8 @@
 
     python bench/harness/sampling.py ADAPTER
 
-Speaks the protocol of ``bench/contestants/python/worker.py`` for contestants that are blocking and live in
-the project's own environment: `open`, `pairs`, `usage`, `quit`, and one request more:
+The worker of ``bench/contestants/python/worker.py`` for contestants that are blocking and live in the
+project's own environment, with one request more:
 
 ``{"do": "sampled", "lock": NAME, "count": K}`` answers with ``stacks``, a list of ``[[FUNCTION, ...], STEP,
 samples]``. A timer of the kernel interrupts the thread at random instants of real time; what it does then is
@@ -12,16 +12,12 @@ counted. There is no second thread, which would see the first one only where it 
 
 from __future__ import annotations
 
-import importlib
-import json
 import linecache
-import os
 import random
 import re
 import resource
 import signal
 import sys
-import traceback
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,8 +27,9 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "bench/contestants/python"), str(ROOT / "bench/contestants")]
 
-from library import Library, usage  # noqa: E402
+from library import usage  # noqa: E402
 from threads import Threads  # noqa: E402
+from worker import Worker, main  # noqa: E402
 
 #: Seconds between two looks, on average. Never in step with what is looked at.
 MEAN_S = 0.001
@@ -156,37 +153,18 @@ def split_usage() -> dict[str, Any]:
     return {**usage(), "user_ns": round(used.ru_utime * 1e9), "system_ns": round(used.ru_stime * 1e9)}
 
 
-def main() -> None:
-    replies = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    module, _, kind = sys.argv[1].partition(":")
-    adapter = getattr(importlib.import_module(module), kind)
-    performer: Performer | None = None
-    for line in sys.stdin:
-        request = json.loads(line)
-        verb = request.pop("do")
-        if verb == "quit":
-            break
-        try:
-            reply: dict[str, Any]
-            if verb == "open":
-                library: Library = adapter(**request)
-                performer = Performer(library)
-                reply = {"name": library.name, "version": library.version}
-            elif verb == "usage":
-                reply = split_usage()
-            elif verb in ("pairs", "sampled") and performer is not None:
-                reply = getattr(performer, verb)(**request)
-            else:
-                raise ValueError(f"{verb!r} is not for a sampled worker that is open")
-            reply = {"ok": True, **reply}
-        except Exception as error:
-            traceback.print_exc()
-            reply = {"ok": False, "error": f"{type(error).__name__}: {error}"}
-        replies.write(json.dumps(reply) + "\n")
-    replies.flush()
-    os._exit(0)
+class SampledWorker(Worker):
+    """A worker as any other one, that answers `sampled`, too, and tells user and system time apart."""
+
+    threads = Performer
+
+    def method(self, verb: str) -> Any:
+        if verb == "usage":
+            return split_usage
+        if verb == "sampled" and self.performer is not None:
+            return self.performer.sampled  # type: ignore[union-attr]
+        return super().method(verb)
 
 
 if __name__ == "__main__":
-    main()
+    main(SampledWorker)

@@ -73,7 +73,7 @@ def test_a_floor_says_what_it_cannot_do(masters1: Fleet, key: str) -> None:
         assert usage["rss_bytes"] > 500_000
 
 
-@pytest.mark.parametrize("key", ["floor-all", "floor-majority"])
+@pytest.mark.parametrize("key", FLOORS)
 def test_threads_of_a_floor_have_connections_of_their_own(masters3: Fleet, key: str) -> None:
     client = redis.Redis.from_url(masters3.urls[2])
     with entry(key).open(masters3.urls, TTL_MS) as floor:
@@ -82,6 +82,22 @@ def test_threads_of_a_floor_have_connections_of_their_own(masters3: Fleet, key: 
         assert client.info("stats")["total_connections_received"] == before + 3
         assert reply["errors"] == []
         assert reply["pairs"] > 10
+        assert 0.25e9 < reply["ns"] < 3e9
+        tokens = {key.decode() for key in client.scan_iter("rlock:{*")}
+        assert tokens >= {f"rlock:{{t{i}}}:fence" for i in range(3)}, "each has a lock of its own"
+
+
+@pytest.mark.parametrize("key", FLOORS)
+def test_a_thread_of_a_floor_that_does_not_get_its_lock_says_so(masters3: Fleet, key: str) -> None:
+    with entry("rlock").open(masters3.urls, TTL_MS) as ours, entry(key).open(masters3.urls, TTL_MS) as floor:
+        ours.ask("acquire", lock="t1", wait_ms=1000)
+        reply = floor.ask("throughput", prefix="t", threads=3, seconds=0.2)
+        (error,) = reply["errors"]
+        assert "refused" in error
+        assert reply["pairs"] > 5, "the others go on"
+        # And the next one is asked anew.
+        ours.ask("release", lock="t1")
+        assert floor.ask("throughput", prefix="t", threads=3, seconds=0.2)["errors"] == []
 
 
 @pytest.mark.parametrize("key", MAJORITY)

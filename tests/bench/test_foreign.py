@@ -15,6 +15,7 @@ import pytest
 import redis
 
 from bench.harness import runtimes
+from bench.harness.building import Broken
 from bench.harness.contestant import Contestant, Failed, Unsupported
 from rlock.program.local.embedded import Masters
 from rlock.program.local.spawn import free_port
@@ -40,7 +41,7 @@ OUTLIVES_A_MASTER = ["redlock5", "redsync", "redsync-failfast"]
 def command(adapter: str) -> list[str]:
     try:
         return [*BUILDERS[ADAPTERS[adapter]](), adapter]
-    except runtimes.Broken:
+    except Broken:
         raise
     except Failed as why:
         pytest.skip(str(why))
@@ -307,7 +308,7 @@ def test_a_registry_that_is_away_is_one_reason_told_again_without_another_try(
         monkeypatch.setenv(name, str(tmp_path / value) if value == "cache" else value)
     with pytest.raises(Failed, match=r"^\w+ failed: .*127\.0\.0\.1") as caught:
         BUILDERS[language]()
-    assert not isinstance(caught.value, runtimes.Broken)
+    assert not isinstance(caught.value, Broken)
     assert "\n" not in str(caught.value)
     began = time.monotonic()
     with pytest.raises(Failed, match="127") as again:
@@ -329,5 +330,5 @@ def test_sources_that_do_not_compile_are_our_fault_and_no_reason_to_skip(
         copy.write_text(text + "\nnonsense\n" if path.suffix in {".java", ".go"} else text, encoding="utf-8")
     monkeypatch.setattr(runtimes, "SOURCES", tmp_path / "contestants")
     monkeypatch.setattr(runtimes, "FOLDER", tmp_path / "environments")
-    with pytest.raises(runtimes.Broken):
+    with pytest.raises(Broken):
         BUILDERS[language]()

@@ -4,12 +4,13 @@
  *
  * COMMANDS is a file of bench/harness/commands.py: the two scripts, and what the lock sends with them. A round is
  * formatted once and written to all masters before a reply is read; "all" then reads the reply of each, "majority"
- * goes on at the q-th and reads the stragglers' later. Speaks `open`, `pairs`, `usage` and `quit` of the protocol
- * in bench/README.md. It reads no JSON but that of the harness: no escapes, numbers are integers.
+ * goes on at the q-th and reads the stragglers' later. Speaks `open`, `pairs`, `throughput`, `usage` and `quit` of
+ * the protocol in bench/README.md. It reads no JSON but that of the harness: no escapes.
  */
 
 #include <hiredis/hiredis.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@
 #define MASTERS 16
 #define ARGUMENTS 64
 #define LONG 512
+#define THREADS 256
 /* A master that owes so many replies has stopped: sending more would fill the socket's buffer one day. */
 #define MOST_OWED 200
 
@@ -37,9 +39,11 @@ typedef struct {
 } Master;
 
 static Script scripts[2];
-static Master masters[MASTERS];
-static int master_count, majority;
-static char failure[LONG];
+static int majority;
+/* Each thread has connections of its own. */
+static __thread Master masters[MASTERS];
+static __thread int master_count;
+static __thread char failure[LONG];
 
 static int fail(const char *what, const char *why) {
     snprintf(failure, sizeof failure, "%s: %s", what, why);
@@ -221,37 +225,58 @@ static void replace(const char **text, const char *with) {
     *text = with;
 }
 
-static void pairs(const char *line, const char *ttl) {
-    char name[LONG];
-    long wanted = strtol(value(line, "count"), NULL, 10), done = 0;
+/* ---- pairs of one lock ---- */
+
+typedef struct {
     const char *arguments[2][ARGUMENTS];
-    size_t lengths[2][ARGUMENTS];
-    static long pairs_so_far;
     char owner[96], token[32];
-    string_of(line, "lock", name, sizeof name);
+} Lock;
+
+static void lock_of(Lock *lock, const char *name, const char *ttl) {
     for (int s = 0; s < 2; s++)
         for (int i = 0; i < scripts[s].count; i++) {
             char *with_name = filled(scripts[s].arguments[i], "@LOCK@", name);
-            arguments[s][i] = filled(with_name, "@TTL@", ttl);
+            lock->arguments[s][i] = filled(with_name, "@TTL@", ttl);
             free(with_name);
             /* Each pair has an owner and a token of its own, as a hold has. */
-            if (!strcmp(arguments[s][i], "@OWNER@")) replace(&arguments[s][i], owner);
-            if (!strcmp(arguments[s][i], "@TOKEN@")) replace(&arguments[s][i], token);
+            if (!strcmp(lock->arguments[s][i], "@OWNER@")) replace(&lock->arguments[s][i], lock->owner);
+            if (!strcmp(lock->arguments[s][i], "@TOKEN@")) replace(&lock->arguments[s][i], lock->token);
         }
+}
+
+static void dispose(Lock *lock) {
+    for (int s = 0; s < 2; s++)
+        for (int i = 0; i < scripts[s].count; i++)
+            if (lock->arguments[s][i] != lock->owner && lock->arguments[s][i] != lock->token)
+                free((char *)lock->arguments[s][i]);
+}
+
+static int pair(Lock *lock) {
+    static long pairs_so_far;
+    size_t lengths[2][ARGUMENTS];
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    snprintf(lock->token, sizeof lock->token, "%lld", wall.tv_sec * 1000000LL + wall.tv_nsec / 1000);
+    snprintf(lock->owner, sizeof lock->owner, "bench/%d/MainThread:%032lx", getpid(),
+             __atomic_add_fetch(&pairs_so_far, 1, __ATOMIC_RELAXED));
+    for (int i = 0; i < master_count; i++) masters[i].taking = masters[i].asked - masters[i].answered < MOST_OWED;
+    for (int s = 0; s < 2; s++)
+        for (int i = 0; i < scripts[s].count; i++) lengths[s][i] = strlen(lock->arguments[s][i]);
+    return round_of(scripts[0].count, lock->arguments[0], lengths[0]) &&
+           round_of(scripts[1].count, lock->arguments[1], lengths[1]);
+}
+
+static void pairs(const char *line, const char *ttl) {
+    char name[LONG];
+    Lock lock;
+    long wanted = strtol(value(line, "count"), NULL, 10), done = 0;
+    string_of(line, "lock", name, sizeof name);
+    lock_of(&lock, name, ttl);
     int64_t *took = malloc(sizeof *took * (size_t)(wanted + 1));
     failure[0] = 0;
     for (; done < wanted; done++) {
         int64_t began = now();
-        struct timespec wall;
-        clock_gettime(CLOCK_REALTIME, &wall);
-        snprintf(token, sizeof token, "%lld", wall.tv_sec * 1000000LL + wall.tv_nsec / 1000);
-        snprintf(owner, sizeof owner, "bench/%d/MainThread:%032lx", getpid(), ++pairs_so_far);
-        for (int i = 0; i < master_count; i++)
-            masters[i].taking = masters[i].asked - masters[i].answered < MOST_OWED;
-        for (int s = 0; s < 2; s++)
-            for (int i = 0; i < scripts[s].count; i++) lengths[s][i] = strlen(arguments[s][i]);
-        if (!round_of(scripts[0].count, arguments[0], lengths[0])) break;
-        if (!round_of(scripts[1].count, arguments[1], lengths[1])) break;
+        if (!pair(&lock)) break;
         took[done] = now() - began;
     }
     if (done < wanted) {
@@ -262,9 +287,73 @@ static void pairs(const char *line, const char *ttl) {
         printf("]}\n");
     }
     free(took);
-    for (int s = 0; s < 2; s++)
-        for (int i = 0; i < scripts[s].count; i++)
-            if (arguments[s][i] != owner && arguments[s][i] != token) free((char *)arguments[s][i]);
+    dispose(&lock);
+}
+
+/* ---- many locks at the same time ---- */
+
+typedef struct {
+    pthread_t thread;
+    const char *opening, *ttl; /* what opens its connections */
+    char name[LONG + 16], failed[LONG];
+    long done;
+} Worker;
+
+static pthread_barrier_t connected, begun;
+static int64_t until;
+
+static void *work(void *given) {
+    Worker *worker = given;
+    Lock lock;
+    int good = open_masters(worker->opening);
+    lock_of(&lock, worker->name, worker->ttl);
+    pthread_barrier_wait(&connected); /* the clock starts with all of them */
+    pthread_barrier_wait(&begun);
+    while (good && now() < until) {
+        good = pair(&lock);
+        worker->done += good;
+    }
+    if (!good) snprintf(worker->failed, sizeof worker->failed, "%s", failure);
+    for (int i = 0; i < master_count; i++)
+        if (masters[i].link) gone(&masters[i]);
+    dispose(&lock);
+    return NULL;
+}
+
+static void throughput(const char *line, const char *opening, const char *ttl) {
+    char prefix[LONG];
+    long count = strtol(value(line, "threads"), NULL, 10), done = 0, errors = 0;
+    double seconds = strtod(value(line, "seconds"), NULL);
+    if (count < 1 || count > THREADS) {
+        printf("{\"ok\": false, \"error\": \"throughput: 1 to %d threads\"}\n", THREADS);
+        return;
+    }
+    Worker *workers = calloc((size_t)count, sizeof *workers);
+    string_of(line, "prefix", prefix, sizeof prefix);
+    pthread_barrier_init(&connected, NULL, (unsigned)count + 1);
+    pthread_barrier_init(&begun, NULL, (unsigned)count + 1);
+    for (long i = 0; i < count; i++) {
+        Worker *worker = &workers[i];
+        worker->opening = opening;
+        worker->ttl = ttl;
+        snprintf(worker->name, sizeof worker->name, "%s%ld", prefix, i);
+        if (pthread_create(&worker->thread, NULL, work, worker)) die("throughput", "no more threads");
+    }
+    pthread_barrier_wait(&connected);
+    int64_t began = now();
+    until = began + (int64_t)(seconds * 1e9);
+    pthread_barrier_wait(&begun);
+    for (long i = 0; i < count; i++) {
+        pthread_join(workers[i].thread, NULL);
+        done += workers[i].done;
+    }
+    printf("{\"ok\": true, \"pairs\": %ld, \"ns\": %lld, \"errors\": [", done, (long long)(now() - began));
+    for (long i = 0; i < count; i++)
+        if (workers[i].failed[0]) printf("%s\"%s\"", errors++ ? ", " : "", workers[i].failed);
+    printf("]}\n");
+    pthread_barrier_destroy(&connected);
+    pthread_barrier_destroy(&begun);
+    free(workers);
 }
 
 static void usage(void) {
@@ -283,7 +372,7 @@ static void usage(void) {
 }
 
 int main(int argc, char **argv) {
-    char *line = NULL, verb[32], ttl[32] = "";
+    char *line = NULL, *opening = NULL, verb[32], ttl[32] = "";
     size_t size = 0;
     if (argc != 3) die("usage", "floor COMMANDS all|majority");
     read_commands(argv[1]);
@@ -293,13 +382,16 @@ int main(int argc, char **argv) {
         if (!strcmp(verb, "quit")) break;
         if (!strcmp(verb, "usage")) usage();
         else if (!strcmp(verb, "pairs") && master_count) pairs(line, ttl);
+        else if (!strcmp(verb, "throughput") && master_count) throughput(line, opening, ttl);
         else if (!strcmp(verb, "open")) {
+            free(opening);
+            opening = strdup(line);
             snprintf(ttl, sizeof ttl, "%ld", strtol(value(line, "ttl_ms"), NULL, 10));
             if (open_masters(line))
                 printf("{\"ok\": true, \"name\": \"C, %s\", \"version\": \"hiredis %d.%d.%d\", \"runtime\": \"gcc %s\"}\n",
                        argv[2], HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH, __VERSION__);
             else printf("{\"ok\": false, \"error\": \"%s\"}\n", failure);
-        } else printf("{\"ok\": false, \"unsupported\": \"it answers pairs only\"}\n");
+        } else printf("{\"ok\": false, \"unsupported\": \"it answers pairs and throughput only\"}\n");
         fflush(stdout);
     }
     return 0;

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import resource
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -71,13 +72,19 @@ class AsyncLibrary(ABC):
 MOST_TRIES = 50
 
 
-def tries(left_s: float, delay_s: float) -> int:
-    """How many tries, ``delay_s`` apart on average, fill the time that is left.
+def tries(wait_s: float, delay_s: float) -> Iterator[int]:
+    """How many tries to ask for, again and again until the time is over; ``delay_s``: between two of them.
 
     A try takes time itself, and the more the more processes there are: who asked for all its tries at once
     would wait several times as long as it was told to. So it asks again after `MOST_TRIES`.
     """
-    return max(1, min(MOST_TRIES, math.ceil(left_s / delay_s)))
+    until = time.monotonic() + wait_s
+    left = wait_s
+    while True:
+        yield max(1, min(MOST_TRIES, math.ceil(left / delay_s)))
+        left = until - time.monotonic()
+        if left <= 0:
+            return
 
 
 def usage() -> dict[str, Any]:

@@ -36,6 +36,9 @@ VERBS = frozenset(
 
 
 class Worker:
+    #: What performs the requests of a library for threads.
+    threads = Threads
+
     def __init__(self, adapter: type[Any]) -> None:
         self.adapter = adapter
         self.library: Library | AsyncLibrary | None = None
@@ -57,7 +60,7 @@ class Worker:
 
     def open_threads(self, **request: Any) -> dict[str, Any]:
         library: Library = self.adapter(**request)
-        self.library, self.performer = library, Threads(library)
+        self.library, self.performer = library, self.threads(library)
         return self.told(library)
 
     async def open_tasks(self, **request: Any) -> dict[str, Any]:
@@ -111,12 +114,12 @@ async def with_tasks(worker: Worker, replies: IO[str]) -> None:
         replies.write(json.dumps(reply) + "\n")
 
 
-def main() -> None:
+def main(kind: type[Worker] = Worker) -> None:
     # What libraries print is not ours to answer with.
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    module, _, kind = sys.argv[1].partition(":")
-    worker = Worker(getattr(importlib.import_module(module), kind))
+    module, _, name = sys.argv[1].partition(":")
+    worker = kind(getattr(importlib.import_module(module), name))
     if issubclass(worker.adapter, AsyncLibrary):
         asyncio.run(_then_end(worker, replies))
     else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import importlib.metadata
-import time
 
 from aioredlock import Aioredlock
 from aioredlock.errors import LockAcquiringError
@@ -47,17 +46,14 @@ class _Lock:
         self.held: Peer | None = None
 
     async def acquire(self, wait_s: float) -> bool:
-        until = time.monotonic() + wait_s
-        left = wait_s
-        while True:
-            self.manager.retry_count = tries(left, self.delay_s)
+        for count in tries(wait_s, self.delay_s):
+            self.manager.retry_count = count
             try:
                 self.held = await self.manager.lock(self.name, self.ttl_s)
                 return True
             except LockAcquiringError:  # somebody else has it
-                left = until - time.monotonic()
-                if left <= 0:
-                    return False
+                pass
+        return False
 
     async def release(self) -> None:
         assert self.held is not None

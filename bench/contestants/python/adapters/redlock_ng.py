@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import importlib.metadata
-import time
 
 from library import AsyncLibrary, AsyncLock, Library, Lock, tries
 from redlock import AsyncRedlock, Redlock
@@ -42,14 +41,12 @@ class _Lock:
         self.held: Peer | None = None
 
     def acquire(self, wait_s: float) -> bool:
-        until = time.monotonic() + wait_s
-        left = wait_s
-        while True:
-            self.manager.retry_count = tries(left, self.delay_s) - 1
+        for count in tries(wait_s, self.delay_s):
+            self.manager.retry_count = count - 1
             self.held = self.manager.acquire(self.name, self.ttl_ms)
-            left = until - time.monotonic()
-            if self.held is not None or left <= 0:
-                return self.held is not None
+            if self.held is not None:
+                return True
+        return False
 
     def release(self) -> None:
         assert self.held is not None
@@ -77,14 +74,12 @@ class _AsyncLock:
         self.held: Peer | None = None
 
     async def acquire(self, wait_s: float) -> bool:
-        until = time.monotonic() + wait_s
-        left = wait_s
-        while True:
-            self.manager.retry_count = tries(left, self.delay_s) - 1
+        for count in tries(wait_s, self.delay_s):
+            self.manager.retry_count = count - 1
             self.held = await self.manager.acquire(self.name, self.ttl_ms)
-            left = until - time.monotonic()
-            if self.held is not None or left <= 0:
-                return self.held is not None
+            if self.held is not None:
+                return True
+        return False
 
     async def release(self) -> None:
         assert self.held is not None
