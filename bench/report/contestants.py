@@ -9,7 +9,10 @@ _ORDER: dict[str, int] = {key: place for place, key in enumerate(_FIELD)}
 
 
 #: Floors of single scenarios, which are no contestants.
-_OTHERS = {"floor-blpop": "floor: a bare BLPOP, one master"}
+_OTHERS = {
+    "floor-blpop": "floor: a bare BLPOP, one master",
+    "floor-hand-off": "floor: message and claim, majority",
+}
 
 
 def title(key: str) -> str:

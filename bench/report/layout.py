@@ -204,7 +204,16 @@ LAYOUTS: Mapping[str, Layout] = {
         ),
         high=True,
     ),
-    "wake_up": Layout(P50, (P99, Column("floor-blpop", "x a bare BLPOP", ratio=True)), ("masters",), (P50,)),
+    "wake_up": Layout(
+        P50,
+        (
+            P99,
+            Column("floor-blpop", "x a bare BLPOP", ratio=True),
+            Column("floor-hand-off", "x message and claim", ratio=True),
+        ),
+        ("masters",),
+        (P50,),
+    ),
     "idle": Layout(_REQUESTS, (_REQUESTS, _CPU, _THREADS, _MEMORY)),
     "held": Layout(
         _HELD,
