@@ -27,6 +27,14 @@ def spread(rounds: Sequence[Sequence[float]]) -> tuple[float, float]:
     return min(medians), max(medians)
 
 
+def ratio(rounds: Sequence[Sequence[float]], base: Sequence[Sequence[float]]) -> float | None:
+    """The median of the rounds' ratios: what a machine does in one round, it does to both in it."""
+    pairs = [
+        (statistics.median(a), statistics.median(b)) for a, b in zip(rounds, base, strict=False) if a and b
+    ]
+    return statistics.median(ours / its for ours, its in pairs) if pairs else None
+
+
 def durations(rounds: Sequence[Sequence[float]]) -> dict[str, float]:
     """Median, p99, spread of the rounds' medians, and how many there were. Empty if there was none."""
     every = [ns for batch in rounds for ns in batch]

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 BUDGETS_S = {
     "pair": 80.0,
     "nested": 20.0,
-    "throughput": 60.0,
+    "throughput": 55.0,
     "degraded": 110.0,
-    "wide_area": 100.0,
-    "contention": 200.0,
+    "wide_area": 95.0,
+    "contention": 195.0,
     "wake_up": 60.0,
-    "idle": 60.0,
+    "idle": 55.0,
     "held": 50.0,
-    "names": 80.0,
+    "names": 70.0,
     "steps": 15.0,
 }
 #: Of each scenario in a quick run.

@@ -1,8 +1,8 @@
 """What a lock costs that nobody else wants: one acquire and release.
 
 A contestant that knows one master only is measured with one. ``p50_low_us`` and ``p50_high_us`` are the
-lowest and the highest of its turns' medians. Ratios are to the floors of the same run: the same commands
-without a lock around them.
+lowest and the highest of its turns' medians. Ratios are to the floors of the same run (the same commands
+without a lock around them), to rlock and to redis-py's Lock: the median of the ratios of the rounds.
 
 Turns are short and many, so that all meet the same moods of the machine. With one master each contestant
 runs on one half of the cores and the master on the other one (``harness/placing.py``). Left to the kernel,
@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 
 from bench.harness import figures, placing
 from bench.harness.field import Entry
-from bench.harness.lineup import Clock, Lineup, a_few, meeting, without_twins
+from bench.harness.lineup import Clock, Lineup, Runner, a_few, meeting, without_twins
 from bench.harness.masters import Masters
 from bench.harness.results import Case
 from rlock.program.local import embedded
@@ -56,8 +56,18 @@ def cases(
                 runner.batch(verb, f"{verb}-{runner.key}")
             rows = {one.key: one.row(figures.durations(one.rounds)) for one in lineup.runners}
         case = Case({"masters": size}, rows)
-        case.compare("p50_us", [*floors, "rlock"])
+        compare(case, lineup.runners, [*floors, "rlock", "redis-py"])
         yield case
+
+
+def compare(case: Case, runners: Sequence[Runner], against: Sequence[str]) -> None:
+    """Note ratios, round by round. Of one that failed at times nobody knows which rounds it has."""
+    case.compare("p50_us", against)
+    whole = {one.key: one.rounds for one in runners if one.rounds and not one.error}
+    for key, rounds in whole.items():
+        for base in set(against) & set(whole):
+            if (ratio := figures.ratio(rounds, whole[base])) is not None:
+                case.rows[key].ratios[base] = ratio
 
 
 @contextlib.contextmanager

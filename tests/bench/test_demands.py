@@ -46,6 +46,13 @@ def test_a_pair_is_compared_with_the_floors_and_with_the_fastest_peer() -> None:
     assert "1.04 x" in str(fastest)
 
 
+def test_a_pair_is_compared_by_rounds_where_the_run_did_so() -> None:
+    run = run_of("pair", ({"masters": 1}, p50(rlock=130.0, redis_py=100.0)))
+    assert found(run, "redis-py").value == pytest.approx(1.3)
+    run.scenarios[0].cases[0].rows["rlock"].ratios["redis-py"] = 0.9
+    assert found(run, "redis-py").value == 0.9
+
+
 def test_masters_in_trouble_are_compared_with_healthy_ones() -> None:
     run = run_of("degraded", ({"masters": 5, "state": "one dead"}, {"rlock": {}}))
     run.scenarios[0].cases[0].rows["rlock"].ratios = {"healthy": 1.1, "healthy_p99": 2.1}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from bench.harness import machine, placing
+from bench.harness import figures, machine, placing
+from bench.harness.lineup import Runner
 from bench.harness.masters import Masters
-from bench.scenarios.pair import placed
+from bench.harness.results import Case
+from bench.scenarios.pair import compare, placed
 
 from .broken import broken
 
@@ -62,3 +65,22 @@ def test_what_a_run_says_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {4})
     assert placing.halves() is None
     assert placing.described() == "as the kernel does it"
+
+
+def runner(key: str, *rounds: list[float], error: str | None = None) -> Runner:
+    found = Runner(dataclasses.replace(broken("well"), key=key), [], rounds=list(rounds))
+    found.error = error
+    return found
+
+
+def test_ratios_of_pairs_are_taken_round_by_round_but_of_one_that_failed_at_times() -> None:
+    runners = [
+        runner("rlock", [100.0], [300.0], [110.0]),
+        runner("redis-py", [200.0], [600.0], [600.0]),
+        runner("pottery", [300.0], [300.0], error="LockError: not this time"),
+    ]
+    case = Case({}, {one.key: one.row(figures.durations(one.rounds)) for one in runners})
+    compare(case, runners, ["rlock", "redis-py"])
+    assert case.rows["rlock"].ratios == {"rlock": 1.0, "redis-py": 0.5}
+    assert case.rows["redis-py"].ratios == {"rlock": 2.0, "redis-py": 1.0}
+    assert case.rows["pottery"].ratios["redis-py"] == 0.5
