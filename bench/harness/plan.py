@@ -19,7 +19,7 @@ BUDGETS_S = {
     "degraded": 110.0,
     "wide_area": 95.0,
     "contention": 195.0,
-    "wake_up": 60.0,
+    "wake_up": 70.0,
     "idle": 55.0,
     "held": 50.0,
     "names": 70.0,

@@ -44,8 +44,8 @@ SETTLE_S = 0.015
 PATIENCE_S = TTL_MS / 2000
 ROUNDS = 4
 #: How the time of a round is shared: for each that is told, that looks, that looks every few milliseconds.
-#: The last ones wait alone, and the first ones have two or three samples in that time.
-SHARES = 2, 2, 1
+#: The first ones have several samples in it, each of the others takes what it waits for.
+SHARES = 2, 3, 2
 
 
 class Starts(Protocol):
