@@ -12,14 +12,15 @@ from ..procedures.steps import (
     Ask,
     AskMany,
     Listen,
+    OtherStep,
     Procedure,
     Rest,
     Standing,
-    Step,
     Tell,
     Unlisten,
     Wake,
 )
+from ..rules.quorum import Ballot
 from .ears import Ear
 from .fanout import Fanout
 from .listener import Listener
@@ -39,6 +40,7 @@ class Driver(ABC):
         self, fanout: Fanout[Any], listener: Listener[Any], clock: Clock, pass_on: Callable[..., None]
     ) -> None:
         self._fanout = fanout
+        self._asking: Callable[[Ask], Waits[Ballot]] = fanout.asking
         self._listener = listener
         self._clock = clock
         self._pass_on = pass_on
@@ -63,7 +65,10 @@ class Driver(ABC):
                         step = procedure.throw(failure)
                     else:
                         step = procedure.send(answer)
-                    answer = yield from self._doing(step, ears)
+                    if isinstance(step, Ask):  # nearly always: without a layer in between
+                        answer = yield from self._asking(step)
+                    else:
+                        answer = yield from self._doing(step, ears)
                 except StopIteration as stop:
                     result: T = stop.value
                     return result
@@ -81,9 +86,7 @@ class Driver(ABC):
             for ear in ears:
                 self._leave(ear)
 
-    def _doing(self, step: Step, ears: list[Ear]) -> Waits[Any]:
-        if isinstance(step, Ask):
-            return (yield from self._fanout.asking(step))
+    def _doing(self, step: OtherStep, ears: list[Ear]) -> Waits[Any]:
         if isinstance(step, Tell):
             return self._fanout.tell(step)
         if isinstance(step, AskMany):

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rlock._driver import driver
 from rlock._driver.ears import Ear
 from rlock._driver.waits import Waits
-from rlock.procedures.steps import Ask, Procedure, Step
+from rlock.procedures.steps import Ask, OtherStep, Procedure
 from rlock.rules.holds import OwnerKey, Pulse
+from rlock.rules.quorum import Ballot
 
 if TYPE_CHECKING:
     from .client import Client
@@ -147,16 +148,22 @@ class Driver(driver.Driver):
     def __init__(self, client: Client) -> None:
         super().__init__(client.fanout, client.listener, client.clock, client._pass_on)
         self._client = client
+        self._asking = self._kept_asking
 
     def performing(self, procedure: Procedure[T]) -> Waits[T]:
         yield from self._client.kept_waiting()
         return (yield from super().performing(procedure))
 
-    def _doing(self, step: Step, ears: list[Ear]) -> Waits[Any]:
-        if isinstance(step, Ask):
-            self._client.current.asked[step.command.script.name] += 1
+    def _kept_asking(self, ask: Ask) -> Waits[Ballot]:
+        self._client.current.asked[ask.command.script.name] += 1
+        return (yield from self._kept(self._fanout.asking(ask)))
+
+    def _doing(self, step: OtherStep, ears: list[Ear]) -> Waits[Any]:
+        return (yield from self._kept(super()._doing(step, ears)))
+
+    def _kept(self, doing: Waits[Any]) -> Waits[Any]:
         try:
-            answer = yield from super()._doing(step, ears)
+            answer = yield from doing
         except (Exception, KeyboardInterrupt):
             yield from self._client.kept_waiting()
             raise
