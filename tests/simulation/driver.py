@@ -156,7 +156,8 @@ class Driver(driver.Driver):
 
     def _kept_asking(self, ask: Ask) -> Waits[Ballot]:
         self._client.current.asked[ask.command.script.name] += 1
-        return (yield from self._kept(self._fanout.asking(ask)))
+        ballot: Ballot = yield from self._kept(self._fanout.asking(ask))
+        return ballot
 
     def _doing(self, step: OtherStep, ears: list[Ear]) -> Waits[Any]:
         return (yield from self._kept(super()._doing(step, ears)))
