@@ -58,7 +58,7 @@ class Traffic(ABC, Generic[L]):
 
     def _take(self, slot: Slot[L], link: L, data: bytes) -> None:
         """What has arrived: counted at once where it is what was foreseen, else for the reader."""
-        if slot.refusal is None and not link.reader.has_data():
+        if data and slot.refusal is None and not link.reader.has_data():
             owed_replies = link.owed
             while data and owed_replies:
                 turn, command, _, _ = owed_replies[0]
