@@ -20,7 +20,6 @@ from ..procedures.steps import (
     Unlisten,
     Wake,
 )
-from ..rules.quorum import Ballot
 from .ears import Ear
 from .fanout import Fanout
 from .listener import Listener
@@ -40,7 +39,6 @@ class Driver(ABC):
         self, fanout: Fanout[Any], listener: Listener[Any], clock: Clock, pass_on: Callable[..., None]
     ) -> None:
         self._fanout = fanout
-        self._asking: Callable[[Ask], Waits[Ballot]] = fanout.asking
         self._listener = listener
         self._clock = clock
         self._pass_on = pass_on
@@ -66,7 +64,7 @@ class Driver(ABC):
                     else:
                         step = procedure.send(answer)
                     if isinstance(step, Ask):  # nearly always: without a layer in between
-                        answer = yield from self._asking(step)
+                        answer = yield from self._fanout.asking(step)
                     else:
                         answer = yield from self._doing(step, ears)
                 except StopIteration as stop:

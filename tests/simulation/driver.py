@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rlock._driver import driver
 from rlock._driver.ears import Ear
 from rlock._driver.waits import Waits
-from rlock.procedures.steps import Ask, OtherStep, Procedure
+from rlock.procedures.steps import OtherStep, Procedure
 from rlock.rules.holds import OwnerKey, Pulse
-from rlock.rules.quorum import Ballot
 
 if TYPE_CHECKING:
     from .client import Client
@@ -148,28 +147,13 @@ class Driver(driver.Driver):
     def __init__(self, client: Client) -> None:
         super().__init__(client.fanout, client.listener, client.clock, client._pass_on)
         self._client = client
-        self._asking = self._kept_asking
 
     def performing(self, procedure: Procedure[T]) -> Waits[T]:
         yield from self._client.kept_waiting()
         return (yield from super().performing(procedure))
 
-    def _kept_asking(self, ask: Ask) -> Waits[Ballot]:
-        self._client.current.asked[ask.command.script.name] += 1
-        ballot: Ballot = yield from self._kept(self._fanout.asking(ask))
-        return ballot
-
     def _doing(self, step: OtherStep, ears: list[Ear]) -> Waits[Any]:
-        return (yield from self._kept(super()._doing(step, ears)))
-
-    def _kept(self, doing: Waits[Any]) -> Waits[Any]:
-        try:
-            answer = yield from doing
-        except (Exception, KeyboardInterrupt):
-            yield from self._client.kept_waiting()
-            raise
-        yield from self._client.kept_waiting()
-        return answer
+        return (yield from self._client.kept_behind(super()._doing(step, ears)))
 
     def pausing(self, timeout: float) -> Waits[None]:
         yield Wait(max(timeout, 0.0))
