@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ def test_who_was_kept_from_running_until_its_time_was_over_reads_its_answers_all
         lock = client.lock("x")
         with lock:
             pass
-        fanout = client._engine()._fanout
+        fanout: Any = client._engine()._fanout
         links = [slot.link for slot in fanout._roster.slots if slot.link is not None]
         clock, finishing = fanout._clock, fanout._finishing
         late = 0.0
