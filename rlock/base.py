@@ -30,6 +30,7 @@ L = TypeVar("L")
 
 #: Of which every time-out from 0 to `threading.TIMEOUT_MAX` is one for the standard library, too.
 _NUMBERS = (int, float)
+_LONGEST = threading.TIMEOUT_MAX
 
 
 class BaseClient(ABC, Generic[L]):
@@ -184,15 +185,18 @@ class BaseLock:
 
     def _until(self, blocking: bool, timeout: float) -> float:
         """Until when to try."""
-        if blocking is True and timeout == -1:
-            return FOR_EVER
+        if blocking is True:
+            if timeout == -1:
+                return FOR_EVER
+            if type(timeout) in _NUMBERS and 0 <= timeout <= _LONGEST:
+                now: float = self._client._now()
+                return now + timeout
         if timeout is None:
             raise TypeError(
                 "timeout must be a number of seconds, or -1 to wait as long as it takes, not None"
             )
-        if blocking is not True or type(timeout) not in _NUMBERS or not 0 <= timeout <= threading.TIMEOUT_MAX:
-            # A fresh lock of the standard library refuses what it refuses, in its own words.
-            threading.RLock().acquire(blocking, timeout)
+        # A fresh lock of the standard library refuses what it refuses, in its own words.
+        threading.RLock().acquire(blocking, timeout)
         if not blocking:
             return AT_ONCE
         return FOR_EVER if timeout == -1 else self._client._now() + timeout

@@ -149,7 +149,8 @@ class Client(BaseClient[RLock]):
         """This process's engine; a fork that bypassed the hooks is noticed here."""
         engine = self._current
         if engine is not None and engine.pid == os.getpid():
-            if engine.scene != scene():
+            # Told apart by the first where nobody has put greenlets in the place of threads.
+            if engine.scene[0] is not threading.get_ident or (engine.scene[1] and engine.scene != scene()):
                 raise OptionsError(ELSEWHERE if engine.scene[0] is scene()[0] else TOO_LATE)
             return engine
         with self._mutex:

@@ -12,10 +12,10 @@ from ..procedures.steps import (
     Ask,
     AskMany,
     Listen,
+    OtherStep,
     Procedure,
     Rest,
     Standing,
-    Step,
     Tell,
     Unlisten,
     Wake,
@@ -63,7 +63,10 @@ class Driver(ABC):
                         step = procedure.throw(failure)
                     else:
                         step = procedure.send(answer)
-                    answer = yield from self._doing(step, ears)
+                    if isinstance(step, Ask):  # nearly always: without a layer in between
+                        answer = yield from self._fanout.asking(step)
+                    else:
+                        answer = yield from self._doing(step, ears)
                 except StopIteration as stop:
                     result: T = stop.value
                     return result
@@ -81,9 +84,7 @@ class Driver(ABC):
             for ear in ears:
                 self._leave(ear)
 
-    def _doing(self, step: Step, ears: list[Ear]) -> Waits[Any]:
-        if isinstance(step, Ask):
-            return (yield from self._fanout.asking(step))
+    def _doing(self, step: OtherStep, ears: list[Ear]) -> Waits[Any]:
         if isinstance(step, Tell):
             return self._fanout.tell(step)
         if isinstance(step, AskMany):

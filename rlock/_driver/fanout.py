@@ -70,15 +70,21 @@ class Fanout(Traffic[L]):
         except BaseException:
             turn.over = True  # Ctrl-C between the two: others would wait for it to read for them
             raise
+        if ballot.granted < ballot.quorum:
+            yield from self._resending(turn)
+        return ballot
+
+    def _resending(self, turn: Round) -> Waits[None]:
+        """Again, on new connections, before anybody is told that no quorum answers.
+
+        After the restart of a master, or where a server has closed an idle connection.
+        """
         for _ in range(RESENDS):
-            if ballot.granted >= ballot.quorum or ballot.answered >= ballot.quorum or not turn.broken():
-                break
-            # A restarted master or an idle connection that the server closed: again, on new
-            # connections, before anybody is told that no quorum answers.
-            yield from self._connecting(ask.timeout, all_of_them=True)
+            if turn.ballot.answered >= turn.ballot.quorum or not turn.broken():
+                return
+            yield from self._connecting(turn.ask.timeout, all_of_them=True)
             self._resend(turn)
             yield from self._finishing(turn)
-        return ballot
 
     @property
     def met(self) -> bool:

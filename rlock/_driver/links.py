@@ -51,6 +51,7 @@ class Link(ABC):
         "client_id",
         "ended",
         "handshake",
+        "known_at",
         "marker",
         "owed",
         "reader",
@@ -63,6 +64,8 @@ class Link(ABC):
         #: The last marker that was read, and how a foreseen answer ends with it.
         self.marker = ""
         self.tail = scripts.marked_end("")
+        #: At which state of the guard (`Guard.changes`) that marker was no news.
+        self.known_at = -1
         #: Something has arrived since the greeting.
         self.answered = False
         #: The peer has closed.
@@ -77,7 +80,7 @@ class Link(ABC):
 
     def remember(self, marker: str) -> None:
         """The marker that answers are foreseen to have from now on."""
-        self.marker, self.tail = marker, scripts.marked_end(marker)
+        self.marker, self.tail, self.known_at = marker, scripts.marked_end(marker), -1
 
     @abstractmethod
     def send(self, packed: bytes) -> bool:

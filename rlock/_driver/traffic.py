@@ -60,23 +60,32 @@ class Traffic(ABC, Generic[L]):
         """What has arrived: counted at once where it is what was foreseen, else for the reader."""
         if data and slot.refusal is None and not link.reader.has_data():
             owed_replies = link.owed
-            while owed_replies:
+            while data and owed_replies:
                 turn, command, _, _ = owed_replies[0]
                 expected = command.foreseen + link.tail if command.marked else command.foreseen
                 if not data.startswith(expected):
                     break
-                counts = turn is not None and (not turn.over or turn.ask.stay)
-                if counts and not self._guard.known(slot.index, link.marker if command.marked else None):
-                    break
-                owed_replies.popleft()
-                if counts:
+                if turn is None or (turn.over and not turn.ask.stay):
+                    owed_replies.popleft()
+                elif link.known_at == self._guard.changes or self._known(slot, link):
+                    owed_replies.popleft()
                     self._vote(turn, slot.index, command.yes)
-                if len(data) == len(expected):
-                    return
+                else:
+                    break
                 data = data[len(expected) :]
+            if not data:
+                return
         if data:
             link.reader.feed(data)
         self._deliver(slot, link)
+
+    def _known(self, slot: Slot[L], link: L) -> bool:
+        """Whether an answer with the link's marker brings no news to the guard."""
+        known = self._guard.known(slot.index, link.marker)
+        if known:
+            # Until something of the guard changes: each answer of each round comes by here.
+            link.known_at = self._guard.changes
+        return known
 
     def _deliver(self, slot: Slot[L], link: L) -> None:
         gets, owed_replies = link.reader.gets, link.owed
@@ -142,9 +151,9 @@ class Traffic(ABC, Generic[L]):
 
     def _vote(self, turn: Round, master: int, vote: Vote) -> None:
         ballot = turn.ballot
-        # One that came with the last that mattered is counted as well, or it would have to be undone.
         settled = ballot.settled
-        if (turn.over or (settled and ballot.granted >= ballot.quorum)) and not turn.ask.stay:
+        # One that came with the last that mattered is counted as well, or it would have to be undone.
+        if (settled or turn.over) and not turn.ask.stay and (turn.over or ballot.granted >= ballot.quorum):
             return
         if ballot.cast(master, vote) and not settled:
             ballot.decided_at = self._clock()

@@ -44,7 +44,8 @@ class _Line:
 
     def __init__(self, first: Turn) -> None:
         self.first = weakref.ref(first)
-        self.waiting: deque[Turn] = deque()
+        #: Made for the first who has to stand there: mostly nobody does.
+        self.waiting: deque[Turn] | None = None
 
     @property
     def deserted(self) -> bool:
@@ -67,6 +68,8 @@ class Turnstile:
                 self._lines[turn.name] = _Line(turn)
                 return True
             turn.prepare()
+            if line.waiting is None:
+                line.waiting = deque()
             line.waiting.append(turn)
             self._advance(line)
             return False
@@ -101,7 +104,7 @@ class Turnstile:
         """How many stand behind the one that is at the turnstile."""
         with self._mutex:
             line = self._lines.get(name)
-            return 0 if line is None else len(line.waiting)
+            return len(line.waiting) if line is not None and line.waiting else 0
 
     def _is_first(self, turn: Turn) -> bool:
         with self._mutex:

@@ -167,7 +167,8 @@ class Park:
         self.until = until
 
 
-Step = Ask | Tell | AskMany | Rest | Standing | Listen | Unlisten | Park
+OtherStep = Tell | AskMany | Rest | Standing | Listen | Unlisten | Park
+Step = Ask | OtherStep
 T = TypeVar("T")
 Procedure = Generator[Step, Any, T]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from ..model import Vote
+from ..model import Code, Vote
 from . import scripts
 from .places import Place
 from .scripts import Command
@@ -19,6 +19,8 @@ from .wire import Wire
 #: What stands in a form for each byte of an owner, and of a token.
 _OWNER, _TOKEN = "\x01", "\x02"
 
+_YES, _vote = Code.YES, tuple.__new__
+
 #: A command for an owner and a token.
 Make = Callable[[str, Any], Command]
 
@@ -26,13 +28,23 @@ Make = Callable[[str, Any], Command]
 class Form:
     """One command with blanks. ``make`` puts the words of one without together."""
 
-    __slots__ = ("blank", "make", "owner", "packed", "token")
+    __slots__ = ("blanks", "count", "decode", "foreseen", "make", "marked", "packed", "script", "ttl_ms")
 
     def __init__(self, make: Make, owner_size: int, token_size: int) -> None:
         owner, token = _OWNER * owner_size, _TOKEN * token_size
-        self.make, self.blank = make, make(owner, token)
-        self.owner, self.token = owner.encode(), token.encode()
-        self.packed = encode(self.blank.by_sha())
+        blank = make(owner, token)
+        self.make, self.script, self.decode, self.marked = make, blank.script, blank.decode, blank.marked
+        self.count, self.ttl_ms = blank.yes.hold_count, blank.yes.ttl_ms
+
+        def pattern(text: bytes) -> bytes:
+            # One in which both stand in this order, as they are filled in: an acquire; in the others the
+            # owner alone.
+            text = text.replace(b"%", b"%%").replace(owner.encode(), b"%b")
+            return text.replace(token.encode(), b"%b") if token else text
+
+        self.packed, self.foreseen = pattern(encode(blank.by_sha())), pattern(blank.foreseen)
+        #: How often the owner stands in one without a token: a message may name it once more.
+        self.blanks = self.packed.count(b"%b")
 
 
 class Filled(Command):
@@ -41,16 +53,17 @@ class Filled(Command):
     __slots__ = ("_form", "_token")
 
     def __init__(self, form: Form, owner: str, owner_text: bytes, token: int, token_text: bytes) -> None:
-        blank = form.blank
-        self._form, self._token = form, token
-        self.script, self.decode, self.echo, self.marked = blank.script, blank.decode, owner, blank.marked
-        self.packed = form.packed.replace(form.owner, owner_text)
-        self.foreseen = blank.foreseen.replace(form.owner, owner_text)
-        if blank.marked:
-            self.packed = self.packed.replace(form.token, token_text)
-            self.foreseen = self.foreseen.replace(form.token, token_text)
-        code, _, count, ttl_ms = blank.yes[:4]
-        self.yes = Vote(code, owner, count, ttl_ms, None, (), 0, 0, 0, (), token)
+        self._form, self._token, self.echo = form, token, owner
+        self.script, self.decode, self.marked = form.script, form.decode, form.marked
+        if token:
+            texts = (owner_text, token_text)
+            self.packed, self.foreseen = form.packed % texts, form.foreseen % texts
+        else:
+            self.packed = form.packed % ((owner_text,) * form.blanks)
+            self.foreseen = form.foreseen % owner_text
+        # Without the function of the class, which takes as long as to fill in the texts.
+        told = (_YES, owner, form.count, form.ttl_ms, None, (), 0, 0, 0, (), token, None, False)
+        self.yes = _vote(Vote, told)
 
     def by_sha(self) -> tuple[str, ...]:
         """The command for a master that has the script."""

@@ -100,6 +100,8 @@ class Guard:
         #: The longest lease of the fleet in seconds: ours, or a longer one that a marker tells of.
         self.max_ttl = self._own_max_ttl = max_ttl
         self._lives: list[Life | None] = [None for _ in masters]
+        #: How often what `known` goes by has changed.
+        self.changes = 0
         self._told: set[int] = set()
         #: What is to be told, by who serialises the calls, when others may call again.
         self.news = News()
@@ -133,6 +135,7 @@ class Guard:
             return
         before, life = self._lives[master], Life(handshake, now)
         self._lives[master] = life
+        self.changes += 1
         marker = Marker.parse(handshake.marker)
         self._heed(master, marker)
         # Without a restart, or in spite of it; but a replica lacks the last moments of its master.
@@ -176,6 +179,7 @@ class Guard:
         life = self._lives[master]
         if life is None:
             return None
+        self.changes += 1
         marker = Marker.parse(text)
         if text != life.marker:
             self._heed(master, marker)
@@ -206,6 +210,7 @@ class Guard:
 
     def _date(self, life: Life, age: float, now: float) -> None:
         """Set the age of a life as of now."""
+        self.changes += 1
         life.age, life.known_at = age, now
         life.votes_from = now + self.time - age if age < self.time else -math.inf
 
@@ -221,7 +226,8 @@ class Guard:
         life = self._lives[master]
         if life is None or not self.wait(master, now):
             if life is not None:
-                life.votes_from = -math.inf
+                self.changes += life.votes_from != _LONG_AGO
+                life.votes_from = _LONG_AGO
                 self._told.discard(master)
             return vote
         if vote.code == Code.YES and grants:

@@ -67,11 +67,14 @@ class Ballot:
 
     def cast(self, master: int, vote: Vote) -> bool:
         """Count one master's answer; whether that settled it. A second answer changes nothing."""
-        if master in self.votes:
+        votes = self.votes
+        if master in votes:
             return False
-        self.votes[master] = vote
+        votes[master] = vote
         if vote.code == _YES:
-            self.granted += 1
+            self.granted = granted = self.granted + 1
+            if granted < self.quorum and granted == len(votes):
+                return False  # as `_decided` says: nobody has refused, and nobody failed
         elif vote.code == Code.FAULT:
             self.faulted += 1
         else:

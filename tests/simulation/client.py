@@ -6,7 +6,7 @@ What is added: the referee is told who has the lock; a thread may be kept from r
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlock._driver import turnstile
 from rlock._driver.engine import Engine
@@ -26,6 +26,8 @@ from .watchdog import Watchdog
 
 if TYPE_CHECKING:
     from .world import World
+
+T = TypeVar("T")
 
 
 class Turn(turnstile.Turn):
@@ -98,6 +100,16 @@ class Client(Process, Engine):
         chance, mean = self.kept
         if chance and self.world.random.random() < chance:
             yield Wait(self.world.random.expovariate(1 / mean))
+
+    def kept_behind(self, program: Waits[T]) -> Waits[T]:
+        """The same, behind a program, whatever ends that."""
+        try:
+            answer = yield from program
+        except (Exception, KeyboardInterrupt):
+            yield from self.kept_waiting()
+            raise
+        yield from self.kept_waiting()
+        return answer
 
     def thread(self) -> Thread:
         self._threads += 1

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rlock._driver import driver
 from rlock._driver.ears import Ear
 from rlock._driver.waits import Waits
-from rlock.procedures.steps import Ask, Procedure, Step
+from rlock.procedures.steps import OtherStep, Procedure
 from rlock.rules.holds import OwnerKey, Pulse
 
 if TYPE_CHECKING:
@@ -152,16 +152,8 @@ class Driver(driver.Driver):
         yield from self._client.kept_waiting()
         return (yield from super().performing(procedure))
 
-    def _doing(self, step: Step, ears: list[Ear]) -> Waits[Any]:
-        if isinstance(step, Ask):
-            self._client.current.asked[step.command.script.name] += 1
-        try:
-            answer = yield from super()._doing(step, ears)
-        except (Exception, KeyboardInterrupt):
-            yield from self._client.kept_waiting()
-            raise
-        yield from self._client.kept_waiting()
-        return answer
+    def _doing(self, step: OtherStep, ears: list[Ear]) -> Waits[Any]:
+        return (yield from self._client.kept_behind(super()._doing(step, ears)))
 
     def pausing(self, timeout: float) -> Waits[None]:
         yield Wait(max(timeout, 0.0))

@@ -13,6 +13,8 @@ from rlock._driver.rounds import Round
 from rlock._driver.waits import Waits
 from rlock.errors import RLockError
 from rlock.model import Fault, FaultKind
+from rlock.procedures.steps import Ask
+from rlock.rules.quorum import Ballot
 
 from .driver import Bench, Wait
 from .links import Link, Roster
@@ -39,6 +41,11 @@ class Fanout(fanout.Fanout[Link]):
             guarded=client.terms.guard.on,
             news=client.terms.news,
         )
+
+    def asking(self, ask: Ask) -> Waits[Ballot]:
+        """Its thread may be kept from running behind it."""
+        self._client.current.asked[ask.command.script.name] += 1
+        return (yield from self._client.kept_behind(super().asking(ask)))
 
     @property
     def roster(self) -> Roster:
