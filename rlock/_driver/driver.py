@@ -12,6 +12,7 @@ from ..procedures.steps import (
     Ask,
     AskMany,
     Listen,
+    Park,
     Procedure,
     Rest,
     Standing,
@@ -83,7 +84,12 @@ class Driver(ABC):
 
     def _doing(self, step: Step, ears: list[Ear]) -> Waits[Any]:
         if isinstance(step, Ask):
-            return (yield from self._fanout.asking(step))
+            return self._fanout.asking(step)
+        if isinstance(step, Park) and ears:
+            return self._listener.parking(ears[0], step.until - self._clock())
+        return self._doing_aside(step, ears)
+
+    def _doing_aside(self, step: Step, ears: list[Ear]) -> Waits[Any]:
         if isinstance(step, Tell):
             return self._fanout.tell(step)
         if isinstance(step, AskMany):
@@ -106,11 +112,9 @@ class Driver(ABC):
                 self.finished.append(ear.place.token)
                 self._leave(ear)
             return None
-        timeout = step.until - self._clock()
-        if ears:
-            return (yield from self._listener.parking(ears[0], timeout))
+        assert isinstance(step, Park)
         # Nothing to hear yet (the masters are out of reach): only the time and close() end this.
-        yield from self.pausing(timeout)
+        yield from self.pausing(step.until - self._clock())
         return Wake.TIME
 
     def _leave(self, ear: Ear) -> None:

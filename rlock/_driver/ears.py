@@ -22,6 +22,7 @@ class Ear(ABC):
         "grace_at",
         "handed",
         "heard",
+        "hint",
         "message",
         "name",
         "parked",
@@ -35,6 +36,8 @@ class Ear(ABC):
         self.place = place
         #: That of the place, as it comes over the wire.
         self.token = place.token.encode()
+        #: What comes over the wire when a master hands it the lock; see `Subscription.add`.
+        self.hint = b""
         #: The masters that handed the lock to this place, since it went on to take it.
         self.handed: set[int] = set()
         #: The masters that published the message below to all.
@@ -104,6 +107,8 @@ class Subscription:
         """Have it listen; False: it does."""
         if self.ear(ear.token) is ear:
             return False
+        words = b"message", self.station, ear.token
+        ear.hint = b"*3\r\n" + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
         self._ears[ear.token] = weakref.ref(ear)
         return True
 

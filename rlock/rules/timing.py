@@ -38,6 +38,8 @@ QUEUE_TTL_S = 30.0
 LOCAL_HAND_OFFS = 8
 #: A key is gone a little after its PTTL said so; asking before that is a wasted round.
 EXPIRY_MARGIN_S = 0.005
+#: For how long a client goes by what masters told of their time.
+TIME_AGE_S = 1.0
 #: A retry that starts just before the caller's time ends may still run this long.
 LAST_ROUND_S = 0.05
 
