@@ -16,8 +16,8 @@
 -- ARGV[8] ticket     us     its place in the queue; 0: by this master's time; empty or left out: none
 -- ARGV[9] rank       text   `last`: behind all who stand here, whatever the ticket; `kept`: just there
 -- ARGV[10] queue_ms  ms     how long the queue outlives its last visitor; needed with a ticket
--- ARGV[11] told      text   `brief`: ttl_ms in steps of 10, neither length nor (if it is not the ticket) time_us,
---                           which are 0; left out: all
+-- ARGV[11] told      text   `brief`: ttl_ms in steps of 10, neither length nor time_us (unless that is the
+--                           ticket), which are 0; left out: all
 --
 -- Reply: {code, holder, count, ttl_ms, ticket, time_us, token, marker, length}: ticket is that of the place
 -- (0: none was asked for, or none is needed), time_us this master's time, token the fencing token of a grant,
