@@ -90,14 +90,6 @@ class Driver(ABC):
         return self._doing_aside(step, ears)
 
     def _doing_aside(self, step: Step, ears: list[Ear]) -> Waits[Any]:
-        if isinstance(step, Tell):
-            return self._fanout.tell(step)
-        if isinstance(step, AskMany):
-            return (yield from self._fanout.asking_many(step))
-        if isinstance(step, Rest):
-            return (yield from self._fanout.resting(step))
-        if isinstance(step, Standing):
-            return self._listener.standing(step.name)
         if isinstance(step, Listen):
             if ears and ears[0].place is not step.place:
                 # The grant that the one before had got came too late.
@@ -107,6 +99,14 @@ class Driver(ABC):
                 # Noted before it is subscribed: Ctrl-C in between must not leave the subscription behind.
                 ears.append(self._listener.ear(step.place))
             return (yield from self._listener.listening(ears[0], step.timeout))
+        if isinstance(step, Standing):
+            return self._listener.standing(step.name)
+        if isinstance(step, Rest):
+            return (yield from self._fanout.resting(step))
+        if isinstance(step, Tell):
+            return self._fanout.tell(step)
+        if isinstance(step, AskMany):
+            return (yield from self._fanout.asking_many(step))
         if isinstance(step, Unlisten):
             for ear in ears:
                 self.finished.append(ear.place.token)

@@ -77,7 +77,7 @@ class Ear(ABC):
 class Subscription:
     """The channels of one lock on all masters, and those who listen."""
 
-    __slots__ = ("_ears", "confirmed", "idle_at", "lost", "name", "names", "public", "station")
+    __slots__ = ("_ears", "_hint", "confirmed", "idle_at", "lost", "name", "names", "public", "station")
 
     def __init__(self, name: str, station: str, wire: Wire) -> None:
         self.name = name
@@ -85,6 +85,8 @@ class Subscription:
         self.names = (wire.channel(name), wire.station_channel(name, station))
         #: The same as they come over the wire.
         self.public, self.station = (channel.encode() for channel in self.names)
+        #: How a message on the latter begins.
+        self._hint = b"*3\r\n$7\r\nmessage\r\n$%d\r\n%b\r\n" % (len(self.station), self.station)
         self.confirmed: set[int] = set()
         #: Masters on which it stood until their connection ended.
         self.lost: set[int] = set()
@@ -107,8 +109,7 @@ class Subscription:
         """Have it listen; False: it does."""
         if self.ear(ear.token) is ear:
             return False
-        words = b"message", self.station, ear.token
-        ear.hint = b"*3\r\n" + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+        ear.hint = b"%b$%d\r\n%b\r\n" % (self._hint, len(ear.token), ear.token)
         self._ears[ear.token] = weakref.ref(ear)
         return True
 

@@ -126,7 +126,7 @@ def expiry_wait(ttls_ms: Sequence[int], missing: int) -> float:
     ``ttls_ms`` are the PTTLs that the refusing masters told, -1 where there is no expiry. Masters that
     did not answer count for nothing: taken for free, they would make a waiter ask again and again.
     """
-    finite = sorted(ttl for ttl in ttls_ms if ttl >= 0)
+    finite = sorted([ttl for ttl in ttls_ms if ttl >= 0])
     if not finite or missing <= 0:
         return math.inf
     return finite[min(missing, len(finite)) - 1] / 1000 + EXPIRY_MARGIN_S
