@@ -192,6 +192,9 @@ class Listener(ABC, Generic[L]):
         now = self._clock()
         if self._roster.closed:
             return False
+        # Of those who went without a word.
+        for hint in [hint for hint, ear in self._by_hint.items() if ear() is None]:
+            del self._by_hint[hint]
         for found in list(self._subscriptions.values()):
             if found.idle_at <= now:
                 del self._subscriptions[found.name]

@@ -103,6 +103,10 @@ def test_what_is_handed_to_one_who_has_gone_is_given_on(hearing: Hearing) -> Non
 
 def test_one_that_was_dropped_without_a_word_is_not_kept(hearing: Hearing) -> None:
     token = hearing.place.token
+    assert len(hearing.listener._by_hint) == 1
     del hearing.ear
+    with hearing.listener._mutex:
+        hearing.listener._tidy()
+    assert not hearing.listener._by_hint
     hearing.hear(0, hearing.message(token))
     assert hearing.listener._strays == [("x", token)]
