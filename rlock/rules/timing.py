@@ -38,8 +38,9 @@ QUEUE_TTL_S = 30.0
 LOCAL_HAND_OFFS = 8
 #: A key is gone a little after its PTTL said so; asking before that is a wasted round.
 EXPIRY_MARGIN_S = 0.005
-#: For how long a client goes by what masters told of their time.
-TIME_AGE_S = 1.0
+#: For how long a waiter goes by what masters told of their time. What one round told wrong makes its tickets
+#: wrong until then, and each of those costs a message more.
+TIME_AGE_S = 0.05
 #: A retry that starts just before the caller's time ends may still run this long.
 LAST_ROUND_S = 0.05
 

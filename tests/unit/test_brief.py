@@ -21,7 +21,7 @@ def test_the_masters_tell_their_time_again_when_what_is_known_of_it_is_old() -> 
     time = FleetTime()
     assert time.stale(0.0)
     time.observe({0: Vote(Code.FOREIGN, time_us=7_000_000)}, 9.0, 10.0)
-    assert not time.stale(10.0 + TIME_AGE_S)
+    assert not time.stale(10.0 + TIME_AGE_S / 2)
     assert time.stale(10.1 + TIME_AGE_S)
     time.observe({0: Vote(Code.FOREIGN)}, 11.0, 12.0)
     assert time.stale(12.0), "nobody told it"
