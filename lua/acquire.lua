@@ -16,6 +16,8 @@
 -- ARGV[8] ticket     us     its place in the queue; 0: by this master's time; empty or left out: none
 -- ARGV[9] rank       text   `last`: behind all who stand here, whatever the ticket; `kept`: just there
 -- ARGV[10] queue_ms  ms     how long the queue outlives its last visitor; needed with a ticket
+-- ARGV[11] told      text   `brief`: ttl_ms in steps of 10, neither length nor time_us (unless that is the
+--                           ticket), which are 0; left out: all
 --
 -- Reply: {code, holder, count, ttl_ms, ticket, time_us, token, marker, length}: ticket is that of the place
 -- (0: none was asked for, or none is needed), time_us this master's time, token the fencing token of a grant,
@@ -32,7 +34,7 @@
 local lock, queue, fence, marker = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, lease_ms, proposal, fence_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local count, order, waiter, ticket = ARGV[5] or '1', ARGV[6], ARGV[7] or '', ARGV[8] or ''
-local rank, queue_ms = ARGV[9], ARGV[10]
+local rank, queue_ms, told = ARGV[9], ARGV[10], ARGV[11]
 
 local fields = redis.pcall('hlen', lock)
 if fields ~= 0 and type(fields) == 'table' and not string.find(fields.err, 'WRONGTYPE', 1, true) then
@@ -43,6 +45,7 @@ if fields ~= 0 and fields ~= 1 then
     return {-2, '', 0, -1, 0, 0, 0, note, 0}
 end
 
+local brief = told == 'brief'
 -- No functions: each would be made anew by every call, and cost it as much as a command.
 local holder, held, first, again, handed = '', 0, nil, false, false
 if fields == 1 then
@@ -63,27 +66,50 @@ if not again and not handed and (fields == 1 or (first and first ~= waiter)) the
         code, holder = -3, first
     else
         ttl_ms = redis.call('pttl', lock)
+        if brief and ttl_ms > 0 then
+            -- So that all masters tell the same, which is read once.
+            ttl_ms = ttl_ms + -ttl_ms % 10
+        end
     end
     if waiter == '' or ticket == '' then
         return {code, holder, held, ttl_ms, 0, 0, 0, note, 0}
     end
 
-    local time = redis.call('time')
-    local time_us = time[1] * 1000000 + time[2]
-    local place = redis.pcall('zscore', queue, waiter)
-    if type(place) == 'table' then
-        -- Somebody else's key, or not allowed: it waits without a place.
-        return {code, holder, held, ttl_ms, 0, time_us, 0, note, 0}
+    local time_us = 0
+    if not brief or ticket == '0' then
+        local time = redis.call('time')
+        time_us = time[1] * 1000000 + time[2]
     end
-    if not place or rank == 'kept' then
-        place = ticket == '0' and time_us or tonumber(ticket)
-        local last = rank == 'last' and redis.call('zrange', queue, -1, -1, 'withscores')[2]
-        if last and place <= tonumber(last) then
+    local place, stands = ticket ~= '0' and tonumber(ticket) or time_us, false
+    -- As it came: to write a number as a text costs as much as a command.
+    local score = ticket ~= '0' and ticket or time_us
+    if rank == 'last' then
+        local last = redis.pcall('zrange', queue, -1, -1, 'withscores')
+        if last.err then
+            -- Somebody else's key, or not allowed: it waits without a place.
+            return {code, holder, held, ttl_ms, 0, time_us, 0, note, 0}
+        end
+        local latest = last[2] and tonumber(last[2])
+        stands = last[1] == waiter
+        if stands then
+            place = latest
+        elseif latest and place <= latest then
             -- First come, first served, whatever the caller's idea of the time.
-            place = last + 1
+            place = latest + 1
+            score = place
+        end
+    end
+    if not stands then
+        local added = rank == 'kept' and redis.pcall('zadd', queue, score, waiter)
+            or redis.pcall('zadd', queue, 'nx', score, waiter)
+        if added ~= 1 and rank ~= 'kept' then
+            -- It stands there already; or there is no memory for a new place.
+            place = redis.pcall('zscore', queue, waiter)
+        elseif type(added) == 'table' then
+            place = nil
         end
         -- Refused for want of memory: it waits without a place, and who holds the lock is told all the same.
-        if type(redis.pcall('zadd', queue, place, waiter)) == 'table' then
+        if not place or type(place) == 'table' then
             return {code, holder, held, ttl_ms, 0, time_us, 0, note, 0}
         end
     end
@@ -93,7 +119,7 @@ if not again and not handed and (fields == 1 or (first and first ~= waiter)) the
         place = 0
     end
     -- Not allowed: nobody has to know it.
-    local length = tonumber(redis.pcall('zcard', queue)) or 0
+    local length = not brief and tonumber(redis.pcall('zcard', queue)) or 0
     return {code, holder, held, ttl_ms, tonumber(place), time_us, 0, note, length}
 end
 

@@ -91,28 +91,28 @@ if first or heir ~= '' or claim_ms == '0' then
         return type(written) ~= 'table'
     end
 
-    -- As in acquire.lua, for the heir; false if the last cannot be read, or the new one not be remembered.
-    local function stamp()
-        local last = redis.pcall('get', fence)
-        if type(last) == 'table' then
-            return false
-        end
-        local token, given_to = string.match(last or '', '^(%d+) (.*)$')
-        if given_to == under then
-            return tonumber(token)
-        end
-        local least = tonumber(proposal)
-        if least == 0 then
-            local time = redis.pcall('time')
-            least = time.err and 0 or time[1] * 1000000 + time[2]
-        end
-        token = math.max(tonumber(token or 0) + 1, least)
-        local number = string.format('%.0f', token)
-        local stored = redis.pcall('set', fence, number .. ' ' .. under, 'px', fence_ms)
-        return stored.ok and token
-    end
-
     if heir ~= '' then
+        -- As in acquire.lua; false if the last cannot be read, or the new one not be remembered.
+        local function stamp()
+            local last = redis.pcall('get', fence)
+            if type(last) == 'table' then
+                return false
+            end
+            local token, given_to = string.match(last or '', '^(%d+) (.*)$')
+            if given_to == under then
+                return tonumber(token)
+            end
+            local least = tonumber(proposal)
+            if least == 0 then
+                local time = redis.pcall('time')
+                least = time.err and 0 or time[1] * 1000000 + time[2]
+            end
+            token = math.max(tonumber(token or 0) + 1, least)
+            local number = string.format('%.0f', token)
+            local stored = redis.pcall('set', fence, number .. ' ' .. under, 'px', fence_ms)
+            return stored.ok and token
+        end
+
         local front = redis.pcall('zrange', queue, 0, 0)[1]
         local token = (order == 'barging' or not front or front == heir) and stamp()
         if token and give(under, heir_ms) then

@@ -101,6 +101,7 @@ class Box:
         token: int = TOKEN,
         fence_ms: int | str = FENCE_MS,
         guarded: bool = True,
+        brief: bool = False,
     ) -> Any:
         words: list[str | int] = [
             owner,
@@ -113,6 +114,7 @@ class Box:
             ticket,
             rank,
             queue_ms,
+            *(["brief"] if brief else []),
         ]
         if waiter == "" and not self.whole:
             words = words[: 6 if order == "fair" else 5 if count != 1 else 4]

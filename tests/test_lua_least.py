@@ -111,6 +111,7 @@ def exercise(box: Box, user: Box, ears: Ears) -> list[Any]:
         told(user.fence)
         told(user.acquire, THEIRS, order=order, waiter=ANNA, ticket=TICKET)
         told(user.acquire, THEIRS, order=order, waiter=CARA, ticket=TICKET + 9)
+        told(user.acquire, THEIRS, order=order, waiter=ANNA, ticket=TICKET)  # a second delivery
         told(user.renew, count=2)
         told(user.renew, THEIRS)
         told(user.status)

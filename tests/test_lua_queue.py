@@ -105,6 +105,47 @@ def test_who_does_not_wait_gets_no_place(box: Box) -> None:
         assert box.acquire(ticket=TICKET, order="fair")[4:6] == [0, 0]
 
 
+@pytest.mark.parametrize("order", ["barging", "fair"])
+def test_a_brief_refusal_differs_in_what_nobody_asked_for_and_in_nothing_else(box: Box, order: str) -> None:
+    box.acquire(THEIRS, lease_ms=59_995)
+    box.enqueue(BEN, CARA)
+    for rank, ticket in (("last", TICKET), ("last", 1), ("kept", TICKET)):
+        queues = []
+        for brief in (False, True):
+            told = box.acquire(waiter=ANNA, ticket=ticket, rank=rank, order=order, brief=brief)
+            assert told[:3] + told[4:5] == [-1, THEIRS, 1, box.line()[ANNA]]
+            assert 59_000 < told[3] <= 60_000
+            assert [told[6], told[8]] == [0, 0 if brief else 3]
+            assert brief == (not told[5])
+            assert not brief or told[3] % 10 == 0, "so all masters say the same"
+            assert QUEUE_MS - 5_000 < box.pttl(QUEUE) <= QUEUE_MS
+            queues.append(box.line())
+            box.client.zrem(QUEUE, ANNA)
+        assert queues[0] == queues[1]
+
+
+def test_a_brief_refusal_tells_the_time_where_that_is_the_ticket_and_of_no_expiry_that_is_none(
+    box: Box,
+) -> None:
+    box.acquire(THEIRS)
+    box.client.persist("job")
+    before = box.time_us()
+    _, _, _, ttl_ms, ticket, time_us, *_ = box.acquire(waiter=ANNA, brief=True)
+    assert before <= ticket == time_us <= box.time_us()
+    assert ttl_ms == -1
+
+
+def test_a_place_that_is_there_is_told_also_where_there_is_no_memory_for_a_new_one(box: Box) -> None:
+    box.acquire(THEIRS)
+    box.enqueue(ANNA, BEN)
+    tickets = box.line()
+    box.fill()
+    for waiter in (ANNA, BEN):
+        assert box.acquire(waiter=waiter, ticket=TICKET + 5)[4] == tickets[waiter]
+    assert box.acquire(waiter=CARA, ticket=TICKET + 5)[4] == 0
+    assert box.line() == tickets
+
+
 def test_one_who_was_handed_the_lock_takes_it_with_a_token_of_its_own(box: Box) -> None:
     """The token of a place is never an owner: what is taken back for the one cannot hurt the other."""
     box.enqueue(ANNA, BEN)

@@ -89,10 +89,7 @@ class Listener(listener.Listener[StreamLink]):
     def _arrived(self, slot: Slot[StreamLink], link: StreamLink, data: bytes) -> None:
         with self._mutex:
             try:
-                if data:
-                    link.reader.feed(data)
-                while slot.link is link and (message := link.reader.gets()) is not False:
-                    self._hear(slot, message)
+                self._take(slot, link, data)
                 if link.ended and slot.link is link:
                     self._drop(slot, "the server closed the connection")
             except (OSError, hiredis.HiredisError) as error:

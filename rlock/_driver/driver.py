@@ -13,6 +13,7 @@ from ..procedures.steps import (
     AskMany,
     Listen,
     OtherStep,
+    Park,
     Procedure,
     Rest,
     Standing,
@@ -85,14 +86,11 @@ class Driver(ABC):
                 self._leave(ear)
 
     def _doing(self, step: OtherStep, ears: list[Ear]) -> Waits[Any]:
-        if isinstance(step, Tell):
-            return self._fanout.tell(step)
-        if isinstance(step, AskMany):
-            return (yield from self._fanout.asking_many(step))
-        if isinstance(step, Rest):
-            return (yield from self._fanout.resting(step))
-        if isinstance(step, Standing):
-            return self._listener.standing(step.name)
+        if isinstance(step, Park) and ears:
+            return self._listener.parking(ears[0], step.until - self._clock())
+        return self._doing_aside(step, ears)
+
+    def _doing_aside(self, step: OtherStep, ears: list[Ear]) -> Waits[Any]:
         if isinstance(step, Listen):
             if ears and ears[0].place is not step.place:
                 # The grant that the one before had got came too late.
@@ -102,16 +100,21 @@ class Driver(ABC):
                 # Noted before it is subscribed: Ctrl-C in between must not leave the subscription behind.
                 ears.append(self._listener.ear(step.place))
             return (yield from self._listener.listening(ears[0], step.timeout))
+        if isinstance(step, Standing):
+            return self._listener.standing(step.name)
+        if isinstance(step, Rest):
+            return (yield from self._fanout.resting(step))
+        if isinstance(step, Tell):
+            return self._fanout.tell(step)
+        if isinstance(step, AskMany):
+            return (yield from self._fanout.asking_many(step))
         if isinstance(step, Unlisten):
             for ear in ears:
                 self.finished.append(ear.place.token)
                 self._leave(ear)
             return None
-        timeout = step.until - self._clock()
-        if ears:
-            return (yield from self._listener.parking(ears[0], timeout))
         # Nothing to hear yet (the masters are out of reach): only the time and close() end this.
-        yield from self.pausing(timeout)
+        yield from self.pausing(step.until - self._clock())
         return Wake.TIME
 
     def _leave(self, ear: Ear) -> None:

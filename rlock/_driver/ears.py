@@ -22,6 +22,7 @@ class Ear(ABC):
         "grace_at",
         "handed",
         "heard",
+        "hint",
         "message",
         "name",
         "parked",
@@ -35,6 +36,8 @@ class Ear(ABC):
         self.place = place
         #: That of the place, as it comes over the wire.
         self.token = place.token.encode()
+        #: What comes over the wire when a master hands it the lock; see `Subscription.add`.
+        self.hint = b""
         #: The masters that handed the lock to this place, since it went on to take it.
         self.handed: set[int] = set()
         #: The masters that published the message below to all.
@@ -74,7 +77,7 @@ class Ear(ABC):
 class Subscription:
     """The channels of one lock on all masters, and those who listen."""
 
-    __slots__ = ("_ears", "confirmed", "idle_at", "lost", "name", "names", "public", "station")
+    __slots__ = ("_ears", "_hint", "confirmed", "idle_at", "lost", "name", "names", "public", "station")
 
     def __init__(self, name: str, station: str, wire: Wire) -> None:
         self.name = name
@@ -82,6 +85,8 @@ class Subscription:
         self.names = (wire.channel(name), wire.station_channel(name, station))
         #: The same as they come over the wire.
         self.public, self.station = (channel.encode() for channel in self.names)
+        #: How a message on the latter begins.
+        self._hint = b"*3\r\n$7\r\nmessage\r\n$%d\r\n%b\r\n" % (len(self.station), self.station)
         self.confirmed: set[int] = set()
         #: Masters on which it stood until their connection ended.
         self.lost: set[int] = set()
@@ -104,6 +109,7 @@ class Subscription:
         """Have it listen; False: it does."""
         if self.ear(ear.token) is ear:
             return False
+        ear.hint = b"%b$%d\r\n%b\r\n" % (self._hint, len(ear.token), ear.token)
         self._ears[ear.token] = weakref.ref(ear)
         return True
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -51,6 +52,8 @@ class Listener(ABC, Generic[L]):
         self._subscriptions: dict[str, Subscription] = {}
         self._by_channel: dict[bytes, Subscription] = {}
         self._by_station: dict[bytes, Subscription] = {}
+        #: By the message that hands them the lock. Weak, as in `Subscription`.
+        self._by_hint: dict[bytes, weakref.ref[Ear]] = {}
         #: Masters that let us subscribe to nothing: nobody waits for their confirmation.
         self._deaf: set[int] = set()
         #: Waiters that heard from fewer masters than a quorum.
@@ -90,9 +93,12 @@ class Listener(ABC, Generic[L]):
                 self._by_channel[found.public] = self._by_station[found.station] = found
                 self._send_all(pack(("SUBSCRIBE", *found.names)))
             found.idle_at = math.inf
-            if found.add(ear) and not self._roster.closed:
-                self._run()
-                self._roster.dial_due()
+            if found.add(ear):
+                self._by_hint[ear.hint] = weakref.ref(ear)
+                if not self._roster.closed:
+                    self._run()
+                    if not self._roster.whole:
+                        self._roster.dial_due()
         if timeout > 0:
             yield from self._reading_until(ear, lambda: self._settled(found), timeout)
         return len(found.confirmed)
@@ -107,6 +113,8 @@ class Listener(ABC, Generic[L]):
         """Listen no more."""
         with self._mutex:
             found = self._subscriptions.get(ear.name)
+            self._by_hint.pop(ear.hint, None)
+            self._hoping.discard(ear)
             if found is None or not found.remove(ear):
                 return
             if found.deserted():
@@ -184,6 +192,9 @@ class Listener(ABC, Generic[L]):
         now = self._clock()
         if self._roster.closed:
             return False
+        # Of those who went without a word.
+        for hint in [hint for hint, ear in self._by_hint.items() if ear() is None]:
+            del self._by_hint[hint]
         for found in list(self._subscriptions.values()):
             if found.idle_at <= now:
                 del self._subscriptions[found.name]
@@ -196,6 +207,18 @@ class Listener(ABC, Generic[L]):
             return False
         self._roster.dial_due()
         return True
+
+    def _take(self, slot: Slot[L], link: L, data: bytes) -> None:
+        """What has arrived: most often one message, that one of ours is waiting for."""
+        hinted = self._by_hint.get(data)
+        ear = None if hinted is None else hinted()
+        if ear is not None and not link.reader.has_data():
+            self._hand(ear, slot.index)
+            return
+        if data:
+            link.reader.feed(data)
+        while slot.link is link and (message := link.reader.gets()) is not False:
+            self._hear(slot, message)
 
     def _hear(self, slot: Slot[L], message: Any) -> None:
         if type(message) is not list or len(message) < 3:
@@ -231,11 +254,15 @@ class Listener(ABC, Generic[L]):
         if ear is None:
             self._strays.append((found.name, token.decode("utf-8", "replace")))
             return
+        self._hand(ear, master)
+
+    def _hand(self, ear: Ear, master: int) -> None:
         handed = ear.handed
         handed.add(master)
         if len(handed) == self._quorum:
+            self._hoping.discard(ear)
             ear.wake(Wake.HANDED)
-        elif len(handed) < self._quorum:
+        elif len(handed) < self._quorum and (len(handed) == 1 or ear.grace_at == math.inf):
             self._hope(ear, grace(ear.place.round_s, ear.place.splits))
 
     def _hope(self, ear: Ear, patience: float) -> None:
@@ -297,6 +324,7 @@ class Listener(ABC, Generic[L]):
             self._subscriptions.clear()
             self._by_channel.clear()
             self._by_station.clear()
+            self._by_hint.clear()
 
     def abandon(self) -> None:
         """In a forked child: drop our copies of the sockets, without a word to the servers, and no mutex."""

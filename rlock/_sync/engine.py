@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from typing import ClassVar, TypeVar
 
@@ -26,6 +27,10 @@ from .waits import run
 from .watchdog import Watchdog
 
 log = logging.getLogger("rlock")
+
+#: What ``time.sleep`` can be asked for on every system; who pauses for longer waits for an interrupt.
+LONG_S = 86_400.0
+
 T = TypeVar("T")
 
 
@@ -33,7 +38,10 @@ class Driver(driver.Driver):
     """Runs procedures, each in the thread that asks for it. Thread-safe."""
 
     def pausing(self, timeout: float) -> Waits[None]:
-        threading.Event().wait(min(max(timeout, 0.0), threading.TIMEOUT_MAX))
+        if timeout > LONG_S:
+            threading.Event().wait(min(timeout, threading.TIMEOUT_MAX))
+        elif timeout > 0.0:
+            time.sleep(timeout)  # no lock to be made for a moment
         yield from NOTHING
 
 

@@ -20,6 +20,7 @@ from ..procedures.steps import Terms
 from ..rules.places import Bequest, Place
 from .links import SocketLink
 from .masters import Endpoint
+from .polling import POLLIN
 from .roster import Roster
 
 log = logging.getLogger("rlock")
@@ -181,16 +182,14 @@ class Listener(listener.Listener[SocketLink]):
 
     def _serve(self, fd: int, event: int) -> None:
         try:
-            served = self._roster.serve(fd, event)
-            if served is None:
-                return
-            slot, link = served
-            data = link.fetch()
-            if data:
-                link.reader.feed(data)
-            while (message := link.reader.gets()) is not False:
-                self._hear(slot, message)
-            if link.ended:
+            slot = self._roster.by_fd.get(fd)
+            if event != POLLIN or slot is None or (link := slot.link) is None:
+                served = self._roster.serve(fd, event)
+                if served is None:
+                    return
+                slot, link = served
+            self._take(slot, link, link.fetch())
+            if link.ended and slot.link is link:
                 self._drop(slot, "the server closed the connection")
         except (OSError, hiredis.HiredisError) as error:
             slot_of = self._roster.by_fd.get(fd)

@@ -7,7 +7,6 @@ hand-off (as in AQS): docs/waiting.md.
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import NamedTuple
 
@@ -43,11 +42,10 @@ from .steps import (
     Unlisten,
     Wake,
     impossible,
+    tell_of_failure,
     too_late,
     unreachable,
 )
-
-log = logging.getLogger("rlock")
 
 #: ``until`` of an acquire that tries once.
 AT_ONCE = -math.inf
@@ -55,8 +53,8 @@ AT_ONCE = -math.inf
 FOR_EVER = math.inf
 
 
-#: What a member of an enum costs to look up shows where each acquire comes by.
-_YES = Code.YES
+#: What members of an enum cost to look up shows where each acquire comes by.
+_YES, _FOREIGN = Code.YES, Code.FOREIGN
 
 
 class Grant(NamedTuple):
@@ -98,14 +96,25 @@ class Waiting:
         self.place: Place | None = None
         #: Enough masters let us hear of a hand-off; who cannot hear takes no place.
         self.queued = False
+        #: Who has a quorum, by the last round; None: nobody was seen with one.
+        self.holder: str | None = None
 
     def take_place(self) -> Place:
         """Where to be handed the lock."""
         lease = lease_ms(self.options.lease.ttl)
         name, fair = self.options.name, self.options.fair
-        self.place = Place(name, self.label, self.terms.station, lease, fair=fair)
-        self.asked.append(self.place.token)
-        return self.place
+        place = Place(name, self.label, self.terms.station, lease, fair=fair)
+        # First: a Ctrl-C in between must find what there is to leave.
+        self.asked.append(place.token)
+        self.place = place
+        return place
+
+    def may_rest(self) -> bool:
+        """Whether it may stay awake for a moment.
+
+        No thread of this process that releases could make it its heir; in fair mode that is rarely its turn.
+        """
+        return self.options.fair or not same_process(self.holder or "", self.label)
 
     def undo(self, owner: str, *, hand_on: bool = True) -> scripts.Command:
         """Take the votes for ``owner`` back. Its place stays."""
@@ -123,24 +132,27 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
     queued = place if waiting.queued else None
     owner = owner_token(waiting.label)
     waiting.asked.append(owner)
-    now_us = terms.time.us(terms.clock())
+    now = terms.clock()
+    now_us = terms.time.us(now)
     if queued is not None and not queued.drawn:
         queued.ticket = now_us
-    command = forms.acquire(
-        options.name,
-        owner,
-        lease_ms(ttl),
-        place=queued,
-        fair=options.fair,
-        token=now_us,
-        guarded=terms.guard.on,
-    )
+    name, lease, fair, guarded = options.name, lease_ms(ttl), options.fair, terms.guard.on
+    brief = False
+    if queued is None:
+        command = forms.acquire(name, owner, lease, place=None, fair=fair, token=now_us, guarded=guarded)
+    else:
+        # What masters tell beside, they tell when somebody wants to know it.
+        brief = not (terms.wire.shared or terms.time.stale(now) or (observed() and not waiting.asked.queued))
+        command = scripts.acquire(
+            name, owner, lease, place=queued, fair=fair, token=now_us, guarded=guarded, brief=brief
+        )
     ask = Ask(command, timeout, Settle.HOLDER)
     try:
         ballot: Ballot = yield ask
         if ballot.faulted and ballot.duplicated:
-            raise impossible(terms, options.name, ballot)
+            raise impossible(terms, name, ballot)
         until = won_until(ballot.sent_at, ttl, options.lease.longest)
+        waiting.holder = None
         if ballot.judge(terms.clock(), until) is Verdict.WON:
             given = [vote.token for vote in list(ballot.votes.values()) if vote.code == _YES]
             token = agreed_on(given, ballot.quorum)
@@ -150,8 +162,14 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
             if token and terms.clock() < until:
                 waiter = "" if place is None else place.waiter
                 return Grant(owner, ballot.sent_at, waiter, token=token, votes=len(given))
-        elif place is not None and ballot.outstanding and ballot.settled:
-            yield from _stragglers(waiting, ask, ballot)
+        else:
+            waiting.holder = ballot.foreign_holder()
+            if place is not None and ballot.outstanding and ballot.settled and waiting.may_rest():
+                # Give the answers a moment without which the round was lost: what they say needs no undo.
+                decided_at = ballot.decided_at
+                yield Rest(ask, terms.clock() + straggler_wait(decided_at - ballot.sent_at))
+                ballot.decided_at = decided_at
+                waiting.holder = waiting.holder or ballot.foreign_holder()
     except GeneratorExit:
         raise
     except BaseException:
@@ -159,24 +177,23 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
         yield Tell(waiting.undo(owner), owed_for=ttl)
         waiting.asked.remove(owner)
         raise
-    terms.time.observe(ballot.votes, ballot.sent_at, ballot.decided_at)
+    votes = ballot.votes
+    if not brief:
+        terms.time.observe(votes, ballot.sent_at, ballot.decided_at)
     # A vote that is given back goes to the first in the queue, so that all come to one contender in the
     # end: docs/election.md. Not while somebody may have a quorum: the first could only collect a
     # minority, and would come round for it again and again.
-    hand_on = ballot.scattered()
+    hand_on = waiting.holder is None and ballot.scattered()
     # "No answer" may be a vote, or become one: only a master that refused, or that was never sent the
     # command, certainly has none of ours. The undo goes the same way behind it.
-    maybe = [
-        i
-        for i in range(ballot.masters)
-        if i not in ballot.unsent
-        and ((vote := ballot.votes.get(i)) is None or vote.code in (Code.YES, Code.FAULT))
-    ]
+    maybe: list[int] = []
+    if ballot.refused < ballot.masters:
+        asked = (i for i in range(ballot.masters) if i not in ballot.unsent)
+        maybe = [i for i in asked if (vote := votes.get(i)) is None or vote.code in (_YES, Code.FAULT)]
     if queued is not None:
         queued.round_s = ballot.decided_at - ballot.sent_at
-        queued.length = max((vote.length for vote in ballot.votes.values()), default=0)
-        agreed = ballot.answered < ballot.quorum or not queued.draw(ballot.votes)
-        if not agreed:
+        queued.length = 0 if brief else max((vote.length for vote in votes.values()), default=0)
+        if not queued.drawn and ballot.answered >= ballot.quorum and queued.draw(votes):
             # See to it that all masters have the same ticket.
             yield Tell(scripts.wait(queued))
         elif ballot.granted and queued.drawn:
@@ -186,16 +203,6 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
         yield Tell(waiting.undo(owner, hand_on=hand_on), maybe, owed_for=ttl)
     waiting.asked.remove(owner)
     return ballot
-
-
-def _stragglers(waiting: Waiting, ask: Ask, ballot: Ballot) -> Procedure[None]:
-    """Give the answers a moment without which the round was lost: what they say needs no undo."""
-    decided_at = ballot.decided_at
-    # Who rests is not asleep, so a thread of this process that releases could not make it its heir; in fair
-    # mode that is rarely its turn.
-    if waiting.options.fair or not same_process(ballot.foreign_holder() or "", waiting.label):
-        yield Rest(ask, waiting.terms.clock() + straggler_wait(decided_at - ballot.sent_at))
-        ballot.decided_at = decided_at
 
 
 def acquire(
@@ -249,13 +256,14 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             if waiting.queued and not waiting.asked.queued and observed():
                 _tell_of_place(waiting, ballot)
             place.splits = place.splits + 1 if wake is Wake.HANDED else 0
-        if ballot.hopeless:
+        # Of a quorum that names a holder none is out of order, or free.
+        held = waiting.holder is not None
+        if not held and ballot.hopeless:
             raise impossible(terms, options.name, ballot)
         verdict = ballot.judge(now, now)
-        queued = [i for i, vote in ballot.votes.items() if vote.code == Code.QUEUED]
+        queued = [] if held else [i for i, vote in ballot.votes.items() if vote.code == Code.QUEUED]
         # Nobody can win while so many masters have no vote: to hand their votes round would only keep all
         # waiters busy.
-        held = ballot.foreign_holder() is not None
         guarded = not held and ballot.guarded > ballot.masters - ballot.quorum
         if queued and not guarded and not nudged and not held:
             # Free, and we are not the first. Whoever is gets it now, and of those who are dead the
@@ -270,7 +278,7 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             break
         if verdict is Verdict.UNREACHABLE or (guarded and place is not None):
             failures += 1
-            _tell_of_failure(terms, options, ballot, failures)
+            tell_of_failure(terms, options.name, ballot, failures)
             wake = yield Park(min(now + unreachable_wait(terms.random, failures), until))
         elif place is None:
             # Only what is published after the confirmation is heard, so it is followed by another try.
@@ -337,10 +345,10 @@ def _sleep(waiting: Waiting, ballot: Ballot, until: float, *, soon: bool = False
     if place is None:
         raise AssertionError("asleep without a place to hear from")
     clock, masters = terms.clock, ballot.masters
-    holder = ballot.foreign_holder()
-    ttls = [vote.ttl_ms for vote in ballot.votes.values() if vote.code == Code.FOREIGN]
+    holder = waiting.holder
+    ttls = [vote.ttl_ms for vote in ballot.votes.values() if vote.code == _FOREIGN]
     free_at = clock() + expiry_wait(ttls, ballot.quorum - ballot.granted)
-    looked_at = terms.random.randrange(masters)
+    looked_at = -1
     while True:
         # Asked each time: a subscription that was slow or lost must not make us poll for ever.
         heard_by = yield Listen(place, 0.0)
@@ -355,6 +363,7 @@ def _sleep(waiting: Waiting, ballot: Ballot, until: float, *, soon: bool = False
         # The message may have been lost, the holder may have died: look, at one master only, and at
         # another one each time, because this one may be the one that is wrong or dead.
         vote = None
+        looked_at = terms.random.randrange(masters) if looked_at < 0 else looked_at
         for _ in range(masters):
             looked_at = (looked_at + 1) % masters
             look = yield Ask(
@@ -390,11 +399,3 @@ def _tell_of_place(waiting: Waiting, ballot: Ballot) -> None:
         # First: one of whom Ctrl-C keeps it from saying that it has left would be counted for ever.
         waiting.asked.queued = True
         tell(Queued(waiting.options.name, lengths[ballot.quorum - 1]))
-
-
-def _tell_of_failure(terms: Terms, options: LockOptions, ballot: Ballot, failures: int) -> None:
-    # At the first failure, and from the eighth on at each doubling: a wait without end must not be silent.
-    if failures == 1 or (failures >= 8 and failures & (failures - 1) == 0):
-        log.warning(
-            "still waiting (failed rounds: %d): %s", failures, unreachable(terms, options.name, ballot)
-        )

@@ -89,8 +89,7 @@ def inherited(ballot: Ballot) -> list[int]:
 
 def handed_on(ballot: Ballot) -> bool:
     """Whether masters told somebody else that it is their turn."""
-    told = [vote for vote in list(ballot.votes.values()) if vote.hold_count > 0 and vote.code == Code.YES]
-    return bool(told)
+    return any(vote.hold_count > 0 and vote.code == Code.YES for vote in list(ballot.votes.values()))
 
 
 def outcome(terms: Terms, ballot: Ballot) -> Released:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import logging
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from ..rules.places import FleetTime, Place
 from ..rules.quorum import Ballot, Settle, quorum
 from ..rules.scripts import Command
 from ..rules.wire import OWN, Wire
+
+log = logging.getLogger("rlock")
 
 
 @dataclass(frozen=True)
@@ -208,6 +211,13 @@ def unreachable(terms: Terms, name: str, ballot: Ballot) -> QuorumUnreachableErr
         last = list(told)[-1]
         told[last] += " (`rlock init` makes new masters usable at once; not while something may be locked)"
     return QuorumUnreachableError(name, terms.quorum, ballot.answered, told)
+
+
+def tell_of_failure(terms: Terms, name: str, ballot: Ballot, failures: int) -> None:
+    """Log that no quorum answers: at the first failure, and from the eighth on at each doubling."""
+    # A wait without end must not be silent.
+    if failures == 1 or (failures >= 8 and failures & (failures - 1) == 0):
+        log.warning("still waiting (failed rounds: %d): %s", failures, unreachable(terms, name, ballot))
 
 
 def impossible(terms: Terms, name: str, ballot: Ballot) -> OptionsError:

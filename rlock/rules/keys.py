@@ -10,6 +10,8 @@ from functools import lru_cache
 
 _UNSAFE = re.compile(r"[^\w.@-]+")
 _UUID_LENGTH = 32
+#: The digit of a UUID that tells its variant, by any other one: two bits are fixed.
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 #: The one key of a master that belongs to no lock, and that has no expiry: its end tells of a loss of
 #: memory (rules/guard.py).
@@ -72,10 +74,8 @@ def owner_token(client: str) -> str:
     is how `status` knows since when a lock is held without a further key on the masters.
     """
     millis = time.time_ns() // 1_000_000 & 0xFFFF_FFFF_FFFF
-    bits = int.from_bytes(os.urandom(10), "big")
-    rand_a, rand_b = bits >> 68, bits & 0x3FFF_FFFF_FFFF_FFFF
-    value = millis << 80 | 0x7 << 76 | (rand_a & 0xFFF) << 64 | 0b10 << 62 | rand_b
-    return f"{client}:{value:032x}"
+    bits = os.urandom(10).hex()
+    return f"{client}:{millis:012x}7{bits[:3]}{_VARIANT[bits[3]]}{bits[4:19]}"
 
 
 def same_process(owner: str, client: str) -> bool:

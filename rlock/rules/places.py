@@ -6,12 +6,14 @@ several waiters each master would have another one first, and none of them would
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..model import Vote
 from .keys import owner_token, waiter_name
+from .timing import TIME_AGE_S
 
 
 class Bequest(NamedTuple):
@@ -89,6 +91,11 @@ class FleetTime:
     def __init__(self) -> None:
         self._offsets_us: dict[int, float] = {}
         self._offset_us: float | None = None
+        self._told_at = -math.inf
+
+    def stale(self, now: float) -> bool:
+        """Whether masters have to tell it again."""
+        return now - self._told_at > TIME_AGE_S
 
     def note(self, master: int, time_us: int, at: float) -> None:
         """A master told its time at the local instant ``at``."""
@@ -100,6 +107,7 @@ class FleetTime:
         at_us = (sent_at + now) / 2 * 1e6
         told = {master: vote.time_us - at_us for master, vote in votes.items() if vote.time_us}
         if told:
+            self._told_at = now
             self._offsets_us.update(told)
             self._reckon()
 

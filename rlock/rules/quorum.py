@@ -190,10 +190,11 @@ class Ballot:
         """The other owner that most answers named, and how many did."""
         # No Counter: several times in each round that is lost, and it takes ten times as long.
         named: dict[str, int] = {}
-        holder, most = None, 0
+        holder, most, told, who = None, 0, "", ""
         for vote in self.votes.values():
             if vote.code == _FOREIGN:
-                who = whose(vote.holder)
+                if vote.holder != told:
+                    told, who = vote.holder, whose(vote.holder)
                 named[who] = times = named.get(who, 0) + 1
                 if times > most:
                     holder, most = who, times

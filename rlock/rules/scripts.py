@@ -105,6 +105,31 @@ class Command:
         self.yes, self.foreseen, self.marked = vote, reply.encode(), marked
         return self
 
+    def learn(self) -> Command:
+        """Foresee of the others what the first answer says, where nobody knows beforehand."""
+        self.decode = self._learnt
+        return self
+
+    def _learnt(self, reply: Any) -> Vote:
+        self.decode = decode_one
+        vote = decode_one(reply)
+        # One that is none of ours is not believed, and much less foreseen.
+        if vote.code != Code.FAULT and (vote.code != _YES or vote.holder == self.echo):
+            if len(reply) == 9:
+                # How it ends is each master's own affair: its marker, and an empty queue.
+                _, holder, _, ttl_ms, ticket, time_us, token, _, length = reply
+                if not length:
+                    text = b"*9\r\n:%d\r\n$%d\r\n%b\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n"
+                    numbers = vote.hold_count, ttl_ms, ticket, time_us, token
+                    self.foreseen = text % (vote.code, len(holder), holder, *numbers)
+                    self.yes, self.marked = vote._replace(marker=None), True
+            elif len(reply) == 5:
+                _, holder, count, ttl_ms, token = reply
+                text = b"*5\r\n:%d\r\n$%d\r\n%b\r\n:%d\r\n:%d\r\n:%d\r\n"
+                self.foreseen = text % (vote.code, len(holder), holder, count, ttl_ms, token)
+                self.yes = vote
+        return vote
+
     def by_sha(self) -> tuple[str, ...]:
         """The command for a master that has the script."""
         return ("EVALSHA", self.script.sha, *self._arguments)
@@ -124,11 +149,13 @@ def acquire(
     fair: bool = False,
     token: int = 0,
     guarded: bool = True,
+    brief: bool = False,
 ) -> Command:
     """Ask for the lease; where it is refused, take or keep a ``place`` in the queue.
 
     It is also granted where it was handed to that place. ``token``: the fencing token to propose; 0: by each
-    master's time. ``guarded``: ask for the marker as well.
+    master's time. ``guarded``: ask for the marker as well. ``brief``: who is refused wants to know neither
+    the masters' time nor the length of the queue.
     """
     # As few as will do: each costs a master a fifth of a microsecond, a hundredth of a pair.
     arguments: tuple[str, ...] = (owner, str(lease_ms), str(token), _FENCE_MS)
@@ -136,12 +163,17 @@ def acquire(
         rank = "kept" if place.drawn else "last"
         order = "fair" if fair else "barging"
         arguments += (str(count), order, place.waiter, str(place.ticket), rank, _QUEUE_MS)
+        if brief:
+            arguments += ("brief",)
     elif fair:
         arguments += (str(count), "fair")
     elif count != 1:
         arguments += (str(count),)
     command = Command(ACQUIRE, _acquire_keys(name, guarded), arguments, echo=owner)
-    if token and place is None:
+    if place is not None and not place.drawn:
+        # Contention, nearly always: refused by all, for the same reason.
+        return command.learn()
+    if token:
         size = len(owner.encode())
         granted = f"*9\r\n:1\r\n${size}\r\n{owner}\r\n:{count}\r\n:{lease_ms}\r\n:0\r\n:0\r\n:{token}\r\n"
         vote = Vote(_YES, owner, count, lease_ms, None, (), 0, 0, 0, (), token)
@@ -193,7 +225,9 @@ def release(
     elif waiter:
         arguments += (waiter,)
     command = Command(RELEASE, keys, arguments, echo=owner)
-    if heir is None and owner:
+    if waiter or heir is not None:
+        return command.learn()  # whether anybody was told of it, and whom it was given to
+    if owner:
         released = f"*5\r\n:1\r\n${len(owner.encode())}\r\n{owner}\r\n:0\r\n:0\r\n:0\r\n"
         command.foresee(Vote(_YES, owner, 0, 0), released)
     return command

@@ -38,6 +38,9 @@ QUEUE_TTL_S = 30.0
 LOCAL_HAND_OFFS = 8
 #: A key is gone a little after its PTTL said so; asking before that is a wasted round.
 EXPIRY_MARGIN_S = 0.005
+#: For how long a waiter goes by what masters told of their time. What one round told wrong makes its tickets
+#: wrong until then, and each of those costs a message more.
+TIME_AGE_S = 0.05
 #: A retry that starts just before the caller's time ends may still run this long.
 LAST_ROUND_S = 0.05
 
@@ -124,7 +127,7 @@ def expiry_wait(ttls_ms: Sequence[int], missing: int) -> float:
     ``ttls_ms`` are the PTTLs that the refusing masters told, -1 where there is no expiry. Masters that
     did not answer count for nothing: taken for free, they would make a waiter ask again and again.
     """
-    finite = sorted(ttl for ttl in ttls_ms if ttl >= 0)
+    finite = sorted([ttl for ttl in ttls_ms if ttl >= 0])
     if not finite or missing <= 0:
         return math.inf
     return finite[min(missing, len(finite)) - 1] / 1000 + EXPIRY_MARGIN_S

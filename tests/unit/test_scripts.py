@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import uuid
+from typing import Any
 
+import hiredis
 import pytest
 
 from rlock.rules import keys, scripts
@@ -103,3 +106,103 @@ def test_a_release_that_bans_has_the_key_for_it() -> None:
     assert keys_of(command)[3] == EVICTED
     told = arguments_of(command)
     assert (told["heir"], told["ban_ms"]) == ("", "20000")
+
+
+# -- answers that are foreseen ---------------------------------------------------------------------------
+
+MARKER = b"d0e1 0 1000"
+REFUSED = [-1, b"you:1", 2, 8_990, 42, 0, 0, MARKER, 0]
+GRANTED = [1, OWNER.encode(), 1, 9_000, 0, 0, TOKEN, MARKER, 0]
+RELEASED = [1, OWNER.encode(), 1, 0, 0]
+
+
+def foreseen(command: Command, marker: bytes = MARKER) -> Any:
+    """What the answer that is foreseen says."""
+    reader = hiredis.Reader()
+    reader.feed(command.foreseen + (scripts.marked_end(marker.decode()) if command.marked else b""))
+    return reader.gets()
+
+
+def leaving() -> Command:
+    return scripts.release("x", OWNER, waiter="a:1|s")
+
+
+def asking(**options: Any) -> Command:
+    return scripts.acquire("x", OWNER, 9_000, place=waiting(**options), token=TOKEN, brief=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "reply"),
+    [
+        (asking(), REFUSED),
+        (asking(), [-3, b"", 0, 0, 0, 0, 0, b"", 0]),
+        (asking(), GRANTED),
+        (leaving(), RELEASED),
+        (leaving(), [-1, b"you:1", 1, 900, 0]),
+        (scripts.release("x", OWNER, heir=waiting(), successor="a:9"), [1, OWNER.encode(), 1, 9_000, TOKEN]),
+    ],
+)
+def test_of_the_other_masters_the_answer_of_the_first_is_foreseen(command: Command, reply: list[Any]) -> None:
+    assert command.foreseen == scripts.NOT_FORESEEN
+    whole = scripts.decode_one(reply)
+    assert command.decode(reply) == whole
+    marker = reply[7] if len(reply) == 9 else b""
+    assert foreseen(command, marker) == reply
+    # what a master says of itself is not foreseen of another one
+    assert command.yes == whole._replace(marker=None)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        [1, b"somebody else", 1, 9_000, 0, 0, TOKEN, MARKER, 0],
+        [*REFUSED[:8], 3],
+        hiredis.ReplyError("OOM command not allowed"),
+        [1, 2, 3],
+    ],
+    ids=["a grant to another one", "with the length of a queue", "a fault", "nonsense"],
+)
+def test_an_answer_that_the_others_cannot_give_is_not_foreseen(reply: Any) -> None:
+    command = asking()
+    assert command.decode(reply) == scripts.decode_one(reply)
+    assert command.foreseen == scripts.NOT_FORESEEN
+
+
+def test_a_later_answer_that_differs_is_read_and_changes_nothing_of_what_is_foreseen() -> None:
+    command = asking()
+    command.decode(REFUSED)
+    other = [-1, b"them:7", *REFUSED[2:]]
+    assert command.decode(other).holder == "them:7"
+    assert foreseen(command) == REFUSED
+
+
+def test_that_one_who_was_handed_the_lock_gets_it_is_foreseen() -> None:
+    claim = asking(drawn=True)
+    assert foreseen(claim) == GRANTED
+    assert claim.yes == scripts.decode_one(GRANTED)._replace(marker=None)
+    untimed = scripts.acquire("x", OWNER, 9_000, place=waiting(drawn=True))
+    assert untimed.foreseen == scripts.NOT_FORESEEN, "nobody knows the token of a master's own time"
+
+
+def test_who_wants_to_know_no_more_says_so() -> None:
+    assert arguments_of(asking())["told"] == "brief"
+    assert "told" not in arguments_of(scripts.acquire("x", OWNER, 9_000, place=waiting(), token=TOKEN))
+    assert "told" not in arguments_of(scripts.acquire("x", OWNER, 9_000, token=TOKEN, brief=True))
+
+
+def test_an_owner_token_ends_with_a_uuid_of_version_7() -> None:
+    tokens = {keys.owner_token("host/1/main") for _ in range(200)}
+    assert len(tokens) == 200
+    for token in tokens:
+        client, _, text = token.rpartition(":")
+        assert client == "host/1/main"
+        made = uuid.UUID(text)
+        assert (made.hex, made.version, made.variant) == (text, 7, uuid.RFC_4122)
+    # of the 122 bits that are free each one is used: 48 tell the time, 74 differ
+    bits = [int(token.rpartition(":")[2], 16) for token in tokens]
+    always = ~0
+    never = 0
+    for value in bits:
+        always &= value
+        never |= value
+    assert [always >> i & 1 or not never >> i & 1 for i in range(80)].count(True) == 6

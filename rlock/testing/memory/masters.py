@@ -78,6 +78,7 @@ class Master(Keyspace):
         ticket: str = "",
         rank: str = "",
         queue_ms: str = "",
+        told: str = "",
     ) -> Reply:
         lock, queue, fence = keys[:3]
         marker = self._marker(keys, 3)
@@ -100,6 +101,8 @@ class Master(Keyspace):
             self._zrem(queue, waiter)
             return [1, owner.encode(), int(count), int(lease_ms), 0, 0, token, marker, 0]
         code, ttl_ms = (-1, self.pttl(lock)) if fields else (-3, 0)
+        if told == "brief" and ttl_ms > 0:
+            ttl_ms += -ttl_ms % 10
         holder = holder or first or ""
         if waiter == "" or ticket == "":
             return [code, holder.encode(), held, ttl_ms, 0, 0, 0, marker, 0]
@@ -112,7 +115,10 @@ class Master(Keyspace):
                 place = max(place, max(entry.scores.values()) + 1)
             self._zadd(queue, place, waiter)
         self._pexpire(queue, queue_ms)
-        return [code, holder.encode(), held, ttl_ms, int(place), time_us, 0, marker, len(self.line(queue))]
+        length = len(self.line(queue))
+        if told == "brief":
+            time_us, length = (time_us if ticket == "0" else 0), 0
+        return [code, holder.encode(), held, ttl_ms, int(place), time_us, 0, marker, length]
 
     def _release(
         self,

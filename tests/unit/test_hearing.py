@@ -1,0 +1,112 @@
+"""What a waiter hears, as it comes over the wire: whole, in pieces, several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import rlock
+from rlock._driver.links import Greeted, Link
+from rlock._driver.roster import Slot
+from rlock._sync.listener import Ear, Listener
+from rlock.procedures.steps import Wake
+from rlock.rules.places import Place
+from rlock.testing import memory_client
+
+
+class Wire(Link):
+    """A connection on which a test is the master."""
+
+    def send(self, packed: bytes) -> bool:
+        return False
+
+    def close(self) -> None: ...
+
+
+class Hearing:
+    """One waiter on three masters."""
+
+    def __init__(self, client: rlock.Client) -> None:
+        self.listener: Any = client._engine()._listener
+        assert isinstance(self.listener, Listener)
+        self.place = Place("x", "host/1/main", client._engine().terms.station, 9_000, fair=False)
+        self.ear = Ear(self.place)
+        for _ in self.listener.listening(self.ear, 0.0):
+            raise AssertionError("it waits in place")
+        self.slots: list[Slot[Wire]] = [Slot(i, None) for i in range(3)]
+        for slot in self.slots:
+            slot.link = Wire(Greeted())
+
+    def message(self, token: str) -> bytes:
+        channel = self.listener._subscriptions["x"].station
+        return b"*3\r\n$7\r\nmessage\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
+            len(channel), channel, len(token), token.encode()
+        )  # fmt: skip
+
+    def hear(self, master: int, data: bytes) -> None:
+        slot = self.slots[master]
+        with self.listener._mutex:
+            self.listener._take(slot, slot.link, data)
+
+
+@pytest.fixture
+def hearing() -> Iterator[Hearing]:
+    with memory_client(3) as client:
+        yield Hearing(client)
+
+
+def test_a_whole_message_needs_no_parser(hearing: Hearing, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[Any] = []
+    monkeypatch.setattr(hearing.listener, "_hear", lambda slot, message: parsed.append(message))
+    data = hearing.message(hearing.place.token)
+    for master, woken in enumerate((Wake.TIME, Wake.HANDED)):
+        hearing.hear(master, data)
+        assert hearing.ear.wake_for is woken
+    assert (hearing.ear.handed, parsed) == ({0, 1}, [])
+
+
+@pytest.mark.parametrize("cut", [1, 30, -1])
+def test_a_message_that_comes_in_two_pieces_is_one(hearing: Hearing, cut: int) -> None:
+    data = hearing.message(hearing.place.token)
+    for master in (0, 1):
+        hearing.hear(master, data[:cut])
+        assert master not in hearing.ear.handed
+        hearing.hear(master, data[cut:])
+    assert hearing.ear.wake_for is Wake.HANDED
+
+
+def test_of_messages_that_come_together_each_counts(hearing: Hearing) -> None:
+    mine = hearing.message(hearing.place.token)
+    for master in (0, 1):
+        hearing.hear(master, hearing.message("") + mine)
+    assert hearing.ear.wake_for is Wake.HANDED
+
+
+def test_a_whole_message_behind_a_piece_of_another_one_is_read_as_what_it_is(hearing: Hearing) -> None:
+    """Else the piece would never be finished, and all that follows be lost with it."""
+    mine = hearing.message(hearing.place.token)
+    hearing.hear(0, b"*3\r\n$7\r\nmessage\r\n$3\r\nfoo\r\n$%d\r\n" % len(mine))
+    hearing.hear(0, mine)
+    assert hearing.ear.handed == set(), "it was the text of a message to somebody else"
+    hearing.hear(0, b"\r\n" + mine)
+    assert hearing.ear.handed == {0}
+
+
+def test_what_is_handed_to_one_who_has_gone_is_given_on(hearing: Hearing) -> None:
+    hearing.listener.leave(hearing.ear)
+    hearing.hear(0, hearing.message(hearing.place.token))
+    assert hearing.ear.handed == set()
+    assert hearing.listener._strays == [("x", hearing.place.token)]
+
+
+def test_one_that_was_dropped_without_a_word_is_not_kept(hearing: Hearing) -> None:
+    token = hearing.place.token
+    assert len(hearing.listener._by_hint) == 1
+    del hearing.ear
+    with hearing.listener._mutex:
+        hearing.listener._tidy()
+    assert not hearing.listener._by_hint
+    hearing.hear(0, hearing.message(token))
+    assert hearing.listener._strays == [("x", token)]
