@@ -29,7 +29,7 @@
 --
 -- Second delivery: the same count, token and lease again, counted from its own arrival; a place that is
 -- there stays.
--- Called by: rlock/procedures/acquire.py
+-- Called by: rlock/procedures/attempt.py
 
 local lock, queue, fence, marker = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, lease_ms, proposal, fence_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

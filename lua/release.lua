@@ -26,7 +26,7 @@
 --   -2  the key is not a lock (another type, or a hash that no lock wrote)
 --
 -- Second delivery: finds the owner gone, answers 0 or -1, writes and publishes nothing; a ban begins anew.
--- Called by: rlock/procedures/release.py; acquire.py to undo an attempt and to leave; inspect.py to evict;
+-- Called by: rlock/procedures/release.py; attempt.py to undo one, acquire.py to leave; inspect.py to evict;
 -- rlock/_driver/handing.py to pass on what nobody here waits for any more
 
 local lock, queue, fence, evicted = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from rlock.procedures import acquire, renew, steps
+from rlock.procedures import acquire, attempt, renew, steps
 from rlock.rules import guard, quorum, scripts
 from rlock.rules.timing import valid_until
 
@@ -29,21 +29,24 @@ def naive_healing(stack: ExitStack) -> None:
 
 def validity_from_end(stack: ExitStack) -> None:
     """Validity is counted from the last vote instead of from before the first byte was sent."""
-    attempt = acquire.attempt
+    genuine = attempt.attempt
 
     def late(waiting: Any, timeout: float) -> Generator[Any, Any, Any]:
-        outcome = yield from attempt(waiting, timeout)
-        if isinstance(outcome, acquire.Grant):
+        outcome = yield from genuine(waiting, timeout)
+        if isinstance(outcome, attempt.Grant):
             outcome = outcome._replace(sent_at=waiting.terms.clock())
         return outcome
 
     stack.enter_context(patch.object(acquire, "attempt", late))
-    stack.enter_context(patch.object(acquire, "won_until", lambda *_: math.inf))
+    for module in (attempt, acquire):
+        stack.enter_context(patch.object(module, "won_until", lambda *_: math.inf))
 
 
 def no_limit(stack: ExitStack) -> None:
     """An acquisition may take as long as its lease."""
-    stack.enter_context(patch.object(acquire, "won_until", lambda sent_at, ttl, _: valid_until(sent_at, ttl)))
+    for module in (attempt, acquire):
+        unbounded = patch.object(module, "won_until", lambda sent_at, ttl, _: valid_until(sent_at, ttl))
+        stack.enter_context(unbounded)
 
 
 def half_a_quorum(stack: ExitStack) -> None:

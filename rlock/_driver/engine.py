@@ -15,7 +15,8 @@ from ..errors import LeaseLostError, NotHeldError, RLockError
 from ..events import CLOSED, Lost, News, ReleaseUnsure, observed, tell
 from ..model import LeaseState, LockStatistics
 from ..procedures import acquire as acquiring
-from ..procedures.acquire import AT_ONCE, Asked
+from ..procedures.acquire import AT_ONCE
+from ..procedures.attempt import Asked
 from ..procedures.inspect import statistics
 from ..procedures.release import Released
 from ..procedures.renew import Renewal, Round, heal, renew

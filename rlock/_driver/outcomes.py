@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..clock import Clock
 from ..errors import OptionsError, QuorumUnreachableError
 from ..events import Acquired, Event, NotAcquired, Released, observed, tell
-from ..procedures.acquire import Asked, Grant
+from ..procedures.attempt import Asked, Grant
 from ..rules.holds import Hold
 from ..rules.options import LockOptions
 

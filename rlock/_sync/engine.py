@@ -13,7 +13,7 @@ from .._driver import driver, engine, outcomes
 from .._driver.waits import NOTHING, Waits
 from ..clock import Clock
 from ..model import LockStatistics
-from ..procedures.acquire import Asked
+from ..procedures.attempt import Asked
 from ..procedures.steps import Procedure
 from ..rules.holds import Hold, OwnerKey, Pulse
 from ..rules.keys import client_label

@@ -1,41 +1,36 @@
-"""Acquire: a timed majority, with undo; and the waiting for it.
+"""Acquire: attempts, and the waiting between them.
 
-Source: "Distributed Locks with Redis" (redis.io) for the round. The order try, subscribe, confirm, try
-again, sleep closes the gap in which a release would go unheard. The queue is that of a monitor with
-hand-off (as in AQS): docs/waiting.md.
+The order try, subscribe, confirm, try again, sleep closes the gap in which a release would go unheard. The
+queue is that of a monitor with hand-off (as in AQS): docs/waiting.md.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from ..events import Queued, observed, tell
 from ..model import Code, Verdict
-from ..rules import forms, scripts
-from ..rules.keys import owner_token, same_process
+from ..rules import scripts
 from ..rules.options import LockOptions
 from ..rules.places import Place
 from ..rules.quorum import Ballot, Settle
 from ..rules.timing import (
     LAST_ROUND_S,
     expiry_wait,
-    lease_ms,
     poll_wait,
     split_wait,
     spread_wait,
-    straggler_wait,
     unreachable_wait,
     won_until,
 )
 from ..rules.wire import whose
+from .attempt import Asked, Grant, Waiting, attempt
 from .fencing import agree, agreed_on
 from .steps import (
     Ask,
     Listen,
     Park,
     Procedure,
-    Rest,
     Standing,
     Tell,
     Terms,
@@ -51,158 +46,6 @@ from .steps import (
 AT_ONCE = -math.inf
 #: ``until`` of an acquire that waits as long as it takes.
 FOR_EVER = math.inf
-
-
-#: What members of an enum cost to look up shows where each acquire comes by.
-_YES, _FOREIGN = Code.YES, Code.FOREIGN
-
-
-class Grant(NamedTuple):
-    """The lock is had."""
-
-    owner: str
-    sent_at: float
-    waiter: str = ""  # a place in the queue that may still stand on some masters
-    hops: int = 0  # hand-offs in a row from thread to thread of this process
-    token: int = 0  # the fencing token
-    votes: int = 0  # masters that granted it, when it was decided
-    handed: bool = False  # by a release, not found free
-
-
-class Asked(list[str]):
-    """Owner tokens that may have votes, or a place; kept by the caller of one acquire.
-
-    ``began``: when that was called; ``queued``: it was told that it stands in the queue; ``told``: so was
-    what came of it.
-    """
-
-    began = 0.0
-    queued = False
-    told = False
-
-
-class Waiting:
-    """What one acquire has to give back when it ends without the lock, whatever ends it.
-
-    ``asked`` holds owner tokens from before the first byte is sent until they are undone; what stands
-    in it after an exception may have votes, or a place.
-    """
-
-    def __init__(self, terms: Terms, options: LockOptions, label: str, asked: Asked) -> None:
-        self.terms = terms
-        self.options = options
-        self.label = label
-        self.asked = asked
-        self.place: Place | None = None
-        #: Enough masters let us hear of a hand-off; who cannot hear takes no place.
-        self.queued = False
-        #: Who has a quorum, by the last round; None: nobody was seen with one.
-        self.holder: str | None = None
-
-    def take_place(self) -> Place:
-        """Where to be handed the lock."""
-        lease = lease_ms(self.options.lease.ttl)
-        name, fair = self.options.name, self.options.fair
-        place = Place(name, self.label, self.terms.station, lease, fair=fair)
-        # First: a Ctrl-C in between must find what there is to leave.
-        self.asked.append(place.token)
-        self.place = place
-        return place
-
-    def may_rest(self) -> bool:
-        """Whether it may stay awake for a moment.
-
-        No thread of this process that releases could make it its heir; in fair mode that is rarely its turn.
-        """
-        return self.options.fair or not same_process(self.holder or "", self.label)
-
-    def undo(self, owner: str, *, hand_on: bool = True) -> scripts.Command:
-        """Take the votes for ``owner`` back. Its place stays."""
-        return self.terms.release(self.options.name, owner, hand_on=hand_on, publish=False)
-
-
-def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
-    """One round; undone on every master unless it was won.
-
-    With an owner token of its own, so that a late command of this attempt can never touch the next one.
-    What masters have handed to the place becomes a vote for that token.
-    """
-    terms, options, place = waiting.terms, waiting.options, waiting.place
-    ttl = options.lease.ttl
-    queued = place if waiting.queued else None
-    owner = owner_token(waiting.label)
-    waiting.asked.append(owner)
-    now = terms.clock()
-    now_us = terms.time.us(now)
-    if queued is not None and not queued.drawn:
-        queued.ticket = now_us
-    name, lease, fair, guarded = options.name, lease_ms(ttl), options.fair, terms.guard.on
-    brief = False
-    if queued is None:
-        command = forms.acquire(name, owner, lease, place=None, fair=fair, token=now_us, guarded=guarded)
-    else:
-        # What masters tell beside, they tell when somebody wants to know it.
-        brief = not (terms.wire.shared or terms.time.stale(now) or (observed() and not waiting.asked.queued))
-        command = scripts.acquire(
-            name, owner, lease, place=queued, fair=fair, token=now_us, guarded=guarded, brief=brief
-        )
-    ask = Ask(command, timeout, Settle.HOLDER)
-    try:
-        ballot: Ballot = yield ask
-        if ballot.faulted and ballot.duplicated:
-            raise impossible(terms, name, ballot)
-        until = won_until(ballot.sent_at, ttl, options.lease.longest)
-        waiting.holder = None
-        if ballot.judge(terms.clock(), until) is Verdict.WON:
-            given = [vote.token for vote in list(ballot.votes.values()) if vote.code == _YES]
-            token = agreed_on(given, ballot.quorum)
-            if not token:
-                token = yield from agree(terms, options, owner, given, until)
-            # Looked at last: what came before may have used the validity up.
-            if token and terms.clock() < until:
-                waiter = "" if place is None else place.waiter
-                return Grant(owner, ballot.sent_at, waiter, token=token, votes=len(given))
-        else:
-            waiting.holder = ballot.foreign_holder()
-            if place is not None and ballot.outstanding and ballot.settled and waiting.may_rest():
-                # Give the answers a moment without which the round was lost: what they say needs no undo.
-                decided_at = ballot.decided_at
-                yield Rest(ask, terms.clock() + straggler_wait(decided_at - ballot.sent_at))
-                ballot.decided_at = decided_at
-                waiting.holder = waiting.holder or ballot.foreign_holder()
-    except GeneratorExit:
-        raise
-    except BaseException:
-        # Ctrl-C or a cancelled task: votes may stand on any master, and nobody would know of them.
-        yield Tell(waiting.undo(owner), owed_for=ttl)
-        waiting.asked.remove(owner)
-        raise
-    votes = ballot.votes
-    if not brief:
-        terms.time.observe(votes, ballot.sent_at, ballot.decided_at)
-    # A vote that is given back goes to the first in the queue, so that all come to one contender in the
-    # end: docs/election.md. Not while somebody may have a quorum: the first could only collect a
-    # minority, and would come round for it again and again.
-    hand_on = waiting.holder is None and ballot.scattered()
-    # "No answer" may be a vote, or become one: only a master that refused, or that was never sent the
-    # command, certainly has none of ours. The undo goes the same way behind it.
-    maybe: list[int] = []
-    if ballot.refused < ballot.masters:
-        asked = (i for i in range(ballot.masters) if i not in ballot.unsent)
-        maybe = [i for i in asked if (vote := votes.get(i)) is None or vote.code in (_YES, Code.FAULT)]
-    if queued is not None:
-        queued.round_s = ballot.decided_at - ballot.sent_at
-        queued.length = 0 if brief else max((vote.length for vote in votes.values()), default=0)
-        if not queued.drawn and ballot.answered >= ballot.quorum and queued.draw(votes):
-            # See to it that all masters have the same ticket.
-            yield Tell(scripts.wait(queued))
-        elif ballot.granted and queued.drawn:
-            # First a place on those masters, too, or their votes would pass us by.
-            yield Tell(scripts.wait(queued), maybe)
-    if maybe:
-        yield Tell(waiting.undo(owner, hand_on=hand_on), maybe, owed_for=ttl)
-    waiting.asked.remove(owner)
-    return ballot
 
 
 def acquire(
@@ -346,7 +189,7 @@ def _sleep(waiting: Waiting, ballot: Ballot, until: float, *, soon: bool = False
         raise AssertionError("asleep without a place to hear from")
     clock, masters = terms.clock, ballot.masters
     holder = waiting.holder
-    ttls = [vote.ttl_ms for vote in ballot.votes.values() if vote.code == _FOREIGN]
+    ttls = [vote.ttl_ms for vote in ballot.votes.values() if vote.code == Code.FOREIGN]
     free_at = clock() + expiry_wait(ttls, ballot.quorum - ballot.granted)
     looked_at = -1
     while True:

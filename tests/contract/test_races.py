@@ -16,6 +16,7 @@ from rlock._driver.fanout import Fanout
 from rlock._driver.links import pack
 from rlock._driver.waits import Waits
 from rlock.procedures import acquire as acquiring
+from rlock.procedures.attempt import Grant
 from rlock.procedures.steps import Ask, Procedure
 from rlock.rules import scripts
 from rlock.rules.quorum import Ballot
@@ -92,7 +93,7 @@ def test_an_owner_that_was_kept_from_running_since_the_verdict_gets_no_lease_tha
 ) -> None:
     rounds: list[float] = []
 
-    def late(*arguments: Any) -> Procedure[acquiring.Grant | None]:
+    def late(*arguments: Any) -> Procedure[Grant | None]:
         grant = yield from acquire(*arguments)
         rounds.append(time.monotonic())
         if len(rounds) == 1:

@@ -12,7 +12,8 @@ from rlock._driver import turnstile
 from rlock._driver.engine import Engine
 from rlock._driver.waits import Waits
 from rlock.errors import QuorumUnreachableError
-from rlock.procedures.acquire import FOR_EVER, Asked
+from rlock.procedures.acquire import FOR_EVER
+from rlock.procedures.attempt import Asked
 from rlock.procedures.inspect import evict
 from rlock.procedures.release import Released
 from rlock.rules.holds import Hold, OwnerKey

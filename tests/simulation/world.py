@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from rlock._driver import fanout, handing, listener, traffic
-from rlock.procedures import acquire as acquiring
+from rlock.procedures import attempt
 from rlock.rules import keys, places, scripts
 from rlock.rules.options import DEFAULT_TTL, ClientOptions
 
@@ -79,7 +79,7 @@ class World:
     @contextmanager
     def _at_work(self) -> Iterator[None]:
         with ExitStack() as stack:
-            for module in (acquiring, places, handing):
+            for module in (attempt, places, handing):
                 stack.enter_context(patch.object(module, "owner_token", self.token))
             for driver in (fanout, listener, traffic):
                 # The connections carry words.

@@ -217,7 +217,16 @@ def test_tasks_are_told_of_once_among_cancellations_losses_and_closes(fleet: Any
 
 #: Where an interrupt is tried on every line. Not in rlock/events.py, nor where it is called: one that comes
 #: between a note of what is told and the telling itself keeps it from being told, and there is no way round.
-INTERRUPTED = ("lock.py", "engine.py", "outcomes.py", "acquire.py", "release.py", "driver.py", "watchdog.py")
+INTERRUPTED = (
+    "lock.py",
+    "engine.py",
+    "outcomes.py",
+    "acquire.py",
+    "attempt.py",
+    "release.py",
+    "driver.py",
+    "watchdog.py",
+)
 
 #: A trace function, unlike a signal, may raise between the end of a `with` block and its __exit__: the mutex
 #: would stay locked.
@@ -288,7 +297,7 @@ def test_ctrl_c_before_any_line_of_a_wait_leaves_nobody_in_the_queue(ledger: Led
     seen: Counter[str] = Counter()
     with memory_client(masters=masters, ttl=5.0) as first, memory_client(masters=masters, ttl=5.0) as second:
         lock = second.lock("a")
-        for at in range(1, 6000, 3):
+        for at in range(1, 6000):
             ledger.clear()
             ready, gone = threading.Event(), threading.Event()
 

@@ -20,7 +20,7 @@ from rlock import events
 from rlock._driver import outcomes
 from rlock._sync.waits import run
 from rlock.events import Acquired, Event, Lost, NotAcquired, Queued, Released
-from rlock.procedures.acquire import Asked
+from rlock.procedures.attempt import Asked
 from rlock.testing import MemoryMasters, memory_client
 
 from ..contract.conftest import eventually

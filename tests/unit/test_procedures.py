@@ -10,7 +10,8 @@ import pytest
 
 from rlock.errors import OptionsError, QuorumUnreachableError
 from rlock.model import Code, Fault, FaultKind, Vote
-from rlock.procedures.acquire import AT_ONCE, FOR_EVER, Grant, acquire
+from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
+from rlock.procedures.attempt import Grant
 from rlock.procedures.inspect import evict, locked, status
 from rlock.procedures.release import Released, gave_heir, inherited, outcome, release
 from rlock.procedures.steps import (

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from rlock.model import Code, Vote
-from rlock.procedures.acquire import AT_ONCE, FOR_EVER, Grant, acquire
+from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
+from rlock.procedures.attempt import Grant
 from rlock.procedures.steps import Ask, Listen, Park, Procedure, Rest, Tell, Unlisten, Wake
 from rlock.rules import scripts
 from rlock.rules.options import ClientOptions, LockOptions

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from rlock.model import Code, Fault, FaultKind, Vote
-from rlock.procedures.acquire import Asked
+from rlock.procedures.attempt import Asked
 from rlock.procedures.steps import Ask, AskMany, Listen, Park, Procedure, Rest, Standing, Tell, Terms, Wake
 from rlock.rules import scripts
 from rlock.rules.guard import Guard
