@@ -40,7 +40,7 @@ LOCAL_HAND_OFFS = 8
 EXPIRY_MARGIN_S = 0.005
 #: For how long a waiter goes by what masters told of their time. What one round told wrong makes its tickets
 #: wrong until then, and each of those costs a message more.
-TIME_AGE_S = 0.05
+TIME_AGE_S = 0.2
 #: A retry that starts just before the caller's time ends may still run this long.
 LAST_ROUND_S = 0.05
 
