@@ -20,7 +20,6 @@ from ..procedures.steps import Terms
 from ..rules.places import Bequest, Place
 from .links import SocketLink
 from .masters import Endpoint
-from .polling import POLLIN
 from .roster import Roster
 
 log = logging.getLogger("rlock")
@@ -182,12 +181,10 @@ class Listener(listener.Listener[SocketLink]):
 
     def _serve(self, fd: int, event: int) -> None:
         try:
-            slot = self._roster.by_fd.get(fd)
-            if event != POLLIN or slot is None or (link := slot.link) is None:
-                served = self._roster.serve(fd, event)
-                if served is None:
-                    return
-                slot, link = served
+            served = self._roster.serve(fd, event)
+            if served is None:
+                return
+            slot, link = served
             self._take(slot, link, link.fetch())
             if link.ended and slot.link is link:
                 self._drop(slot, "the server closed the connection")

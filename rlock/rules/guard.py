@@ -100,7 +100,7 @@ class Guard:
         #: The longest lease of the fleet in seconds: ours, or a longer one that a marker tells of.
         self.max_ttl = self._own_max_ttl = max_ttl
         self._lives: list[Life | None] = [None for _ in masters]
-        #: How often what `known` goes by has changed.
+        #: How often something came up by which what was known may be so no more.
         self.changes = 0
         self._told: set[int] = set()
         #: What is to be told, by who serialises the calls, when others may call again.
@@ -210,7 +210,6 @@ class Guard:
 
     def _date(self, life: Life, age: float, now: float) -> None:
         """Set the age of a life as of now."""
-        self.changes += 1
         life.age, life.known_at = age, now
         life.votes_from = now + self.time - age if age < self.time else -math.inf
 
@@ -226,7 +225,6 @@ class Guard:
         life = self._lives[master]
         if life is None or not self.wait(master, now):
             if life is not None:
-                self.changes += life.votes_from != _LONG_AGO
                 life.votes_from = _LONG_AGO
                 self._told.discard(master)
             return vote

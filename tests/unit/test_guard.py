@@ -148,6 +148,26 @@ def test_a_flush_is_noticed_by_the_marker_that_is_gone() -> None:
     assert guard.wait(0, 104.0) == pytest.approx(FULL - 2.0), "a new connection sees the new note"
 
 
+@pytest.mark.parametrize("how", ["flushed", "restarted", "a longer max_ttl"])
+def test_whoever_remembers_that_an_answer_was_no_news_sees_that_this_is_over(how: str) -> None:
+    guard = Guard(NAMES, 10.0)
+    for master in (0, 1):
+        guard.met(master, fresh(f"r{master}", 15.0, marker=marked(15.0, f"r{master}")), 100.0)
+        guard.screen(master, Vote(Code.YES), 100.0, grants=True)
+        assert guard.known(master, marked(15.0, f"r{master}"))
+    before = guard.changes
+    assert guard.known(0, marked(15.0, "r0"))
+    assert guard.changes == before, "to look changes nothing"
+    if how == "flushed":
+        guard.told(0, "", 101.0)
+    elif how == "restarted":
+        guard.met(0, fresh("another", 1.0), 101.0)
+    else:
+        guard.told(1, marked(15.0, "r1", max_ttl_ms=60_000), 101.0)
+    assert not guard.known(0, marked(15.0, "r0"))
+    assert guard.changes != before
+
+
 def test_a_flush_while_nobody_was_connected_is_noticed_too() -> None:
     guard = Guard(NAMES, 10.0)
     guard.met(0, fresh(uptime_s=DAY, marker=marked(DAY)), 100.0)
