@@ -42,9 +42,11 @@ class Form:
             text = text.replace(b"%", b"%%").replace(owner.encode(), b"%b")
             return text.replace(token.encode(), b"%b") if token else text
 
-        self.packed, self.foreseen = pattern(encode(blank.by_sha())), pattern(blank.foreseen)
-        #: How often the owner stands in one without a token: a message may name it once more.
-        self.blanks = self.packed.count(b"%b")
+        packed = encode(blank.by_sha())
+        self.packed, self.foreseen = pattern(packed), pattern(blank.foreseen)
+        #: How often the owner stands in it: a message may name it once more. Not counted in the pattern,
+        #: where the name of a lock may look like a blank.
+        self.blanks = packed.count(owner.encode())
 
 
 class Filled(Command):
