@@ -3,7 +3,7 @@
 -- KEYS[1] fence     text   `<token> <owner>`, the last fencing token and to whom it was given
 -- ARGV[1] owner     text   `<client>:<uuid>`
 -- ARGV[2] token     us
--- ARGV[3] fence_ms  ms     how long it is remembered
+-- ARGV[3] fence_ms  ms     how long it is remembered, as in acquire.lua
 --
 -- Reply: {code, owner, 0, 0, token}
 --    1  remembered as the owner's
@@ -21,6 +21,11 @@ if last > tonumber(token) or (last == tonumber(token) and given_to ~= owner) the
     return {-1, owner, 0, 0, last}
 end
 if last < tonumber(token) then
-    redis.call('set', fence, token .. ' ' .. owner, 'px', fence_ms)
+    local time, kept_ms = redis.call('time'), fence_ms
+    local now_us = time[1] * 1000000 + time[2]
+    if tonumber(token) > now_us then
+        kept_ms = string.format('%.0f', fence_ms + (token - now_us) / 1000)
+    end
+    redis.call('set', fence, token .. ' ' .. owner, 'px', kept_ms)
 end
 return {1, owner, 0, 0, tonumber(token)}

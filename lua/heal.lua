@@ -2,15 +2,15 @@
 --
 -- KEYS[3i-2] lock      hash
 -- KEYS[3i-1] fence     text   `<token> <owner>`, the last fencing token and to whom it was given
--- KEYS[3i]   evicted   text   the owner that an operator has thrown out
--- KEYS[n]    marker    text   what a restart without memory would lose; left out: restart guard off
+-- KEYS[3i]   evicted   text   it is there while this owner, thrown out by an operator, must not come back
+-- KEYS[n]    note      text   since when the memory is whole: lua/handshake.lua; left out: restart guard off
 -- ARGV[1]    lease_ms  ms
--- ARGV[2]    fence_ms  ms     how long the last fencing token is remembered
+-- ARGV[2]    fence_ms  ms     how long the last fencing token is remembered, as in acquire.lua
 -- ARGV[3i]   owner     text   `<client>:<uuid>`
 -- ARGV[3i+1] count     holds
 -- ARGV[3i+2] token     us     the holder's fencing token
 --
--- Reply: {owner, codes, marker}: the first owner, as an echo, and one code for each lock in the order of KEYS
+-- Reply: {owner, codes, note}: the first owner, as an echo, and one code for each lock in the order of KEYS
 --    2  healed: it was absent, and is the owner's again for lease_ms from now
 --    1  it was the owner's; renewed
 --    0  absent still: the server refused to write it, or to tell whether the owner was evicted
@@ -22,8 +22,8 @@
 
 local lease_ms, fence_ms = ARGV[1], ARGV[2]
 local locks = (#ARGV - 2) / 3
-local marker = KEYS[3 * locks + 1]
-local codes = {}
+local note_key = KEYS[3 * locks + 1]
+local codes, healed = {}, false
 
 for i = 1, locks do
     local lock, fence, evicted = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
@@ -35,7 +35,7 @@ for i = 1, locks do
         codes[i] = 1
     elseif held and not string.find(held.err, 'WRONGTYPE', 1, true) then
         return held
-    elseif held or redis.call('exists', lock) == 1 or banned == owner then
+    elseif held or redis.call('exists', lock) == 1 or type(banned) == 'string' then
         codes[i] = -1
     elseif type(banned) == 'table' or type(redis.pcall('hset', lock, owner, count)) == 'table' then
         codes[i] = 0
@@ -45,13 +45,25 @@ for i = 1, locks do
         redis.pcall('hdel', lock, owner)
         codes[i] = 0
     else
-        codes[i] = 2
+        codes[i], healed = 2, true
         -- With the key the master lost its memory of the tokens: the next one must be above ours. One that
         -- cannot be read may be higher, and stays.
         local last = redis.pcall('get', fence)
         if type(last) ~= 'table' and tonumber(string.match(last or '', '^(%d+) ') or 0) < tonumber(token) then
-            redis.pcall('set', fence, token .. ' ' .. owner, 'px', fence_ms)
+            local time, kept_ms = redis.pcall('time'), fence_ms
+            local now_us = time.err and math.huge or time[1] * 1000000 + time[2]
+            if tonumber(token) > now_us then
+                kept_ms = string.format('%.0f', fence_ms + (token - now_us) / 1000)
+            end
+            redis.pcall('set', fence, token .. ' ' .. owner, 'px', kept_ms)
         end
     end
 end
-return {ARGV[3], codes, marker and redis.call('get', marker) or ''}
+local note = note_key and redis.call('get', note_key) or ''
+local known, longest = string.match(note, '^(%S* %d+) (%d+)$')
+if healed and known and longest + 0 < lease_ms + 0 then
+    -- As acquire.lua does: a lease that stands here from now on.
+    note = known .. ' ' .. lease_ms
+    redis.pcall('set', note_key, note)
+end
+return {ARGV[3], codes, note}

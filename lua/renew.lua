@@ -1,12 +1,12 @@
 -- renew: prolong the leases of many locks of one process, and tell their hold counts.
 --
 -- KEYS[i]    lock      hash
--- KEYS[n]    marker    text   what a restart without memory would lose; left out: restart guard off
+-- KEYS[n]    note      text   since when the memory is whole: lua/handshake.lua; left out: restart guard off
 -- ARGV[1]    lease_ms  ms
 -- ARGV[2i]   owner     text   `<client>:<uuid>`
 -- ARGV[2i+1] count     holds
 --
--- Reply: {owner, codes, marker}: the first owner, as an echo, and one code for each lock in the order of KEYS
+-- Reply: {owner, codes, note}: the first owner, as an echo, and one code for each lock in the order of KEYS
 --    1  renewed: the lease runs lease_ms from now
 --    0  absent: nobody holds it here
 --   -1  someone else's, or not a lock
@@ -17,7 +17,7 @@
 
 local lease_ms = ARGV[1]
 local locks = (#ARGV - 1) / 2
-local marker = KEYS[locks + 1]
+local note_key = KEYS[locks + 1]
 local codes = {}
 
 for i = 1, locks do
@@ -38,4 +38,4 @@ for i = 1, locks do
         return held
     end
 end
-return {ARGV[2], codes, marker and redis.call('get', marker) or ''}
+return {ARGV[2], codes, note_key and redis.call('get', note_key) or ''}

@@ -1,26 +1,32 @@
 -- status: who holds the lock on this master, for how long, and who waits. Writes nothing.
 --
--- KEYS[1] lock      hash
+-- KEYS[1] lock      hash   left out, with the queue: the caller only wants an answer
 -- KEYS[2] queue     zset   waiters by ticket
+-- KEYS[3] note      text   since when the memory is whole: lua/handshake.lua; left out: restart guard off
 -- ARGV[1] last      rank   of the last waiter to tell; 0 is the first, -1 all
 --
--- Reply: {code, holder, count, ttl_ms, length, {waiter, ticket, waiter, ticket, ...}}
+-- Reply: {code, holder, count, ttl_ms, length, {waiter, ticket, waiter, ticket, ...}, note}
 --    1  held; ttl_ms is what is left of the lease (-1: no expiry)
 --    0  absent: nobody holds it here
 --   -2  the key is not a lock
 --
 -- Second delivery: reads again.
--- Called by: rlock/procedures/inspect.py
+-- Called by: rlock/procedures/inspect.py, settle.py
 
-local lock, queue = KEYS[1], KEYS[2]
+local lock, queue, note_key = KEYS[1], KEYS[2], KEYS[3]
 local last = ARGV[1]
 
+if not lock then
+    return {0, '', 0, -2, 0, {}, ''}
+end
 local fields = redis.pcall('hlen', lock)
 if type(fields) == 'table' and not string.find(fields.err, 'WRONGTYPE', 1, true) then
     return fields
 end
+-- Otherwise `free` would be believed of a master that was flushed while this client was idle.
+local note = note_key and redis.call('get', note_key) or ''
 if fields ~= 0 and fields ~= 1 then
-    return {-2, '', 0, -1, 0, {}}
+    return {-2, '', 0, -1, 0, {}, note}
 end
 
 local length = redis.pcall('zcard', queue)
@@ -29,11 +35,11 @@ if type(length) == 'table' or waiters.err then
     length, waiters = 0, {}
 end
 if fields == 0 then
-    return {0, '', 0, -2, length, waiters}
+    return {0, '', 0, -2, length, waiters, note}
 end
 local entry = redis.call('hgetall', lock)
 local held = tonumber(entry[2])
 if not held then
-    return {-2, '', 0, -1, 0, {}}
+    return {-2, '', 0, -1, 0, {}, note}
 end
-return {1, entry[1], held, redis.call('pttl', lock), length, waiters}
+return {1, entry[1], held, redis.call('pttl', lock), length, waiters, note}

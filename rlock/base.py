@@ -96,8 +96,9 @@ class BaseClient(ABC, Generic[L]):
             few times. Both kinds stand in one queue, and are safe together.
         :param ttl: seconds, if not the client's.
         :param renew: False: a fixed lease that ends after ``ttl``, however long the work takes.
-        :param on_lost: called once with a `LeaseLostError` when a hold is lost; in a thread of its own, or
-            with asyncio by the event loop (a coroutine function as a task).
+        :param on_lost: called once with a `LeaseLostError` when a hold is lost; in a thread that calls those
+            of all locks of a client one after another (one that blocks delays the others; `close` waits
+            for none), or with asyncio by the event loop (a coroutine function as a task).
         :param max_hold: seconds after which a hold is renewed no more; it ends with its lease.
         :raises OptionsError: with what is wrong and what to do.
         """
@@ -238,8 +239,9 @@ class BaseLock:
         that was paused until its lease was over, which no lock can. So it can be had after a loss, too.
 
         No network: it is agreed on while the lock is acquired, in the same round trip unless masters
-        disagree. It rests on no clock and no lease, as long as a quorum of masters remembers the last token,
-        which they do for an hour; else on the masters' clocks being closer together than the time until the
+        disagree. It rests on no clock and no lease, as long as a quorum of masters remembers the last token.
+        They do for an hour; after it, the next one is above unless clocks are set back behind its end.
+        After a loss of their memory it rests on their clocks being closer together than the time until the
         next acquire. It fits into 53 bits: the masters' time in microseconds, or a little more.
 
         :raises LeaseLostError: the caller does not hold the lock.

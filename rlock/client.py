@@ -22,7 +22,7 @@ from .errors import OptionsError, RLockError
 from .lock import RLock
 from .model import LockStatus
 from .procedures import inspect
-from .procedures.guarding import vouch
+from .procedures.init import init
 from .rules.options import DEFAULT_TTL, check_name
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Client(BaseClient[RLock]):
         :raises OptionsError: ``restart_guard=0`` has turned the guard off.
         """
         engine = self._engine()
-        return engine.perform(vouch(engine.terms, self._timeout))
+        return engine.perform(init(engine.terms, self._timeout))
 
     def close(self) -> None:
         """Release what is held, end all threads and connections. Waiting acquires end with `RLockError`.

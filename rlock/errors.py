@@ -51,7 +51,7 @@ class LeaseLostError(NotHeldError):
 
 
 class QuorumUnreachableError(RLockError):
-    """Fewer than a quorum of masters answered, or may vote, so nobody can say who gets the lock.
+    """Fewer than a quorum of masters answered, or may vote, or votes stayed split: nobody can say who has it.
 
     ``faults`` maps each master that did not vote to what was wrong with it.
     """

@@ -31,6 +31,9 @@ class RLock(BaseLock):
     the process, the thread and a quorum of masters are well. Ask ``check()`` before what must not be
     done twice.
 
+    A lock that is not held can be pickled. The pickle holds the masters' URLs with their passwords: whoever
+    can read the broker or the file where it is kept can read them.
+
     Not for signal handlers: one that uses the lock while the same thread is inside it dead-locks.
     """
 
@@ -41,20 +44,22 @@ class RLock(BaseLock):
     # -- threading.RLock ---------------------------------------------------------------------------
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock; True when the caller has it, False when somebody else did for all the time.
+        """Take the lock; True when the caller has it, False when the time is over and somebody else had it.
 
         Nested calls cost no network. Otherwise: one round trip to the q-th fastest master. One who has
         to wait takes a place in the queue with the round that refused it, is handed the lock by the
         release of the one before it, and claims it: one round trip more. While it waits: one
         subscription, and a look at one master every second or so.
 
-        :param blocking: wait; with False one round to the masters decides.
+        :param blocking: wait; with False one round to the masters decides, or a few if contenders at the
+            same instant have split the votes: one of them gets it.
         :param timeout: seconds to wait at the most; -1: as long as it takes. The first round may run on
-            to its request time-out.
+            to its request time-out, and to settle a split vote at the end takes up to half a second.
         :raises ValueError: or OverflowError or TypeError, exactly as ``threading.RLock``.
-        :raises QuorumUnreachableError: the time is over and fewer than a quorum of masters answered the
-            last round; one who had seen a holder and was only waiting for it gets False. Never with
-            ``timeout=-1``, which goes on trying and logs.
+        :raises QuorumUnreachableError: the time is over and nobody can say that somebody else had it: fewer
+            than a quorum of masters answered the last round or may vote, or votes stayed split. One who had
+            seen a holder and was only waiting for it gets False. Never with ``timeout=-1``, which goes on
+            trying and logs.
         :raises OptionsError: no waiting can help (wrong password, a replica, a key of another type).
         :raises LeaseLostError: nested, and the outer hold was lost.
         """
@@ -115,9 +120,10 @@ class RLock(BaseLock):
         """Whether anybody holds it, asked of the masters: one round to all of them.
 
         False is certain for the moment of the question; True may be a holder whose missing votes lie on
-        masters that do not answer.
+        masters that do not answer, or that restarted or were flushed a short time ago.
 
-        :raises QuorumUnreachableError: fewer than a quorum answered.
+        :raises QuorumUnreachableError: fewer than a quorum answered; or none of them names a holder, and too
+            many restarted or were flushed less than ``max_ttl`` and a margin ago.
         """
         engine = self._client._engine()
         return engine.perform(locked(engine.terms, self.name, self._options.lease.request_timeout))

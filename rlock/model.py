@@ -30,7 +30,8 @@ class FaultKind(enum.Enum):
     DENIED = "denied"  # wrong password, or a permission is missing
     REPLICA = "replica"  # not a master
     DUPLICATE = "duplicate"  # the same server as another of the list
-    GUARDED = "guarded"  # it granted, but votes of an earlier life of it may still be valid
+    GUARDED = "guarded"  # it granted, but its memory is younger than the longest lease
+    UNJUDGED = "unjudged"  # it granted, and how old its memory is was not known yet
 
 
 #: Faults that waiting does not mend: someone has to change a setting.
@@ -58,16 +59,17 @@ class Vote(NamedTuple):
     length: int = 0  # of this master's queue
     queue: Sequence[tuple[str, int]] = ()  # who waits there, with their tickets
     token: int = 0  # the fencing token of a grant
-    marker: str | None = None  # the master's note of its life; None: it was not asked for
-    guarded: bool = False  # votes of an earlier life of this master may still be valid
+    note: str | None = None  # the master's note, see rules/restart_guard.py; None: it was not asked for
+    guarded: bool = False  # its memory is younger than the longest lease
 
 
 class Verdict(enum.Enum):
     """What a round came to."""
 
     WON = "won"  # a quorum granted, and validity is left
-    OUTVOTED = "outvoted"  # a quorum answered, fewer granted
-    UNREACHABLE = "unreachable"  # fewer than a quorum answered
+    HELD = "held"  # a quorum named one other owner
+    SPLIT = "split"  # a quorum may vote, and nobody was seen with a quorum
+    UNREACHABLE = "unreachable"  # fewer masters than a quorum may vote
     TOO_LATE = "too late"  # a quorum granted, but no validity was left
 
 
@@ -89,7 +91,7 @@ class MasterStatus:
     hold_count: int = 0
     remaining: float | None = None  # seconds; None: no expiry, or no holder
     fault: str | None = None  # set: this master gave no answer
-    guarded: bool = False  # it restarted a short time ago: its vote does not count yet
+    guarded: bool = False  # its memory is younger than the longest lease: its vote does not count yet
 
 
 @dataclass(frozen=True)
@@ -107,12 +109,14 @@ class Waiter:
 class LockStatus:
     """What the masters say of one lock.
 
-    ``holder`` is who has it on a quorum, or None. ``since`` is the Unix time in seconds at which the
-    winning attempt began, by the holder's own wall clock: for people, never for decisions. ``remaining`` is
-    for how many seconds a quorum still has its key, unless it is renewed; None: no expiry, or no holder.
-    ``quorum`` is how many votes a holder needs, and ``masters`` what each of them says. ``waiters`` are
-    the first hundred who stand in the queue, in the order of their tickets; ``queue_length`` is how many
-    there are. Of the threads of one client that wait in default mode only one stands in the queue.
+    ``holder`` is who has it on a quorum, or None. ``free`` is whether certainly nobody has it: without a
+    holder it may still be held, by an owner whose votes are on masters that do not answer, or that restarted
+    or were flushed a short time ago. ``since`` is the Unix time in seconds at which the winning attempt
+    began, by the holder's own wall clock: for people, never for decisions. ``remaining`` is for how many
+    seconds a quorum still has its key, unless it is renewed; None: no expiry, or no holder. ``quorum`` is
+    how many votes a holder needs, and ``masters`` what each of them says. ``waiters`` are the first hundred
+    who stand in the queue, in the order of their tickets; ``queue_length`` is how many there are. Of the
+    threads of one client that wait in default mode only one stands in the queue.
     """
 
     name: str
@@ -124,6 +128,7 @@ class LockStatus:
     masters: Sequence[MasterStatus] = field(default_factory=tuple)
     queue_length: int = 0
     waiters: Sequence[Waiter] = field(default_factory=tuple)
+    free: bool = False
 
     @property
     def locked(self) -> bool:

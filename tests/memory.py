@@ -126,7 +126,7 @@ class Raw:
             self._keys.keys.pop(key, None)
 
     def flushall(self) -> None:
-        """The marker goes, too: not what `MemoryMaster.flush` does."""
+        """The note goes, too: not what `MemoryMaster.flush` does."""
         with self._master.mutex:
             self._keys.keys.clear()
 

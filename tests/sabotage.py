@@ -12,14 +12,60 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from rlock.procedures import acquire, attempt, renew, steps
-from rlock.rules import guard, quorum, scripts
+from rlock._driver import fanout
+from rlock.procedures import acquire, attempt, inspect, renew, settle, steps
+from rlock.rules import options, quorum, restart_guard, scripts
 from rlock.rules.timing import valid_until
 
 
 def guard_off(stack: ExitStack) -> None:
     """A master votes as soon as it is back, whatever it has forgotten."""
-    stack.enter_context(patch.object(guard.Guard, "wait", lambda *_: 0.0))
+    stack.enter_context(patch.object(restart_guard.Guard, "screen", lambda _g, _m, vote, _n, **_: vote))
+
+
+def guard_too_short(stack: ExitStack) -> None:
+    """A memory counts when it is half as old as the longest lease."""
+    stack.enter_context(patch.object(restart_guard, "guard_time", lambda max_ttl: max_ttl / 2))
+
+
+def note_not_read(stack: ExitStack) -> None:
+    """A client goes by the handshake of its connection, whatever note comes with a grant."""
+    counts = restart_guard.Guard.counts
+
+    def as_before(self: Any, master: int, _note: Any, now: float) -> bool:
+        return counts(self, master, None, now)
+
+    stack.enter_context(patch.object(restart_guard.Guard, "counts", as_before))
+    stack.enter_context(patch.object(restart_guard.Guard, "recognise", lambda *_: True))
+
+
+def life_not_compared(stack: ExitStack) -> None:
+    """A handshake leaves the note of another life alone."""
+    _rewrite(stack, scripts.HANDSHAKE, "elseif run_id == '' or noted == run_id then", "else")
+    _rewrite(
+        stack,
+        scripts.HANDSHAKE,
+        """elseif memory ~= 'durable' then
+    -- A note of another life came from a snapshot or a primary: later grants are lost.
+    since_us = string.format('%.0f', now_us)
+""",
+        "",
+    )
+
+
+def no_note_is_old(stack: ExitStack) -> None:
+    """A master without a note is taken for one that was never used, and never flushed."""
+    _rewrite(stack, scripts.HANDSHAKE, "string.format('%.0f', now_us), '0'", "'1', '0'")
+
+
+def votes_judged_once(stack: ExitStack) -> None:
+    """A longer lease that a round hears of changes nothing for the votes that it has."""
+    stack.enter_context(patch.object(fanout.Fanout, "_judge_again", lambda *_: None))
+
+
+def young_says_free(stack: ExitStack) -> None:
+    """Nobody holds what most masters call free, also those that have forgotten who does."""
+    stack.enter_context(patch.object(inspect, "may_be_held", lambda ballot: bool(ballot.claims())))
 
 
 def naive_healing(stack: ExitStack) -> None:
@@ -31,13 +77,14 @@ def validity_from_end(stack: ExitStack) -> None:
     """Validity is counted from the last vote instead of from before the first byte was sent."""
     genuine = attempt.attempt
 
-    def late(waiting: Any, timeout: float) -> Generator[Any, Any, Any]:
-        outcome = yield from genuine(waiting, timeout)
+    def late(waiting: Any, timeout: float, **how: Any) -> Generator[Any, Any, Any]:
+        outcome = yield from genuine(waiting, timeout, **how)
         if isinstance(outcome, attempt.Grant):
             outcome = outcome._replace(sent_at=waiting.terms.clock())
         return outcome
 
-    stack.enter_context(patch.object(acquire, "attempt", late))
+    for module in (acquire, settle):
+        stack.enter_context(patch.object(module, "attempt", late))
     for module in (attempt, acquire):
         stack.enter_context(patch.object(module, "won_until", lambda *_: math.inf))
 
@@ -47,14 +94,16 @@ def no_limit(stack: ExitStack) -> None:
     for module in (attempt, acquire):
         unbounded = patch.object(module, "won_until", lambda sent_at, ttl, _: valid_until(sent_at, ttl))
         stack.enter_context(unbounded)
+    # Or no client could be made that waits so long for a master.
+    stack.enter_context(patch.object(options, "longest_acquisition", lambda _: math.inf))
 
 
 def half_a_quorum(stack: ExitStack) -> None:
     """Half of the masters, rounded down, are taken for a majority."""
     init = quorum.Ballot.__init__
 
-    def half(self: quorum.Ballot, masters: int, *args: Any, **options: Any) -> None:
-        init(self, masters, *args, **options)
+    def half(self: quorum.Ballot, masters: int, *args: Any, **how: Any) -> None:
+        init(self, masters, *args, **how)
         self.quorum = max(1, masters // 2)
 
     stack.enter_context(patch.object(quorum.Ballot, "__init__", half))
@@ -113,6 +162,12 @@ def only_messages(stack: ExitStack) -> None:
 
 SABOTAGES: dict[str, Callable[[ExitStack], None]] = {
     "guard off": guard_off,
+    "guard too short": guard_too_short,
+    "note not read": note_not_read,
+    "life not compared": life_not_compared,
+    "no note is old": no_note_is_old,
+    "votes judged once": votes_judged_once,
+    "young says free": young_says_free,
     "naive healing": naive_healing,
     "validity from the end": validity_from_end,
     "no limit to an acquisition": no_limit,
@@ -141,7 +196,7 @@ def _rewrite(stack: ExitStack, script: scripts.Script, old: str, new: str) -> No
     # The simulation's masters do not read Lua: they have switches of their own for these.
     if old not in script.source:
         raise AssertionError(f"{script.name}.lua has changed: {old!r} is not in it any more")
-    broken = scripts.Script(script.name, script.source.replace(old, new))
+    broken = scripts.Script(script.name, script.source.replace(old, new, 1))
     for field in ("source", "sha"):
         stack.enter_context(patch.dict(script.__dict__, {field: getattr(broken, field)}))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,22 +21,23 @@ LUA = Path(__file__).parents[1] / "lua"
 LOCK = "job"
 QUEUE = keys.queue(LOCK)
 FENCE = keys.fence(LOCK)
-EVICTED = keys.evicted(LOCK)
-MARKER = keys.MARKER
+NOTE = keys.NOTE
 CHANNEL = OWN.channel(LOCK)
 MINE, OLDER, THEIRS = "me:3", "me:2", "you:1"
+EVICTED = keys.evicted(LOCK, MINE)
 #: Waiters, each in a process of its own.
 ANNA, BEN, CARA = "anna:1|s1", "ben:1|s2", "cara:1|s3"
 LEASE_MS = 60_000
 QUEUE_MS = 30_000
 CLAIM_MS = 1_000
-FENCE_MS = 3_600_000
+FENCE_MS = 172_800_000
 #: Microseconds since 1970, as tickets are: no number of 32 bits, and one that has to come back exactly.
 TICKET = 1_790_000_000_123_457
-#: A fencing token to propose, likewise.
-TOKEN = 1_790_000_000_654_321
+#: A fencing token to propose: the last midnight, for masters take none that is older than what they remember.
+#: Tests have it in their names: it must be the same in each process that collects them.
+TOKEN = int(time.time()) // 86_400 * 86_400_000_000 + 654_321
 
-#: How a server calls one of its lives.
+#: A run_id, as a server calls one of its lives.
 LIFE = "d0e1" * 10
 
 #: Another thread of Anna's process.
@@ -118,7 +120,7 @@ class Box:
         ]
         if waiter == "" and not self.whole:
             words = words[: 6 if order == "fair" else 5 if count != 1 else 4]
-        return self.call("acquire", [LOCK, QUEUE, FENCE, *_marker(guarded)], *words)
+        return self.call("acquire", [LOCK, QUEUE, FENCE, *_note(guarded)], *words)
 
     def granted(self, owner: str = MINE, **options: Any) -> int:
         """The fencing token of an acquire that is granted."""
@@ -142,7 +144,7 @@ class Box:
         token: int = TOKEN,
         ban_ms: int | str = "",
     ) -> Any:
-        keys = [LOCK, QUEUE, FENCE, EVICTED]
+        keys = [LOCK, QUEUE, FENCE, _ban(owner)]
         words: list[str | int] = [owner, channel, message, claim_ms, waiter]
         if heir == ban_ms == "" and not self.whole:
             return self.call("release", keys[:2], *(words if waiter else words[:4]))
@@ -157,14 +159,14 @@ class Box:
         return self.call("wait", [LOCK, QUEUE], waiter, ticket, queue_ms)
 
     def renew(self, owner: str = MINE, lease_ms: int = LEASE_MS, count: int = 1) -> Any:
-        echo, codes, _ = self.call("renew", [LOCK, MARKER], lease_ms, owner, count)
+        echo, codes, _ = self.call("renew", [LOCK, NOTE], lease_ms, owner, count)
         assert echo == owner
         return codes
 
     def heal(
         self, owner: str = MINE, lease_ms: int | str = LEASE_MS, count: int = 1, token: int = TOKEN
     ) -> Any:
-        keys = [LOCK, FENCE, EVICTED, MARKER]
+        keys = [LOCK, FENCE, _ban(owner), NOTE]
         echo, codes, _ = self.call("heal", keys, lease_ms, FENCE_MS, owner, count, token)
         assert echo == owner
         return codes
@@ -172,11 +174,12 @@ class Box:
     def fence(self, owner: str = MINE, token: int = TOKEN, fence_ms: int | str = FENCE_MS) -> Any:
         return self.call("fence", [FENCE], owner, token, fence_ms)
 
-    def mark(self, life: str = LIFE, age_us: int | str = "", max_ttl_ms: int = 10_000) -> Any:
-        return self.call("mark", [MARKER], life, age_us, max_ttl_ms)
+    def handshake(self, run_id: str = LIFE, memory: str = "volatile", known: str = "") -> Any:
+        return self.call("handshake", [NOTE], run_id, memory, known)
 
     def status(self, last: int = -1) -> Any:
-        return self.call("status", [LOCK, QUEUE], last)
+        *told, _ = self.call("status", [LOCK, QUEUE, NOTE], last)
+        return told
 
     # -- what is on the master -----------------------------------------------------------------------------
 
@@ -264,8 +267,12 @@ class Box:
             self.client.hset(LOCK, THEIRS, "not a number")
 
 
-def _marker(guarded: bool) -> list[str]:
-    return [MARKER] if guarded else []
+def _ban(owner: str) -> str:
+    return keys.evicted(LOCK, owner)
+
+
+def _note(guarded: bool) -> list[str]:
+    return [NOTE] if guarded else []
 
 
 STRANGERS = ("string", "list", "two fields", "not a number")

@@ -19,7 +19,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from rlock.program.local.embedded import ServerBinary, find_servers
-from rlock.rules.keys import MARKER
+from rlock.rules.keys import NOTE
 
 from . import memory
 
@@ -89,9 +89,9 @@ def raw(url: str, timeout_s: float = 5.0) -> redis.Redis:
 
 
 def left(url: str) -> list[str]:
-    """The keys on a master, but for what is to stay: its marker, and the last fencing token of each lock."""
+    """The keys on a master, but for what is to stay: its note, and the last fencing token of each lock."""
     keys = [str(key) for key in raw(url).keys()]  # noqa: SIM118
-    return [key for key in keys if key != MARKER and not key.endswith(":fence")]
+    return [key for key in keys if key != NOTE and not key.endswith(":fence")]
 
 
 class Fleet:
@@ -155,7 +155,7 @@ class Janitor:
             if user != "default":
                 client.acl_deluser(user)
         # What `rlock init` writes, or each test would begin with a wait for the restart guard.
-        client.set(MARKER, f"{server['run_id']} 0 100")
+        client.set(NOTE, f"{server['run_id']} 0 100")
 
 
 def gone(pid: int, within_s: float = 3.0) -> bool:

@@ -5,22 +5,29 @@ The tests that need containers are left out where no engine answers or the image
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
+import redis
 
 import rlock
-from rlock.rules.scripts import ACQUIRE, RELEASE, Script
+from rlock.program.local.spawn import free_port
 
 from .containers import ContainerMaster, why_not
+from .contract.conftest import eventually
+from .scripted import LEASE_MS, MINE, THEIRS, Box
 from .servers import raw
 
 COMPOSE = (Path(__file__).parents[1] / "compose.yaml").read_text(encoding="utf-8")
 PLAIN = "\n".join(line for line in COMPOSE.splitlines() if not line.lstrip().startswith("#"))
+Compose = tuple[list[str], list[str]]
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
 
@@ -39,9 +46,33 @@ def containers() -> Iterator[list[ContainerMaster]]:
             master.close()
 
 
-def call(master: ContainerMaster, script: Script, *words: str | int) -> Any:
-    with raw(master.url) as client:
-        return client.eval(script.source, 1, *words)
+@pytest.fixture
+def compose(tmp_path: Path) -> Iterator[Compose]:
+    """The words that begin a compose command for compose.yaml on free ports, and its masters."""
+    if why_not():
+        pytest.skip(why_not())
+    program = ["docker", "compose"]
+    if subprocess.run([*program, "version"], capture_output=True).returncode != 0:
+        if not shutil.which("docker-compose"):
+            pytest.skip("no docker compose on this machine")
+        program = ["docker-compose"]
+    ports = [free_port() for _ in range(5)]
+    text = COMPOSE
+    for i, port in enumerate(ports, 1):
+        text = text.replace(f"127.0.0.1:640{i}:6379", f"127.0.0.1:{port}:6379")
+    file = tmp_path / "compose.yaml"
+    file.write_text(text, encoding="utf-8")
+    words = [*program, "-p", f"rlock{os.getpid()}", "-f", str(file)]
+    try:
+        yield words, [f"redis://127.0.0.1:{port}" for port in ports]
+    finally:
+        subprocess.run([*words, "down", "--volumes"], check=True, capture_output=True, timeout=60)
+
+
+def answers(url: str) -> bool:
+    with contextlib.suppress(redis.ConnectionError, redis.TimeoutError), raw(url, 1.0) as client:
+        return bool(client.ping())
+    return False
 
 
 def test_compose_publishes_five_masters_on_the_loopback_address_only() -> None:
@@ -79,32 +110,52 @@ def test_the_health_check_of_compose_succeeds_in_a_container(containers: list[Co
     assert (status, output.strip()) == (0, "PONG")
 
 
+def test_the_masters_of_compose_keep_a_lock_through_a_restart_of_them_all(compose: Compose) -> None:
+    words, urls = compose
+    subprocess.run([*words, "up", "-d"], check=True, capture_output=True, timeout=60)
+    assert eventually(lambda: all(map(answers, urls)), within=20)
+    with rlock.Client(urls, 60.0, max_ttl=60.0) as client:
+        client.init()
+        assert client.lock("x", renew=False).acquire(blocking=False)
+        subprocess.run([*words, "restart"], check=True, capture_output=True, timeout=60)
+        assert eventually(lambda: all(map(answers, urls)), within=20)
+        with rlock.Client(urls, 60.0, max_ttl=60.0) as other:
+            assert [master.holder is not None for master in other.status("x").masters] == [True] * 5
+            assert not other.lock("x").acquire(blocking=False)
+
+
 def test_every_container_grants_refuses_and_releases(containers: list[ContainerMaster]) -> None:
     for master in containers:
-        assert call(master, ACQUIRE, "job", "a:1", 30_000, 1) == [1, "a:1", 1, 30_000]
-        assert call(master, ACQUIRE, "job", "b:2", 30_000, 1)[:3] == [-1, "a:1", 1]
-        assert call(master, RELEASE, "job", "a:1", "channel", "0") == [1, "a:1", 0, 0]
-        assert call(master, ACQUIRE, "job", "b:2", 30_000, 1)[0] == 1
-        assert call(master, RELEASE, "job", "b:2", "", "")[0] == 1
+        with contextlib.closing(Box(master.url)) as box:
+            box.granted(MINE, guarded=False)
+            assert box.acquire(THEIRS, guarded=False)[:3] == [-1, MINE, 1]
+            assert box.release(MINE)[:3] == [1, MINE, 0]
+            box.granted(THEIRS, guarded=False)
+            assert box.release(THEIRS)[:3] == [1, THEIRS, 0]
 
 
 def test_a_durable_container_that_was_killed_still_knows_whom_it_voted_for(
     containers: list[ContainerMaster],
 ) -> None:
     master = containers[0]
-    assert call(master, ACQUIRE, "kept", "a:1", 60_000, 1)[0] == 1
+    with contextlib.closing(Box(master.url)) as box:
+        box.granted(MINE, guarded=False)
     master.kill()
     assert not master.running
     master.start()
-    code, holder, _, ttl_ms = call(master, ACQUIRE, "kept", "b:2", 60_000, 1)
-    assert (code, holder) == (-1, "a:1")
-    assert 0 < ttl_ms < 60_000
+    with contextlib.closing(Box(master.url)) as box:
+        code, holder, _, ttl_ms, *_ = box.acquire(THEIRS, guarded=False)
+        assert (code, holder) == (-1, MINE)
+        assert 0 < ttl_ms < LEASE_MS
     master.restart(empty=True)
-    assert call(master, ACQUIRE, "kept", "b:2", 60_000, 1)[0] == 1
+    with contextlib.closing(Box(master.url)) as box:
+        box.granted(THEIRS, guarded=False)
 
 
 def test_a_lock_is_taken_and_given_back_on_a_fleet_of_containers(containers: list[ContainerMaster]) -> None:
     urls = [master.url for master in containers]
+    with rlock.Client(urls) as operator:
+        operator.init()  # nothing was locked before
     with rlock.Client(urls) as mine, rlock.Client(urls) as other, mine.lock("fleet"):
         assert not other.lock("fleet").acquire(blocking=False)
     with rlock.Client(urls) as other:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,14 @@ from typing import Any
 import pytest
 import redis
 
+import rlock
 from rlock._driver.links import Call
 from rlock._sync.masters import Endpoint
 from rlock.rules import keys, scripts
+from rlock.rules.restart_guard import NO_INFO, Guard, Note
 from rlock.rules.wire import OWN
 
+from .contract.conftest import eventually
 from .docs.pages import marked
 from .scripted import (
     ANNA,
@@ -25,8 +30,8 @@ from .scripted import (
     FENCE,
     LIFE,
     LOCK,
-    MARKER,
     MINE,
+    NOTE,
     QUEUE,
     THEIRS,
     TICKET,
@@ -34,7 +39,7 @@ from .scripted import (
     Ears,
     owner_of,
 )
-from .servers import AnyMaster
+from .servers import AnyMaster, raw
 from .test_lua_style import COMMANDS
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -44,7 +49,7 @@ LEAST = {"eval", "evalsha"} | COMMANDS - {"hdel"}
 #: What the client itself sends, whatever it may send besides.
 BESIDE = {"subscribe", "unsubscribe"}
 #: What README.md calls optional: the user is told more, or is faster, with it.
-OPTIONAL = {"info", "config|get", "client|id", "client|kill", "script|load"}
+OPTIONAL = {"config|get", "client|id", "client|kill", "script|load"}
 
 
 def line() -> list[str]:
@@ -66,10 +71,10 @@ def test_the_readme_allows_the_commands_that_are_needed_and_no_other() -> None:
     assert all(line().index(f"+{command}") > line().index("-@all") for command in allowed), "taken back"
 
 
-def test_the_readme_allows_the_keys_and_channels_of_these_locks_and_the_marker() -> None:
-    name = "orders:42"
+@pytest.mark.parametrize("name", ["orders:42", "orders:{eu}:42"])
+def test_the_readme_allows_the_keys_and_channels_of_these_locks_and_the_note(name: str) -> None:
     patterns = [rule[1:] for rule in line() if rule.startswith("~")]
-    for key in (name, keys.queue(name), keys.fence(name), keys.evicted(name), keys.MARKER):
+    for key in (name, keys.queue(name), keys.fence(name), keys.evicted(name, "a:1"), keys.NOTE):
         assert any(_matches(pattern, key) for pattern in patterns), key
     for key in ("other", keys.queue("other"), keys.fence("other")):
         assert not any(_matches(pattern, key) for pattern in patterns), key
@@ -101,11 +106,11 @@ def exercise(box: Box, user: Box, ears: Ears) -> list[Any]:
             reply = ["error"]
         answers.append([part for part in reply if type(part) is not int or abs(part) < 1_000])
         answers.append((box.content(), box.waiters(), box.pttl() == -1, box.pttl(QUEUE) == -1, ears.heard()))
-        answers.append((box.fenced(), box.content(EVICTED), box.content(MARKER)))
+        answers.append((box.fenced(), box.content(EVICTED), box.content(NOTE)))
 
     answers: list[Any] = []
-    told(user.mark)
-    told(user.mark, age_us=5)
+    told(user.handshake, memory="vouched")
+    told(user.handshake)
     for order in ("barging", "fair"):
         told(user.acquire, order=order)
         told(user.fence)
@@ -179,7 +184,7 @@ def test_what_is_left_out_of_a_command_is_as_if_it_were_empty(allowed: tuple[Box
         assert box.hand_on() == [1, MINE, 0, 0, 0]
 
 
-@pytest.mark.parametrize("missing", sorted(LEAST - {"eval", "evalsha"}))
+@pytest.mark.parametrize("missing", sorted(LEAST - {"eval", "evalsha", "info"}))
 def test_none_of_the_least_permissions_can_be_left_out(
     allowed: tuple[Box, Ears, list[Any]], missing: str
 ) -> None:
@@ -215,10 +220,28 @@ def test_a_user_with_the_least_permissions_hears_of_a_release_and_may_stop_liste
     user.close()
 
 
+@pytest.mark.parametrize("info", [False, True])
+def test_without_info_each_connection_has_no_vote_for_the_time_of_the_guard(box: Box, info: bool) -> None:
+    """A snapshot may have brought the note back, and nothing tells the user that there was a restart."""
+    run_id, day_us = str(box.client.info("server")["run_id"]), 86_400_000_000
+    box.client.set(NOTE, f"{run_id} {box.time_us() - day_us} 10000")
+    user = user_of(box, rules_of((LEAST | BESIDE) - (set() if info else {"info"})))
+    guard = Guard([box.url], 10.0)
+    for now in (100.0, 200.0):
+        link = Endpoint(redis.Redis.from_url(box.url, username="joe", password="pw")).dial(Call(5.0))
+        assert link.run_id == (run_id if info else "")
+        guard.judge(0, link.handshake, now, heard_at=now - 1.0)
+        assert guard.wait(0, now) == pytest.approx(0.0 if info else guard.time)
+        assert guard.counts(0, link.handshake.note, now) == info
+        link.close()
+    assert (NO_INFO in guard.fault(0, 200.0)) == (not info)
+    user.close()
+
+
 @pytest.mark.parametrize("optional", [False, True])
 def test_the_handshake_learns_of_such_a_user_s_master_what_it_may(box: Box, optional: bool) -> None:
-    """Without INFO the marker is all that the restart guard has; what is not told counts as the worse."""
-    box.client.set(MARKER, f"{LIFE} 0 10000")
+    """What is not told counts as the worse: without CONFIG GET a restart may have lost something."""
+    box.client.set(NOTE, f"{LIFE} 0 10000")
     user = user_of(box, rules_of(LEAST | BESIDE | (OPTIONAL if optional else set())))
     box.client.config_set("appendonly", "yes")
     box.client.config_set("appendfsync", "always")
@@ -227,21 +250,58 @@ def test_the_handshake_learns_of_such_a_user_s_master_what_it_may(box: Box, opti
     finally:
         box.client.config_set("appendonly", "no")
         box.client.config_set("appendfsync", "everysec")
-    told = link.handshake
-    assert told.marker == f"{LIFE} 0 10000"
+    told, run_id = link.handshake, str(box.client.info("server")["run_id"])
+    note = Note.parse(told.note)
+    assert note is not None
+    assert (note.run_id, note.max_ttl_ms) == (run_id, 10_000)
+    assert (note.since_us == 0) == optional, "of another life, of which a durable one lost nothing"
     assert abs(told.time_us - box.time_us()) < 5_000_000
-    assert (told.run_id != "", told.uptime_s is not None, told.durable) == (optional, optional, optional)
+    assert (told.run_id, told.memory) == (run_id, "durable" if optional else "volatile")
     assert (link.client_id > 0) == optional
     loaded = box.client.script_exists(*(script.sha for script in scripts.ALL))
-    assert loaded == [optional] * len(scripts.ALL)
+    # The handshake was sent in full.
+    assert loaded == [optional or script is scripts.HANDSHAKE for script in scripts.ALL]
     link.close()
     user.close()
+
+
+@pytest.mark.parametrize("name", ["orders:42", "orders:{eu}:42", "orders:}"])
+def test_a_client_with_the_least_permissions_is_refused_nothing_but_what_is_optional(
+    any_server: AnyMaster, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From `rlock init` to `close`, with a waiter: whose names have braces, too."""
+    with raw(any_server.url) as admin:
+        admin.execute_command("ACL", "SETUSER", "joe", "on", ">pw", *line())
+        admin.execute_command("ACL", "LOG", "RESET")
+        url = any_server.url.replace("redis://", "redis://joe:pw@")
+        with (
+            caplog.at_level(logging.WARNING, "rlock"),
+            rlock.Client(url) as client,
+            rlock.Client(url) as other,
+        ):
+            assert client.init() == dict.fromkeys(client.masters)
+            lock = client.lock(name)
+            assert lock.acquire(timeout=5)
+            waiter = threading.Thread(target=lambda: other.lock(name).acquire(timeout=10))
+            waiter.start()
+            assert eventually(lambda: client.status(name).queue_length == 1)
+            lock.release()
+            waiter.join(15)
+            assert len(other.evict(name)) == 1
+            # Closed with an answer on its way: it waits until the master has read all.
+            client.lock(name).acquire(blocking=False)
+        log = admin.execute_command("ACL", "LOG")
+    assert caplog.text.count("NOPERM") == 0
+    entries = [
+        dict(zip(each[::2], each[1::2], strict=True)) if isinstance(each, list) else each for each in log
+    ]
+    assert {str(each["object"]).lower() for each in entries} <= {*OPTIONAL, "config", "client", "script"}
 
 
 def test_a_user_with_the_least_permissions_may_not_look_at_other_keys(box: Box) -> None:
     user = user_of(box, rules_of(LEAST | BESIDE))
     box.client.set("other", "1")
-    for command in (("GET", "other"), ("SET", "other", "2"), ("DEL", "other"), ("SET", MARKER[:-1], "x")):
+    for command in (("GET", "other"), ("SET", "other", "2"), ("DEL", "other"), ("SET", NOTE[:-1], "x")):
         with pytest.raises(redis.exceptions.NoPermissionError):
             user.client.execute_command(*command)
     assert user.acquire(MINE)[0] == 1

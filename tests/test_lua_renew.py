@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from .scripted import LEASE_MS, LOCK, MARKER, MINE, OLDER, THEIRS, Box
+from .scripted import LEASE_MS, LOCK, MINE, NOTE, OLDER, THEIRS, Box
 
 
 def test_renew_counts_the_lease_from_now(box: Box) -> None:
@@ -33,10 +33,10 @@ def test_renew_may_also_shorten_the_lease(box: Box) -> None:
 def test_renew_delivered_twice_leaves_the_same_count_and_the_same_lease(box: Box) -> None:
     box.acquire()
     box.renew(count=2)
-    time.sleep(0.02)
+    time.sleep(0.2)
     assert box.renew(count=2) == [1]
     assert box.content() == ("hash", {MINE: "2"})
-    assert LEASE_MS - 15 <= box.pttl() <= LEASE_MS, "counted from its own arrival, and not added up"
+    assert LEASE_MS - 150 <= box.pttl() <= LEASE_MS, "counted from its own arrival, and not added up"
 
 
 def test_renew_of_an_absent_lock_does_not_put_it_back(box: Box) -> None:
@@ -88,17 +88,17 @@ def test_three_hundred_locks_are_answered_in_the_order_of_their_keys(box: Box) -
             assert 5_000 < box.pttl(key) <= LEASE_MS
         else:
             assert box.pttl(key) == (-2 if expected[i] == 0 else -1)
-    assert box.client.dbsize() == 240 + 1, "and the marker"
+    assert box.client.dbsize() == 240 + 1, "and the note"
 
 
-def test_renew_tells_the_marker_as_long_as_it_is_there(box: Box) -> None:
+def test_renew_tells_the_note_as_long_as_it_is_there(box: Box) -> None:
     box.acquire()
-    marker = box.content(MARKER)[1]
+    note = box.content(NOTE)[1]
     for owner, code in ((MINE, 1), (THEIRS, -1)):
-        assert box.call("renew", [LOCK, MARKER], LEASE_MS, owner, 1) == [owner, [code], marker]
+        assert box.call("renew", [LOCK, NOTE], LEASE_MS, owner, 1) == [owner, [code], note]
     assert box.call("renew", [LOCK], LEASE_MS, MINE, 1) == [MINE, [1], ""], "without a restart guard"
-    box.client.delete(MARKER)
-    assert box.call("renew", [LOCK, MARKER], LEASE_MS, MINE, 1) == [MINE, [1], ""]
+    box.client.delete(NOTE)
+    assert box.call("renew", [LOCK, NOTE], LEASE_MS, MINE, 1) == [MINE, [1], ""]
 
 
 def test_renew_of_no_lock_answers_nothing(box: Box) -> None:

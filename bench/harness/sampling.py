@@ -43,12 +43,12 @@ CALLS = (
 )
 #: Else by the innermost file of these; a decoded reply is read, whoever wrote the decoder.
 FILES = (
-    ("read", re.compile(r"/rules/scripts\.py:.*decode|/redis/_parsers/")),
+    ("read", re.compile(r"/rules/replies\.py:|/redis/_parsers/")),
     ("build", re.compile(r"/rules/(scripts|forms|keys)\.py:|/redis/.*:.*pack")),
     (
         "count",
         re.compile(
-            r"/rules/(quorum|guard)\.py:|/_driver/(rounds|fanout|roster|traffic|links)\.py:|/_sync/(fanout|roster|links)\.py:"
+            r"/rules/(quorum|restart_guard)\.py:|/_driver/(rounds|fanout|roster|traffic|links)\.py:|/_sync/(fanout|roster|links)\.py:"
         ),
     ),
     ("rest", re.compile(r"/rlock/|/redis/")),

@@ -108,7 +108,7 @@ def ballot_of(masters: int, granted: int, refused: int) -> Ballot:
 
 def verdicts(masters: int = 5) -> Picture:
     """What a round comes to, for each number of masters that grant and refuse."""
-    colour = {Verdict.WON: GREEN, Verdict.OUTVOTED: BLUE, Verdict.UNREACHABLE: RED}
+    colour = {Verdict.WON: GREEN, Verdict.HELD: BLUE, Verdict.SPLIT: AMBER, Verdict.UNREACHABLE: RED}
     drawn = Picture("verdicts", 760, 400, f"What a round comes to, with {masters} masters")
     drawn.text(
         380,
@@ -192,42 +192,44 @@ def acquire() -> Picture:
     drawn.line("M380 140V170")
     drawn.text(392, 160, "decided by the q-th answer that settles it", anchor="start", size=12)
     places = {
-        Verdict.WON: (20, GREEN, "fencing token known\nand still in time?"),
-        Verdict.OUTVOTED: (207, BLUE, "somebody else has it,\nor the votes were split"),
-        Verdict.UNREACHABLE: (394, RED, "fewer than a quorum\nanswered"),
-        Verdict.TOO_LATE: (581, AMBER, "no validity left when\nit was decided"),
+        Verdict.WON: (5, GREEN, "fencing token known\nand still in time?"),
+        Verdict.HELD: (157, BLUE, "a quorum named\none other owner"),
+        Verdict.SPLIT: (309, BLUE, "nobody was seen\nwith a quorum"),
+        Verdict.UNREACHABLE: (461, RED, "fewer than a quorum\nmay vote"),
+        Verdict.TOO_LATE: (613, AMBER, "no validity left when\nit was decided"),
     }
     assert {*places} == {*Verdict}
-    drawn.line("M100 172H660", arrow=False)
+    drawn.line("M76 172H684", arrow=False)
     for verdict, (x, colour, words) in places.items():
-        drawn.line(f"M{x + 80:g} 172V200")
-        drawn.box(x, 202, 164, 76, fill=colour, opacity=0.25)
-        drawn.text(x + 82, 224, verdict.value, size=16)
-        drawn.text(x + 82, 246, words, size=12)
-    drawn.line("M100 278V330")
-    drawn.text(108, 308, "yes", anchor="start", size=12)
-    drawn.box(20, 332, 164, 44, fill=GREEN, opacity=0.35)
-    drawn.text(102, 359, "True: it is held")
-    drawn.line("M289 278V330")
-    drawn.box(207, 332, 164, 76, fill=BLUE)
-    drawn.text(
-        289, 354, "undo; stand in the queue,\nsleep until the release\nhands it over, or a look", size=11
-    )
-    drawn.line("M476 278V330")
-    drawn.box(394, 332, 164, 76, fill=RED)
-    drawn.text(
-        476, 354, "undo on every master that\nmay have granted it;\nwait, with growing pauses", size=11
-    )
-    drawn.line("M663 278V330")
-    drawn.box(581, 332, 164, 76, fill=AMBER)
-    drawn.text(663, 362, "undo;\ntry again at once", size=12)
-    drawn.line("M289 408V440", arrow=False)
-    drawn.line("M476 408V440", arrow=False)
-    drawn.line("M663 408V440", arrow=False)
-    drawn.line("M663 440H750V111H532")
-    drawn.line("M289 440H663", arrow=False)
-    drawn.text(289, 460, "time over: False", size=12)
-    drawn.text(476, 460, "time over: QuorumUnreachableError", size=12)
+        drawn.line(f"M{x + 71:g} 172V200")
+        drawn.box(x, 202, 142, 76, fill=colour, opacity=0.25)
+        drawn.text(x + 71, 224, verdict.value, size=16)
+        drawn.text(x + 71, 246, words, size=12)
+    drawn.line("M76 278V330")
+    drawn.text(84, 308, "yes", anchor="start", size=12)
+    drawn.box(5, 332, 142, 44, fill=GREEN, opacity=0.35)
+    drawn.text(76, 359, "True: it is held")
+    after = {
+        Verdict.HELD: "undo; stand in the queue,\nsleep until the release\nhands it over, or a look",
+        Verdict.SPLIT: "undo; what is given back\ngoes to the first in the\nqueue; pause at random",
+        Verdict.UNREACHABLE: "undo where it may have\nbeen granted; log; wait,\nwith growing pauses",
+        Verdict.TOO_LATE: "undo; log; wait,\nwith growing pauses",
+    }
+    over = {
+        Verdict.HELD: "time over: False",
+        Verdict.SPLIT: "time over: settle it",
+        Verdict.UNREACHABLE: "time over: error",
+        Verdict.TOO_LATE: "time over: error",
+    }
+    for verdict, words in after.items():
+        x, colour, _ = places[verdict]
+        drawn.line(f"M{x + 71:g} 278V330")
+        drawn.box(x, 332, 142, 76, fill=colour)
+        drawn.text(x + 71, 354, words, size=11)
+        drawn.line(f"M{x + 71:g} 408V440", arrow=False)
+        drawn.text(x + 71, 460, over[verdict], size=12)
+    drawn.line("M684 440H757V111H532")
+    drawn.line("M228 440H684", arrow=False)
     return drawn
 
 

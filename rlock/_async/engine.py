@@ -76,8 +76,7 @@ class Engine(engine.Engine):
         key = self.key()
         hold = self.holds.find(key, options.name)
         if hold is not None:
-            self.nested(hold)
-            return True
+            return self.nested(hold)
         asked = Asked()
         try:
             got = await run(self.acquiring(key, options, until, asked))

@@ -42,6 +42,7 @@ class Fanout(fanout.Fanout[StreamLink]):
         #: When those who wait look round, whether or not anything has arrived: one timer for all of them,
         #: since one for each round costs as much as the round.
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
 
     def _caller(self) -> object:
         return asyncio.current_task()
@@ -76,10 +77,11 @@ class Fanout(fanout.Fanout[StreamLink]):
         loop = asyncio.get_running_loop()
         at = loop.time() + seconds
         if self._timer is not None:
-            if self._timer.when() <= at:
+            if self._timer_at <= at:
                 return
             self._timer.cancel()
-        self._timer = loop.call_at(at, self._look_round)
+        # Noted here: uvloop's handle of a time that has passed does not tell when it is due.
+        self._timer, self._timer_at = loop.call_at(at, self._look_round), at
 
     def _look_round(self) -> None:
         self._timer = None

@@ -21,11 +21,11 @@ from ..procedures.inspect import statistics
 from ..procedures.release import Released
 from ..procedures.renew import Renewal, Round, heal, renew
 from ..procedures.steps import Ask, AskMany, Procedure, Tell, Terms
-from ..rules.guard import Guard
 from ..rules.holds import Hold, Holds, OwnerKey
 from ..rules.keys import fresh_station, token_of, waiter_name
 from ..rules.lease import LeaseEvent
 from ..rules.options import ClientOptions, LockOptions
+from ..rules.restart_guard import Guard
 from ..rules.scripts import Command
 from ..rules.wire import WIRES
 from . import outcomes
@@ -58,6 +58,7 @@ class Engine(HandingOn, ABC):
         self._asking: dict[int, tuple[LockOptions, Asked]] = {}
         #: Holds that are no longer ours and of which the masters may not know it yet, by owner token.
         self._releasing: dict[str, Hold] = {}
+        self._successors = {}
 
     # -- what a driver adds ------------------------------------------------------------------------
 
@@ -75,12 +76,21 @@ class Engine(HandingOn, ABC):
 
     # -- acquire -----------------------------------------------------------------------------------
 
-    def nested(self, hold: Hold) -> None:
-        """One acquire more of what the owner has. Raises `LeaseLostError` after a loss."""
-        with self.mutex:
-            if hold.lease.look(self.clock()) is LeaseState.LOST:
-                raise LeaseLostError(hold.name, hold.reason)
-            hold.count += 1
+    def nested(self, hold: Hold) -> bool:
+        """One acquire more of what the owner has: True. Raises `LeaseLostError` after a loss.
+
+        The caller returns at once: Ctrl-C behind this leaves an acquire that nobody gives back.
+        """
+        count = hold.count
+        try:
+            with self.mutex:
+                if hold.lease.look(self.clock()) is LeaseState.LOST:
+                    raise LeaseLostError(hold.name, hold.reason)
+                hold.count = count + 1
+            return True
+        except BaseException:
+            hold.count = count
+            raise
 
     def acquiring(self, key: OwnerKey, options: LockOptions, until: float, asked: Asked) -> Waits[bool]:
         """By the masters, waiting until ``until``.
@@ -105,8 +115,9 @@ class Engine(HandingOn, ABC):
         finally:
             turn.over = True
             self._turnstile.leave(turn)
-        # Time over in the line. With the masters out of reach that is not contention; ask them.
-        if self._fanout.reachable:
+        # Time over in the line. The thread in front may have waited for masters that have no vote, and not
+        # for an owner.
+        if self.holds.taken(name, self.clock()):
             return False
         return (yield from self._contending(key, options, AT_ONCE, asked))
 
@@ -182,7 +193,7 @@ class Engine(HandingOn, ABC):
             waiter = waiter_name(owner, self.terms.station)
             command = self.terms.release(options.name, owner, waiter=waiter, publish=False)
             self._fanout.tell(Tell(command, owed_for=options.lease.ttl))
-        asked.clear()
+            asked.remove(owner)
 
     # -- release -----------------------------------------------------------------------------------
 
@@ -311,6 +322,9 @@ class Engine(HandingOn, ABC):
             # Rounds of others have been written and may be won: their undo goes out on the same
             # connections, while these are still there.
             self._fanout.refuse()
+            # Before the acquires: a successor goes from here to the list of its acquire, never back.
+            for successor, heir in list(self._successors.items()):
+                self._disinherit(heir, successor, None)
             for options, asked in list(self._asking.values()):
                 self._take_back(options, Asked(asked))
             if releasing:

@@ -24,6 +24,8 @@ from .waits import Waits
 
 #: How often a round goes out again because connections broke: each may find another one broken.
 RESENDS = 2
+#: Faults that a second delivery may mend at once.
+RESENT = frozenset({FaultKind.BROKEN, FaultKind.UNJUDGED})
 
 L = TypeVar("L", bound=Link)
 
@@ -62,7 +64,7 @@ class Fanout(Traffic[L]):
         if roster.up < self._masters:
             everybody = roster.fresh and ask.settle is Settle.ALL
             yield from self._connecting(ask.timeout, all_of_them=everybody)
-        turn = Round(ask, self._masters)
+        turn = Round(ask, self._masters, self._guard.time)
         ask.rounds, ballot = (turn,), turn.ballot
         try:
             self._send(turn)
@@ -70,21 +72,34 @@ class Fanout(Traffic[L]):
         except BaseException:
             turn.over = True  # Ctrl-C between the two: others would wait for it to read for them
             raise
+        self._judge_again(turn)
         if ballot.granted < ballot.quorum:
             yield from self._resending(turn)
         return ballot
 
-    def _resending(self, turn: Round) -> Waits[None]:
-        """Again, on new connections, before anybody is told that no quorum answers.
+    def _judge_again(self, turn: Round) -> None:
+        """If the client learned of a longer lease: the memories have to be older for their votes."""
+        if self._guard.time == turn.guard_time:
+            return
+        with self._mutex:
+            now, turn.guard_time = self._clock(), self._guard.time
+            grants = turn.ask.command.script in scripts.GRANTING
+            for i, vote in list(turn.ballot.votes.items()):
+                turn.ballot.amend(i, self._guard.screen(i, vote, now, grants=grants))
 
-        After the restart of a master, or where a server has closed an idle connection.
+    def _resending(self, turn: Round) -> Waits[None]:
+        """Again, before anybody is told that no quorum answers.
+
+        After the restart of a master, or where a server has closed an idle connection: on new connections.
+        Behind the handshake that finds out how old a memory is: on the same one.
         """
         for _ in range(RESENDS):
-            if turn.ballot.answered >= turn.ballot.quorum or not turn.broken():
+            if turn.ballot.answered >= turn.ballot.quorum or not turn.failed_by(RESENT):
                 return
             yield from self._connecting(turn.ask.timeout, all_of_them=True)
             self._resend(turn)
             yield from self._finishing(turn)
+            self._judge_again(turn)
 
     @property
     def met(self) -> bool:
@@ -105,7 +120,7 @@ class Fanout(Traffic[L]):
         everybody = self._roster.fresh and all(ask.settle is Settle.ALL for ask in many.asks)
         patience = max((ask.timeout for ask in many.asks), default=0.0)
         yield from self._connecting(patience, all_of_them=everybody)
-        many.rounds = turns = [Round(ask, self._masters) for ask in many.asks]
+        many.rounds = turns = [Round(ask, self._masters, self._guard.time) for ask in many.asks]
         try:
             for turn in turns:
                 self._send(turn)
@@ -115,6 +130,8 @@ class Fanout(Traffic[L]):
             for turn in turns:
                 turn.over = True
             raise
+        for turn in turns:
+            self._judge_again(turn)
         return [turn.ballot for turn in turns]
 
     def resting(self, rest: Rest) -> Waits[None]:
@@ -125,6 +142,7 @@ class Fanout(Traffic[L]):
                 turn.over = False
                 turn.deadline = min(turn.deadline, rest.until)
             yield from self._finishing(turn)
+            self._judge_again(turn)
 
     def tell(self, tell: Tell) -> None:
         """Send and wait for nothing; the replies are read later and dropped."""
@@ -199,18 +217,13 @@ class Fanout(Traffic[L]):
         now = self._clock()
         if link.handshake.time_us:
             self._time.note(slot.index, link.handshake.time_us, now)
-        self._guard.met(slot.index, link.handshake, now)
+        self._meet(slot, link, now)
         for owed in self._debts.settle(slot.index, now):
             if slot.link is link:
                 # Before anything else on this connection: a release that this master did not get.
                 self._post(slot, link, owed, pack(owed.command.by_sha()))
             else:
                 self._note(slot, owed)  # it broke again
-
-    @property
-    def reachable(self) -> bool:
-        """Whether a quorum of masters is connected."""
-        return self._roster.up >= self._quorum
 
     @property
     def faults(self) -> list[Fault | None]:
@@ -236,8 +249,8 @@ class Fanout(Traffic[L]):
             owing = [i for i, slot in enumerate(self._roster.slots) if slot.link and slot.link.owed]
         if owing:
             # Answers come in order: that to the last question is behind all others.
-            last = Ask(scripts.status("rlock", waiters=1), self._timeout, Settle.ALL, targets=owing)
-            turn = Round(last, self._masters)
+            last = Ask(scripts.ping(), self._timeout, Settle.ALL, targets=owing)
+            turn = Round(last, self._masters, self._guard.time)
             self._send(turn)
             while not turn.over:
                 try:

@@ -29,7 +29,8 @@ class HandingOn:
     clock: Clock
     mutex: threading.Lock
     holds: Holds
-    closed: bool
+    #: Waiters of ours to which a release under way gives the lock, by the owner token that they get.
+    _successors: dict[str, Place]
 
     #: The lock that was handed to another process last, and when to ask for it again at the earliest.
     _handed_on = ("", 0.0)
@@ -53,6 +54,9 @@ class HandingOn:
         ballot: Ballot | None = None
         given: bool | None = False
         try:
+            if heir is not None:
+                # Before it is sent: close() must find what the masters may give.
+                self._successors[successor] = heir
             ballot = yield from self._driver.performing(procedure)
             tokens = [] if heir is None else inherited(ballot)
             if heir is not None and len(tokens) >= ballot.quorum:
@@ -64,6 +68,8 @@ class HandingOn:
         finally:
             if heir is not None and given is False:
                 self._disinherit(heir, successor, ballot)
+            # Not before the undo is written, or the waiter has the token in its own list.
+            self._successors.pop(successor, None)
         if given is not True and handed_on(ballot):
             now = self.clock()
             self._handed_on = (hold.name, now + come_back_wait(now - ballot.sent_at))
@@ -81,7 +87,7 @@ class HandingOn:
         waiter = waiter_name(token, self.terms.station)
         with self.mutex:
             done = self._driver.finished
-            if self.closed or token in done or any(hold.owner == token for hold in self.holds):
+            if token in done or any(hold.owner == token for hold in self.holds):
                 return
             # Handed late to the place of one who has the lock by the other masters: the next one could
             # do nothing with a minority.

@@ -10,6 +10,7 @@ from __future__ import annotations
 # remember for ever that there is no such encoding.
 import encodings.idna  # noqa: F401
 import logging
+import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Generator, Sequence
@@ -19,9 +20,8 @@ import hiredis
 import redis
 
 from ..model import Fault, FaultKind
-from ..rules import scripts
-from ..rules.guard import Handshake
-from ..rules.keys import MARKER
+from ..rules import replies, scripts
+from ..rules.restart_guard import Handshake
 
 log = logging.getLogger("rlock")
 
@@ -33,6 +33,17 @@ def pack(words: Sequence[str]) -> bytes:
     """A command as it goes on the wire. Text only: see `rules.scripts.Command`."""
     packed: bytes = hiredis.pack_command(tuple(words))  # type: ignore[arg-type]
     return packed
+
+
+class Reader(hiredis.Reader):
+    """One that raises errors of hiredis only."""
+
+    def gets(self, *args: Any) -> Any:
+        """The next reply; False: there is none yet."""
+        try:
+            return super().gets(*args)
+        except TypeError as error:  # a map of RESP3, which nobody asked for, with a key that has no hash
+            raise hiredis.ProtocolError(str(error)) from None
 
 
 class DialError(Exception):
@@ -51,8 +62,9 @@ class Link(ABC):
         "client_id",
         "ended",
         "handshake",
-        "known_at",
-        "marker",
+        "heard_at",
+        "judging",
+        "note",
         "owed",
         "reader",
         "run_id",
@@ -60,12 +72,14 @@ class Link(ABC):
     )
 
     def __init__(self, greeted: Greeted) -> None:
-        self.reader = hiredis.Reader()
-        #: The last marker that was read, and how a foreseen answer ends with it.
-        self.marker = ""
-        self.tail = scripts.marked_end("")
-        #: At which state of the guard (`Guard.changes`) that marker was no news.
-        self.known_at = -1
+        self.reader = Reader()
+        #: The note with which grants count now, and how a foreseen answer ends with it; None: none counts.
+        self.note: str | None = None
+        self.tail: bytes | None = None
+        #: When the last command went out that was answered.
+        self.heard_at = -math.inf
+        #: A handshake is under way, because an answer came with a note that nobody has judged.
+        self.judging = False
         #: Something has arrived since the greeting.
         self.answered = False
         #: The peer has closed.
@@ -78,9 +92,9 @@ class Link(ABC):
         #: How the server calls this connection.
         self.client_id = greeted.client_id
 
-    def remember(self, marker: str) -> None:
-        """The marker that answers are foreseen to have from now on."""
-        self.marker, self.tail, self.known_at = marker, scripts.marked_end(marker), -1
+    def expect(self, note: str | None) -> None:
+        """With which note grants count from now on; None: with none, so each answer is read and judged."""
+        self.note, self.tail = note, None if note is None else scripts.noted_end(note)
 
     @abstractmethod
     def send(self, packed: bytes) -> bool:
@@ -136,20 +150,26 @@ def greet(label: str, call: Call) -> Greeting:
         (server,) = yield [("INFO", "server")]
         life = _field(server, "run_id")
         yield [("CLIENT", "KILL", "ID", str(old)) for run_id, old in call.kill if run_id == life]
-    asked = _HANDSHAKE if call.guarded else _HANDSHAKE[:4]
+    asked = _QUESTIONS if call.guarded else _QUESTIONS[:4]
     loads = [("SCRIPT", "LOAD", script.source) for script in scripts.ALL]
-    replies = yield [*asked, *loads]
-    client_id, server, replication, memory, *guarding = replies[: len(asked)]
-    if b"NOAUTH" in _text(server):
-        raise DialError(Fault(FaultKind.DENIED, _text(server).decode("utf-8", "replace")))
+    told = yield [*asked, *loads]
+    client_id, server, replication, memory, *disk = told[: len(asked)]
+    if isinstance(server, Exception) and "NOAUTH" in str(server):
+        raise DialError(Fault(FaultKind.DENIED, str(server)))
     if _field(replication, "role") in ("slave", "replica"):
         raise DialError(Fault(FaultKind.REPLICA, "it is a replica: name its master, or promote it"))
     policy = _field(memory, "maxmemory_policy")
     if policy and policy != "noeviction":
         _warn_of_eviction(label, policy)
-    handshake = (
-        _handshake(server, replication, *guarding) if guarding else Handshake(_field(server, "run_id"))
-    )
+    handshake = Handshake(_field(server, "run_id"))
+    if call.guarded:
+        durable = is_durable(replication, *disk)
+        handshake = handshake._replace(memory="durable" if durable else "volatile")
+        # The first script on this connection: with it the master judges its own memory.
+        (reply,) = yield [scripts.handshake(handshake.run_id, handshake.memory).by_source()]
+        vote = replies.decode_handshake(reply)
+        if vote.note is not None:
+            handshake = handshake._replace(note=vote.note, time_us=vote.time_us)
     return Greeted(handshake, client_id if isinstance(client_id, int) else 0)
 
 
@@ -163,49 +183,48 @@ def dial_error(error: Exception) -> DialError:
     if isinstance(error, denied):
         return DialError(Fault(FaultKind.DENIED, str(error)))
     if isinstance(error, redis.ResponseError):
-        return DialError(scripts.decode_fault(error))
-    return DialError(Fault(FaultKind.DOWN, str(error) or type(error).__name__))
+        return DialError(replies.fault(without_arguments(error)))
+    text, reason = str(error) or type(error).__name__, error.__context__
+    if isinstance(reason, OSError) and reason.strerror and reason.strerror not in text:
+        # redis.asyncio before 5.1 says "Error 1 connecting to host:6379. 1." of every certificate.
+        text = f"{text} {reason.strerror}"
+    return DialError(Fault(FaultKind.DOWN, text))
 
 
-_HANDSHAKE: tuple[tuple[str, ...], ...] = (
+def without_arguments(error: BaseException) -> str:
+    """The text of an error, without the words of the command.
+
+    A server without AUTH repeats the password: "unknown command 'AUTH', with args beginning with: ...".
+    """
+    return str(error).partition(", with args beginning with")[0]
+
+
+_QUESTIONS: tuple[tuple[str, ...], ...] = (
     ("CLIENT", "ID"),
     ("INFO", "server"),
     ("INFO", "replication"),
     ("INFO", "memory"),
     ("INFO", "persistence"),
     ("CONFIG", "GET", "appendfsync"),
-    ("TIME",),
-    ("GET", MARKER),
+    ("CONFIG", "GET", "no-appendfsync-on-rewrite"),
 )
 
 
-def _handshake(
-    server: Any, replication: Any, persistence: Any, appendfsync: Any, time: Any, marker: Any
-) -> Handshake:
-    """What the restart guard goes by. What a user may not ask is taken for the worse."""
-    uptime = _field(server, "uptime_in_seconds")
-    former = _field(replication, "master_replid2").strip("0")
-    fsync = appendfsync[1] if isinstance(appendfsync, list) and len(appendfsync) == 2 else b""
-    return Handshake(
-        run_id=_field(server, "run_id"),
-        uptime_s=float(uptime) if uptime.lstrip("-").isdigit() else None,
-        time_us=int(time[0]) * 1_000_000 + int(time[1]) if isinstance(time, list | tuple) else 0,
-        marker=marker.decode("utf-8", "replace") if isinstance(marker, bytes) else "",
-        durable=_field(persistence, "aof_enabled") == "1" and fsync == b"always",
-        promoted=bool(former),
+def is_durable(replication: Any, persistence: Any, appendfsync: Any, unsynced_rewrite: Any) -> bool:
+    """Whether nothing that this master answered is lost by a restart. An answer that is refused says no."""
+    return (
+        _field(persistence, "aof_enabled") == "1"
+        and replies.setting(appendfsync) == "always"
+        # `yes`: nothing is synced while the file is rewritten.
+        and replies.setting(unsynced_rewrite) == "no"
+        # A promoted replica lacks the last moments of its primary.
+        and bool(_field(replication, "master_replid2"))
+        and not _field(replication, "master_replid2").strip("0")
     )
 
 
-def _text(reply: Any) -> bytes:
-    return reply if isinstance(reply, bytes) else str(reply).encode("utf-8", "replace")
-
-
 def _field(info: Any, name: str) -> str:
-    for line in _text(info).splitlines():
-        key, _, value = line.partition(b":")
-        if key == name.encode():
-            return value.decode("utf-8", "replace").strip()
-    return ""
+    return replies.fields(info).get(name, "")
 
 
 _warned: set[tuple[str, str]] = set()

@@ -140,7 +140,7 @@ class Listener(ABC, Generic[L]):
         with self._mutex:
             for ear in self._ears(place.name):
                 if ear.place is place:
-                    place.bequest = bequest
+                    place.leave(bequest)
                     ear.wake(Wake.GRANTED)
                     return True
         return False
@@ -221,7 +221,7 @@ class Listener(ABC, Generic[L]):
             self._hear(slot, message)
 
     def _hear(self, slot: Slot[L], message: Any) -> None:
-        if type(message) is not list or len(message) < 3:
+        if type(message) is not list or len(message) < 3 or type(message[1]) is not bytes:
             if slot.index not in self._deaf:
                 self._deaf.add(slot.index)
                 log.warning("%s does not let us subscribe, waiters poll: %s", slot.endpoint.label, message)
@@ -247,8 +247,8 @@ class Listener(ABC, Generic[L]):
                 # What was published while we were away is lost: look again at once.
                 ear.wake(Wake.FREE)
 
-    def _handed(self, found: Subscription, master: int, token: bytes) -> None:
-        if not token:
+    def _handed(self, found: Subscription, master: int, token: Any) -> None:
+        if not token or type(token) is not bytes:
             return  # only asked whether somebody is here
         ear = found.ear(token)
         if ear is None:

@@ -31,6 +31,9 @@ _POOL_ARGUMENTS = (
     "cache",
 )
 
+#: The host and port of a URL, an IPv6 address in brackets.
+_HOST = re.compile(r"(\[[^\[\]]+\]|[^:\[\]\s]+)(:[0-9]*)?")
+
 #: A peer that vanished without a word is noticed by the kernel after some 11 s, with no command sent.
 _KEEPALIVE = {
     getattr(socket, option): value
@@ -90,18 +93,20 @@ class Endpoint:
         kit = self.kit
         if isinstance(master, str):
             self._class, self._arguments = _from_url(kit, master)
-            try:
-                self.connection(1.0)
-            except (TypeError, ValueError, redis.RedisError) as error:
-                raise OptionsError(
-                    f"{_redacted(master)!r} has an option that means nothing: {error}"
-                ) from None
         else:
             self._class, self._arguments = _from_client(kit, master)
         #: What is pickled to make the same endpoint elsewhere.
         self.source = master
         #: Its name for people, without user and password.
         self.label = _label(kit, self._class, self._arguments)
+        if isinstance(master, str):
+            try:
+                self.connection(1.0)
+            except (TypeError, ValueError, redis.RedisError) as error:
+                # The & in `?password=a&b` makes an option of the rest of the password.
+                secret = "pass" in master.lower()
+                why = "write & in a password as %26" if secret else error
+                raise OptionsError(f"{self.label} has an option that means nothing: {why}") from None
 
     @property
     def place(self) -> tuple[str, ...]:
@@ -149,6 +154,10 @@ def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
         raise OptionsError(f"masters must be a list of URLs, not {kind_of}: {hint}")
     if not masters:
         raise OptionsError(f"at least one master is needed, and the list is empty: {hint}")
+    # All of them first: a comma in a password makes two URLs of one, and the first of them may be right.
+    for place, url in enumerate(masters, 1):
+        if isinstance(url, str) and (fault := _malformed(kind.kit, url)) is not None:
+            raise OptionsError(f"URL {place} of {len(masters)} {fault}: {hint}")
     found: dict[tuple[str, ...], Endpoint] = {}
     for master in masters:
         endpoint = master if isinstance(master, Endpoint) else kind(master)
@@ -169,17 +178,54 @@ def same_server(one: Endpoint, other: Endpoint, run_id: str) -> str:
     )
 
 
-def _from_url(kit: Kit, url: str) -> tuple[type[Any], dict[str, Any]]:
-    plain = url.replace("valkeys://", "rediss://", 1).replace("valkey://", "redis://", 1)
+def _plain(url: str) -> str:
+    """The URL as redis-py knows it."""
+    return url.replace("valkeys://", "rediss://", 1).replace("valkey://", "redis://", 1)
+
+
+def _malformed(kit: Kit, url: str) -> str | None:
+    """Say what is wrong with a URL and repeat no part of it.
+
+    Where a password holds `/`, `?`, `#` or a comma, parts of it stand where a host or an option should.
+    """
+    plain = _plain(url)
+    scheme, _, rest = plain.partition("://")
+    if scheme not in ("redis", "rediss", "unix"):
+        return "has another scheme, or none"
+    place = re.split("[/?#]", rest, maxsplit=1)[0]
+    path, _, query = rest[len(place) :].partition("?")
+    _, user, host = place.rpartition("@")
+    # A socket's path may hold an @, unless it may as well be the end of a password.
+    unix = scheme == "unix"
+    if "#" in path + query or "@" in (query if unix and not user else path + query):
+        return "has a # or an @ behind the host (in a password write / as %2F, ? as %3F, # as %23, @ as %40)"
+    if unix and (host or not path):
+        return "names no path, or a host in front of it"
+    if not unix and (not host or host.startswith(":")):
+        return "names no host"
+    if not unix and not _HOST.fullmatch(host):
+        return "has no host and port that can be read"
+    if not unix and not re.fullmatch("/?[0-9]*", path):
+        return "has a path that is not the number of a database"
     try:
-        arguments = dict(kit.parse_url(plain))
+        urlsplit(plain.encode().decode())
+    except ValueError:  # its text is a part of the URL
+        return "has characters that no URL can have (in a password write each as %XX)"
+    try:
+        kit.parse_url(plain)
     except ValueError as error:
-        raise OptionsError(f"{_redacted(url)!r} is no master's URL ({error}): {kit.hint}") from None
-    if not plain.startswith("unix://") and "host" not in arguments:
-        raise OptionsError(f"{_redacted(url)!r} names no host: {kit.hint}")
-    if plain.startswith("unix://") and not arguments.get("path"):
-        raise OptionsError(f"{_redacted(url)!r} names no path: {kit.hint}")
-    return arguments.pop("connection_class", kit.plain), _without_pool(arguments)
+        return f"cannot be used ({error})"
+    return None
+
+
+def _from_url(kit: Kit, url: str) -> tuple[type[Any], dict[str, Any]]:
+    arguments = dict(kit.parse_url(_plain(url)))
+    connection_class = arguments.pop("connection_class", kit.plain)
+    if issubclass(connection_class, kit.tls):
+        # Otherwise redis-py before 6 accepts a certificate of another host, and redis-py 6.0 wants the name
+        # checked in a certificate that is not checked, which Python refuses.
+        arguments.setdefault("ssl_check_hostname", arguments.get("ssl_cert_reqs") != "none")
+    return connection_class, _without_pool(arguments)
 
 
 def _without_pool(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,13 +251,3 @@ def _label(kit: Kit, connection_class: type[Any], arguments: Mapping[str, Any]) 
     scheme = "rediss" if issubclass(connection_class, kit.tls) else "redis"
     host, database = arguments.get("host", "localhost"), arguments.get("db") or 0
     return f"{scheme}://{host}:{arguments.get('port', 6379)}" + (f"/{database}" if database else "")
-
-
-def _redacted(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "(a URL that cannot be read)"
-    if "@" not in parts.netloc:
-        return url
-    return parts._replace(netloc="***@" + parts.netloc.rpartition("@")[2]).geturl()

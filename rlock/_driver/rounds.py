@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Set
 from typing import Any, NamedTuple
 
 from ..model import Code, FaultKind
@@ -14,21 +15,23 @@ from ..rules.quorum import Ballot
 class Round:
     """A command on its way, and the ballot of its answers."""
 
-    __slots__ = ("ask", "ballot", "deadline", "over", "parker")
+    __slots__ = ("ask", "ballot", "deadline", "guard_time", "over", "parker")
 
-    def __init__(self, ask: Ask, masters: int) -> None:
+    def __init__(self, ask: Ask, masters: int, guard_time: float) -> None:
         self.ask = ask
         self.ballot = Ballot(masters if ask.targets is None else len(ask.targets), ask.settle)
         self.deadline = 0.0
+        #: How old a memory had to be for the votes in the ballot.
+        self.guard_time = guard_time
         #: Its owner has gone on with the ballot: later answers change it no more.
         self.over = False
         #: The driver's own: what wakes the one who waits for it.
         self.parker: Any = None
 
-    def broken(self) -> bool:
-        """Whether a connection ended before its master answered."""
+    def failed_by(self, kinds: Set[FaultKind]) -> bool:
+        """Whether a master gave no vote for one of these reasons."""
         faults = (vote.fault for vote in self.ballot.votes.values())
-        return any(fault is not None and fault.kind is FaultKind.BROKEN for fault in faults)
+        return any(fault is not None and fault.kind in kinds for fault in faults)
 
     def unanswered(self) -> list[int]:
         """The masters that said neither yes nor no."""

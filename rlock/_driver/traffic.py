@@ -10,7 +10,8 @@ from typing import Generic, TypeVar
 from ..events import MasterAnswers, MasterFailed, MasterSlow, OutOfStep
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.steps import Terms
-from ..rules import scripts
+from ..rules import replies, scripts
+from ..rules.restart_guard import Note
 from .links import Link, pack
 from .roster import Roster, Slot
 from .rounds import Debts, Owed, Round
@@ -36,6 +37,8 @@ class Traffic(ABC, Generic[L]):
         self._news = terms.news
         self._mutex = threading.Lock()
         self._debts = Debts(len(terms.masters))
+        #: When each master gave its last answer on a connection that has ended, or an earlier instant.
+        self._heard_at = [-math.inf for _ in terms.masters]
         #: When to look next for links that owe a reply for too long.
         self._look_at = -math.inf
 
@@ -61,31 +64,23 @@ class Traffic(ABC, Generic[L]):
         if data and slot.refusal is None and not link.reader.has_data():
             owed_replies = link.owed
             while data and owed_replies:
-                turn, command, _, _ = owed_replies[0]
-                expected = command.foreseen + link.tail if command.marked else command.foreseen
+                tail = link.tail
+                if tail is None:
+                    break  # a grant of this master may not count: each answer is read
+                turn, command, sent_at, _ = owed_replies[0]
+                expected = command.foreseen + tail if command.noted else command.foreseen
                 if not data.startswith(expected):
                     break
-                if turn is None or (turn.over and not turn.ask.stay):
-                    owed_replies.popleft()
-                elif link.known_at == self._guard.changes or self._known(slot, link):
-                    owed_replies.popleft()
+                owed_replies.popleft()
+                link.heard_at = sent_at
+                if turn is not None and (not turn.over or turn.ask.stay):
                     self._vote(turn, slot.index, command.yes)
-                else:
-                    break
                 data = data[len(expected) :]
             if not data:
                 return
         if data:
             link.reader.feed(data)
         self._deliver(slot, link)
-
-    def _known(self, slot: Slot[L], link: L) -> bool:
-        """Whether an answer with the link's marker brings no news to the guard."""
-        known = self._guard.known(slot.index, link.marker)
-        if known:
-            # Until something of the guard changes: each answer of each round comes by here.
-            link.known_at = self._guard.changes
-        return known
 
     def _deliver(self, slot: Slot[L], link: L) -> None:
         gets, owed_replies = link.reader.gets, link.owed
@@ -95,8 +90,8 @@ class Traffic(ABC, Generic[L]):
                 self._drop(slot, Fault(FaultKind.BROKEN, f"an answer that nobody asked for: {reply!r:.80}"))
                 return
             owed = owed_replies.popleft()
-            turn, command, _, _ = owed
-            if type(reply) is not list and scripts.is_noscript(reply):
+            turn, command, sent_at, _ = owed
+            if type(reply) is not list and replies.is_noscript(reply):
                 # Not for an acquire that is decided: its release may have passed already, and the
                 # late vote would stand until its lease ends.
                 late = turn is not None and (turn.over or turn.ballot.settled)
@@ -116,16 +111,23 @@ class Traffic(ABC, Generic[L]):
                 self._news.note(OutOfStep(slot.endpoint.label))
                 return
             if vote.fault is not None:
+                if command.script is scripts.HANDSHAKE:
+                    # Otherwise no handshake would follow on this connection, and no grant on it would count.
+                    link.judging = False
                 self._refused(slot, vote.fault)
             elif slot.refusal is not None and vote.code == _YES and command.script is scripts.ACQUIRE:
                 # Only that: without memory, or a disk, a master releases and renews all the same.
                 slot.refusal = None
                 self._news.note(MasterAnswers(slot.endpoint.label, news=False))
-            if self._guard.known(slot.index, vote.marker):
-                if vote.marker is not None and vote.marker != link.marker:
-                    link.remember(vote.marker)
+            if vote.note is not None and vote.note != link.note:
+                self._judge(slot, link, command, vote)
+            if slot.link is link:
+                grants = command.script in scripts.GRANTING
+                vote = self._guard.screen(slot.index, vote, self._clock(), grants=grants)
             else:
-                vote = self._screen(slot, link, vote, grants=command.script in scripts.GRANTING)
+                vote = Vote(Code.FAULT, fault=slot.fault)
+            if not link.judging:  # else it may be the first answer of a new life
+                link.heard_at = sent_at
             if turn is not None and (not turn.over or turn.ask.stay):
                 self._vote(turn, slot.index, vote)
 
@@ -139,15 +141,51 @@ class Traffic(ABC, Generic[L]):
             slot.refused, slot.refused_until = fault, now + AGAIN_S
         self._news.note(MasterFailed(slot.endpoint.label, fault.kind.value, fault.text, news))
 
-    def _screen(self, slot: Slot[L], link: L, vote: Vote, *, grants: bool) -> Vote:
-        """A vote as it counts, by what is known of its master's memory."""
-        now = self._clock()
-        age_s = None if vote.marker is None else self._guard.told(slot.index, vote.marker, now)
-        if age_s is not None:
-            # Have the master note how old its memory is.
-            mark = scripts.mark(link.run_id, age_s, self._guard.max_ttl_ms())
-            self._post(slot, link, Owed(None, mark, now, 0.0), pack(mark.by_sha()))
-        return self._guard.screen(slot.index, vote, now, grants=grants)
+    def _meet(self, slot: Slot[L], link: L, now: float) -> None:
+        """Take the handshake of a new connection."""
+        guard, told = self._guard, link.handshake
+        max_ttl = guard.max_ttl
+        guard.judge(slot.index, told, now, heard_at=self._heard_at[slot.index])
+        link.heard_at = now
+        self._expect(slot, link, told.note, max_ttl, now)
+        for master, note in guard.first_use(now):
+            other = self._roster.slots[master]
+            if other.link is not None:
+                self._shake_hands(other, other.link, now, "unused", note)
+
+    def _shake_hands(self, slot: Slot[L], link: L, now: float, memory: str, known: str = "") -> None:
+        command = scripts.handshake(link.run_id, memory, known)
+        self._post(slot, link, Owed(None, command, now, 0.0), pack(command.by_sha()))
+
+    def _judge(self, slot: Slot[L], link: L, command: scripts.Command, vote: Vote) -> None:
+        """Look at the note that came with an answer: it may say that the master lost its memory."""
+        guard, now = self._guard, self._clock()
+        max_ttl = guard.max_ttl
+        text = vote.note or ""
+        if command.script is scripts.HANDSHAKE:
+            link.judging = False
+            told = link.handshake._replace(note=text, time_us=vote.time_us)
+            guard.judge(slot.index, told, now, heard_at=link.heard_at, new_connection=False)
+        elif not guard.recognise(slot.index, text, now):
+            noted = Note.parse(text)
+            if noted is not None and link.run_id and noted.run_id not in ("", link.run_id):
+                # A proxy keeps this connection over a restart: the handshake of a new one tells the life.
+                self._drop(slot, Fault(FaultKind.BROKEN, "another server answers on this connection now"))
+                return
+            if not link.judging:
+                link.judging = True
+                self._shake_hands(slot, link, now, link.handshake.memory)
+        self._expect(slot, link, text, max_ttl, now)
+
+    def _expect(self, slot: Slot[L], link: L, note: str, max_ttl: float, now: float) -> None:
+        """Compare answers with this note from now on, if grants count. ``max_ttl``: before it was judged."""
+        guard = self._guard
+        if guard.max_ttl != max_ttl:
+            # Votes of memories that were old enough may count no more: each answer is read again.
+            for other in self._roster.slots:
+                if other.link is not None:
+                    other.link.expect(None)
+        link.expect(note if not guard.on or guard.counts(slot.index, note, now) else None)
 
     def _vote(self, turn: Round, master: int, vote: Vote) -> None:
         ballot = turn.ballot
@@ -185,6 +223,7 @@ class Traffic(ABC, Generic[L]):
         link = self._roster.drop(slot, fault)
         if link is None:
             return
+        self._heard_at[slot.index] = link.heard_at
         for owed in link.owed:
             self._note(slot, owed)
             if owed.round is not None:

@@ -84,14 +84,13 @@ class Engine(engine.Engine):
         key = self.key()
         hold = self.holds.find(key, options.name)
         if hold is not None:
-            self.nested(hold)
             if hold.task is not None and hold.task != _task():
                 log.warning(
                     "lock %r: a second task of one thread has it now, too: an rlock.Client does not exclude "
                     "tasks; use rlock.asyncio.Client",
                     hold.name,
                 )
-            return True
+            return self.nested(hold)
         asked = Asked()
         try:
             got = run(self.acquiring(key, options, until, asked))

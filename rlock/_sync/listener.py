@@ -189,9 +189,17 @@ class Listener(listener.Listener[SocketLink]):
             if link.ended and slot.link is link:
                 self._drop(slot, "the server closed the connection")
         except (OSError, hiredis.HiredisError) as error:
-            slot_of = self._roster.by_fd.get(fd)
-            if slot_of is not None:
-                self._drop(slot_of, str(error) or type(error).__name__)
+            self._drop_fd(fd, str(error) or type(error).__name__)
+        except BaseException:
+            # Ctrl-C: what was read may be gone, a message for another waiter with it. All who listen look
+            # again when the channels stand on a new connection.
+            self._drop_fd(fd, "interrupted")
+            raise
+
+    def _drop_fd(self, fd: int, why: str) -> None:
+        slot = self._roster.by_fd.get(fd)
+        if slot is not None:
+            self._drop(slot, why)
 
     # -- the end -----------------------------------------------------------------------------------
 

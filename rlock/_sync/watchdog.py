@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from .._driver import watchdog
@@ -16,9 +17,11 @@ from .waits import run
 
 log = logging.getLogger("rlock")
 
+OnLost = Callable[[LeaseLostError], object]
+
 
 class Watchdog(watchdog.Watchdog):
-    """Renews in a thread of its own."""
+    """Renews in a thread of its own; calls `on_lost` in a second one, while there is a loss to tell."""
 
     def __init__(
         self,
@@ -31,6 +34,9 @@ class Watchdog(watchdog.Watchdog):
         super().__init__(holds, mutex, clock, renewing, healing)
         self._changed = threading.Condition(mutex)
         self._thread: threading.Thread | None = None
+        #: Callbacks that are due, and the thread that calls them.
+        self._losses: deque[tuple[OnLost, LeaseLostError]] = deque()
+        self._teller: threading.Thread | None = None
 
     def _start(self) -> None:
         if self._thread is None:
@@ -78,16 +84,34 @@ class Watchdog(watchdog.Watchdog):
                 self._changed.wait(self._wake_at - self._clock())
             return due
 
-    def _call(self, on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:
-        try:
-            # In a thread of its own: a callback that blocks must not stop the renewal of other locks.
-            threading.Thread(target=_tell, args=(on_lost, error), name="rlock-on-lost", daemon=True).start()
-        except RuntimeError:  # no thread to be had: late is better than never
-            _tell(on_lost, error)
+    def _call(self, on_lost: OnLost, error: LeaseLostError) -> None:
+        self._losses.append((on_lost, error))
+        with self._mutex:
+            if self._teller is not None:
+                return
+            # In a thread of its own: a callback that blocks must not stop the renewal of other locks. One for
+            # all losses: an outage that ends thousands of leases must not start thousands of threads.
+            thread = threading.Thread(target=self._tell_losses, name="rlock-on-lost", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                pass
+            else:
+                self._teller = thread
+                return
+        self._tell_losses()  # no thread to be had: late is better than never
 
-
-def _tell(on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:
-    try:
-        on_lost(error)
-    except Exception:
-        log.exception("on_lost of lock %r raised", error.name)
+    def _tell_losses(self) -> None:
+        """Call what is due, one after another; close() does not end this."""
+        while True:
+            with self._mutex:
+                if not self._losses:
+                    # Under the mutex: a loss that comes now finds no thread and starts one.
+                    if self._teller is threading.current_thread():
+                        self._teller = None
+                    return
+                on_lost, error = self._losses.popleft()
+            try:
+                on_lost(error)
+            except BaseException:  # SystemExit, too: the others have to be told
+                log.exception("on_lost of lock %r raised", error.name)

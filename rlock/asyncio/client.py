@@ -19,7 +19,7 @@ from ..base import BaseClient
 from ..errors import RLockError
 from ..model import LockStatus
 from ..procedures import inspect
-from ..procedures.guarding import vouch
+from ..procedures.init import init
 from ..rules.options import DEFAULT_TTL, check_name
 from .lock import RLock
 
@@ -83,7 +83,7 @@ class Client(BaseClient[RLock]):
     async def init(self) -> dict[str, str | None]:
         """State that nothing was locked before; see `rlock.Client.init`, its dangers included."""
         engine = self._engine()
-        return await engine.perform(vouch(engine.terms, self._timeout))
+        return await engine.perform(init(engine.terms, self._timeout))
 
     async def close(self) -> None:
         """Release what is held, end all tasks and connections. Waiting acquires end with `RLockError`.

@@ -39,7 +39,7 @@ class RLock(BaseLock):
     _client: Client
 
     async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock; True when the caller has it, False when somebody else did for all the time.
+        """Take the lock; True when the caller has it, False when the time is over and somebody else had it.
 
         Arguments, errors and network cost are those of `rlock.RLock.acquire`. Nested calls do not suspend.
         """

@@ -7,6 +7,7 @@ queue is that of a monitor with hand-off (as in AQS): docs/waiting.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ..events import Queued, observed, tell
 from ..model import Code, Verdict
@@ -26,6 +27,7 @@ from ..rules.timing import (
 from ..rules.wire import whose
 from .attempt import Asked, Grant, Waiting, attempt
 from .fencing import agree, agreed_on
+from .settle import settle
 from .steps import (
     Ask,
     Listen,
@@ -37,11 +39,12 @@ from .steps import (
     Unlisten,
     Wake,
     impossible,
+    no_quorum,
     tell_of_failure,
-    too_late,
-    unreachable,
 )
 
+#: Rounds after which a waiter asks again later, and says so.
+_FAILURES = (Verdict.UNREACHABLE, Verdict.TOO_LATE)
 #: ``until`` of an acquire that tries once.
 AT_ONCE = -math.inf
 #: ``until`` of an acquire that waits as long as it takes.
@@ -51,10 +54,10 @@ FOR_EVER = math.inf
 def acquire(
     terms: Terms, options: LockOptions, label: str, until: float, asked: Asked
 ) -> Procedure[Grant | None]:
-    """Try until ``until`` (an instant, AT_ONCE or FOR_EVER). None: contention, and the time is over.
+    """Try until ``until`` (an instant, AT_ONCE or FOR_EVER). None: time is over, somebody else had it.
 
-    Raises `QuorumUnreachableError` when the time is over and the last round had fewer answers than a
-    quorum; `OptionsError` as soon as no waiting can help. ``asked``: see `Waiting`.
+    Raises `QuorumUnreachableError` when the time is over and nobody can say who had it; `OptionsError` as
+    soon as no waiting can help. ``asked``: see `Waiting`.
     """
     waiting = Waiting(terms, options, label, asked)
     try:
@@ -65,7 +68,9 @@ def acquire(
         yield from _leave(waiting)
         raise
     if grant is None:
+        # First: a round that settles a split has no place, or what masters hand to it would be lost.
         yield from _leave(waiting)
+        grant = yield from settle(waiting)
     return grant
 
 
@@ -91,7 +96,7 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
     wake, nudged = Wake.TIME, False
     while True:
         timeout = _time_for(until - clock(), options)
-        outcome = yield from attempt(waiting, timeout)
+        outcome = yield from attempt(waiting, timeout, keep=until == AT_ONCE)
         if isinstance(outcome, Grant):
             return outcome._replace(handed=True) if wake is Wake.HANDED else outcome
         ballot, now, place = outcome, clock(), waiting.place
@@ -100,28 +105,26 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
                 _tell_of_place(waiting, ballot)
             place.splits = place.splits + 1 if wake is Wake.HANDED else 0
         # Of a quorum that names a holder none is out of order, or free.
-        held = waiting.holder is not None
+        verdict, held = waiting.verdict, waiting.verdict is Verdict.HELD
         if not held and ballot.hopeless:
             raise impossible(terms, options.name, ballot)
-        verdict = ballot.judge(now, now)
-        queued = [] if held else [i for i, vote in ballot.votes.items() if vote.code == Code.QUEUED]
-        # Nobody can win while so many masters have no vote: to hand their votes round would only keep all
-        # waiters busy.
-        guarded = not held and ballot.guarded > ballot.masters - ballot.quorum
-        if queued and not guarded and not nudged and not held:
+        queued = [i for i, vote in ballot.votes.items() if vote.code == Code.QUEUED]
+        if queued and verdict is Verdict.SPLIT and not nudged:
             # Free, and we are not the first. Whoever is gets it now, and of those who are dead the
             # queue is rid; if that was all of them, it is our turn.
             nudged = True
-            nudge = terms.release(options.name, "", publish=False)
-            yield Ask(nudge, timeout, Settle.ALL, targets=queued)
+            yield from _nudge(waiting, queued, timeout)
             if place is None:
                 continue
         nudged = False
         if now >= until:
             break
-        if verdict is Verdict.UNREACHABLE or (guarded and place is not None):
+        # While so many masters may not vote nobody can win: to hand their votes round would only keep all
+        # waiters busy. But who is refused by a quorum of them takes a place first.
+        refused = verdict is Verdict.UNREACHABLE and ballot.answered >= ballot.quorum
+        if verdict in _FAILURES and not (refused and place is None):
             failures += 1
-            tell_of_failure(terms, options.name, ballot, failures)
+            tell_of_failure(no_quorum(terms, options, verdict, ballot), failures)
             wake = yield Park(min(now + unreachable_wait(terms.random, failures), until))
         elif place is None:
             # Only what is published after the confirmation is heard, so it is followed by another try.
@@ -129,7 +132,7 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             heard_by = yield Listen(waiting.take_place(), timeout)
             waiting.queued = heard_by >= terms.quorum
             continue
-        elif verdict is Verdict.OUTVOTED and (queued or held):
+        elif held or queued:
             failures = splits = 0
             wake = yield from _sleep(waiting, ballot, until)
         elif place.drawn and ballot.scattered():
@@ -143,7 +146,10 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             # asleep over a free lock.
             failures, splits = 0, splits + 1
             took = ballot.decided_at - ballot.sent_at
-            wait = split_wait(terms.random, splits, took, certain=ballot.split())
+            certain = ballot.split()
+            if not certain and splits > 1:
+                tell_of_failure(no_quorum(terms, options, verdict, ballot), splits)
+            wait = split_wait(terms.random, splits, took, certain=certain)
             wake = yield Park(min(now + wait, until))
         # With a master away a thread of Java that waits at the first of the others would always be before us.
         crowd = terms.wire.shared and terms.quorum > 1 and not ballot.faulted
@@ -151,7 +157,6 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             wake = yield from _spread(waiting, place, until)
         if place is not None and place.bequest is not None:
             owner, sent_at, hops, given = place.bequest
-            waiting.asked.append(owner)
             place.bequest = None
             won = won_until(sent_at, options.lease.ttl, options.lease.longest)
             token = agreed_on(given, terms.quorum)
@@ -163,12 +168,19 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             waiting.asked.remove(owner)
         if wake is Wake.TIME and clock() >= until:
             break
-    if verdict is Verdict.UNREACHABLE:
-        # Not contention: nobody can say who holds it, and the caller must not take this for "busy".
-        raise unreachable(terms, options.name, ballot)
-    if verdict is Verdict.TOO_LATE:
-        raise too_late(terms, options.name, ballot, options.lease.longest)
     return None
+
+
+def _nudge(waiting: Waiting, masters: Sequence[int], timeout: float) -> Procedure[None]:
+    """Have the lock handed to the first who lives, on masters on which it is free.
+
+    A master passes over so many dead waiters in one call; with more of them it is called again.
+    """
+    terms = waiting.terms
+    nudge, until = terms.release(waiting.options.name, "", publish=False), terms.clock() + timeout
+    while masters and terms.clock() < until:
+        ballot: Ballot = yield Ask(nudge, timeout, Settle.ALL, targets=masters)
+        masters = [i for i, vote in ballot.votes.items() if vote.hold_count == scripts.UNFINISHED]
 
 
 def _spread(waiting: Waiting, place: Place, until: float) -> Procedure[Wake]:
@@ -210,7 +222,9 @@ def _sleep(waiting: Waiting, ballot: Ballot, until: float, *, soon: bool = False
         for _ in range(masters):
             looked_at = (looked_at + 1) % masters
             look = yield Ask(
-                scripts.wait(place) if place.drawn else scripts.status(options.name, waiters=1),
+                scripts.wait(place)
+                if place.drawn
+                else scripts.status(options.name, waiters=1, guarded=terms.guard.on),
                 _time_for(until - clock(), options),
                 Settle.ALL,
                 targets=(looked_at,),

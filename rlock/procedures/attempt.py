@@ -14,9 +14,9 @@ from ..rules.keys import owner_token, same_process
 from ..rules.options import LockOptions
 from ..rules.places import Place
 from ..rules.quorum import Ballot, Settle
-from ..rules.timing import lease_ms, straggler_wait, won_until
+from ..rules.timing import SETTLE_TRIES, lease_ms, settle_wait, straggler_wait, won_until
 from .fencing import agree, agreed_on
-from .steps import Ask, Procedure, Rest, Tell, Terms, impossible
+from .steps import Ask, Park, Procedure, Rest, Tell, Terms, impossible
 
 #: What a member of an enum costs to look up shows where each attempt comes by.
 _YES = Code.YES
@@ -61,8 +61,16 @@ class Waiting:
         self.place: Place | None = None
         #: Enough masters let us hear of a hand-off; who cannot hear takes no place.
         self.queued = False
-        #: Who has a quorum, by the last round; None: nobody was seen with one.
+        #: The last round, what it came to, and who was seen with a quorum.
+        self.ballot: Ballot
+        self.verdict = Verdict.UNREACHABLE
         self.holder: str | None = None
+        #: Somebody certainly had a quorum during this call: then "somebody else had it" is true.
+        self.contended = False
+        #: Rounds that were spent on settling a split vote.
+        self.settling = 0
+        #: Owners whose minority stood still: votes are given back for them only once.
+        self.passed_over: set[str] = set()
 
     def take_place(self) -> Place:
         """Where to be handed the lock."""
@@ -71,6 +79,7 @@ class Waiting:
         place = Place(name, self.label, self.terms.station, lease, fair=fair)
         # First: a Ctrl-C in between must find what there is to leave.
         self.asked.append(place.token)
+        place.asked = self.asked
         self.place = place
         return place
 
@@ -81,16 +90,39 @@ class Waiting:
         """
         return self.options.fair or not same_process(self.holder or "", self.label)
 
+    def note(self, verdict: Verdict, ballot: Ballot) -> None:
+        """Remember what a round came to."""
+        self.ballot, self.verdict = ballot, verdict
+        self.holder = None
+        if verdict is Verdict.HELD:
+            holder = self.holder = ballot.foreign_holder()
+            # An owner that stands on masters without a vote may have no quorum, and give its votes back.
+            self.contended = self.contended or ballot.votes_for(holder) >= ballot.quorum
+
+    def leads(self, owner: str) -> bool:
+        """Whether ``owner`` keeps its votes after the split that was noted last."""
+        return self.settling < SETTLE_TRIES and self.ballot.leader(self.passed_over) == owner
+
+    def pause(self) -> Park:
+        """Before the next round that settles a split."""
+        took = self.ballot.decided_at - self.ballot.sent_at
+        wait = settle_wait(self.terms.random, self.settling, took)
+        self.settling += 1
+        return Park(self.terms.clock() + wait)
+
     def undo(self, owner: str, *, hand_on: bool = True) -> scripts.Command:
         """Take the votes for ``owner`` back. Its place stays."""
         return self.terms.release(self.options.name, owner, hand_on=hand_on, publish=False)
 
 
-def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
+def attempt(waiting: Waiting, timeout: float, *, keep: bool = False) -> Procedure[Grant | Ballot]:
     """One round; undone on every master unless it was won.
 
     With an owner token of its own, so that a late command of this attempt can never touch the next one.
     What masters have handed to the place becomes a vote for that token.
+
+    ``keep``: after a split the leader keeps its votes and asks all masters again. Only the grants of its last
+    round count, from before that was sent.
     """
     terms, options, place = waiting.terms, waiting.options, waiting.place
     ttl = options.lease.ttl
@@ -111,30 +143,37 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
         command = scripts.acquire(
             name, owner, lease, place=queued, fair=fair, token=now_us, guarded=guarded, brief=brief
         )
-    ask = Ask(command, timeout, Settle.HOLDER)
+    kept = False
     try:
-        ballot: Ballot = yield ask
-        if ballot.faulted and ballot.duplicated:
-            raise impossible(terms, name, ballot)
-        until = won_until(ballot.sent_at, ttl, options.lease.longest)
-        waiting.holder = None
-        if ballot.judge(terms.clock(), until) is Verdict.WON:
-            given = [vote.token for vote in list(ballot.votes.values()) if vote.code == _YES]
-            token = agreed_on(given, ballot.quorum)
-            if not token:
-                token = yield from agree(terms, options, owner, given, until)
-            # Looked at last: what came before may have used the validity up.
-            if token and terms.clock() < until:
-                waiter = "" if place is None else place.waiter
-                return Grant(owner, ballot.sent_at, waiter, token=token, votes=len(given))
-        else:
-            waiting.holder = ballot.foreign_holder()
-            if place is not None and ballot.outstanding and ballot.settled and waiting.may_rest():
+        while True:
+            ask = Ask(command, timeout, Settle.HOLDER)
+            ballot: Ballot = yield ask
+            if ballot.faulted and ballot.duplicated:
+                raise impossible(terms, name, ballot)
+            until = won_until(ballot.sent_at, ttl, options.lease.longest)
+            verdict = ballot.judge(terms.clock(), until)
+            if verdict is Verdict.WON:
+                terms.time.correct(ballot.votes, ballot.sent_at, ballot.decided_at)
+                given = [vote.token for vote in list(ballot.votes.values()) if vote.code == _YES]
+                token = agreed_on(given, ballot.quorum)
+                if not token:
+                    token = yield from agree(terms, options, owner, given, until)
+                # Looked at last: what came before may have used the validity up.
+                if token and terms.clock() < until:
+                    waiter = "" if place is None else place.waiter
+                    return Grant(owner, ballot.sent_at, waiter, token=token, votes=len(given))
+                verdict = Verdict.TOO_LATE
+            elif place is not None and ballot.outstanding and ballot.settled and waiting.may_rest():
                 # Give the answers a moment without which the round was lost: what they say needs no undo.
                 decided_at = ballot.decided_at
                 yield Rest(ask, terms.clock() + straggler_wait(decided_at - ballot.sent_at))
                 ballot.decided_at = decided_at
-                waiting.holder = waiting.holder or ballot.foreign_holder()
+                verdict = ballot.judge(decided_at, until)
+            waiting.note(verdict, ballot)
+            if not (keep and verdict is Verdict.SPLIT and waiting.leads(owner)):
+                break
+            kept = True
+            yield waiting.pause()
     except GeneratorExit:
         raise
     except BaseException:
@@ -152,7 +191,10 @@ def attempt(waiting: Waiting, timeout: float) -> Procedure[Grant | Ballot]:
     # "No answer" may be a vote, or become one: only a master that refused, or that was never sent the
     # command, certainly has none of ours. The undo goes the same way behind it.
     maybe: list[int] = []
-    if ballot.refused < ballot.masters:
+    if kept:
+        # An earlier round may have reached a master that this one did not.
+        maybe = list(range(ballot.masters))
+    elif ballot.refused < ballot.masters:
         asked = (i for i in range(ballot.masters) if i not in ballot.unsent)
         maybe = [i for i in asked if (vote := votes.get(i)) is None or vote.code in (_YES, Code.FAULT)]
     if queued is not None:

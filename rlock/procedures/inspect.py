@@ -16,7 +16,7 @@ BATCH = 100
 
 
 def _look(terms: Terms, name: str, timeout: float) -> Procedure[Ballot]:
-    ballot: Ballot = yield Ask(scripts.status(name), timeout, Settle.ALL)
+    ballot: Ballot = yield Ask(scripts.status(name, guarded=terms.guard.on), timeout, Settle.ALL)
     if ballot.hopeless:
         raise impossible(terms, name, ballot)
     if ballot.answered < ballot.quorum:
@@ -41,16 +41,31 @@ def _queue(ballot: Ballot) -> tuple[int, tuple[Waiter, ...]]:
 
 
 def locked(terms: Terms, name: str, timeout: float) -> Procedure[bool]:
-    """Whether somebody may hold it: a quorum less those that cannot be asked is taken for a holder.
+    """Whether somebody may hold it; False is certain.
 
-    Raises `QuorumUnreachableError` when fewer than a quorum answered.
+    A dead master may have the missing vote of a holder, and one that restarted may have lost it. Raises
+    `QuorumUnreachableError` when fewer than a quorum answered, or when no master names a holder and too many
+    may have forgotten one.
     """
     ballot = yield from _look(terms, name, timeout)
-    most = max(ballot.claims().values(), default=0)
-    # A dead master may have the missing vote of a holder, and one that restarted may have lost it: "free"
-    # must be certain.
-    unsure = sum(1 for vote in ballot.votes.values() if vote.code == Code.ABSENT and vote.guarded)
-    return most > 0 and most + unsure + ballot.masters - ballot.answered >= ballot.quorum
+    if not may_be_held(ballot):
+        return False
+    if not ballot.claims():
+        raise unreachable(terms, name, ballot)
+    return True
+
+
+def may_be_held(ballot: Ballot) -> bool:
+    """Whether somebody may have a quorum: an owner that masters name, or one that they have forgotten."""
+    votes = ballot.votes.values()
+    # A young master counts against "free" even if it names a holder: it may have lost an earlier grant.
+    young = sum(vote.guarded for vote in votes)
+    named = [
+        count - sum(1 for vote in votes if vote.guarded and vote.holder and whose(vote.holder) == owner)
+        for owner, count in ballot.claims().items()
+    ]
+    missing = ballot.masters - ballot.answered
+    return max(named, default=0) + young + missing >= ballot.quorum
 
 
 def status(terms: Terms, name: str, timeout: float) -> Procedure[LockStatus]:
@@ -74,7 +89,9 @@ def statuses(
     # No names: the driver looks after its connections all the same.
     for start in range(0, max(len(names), 1), BATCH):
         batch = names[start : start + BATCH]
-        asks = [Ask(scripts.status(name, waiters), timeout, Settle.ALL) for name in batch]
+        asks = [
+            Ask(scripts.status(name, waiters, guarded=terms.guard.on), timeout, Settle.ALL) for name in batch
+        ]
         ballots: list[Ballot] = yield AskMany(asks)
         found += [told(terms, name, ballot) for name, ballot in zip(batch, ballots, strict=True)]
     return found
@@ -97,7 +114,8 @@ def told(terms: Terms, name: str, ballot: Ballot) -> LockStatus:
     claim, most = next(iter(ballot.claims().most_common(1)), ("", 0))
     mine = [view for view in views if view.holder is not None and whose(view.holder) == claim]
     if most < terms.quorum:
-        return LockStatus(name, None, None, 0, None, terms.quorum, tuple(views), length, waiters)
+        free = ballot.answered >= ballot.quorum and not may_be_held(ballot)
+        return LockStatus(name, None, None, 0, None, terms.quorum, tuple(views), length, waiters, free)
     holder = mine[0].holder or ""
     # With fewer than a quorum of keys left the hold is over: the q-th longest lease counts.
     left = sorted((view.remaining for view in mine if view.remaining is not None), reverse=True)
@@ -136,8 +154,7 @@ def evict(
     """
     ballot = yield from _look(terms, name, timeout)
     evicted = []
-    # The one with the most keys last: a master remembers one that was thrown out.
-    for holder, _ in reversed(ballot.holders().most_common()):
+    for holder in ballot.holders():
         if owners is not None and holder not in owners:
             continue
         # Its watchdog would put it back as long as its lease is valid.

@@ -7,12 +7,12 @@ all masters, one after another. It also fills up a lease that was won on fewer m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..events import MasterHealed, tell
-from ..model import Code, LeaseState
+from ..model import Code, FaultKind, LeaseState, Vote
 from ..rules import scripts
 from ..rules.holds import Hold
 from ..rules.lease import LeaseEvent
@@ -22,6 +22,11 @@ from .steps import Ask, AskMany, Procedure, Rest, Tell, Terms
 
 #: Locks in one command: enough to make a round cheap, few enough not to block a master (some 0.2 ms).
 BATCH = 100
+#: A batch that a master refuses goes out again in so many parts, and each part that it refuses likewise.
+PARTS = 10
+
+#: The command for some locks of one length of lease.
+Make = Callable[[float, Sequence[Hold]], scripts.Command]
 
 
 class Renewal(NamedTuple):
@@ -65,6 +70,8 @@ class Count:
 
     def add(self, code: int, *, guarded: bool) -> None:
         """Count an answer other than absent."""
+        if code == Code.FAULT:
+            return  # refused for this lock alone: neither yes nor no
         if code == Code.YES and not guarded:
             self.yes += 1
         elif code in (Code.YES, Code.HEALED):
@@ -91,14 +98,15 @@ def renew(terms: Terms, holds: Sequence[Hold]) -> Procedure[Round]:
     """Ask all masters to prolong ``holds``; the caller applies what was decided, then calls `heal`."""
     batches: list[list[Hold]] = []
     asks: list[Ask] = []
+    make = _renewing(terms)
     for ttl in {hold.lease.ttl for hold in holds}:
         for batch in _batches([hold for hold in holds if hold.lease.ttl == ttl]):
-            leases = [(hold.name, hold.owner, hold.count) for hold in batch]
-            command = scripts.renew(lease_ms(ttl), leases, guarded=terms.guard.on)
             batches.append(batch)
-            asks.append(Ask(command, _timeout(batch), Settle.WON_OR_ALL, stay=True))
+            asks.append(Ask(make(ttl, batch), _timeout(batch), Settle.WON_OR_ALL, stay=True))
     many = AskMany(asks)
     ballots: list[Ballot] = yield many
+    lacking = (pair for pair in zip(batches, ballots, strict=True) if pair[1].granted < pair[1].quorum)
+    yield from _in_parts(terms, lacking, make)
     decided: list[Renewal] = []
     undecided: list[tuple[Hold, Ballot, int]] = []
     for batch, ballot in zip(batches, ballots, strict=True):
@@ -123,6 +131,8 @@ def heal(terms: Terms, round_: Round, until: float = math.inf) -> Procedure[list
     all masters have all keys.
     """
     yield Rest(round_.many, until)
+    # Locks with a quorum, too: on a master that refused the batch they would run out.
+    yield from _in_parts(terms, zip(round_.batches, round_.ballots, strict=True), _renewing(terms))
     missing: dict[tuple[int, float], list[Hold]] = {}
     for batch, ballot in zip(round_.batches, round_.ballots, strict=True):
         if ballot.granted == ballot.masters:
@@ -170,13 +180,13 @@ def _put_back(
     """Ask each master for what it misses; its codes go into ``healed``."""
     sent: list[tuple[int, list[Hold]]] = []
     asks: list[Ask] = []
+    make = _healing(terms)
     for (master, ttl), holds in missing.items():
         for batch in _batches(holds):
-            leases = [(hold.name, hold.owner, hold.count, hold.token) for hold in batch]
-            command = scripts.heal(lease_ms(ttl), leases, guarded=terms.guard.on)
-            asks.append(Ask(command, _timeout(batch), Settle.ALL, targets=(master,)))
+            asks.append(Ask(make(ttl, batch), _timeout(batch), Settle.ALL, targets=(master,)))
             sent.append((master, batch))
     ballots: list[Ballot] = yield AskMany(asks)
+    yield from _in_parts(terms, zip([batch for _, batch in sent], ballots, strict=True), make)
     for (master, batch), ballot in zip(sent, ballots, strict=True):
         vote = ballot.votes.get(master)
         if vote is None or vote.code == Code.FAULT:
@@ -200,9 +210,94 @@ def _bury(terms: Terms, missing: dict[tuple[int, float], list[Hold]]) -> Procedu
         yield Tell(command, targets, owed_for=hold.lease.ttl)
 
 
-def _batches(holds: list[Hold]) -> Iterator[list[Hold]]:
-    for start in range(0, len(holds), BATCH):
-        yield holds[start : start + BATCH]
+class _Refused(NamedTuple):
+    """Locks of a batch that one master refused, each with its place in the batch."""
+
+    ballot: Ballot
+    master: int
+    locks: Sequence[tuple[int, Hold]]
+
+    def parts(self) -> Iterator[_Refused]:
+        """The same in some parts."""
+        size = math.ceil(len(self.locks) / PARTS)
+        for start in range(0, len(self.locks), size or 1):
+            yield self._replace(locks=self.locks[start : start + size])
+
+
+def _in_parts(terms: Terms, pairs: Iterable[tuple[Sequence[Hold], Ballot]], make: Make) -> Procedure[None]:
+    """Repeat in parts the batches that a master refused; its answers become its vote in the ballot.
+
+    A master refuses a whole script for one key that its ACL forbids, and the other locks of the batch would
+    be lost with that one. A lock that was refused alone is left out for a ttl: many of those, asked for
+    again and again, would keep the others waiting.
+    """
+    refused = []
+    for batch, ballot in pairs:
+        for master, vote in list(ballot.votes.items()):
+            if _denied(vote) and len(batch) > 1:
+                now, locks = terms.clock(), enumerate(batch)
+                known = [(i, hold) for i, hold in locks if hold.refused.get(master, now) <= now]
+                refused.append(_Refused(ballot, master, known))
+                ballot.votes[master] = vote._replace(codes=[Code.FAULT] * len(batch))
+    while parts := [part for each in refused for part in each.parts()]:
+        refused = []
+        for start in range(0, len(parts), BATCH):
+            some = parts[start : start + BATCH]
+            ballots: list[Ballot] = yield AskMany([_asked_again(part, make) for part in some])
+            for part, answer in zip(some, ballots, strict=True):
+                told = answer.votes.get(part.master)
+                if told is not None and told.fault is None:
+                    _merge(part, told)
+                elif told is not None and _denied(told):
+                    refused.append(part)
+        for part in refused:
+            if len(part.locks) == 1:
+                ((_, hold),) = part.locks
+                hold.refused = {**hold.refused, part.master: terms.clock() + hold.lease.ttl}
+        refused = [part for part in refused if len(part.locks) > 1]
+
+
+def _denied(vote: Vote) -> bool:
+    return vote.fault is not None and vote.fault.kind is FaultKind.DENIED
+
+
+def _asked_again(part: _Refused, make: Make) -> Ask:
+    holds = [hold for _, hold in part.locks]
+    command = make(holds[0].lease.ttl, holds)
+    return Ask(command, _timeout(holds), Settle.ALL, targets=(part.master,))
+
+
+def _merge(part: _Refused, vote: Vote) -> None:
+    """Put the answer to a part in the place of the refusal of the batch."""
+    votes, master = part.ballot.votes, part.master
+    before = votes[master]
+    codes = list(before.codes)
+    for (i, _), code in zip(part.locks, vote.codes, strict=True):
+        codes[i] = code
+    votes[master] = Vote(Code.FOREIGN, codes=codes, guarded=before.guarded or vote.guarded)
+
+
+def _renewing(terms: Terms) -> Make:
+    def make(ttl: float, holds: Sequence[Hold]) -> scripts.Command:
+        leases = [(hold.name, hold.owner, hold.count) for hold in holds]
+        return scripts.renew(lease_ms(ttl), leases, guarded=terms.guard.on)
+
+    return make
+
+
+def _healing(terms: Terms) -> Make:
+    def make(ttl: float, holds: Sequence[Hold]) -> scripts.Command:
+        leases = [(hold.name, hold.owner, hold.count, hold.token) for hold in holds]
+        return scripts.heal(lease_ms(ttl), leases, guarded=terms.guard.on)
+
+    return make
+
+
+def _batches(holds: Sequence[Hold]) -> Iterator[list[Hold]]:
+    """Those that a master refused apart from the others, whose batches it would refuse with them."""
+    for some in ([hold for hold in holds if not hold.refused], [hold for hold in holds if hold.refused]):
+        for start in range(0, len(some), BATCH):
+            yield some[start : start + BATCH]
 
 
 def _timeout(batch: Sequence[Hold]) -> float:

@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 from ..clock import Clock
 from ..errors import OptionsError, QuorumUnreachableError
 from ..events import News
-from ..model import Code
+from ..model import Code, Verdict
 from ..rules import forms, scripts
-from ..rules.guard import Guard
+from ..rules.options import LockOptions
 from ..rules.places import FleetTime, Place
 from ..rules.quorum import Ballot, Settle, quorum
+from ..rules.restart_guard import Guard
 from ..rules.scripts import Command
 from ..rules.wire import OWN, Wire
 
@@ -194,10 +195,20 @@ def faults(terms: Terms, ballot: Ballot) -> dict[str, str]:
     return told
 
 
-def too_late(terms: Terms, name: str, ballot: Ballot, limit: float) -> QuorumUnreachableError:
-    """The error for a lock that a quorum granted, but not in time to count."""
-    told = f"it, or another one, did not answer in time: an acquire must be over within {limit:.3g} s"
-    return QuorumUnreachableError(name, terms.quorum, 0, dict.fromkeys(terms.masters, told))
+def no_quorum(terms: Terms, options: LockOptions, verdict: Verdict, ballot: Ballot) -> QuorumUnreachableError:
+    """The error for a round after which nobody can say that somebody else has the lock."""
+    name = options.name
+    if verdict is Verdict.TOO_LATE:
+        limit = options.lease.longest
+        late = f"it, or another one, did not answer in time: an acquire must be over within {limit:.3g} s"
+        return QuorumUnreachableError(name, terms.quorum, 0, dict.fromkeys(terms.masters, late))
+    error = unreachable(terms, name, ballot)
+    if verdict is Verdict.SPLIT:
+        for i, owner in ballot.standing().items():
+            error.faults.setdefault(
+                terms.masters[i], f"it voted for {owner}, which was not seen to have a quorum"
+            )
+    return error
 
 
 def unreachable(terms: Terms, name: str, ballot: Ballot) -> QuorumUnreachableError:
@@ -213,11 +224,11 @@ def unreachable(terms: Terms, name: str, ballot: Ballot) -> QuorumUnreachableErr
     return QuorumUnreachableError(name, terms.quorum, ballot.answered, told)
 
 
-def tell_of_failure(terms: Terms, name: str, ballot: Ballot, failures: int) -> None:
-    """Log that no quorum answers: at the first failure, and from the eighth on at each doubling."""
+def tell_of_failure(error: QuorumUnreachableError, failures: int) -> None:
+    """Log why nobody gets the lock: at the first failure, and from the eighth on at each doubling."""
     # A wait without end must not be silent.
     if failures == 1 or (failures >= 8 and failures & (failures - 1) == 0):
-        log.warning("still waiting (failed rounds: %d): %s", failures, unreachable(terms, name, ballot))
+        log.warning("still waiting (failed rounds: %d): %s", failures, error)
 
 
 def impossible(terms: Terms, name: str, ballot: Ballot) -> OptionsError:

@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import Any
 
 import click
-from click.exceptions import NoArgsIsHelpError
 
 from .. import __version__
 from ..errors import LeaseLostError, OptionsError, QuorumUnreachableError, RLockError
@@ -53,6 +52,14 @@ class Verbs(click.Group):
             return super().make_context(*args, **extra)
         except BrokenPipeError:
             raise NobodyReadsError from None
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Split the words; without one, the help text is the complaint."""
+        if not args and not ctx.resilient_parsing:
+            # Before click does it: 8.1 prints to stdout and ends with 0, and has no error to catch.
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(exits.USAGE)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -112,8 +119,9 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point; every error that is expected is one line on stderr and an exit code of its own."""
-    # `>&-`: None would be a traceback wherever something is flushed, or asked for its encoding.
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+    # `<&-`, `>&-`: None would be a traceback wherever something is flushed, or asked if it is a terminal.
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 - until the process ends
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -125,8 +133,7 @@ def main() -> None:
         _prepare_completion()
     code = _ended()
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except OSError as error:
         code = _unwritten(error)
     sys.exit(code)
@@ -147,9 +154,6 @@ def _ended() -> int:
         return cli.main(prog_name="rlock", standalone_mode=False) or 0
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
-    except NoArgsIsHelpError as error:
-        click.echo(error.ctx.get_help() if error.ctx else error.format_message(), err=True)
-        return exits.USAGE
     except click.ClickException as error:
         return _say(_usage(error), exits.USAGE)
     except ConfigError as error:

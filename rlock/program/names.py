@@ -12,6 +12,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from ..rules import replies
+from ..rules.keys import is_lock
 from .settings import Settings
 
 #: A person waits with a finger on the key: all masters together may take this long.
@@ -75,11 +77,12 @@ def _on(connection: Any, beginning: str, until: float) -> set[str]:
         keys = [key for key in reply[1] if not key.startswith(b"rlock:")]
         # A lock's hash has one field, its owner; other people's hashes mostly have more.
         sizes = _ask(connection, [("HLEN", key) for key in keys])
-        for key, size in zip(keys, sizes, strict=True):
-            if size == 1:
-                name = key.decode("utf-8", "replace")
-                if PLAIN.fullmatch(name):
-                    found.add(name)
+        keys = [key for key, size in zip(keys, sizes, strict=True) if size == 1]
+        for key, entry in zip(keys, _ask(connection, [("HGETALL", key) for key in keys]), strict=True):
+            name = replies.text(key)
+            holder, count = (*entry, b"", b"")[:2]  # nothing, where it was released in between
+            if PLAIN.fullmatch(name) and is_lock(replies.text(holder), replies.whole(count)):
+                found.add(name)
         if cursor == "0":
             break
     return found

@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 import click
+from click.types import FloatParamType
 
 
-class Seconds(click.FloatRange):
-    """A number of seconds. The one of click lets `nan` through, which is in no range and out of none."""
+class Seconds(FloatParamType):
+    """A number of seconds. click's own lets `nan` through, which is in no range and out of none."""
 
     name = "number of seconds"
 
@@ -19,3 +20,7 @@ class Seconds(click.FloatRange):
         if not math.isfinite(found):
             self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
         return found
+
+
+class SecondsWithin(Seconds, click.FloatRange):
+    """A number of seconds with bounds. The help text tells them; without any it would say `x<=None`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +12,6 @@ from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import click
 
@@ -38,7 +38,9 @@ KEYS = {
 }
 #: Nobody has more settings than this; who names /dev/zero gets an answer.
 MOST_BYTES = 1_000_000
-#: Files of which it has been said that everybody can read their passwords.
+#: A password in a list of URLs, also in a malformed one.
+_PASSWORD = re.compile(r"//[^,\s]*:[^,\s]*@|password=")
+#: Files of which it has been said that others can read their passwords.
 _told: set[Path] = set()
 
 
@@ -229,16 +231,17 @@ def _kind(value: object) -> str:
 
 
 def _warn_of_readers(path: Path, urls: str) -> None:
-    """Say once that everybody on the machine can read a password."""
+    """Say once that others on the machine can read a password."""
     try:
-        mode = path.stat().st_mode
-        open_to_all = stat.S_ISREG(mode) and mode & stat.S_IROTH
-        secret = any(urlsplit(url).password for url in urls.split(","))
-    except (OSError, ValueError):
-        return  # an address that cannot be read is told of by the client
-    if open_to_all and secret and path not in _told:
+        status = path.stat()
+    except OSError:
+        return
+    # For anybody but its owner the group may be the way to read it: an administrator has set that up.
+    group = stat.S_IRGRP if status.st_uid == os.geteuid() else 0
+    readable = stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_IROTH | group)
+    if readable and _PASSWORD.search(urls) and path not in _told:
         _told.add(path)
-        complain(f"{path} holds a password and everybody can read it: chmod 600 {path}")
+        complain(f"{path} holds a password, and others than its owner can read it: chmod 600 {path}")
 
 
 #: How the settings are read that are no seconds.

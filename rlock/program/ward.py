@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -13,6 +12,7 @@ from typing import Any, NoReturn
 
 from ..errors import LeaseLostError
 from . import exits
+from .launcher import launch
 from .output import complain
 
 #: What may be done about a command whose lock was lost: nothing, SIGTERM and then SIGKILL, or SIGKILL.
@@ -55,17 +55,13 @@ class Ward:
         """Start it, wait for it; its exit status."""
         if self.error is not None:
             return exits.LOST
-        # An exception of a signal's handler would come out of the middle of Popen, which may have forked by
-        # then: nobody would wait for the command. Or out of a hook of the fork, where Python drops it.
+        # An exception of a signal's handler would come out of the middle of the launch, which may have forked
+        # by then: nobody would wait for the command.
         self._starting = True
         try:
-            self._child = subprocess.Popen(
-                self._command,
-                env=environment,
-                start_new_session=self._grouped,
-                # Set in the child between fork and exec; everything it needs was loaded before.
-                preexec_fn=_die_with_parent,
-            )
+            # `kill -9` of rlock, or the kernel out of memory: nobody renews the lock any more, and nobody is
+            # left to end the command politely before the next one starts.
+            self._child = launch(self._command, env=environment, start_new_session=self._grouped)
         except FileNotFoundError:
             hint = " (a shell line? use: sh -c '...')" if " " in self._command[0] else ""
             complain(f"{self._command[0]}: command not found{hint}")
@@ -117,6 +113,9 @@ class Ward:
                 child.send_signal(number)
         except ProcessLookupError:
             pass
+        except PermissionError:
+            name = signal.Signals(number).name
+            complain(f"{self._command[0]}: cannot be sent {name}: it runs as another user")
 
     def signals(self) -> _Handlers:
         """Handlers that pass signals on while the command runs, and end the wait before it does."""
@@ -155,25 +154,6 @@ class _Handlers:
 def _leave(number: int) -> NoReturn:
     # An exception and not the default action: the acquire that waits takes its votes back on the way.
     raise SystemExit(exits.SIGNAL + number)
-
-
-def _load_prctl() -> Callable[[int, int], int] | None:
-    try:
-        prctl: Callable[[int, int], int] = ctypes.CDLL(None).prctl
-    except (OSError, AttributeError):
-        return None  # not Linux
-    return prctl
-
-
-_PRCTL = _load_prctl()
-_PR_SET_PDEATHSIG = 1
-
-
-def _die_with_parent() -> None:
-    # `kill -9` of rlock, or the kernel out of memory: nobody renews the lock any more, and nobody is left
-    # to end the command politely before the next one starts.
-    if _PRCTL is not None:
-        _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _on_terminal() -> bool:

@@ -28,12 +28,12 @@ Make = Callable[[str, Any], Command]
 class Form:
     """One command with blanks. ``make`` puts the words of one without together."""
 
-    __slots__ = ("blanks", "count", "decode", "foreseen", "make", "marked", "packed", "script", "ttl_ms")
+    __slots__ = ("blanks", "count", "decode", "foreseen", "make", "noted", "packed", "script", "ttl_ms")
 
     def __init__(self, make: Make, owner_size: int, token_size: int) -> None:
         owner, token = _OWNER * owner_size, _TOKEN * token_size
         blank = make(owner, token)
-        self.make, self.script, self.decode, self.marked = make, blank.script, blank.decode, blank.marked
+        self.make, self.script, self.decode, self.noted = make, blank.script, blank.decode, blank.noted
         self.count, self.ttl_ms = blank.yes.hold_count, blank.yes.ttl_ms
 
         def pattern(text: bytes) -> bytes:
@@ -56,7 +56,7 @@ class Filled(Command):
 
     def __init__(self, form: Form, owner: str, owner_text: bytes, token: int, token_text: bytes) -> None:
         self._form, self._token, self.echo = form, token, owner
-        self.script, self.decode, self.marked = form.script, form.decode, form.marked
+        self.script, self.decode, self.noted = form.script, form.decode, form.noted
         if token:
             texts = (owner_text, token_text)
             self.packed, self.foreseen = form.packed % texts, form.foreseen % texts

@@ -10,7 +10,7 @@ import heapq
 import itertools
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ..events import News
@@ -86,6 +86,8 @@ class Due(enum.Enum):
 
 #: The first thing that every hold waits for: what a member of an enum costs to look up shows there.
 _FILL_UP = Due.FILL_UP
+#: Of a hold that no master has refused: one for all of them.
+_NOWHERE: Mapping[int, float] = {}
 
 
 class Hold:
@@ -105,6 +107,7 @@ class Hold:
         "owner",
         "owner_key",
         "queue",
+        "refused",
         "renew_at",
         "renewed_by",
         "reported",
@@ -146,6 +149,8 @@ class Hold:
         self.schedule(_FILL_UP if options.renew else Due.END, sent_at)
         #: The last round of renewal, and which of its locks this is: answers may come late.
         self.renewed_by: tuple[Ballot, int] | None = None
+        #: Masters that refused it alone, and until when their refusal is taken for certain.
+        self.refused: Mapping[int, float] = _NOWHERE
         #: A place in the queue that goes with the release.
         self.waiter = waiter
         #: The fencing token.

@@ -10,12 +10,15 @@ from functools import lru_cache
 
 _UNSAFE = re.compile(r"[^\w.@-]+")
 _UUID_LENGTH = 32
+_UUID = re.compile(r"[0-9a-f]{32}")
+#: The holder in a lock of Redisson: `<uuid of the client>:<id of the thread>`.
+REDISSON_OWNER = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:(\d+)", re.ASCII)
 #: The digit of a UUID that tells its variant, by any other one: two bits are fixed.
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 #: The one key of a master that belongs to no lock, and that has no expiry: its end tells of a loss of
-#: memory (rules/guard.py).
-MARKER = "rlock:fleet"
+#: memory (rules/restart_guard.py).
+NOTE = "rlock:fleet"
 
 
 @lru_cache(maxsize=1024)
@@ -41,9 +44,9 @@ def fence(name: str) -> str:
     return own_key(name, "fence")
 
 
-def evicted(name: str) -> str:
-    """The key that names an owner whom an operator has thrown out."""
-    return own_key(name, "evicted")
+def evicted(name: str, owner: str) -> str:
+    """The key that is there while an owner whom an operator has thrown out must not come back."""
+    return own_key(name, f"evicted:{owner}")
 
 
 def fresh_station() -> str:
@@ -76,6 +79,20 @@ def owner_token(client: str) -> str:
     millis = time.time_ns() // 1_000_000 & 0xFFFF_FFFF_FFFF
     bits = os.urandom(10).hex()
     return f"{client}:{millis:012x}7{bits[:3]}{_VARIANT[bits[3]]}{bits[4:19]}"
+
+
+@lru_cache(maxsize=1024)  # each refused acquire names the same holder: 0.1 us, not 2
+def is_owner(field: str) -> bool:
+    """Whether a field looks like an owner token; else the hash is somebody's data."""
+    client, _, uuid = field.rpartition(":")
+    if client and _UUID.fullmatch(uuid):
+        return True
+    return REDISSON_OWNER.fullmatch(field) is not None
+
+
+def is_lock(holder: str, count: int | None) -> bool:
+    """Whether a hash with this field and this number in it is one that a lock wrote. None: no number."""
+    return count is not None and count >= 0 and is_owner(holder)
 
 
 def same_process(owner: str, client: str) -> bool:

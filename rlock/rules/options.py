@@ -76,7 +76,14 @@ class ClientOptions:
                 f"renewal can fail once and be tried again; use ttl over {_least_ttl(timeout):.3g} s, or "
                 f"a shorter request_timeout"
             )
-        return LeaseOptions(float(ttl), float(timeout), longest_acquisition(self.max_ttl))
+        longest = longest_acquisition(self.max_ttl)
+        if timeout > longest:
+            raise OptionsError(
+                f"request_timeout={timeout:g} s is too long for max_ttl={self.max_ttl:g} s: an acquire must "
+                f"be over within {longest:.3g} s to count, so one that waits longer for a master cannot "
+                f"win; use a request_timeout of {longest:.3g} s or less"
+            )
+        return LeaseOptions(float(ttl), float(timeout), longest)
 
 
 @dataclass(frozen=True)

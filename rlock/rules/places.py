@@ -29,6 +29,7 @@ class Place:
     """One waiter's place in the queue of one lock."""
 
     __slots__ = (
+        "asked",
         "bequest",
         "drawn",
         "fair",
@@ -65,6 +66,14 @@ class Place:
         #: How often in a row what was handed to it was too little.
         self.splits = 0
         self.bequest: Bequest | None = None
+        #: The owner tokens of its acquire that may have votes.
+        self.asked: list[str] = []
+
+    def leave(self, bequest: Bequest) -> None:
+        """Give it what a thread that released has left to it."""
+        # First: whatever ends the acquire (Ctrl-C, close) must find what there is to take back.
+        self.asked.append(bequest.owner)
+        self.bequest = bequest
 
     def draw(self, votes: Mapping[int, Vote]) -> bool:
         """Take the ticket that the masters gave; whether those that have another one must be told.
@@ -103,13 +112,19 @@ class FleetTime:
         self._reckon()
 
     def observe(self, votes: Mapping[int, Vote], sent_at: float, now: float) -> None:
-        """Take note of the times that masters told in a round."""
-        at_us = (sent_at + now) / 2 * 1e6
-        told = {master: vote.time_us - at_us for master, vote in votes.items() if vote.time_us}
-        if told:
+        """Take note of the times that masters told when they refused a round."""
+        if self.correct(votes, sent_at, now):
             self._told_at = now
+
+    def correct(self, votes: Mapping[int, Vote], sent_at: float, now: float) -> bool:
+        """The same of those that granted it, and tell only a time that is far from the one reckoned."""
+        at_us = (sent_at + now) / 2 * 1e6
+        # A copy: other threads read answers of a decided round.
+        told = {master: vote.time_us - at_us for master, vote in list(votes.items()) if vote.time_us}
+        if told:
             self._offsets_us.update(told)
             self._reckon()
+        return bool(told)
 
     def _reckon(self) -> None:
         self._offset_us = statistics.median(list(self._offsets_us.values()))

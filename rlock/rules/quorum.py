@@ -82,6 +82,18 @@ class Ballot:
         self.settled = settled = self._decided()
         return settled
 
+    def amend(self, master: int, vote: Vote) -> None:
+        """Replace an answer, because it counts for less than it did when it came."""
+        before = self.votes[master]
+        if vote != before:
+            self.votes[master] = vote
+            yes = (vote.code == _YES) - (before.code == _YES)
+            faults = (vote.code == Code.FAULT) - (before.code == Code.FAULT)
+            self.granted += yes
+            self.faulted += faults
+            self.refused -= yes + faults
+            self.settled = self._decided()
+
     def recall(self, master: int) -> None:
         """Forget a fault, because the command goes to this master again."""
         vote = self.votes.get(master)
@@ -105,9 +117,12 @@ class Ballot:
         return self.granted + self.refused
 
     @property
-    def guarded(self) -> int:
-        """Masters that answered and have no vote yet: the restart guard."""
-        return sum(vote.guarded for vote in self.votes.values())
+    def voters(self) -> int:
+        """Masters that may vote: they answered, the key is a lock or free, and the restart guard is over."""
+        return sum(
+            not vote.guarded and vote.code not in (Code.FAULT, Code.NOT_A_LOCK)
+            for vote in self.votes.values()
+        )
 
     @property
     def outstanding(self) -> int:
@@ -135,11 +150,16 @@ class Ballot:
         return lost and (settle is Settle.VERDICT or self.foreign_holder() is not None)
 
     def judge(self, now: float, valid_until: float) -> Verdict:
-        """What the round came to at ``now``; ``valid_until`` is when the lease that it asked for ends."""
+        """What the round came to at ``now``; ``valid_until`` is when the lease that it asked for ends.
+
+        HELD is the only one that makes "somebody else has it" true.
+        """
         if self.granted >= self.quorum:
             # Checked when it is decided, not when it was sent: a pause in between may have used it up.
             return Verdict.WON if now < valid_until else Verdict.TOO_LATE
-        return Verdict.OUTVOTED if self.answered >= self.quorum else Verdict.UNREACHABLE
+        if self.foreign_holder() is not None:
+            return Verdict.HELD
+        return Verdict.SPLIT if self.voters >= self.quorum else Verdict.UNREACHABLE
 
     @property
     def hopeless(self) -> bool:
@@ -174,10 +194,10 @@ class Ballot:
     def split(self) -> bool:
         """Whether certainly nobody else has a quorum: the votes went to several contenders.
 
-        Our own votes are given back after a lost round and count for nobody; a master that said
-        nothing may have the missing vote of a holder.
+        Our own votes are given back after a lost round and count for nobody; a master that said nothing, or
+        has lost its memory, may have had the missing vote of a holder.
         """
-        return self._most_named()[1] + self.outstanding + self.faulted < self.quorum
+        return self._most_named()[1] + self.masters - self.voters < self.quorum
 
     def scattered(self) -> bool:
         """Whether the answers so far, and masters that give none, leave nobody else a quorum.
@@ -185,6 +205,27 @@ class Ballot:
         Less than `split`: a master whose answer is on its way may still name somebody who has one.
         """
         return self._most_named()[1] + self.faulted < self.quorum
+
+    def standing(self) -> dict[int, str]:
+        """Who has each master's vote, the caller included; of a free master the first in its queue."""
+        voted = (_YES, _FOREIGN, Code.QUEUED)
+        return {i: whose(vote.holder) for i, vote in self.votes.items() if vote.code in voted}
+
+    def votes_for(self, owner: str | None) -> int:
+        """Masters that named this other owner, and have a vote themselves."""
+        return sum(
+            vote.code == _FOREIGN and not vote.guarded and whose(vote.holder) == owner
+            for vote in self.votes.values()
+        )
+
+    def leader(self, passed_over: Set[str]) -> str | None:
+        """The owner that keeps its votes after a split; the others give theirs back.
+
+        Every contender names the same one: the most votes, then the oldest token (its uuid begins with the
+        time). So a newcomer takes nothing from one that has begun to keep its votes.
+        """
+        votes = Counter(owner for owner in self.standing().values() if owner not in passed_over)
+        return min(votes, key=lambda owner: (-votes[owner], owner.rpartition(":")[2], owner), default=None)
 
     def _most_named(self) -> tuple[str | None, int]:
         """The other owner that most answers named, and how many did."""

@@ -1,19 +1,28 @@
-"""The Lua scripts of `lua/`, the commands that carry them, and the one decoder of their replies."""
+"""The Lua scripts of `lua/`, and the commands that carry them."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..model import Code, Fault, FaultKind, Vote
-from .keys import MARKER, evicted, queue
+from ..model import Code, Vote
+from .keys import NOTE, evicted, queue
 from .keys import fence as fence_key
 from .places import Place
+from .replies import (
+    decode_batch,
+    decode_handshake,
+    decode_one,
+    decode_ping,
+    decode_refused,
+    decode_status,
+    decode_wait,
+)
 from .timing import CLAIM_S, FENCE_TTL_S, QUEUE_TTL_S
 from .wire import OWN, Wire
 
@@ -54,9 +63,9 @@ STATUS = _load("status")
 WAIT = _load("wait")
 HEAL = _load("heal")
 FENCE = _load("fence")
-MARK = _load("mark")
+HANDSHAKE = _load("handshake")
 
-ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT, HEAL, FENCE, MARK)
+ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT, HEAL, FENCE, HANDSHAKE)
 #: Whose YES makes a holder or a token: it needs a master whose memory is whole.
 GRANTING = (ACQUIRE, FENCE)
 
@@ -69,6 +78,9 @@ _YES = Code.YES
 STATUS_WAITERS = 100
 
 
+#: The count in an answer to `release` by a master with more dead waiters than it passes over in one call.
+UNFINISHED = -2
+
 #: No answer begins like this.
 NOT_FORESEEN = b"\0"
 NO_VOTE = Vote(Code.FAULT)
@@ -77,7 +89,7 @@ NO_VOTE = Vote(Code.FAULT)
 class Command:
     """A script with its keys and arguments, and how to read the answer."""
 
-    __slots__ = ("_arguments", "decode", "echo", "foreseen", "marked", "packed", "script", "yes")
+    __slots__ = ("_arguments", "decode", "echo", "foreseen", "noted", "packed", "script", "yes")
 
     def __init__(
         self,
@@ -97,12 +109,12 @@ class Command:
         #: The holder that a YES must name; another one is the answer to another command. None: any.
         self.echo = echo
         #: The answer of a master on which all is as it nearly always is, as it comes over the wire, and
-        #: what it says. ``marked``: `marked_end` follows.
-        self.foreseen, self.yes, self.marked = NOT_FORESEEN, NO_VOTE, False
+        #: what it says. ``noted``: `noted_end` follows.
+        self.foreseen, self.yes, self.noted = NOT_FORESEEN, NO_VOTE, False
 
-    def foresee(self, vote: Vote, reply: str, *, marked: bool = False) -> Command:
+    def foresee(self, vote: Vote, reply: str, *, noted: bool = False) -> Command:
         """Have an answer compared with what it will most likely be, which takes a tenth of reading it."""
-        self.yes, self.foreseen, self.marked = vote, reply.encode(), marked
+        self.yes, self.noted, self.foreseen = vote, noted, reply.encode()
         return self
 
     def learn(self) -> Command:
@@ -116,18 +128,20 @@ class Command:
         # One that is none of ours is not believed, and much less foreseen.
         if vote.code != Code.FAULT and (vote.code != _YES or vote.holder == self.echo):
             if len(reply) == 9:
-                # How it ends is each master's own affair: its marker, and an empty queue.
+                # How it ends is each master's own affair: its note, and an empty queue.
                 _, holder, _, ttl_ms, ticket, time_us, token, _, length = reply
                 if not length:
                     text = b"*9\r\n:%d\r\n$%d\r\n%b\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n"
                     numbers = vote.hold_count, ttl_ms, ticket, time_us, token
+                    # First: Ctrl-C behind ``foreseen`` would leave a text without its meaning, and the end
+                    # of the next master's answer would be read as the answer to another command.
+                    self.yes, self.noted = vote._replace(note=None), True
                     self.foreseen = text % (vote.code, len(holder), holder, *numbers)
-                    self.yes, self.marked = vote._replace(marker=None), True
             elif len(reply) == 5:
                 _, holder, count, ttl_ms, token = reply
                 text = b"*5\r\n:%d\r\n$%d\r\n%b\r\n:%d\r\n:%d\r\n:%d\r\n"
-                self.foreseen = text % (vote.code, len(holder), holder, count, ttl_ms, token)
                 self.yes = vote
+                self.foreseen = text % (vote.code, len(holder), holder, count, ttl_ms, token)
         return vote
 
     def by_sha(self) -> tuple[str, ...]:
@@ -154,7 +168,7 @@ def acquire(
     """Ask for the lease; where it is refused, take or keep a ``place`` in the queue.
 
     It is also granted where it was handed to that place. ``token``: the fencing token to propose; 0: by each
-    master's time. ``guarded``: ask for the marker as well. ``brief``: who is refused wants to know neither
+    master's time. ``guarded``: ask for the note as well. ``brief``: who is refused wants to know neither
     the masters' time nor the length of the queue.
     """
     # As few as will do: each costs a master a fifth of a microsecond, a hundredth of a pair.
@@ -177,13 +191,13 @@ def acquire(
         size = len(owner.encode())
         granted = f"*9\r\n:1\r\n${size}\r\n{owner}\r\n:{count}\r\n:{lease_ms}\r\n:0\r\n:0\r\n:{token}\r\n"
         vote = Vote(_YES, owner, count, lease_ms, None, (), 0, 0, 0, (), token)
-        command.foresee(vote, granted, marked=True)
+        command.foresee(vote, granted, noted=True)
     return command
 
 
-def marked_end(marker: str) -> bytes:
-    """The end of the answer to an `acquire` that was granted, where this is the marker."""
-    told = marker.encode()
+def noted_end(note: str) -> bytes:
+    """The end of the answer to an `acquire` that was granted, where this is the note."""
+    told = note.encode()
     return b"$%d\r\n%b\r\n:0\r\n" % (len(told), told)
 
 
@@ -216,7 +230,7 @@ def release(
     arguments: tuple[str, ...] = (owner, told, message, "0" if to_all else _CLAIM_MS)
     keys = _release_keys(name)
     if heir is not None or ban_s:
-        keys += (fence_key(name), evicted(name))
+        keys += (fence_key(name), evicted(name, owner))
         favoured, lease_ms = ("", "0") if heir is None else (heir.waiter, str(heir.lease_ms))
         order = "barging" if barging else "fair"
         arguments += (waiter, favoured, successor, lease_ms, order, str(token), _FENCE_MS)
@@ -236,7 +250,9 @@ def release(
 def wait(place: Place) -> Command:
     """Keep a place, and look who holds the lock."""
     name = place.name
-    return Command(WAIT, (name, queue(name)), (place.waiter, str(place.ticket), _QUEUE_MS))
+    return Command(
+        WAIT, (name, queue(name)), (place.waiter, str(place.ticket), _QUEUE_MS), decode=decode_wait
+    )
 
 
 def renew(lease_ms: int, leases: Sequence[tuple[str, str, int]], *, guarded: bool = True) -> Command:
@@ -244,8 +260,8 @@ def renew(lease_ms: int, leases: Sequence[tuple[str, str, int]], *, guarded: boo
     arguments = [str(lease_ms)]
     for _, owner, count in leases:
         arguments += (owner, str(count))
-    keys = [*(name for name, _, _ in leases), *_marker(guarded)]
-    return Command(RENEW, keys, arguments, decode=decode_batch, echo=leases[0][1])
+    keys = [*(name for name, _, _ in leases), *_note(guarded)]
+    return Command(RENEW, keys, arguments, decode=partial(decode_batch, locks=len(leases)), echo=leases[0][1])
 
 
 def heal(lease_ms: int, leases: Sequence[tuple[str, str, int, int]], *, guarded: bool = True) -> Command:
@@ -253,10 +269,10 @@ def heal(lease_ms: int, leases: Sequence[tuple[str, str, int, int]], *, guarded:
     keys: list[str] = []
     arguments = [str(lease_ms), _FENCE_MS]
     for name, owner, count, token in leases:
-        keys += (name, fence_key(name), evicted(name))
+        keys += (name, fence_key(name), evicted(name, owner))
         arguments += (owner, str(count), str(token))
-    keys += _marker(guarded)
-    return Command(HEAL, keys, arguments, decode=decode_batch, echo=leases[0][1])
+    keys += _note(guarded)
+    return Command(HEAL, keys, arguments, decode=partial(decode_batch, locks=len(leases)), echo=leases[0][1])
 
 
 def fence(name: str, owner: str, token: int) -> Command:
@@ -264,15 +280,14 @@ def fence(name: str, owner: str, token: int) -> Command:
     return Command(FENCE, (fence_key(name),), (owner, str(token), _FENCE_MS), echo=owner)
 
 
-def mark(life: str, age_s: float | None, max_ttl_ms: int) -> Command:
-    """Note how old a master's memory is; None: the operator states that nothing was locked before."""
-    age_us = "" if age_s is None else str(round(age_s * 1e6))
-    return Command(MARK, (MARKER,), (life, age_us, str(max_ttl_ms)), decode=decode_mark)
+def handshake(run_id: str, memory: str, known: str = "") -> Command:
+    """Compare the note of a master with its ``run_id``; ``memory`` and ``known``: see `lua/handshake.lua`."""
+    return Command(HANDSHAKE, (NOTE,), (run_id, memory, known), decode=decode_handshake)
 
 
 @lru_cache(maxsize=1024)
 def _acquire_keys(name: str, guarded: bool) -> tuple[str, ...]:
-    return (name, queue(name), fence_key(name), *_marker(guarded))
+    return (name, queue(name), fence_key(name), *_note(guarded))
 
 
 @lru_cache(maxsize=1024)
@@ -280,89 +295,21 @@ def _release_keys(name: str) -> tuple[str, ...]:
     return (name, queue(name))
 
 
-def _marker(guarded: bool) -> tuple[str, ...]:
-    return (MARKER,) if guarded else ()
+def _note(guarded: bool) -> tuple[str, ...]:
+    return (NOTE,) if guarded else ()
 
 
-def status(name: str, waiters: int = STATUS_WAITERS) -> Command:
-    """Ask who holds it, and who waits: the first ``waiters`` of them, one or more."""
-    return Command(STATUS, (name, queue(name)), (str(waiters - 1),), decode=decode_status)
+def status(
+    name: str, waiters: int = STATUS_WAITERS, *, guarded: bool = True, refused: bool = False
+) -> Command:
+    """Ask who holds it, and who waits: the first ``waiters`` of them, one or more.
 
-
-def decode_one(reply: Any) -> Vote:
-    """A vote out of the reply to a script about one lock: {code, holder, count, ttl_ms}.
-
-    Behind them, in an answer to `release` and `fence`: {token}; in one to `acquire`: {ticket, time_us,
-    token, marker, length}.
+    ``refused``: a holder counts as a refusal, as in the answer to `acquire`.
     """
-    if type(reply) is list:
-        length = len(reply)
-        if length == 9:
-            code, holder, count, ttl_ms, ticket, time_us, token, marker, queued = reply
-            holder, marker = holder.decode("utf-8", "replace"), marker.decode("utf-8", "replace")
-            # By position: half as dear, and each answer of each acquire comes by here.
-            return Vote(code, holder, count, ttl_ms, None, (), ticket, time_us, queued, (), token, marker)
-        if length == 5:
-            code, holder, count, ttl_ms, token = reply
-            holder = holder.decode("utf-8", "replace")
-            return Vote(code, holder, count, ttl_ms, None, (), 0, 0, 0, (), token)
-        if length == 4:
-            code, holder, count, ttl_ms = reply
-            return Vote(code, holder.decode("utf-8", "replace"), count, ttl_ms)
-    return Vote(Code.FAULT, fault=decode_fault(reply))
+    keys = (name, queue(name), *_note(guarded))
+    return Command(STATUS, keys, (str(waiters - 1),), decode=decode_refused if refused else decode_status)
 
 
-def decode_mark(reply: Any) -> Vote:
-    """A vote out of the reply to `mark`."""
-    vote = decode_one(reply)
-    return vote if vote.code == Code.FAULT else vote._replace(holder="", marker=vote.holder)
-
-
-def decode_status(reply: Any) -> Vote:
-    """A vote out of the reply to `status`: {code, holder, count, ttl_ms, length, {waiter, ticket, ...}}."""
-    if type(reply) is list and len(reply) == 6:
-        code, holder, count, ttl_ms, length, told = reply
-        names = [name.decode("utf-8", "replace") for name in told[::2]]
-        tickets = [int(float(ticket)) for ticket in told[1::2]]
-        queue = list(zip(names, tickets, strict=True))
-        return Vote(code, holder.decode("utf-8", "replace"), count, ttl_ms, length=length, queue=queue)
-    return Vote(Code.FAULT, fault=decode_fault(reply))
-
-
-def decode_batch(reply: Any) -> Vote:
-    """A vote out of the reply to `renew` or `heal`: {first owner, {code of each lock}, marker}.
-
-    YES only if each of them is.
-    """
-    if type(reply) is list and len(reply) == 3:
-        first, codes, marker = reply
-        whole = Code.YES if codes.count(Code.YES) == len(codes) else Code.FOREIGN
-        return Vote(
-            whole, first.decode("utf-8", "replace"), codes=codes, marker=marker.decode("utf-8", "replace")
-        )
-    return Vote(Code.FAULT, fault=decode_fault(reply))
-
-
-_KINDS = {
-    "NOAUTH": FaultKind.DENIED,
-    "WRONGPASS": FaultKind.DENIED,
-    "NOPERM": FaultKind.DENIED,
-    # The same inside a script: Redis 6.2 and 7, Valkey 9.
-    "can't run this command or subcommand": FaultKind.DENIED,
-    "ACL failure in script": FaultKind.DENIED,
-    "READONLY": FaultKind.REPLICA,
-}
-
-
-def decode_fault(reply: Any) -> Fault:
-    """A fault out of an error reply; inside a script the server wraps the message of the command."""
-    text = str(reply).strip()
-    for word, kind in _KINDS.items():
-        if word in text:
-            return Fault(kind, text)
-    return Fault(FaultKind.ERROR, text)
-
-
-def is_noscript(reply: Any) -> bool:
-    """Whether the master has forgotten the script (restart, SCRIPT FLUSH, failover)."""
-    return isinstance(reply, Exception) and str(reply).startswith("NOSCRIPT")
+def ping() -> Command:
+    """Ask for an answer, and touch no key: which keys a user may have depends on its ACL."""
+    return Command(STATUS, (), ("0",), decode=decode_ping)

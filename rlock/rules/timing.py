@@ -26,6 +26,12 @@ GRACE_FLOOR_S = 0.004
 STRAGGLERS_S = 0.002
 #: One who has handed the lock on and comes back at once asks for it at the latest after this.
 COME_BACK_S = 0.001
+#: A contender that does not wait settles a split vote within so many pauses. Behind each comes a round, or
+#: a look and a round.
+SETTLE_TRIES = 6
+#: The least and the longest pause between them: a process may be kept from running for some milliseconds.
+SETTLE_FLOOR_S = 0.004
+SETTLE_CAP_S = 0.1
 #: Those who are woken by one message try again within this, one after another.
 SPREAD_CAP_S = 0.1
 #: How long a waiter has to claim the lock that it was handed. One that is stopped or cut off costs the
@@ -44,8 +50,9 @@ TIME_AGE_S = 0.2
 #: A retry that starts just before the caller's time ends may still run this long.
 LAST_ROUND_S = 0.05
 
-#: How long a master remembers the last fencing token of a lock. The next one is above it also without that
-#: memory, because tokens start at the masters' time; unless that time went back by as much.
+#: How long a master remembers the last fencing token of a lock; it forgets none before its clock is so far
+#: past the token. The next one is above it also without that memory, because no master gives an older one;
+#: unless its clock was set back behind the moment at which it forgot.
 FENCE_TTL_S = 3600.0
 #: What a master's age in whole seconds may be wrong by: both ends are cut off.
 UPTIME_ERROR_S = 1.0
@@ -150,6 +157,15 @@ def split_wait(random: Random, splits: int, round_s: float, *, certain: bool) ->
     ceiling: float = min(max(round_s, 0.0005) * 2 ** min(splits, 16), cap)
     # Contenders must be able to fall far apart; one who waits for a holder only has to wait.
     return random.uniform(0.0 if certain else ceiling / 2, ceiling)
+
+
+def settle_wait(random: Random, rounds: int, round_s: float) -> float:
+    """How long a contender waits after ``rounds`` rounds of settling a split vote.
+
+    Longer than the others need to give their votes back. Doubling: one of them may be kept from running.
+    """
+    ceiling: float = min(max(round_s, SETTLE_FLOOR_S) * 2**rounds, SETTLE_CAP_S)
+    return random.uniform(ceiling / 2, ceiling)
 
 
 def spread_wait(random: Random, length: int, round_s: float) -> float:

@@ -6,13 +6,9 @@ of a release. Source: Redisson's `RedissonBaseLock`, `RedissonObject.prefixName`
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 
-from .keys import own_key
-
-#: The holder in a lock of Redisson: `<uuid of the client>:<id of the thread>`.
-_REDISSON = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:(\d+)")
+from .keys import REDISSON_OWNER, own_key
 
 #: How all channels of Redisson's locks begin.
 REDISSON_CHANNEL = "redisson_lock__channel:"
@@ -74,5 +70,5 @@ def whose(holder: str) -> str:
     """
     if holder[36:37] != ":":
         return holder  # none of theirs; each refused vote comes by here, several times
-    found = _REDISSON.fullmatch(holder)
+    found = REDISSON_OWNER.fullmatch(holder)
     return holder if found is None else f"redisson:{found[1]}"

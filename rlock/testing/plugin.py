@@ -23,7 +23,7 @@ import redis
 
 from ..client import Client
 from ..program.local.embedded import EmbeddedError, Masters, ServerBinary, find_server
-from ..rules.keys import MARKER
+from ..rules.keys import NOTE
 from .clients import memory_client
 from .memory import MemoryMasters
 
@@ -47,12 +47,12 @@ class _Started:
     def flush(self) -> None:
         """Drop what tests left behind."""
         for client in self._clients:
-            marker = client.get(MARKER)
+            note = client.get(NOTE)
             pipe = client.pipeline(transaction=True)
             pipe.flushall()
-            if marker is not None:
-                # In the same instant: a client that finds no marker waits for the restart guard.
-                pipe.set(MARKER, marker)
+            if note is not None:
+                # In the same instant: a client that finds no note waits for the restart guard.
+                pipe.set(NOTE, note)
             pipe.execute()
 
     def close(self) -> None:

@@ -85,6 +85,7 @@ def test_a_round_trip_takes_what_was_ordered(real_masters: Fleet, rtt_ms: int) -
     assert rtt_ms / 1e3 - EARLY_S <= found <= rtt_ms / 1e3 + 0.001
 
 
+@pytest.mark.timing
 def test_each_master_has_its_own_distance_and_it_can_change(real_masters: Fleet) -> None:
     with Delay(real_masters.urls[:3]) as delay:
         assert max(fastest_s(url) for url in delay.urls) < 0.001
@@ -98,6 +99,7 @@ def test_each_master_has_its_own_distance_and_it_can_change(real_masters: Fleet)
             delay.set(1, 2)
 
 
+@pytest.mark.timing
 def test_what_is_under_way_at_the_same_time_is_delayed_at_the_same_time(echo: str) -> None:
     """A proxy that waits for one thing before it takes the next would need two seconds for these."""
     sent: list[float] = []

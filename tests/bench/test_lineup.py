@@ -116,6 +116,7 @@ def test_the_warm_up_leaves_nothing_that_counts() -> None:
             assert runner.pair_s > 0
 
 
+@pytest.mark.timing
 def test_those_that_are_asked_at_the_same_time_have_the_same_time_to_answer() -> None:
     with Lineup([(broken(how), []) for how in ("hangs", "hangs", "well", "cannot start")]) as four:
         for runner in four.runners:
@@ -128,6 +129,7 @@ def test_those_that_are_asked_at_the_same_time_have_the_same_time_to_answer() ->
     assert told == [*["Failed: no answer within 0.7 s"] * 2, None, "Failed: pip failed: no such package"]
 
 
+@pytest.mark.timing
 def test_one_that_stalls_has_no_turn_that_would_go_beyond_the_end() -> None:
     crowd = Lineup([])
     crowd.runners = [Runner(entry(name), [], contestant=object()) for name in "ab"]  # type: ignore[arg-type]

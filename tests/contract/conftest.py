@@ -78,7 +78,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         kinds = kinds[:1]  # its clients are in other processes: there is only one kind of these
     if "urls" in metafunc.fixturenames:
         each = [(name, size) for name in kinds for size in KINDS[name].sizes]
-        ids = [f"{name}-N={size}" for name, size in each]
+        ids = [f"{name}-N{size}" for name, size in each]
         metafunc.parametrize(("kind", "urls"), each, indirect=True, ids=ids)
     else:
         metafunc.parametrize("kind", kinds, indirect=True)

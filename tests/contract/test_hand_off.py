@@ -19,7 +19,7 @@ from rlock.rules.places import Bequest, Place
 from rlock.rules.quorum import Ballot
 from rlock.rules.timing import valid_until
 
-from ..servers import Fleet, raw
+from ..servers import Fleet, left, raw
 from .conftest import eventually, own_wire, threads_only
 from .queueing import MakeClient, StartChild, counted_attempts, started
 
@@ -182,8 +182,8 @@ def test_what_was_left_to_one_who_has_gone_is_given_back(masters3: Fleet, make_c
     def gone() -> Procedure[None]:
         yield Listen(place, 2.0)
         for master in masters3:
-            raw(master.url).hset("x", "a:77", 1)
-        place.bequest = Bequest("a:77", engine.clock(), 1)
+            raw(master.url).hset("x", f"a:{77:032x}", 1)
+        place.leave(Bequest(f"a:{77:032x}", engine.clock(), 1))
         yield Unlisten()
 
     engine.perform(gone())
@@ -240,3 +240,101 @@ def test_ctrl_c_just_after_the_heir_was_told_does_not_free_what_the_heir_goes_on
     assert ends == [True]
     assert other.lock("x").acquire(timeout=1.0)
     other.lock("x").release()
+
+
+@threads_only
+def test_close_finds_what_an_heir_that_has_just_gone_is_about_to_pass_on(
+    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time was over when it was told; close() comes while it leaves, and looks when it has gone."""
+    client = make_client(masters3.urls, ttl=10.0)
+    where, engine = rlock._driver.listener.Listener, client._engine()
+    bequeath, leave, asking, refuse = where.bequeath, where.leave, Fanout.asking, Fanout.refuse
+    leaving, told = threading.Event(), threading.Event()
+    closer = threading.Thread(target=client.close)
+
+    def answer_late(self: Fanout[Any], step: Ask) -> Waits[Ballot]:
+        ballot = yield from asking(self, step)
+        if step.command.script is scripts.RELEASE and not told.is_set():
+            assert leaving.wait(10)
+        return ballot
+
+    def tell(self: Any, place: Place, bequest: Bequest) -> bool:
+        given = bequeath(self, place, bequest)
+        told.set()
+        return given
+
+    def leave_late(self: Any, ear: Any) -> None:
+        again = leaving.is_set()
+        leaving.set()
+        assert told.wait(10)
+        leave(self, ear)
+        if not again:
+            closer.start()
+            assert eventually(lambda: engine.closed)
+
+    def refuse_late(self: Fanout[Any]) -> None:
+        heir.join(10)
+        refuse(self)
+
+    got: list[bool] = []
+    heir = threading.Thread(target=lambda: got.append(client.lock("x").acquire(timeout=0.5)))
+    with client.lock("x"):
+        heir.start()
+        assert eventually(lambda: client.status("x").queue_length == 1)
+        time.sleep(0.1)
+        monkeypatch.setattr(Fanout, "asking", answer_late)
+        monkeypatch.setattr(Fanout, "refuse", refuse_late)
+        monkeypatch.setattr(where, "bequeath", tell)
+        monkeypatch.setattr(where, "leave", leave_late)
+    heir.join(20)
+    closer.join(20)
+    assert got == [False]
+    assert [left(master.url) for master in masters3] == [[], [], []]
+
+
+@threads_only
+@pytest.mark.parametrize("kept", ["releaser", "heir"])
+def test_close_in_the_middle_of_a_hand_off_leaves_nothing_of_the_heir(
+    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
+    """The masters gave it the lock; one of the two threads is kept from running until close() is over."""
+    client = make_client(masters3.urls, ttl=10.0)
+    where = rlock._driver.listener.Listener
+    bequeath, parking = where.bequeath, where.parking
+    found: list[list[str]] = []
+
+    def close() -> None:
+        client.close()
+        found.extend(left(master.url) for master in masters3)
+
+    def tell_late(self: Any, place: Place, bequest: Bequest) -> bool:
+        close()
+        return bequeath(self, place, bequest)
+
+    def go_on_late(self: Any, ear: Any, timeout: float) -> Waits[Wake]:
+        wake = yield from parking(self, ear, timeout)
+        if wake is Wake.GRANTED:
+            close()
+        return wake
+
+    if kept == "releaser":
+        monkeypatch.setattr(where, "bequeath", tell_late)
+    else:
+        monkeypatch.setattr(where, "parking", go_on_late)
+    ends: list[object] = []
+
+    def wait() -> None:
+        try:
+            ends.append(client.lock("x").acquire())
+        except RLockError as error:
+            ends.append(str(error))
+
+    heir = threading.Thread(target=wait)
+    with client.lock("x"):
+        heir.start()
+        assert eventually(lambda: client.status("x").queue_length == 1)
+        time.sleep(0.1)
+    heir.join(20)
+    assert found == [[], [], []]
+    assert ends == ["the client was closed"] or ends == ["the client is closed"]

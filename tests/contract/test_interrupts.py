@@ -1,13 +1,20 @@
-"""Ctrl-C at thousands of random instants: no crash, no reply out of step, nothing left behind."""
+"""Ctrl-C at thousands of random instants, and before every line: no crash, nothing left behind."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+import rlock
+from rlock.testing import memory_client
+
+from ..interrupts import interrupted
 from ..servers import Fleet, left
-from .conftest import Child
+from .conftest import Child, eventually
 
 StartChild = Callable[..., Child]
 
@@ -79,3 +86,112 @@ def test_ctrl_c_at_any_instant(masters_count: int, masters: Fleet, child: StartC
     # Undone at once and not by the end of a lease of 3 s.
     assert float(slowest) < 2.0
     assert all(left(master.url) == [] for master in fleet)
+
+
+#: The files through which a nested acquire and release go.
+NESTING = ("rlock/lock.py", "rlock/base.py", "engine.py")
+
+
+def test_ctrl_c_before_any_line_of_a_nested_acquire_leaves_the_count_as_it_was() -> None:
+    wrong: dict[str, int] = {}
+    with memory_client(3) as client, client.lock("x") as lock:
+        for at in range(1, 200):
+            before = lock.hold_count
+            with interrupted(at, *NESTING) as tracer:
+                lock.acquire()
+            if not tracer.where:
+                break
+            if lock.hold_count != before:
+                wrong[tracer.where] = lock.hold_count
+                lock.release()
+        assert (lock.hold_count, tracer.where) == (2, "")
+        lock.release()
+    assert at > 10
+    assert wrong == {}
+
+
+def test_ctrl_c_before_any_line_of_a_nested_release_gives_back_one_acquire_or_none() -> None:
+    given_back: list[int] = []
+    with memory_client(3) as client, client.lock("x") as lock:
+        for at in range(1, 200):
+            lock.acquire()
+            with interrupted(at, *NESTING) as tracer:
+                lock.release()
+            given_back.append(2 - lock.hold_count)
+            if not tracer.where:
+                break
+            if lock.hold_count == 2:
+                lock.release()
+            lock.check()
+        assert (lock.hold_count, tracer.where) == (1, "")
+    assert given_back == sorted(given_back), "what an interrupt found given back was taken again"
+    assert set(given_back) == {0, 1}
+
+
+#: The files through which a message goes.
+READING = ("listener.py", "ears.py", "_sync/roster.py", "_sync/links.py")
+NEVER = 1_000_000_000
+
+
+def test_ctrl_c_before_any_line_that_reads_a_message_keeps_no_other_waiter_asleep(
+    masters1: Fleet,
+) -> None:
+    """One thread reads for all that wait; the message is for another one of them."""
+    holder, client = rlock.Client(masters1.urls, ttl=10.0), rlock.Client(masters1.urls, ttl=10.0)
+    listener: Any = client._engine()._listener
+    late: dict[str, float] = {}
+
+    def asleep(name: str) -> bool:
+        return any(
+            ear.parked for found in listener._subscriptions.values() for ear in found.ears if ear.name == name
+        )
+
+    def attempt(at: int) -> str:
+        """An interrupt in front of the n-th line from when the first message has come."""
+        told, got = threading.Event(), threading.Event()
+        released_at = got_at = 0.0
+        poll = listener._roster.poll
+
+        def polled(timeout: float) -> Any:
+            events = poll(timeout)
+            if events and told.is_set() and threading.current_thread() is reader and tracer.left > at:
+                tracer.left = NEVER if got.is_set() else at
+            return events
+
+        def wait() -> None:
+            nonlocal got_at
+            with client.lock("b"):
+                got_at = time.monotonic()
+                got.set()
+                tracer.left = NEVER
+
+        def release() -> None:
+            nonlocal released_at
+            with holder.lock("b"):
+                ready.set()
+                assert eventually(lambda: listener._reader and asleep("a"))
+                waiter.start()
+                assert eventually(lambda: asleep("b"))
+                told.set()
+                released_at = time.monotonic()
+
+        ready, reader = threading.Event(), threading.current_thread()
+        waiter, releaser = threading.Thread(target=wait), threading.Thread(target=release)
+        releaser.start()
+        ready.wait(10)
+        listener._roster.poll = polled
+        with interrupted(NEVER, *READING) as tracer:
+            client.lock("a").acquire(timeout=2.0)
+        listener._roster.poll = poll
+        releaser.join(10)
+        waiter.join(10)
+        if got_at - released_at > 0.7:
+            late[tracer.where] = got_at - released_at
+        return tracer.where
+
+    with holder, client, holder.lock("a"):
+        at = 1
+        while attempt(at):
+            at += 1
+    assert at > 20
+    assert late == {}, "looked again only after the poll cap of about 1.2 s"

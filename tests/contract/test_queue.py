@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 import rlock
-from rlock.rules.keys import client_label
+from rlock.rules.keys import client_label, queue
 from rlock.rules.timing import CLAIM_S, QUEUE_TTL_S
 
 from ..servers import Fleet, left, raw
@@ -187,6 +187,32 @@ def test_a_fair_try_is_not_stopped_by_the_dead(
     assert client.status("x").queue_length == 1
     assert client.lock("x", fair=True).acquire(blocking=False) is True
     client.lock("x").release()
+
+
+@pytest.mark.real_masters
+@pytest.mark.parametrize("mode", ["fair", "default"])
+def test_thousands_of_dead_places_stop_neither_a_release_nor_those_who_wait(
+    mode: str, masters3: Fleet, make_client: MakeClient
+) -> None:
+    holder, other = make_client(masters3.urls, ttl=10.0), make_client(masters3.urls, ttl=10.0)
+    dead = {f"dead:{i}|gone": i for i in range(5_000)}
+    lock, got = holder.lock("x"), threading.Event()
+
+    def wait() -> None:
+        with other.lock("x", fair=mode == "fair"):
+            got.set()
+
+    with lock:
+        for master in masters3:
+            with raw(master.url) as server:
+                server.zadd(queue("x"), dead)
+        thread = threading.Thread(target=wait)
+        thread.start()
+        assert eventually(lambda: holder.status("x").queue_length > len(dead))
+    assert got.wait(10.0), "the dead stand before it"
+    thread.join(10)
+    assert holder.lock("x", fair=True).acquire(blocking=False), "a free lock is not refused for the dead"
+    assert holder.status("x").queue_length == 0
 
 
 def test_a_default_newcomer_may_take_a_lock_that_is_free(

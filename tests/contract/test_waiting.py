@@ -178,7 +178,7 @@ def test_a_release_while_nobody_was_subscribed_is_found_by_looking(
     masters3: Fleet, make_client: MakeClient
 ) -> None:
     client, other = make_client(masters3.urls, ttl=10.0), make_client(masters3.urls, ttl=10.0)
-    owner = "somebody:1"
+    owner = f"somebody:{1:032x}"
     for master in masters3:
         raw(master.url).hset("x", owner, 1)
         raw(master.url).pexpire("x", 10_000)

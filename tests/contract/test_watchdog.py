@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 
 import rlock
+from rlock.testing import memory_client
 
 from ..servers import Fleet, left, raw
 from .conftest import Child, eventually, in_thread, threads_only
@@ -112,9 +113,68 @@ def test_an_on_lost_that_raises_or_blocks_harms_no_other_lock(
     client.evict("b")
     time.sleep(1.5)
     third.check()
-    assert any("on_lost" in record.message for record in caplog.records)
     release.set()
+    assert eventually(lambda: any("on_lost" in record.message for record in caplog.records))
     third.release()
+
+
+LOSSES = 50
+
+
+def lost_at_once(client: rlock.Client, kind: str, on_lost: Callable[..., object]) -> None:
+    """So many locks of this thread end with their leases, and their callbacks are due."""
+    losses = [client.lock(f"{kind}-{i}", renew=False, on_lost=on_lost) for i in range(LOSSES)]
+    for lock in losses:
+        assert lock.acquire()
+    for lock in losses:
+        assert lock.lost.wait(10.0)
+
+
+def tellers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "rlock-on-lost"]
+
+
+def test_one_thread_calls_on_lost_for_all_losses_and_ends_behind_the_last() -> None:
+    told: list[str] = []
+    gate = threading.Event()
+
+    def tell(error: rlock.LeaseLostError) -> None:
+        gate.wait(20)
+        told.append(error.name)
+        if len(told) == 1:
+            raise SystemExit("the other callbacks are called all the same")
+
+    with memory_client(3, ttl=1.0) as client:
+        lost_at_once(client, "first", tell)
+        assert len(tellers()) == 1
+        gate.set()
+        assert eventually(lambda: len(told) == LOSSES)
+        assert eventually(lambda: not tellers())
+        gate.clear()
+        lost_at_once(client, "second", tell)
+        assert len(tellers()) == 1, "another one, because the first has ended"
+        gate.set()
+        assert eventually(lambda: len(told) == 2 * LOSSES)
+        assert len(set(told)) == 2 * LOSSES
+
+
+def test_close_waits_for_no_on_lost_and_keeps_none_from_being_called() -> None:
+    told: list[str] = []
+    gate = threading.Event()
+
+    def tell(error: rlock.LeaseLostError) -> None:
+        gate.wait(20)
+        told.append(error.name)
+
+    client = memory_client(3, ttl=1.0)
+    lost_at_once(client, "any", tell)
+    began = time.monotonic()
+    client.close()
+    assert time.monotonic() - began < 5.0
+    assert told == []
+    gate.set()
+    assert eventually(lambda: len(told) == LOSSES)
+    assert eventually(lambda: not tellers())
 
 
 def test_a_majority_that_stops_makes_it_suspect_and_lost_only_at_the_end_of_the_validity(

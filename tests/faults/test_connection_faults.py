@@ -217,6 +217,25 @@ def test_a_minority_that_is_flushed_lets_nobody_in_and_counts_for_the_next_owner
         assert everywhere(urls)
 
 
+def test_when_a_majority_loses_the_key_another_gets_in_and_the_holder_learns_of_it(
+    masters3: Fleet, client_for: ClientFor
+) -> None:
+    """Outside the promise: this is the assumption on keys that are removed by hand."""
+    holder, other = client_for(masters3.urls, 6.0), client_for(masters3.urls, 6.0)
+    usable(other)
+    lock = holder.lock("x")
+    lock.acquire()
+    assert everywhere(masters3.urls)
+    time.sleep(0.3)  # the renewal that fills the lease up is over, the next comes after a third of it
+    command(masters3.urls[1:], "DEL", "x")
+    assert other.lock("x").acquire(blocking=False)
+    assert lock.is_owned(), "two owners, until the next renewal"
+    with within(6.0 / 3 + 1.0):
+        assert lock.lost.wait(5.0)
+    other.lock("x").check()
+    other.lock("x").release()
+
+
 # -- lost requests and replies -----------------------------------------------------------------------------
 
 

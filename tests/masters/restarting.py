@@ -25,6 +25,14 @@ def holders(client: rlock.Client, name: str = "x") -> list[str | None]:
     return [master.holder for master in client.status(name).masters]
 
 
+def refused(lock: rlock.RLock, **how: Any) -> bool:
+    """Not granted: somebody has it, or a master that may have had the holder's vote has lost its memory."""
+    try:
+        return not lock.acquire(**how)
+    except rlock.QuorumUnreachableError:
+        return True
+
+
 def everywhere(client: rlock.Client, name: str = "x") -> bool:
     """Whether one holder has all masters."""
     found = set(holders(client, name))

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import pickle
+import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 import redis.asyncio
 
 import rlock
+import rlock.asyncio
 
+from ..contract.conftest import eventually
 from ..servers import AnyMaster, Fleet, left, raw
 
 FreshMasters = Callable[..., Fleet]
@@ -25,7 +32,12 @@ FreshMasters = Callable[..., Fleet]
         (["http://127.0.0.1:1"], "redis://"),
         (["redis://"], "no host"),
         (["unix://"], "no path"),
-        (["redis://127.0.0.1:port"], "Port"),
+        (["redis://127.0.0.1:port"], "no host and port"),
+        (["redis://127.0.0.1:65536"], "Port out of range"),
+        (["redis://127.0.0.1/main"], "number of a database"),
+        (["redis://a?db=main"], "Invalid value for .db"),
+        (["redis://a", "redis://:pass/word@b"], "URL 2 of 2"),
+        (["redis://:pass/word@a"], "write / as %2F"),
         ([42], "no master"),
         ([redis.asyncio.Redis()], "no master"),
         (["redis://a:1", "redis://A:1/3"], "twice"),
@@ -61,10 +73,93 @@ def test_no_error_and_no_label_shows_a_password() -> None:
     client = rlock.Client(["redis://user:secret@127.0.0.1:1", "rediss://:secret@127.0.0.1:2/3"])
     assert client.masters == ["redis://127.0.0.1:1", "rediss://127.0.0.1:2/3"]
     assert "secret" not in repr(client)
+    assert b"secret" in pickle.dumps(client.lock("x")), "no: then docs/environments.md is wrong"
     with pytest.raises(rlock.QuorumUnreachableError) as unreachable:
         client.lock("x").acquire(blocking=False)
     assert "secret" not in str(unreachable.value)
     client.close()
+
+
+#: What no message may show any part of.
+HIDDEN = re.compile("hunter2|swordfish|4711|815")
+SECRETS = [
+    *(
+        f"hunter2{mark}swordfish"
+        for mark in ("", *"/?#@,:;&=%[]\\ \t\n'\"<>|\x00\u2100\udcff", "://", "[x]", "]x[")
+    ),
+    *(f"4711{mark}815" for mark in "/?#@,:;&= "),
+    "hunter2?swordfish=4711",
+    "4711?swordfish=815,hunter2",
+    "4711/0?swordfish=815",
+    "hunter2@swordfish/x",
+    "hunter2@/swordfish",
+]
+PLACES = [
+    "{scheme}://:{secret}@10.0.0.1:1",
+    "{scheme}://user:{secret}@10.0.0.1:1/2?db=3",
+    "{scheme}://:{secret}@/run/redis.sock",
+    "{scheme}://:hunter2",
+    "{scheme}://user:hunter2",
+    "{scheme}://10.0.0.1?password={secret}",
+    "{scheme}://10.0.0.1?db=x&password={secret}&foo=1",
+    "{scheme}:///run/redis.sock?username=user&password={secret}",
+    "{scheme}:/:{secret}@10.0.0.1",
+]
+
+
+@pytest.mark.parametrize("kind", [rlock.Client, rlock.asyncio.Client])
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "valkey", "unix", "http", ""])
+def test_no_part_of_a_password_is_shown_however_malformed_its_url_is(scheme: str, kind: type[Any]) -> None:
+    refused = 0
+    for secret, place in itertools.product(SECRETS, PLACES):
+        url = place.format(scheme=scheme, secret=secret)
+        # In a list of its own, as in RLOCK_MASTERS, and behind another one.
+        for masters in ([url], url, ["redis://10.0.0.2", url]):
+            try:
+                client = kind(masters)
+            except rlock.OptionsError as error:
+                told, refused = str(error), refused + 1
+            else:
+                told = f"{client!r} {client.masters}"
+            assert not HIDDEN.search(told), (url, told)
+    assert refused > 100
+
+
+def test_a_password_is_not_shown_by_a_server_that_knows_no_auth(fresh_masters: FreshMasters) -> None:
+    # Redis says "unknown command 'AUTH', with args beginning with: 'user' 'hunter2'".
+    (url,) = fresh_masters(1, args=("--rename-command", "AUTH", "")).urls
+    with (
+        rlock.Client([url.replace("//", "//user:hunter2@")]) as client,
+        pytest.raises(rlock.RLockError) as caught,
+    ):
+        client.lock("x").acquire(timeout=0.5)
+    assert "unknown command" in str(caught.value)
+    assert not HIDDEN.search(str(caught.value))
+
+
+def test_a_junk_key_beside_a_dead_master_is_named_and_a_wait_for_it_is_logged(
+    fresh_masters: FreshMasters, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody has the lock, and nobody can get it: that is neither False nor a silent wait."""
+    fleet = fresh_masters(3)
+    raw(fleet.urls[0]).set("x", "not a lock")
+    fleet[1].kill()
+    got: list[bool] = []
+    with rlock.Client(fleet.urls) as client, caplog.at_level(logging.WARNING, "rlock"):
+        for how in ({"blocking": False}, {"timeout": 0.3}):
+            with pytest.raises(rlock.QuorumUnreachableError) as caught:
+                client.lock("x").acquire(**how)
+            assert "delete the key" in caught.value.faults[fleet.urls[0]]
+            assert fleet.urls[1] in caught.value.faults
+            assert fleet.urls[2] not in caught.value.faults
+        caplog.clear()
+        thread = threading.Thread(target=lambda: got.append(client.lock("x").acquire()))
+        thread.start()
+        assert eventually(lambda: "still waiting" in caplog.text and "delete the key" in caplog.text)
+        raw(fleet.urls[0]).delete("x")
+        thread.join(10)
+        assert got == [True]
+        assert sum("still waiting" in record.message for record in caplog.records) <= 3, "at a bounded rate"
 
 
 def test_one_server_under_two_names_is_an_error(masters3: Fleet) -> None:

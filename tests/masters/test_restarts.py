@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -11,11 +12,12 @@ from click.testing import CliRunner
 
 import rlock
 from rlock.program.main import cli
-from rlock.rules.keys import MARKER
+from rlock.rules.keys import NOTE
+from rlock.rules.timing import guard_time
 
 from ..contract.conftest import eventually
-from ..servers import raw
-from .restarting import GUARD, TTL, FreshMasters, a_client, holders
+from ..servers import Fleet, raw
+from .restarting import GUARD, TTL, FreshMasters, a_client, holders, refused
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
@@ -33,7 +35,7 @@ def test_a_lease_that_a_restarted_master_has_forgotten_is_not_given_to_a_second_
         fleet[2].resume()
         began = time.monotonic()
         fleet[1].restart(empty=True)
-        assert not ben.lock("x").acquire(timeout=0.5)
+        assert refused(ben.lock("x"), timeout=0.5)
         assert anna.lock("x").is_owned()
         assert ben.lock("x").acquire(timeout=10)
         assert not anna.lock("x").is_owned(), "two valid leases"
@@ -66,8 +68,33 @@ def test_the_error_and_the_log_name_the_master_and_the_seconds(
             )
             assert f"{url}: " in caplog.text
         assert fleet.urls[0] not in caught.value.faults
-        assert not client.lock("x").locked(), "whether somebody has it can be asked all the same"
+        with pytest.raises(rlock.QuorumUnreachableError):
+            client.lock("x").locked()  # they may have forgotten who holds it
         assert [master.guarded for master in client.status("x").masters] == [False, True, True]
+
+
+def test_a_thread_in_the_line_behind_another_is_not_told_that_somebody_has_it(
+    fresh_masters: FreshMasters,
+) -> None:
+    fleet = fresh_masters(3)
+    for master in fleet:
+        master.restart(empty=True)
+    answers: list[object] = []
+
+    def ask(client: rlock.Client, timeout: float) -> None:
+        try:
+            answers.append(client.lock("x").acquire(timeout=timeout))
+        except rlock.QuorumUnreachableError as error:
+            answers.append(error)
+
+    with rlock.Client(fleet.urls) as client:
+        threads = [threading.Thread(target=ask, args=(client, timeout)) for timeout in (1.5, 0.3, 0.3)]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.1)
+        for thread in threads:
+            thread.join(10)
+    assert [type(answer) for answer in answers] == [rlock.QuorumUnreachableError] * 3, answers
 
 
 def test_a_new_deployment_can_be_used_within_max_ttl_and_a_margin(fresh_masters: FreshMasters) -> None:
@@ -149,7 +176,7 @@ def test_masters_that_forget_nothing_are_not_waited_for(fresh_masters: FreshMast
 
 
 @pytest.mark.parametrize("flushed", [0, 1, 2])
-def test_one_who_comes_after_a_flush_is_guarded_by_the_marks_on_the_other_masters(
+def test_one_who_comes_after_a_flush_is_guarded_by_the_notes_on_the_other_masters(
     fresh_masters: FreshMasters, flushed: int
 ) -> None:
     fleet = fresh_masters(3)
@@ -162,7 +189,7 @@ def test_one_who_comes_after_a_flush_is_guarded_by_the_marks_on_the_other_master
         for _ in range(2):
             # Also the next one: who comes first must not note that the flushed one is old.
             with a_client(fleet) as ben:
-                assert not ben.lock("x").acquire(blocking=False) or not anna.lock("x").is_owned()
+                assert refused(ben.lock("x"), blocking=False) or not anna.lock("x").is_owned()
                 assert [master.guarded for master in ben.status("x").masters] == [
                     i == flushed for i in range(3)
                 ]
@@ -171,7 +198,7 @@ def test_one_who_comes_after_a_flush_is_guarded_by_the_marks_on_the_other_master
         assert anna.lock("x").is_owned()
 
 
-def test_one_who_was_there_notices_a_flush_and_writes_the_mark_again(fresh_masters: FreshMasters) -> None:
+def test_one_who_was_there_notices_a_flush_and_writes_the_note_again(fresh_masters: FreshMasters) -> None:
     fleet = fresh_masters(3)
     with a_client(fleet) as anna, a_client(fleet) as ben:
         with ben.lock("other"):
@@ -179,26 +206,193 @@ def test_one_who_was_there_notices_a_flush_and_writes_the_mark_again(fresh_maste
         assert anna.lock("x", renew=False).acquire(timeout=5)
         raw(fleet[1].url).flushall()
         raw(fleet[2].url).delete("x")
-        assert not ben.lock("x").acquire(blocking=False)
+        assert refused(ben.lock("x"), blocking=False)
         assert [master.guarded for master in ben.status("x").masters] == [False, True, False]
-        assert eventually(lambda: raw(fleet[1].url).get(MARKER) is not None)
+        assert eventually(lambda: raw(fleet[1].url).get(NOTE) is not None)
 
 
-def test_without_the_permission_for_info_the_marker_guards_all_the_same(fresh_masters: FreshMasters) -> None:
+def test_after_a_flush_of_a_majority_one_who_was_connected_lets_nobody_in(
+    fresh_masters: FreshMasters,
+) -> None:
+    fleet = fresh_masters(3)
+    with a_client(fleet) as anna, a_client(fleet) as ben:
+        with ben.lock("other"):
+            pass
+        assert anna.lock("x", renew=False).acquire(timeout=5)
+        for master in fleet[1:]:
+            raw(master.url).flushall()
+        with pytest.raises(rlock.QuorumUnreachableError, match="no vote for"):
+            ben.lock("x").acquire(blocking=False)
+        assert anna.lock("x").is_owned()
+
+
+def test_without_the_permission_for_info_each_connection_is_waited_for(fresh_masters: FreshMasters) -> None:
     fleet = fresh_masters(1)
     server = raw(fleet[0].url)
-    server.flushall()  # also what `rlock init` wrote
     server.execute_command("ACL", "SETUSER", "joe", "on", ">pw", "~*", "&*", "+@all", "-info", "-config")
     url = fleet[0].url.replace("redis://", "redis://joe:pw@")
-    with rlock.Client(url, TTL, max_ttl=TTL) as first:
+    with rlock.Client(url, TTL, max_ttl=TTL) as client:
+        with pytest.raises(rlock.QuorumUnreachableError, match="may not run INFO"):
+            client.lock("x").acquire(blocking=False)
+        assert client.lock("x").acquire(timeout=2 * GUARD)
+        client.lock("x").release()
+        assert client.lock("x").acquire(blocking=False)
+
+
+def take_a_bare_quorum(client: rlock.Client, fleet: Fleet, missed: int, name: str = "x") -> None:
+    """A fixed lease on all masters but one, which does not even know of the attempt."""
+    fleet[missed].pause()
+    assert client.lock(name, renew=False).acquire(timeout=5)
+    fleet[missed].resume()
+
+
+def test_a_client_that_was_idle_notices_a_flush_with_the_grant_itself(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    for master in fleet:
+        raw(master.url).delete(NOTE)  # nobody has used this fleet before
+    time.sleep(GUARD + 1.0)  # else the age of the servers alone would keep it out
+    with a_client(fleet) as anna, a_client(fleet) as ben:
+        assert not ben.lock("x").locked()
+        take_a_bare_quorum(anna, fleet, missed=2)
+        raw(fleet[1].url).flushall()
+        assert refused(ben.lock("x"), blocking=False)
+        assert anna.lock("x").is_owned()
+        with a_client(fleet) as cara:
+            assert refused(cara.lock("x"), blocking=False), "the note must not hide it"
+            assert anna.lock("x").is_owned()
+
+
+def test_durable_masters_whose_disks_are_lost_are_guarded(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3, args=DURABLE)
+    for master in fleet:
+        raw(master.url).delete(NOTE)
+    time.sleep(GUARD)
+    with a_client(fleet) as anna:
+        take_a_bare_quorum(anna, fleet, missed=0)
+        for master in fleet[1:]:
+            master.restart(empty=True)
+        with a_client(fleet) as ben, pytest.raises(rlock.QuorumUnreachableError, match="no vote for"):
+            ben.lock("x").acquire(blocking=False)
+        assert anna.lock("x").is_owned()
+
+
+def test_votes_are_judged_again_when_the_round_hears_of_a_longer_lease(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    with (
+        rlock.Client(fleet.urls, 6.0, max_ttl=6.0) as anna,
+        rlock.Client(fleet.urls, 1.0, max_ttl=1.0) as ben,
+    ):
+        take_a_bare_quorum(anna, fleet, missed=2)
+        for master in fleet[:2]:
+            raw(master.url).flushall()
+        ben.lock("x").statistics()  # it has judged all of them, and heard of no longer lease
+        server = raw(fleet[2].url)
+        server.set(NOTE, str(server.get(NOTE)).rpartition(" ")[0] + " 6000")
+        time.sleep(guard_time(1.0) + 0.3)
+        fleet[0].pause()
+        server.execute_command("CLIENT", "PAUSE", 60)  # its vote comes last
+        with pytest.raises(rlock.QuorumUnreachableError):
+            ben.lock("x").acquire(blocking=False)
+        assert anna.lock("x").is_owned()
+
+
+def test_a_master_that_does_not_sync_during_a_rewrite_is_guarded(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(1, args=(*DURABLE, "--no-appendfsync-on-rewrite", "yes"))
+    with a_client(fleet) as client:
+        with client.lock("x"):
+            pass
+        fleet[0].restart(empty=False)
         with pytest.raises(rlock.QuorumUnreachableError, match="no vote for"):
-            first.lock("x").acquire(blocking=False)  # how old it is, nobody can tell
-        assert first.lock("x").acquire(timeout=2 * GUARD)
-        first.lock("x").release()
-        with rlock.Client(url, TTL, max_ttl=TTL) as second:
-            assert second.lock("x").acquire(blocking=False), "the marker tells"
-            second.lock("x").release()
-        server.flushall()
-        third = rlock.Client(url, TTL, max_ttl=TTL)
-        with third, pytest.raises(rlock.QuorumUnreachableError, match="no vote for"):
-            third.lock("x").acquire(blocking=False)
+            client.lock("x").acquire(blocking=False)
+
+
+def test_a_client_that_holds_nothing_makes_nobody_wait_longer(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(1)
+    with rlock.Client(fleet.urls, TTL, max_ttl=3600.0) as patient, a_client(fleet) as client:
+        assert not patient.lock("x").locked()
+        fleet[0].restart(empty=True)
+        with pytest.raises(rlock.QuorumUnreachableError):
+            patient.lock("x").acquire(blocking=False)
+        assert client.lock("x").acquire(timeout=2 * GUARD)
+
+
+def test_a_longer_lease_that_was_granted_makes_all_wait_for_it(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    with rlock.Client(fleet.urls, 600.0, max_ttl=600.0) as patient, a_client(fleet) as client:
+        with patient.lock("y"):
+            pass
+        fleet[0].restart(empty=True)
+        assert client.lock("x").acquire(timeout=5)
+        waits = client._engine().terms.guard.wait(0, client._engine().clock())
+        assert waits > 500
+
+
+def test_free_is_not_said_while_masters_may_have_forgotten_the_holder(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    urls = ",".join(fleet.urls)
+    with a_client(fleet) as anna, a_client(fleet) as ben:
+        assert anna.lock("x", renew=False).acquire(timeout=5)
+        for master in fleet:
+            master.restart(empty=True)
+        with pytest.raises(rlock.QuorumUnreachableError, match="no vote for"):
+            ben.lock("x").locked()
+        assert not ben.status("x").free
+        status = CliRunner().invoke(cli, ["status", "x", "--masters", urls], standalone_mode=False)
+        assert "unknown" in status.output
+        evicted = CliRunner().invoke(cli, ["evict", "x", "--yes", "--masters", urls], standalone_mode=False)
+        assert "may have forgotten it" in evicted.output
+        assert anna.lock("x").is_owned()
+        assert eventually(lambda: ben.status("x").free, within=GUARD + 2)
+        assert not ben.lock("x").locked()
+
+
+def test_a_master_that_names_a_later_grant_may_have_forgotten_one(
+    fresh_masters: FreshMasters,
+) -> None:
+    fleet = fresh_masters(2)
+    with a_client(fleet) as anna, a_client(fleet) as ben:
+        assert anna.lock("x", renew=False).acquire(timeout=5)
+        fleet[1].restart(empty=True)
+        raw(fleet[1].url).hset("x", f"somebody:{1:032x}", "1")
+        assert ben.lock("x").locked()
+        assert anna.lock("x").is_owned()
+
+
+def test_a_client_that_was_idle_does_not_wait_for_a_flush_of_long_ago(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(1)
+    with a_client(fleet) as idle, a_client(fleet) as busy:
+        with idle.lock("x"):
+            pass
+        raw(fleet[0].url).flushall()
+        with pytest.raises(rlock.QuorumUnreachableError, match="no vote for"):
+            busy.lock("x").acquire(blocking=False)
+        assert busy.lock("x").acquire(timeout=2 * GUARD)
+        busy.lock("x").release()
+        assert idle.lock("x").acquire(blocking=False)
+
+
+def test_the_first_use_of_masters_that_have_been_up_for_long_is_immediate(
+    fresh_masters: FreshMasters,
+) -> None:
+    fleet = fresh_masters(3)
+    for master in fleet:
+        master.restart(empty=True)
+    time.sleep(GUARD + 1.0)
+    with a_client(fleet) as client:
+        assert client.lock("x").acquire(blocking=False)
+
+
+@pytest.mark.parametrize("flushed", ["one", "all"])
+def test_masters_that_were_flushed_are_not_taken_for_unused(
+    fresh_masters: FreshMasters, flushed: str
+) -> None:
+    fleet = fresh_masters(3)
+    time.sleep(GUARD)
+    with a_client(fleet) as anna:
+        take_a_bare_quorum(anna, fleet, missed=2)
+        for master in fleet[:1] if flushed == "one" else fleet:
+            raw(master.url).flushall()
+        raw(fleet[2].url).delete(NOTE)
+        with a_client(fleet) as ben, contextlib.suppress(rlock.QuorumUnreachableError):
+            assert not ben.lock("x").acquire(blocking=False)
+        assert anna.lock("x").is_owned()

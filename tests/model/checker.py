@@ -78,32 +78,19 @@ def compiled(program: Program) -> Path:
     words = [
         tool,
         "-std=c++17",
-        "-O2",
+        "-O3",
         "-Wall",
         "-Wextra",
         "-Werror",
         *(f"-D{macro}" for macro in program.macros),
     ]
-    subprocess.run(
-        [*words, "-o", str(binary), str(HERE / f"{program.source}.cpp")],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
+    _output([*words, "-o", str(binary), str(HERE / f"{program.source}.cpp")], PATIENCE_S)
     return binary
 
 
 def check(program: Program, rules: str = "", *, patience_s: float | None = PATIENCE_S) -> Result:
     """Search ``program`` under ``rules``, words of the form name=value; those not named are as designed."""
-    done = subprocess.run(
-        [str(compiled(program)), *rules.split()],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=patience_s,
-    )
-    head, *lines = done.stdout.splitlines()
+    head, *lines = _output([str(compiled(program)), *rules.split()], patience_s).splitlines()
     kind, *words = head.split()
     if kind != "result":
         raise ValueError(f"not a result: {head}")
@@ -135,6 +122,15 @@ def _step(line: str) -> Step:
 _LOCK_WORDS = {
     "tick": "a tick passes",
     "restart": "{master} restarts, empty",
+    "restart-older": "{master} restarts, with an older memory",
+    "restart-whole": "{master} restarts, with all its memory",
+    "promoted": "a replica of {master} is promoted, with an older memory",
+    "flush": "{master} is flushed",
+    "evicted": "{master} loses its note, and nothing else",
+    "hello-none": "a hello runs on {master}: it finds no note, and writes one",
+    "hello-foreign": "a hello runs on {master}: it finds the note of an earlier life",
+    "hello-saw-none": "a hello runs late on {master}: its client saw that no master had a note",
+    "reads": "{client} reads the note of {master}",
     "starts": "{client} starts an attempt",
     "granted": "{client}'s acquire runs on {master}: granted",
     "granted-young": "{client}'s acquire runs on {master}: granted, but too young to count",

@@ -10,44 +10,69 @@
 
 namespace {
 
-enum Event : unsigned { OVERLAP = 1, REVIVED = 2, HEALED_COUNTED = 4, HANDED_ON = 8, OUTLIVED_ALL = 16, WON = 32 };
+enum Event : unsigned {
+    OVERLAP = 1, REVIVED = 2, HEALED_COUNTED = 4, HANDED_ON = 8, OUTLIVED_ALL = 16, WON = 32, KEPT = 64
+};
 
 class Lock {
     const Rules r;
     const Packing packing;
 
-    bool of_age(const Master& m) const { return m.age >= r.guard; }
     bool valid(const Client& c) const { return c.phase == HOLDING && c.left > 0; }
 
-    static int votes(const World& w, int c, Vote vote) {
-        return static_cast<int>(
-            std::count_if(w.master.begin(), w.master.end(), [=](const Master& m) { return m.vote[c] == vote; }));
+    // guard_time: by the client's own max_ttl, or by the longer one that it has heard of.
+    int guard_time(const Client& client, int c) const { return client.heard ? r.oldest() : r.own_guard(c); }
+    bool of_age(const Master& m) const { return m.note == OWN && m.age >= r.guard; }
+
+    struct Count {
+        int counts = 0, healed = 0, young = 0;
+        int all() const { return counts + healed + young; }
+    };
+
+    // A vote is judged by the note that its own command has read, at the decision.
+    Count votes(const World& w, int c) const {
+        Count count;
+        const int guard = guard_time(w.client[c], c);
+        for (const Master& m : w.master) {
+            const Vote vote = m.vote[c];
+            if (m.sent[c] || vote < HEALED) continue;
+            ++(vote == HEALED ? count.healed : vote - YES >= guard ? count.counts : count.young);
+        }
+        return count;
+    }
+
+    // What the reply of a yes is worth, by the note that the command reads.
+    Vote read(const World& w, int c, const Master& m) const {
+        const int age = !r.look || (r.believes && m.note == OWN) ? m.start
+                        : m.note == NONE                         ? (r.none_is_old ? r.oldest() : -1)
+                                                                 : m.age;
+        if (age < 0) return w.client[c].phase == HOLDING ? HEALED : GONE;
+        return Vote(YES + (!r.rejudge && age >= guard_time(w.client[c], c) ? r.oldest() : age));
     }
 
     // Whether no acquisition that began before now can still be under way when the validity ends.
     bool in_time(const World& w, int c) const {
-        const int left = w.client[c].left;
-        return left > 0 && (r.equal_too ? r.limit(c) <= left : r.limit(c) < left);
+        const int left = w.client[c].left, limit = r.greatest_d ? std::max(r.D, r.D2) : r.limit(c);
+        return left > 0 && (r.equal_too ? limit <= left : limit < left);
     }
 
     int counted(const World& w, int c) const {
         const bool holds = w.client[c].phase == HOLDING, heir = w.client[c].phase == SUCCEEDING;
         const bool conditional = holds && (r.naive || (!r.on_answer && in_time(w, c)));
-        int count = votes(w, c, COUNTS);
-        if (conditional) count += votes(w, c, HEALED);
-        if (conditional || (holds && r.young_yes) || (heir && r.young_heir)) count += votes(w, c, YOUNG);
-        return count;
+        const Count count = votes(w, c);
+        return count.counts + (conditional ? count.healed : 0) +
+               (conditional || (holds && r.young_yes) || (heir && r.young_heir) ? count.young : 0);
     }
 
     // Each round's commands go to all masters; those of the rounds before are still on their way.
     void round(World& w, int c, Vote vote) const {
-        w.client[c].since = 0;
+        w.client[c].since = w.client[c].read = 0;
         for (Master& m : w.master) {
             if (r.plain && m.vote[c] == PENDING && w.client[c].phase != IDLE) m.earlier[c] = true;
             m.vote[c] = vote;
+            m.sent[c] = false;
         }
     }
-    Vote no_round() const { return r.plain ? GONE : PENDING; }
 
     void over(World& w, int c) const {
         w.client[c] = Client{};
@@ -58,39 +83,54 @@ class Lock {
         }
     }
 
-    // A round without an answer is as good as one that begins now: an earlier start only ends the lease earlier.
-    void tidy(World& w) const {
-        for (int c = 0; c < clients && !r.plain; ++c) {
-            if (votes(w, c, PENDING) + votes(w, c, GONE) < masters) continue;
-            if (valid(w.client[c])) round(w, c, PENDING);
-            if (w.client[c].phase == ACQUIRING) over(w, c);
-        }
-    }
-
-    void restart(World& w, int i) const {
-        Master& m = w.master[i];
-        m.owner = FREE;
-        m.age = 0;
-        for (int c = 0; c < clients; ++c) {
-            const Phase phase = w.client[c].phase;
-            Vote& vote = m.vote[c];
-            if (!r.late) m.earlier[c] = false;
-            if (vote == PENDING && phase != IDLE && !r.late) vote = GONE;
-            if (vote == SENT_YES || vote == SENT_HEALED) vote = GONE;
-            // A holder may have had the reply before; to the others a young vote is worth nothing.
-            if (vote == YOUNG && !r.plain) vote = phase == HOLDING ? HEALED : GONE;
-        }
-    }
-
     bool still_collects(const Client& c, int name) const {
         return !r.by_votes || c.phase == HOLDING || c.since <= r.limit(name);
+    }
+
+    // How long the round may still go on, and its votes may come of age.
+    int rest(const Client& c, int name) const {
+        if (c.phase == HOLDING) return r.revive ? r.lease(name) : c.left - 1;
+        return (r.quickly ? r.limit(name) : r.lease(name) - 1) - c.since;
+    }
+
+    // One state for all that go on alike.
+    void tidy(World& w) const {
+        for (Master& m : w.master) {
+            if (m.owner == FREE) m.left = 0;
+            if (m.note == NONE) m.age = 0, m.longer = false;
+            if (m.note != OWN && r.prompt) greet(m);
+            // The age in a foreign note is asked for where it is kept, only.
+            if (m.note == FOREIGN && !keeps(m) && r.handshake) m.age = 0;
+            if (m.note == FOREIGN && !m.durable && !r.evict) m.tainted = false;
+            if (m.note == OWN && !r.evict) m.tainted = false;
+            if ((m.tainted || (m.note == OWN && !r.evict)) && !r.start_matters()) m.start = 0;
+        }
+        for (int c = 0; c < clients && !r.plain; ++c) {
+            Client& client = w.client[c];
+            bool begun = false;
+            for (Master& m : w.master) {
+                Vote& vote = m.vote[c];
+                const bool never = vote >= YES && vote - YES + rest(client, c) < r.own_guard(c);
+                if (never && client.phase == HOLDING && !r.young_yes) vote = HEALED;
+                if (never && client.phase != HOLDING && !r.young_heir) vote = GONE;
+                begun = begun || vote >= HEALED;
+            }
+            // A round without an answer is as good as one that begins now: earlier, the lease only ends earlier.
+            if (begun) continue;
+            if (valid(client)) round(w, c, PENDING);
+            if (client.phase == ACQUIRING) over(w, c);
+        }
     }
 
     void tick(World& w) const {
         for (int c = 0; c < clients; ++c) {
             Client& client = w.client[c];
-            const bool round = client.phase != HOLDING || votes(w, c, GONE) < masters;
             if (client.phase == IDLE) continue;
+            const auto gone = [c](const Master& m) { return m.vote[c] == GONE; };
+            const bool round = client.phase != HOLDING || !std::all_of(w.master.begin(), w.master.end(), gone);
+            for (Master& m : w.master)
+                if (m.vote[c] >= YES && m.vote[c] < YES + r.oldest() && still_collects(client, c))
+                    m.vote[c] = Vote(m.vote[c] + 1);
             client.since = static_cast<unsigned char>(round ? client.since + 1 : 0);
             if (client.phase == HOLDING) {
                 if (client.left > 0) --client.left;
@@ -101,21 +141,19 @@ class Lock {
         }
         for (Master& m : w.master) {
             if (m.owner != FREE && --m.left == 0) m.owner = FREE;
-            if (m.age < r.guard) ++m.age;
-            for (int c = 0; c < clients; ++c)
-                if (!r.plain && m.vote[c] == YOUNG && of_age(m) && still_collects(w.client[c], c)) m.vote[c] = COUNTS;
+            if (m.age < r.oldest()) ++m.age;
+            if (m.start < r.oldest()) ++m.start;
         }
     }
 
-    // Before the reply has come; that it comes at once is one of the ways it may go.
-    Vote yes(const Master& m) const { return r.plain ? SENT_YES : of_age(m) ? COUNTS : YOUNG; }
-
-    // A command of client c runs on master i.
+    // A command of client c runs on master i. No command comes to a life that no hello has come to.
     template <class F>
     void runs(const World& w, int c, int i, F emit) const {
         const Client& client = w.client[c];
         const Master& m = w.master[i];
         const bool mine = m.owner == c, pending = m.vote[c] == PENDING;
+        const bool age = read(w, c, m) >= YES + guard_time(client, c);
+        if (m.note == FOREIGN && r.handshake) return;
         if ((!mine && m.owner != FREE) || !still_collects(client, c)) return;
         // A release never overtakes, and is never overtaken, on one connection.
         if (r.unchecked && !r.late && m.earlier[c]) return;
@@ -123,12 +161,12 @@ class Lock {
         Master& n = next.master[i];
         n.owner = static_cast<unsigned char>(c);
         n.left = static_cast<unsigned char>(r.lease(c));
+        n.longer = r.guard2 >= 0 && m.note != NONE && (m.longer || r.lease(c) == r.longest());
         if (client.phase == ACQUIRING || (client.phase == IDLE && !r.plain)) {
             if (mine || !pending) return;
             next.client[c].phase = ACQUIRING;
-            n.vote[c] = yes(m);
-            emit(next, {of_age(m) ? "granted" : "granted-young", c, i});
-            return;
+            answers(next, c, i, read(w, c, m));
+            return emit(next, {age ? "granted" : "granted-young", c, i});
         }
         if (client.phase == IDLE || !(mine || r.heal)) return;
         // The renewal of an earlier round: it tells nothing, but it writes. On one connection it runs before
@@ -137,21 +175,34 @@ class Lock {
         if (earlier && (pending || client.phase == HOLDING)) emit(next, {"late", c, i});
         if (!pending || (client.phase == SUCCEEDING && !mine)) return;
         if (!r.late) n.earlier[c] = false;
-        n.vote[c] = mine ? yes(m) : r.plain ? SENT_HEALED : HEALED;
-        if (r.on_answer && client.phase == HOLDING && in_time(w, c)) n.vote[c] = COUNTS;
-        if (client.phase == SUCCEEDING) emit(next, {of_age(m) ? "handed" : "handed-young", c, i});
-        else emit(next, {!mine ? "heals" : of_age(m) ? "extended" : "extended-young", c, i});
+        const bool at_once = r.on_answer && client.phase == HOLDING && in_time(w, c);
+        answers(next, c, i, at_once ? Vote(YES + r.oldest()) : mine ? read(w, c, m) : HEALED);
+        if (client.phase == SUCCEEDING) emit(next, {age ? "handed" : "handed-young", c, i});
+        else emit(next, {!mine ? "heals" : age ? "extended" : "extended-young", c, i});
+    }
+
+    void answers(World& w, int c, int i, Vote vote) const {
+        w.master[i].vote[c] = vote;
+        w.master[i].sent[c] = r.plain;
+        hears(w, c, i);
+    }
+    // The longest lease that a note tells of.
+    void hears(World& w, int c, int i) const {
+        Client& client = w.client[c];
+        client.heard = client.heard || (r.own_guard(c) < r.oldest() && w.master[i].longer);
+        if (r.hears_all) client.read |= static_cast<unsigned char>(1 << i);
     }
 
     template <class F>
     void reply(const World& w, int c, int i, F emit) const {
-        const Vote sent = w.master[i].vote[c];
-        if (sent != SENT_YES && sent != SENT_HEALED) return;
         World next = w;
-        Vote& vote = next.master[i].vote[c];
-        if (sent == SENT_HEALED) vote = HEALED;
-        else vote = of_age(w.master[i]) ? COUNTS : w.client[c].phase == ACQUIRING ? GONE : YOUNG;
-        emit(next, {"reply", c, i});
+        if (w.master[i].sent[c]) {
+            next.master[i].sent[c] = false;
+            emit(next, {"reply", c, i});
+        }
+        if (!r.hears_all || w.client[c].phase == IDLE || w.client[c].read >> i & 1) return;
+        hears(next = w, c, i);
+        emit(next, {"reads", c, i});
     }
 
     template <class F>
@@ -163,7 +214,8 @@ class Lock {
             next.client[c].phase = ACQUIRING;
             return emit(next, {"starts", c});
         }
-        if (counted(w, c) >= r.quorum) wins(w, c, emit);
+        const bool heard_all = !r.hears_all || client.read == (1 << masters) - 1;
+        if (counted(w, c) >= r.quorum && heard_all) wins(w, c, emit);
         World next = w;
         over(next, c);
         emit(next, {client.phase == HOLDING ? "releases" : "gives-up", c});
@@ -180,9 +232,10 @@ class Lock {
     void wins(const World& w, int c, F emit) const {
         const Client& client = w.client[c];
         World next = w;
-        round(next, c, no_round());
+        round(next, c, r.plain ? GONE : PENDING);
         next.client[c] = Client{};
         next.client[c].phase = HOLDING;
+        next.client[c].heard = client.heard;
         next.client[c].left = static_cast<unsigned char>(r.lease(c) - (r.from_end ? 0 : client.since));
         // A hold reaches from its first instant to the last end of its validity. If that moved on after
         // somebody else had the lock, the two overlap.
@@ -194,7 +247,7 @@ class Lock {
         }
         const auto young = [this](const Master& m) { return !of_age(m); };
         if (client.phase == SUCCEEDING) event |= HANDED_ON;
-        if (client.phase == HOLDING && votes(w, c, COUNTS) < r.quorum) {
+        if (client.phase == HOLDING && votes(w, c).counts < r.quorum) {
             event |= HEALED_COUNTED;
             if (std::all_of(w.master.begin(), w.master.end(), young)) event |= OUTLIVED_ALL;
         }
@@ -202,12 +255,94 @@ class Lock {
         emit(next, {kind, c, -1, event});
     }
 
+    bool keeps(const Master& m) const { return (m.durable && !m.tainted) || r.leaves; }
+    // The first script on a connection. All that it goes by is what it finds on the master in the same step.
+    void greet(Master& m) const {
+        const bool first_use = m.note == NONE && (r.trusts_start || (!m.tainted && !r.saw_none));
+        if (m.note == NONE && m.durable && r.durable_old) m.age = static_cast<unsigned char>(r.oldest());
+        else if (first_use) m.age = m.start;
+        else if (m.note == NONE || !keeps(m)) m.age = 0;
+        m.note = OWN;
+    }
+
+    // Of any client, idle and looking ones too, at any time after it was sent: one that was sent before a flush
+    // is no other than a later one.
+    template <class F>
+    void hello(const World& w, int i, F emit) const {
+        World next = w;
+        Master& n = next.master[i];
+        if (n.note == OWN) return;
+        greet(n);
+        emit(next, {w.master[i].note == FOREIGN ? "hello-foreign" : "hello-none", -1, i, w.master[i].note == FOREIGN && n.age ? KEPT : 0u});
+        if (!r.saw_none || w.master[i].note == FOREIGN || n.start < r.oldest()) return;
+        // When the model begins, every client has seen that no master has a note.
+        n.age = n.start;
+        emit(next, {"hello-saw-none", -1, i});
+    }
+
+    // The server starts anew; commands and replies under way are lost with their connection, unless `late`.
+    void restart(World& w, int i, bool whole) const {
+        Master& m = w.master[i];
+        if (!whole) m.owner = FREE;
+        m.note = whole && m.note != NONE ? FOREIGN : NONE;
+        m.start = 0;
+        m.tainted = false;
+        for (int c = 0; c < clients; ++c) {
+            if (!r.late) m.earlier[c] = false;
+            if ((m.vote[c] == PENDING && w.client[c].phase != IDLE && !r.late) || m.sent[c]) m.vote[c] = GONE;
+            m.sent[c] = false;
+        }
+    }
+
+    template <class F>
+    void loses_memory(const World& now, int i, F emit) const {
+        World w = now, next;
+        if (r.losses != 99 && w.losses-- == 0) return;
+        restart(next = w, i, false);
+        emit(next, {"restart", -1, i});
+        if (r.flush) {
+            next = w;
+            next.master[i].owner = FREE;
+            next.master[i].note = NONE;
+            next.master[i].tainted = true;
+            emit(next, {"flush", -1, i});
+        }
+        // An older memory: with no lock, the present one, or one of an earlier round; with a note of any age, or
+        // from before there was one.
+        for (int owner = 0; r.older && owner <= FREE; ++owner) {
+            const bool same = owner == OVER;
+            if (owner < clients && w.client[owner].phase != HOLDING) continue;
+            for (int left = owner < clients ? r.lease(owner) : 1; left > 0; --left) {
+                restart(next = w, i, false);
+                Master& n = next.master[i];
+                n.owner = same ? w.master[i].owner : static_cast<unsigned char>(owner);
+                n.left = same ? w.master[i].left : static_cast<unsigned char>(left);
+                n.age = static_cast<unsigned char>(r.oldest());
+                if (!w.master[i].durable) emit(next, {"restart-older", -1, i});
+                n.note = FOREIGN;
+                if (!w.master[i].durable) emit(next, {"restart-older", -1, i});
+                n.tainted = true;
+                if (r.replica && w.master[i].durable) emit(next, {"promoted", -1, i});
+                n.note = NONE;
+                if (r.replica) emit(next, {"promoted", -1, i});
+            }
+        }
+    }
+
     template <class F>
     void happens_to(const World& w, int i, F emit) const {
         const Master& m = w.master[i];
         World next = w;
-        restart(next, i);
-        emit(next, {"restart", -1, i});
+        loses_memory(w, i, emit);
+        hello(w, i, emit);
+        if (m.durable) {
+            restart(next = w, i, true);
+            emit(next, {"restart-whole", -1, i});
+        }
+        if (r.evict && m.note != NONE) {
+            (next = w).master[i].note = NONE;
+            emit(next, {"evicted", -1, i});
+        }
         if (r.keep && m.owner == FREE) {
             (next = w).master[i].owner = OVER;
             next.master[i].left = static_cast<unsigned char>(r.longest());
@@ -231,17 +366,21 @@ public:
 
     explicit Lock(const Rules& rules) : r(rules), packing(rules) {}
 
+    // A fleet that has run for long, and that rlock has not come to yet.
     World first() const {
         World w;
-        for (Master& m : w.master) m.age = static_cast<unsigned char>(r.guard);
+        for (int i = 0; i < masters; ++i) {
+            w.master[i].start = static_cast<unsigned char>(r.oldest());
+            w.master[i].durable = i < r.durable;
+        }
+        w.losses = static_cast<unsigned char>(r.losses);
+        tidy(w);
         return w;
     }
 
     template <class F>
     void each(const World& w, F take) const {
-        const auto emit = [&](World& next, const Step& step) {
-            for (Master& m : next.master)
-                if (m.owner == FREE) m.left = 0;
+        const auto emit = [&](World next, const Step& step) {
             tidy(next);
             take(next, step);
         };
@@ -273,20 +412,26 @@ public:
 int main(int argc, char** argv) {
     Rules r;
     std::string until = "violation";
-    unsigned long long limit = 250'000'000;
+    unsigned long long limit = 200'000'000;
     const std::map<std::string, int*> numbers = {
-        {"T", &r.T}, {"T2", &r.T2}, {"D", &r.D}, {"D2", &r.D2}, {"guard", &r.guard}, {"quorum", &r.quorum},
-        {"heal", &r.heal}, {"handon", &r.handon}, {"late", &r.late}, {"keep", &r.keep}, {"plain", &r.plain},
+        {"T", &r.T}, {"T2", &r.T2}, {"D", &r.D}, {"D2", &r.D2}, {"guard", &r.guard}, {"guard2", &r.guard2},
+        {"quorum", &r.quorum}, {"heal", &r.heal}, {"handon", &r.handon}, {"durable", &r.durable},
+        {"flush", &r.flush}, {"older", &r.older}, {"prompt", &r.prompt}, {"replica", &r.replica}, {"evict", &r.evict},
+        {"losses", &r.losses}, {"late", &r.late}, {"keep", &r.keep}, {"plain", &r.plain},
+        {"handshake", &r.handshake}, {"look", &r.look}, {"none_is_old", &r.none_is_old}, {"leaves", &r.leaves},
+        {"trusts_start", &r.trusts_start}, {"saw_none", &r.saw_none}, {"durable_old", &r.durable_old},
+        {"believes", &r.believes}, {"rejudge", &r.rejudge}, {"hears_all", &r.hears_all},
+        {"greatest_d", &r.greatest_d},
         {"quickly", &r.quickly}, {"by_votes", &r.by_votes}, {"naive", &r.naive}, {"young_yes", &r.young_yes},
         {"equal_too", &r.equal_too}, {"on_answer", &r.on_answer}, {"from_end", &r.from_end},
         {"unchecked", &r.unchecked}, {"young_heir", &r.young_heir}, {"revive", &r.revive},
     };
     const std::map<std::string, unsigned> events = {
         {"violation", OVERLAP | REVIVED}, {"overlap", OVERLAP}, {"healed", HEALED_COUNTED}, {"handed-on", HANDED_ON},
-        {"outlived-all", OUTLIVED_ALL}, {"won", WON}, {"nothing", 0},
+        {"outlived-all", OUTLIVED_ALL}, {"won", WON}, {"kept", KEPT}, {"nothing", 0},
     };
     if (!command_line(argc, argv, numbers, events, limit, until)) return 2;
-    if (!Packing::fits(r)) return std::fprintf(stderr, "out of range\n"), 2;
+    if (!Packing(r).fits()) return std::fprintf(stderr, "out of range\n"), 2;
     // Behind each step: what is left of the validity of each client.
     return report(Lock(r), events.at(until), limit, [](const World& w) {
         for (const Client& c : w.client) std::printf(" %d", c.phase == HOLDING ? c.left : 0);

@@ -36,7 +36,7 @@ def doctor(urls: Sequence[str], *words: str, measure: float = 0, **settings: str
     """``rlock doctor --json`` in this process."""
     environment = {f"RLOCK_{key.upper()}": value for key, value in settings.items()}
     # Long, so that a busy machine is not taken for slow masters.
-    usual = {"RLOCK_CONFIG": "", "RLOCK_MASTERS": ",".join(urls), "RLOCK_REQUEST_TIMEOUT": "2"}
+    usual = {"RLOCK_CONFIG": "", "RLOCK_MASTERS": ",".join(urls), "RLOCK_REQUEST_TIMEOUT": "1"}
     environment = usual | environment
     clean = {key: None for key in os.environ if key.startswith("RLOCK_")}
     result = CliRunner().invoke(

@@ -1,7 +1,8 @@
-"""A server whose answers are made to do harm: what a terminal obeys, in everything that people are shown."""
+"""A server that does harm: answers that a terminal obeys, and such as no command has."""
 
 from __future__ import annotations
 
+import itertools
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -9,6 +10,35 @@ from contextlib import contextmanager
 
 #: Sets the title, clears the screen, hides (as one character, too), turns the writing round, goes back.
 RUDE = "\x1b]0;owned\x07\x1b[2J\x9b8m\x1b[30m\u202egnorts\x08\x08"
+
+#: Answers on the wire: of other types, too long, too short, of a protocol that nobody asked for.
+SHAPES = (
+    *(
+        b"*0\r\n",
+        b"*-1\r\n",
+        b"$-1\r\n",
+        b"$0\r\n\r\n",
+        b":-9223372036854775808\r\n",
+        b":9223372036854775807\r\n",
+    ),
+    *(b"*1\r\n*1\r\n*0\r\n", b"*2\r\n:1\r\n$1\r\nx\r\n", b"*2\r\n$3\r\ninf\r\n$3\r\nnan\r\n"),
+    *(
+        b"*3\r\n*0\r\n*0\r\n*0\r\n",
+        b"*3\r\n$7\r\nmessage\r\n*0\r\n:5\r\n",
+        b"*3\r\n$1\r\na\r\n*1\r\n:7\r\n$0\r\n\r\n",
+    ),
+    *(b"*4\r\n:1\r\n:1\r\n:1\r\n:1\r\n", b"*5\r\n" + b"$1\r\n1\r\n" * 5, b"*6\r\n" + b":1\r\n" * 6),
+    *(b"*9\r\n" + b":1\r\n" * 9, b"*9\r\n" + b"*0\r\n" * 9, b"$2\r\n\xff\xfe\r\n", b"+OK\r\n", b"-\r\n"),
+    *(b",inf\r\n", b",nan\r\n", b"#t\r\n", b"_\r\n", b"%1\r\n*0\r\n:1\r\n", b"~1\r\n*0\r\n", b"(12\r\n"),
+    *(
+        b">2\r\n:1\r\n:2\r\n",
+        b"?\r\n",
+        b"*99999999999\r\n",
+        b"$-7\r\n",
+        b":1e5\r\n",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    ),
+)
 
 _INFO = f"""\
 redis_version:7.0{RUDE}
@@ -23,7 +53,10 @@ maxmemory_policy:{RUDE}
 
 
 class Rude(socketserver.ThreadingTCPServer):
-    """``kind``: "errors" and "refusals" for every command; "facts": what it tells of itself is odd."""
+    """``kind``: "errors" and "refusals" for every command; "facts": what it tells of itself is odd.
+
+    "shapes": what no command answers with, one after another; "shapes of scripts": once it is connected.
+    """
 
     daemon_threads = True
     allow_reuse_address = True
@@ -31,12 +64,17 @@ class Rude(socketserver.ThreadingTCPServer):
     def __init__(self, kind: str) -> None:
         super().__init__(("127.0.0.1", 0), _Connection)
         self.kind = kind
+        self._shapes = itertools.cycle(SHAPES)
 
     @property
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.server_address[1]}"
 
     def answer(self, command: str) -> bytes:
+        if self.kind == "shapes" or (
+            self.kind == "shapes of scripts" and command in ("EVALSHA", "SUBSCRIBE")
+        ):
+            return next(self._shapes)
         if self.kind == "facts":
             if command == "INFO":
                 info = _INFO.encode()

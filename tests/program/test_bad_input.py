@@ -21,7 +21,7 @@ from rlock.program.main import COMMANDS, cli
 from ..conftest import FreshMasters
 from ..contract.conftest import eventually
 from ..servers import Fleet, raw
-from .shell import RLOCK, Done, environment, rlock
+from .shell import RLOCK, Done, done, environment, rlock
 
 ROOT = click.Context(cli, info_name="rlock")
 NOWHERE = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"]
@@ -120,7 +120,10 @@ def test_the_list_of_commands_has_whole_sentences() -> None:
 @pytest.mark.parametrize("name", ON_MASTERS)
 def test_no_masters_bad_urls_and_broken_files_are_told_in_one_line(name: str, tmp_path: Path) -> None:
     refused(rlock(*words(name)), 64, "RLOCK_MASTERS is not set")
-    refused(rlock(*words(name), masters=["http://user:hunter2@x"]), 64, "redis://")
+    for url in ("http://user:hunter2@x", "redis://:hunter2/swordfish@x", "redis://u:12?hunter2=3@x"):
+        found = rlock(*words(name), masters=[url])
+        refused(found, 64, "redis://")
+        assert not re.search("hunter2|swordfish", found.err)
     twice = ["redis://127.0.0.1:1", "redis://127.0.0.1:1/2"]
     refused(rlock(*words(name), masters=twice), 64, "twice")
     refused(rlock(*words(name), masters=NOWHERE, RLOCK_TTL="soon"), 64, "RLOCK_TTL")
@@ -198,6 +201,19 @@ def test_closed_standard_streams_are_no_traceback(name: str, masters3: Fleet) ->
         assert codes == [0, 0], found.stderr
 
 
+@pytest.mark.parametrize("given", [["evict", "job"], ["watch"]], ids=" ".join)
+def test_a_command_that_needs_a_terminal_says_so_when_stdin_is_closed(given: list[str]) -> None:
+    found = done(["sh", "-c", '"$@" <&-', "sh", *RLOCK, *given], env=environment(NOWHERE, TERM="xterm"))
+    refused(found, 64, "needs a terminal" if given == ["watch"] else "--yes")
+
+
+def test_a_command_that_runs_under_a_lock_finds_the_closed_stdin_closed(masters3: Fleet) -> None:
+    line = '"$@" <&-'
+    program = ["sh", "-c", "readlink /proc/self/fd/0 || echo closed"]
+    found = done(["sh", "-c", line, "sh", *RLOCK, "run", "job", *program], env=environment(masters3.urls))
+    assert (found.code, found.out) == (0, "closed\n")
+
+
 # The dashboard asks nobody until a page asks it; its own tests end it.
 @pytest.mark.parametrize("name", [name for name in ON_MASTERS if name not in ("config", "dashboard")])
 def test_ctrl_c_while_masters_do_not_answer_is_130_at_once(name: str, fresh_masters: FreshMasters) -> None:
@@ -210,7 +226,7 @@ def test_ctrl_c_while_masters_do_not_answer_is_130_at_once(name: str, fresh_mast
     process = subprocess.Popen(
         [*RLOCK, *given],
         # Long enough to be interrupted in the middle of it.
-        env=environment(fleet.urls, RLOCK_TTL="60", RLOCK_MAX_TTL="60", RLOCK_REQUEST_TIMEOUT="15"),
+        env=environment(fleet.urls, RLOCK_TTL="60", RLOCK_MAX_TTL="60", RLOCK_REQUEST_TIMEOUT="1"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

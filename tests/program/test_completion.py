@@ -69,6 +69,7 @@ def test_bash_completes_commands_options_choices_and_files(path: str, tmp_path: 
 def test_bash_completes_the_names_of_locks_behind_their_colons(path: str, masters3: Fleet) -> None:
     with library.Client(masters3.urls) as client, client.lock("orders:42"), client.lock("other"):
         raw(masters3[0].url).hset("orders:no-lock", mapping={"a": "1", "b": "2"})
+        raw(masters3[0].url).hset("orders:counter", mapping={"user:1": "1"})
         raw(masters3[0].url).set("orders:text", "x")
         assert in_bash("rlock status o", path, masters3.urls) == ["orders:42", "other"]
         # bash takes what stands behind the colon for the word.
@@ -89,6 +90,7 @@ def test_masters_out_of_reach_get_no_word(path: str, tmp_path: Path) -> None:
     assert done(command, env=environment(PATH=path, RLOCK_CONFIG=str(broken))) == (0, "0\n", "")
 
 
+@pytest.mark.timing
 def test_masters_that_do_not_answer_keep_the_prompt_for_a_second_at_most(
     fresh_masters: FreshMasters, monkeypatch: pytest.MonkeyPatch
 ) -> None:

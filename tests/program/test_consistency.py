@@ -55,6 +55,14 @@ def test_values_are_called_by_what_they_are(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
+def test_a_help_text_names_no_bound_where_there_is_none(verb: str) -> None:
+    context = click.Context(VERBS[verb], info_name=verb, parent=CONTEXT)
+    for param in VERBS[verb].params:
+        record = param.get_help_record(context)
+        assert record is None or "None" not in record[1]
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_each_help_text_tells_the_exit_status_in_codes_of_the_table(verb: str) -> None:
     text = f"{VERBS[verb].help}\n{VERBS[verb].epilog or ''}"
     told = re.search(r"Exit status: (.*)", " ".join(text.split()))

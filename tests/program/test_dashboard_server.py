@@ -101,6 +101,7 @@ def test_when_all_threads_answer_others_are_told_to_come_again() -> None:
         assert eventually(lambda: page.raw(ASK).endswith(b"ok\n"))
 
 
+@pytest.mark.timing
 def test_a_reader_that_does_not_read_is_given_up_and_holds_up_nobody() -> None:
     many = snapshot(*(lock(f"n{i:04}" + "x" * 900) for i in range(4000)))  # more than the sockets buffer
     with site(Sight(many), body_s=1.0) as page, ExitStack() as stack:

@@ -15,7 +15,9 @@ from ..servers import AnyMaster, raw
 from .doctoring import Seen, doctor, label
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-SCOPE = ["~orders:*", "~rlock:{orders:*", "~rlock:fleet", "resetchannels", "&rlock:{orders:*"]
+KEYS = ["~orders:*", "~rlock:{orders:*", "~rlock::orders:*", "~rlock:fleet"]
+CHANNELS = ["&rlock:{orders:*", "&rlock::orders:*"]
+SCOPE = [*KEYS, "resetchannels", *CHANNELS]
 ALL = [f"+{command}" for command in COMMANDS]
 MORE = [f"+{command}" for command in OPTIONAL]
 
@@ -63,8 +65,11 @@ CASES = {
     "UNSUBSCRIBE": (without("+unsubscribe"), {"+unsubscribe"}),
     "the key of the lock": (without("~orders:*"), {"~orders:*"}),
     "the keys beside it": (without("~rlock:{orders:*"), {"~rlock:{orders:*"}),
-    "the marker": (without("~rlock:fleet"), {"~rlock:fleet"}),
-    "the channels": (without("&rlock:{orders:*"), {"&rlock:{orders:*"}),
+    "the keys beside one with a brace": (without("~rlock::orders:*"), {"~rlock::orders:*"}),
+    "the note": (without("~rlock:fleet"), {"~rlock:fleet"}),
+    "the channels": (without(*CHANNELS), {*CHANNELS}),
+    "the channels of some": (without("&rlock:{orders:*"), {"&rlock:{orders:*"}),
+    "the channels of those with a brace": (without("&rlock::orders:*"), {"&rlock::orders:*"}),
     "a command, a key and the channels": (
         without("+zadd", "~rlock:fleet", "&rlock:{orders:*"),
         {"+zadd", "~rlock:fleet", "&rlock:{orders:*"},
@@ -79,9 +84,9 @@ CASES = {
     ),
     "all of channels, of one who may use all of them": (
         ["~*", "&*", *MORE, *(rule for rule in ALL if rule not in ("+publish", "+subscribe"))],
-        {"+publish", "+subscribe", "&rlock:{orders:*"},
+        {"+publish", "+subscribe", *CHANNELS},
     ),
-    "everything": ([], {*ALL, "~orders:*", "~rlock:{orders:*", "~rlock:fleet", "&rlock:{orders:*"}),
+    "everything": ([], {*ALL, *KEYS, *CHANNELS}),
 }
 
 
@@ -179,7 +184,7 @@ def test_a_database_that_may_not_be_selected_is_a_missing_permission(any_server:
     with raw(any_server.url) as admin:
         admin.execute_command(*command.split())
         assert not look(url).of("permissions")
-        assert admin.dbsize() == 1, "the marker"
+        assert admin.dbsize() == 1, "the note"
 
 
 @pytest.mark.parametrize("name", ["*", "x" * 1024, "x" * 990 + "*", "x" * 1008 + "*"])
@@ -230,7 +235,7 @@ def test_a_password_that_is_missing_or_not_asked_for_is_told(any_server: AnyMast
 @pytest.mark.parametrize(
     ("name", "channels"),
     [
-        ("orders:*", ["&redisson_lock__channel:{orders:*"]),
+        ("orders:*", ["&redisson_lock__channel:{orders:*", "&redisson_lock__channel:orders:*"]),
         ("*", ["&redisson_lock__channel:*"]),
         ("{shop}:*", ["&redisson_lock__channel:{shop}:*"]),
         ("orders:42", ["&redisson_lock__channel:{orders:42}", "&redisson_lock__channel:{orders:42}|*"]),

@@ -15,7 +15,7 @@ from rlock.program.doctor.checks.limits import pubsub_limits
 from rlock.program.doctor.facts import ClockSample, Facts, Fleet, Probe, Trouble, clock_offset, plain
 from rlock.program.doctor.findings import CHECKS, Finding, Severity, diagnose
 from rlock.program.doctor.report import closing, report
-from rlock.rules.guard import Handshake
+from rlock.rules.restart_guard import Handshake
 
 PAGE = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
@@ -50,9 +50,16 @@ def master(i: int = 0, **changed: Any) -> Facts:
         "info": None if info is None else {**INFO, "run_id": f"{i}" * 40, **info},
         "config": {**CONFIG, **config},
         "other_run_id": f"{i}" * 40,
-        "handshake": Handshake(f"{i}" * 40, marker=f"{str(i) * 40} 0 10000"),
+        "durable": None if info is None else durable({**INFO, **info}, {**CONFIG, **config}),
+        "handshake": Handshake(f"{i}" * 40, note=f"{str(i) * 40} 0 10000"),
     }
     return Facts(f"rediss://10.0.{i}.1:6379", **{**made, **changed})
+
+
+def durable(info: dict[str, str], config: dict[str, str]) -> bool:
+    """As far as these settings tell; see tests/test_lua_handshake.py for the client's own judgement."""
+    always = config["appendfsync"] == "always" and config["no-appendfsync-on-rewrite"] == "no"
+    return info["aof_enabled"] == "1" and always
 
 
 def fleet(*changed: Facts, **options: Any) -> Fleet:
@@ -153,10 +160,10 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
         one(guarded=3.0, handshake=Handshake("0" * 40), permissions=named(keys=("~rlock:fleet",))),
         None,
     ),
-    ("max-ttl", one(handshake=Handshake("0" * 40, marker=f"{'0' * 40} 0 20000")), WARNING),
-    ("max-ttl", one(handshake=Handshake("0" * 40, marker=f"{'0' * 40} 0 1000")), None),
-    ("max-ttl", one(handshake=Handshake("0" * 40, marker=f"{'9' * 40} 0 20000")), None),
-    ("max-ttl", one(handshake=Handshake("0" * 40, marker="nonsense")), None),
+    ("max-ttl", one(handshake=Handshake("0" * 40, note=f"{'0' * 40} 0 20000")), WARNING),
+    ("max-ttl", one(handshake=Handshake("0" * 40, note=f"{'0' * 40} 0 1000")), None),
+    ("max-ttl", one(handshake=Handshake("0" * 40, note=f"{'9' * 40} 0 20000")), WARNING),
+    ("max-ttl", one(handshake=Handshake("0" * 40, note="nonsense")), None),
     ("memory", one(info={"maxmemory": "1200000"}), WARNING),
     ("memory", one(info={"maxmemory": "1300000"}), None),
     ("eviction", one(info={"maxmemory_policy": "allkeys-lru"}), WARNING),
@@ -178,7 +185,9 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
     ("patterns", one(info={"pubsub_patterns": "0"}), None),
     ("durability", one(info={"aof_enabled": "0"}), NOTE),
     ("durability", one(config={"appendfsync": "everysec"}), NOTE),
-    ("durability", one(config={"no-appendfsync-on-rewrite": "yes"}), WARNING),
+    ("durability", one(config={"no-appendfsync-on-rewrite": "yes"}), NOTE),
+    ("durability", one(durable=False), NOTE),  # it was a replica before
+    ("durability", one(durable=True), None),
     ("durability", fleet(master(0, info={"aof_enabled": "0"}), restart_guard=0.0), WARNING),
     ("durability", one(info=None), None),
     ("forgetful", one(info={"aof_enabled": "0"}), None),

@@ -14,7 +14,7 @@ import pytest
 import rlock
 from rlock.program.local.embedded import ServerBinary
 from rlock.program.local.spawn import free_port, spawn
-from rlock.rules.keys import MARKER
+from rlock.rules.keys import NOTE
 
 from ..conftest import FLAVOURS
 from ..contract.conftest import eventually
@@ -71,18 +71,15 @@ def test_three_masters_that_are_set_up_well_have_no_error_and_no_warning(good: F
 
 def test_nothing_is_left_behind_and_nothing_is_changed(good: Fleet) -> None:
     def state() -> list[Any]:
-        return [
-            (sorted(raw(url).keys()), raw(url).config_get("*"), raw(url).get(MARKER)) for url in good.urls
-        ]
+        return [(sorted(raw(url).keys()), raw(url).config_get("*"), raw(url).get(NOTE)) for url in good.urls]
 
     with rlock.Client(good.urls) as client, client.lock("orders:42"):
         assert eventually(lambda: all("orders:42" in left(url) for url in good.urls))
-        # It has a longer max_ttl than what the masters were started with, and notes that.
-        assert eventually(lambda: all(str(raw(url).get(MARKER)).endswith(" 10000") for url in good.urls))
+        assert eventually(lambda: all(str(raw(url).get(NOTE)).endswith(" 10000") for url in good.urls))
         before = state()
         assert doctor(good.urls, "--name", "orders:*").bad() == []
         assert doctor(good.urls, "--name", "orders:42").bad() == []
-        assert state() == before, "keys with their fencing tokens, settings, the marker"
+        assert state() == before, "keys with their fencing tokens, settings, the note"
 
 
 def test_connections_of_others_stay_open(good: Fleet) -> None:
@@ -95,11 +92,13 @@ def test_connections_of_others_stay_open(good: Fleet) -> None:
     assert listed == {str(mine)}, "and its own are closed"
 
 
-def test_masters_without_the_marker_get_none(fresh_masters: FreshMasters) -> None:
+def test_a_master_without_a_note_gets_the_one_that_any_client_writes(fresh_masters: FreshMasters) -> None:
     (master,) = fresh_masters(1, args=DURABLE)
     tell(master, "FLUSHALL")
+    assert doctor([master.url]).of("guard"), "its memory began with the flush"
+    note = raw(master.url).get(NOTE)
     doctor([master.url])
-    assert raw(master.url).keys() == []
+    assert (raw(master.url).keys(), raw(master.url).get(NOTE)) == ([NOTE], note)
 
 
 # -- fifteen and more that are not --------------------------------------------------------------------------
@@ -123,7 +122,7 @@ SETTINGS: dict[str, tuple[list[tuple[str, ...]], str, str, str]] = {
     ),
     "sometimes no fsync": (
         [("no-appendfsync-on-rewrite", "yes")],
-        "durability", "warning", "CONFIG SET no-appendfsync-on-rewrite no",
+        "durability", "note", "CONFIG SET no-appendfsync-on-rewrite no",
     ),
     "small buffers": (
         [("client-output-buffer-limit", "pubsub 64kb 32kb 10")],
@@ -352,8 +351,8 @@ def test_one_flushed_master_of_three_is_a_note(good: Fleet) -> None:
 
 
 def test_a_longer_max_ttl_on_a_master_is_found(good: Fleet) -> None:
-    with rlock.Client(good.urls, max_ttl=90) as client:
-        assert eventually(lambda: set(client.init().values()) == {None})
+    with rlock.Client(good.urls, max_ttl=90) as client, client.lock("orders:42", ttl=90):
+        assert eventually(lambda: all(str(raw(url).get(NOTE)).endswith(" 90000") for url in good.urls))
     found = doctor(good.urls).of("max-ttl")
     assert [each["master"] for each in found] == [label(url) for url in good.urls]
     assert all("RLOCK_MAX_TTL=90" in each["action"] for each in found)

@@ -224,7 +224,7 @@ def test_a_slow_master_is_found_by_how_slow_it_is(good: Fleet, serve: Serve) -> 
 
 def shell(urls: Sequence[str], *words: str, **settings: str) -> tuple[int, str, str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("RLOCK_")}
-    environment |= {"RLOCK_CONFIG": "", "RLOCK_MASTERS": ",".join(urls), "RLOCK_REQUEST_TIMEOUT": "2"}
+    environment |= {"RLOCK_CONFIG": "", "RLOCK_MASTERS": ",".join(urls), "RLOCK_REQUEST_TIMEOUT": "1"}
     environment |= settings
     done = subprocess.run(
         [sys.executable, "-m", "rlock", "doctor", "--measure", "0", *words],

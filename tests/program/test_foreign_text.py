@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -9,13 +10,17 @@ import select
 import subprocess
 import time
 import uuid
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+import rlock
 from tests.servers import Fleet, raw
 
-from .rude import RUDE, rude
-from .shell import RLOCK, environment, rlock
+from .rude import RUDE, SHAPES, rude
+from .shell import RLOCK, environment
+from .shell import rlock as run
 
 NAME = f"jobs{RUDE}\nrlock: all is well"
 
@@ -58,19 +63,48 @@ def hold(masters: Fleet, name: str, owner: str) -> None:
         raw(url).pexpire(name, 60_000)
 
 
-@pytest.mark.parametrize("kind", ["errors", "refusals", "facts"])
+@pytest.mark.parametrize("kind", ["errors", "refusals", "facts", "shapes"])
 def test_no_answer_of_a_master_reaches_the_terminal_as_more_than_text(kind: str) -> None:
     with rude(kind) as url:
         for words in COMMANDS:
-            found = rlock(*words, masters=[url])
+            found = run(*words, masters=[url])
             assert obeyed(found.out + found.err) == set(), words
             assert "\nrlock: all is well" not in found.out + found.err, words
             assert found.out or found.err or words[0] == "run", words
 
 
+@pytest.mark.parametrize("kind", ["shapes", "shapes of scripts"])
+@pytest.mark.parametrize("beside", [0, 2])
+def test_no_answer_of_a_server_makes_a_call_raise_anything_but_our_errors(
+    kind: str, beside: int, masters3: Fleet
+) -> None:
+    with rude(kind) as url:
+        urls = [url, *masters3.urls[:beside]]
+        with client_of(urls) as client, client_of(urls) as other:
+            for i in range(len(SHAPES)):
+                for call in calls_of(client, other, f"x{i}"):
+                    with contextlib.suppress(rlock.RLockError):
+                        call()
+
+
+def calls_of(client: rlock.Client, other: rlock.Client, name: str) -> tuple[Callable[[], Any], ...]:
+    lock = client.lock(name)
+    return (
+        lambda: lock.acquire(timeout=0.05),
+        lambda: other.lock(name).acquire(timeout=0.05),
+        lambda: client.status(name),
+        lock.locked,
+        lock.release,
+    )
+
+
+def client_of(urls: list[str]) -> rlock.Client:
+    return rlock.Client(urls, ttl=0.5, restart_guard=0)
+
+
 @pytest.mark.parametrize("words", MISTAKES, ids=lambda words: words[0] if words[0] != RUDE else "rude")
 def test_what_was_typed_is_shown_as_text_too(words: tuple[str, ...]) -> None:
-    found = rlock(*words, masters=["redis://127.0.0.1:1"])
+    found = run(*words, masters=["redis://127.0.0.1:1"])
     assert found.code == 64 or found.code == 78
     assert obeyed(found.out + found.err) == set()
     assert found.err.startswith("rlock: ")
@@ -90,7 +124,7 @@ def test_names_and_owners_are_shown_as_text(masters3: Fleet) -> None:
         ("run", "-n", "--json", NAME, "true"),
         ("evict", "--yes", NAME),
     ):
-        found = rlock(*words, masters=masters3.urls)
+        found = run(*words, masters=masters3.urls)
         assert obeyed(found.out + found.err) == set(), words
         assert "jobs\\x1b]0;" in found.out + found.err or "--json" in words, words
         if "--json" in words:
@@ -130,8 +164,8 @@ def test_stdout_that_takes_ascii_only_gets_ascii(masters3: Fleet) -> None:
         ("watch", "--once"),
         ("evict", "-y", "überweisung"),
     ):
-        found = rlock(*words, masters=masters3.urls, PYTHONIOENCODING="ascii")
+        found = run(*words, masters=masters3.urls, PYTHONIOENCODING="ascii")
         assert "berweisung" in found.out + found.err, words
-    told = rlock("status", "--json", "überweisung", masters=masters3.urls, PYTHONIOENCODING="ascii").out
+    told = run("status", "--json", "überweisung", masters=masters3.urls, PYTHONIOENCODING="ascii").out
     assert told.isascii()
     assert json.loads(told)["name"] == "überweisung"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,8 @@ import pytest
 import rlock
 
 from ..contract.conftest import eventually
-from ..servers import Fleet, raw
+from ..servers import Fleet, gone, raw
+from .shell import environment
 
 Start = Callable[..., "subprocess.Popen[str]"]
 RLOCK = [sys.executable, "-m", "rlock"]
@@ -110,9 +112,18 @@ def test_the_command_finds_the_lock_in_its_environment(start: Start, masters3: F
     assert code == 0
     assert found["RLOCK_NAME"] == "job"
     assert found["RLOCK_TTL"] == "3"
-    assert found["RLOCK_MASTERS"] == ",".join(masters3.urls)
     assert len(found["RLOCK_OWNER"].rpartition(":")[2]) == 32
     assert int(found["RLOCK_FENCING_TOKEN"]) > 1_700_000_000_000_000
+
+
+def test_the_command_finds_the_masters_only_when_they_are_to_be_passed(start: Start, masters3: Fleet) -> None:
+    urls = ",".join(masters3.urls)
+    show = ("job", "--", "sh", "-c", "echo ${RLOCK_MASTERS-none}")
+    # They may hold passwords. It makes no difference where rlock has them from.
+    assert ended(start("run", *show))[:2] == (0, "none\n")
+    assert ended(start("run", "--masters", urls, *show, RLOCK_MASTERS=""))[:2] == (0, "none\n")
+    assert ended(start("run", "--pass-masters", *show))[:2] == (0, f"{urls}\n")
+    assert ended(start("run", "--pass-masters", "--masters", urls, *show, RLOCK_MASTERS=""))[1] == f"{urls}\n"
 
 
 def test_the_commands_own_options_and_double_dashes_are_its_own(start: Start) -> None:
@@ -254,14 +265,70 @@ def test_a_killed_rlock_takes_its_command_with_it(start: Start) -> None:
     process.kill()
     process.wait(10)
 
-    def gone() -> bool:
-        try:
-            state = Path(f"/proc/{command}/stat").read_text().rpartition(") ")[2][0]
-        except FileNotFoundError:
-            return True
-        return state == "Z"
+    assert gone(command), "it works on while the next one may enter"
 
-    assert eventually(gone, within=3.0), "it works on while the next one may enter"
+
+#: For LD_PRELOAD: the parent is killed in the last moment in which the kernel tells its child nothing.
+LATE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <unistd.h>
+int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d) {
+    pid_t parent = getppid();
+    if (option == 1) {  /* PR_SET_PDEATHSIG */
+        kill(parent, SIGKILL);
+        while (getppid() == parent) usleep(1000);
+    }
+    int (*real)(int, unsigned long, unsigned long, unsigned long, unsigned long) = dlsym(RTLD_NEXT, "prctl");
+    return real(option, a, b, c, d);
+}
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
+def test_rlock_that_is_killed_while_it_starts_the_command_leaves_none_behind(
+    start: Start, tmp_path: Path
+) -> None:
+    library = tmp_path / "late.so"
+    try:
+        build = ["cc", "-shared", "-fPIC", "-x", "c", "-o", str(library), "-"]
+        subprocess.run(build, input=LATE, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"needs a C compiler: {error}")
+    code, out, _ = ended(start("run", "job", "--", "echo", "ran", LD_PRELOAD=str(library)))
+    assert (code, out) == (-signal.SIGKILL, ""), "it works on while the next one may enter"
+
+
+def test_the_command_is_started_as_a_shell_would_start_it(start: Start) -> None:
+    # Without the sockets, handlers and masks of rlock, and without those of the program that starts it.
+    program = "grep -E '^Sig(Blk|Ign|Cgt)' /proc/$$/status; ls -l /proc/$$/fd; env | sort"
+    plain = subprocess.run(
+        ["sh", "-c", program],
+        env=dict(os.environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    _, out, err = ended(start("run", "job", "--", "sh", "-c", program))
+
+    def told(text: str) -> list[str]:
+        lines = [line for line in text.splitlines() if not line.startswith(("RLOCK_", "_=", "PYTEST_"))]
+        return [re.sub(r".* (\d+ -> \w*).*", r"\1", line) for line in lines]
+
+    assert told(out) == told(plain.stdout)
+    assert err == ""
+
+
+@pytest.mark.parametrize("language", ["C", "C.UTF-8"])
+def test_the_words_of_the_command_arrive_byte_by_byte(language: str, masters3: Fleet) -> None:
+    words = [b"\xff\xfe", "größe".encode(), b"a\nb", b"", b"--", b"-c"]
+    command: list[str | bytes] = [*RLOCK, "run", "job", "--", "printf", "%s|", *words]
+    found = subprocess.run(
+        command, env=environment(masters3.urls, LC_ALL=language), capture_output=True, timeout=60, check=False
+    )
+    assert found.stdout == b"".join(word + b"|" for word in words)
 
 
 def test_status_names_the_masters_that_are_the_reason(start: Start, masters3: Fleet) -> None:

@@ -150,21 +150,32 @@ def test_a_folder_that_may_not_be_entered_is_no_traceback(tmp_path: Path) -> Non
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_a_password_that_everybody_can_read_is_told_once_and_is_no_error(tmp_path: Path) -> None:
-    path = written(tmp_path, f'masters = ["redis://:{SECRET}@10.0.0.1"]', 0o644)
+@pytest.mark.parametrize(
+    "url", ["redis://:{}@10.0.0.1", "unix:///run/redis.sock?password={}", "redis://:{}/9@a"]
+)
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660])
+def test_a_password_that_others_can_read_is_told_once(url: str, mode: int, tmp_path: Path) -> None:
+    path = written(tmp_path, f'masters = ["redis://10.0.0.2", "{url.format(SECRET)}"]', mode)
+    told = f"rlock: {path} holds a password, and others than its owner can read it: chmod 600 {path}\n"
     found = rlock("config", "--config", str(path))
-    assert found.code == 0
-    assert found.err == f"rlock: {path} holds a password and everybody can read it: chmod 600 {path}\n"
-    assert SECRET not in found.out
+    assert found.err.startswith(told)
+    assert found.code == (64 if "/9" in url else 0), "the warning is no error"
+    assert SECRET not in found.out + found.err
     path.chmod(0o600)
-    assert rlock("config", "--config", str(path)).err == ""
-    written(tmp_path, 'masters = ["redis://10.0.0.1"]', 0o644)
+    assert told not in rlock("config", "--config", str(path)).err
+
+
+def test_a_file_without_a_password_may_be_read_by_all(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, 'masters = ["redis://10.0.0.1", "redis://worker@10.0.0.2", "unix:///r@1.sock"]', 0o644
+    )
     assert rlock("config", "--config", str(path)).err == ""
 
 
 def test_a_run_takes_its_masters_from_the_file(masters3: Fleet, tmp_path: Path) -> None:
     path = written(tmp_path, f"masters = {json.dumps(masters3.urls)}\nttl = 3\n")
-    found = rlock("run", "job", "--config", str(path), "--", "sh", "-c", "echo $RLOCK_TTL $RLOCK_MASTERS")
+    program = ["sh", "-c", "echo $RLOCK_TTL $RLOCK_MASTERS"]
+    found = rlock("run", "job", "--config", str(path), "--pass-masters", "--", *program)
     assert found.out == f"3 {','.join(masters3.urls)}\n"
 
 

@@ -136,6 +136,7 @@ def test_a_lock_that_is_released_is_gone_from_the_next_look_and_one_that_comes_b
         assert GRACE_S > 1, "it stays in mind, so that it is found again without a search"
 
 
+@pytest.mark.timing
 def test_a_search_is_boxed_in_time_and_goes_on_where_it_was(masters1: Fleet) -> None:
     client = raw(masters1.urls[0])
     for start in range(0, 100_000, 10_000):
@@ -188,6 +189,7 @@ def _everything(client: object) -> dict[str, object]:
     return found
 
 
+@pytest.mark.timing
 def test_a_master_that_hangs_costs_one_look_its_time_out_and_the_next_ones_nothing(
     fresh_masters: FreshMasters,
 ) -> None:

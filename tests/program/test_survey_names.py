@@ -8,8 +8,9 @@ import string
 import pytest
 
 from rlock.program.survey import info
-from rlock.program.survey.names import given, is_owner, lock_of, matcher, queues, waited_for
-from rlock.rules.keys import MARKER, fence, owner_token, queue
+from rlock.program.survey.names import given, lock_of, matcher, queues, waited_for
+from rlock.rules import replies
+from rlock.rules.keys import NOTE, fence, is_owner, owner_token, queue
 
 from ..scripted import Box
 
@@ -98,7 +99,7 @@ def test_a_pattern_means_here_what_it_means_on_a_server(box: Box) -> None:
         box.client.set(word, "1")
     patterns = [*PATTERNS, *("".join(draw.choices("abc-^*?[]\\ü", k=draw.randint(1, 5))) for _ in range(300))]
     for pattern in patterns:
-        found = {str(key) for key in box.client.keys(pattern)} - {MARKER}
+        found = {str(key) for key in box.client.keys(pattern)} - {NOTE}
         matches = matcher(pattern)
         assert {word for word in words if matches(word)} == found, pattern
 
@@ -116,7 +117,7 @@ def test_a_pattern_of_many_stars_ends_in_time() -> None:
 
 
 def test_what_a_master_does_not_tell_is_none_and_not_zero() -> None:
-    told = info.health(info.parse(Exception("NOPERM")), None)
+    told = info.health(replies.fields(Exception("NOPERM")), None)
     assert set(told.values()) == {None}
 
 

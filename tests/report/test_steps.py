@@ -52,7 +52,7 @@ def test_sampling_leaves_no_timer_and_no_handler_behind() -> None:
         ("/x/redis/_parsers/hiredis.py", "read_from_socket", "self._sock.recv_into(buffer)", "wait"),
         ("/x/redis/_parsers/hiredis.py", "read_response", "response = self._reader.gets()", "read"),
         ("/x/rlock/rules/scripts.py", "acquire", "return Command(name)", "build"),
-        ("/x/rlock/rules/scripts.py", "decode_one", "return Vote(code)", "read"),
+        ("/x/rlock/rules/replies.py", "decode_one", "return Vote(code)", "read"),
         ("/x/rlock/rules/quorum.py", "cast", "self.votes[master] = vote", "count"),
         ("/x/rlock/rules/holds.py", "remove", "del self.holds[key]", "rest"),
         ("/x/rlock/lock.py", "acquire", "return True", "rest"),
@@ -78,6 +78,7 @@ def test_what_a_tuple_or_a_library_does_belongs_to_who_called_it() -> None:
     assert sampling.step([(places["<string>"], 1), (places["/x/rlock/rules/quorum.py"], 1)]) == "count"
 
 
+@pytest.mark.timing
 def test_the_steps_of_a_pair_add_up_to_it() -> None:
     began = time.monotonic()
     found, stacks = steps.run(field(["rlock", "floor-all", "redis-py"]), 6.0, True)

@@ -14,7 +14,7 @@ from rlock._driver.waits import Waits
 from rlock.errors import QuorumUnreachableError
 from rlock.procedures.acquire import FOR_EVER
 from rlock.procedures.attempt import Asked
-from rlock.procedures.inspect import evict
+from rlock.procedures.inspect import evict, locked
 from rlock.procedures.release import Released
 from rlock.rules.holds import Hold, OwnerKey
 from rlock.rules.options import ClientOptions, LockOptions
@@ -166,6 +166,14 @@ class Client(Process, Engine):
         if released is Released.DONE:
             self.world.referee.confirm(hold)
         return released, handed
+
+    def looking(self, name: str) -> Waits[bool]:
+        """Whether somebody may hold a lock; the referee checks that "no" is true."""
+        held = self.world.referee.held(name)
+        answer = yield from self.performing(locked(self.terms, name, self._timeout))
+        if not answer:
+            self.world.referee.free(name, held)
+        return answer
 
     def evict(self, name: str) -> Program:
         """An operator's removal of whoever holds a lock."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from rlock.errors import QuorumUnreachableError
+from rlock.procedures.acquire import AT_ONCE
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.places import Place
+from rlock.rules.scripts import Command
 
-from .client import cycle
-from .driver import Thread
+from .client import Client, cycle
+from .driver import Program, Thread
+from .hosts import Host, Session
 from .world import Network, Violation, World
 
 NAME = "job"
@@ -114,3 +121,91 @@ def elect(
         world.left(NAME),
         dict(world.sent),
     )
+
+
+@dataclass
+class Instant:
+    """What came of one instant at which several clients asked for a free lock without waiting."""
+
+    what: str
+    won: int
+    busy: int  # False
+    lies: int  # False before anybody had the votes of a quorum
+    errors: list[str]
+    rounds: int  # of the one that asked most, of any kind
+    took: float  # of the one that was answered last, in mean round trips of the farthest
+    violations: list[Violation]
+    left: set[str]  # owners that have votes at the end
+
+
+def answered(client: Client, thread: Thread, until: float, answers: list[tuple[float, Any]]) -> Program:
+    """A program: ask, and note what was answered. Who gets the lock keeps it."""
+    try:
+        answer: Any = yield from client.locking(thread, options(), until)
+    except QuorumUnreachableError as error:
+        answer = error
+    answers.append((client.events.now, answer))
+
+
+def watched(world: World) -> Callable[[], float]:
+    """Since when somebody has had votes that count, those of a quorum; inf: never."""
+    seen = [math.inf]
+
+    def execute(host: Host, session: Session, command: Command) -> None:
+        genuine(host, session, command)
+        whole = [each for each in world.hosts if each.life == f"m{each.index}-life1"]
+        named = Counter(owner for each in whole for owner in each.left(NAME))
+        if max(named.values(), default=0) > len(world.hosts) // 2:
+            seen[0] = min(seen[0], world.events.now)
+
+    genuine = Host.execute
+    for host in world.hosts:
+        host.execute = partial(execute, host)  # type: ignore[method-assign]
+    return lambda: seen[0]
+
+
+def instant(
+    masters: int,
+    contenders: int,
+    seed: int,
+    *,
+    apart: float = 0.0,
+    cold: bool = False,
+    kept: tuple[float, float] = (0.0, 0.0),
+    spread: float = 0.0001,
+    until: Callable[[int], float] = lambda i: AT_ONCE,
+    upset: Callable[[World], object] = lambda world: None,
+) -> Instant:
+    """So many clients ask within ``spread``; each is near one master and ``apart`` from the others.
+
+    ``cold``: they are not connected yet. ``kept``: how often and how long they are kept from running.
+    ``until``: how long each of them waits. ``upset``: what happens besides.
+    """
+    world = World(masters, seed)
+    clients = [world.client(joined=not cold) for _ in range(contenders)]
+    owned_since = watched(world)
+    answers: list[tuple[float, Any]] = []
+    threads = []
+    for i, client in enumerate(clients):
+        client.kept = kept
+        for m, ways in enumerate(client.ways):
+            for way in ways:
+                way.extra = 0.0 if m == i % masters else apart
+        thread = client.thread()
+        threads.append(thread)
+        when = START_S + world.random.uniform(0.0, spread)
+        program = answered(client, thread, until(i), answers)
+        world.events.at(when, lambda t=thread, p=program: t.start(p))  # type: ignore[misc]
+    upset(world)
+    until_over(world, threads)
+    took = (world.events.now - START_S) / (world.network.round_trip + 2 * apart)
+    world.run(world.events.now + 0.1)
+    left = {owner for host in world.hosts for owner in host.left(NAME)}
+    world.close()
+    errors = [str(answer) for _, answer in answers if isinstance(answer, Exception)]
+    busy = sum(answer is None for _, answer in answers)
+    lies = sum(answer is None and at < owned_since() for at, answer in answers)
+    won = len(answers) - busy - len(errors)
+    rounds = max(sum(thread.asked.values()) for thread in threads)
+    what = f"N={masters} k={contenders} seed={seed} apart={apart}"
+    return Instant(what, won, busy, lies, errors, rounds, took, world.referee.violations, left)

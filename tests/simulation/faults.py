@@ -26,13 +26,9 @@ REBIRTH_S = 0.5
 class Nemesis:
     """Does harm to a world until `end`. ``dice`` are its own: the same harm whatever the world does."""
 
-    def __init__(
-        self, world: World, dice: Random, flushable: list[Host], reborn: Callable[[], object], name: str
-    ) -> None:
+    def __init__(self, world: World, dice: Random, reborn: Callable[[], object], name: str) -> None:
         self.world = world
         self.dice = dice
-        #: A minority: a FLUSHALL of more than that loses locks, and is only told of.
-        self.flushable = flushable
         self.reborn = reborn
         self.lock = name
         self.restarts = 0
@@ -191,8 +187,20 @@ def restart_several(nemesis: Nemesis) -> None:
 
 
 def flush(nemesis: Nemesis) -> None:
-    if nemesis.flushable:
-        nemesis.dice.choice(nemesis.flushable).flush()
+    nemesis.host().flush()
+
+
+def flush_several(nemesis: Nemesis) -> None:
+    for host in nemesis.dice.sample(nemesis.world.hosts, nemesis.dice.randint(1, len(nemesis.world.hosts))):
+        host.flush()
+
+
+def lose_the_disk(nemesis: Nemesis) -> None:
+    """A master comes back empty that says of itself that it loses nothing."""
+    nemesis.restarts += 1
+    host = nemesis.host()
+    host.durable = True
+    host.restart(nemesis.dice.uniform(0.0, 0.4), snapshot={}, disk_lost=True)
 
 
 def stop_client(nemesis: Nemesis) -> None:
@@ -252,6 +260,8 @@ KINDS: dict[str, tuple[int, Act]] = {
     "restart from a snapshot": (1, restart_from_snapshot),
     "restart several": (2, restart_several),
     "flush": (2, flush),
+    "flush several": (1, flush_several),
+    "lose the disk": (1, lose_the_disk),
     "stop client": (3, stop_client),
     "kill client": (2, kill_client),
     "keep from running": (2, keep_from_running),

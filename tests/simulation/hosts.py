@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rlock.rules import scripts
-from rlock.rules.guard import Handshake
-from rlock.rules.keys import MARKER
+from rlock.rules.keys import NOTE
+from rlock.rules.restart_guard import Handshake
 from rlock.testing.memory.keyspace import Entry
 
 from .events import Action, Process
@@ -69,39 +69,45 @@ class Host(Process):
         self._unread: dict[Session, deque[Action]] = {}
         self._serial = 0
         self._lives = 0
-        self._begin()
-        self._began_us -= AGE_US
         self.master = Master(self.time_us)
+        self._begin()
+        self.master.started_us -= AGE_US
         #: An operator's `rlock init`, long ago.
-        self.mark()
+        self.vouch()
 
     def time_us(self) -> int:
         return EPOCH_US + round((self.events.now * self._rate + self._skew) * 1e6)
 
-    def mark(self) -> None:
-        self.master.write(MARKER, f"{self.life} 0 {self.world.max_ttl_ms}")
+    def vouch(self) -> None:
+        self.master.write(NOTE, f"{self.life} 0 0")
 
     def _begin(self) -> None:
         self._lives += 1
         self.life = f"m{self.index}-life{self._lives}"
-        self._began_us = self.time_us()
+        # Whole seconds of its wall clock, cut off at both ends, as Redis does it: up to a second too old.
+        self.master.started_us, self.master.whole = self.time_us() - 999_999, True
         self.up = True
 
     # -- faults ------------------------------------------------------------------------------------------
 
     def restart(
-        self, down_s: float = 0.0, *, silent: bool = False, snapshot: dict[str, Entry] | None = None
+        self,
+        down_s: float = 0.0,
+        *,
+        silent: bool = False,
+        snapshot: dict[str, Entry] | None = None,
+        disk_lost: bool = False,
     ) -> None:
         """The server ends and begins anew: without memory, or with that of a ``snapshot``.
 
-        ``silent``: the machine ends; nobody says FIN.
+        ``disk_lost``: a durable one, too. ``silent``: the machine ends; nobody says FIN.
         """
         self.up = False
         self.life = ""
         self.stopped = False
         self._unread.clear()
         sessions, self.sessions = self.sessions, {}
-        kept = self.snapshot() if self.durable else snapshot or {}
+        kept = self.snapshot() if self.durable and not disk_lost else snapshot or {}
         self.master.forget()
         self.master.keys.update(kept)
         if not self.durable:
@@ -128,6 +134,7 @@ class Host(Process):
     def flush(self) -> None:
         """FLUSHALL: every key is gone, the connections stay."""
         self.master.keys.clear()
+        self.master.whole = False
 
     def go_on(self) -> None:
         """As by SIGCONT. The server reads its connections in any order, each of them in its own."""
@@ -166,10 +173,9 @@ class Host(Process):
                     old.link.end()
         if not guarded:
             return Handshake(self.life)
-        # Whole seconds of its wall clock, cut off at both ends, as Redis does it.
-        uptime = self.time_us() // 1_000_000 - self._began_us // 1_000_000
-        marker = self.master.text(MARKER)
-        return Handshake(self.life, float(uptime), self.time_us(), marker, self.durable)
+        memory = "durable" if self.durable else "volatile"
+        (_, note, _, _, time_us), _ = self.master.run(scripts.handshake(self.life, memory))
+        return Handshake(self.life, memory, note.decode(), time_us)
 
     def execute(self, session: Session, command: scripts.Command) -> None:
         """Run a script now; its reply, and what it publishes, are on their way."""

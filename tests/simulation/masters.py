@@ -11,12 +11,14 @@ from rlock.testing.memory.masters import Reply
 #: Rules of safety that masters break on purpose, by the names of tests/sabotage.py.
 BROKEN: set[str] = set()
 INCREMENT, INCR_TOKENS, RELEASE_ANYBODY = "increment", "INCR + max tokens", "release without owner check"
+LIFE_NOT_COMPARED, NO_NOTE_IS_OLD = "life not compared", "no note is old"
+ALL = (INCREMENT, INCR_TOKENS, RELEASE_ANYBODY, LIFE_NOT_COMPARED, NO_NOTE_IS_OLD)
 
 
 @contextmanager
 def broken(rule: str) -> Iterator[None]:
     """Masters break a rule until the end of the block, if it is one of theirs."""
-    if rule in (INCREMENT, INCR_TOKENS, RELEASE_ANYBODY):
+    if rule in ALL:
         BROKEN.add(rule)
     try:
         yield
@@ -33,6 +35,16 @@ class Master(masters.Master):
             self.write(fence, f"{token} {owner}", fence_ms)
             return token
         return super()._stamp(fence, owner, proposal, fence_ms)
+
+    def _handshake(self, keys: Sequence[str], run_id: str, memory: str, known: str) -> Reply:
+        note = self.text(keys[0])
+        if LIFE_NOT_COMPARED in BROKEN and note and memory in ("volatile", "durable"):
+            return [1, note.encode(), 0, 0, self._us]
+        reply = super()._handshake(keys, run_id, memory, known)
+        if NO_NOTE_IS_OLD in BROKEN and not note:
+            self.write(keys[0], f"{run_id} 1 0")
+            reply[1] = self.text(keys[0]).encode()
+        return reply
 
     def _acquire(self, keys: Sequence[str], owner: str, *words: str) -> Reply:
         again = self._holds(keys[0], owner)

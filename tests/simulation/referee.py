@@ -70,6 +70,16 @@ class Referee:
         self.entered.append(Moment(now, hold.name, hold.owner))
         self._world.tell(f"{client.label} enters, token {hold.token}", hold.owner)
 
+    def held(self, name: str) -> set[str]:
+        """The owners that have a valid lease now."""
+        valid = self._valid.get(name, [])
+        return {hold.owner for who, hold in valid if hold.lease.remaining(who.clock()) > 0.0}
+
+    def free(self, name: str, before: set[str]) -> None:
+        """A client was told that nobody holds it: then nobody did so from before it asked until now."""
+        for owner in before & self.held(name) - self._evicted:
+            self.accuse(name, owner, "", "called free while it was held")
+
     def leave(self, hold: Hold) -> None:
         others = self._valid.get(hold.name, [])
         others[:] = [(who, other) for who, other in others if other is not hold]

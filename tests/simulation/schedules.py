@@ -18,7 +18,7 @@ from rlock._driver.waits import Waits
 from rlock.errors import LeaseLostError, QuorumUnreachableError
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER
 from rlock.rules.holds import Hold
-from rlock.rules.keys import MARKER
+from rlock.rules.keys import NOTE
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.timing import QUEUE_TTL_S
 
@@ -75,22 +75,19 @@ class Schedule:
             self.world.history = []
         self.locks = LOCKS[: dice.choice((1, 1, 2))]
         self.threads: list[Thread] = []
-        flushable = list(self.world.hosts[: (masters - 1) // 2])
         past = dice.random()
         if past < 0.5:
             for host in self.world.hosts:
                 if past < 0.15:
-                    # A fleet that has never been used: a FLUSHALL of one could not be told from that.
-                    host.master.forget()
-                    flushable.clear()
+                    host.master.forget()  # a fleet that has never been used
                 else:
-                    host.master.write(MARKER, f"{host.life} {EPOCH_US - 3_600_000_000} 1000")
+                    host.master.write(NOTE, f"{host.life} {EPOCH_US - 3_600_000_000} 1000")
         durable = dice.choice((0.0, 0.0, 0.0, 0.5, 1.0))
         for host in self.world.hosts:
             host.durable = dice.random() < durable
         for _ in range(dice.choice((2, 2, 3, 3, 4))):
             self.world.events.at(dice.uniform(0.0, 0.5), self.newcomer)
-        self.nemesis = Nemesis(self.world, dice, flushable, self.newcomer, self.locks[0])
+        self.nemesis = Nemesis(self.world, dice, self.newcomer, self.locks[0])
 
     def newcomer(self) -> None:
         """A process begins."""
@@ -102,9 +99,27 @@ class Schedule:
             thread = client.thread()
             self.threads.append(thread)
             thread.start(self.work(client, thread))
+        if random.random() < 0.3:
+            client.thread().start(self.look(client))
+
+    def look(self, client: Client) -> Program:
+        """Ask who has the lock, again and again; a client that only looks learns of a flush by that."""
+        while self.world.events.now < CALM_S:
+            try:
+                yield from sleep(self.world.random.uniform(0.0, 0.5))
+                yield from client.looking(self.locks[0])
+            except (QuorumUnreachableError, KeyboardInterrupt):
+                pass
 
     def work(self, client: Client, thread: Thread) -> Program:
         random, events = self.world.random, self.world.events
+        if random.random() < 0.2:
+            # Connected from the first moment, and idle until much has happened.
+            try:
+                yield from client.looking(self.locks[0])
+                yield from sleep(random.uniform(1.0, CALM_S))
+            except (QuorumUnreachableError, KeyboardInterrupt):
+                pass
         while events.now < CALM_S:
             try:
                 yield from sleep(random.choice((0.0, random.uniform(0.0, 0.05), random.uniform(0.0, 0.5))))
@@ -193,7 +208,7 @@ class Schedule:
         for host in self.world.hosts:
             keys = [key for key in list(host.master.keys) if host.master.look(key) is not None]
             for key in keys:
-                if key != MARKER and not key.endswith(":fence"):
+                if key != NOTE and not key.endswith(":fence"):
                     self.world.referee.accuse(key, f"m{host.index}", "", "left behind")
             for channel, listening in host.master.subscribers.items():
                 if any(not session.link.closed for session in listening):  # type: ignore[attr-defined]

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 import pytest
 
 from rlock.errors import QuorumUnreachableError
 from rlock.procedures.acquire import AT_ONCE
-from rlock.rules.keys import MARKER
+from rlock.rules.keys import NOTE
 from rlock.rules.options import ClientOptions, LockOptions
 
 from ..sabotage import sabotage
@@ -23,6 +24,7 @@ from .client import Client
 from .driver import Program, sleep
 from .events import Latency
 from .hosts import EPOCH_US
+from .masters import broken
 from .referee import Referee
 from .world import Network, World
 
@@ -30,6 +32,9 @@ NAME = "job"
 FLEET = ClientOptions(ttl=1.0, max_ttl=1.0, request_timeout=0.3)
 OPTIONS = LockOptions(NAME, FLEET.lease(None))
 FIXED = LockOptions(NAME, FLEET.lease(None), renew=False)
+#: Two values of max_ttl in one fleet.
+LONG = ClientOptions(ttl=4.0, max_ttl=4.0, request_timeout=0.3)
+SHORT = ClientOptions(ttl=0.3, max_ttl=0.3, request_timeout=0.08)
 
 SHAKE_S = 0.03
 SHAKES = 300
@@ -50,12 +55,12 @@ class Stage:
             for host in self.world.hosts:
                 # It has been restarted since somebody wrote the note.
                 host.durable = True
-                host.master.write(MARKER, f"earlier {EPOCH_US - 3_600_000_000} 1000")
+                host.master.write(NOTE, f"earlier {EPOCH_US - 3_600_000_000} 1000")
         self.holder = self.client()
         self.other = self.client()
 
-    def client(self, *, joined: bool = True) -> Client:
-        return self.world.client(FLEET, joined=joined)
+    def client(self, *, joined: bool = True, options: ClientOptions = FLEET) -> Client:
+        return self.world.client(options, joined=joined)
 
     def about(self, when: float) -> float:
         return when if self._dice is None else max(0.0, when + self._dice.uniform(-SHAKE_S, SHAKE_S))
@@ -105,13 +110,13 @@ def overlap(referee: Referee) -> bool:
     return any(violation.what == "two valid leases" for violation in referee.violations)
 
 
-def restart_while_held(stage: Stage) -> Referee:
+def restart_while_held(stage: Stage, *, then: float = 0.1) -> Referee:
     """A holder with two masters of three; one of them restarts empty, and votes for somebody else."""
     stage.holds_up(stage.holder, 2, 0.0, 3.0)
-    stage.takes(stage.holder, 0.01, hold_s=2.0)
+    stage.takes(stage.holder, 0.01, hold_s=2.0, options=FIXED)
     stage.at(0.02, stage.world.hosts[1].restart)
     # The first try finds that the connection has ended, and has it made again.
-    for when in (0.05, 0.1):
+    for when in (0.05, then, then + 0.05):
         stage.takes(stage.other, when, hold_s=0.1)
     return stage.play(1.0)
 
@@ -200,6 +205,54 @@ def flush_that_a_newcomer_met_first(stage: Stage) -> Referee:
     return stage.play(0.9)
 
 
+def flush_before_an_idle_client(stage: Stage) -> Referee:
+    """A client connected before anybody used the fleet, and was idle until a master was flushed."""
+    stage.holds_up(stage.holder, 2, 0.0, 3.0)
+    stage.takes(stage.holder, 0.01, hold_s=2.0, options=FIXED)
+    stage.at(0.1, stage.world.hosts[1].flush)
+    stage.takes(stage.other, 0.2, hold_s=0.1)
+    return stage.play(0.9)
+
+
+def restart_with_an_old_memory(stage: Stage) -> Referee:
+    """A master comes back with a snapshot from before the grant, and with the note that stood in it."""
+    stage.holds_up(stage.holder, 2, 0.0, 3.0)
+    host, kept = stage.world.hosts[1], stage.world.hosts[1].snapshot()
+    stage.takes(stage.holder, 0.01, hold_s=2.0, options=FIXED)
+    stage.at(0.1, lambda: host.restart(snapshot=kept))
+    for when in (0.2, 0.25):
+        stage.takes(stage.other, when, hold_s=0.1)
+    return stage.play(0.9)
+
+
+def longer_lease_that_one_master_tells_of(stage: Stage) -> Referee:
+    """A lease of 4 s on masters 0 and 1, which forget it; a client whose max_ttl is 0.3 s connects later.
+
+    When it asks, the memory of 1 is older than 0.3 s and a margin, and younger than 4 s. In the same round,
+    behind the vote of 1, it hears of such leases from 2.
+    """
+    holder, witness = stage.client(options=LONG), stage.client(options=LONG)
+    stage.holds_up(holder, 2, 0.0, 9.0)
+    stage.takes(holder, 0.05, hold_s=5.0, options=LockOptions(NAME, LONG.lease(None), renew=False))
+    for host in stage.world.hosts[:2]:
+        stage.at(0.2, host.flush)
+    for master in (0, 1):
+        stage.holds_up(witness, master, 0.3, 9.0)
+    stage.takes(witness, 0.4, hold_s=0.1, options=LockOptions("another", LONG.lease(None)))
+    late: list[Client] = []
+
+    def connect() -> None:
+        other = stage.client(options=SHORT)
+        other.ways[0][0].held_until = 9.0
+        other.ways[2][1].extra = 0.02
+        late.append(other)
+
+    stage.at(0.3, connect)
+    short = LockOptions(NAME, SHORT.lease(None))
+    stage.at(1.8, lambda: stage.takes(late[0], 1.8, hold_s=0.1, options=short))
+    return stage.play(2.5)
+
+
 @dataclass(frozen=True)
 class Scenario:
     """What is played, and how many get the lock, one after another, if all goes well."""
@@ -213,6 +266,11 @@ SCENARIOS = {
     "naive healing": Scenario(heal_with_a_lost_vote, 2),
     "no limit to an acquisition": Scenario(win_after_a_long_round, 1),
     "validity from the end": Scenario(answer_that_comes_late, 2),
+    "guard too short": Scenario(partial(restart_while_held, then=0.75), 1),
+    "note not read": Scenario(flush_before_an_idle_client, 1),
+    "no note is old": Scenario(flush_that_a_newcomer_met_first, 1),
+    "life not compared": Scenario(restart_with_an_old_memory, 1),
+    "votes judged once": Scenario(longer_lease_that_one_master_tells_of, 1),
 }
 
 
@@ -226,7 +284,7 @@ def test_it_is_safe_with_the_rule(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", SCENARIOS)
 def test_it_is_violated_without_the_rule(rule: str) -> None:
-    with sabotage(rule):
+    with sabotage(rule), broken(rule):
         referee = SCENARIOS[rule].play(Stage())
     assert overlap(referee)
     assert len(referee.entered) == 2
@@ -238,7 +296,7 @@ def test_it_is_safe_with_the_rule_whatever_comes_a_little_sooner_or_later(rule: 
     for seed in range(SHAKES):
         referee = SCENARIOS[rule].play(Stage(Random(seed)))
         assert referee.violations == [], f"seed {seed}"
-        with sabotage(rule):
+        with sabotage(rule), broken(rule):
             unsafe += overlap(SCENARIOS[rule].play(Stage(Random(seed))))
     assert unsafe, "none of them comes near the danger"
 

@@ -7,11 +7,22 @@ from typing import Any
 
 import pytest
 
+from rlock.procedures.acquire import AT_ONCE
 from rlock.rules.timing import CLAIM_S, GRACE_FLOOR_S, POLL_CAP_S
 
 from .client import Client, cycle
 from .driver import Program, Thread, sleep
-from .election import NAME, Election, contend, elect, options, until_over, until_owned
+from .election import (
+    NAME,
+    START_S,
+    Election,
+    contend,
+    elect,
+    instant,
+    options,
+    until_over,
+    until_owned,
+)
 from .events import Latency
 from .world import Network, World
 
@@ -221,3 +232,71 @@ def test_an_interrupt_at_any_instant_costs_the_other_one_nothing_and_leaves_noth
         assert world.left(NAME) == {}, f"interrupted at {when}"
         assert world.referee.violations == []
         world.close()
+
+
+# -- those who do not wait -----------------------------------------------------------------------------------
+
+#: How far the other masters are, one way; how often and how long a contender is kept from running.
+SCENES: dict[str, dict[str, Any]] = {
+    "loopback": {},
+    "loopback, two cores": {"kept": (0.1, 0.003)},
+    "2 ms": {"apart": 0.002},
+    "10 ms": {"apart": 0.01},
+    "not connected yet": {"apart": 0.002, "cold": True},
+    "a time-out that ends": {"apart": 0.01, "until": lambda i: START_S + 0.03},
+    "some wait": {"apart": 0.002, "until": lambda i: AT_ONCE if i % 2 else START_S + 20},
+    "one master is dead": {"apart": 0.002, "upset": lambda world: dead(world, 0)},
+    "one master has a junk key": {"upset": lambda world: world.hosts[0].master.write(NAME, "junk")},
+    "one master is new": {"upset": lambda world: world.hosts[0].restart()},
+}
+
+
+def dead(world: World, *masters: int) -> None:
+    for i in masters:
+        world.hosts[i].restart(down_s=1e6)
+
+
+def dying(world: World, contenders: int, at: float) -> None:
+    for client in world.clients[:contenders]:
+        world.events.at(START_S + at, client.kill)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_of_acquires_at_one_instant_one_wins_and_the_others_are_told_so(scene: str) -> None:
+    for masters, contenders in ((3, 5), (3, 3), (5, 5), (4, 2), (5, 20)):
+        for seed in range(20):
+            found = instant(masters, contenders, seed, **SCENES[scene])
+            assert (found.won, found.lies, found.violations) == (1, 0, []), found.what
+            assert len(found.errors) <= (contenders > 5), f"{found.what}: {found.errors}"
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.01])
+def test_contenders_that_die_with_votes_leave_a_winner_or_an_error_and_no_false_that_is_untrue(
+    apart: float,
+) -> None:
+    outcomes = set()
+    for seed in range(60):
+        at = 1.2 * apart + 0.0003
+        found = instant(3, 5, seed, apart=apart, upset=lambda world: dying(world, 2, at))  # noqa: B023
+        assert (found.lies, found.violations) == (0, []), found.what
+        assert found.won or found.errors or found.busy == 3, found.what
+        outcomes.add((found.won, bool(found.errors)))
+    assert {(1, False), (0, True)} <= outcomes
+
+
+@pytest.mark.parametrize("lost", [{0, 1}, {0, 1, 2}])
+def test_without_a_quorum_that_may_vote_nobody_is_told_that_somebody_has_it(lost: set[int]) -> None:
+    """Dead masters, and masters without memory: these refuse one contender because of another's attempt."""
+    for upset in (dead, lambda world, *masters: [world.hosts[i].restart() for i in masters]):
+        for seed in range(20):
+            found = instant(3, 5, seed, upset=lambda world: upset(world, *lost))  # noqa: B023
+            assert (found.won, found.busy, len(found.errors)) == (0, 0, 5), found.what
+            assert found.left == set()
+
+
+def test_one_who_is_refused_by_a_holder_sends_one_round_and_one_alone_sends_one() -> None:
+    assert instant(3, 1, 0).rounds == 1
+    for seed in range(20):
+        # So far apart in time that the first one has it.
+        found = instant(3, 5, seed, spread=1.0)
+        assert (found.won, found.busy, found.rounds) == (1, 4, 1), found.what

@@ -50,7 +50,12 @@ class Fleet:
         binaries = [clock.binary(server) for clock in self.clocks] or [server] * count
         self._ends = contextlib.ExitStack()
         try:
-            self.masters = [self._ends.enter_context(Master(binary, args=args)) for binary in binaries]
+            # The first one forgets nothing, unless its disk is lost.
+            kinds = [(*args, "--appendonly", "yes", "--appendfsync", "always"), *[args] * (count - 1)]
+            self.masters = [
+                self._ends.enter_context(Master(binary, args=kind))
+                for binary, kind in zip(binaries, kinds, strict=True)
+            ]
             # Before a run nothing is locked: what `rlock init` says, for the max_ttl of the run.
             self.vouch()
             self.proxies = [Proxy(url) for url in self.urls]
@@ -60,7 +65,6 @@ class Fleet:
         self._claims = [threading.Lock() for _ in self.masters]
         #: From which instant (time.monotonic) on the votes of each master count.
         self._grown_at = [0.0 for _ in self.masters]
-        self._flushed_at = [-1e9 for _ in self.masters]
         #: By how much each wall clock may still be set back.
         self._backward_s = [ttl for _ in self.masters]
         self._mutex = threading.Lock()
@@ -111,21 +115,16 @@ class Fleet:
         with self._mutex:
             self._grown_at[i] = float("inf")
 
-    def start(self, i: int) -> None:
-        """Start a killed master: empty, and without a vote for a while."""
-        self.masters[i].start()
+    def start(self, i: int, *, disk_lost: bool = False) -> None:
+        """Start a killed master: empty, but for a durable one that has its disk; young in any case."""
+        self.masters[i].restart(empty=disk_lost)
         with self._mutex:
             self._grown_at[i] = time.monotonic() + guard_time(self.ttl) + GUARD_SLACK_S
 
     def flush(self, i: int) -> bool:
-        """FLUSHALL, unless the promise ends there: a quorum within max_ttl. Whether it was done."""
+        """FLUSHALL. Whether it was done."""
         with self._mutex:
-            now = time.monotonic()
-            recent = [at for j, at in enumerate(self._flushed_at) if j != i and now - at < 2 * self.ttl + 3]
-            if len(recent) + 1 > (len(self) - 1) // 2:
-                return False
-            self._flushed_at[i] = now
-            self._grown_at[i] = now + guard_time(self.ttl) + GUARD_SLACK_S
+            self._grown_at[i] = time.monotonic() + guard_time(self.ttl) + GUARD_SLACK_S
         return self.command(i, "FLUSHALL")
 
     def set_back(self, i: int, seconds: float) -> float:

@@ -158,11 +158,23 @@ def debug_sleep(on: Field, dice: Random) -> None:
 
 
 def flush(on: Field, dice: Random) -> None:
-    """FLUSHALL on a minority: the locks are gone, the server and its connections are not."""
-    with on.fleet.claim(dice.randrange(len(on.fleet))) as masters:
+    """FLUSHALL of one or several: the locks are gone, the servers and their connections are not."""
+    count = dice.choice((1, 1, 1, 2, len(on.fleet)))
+    with on.fleet.claim(*dice.sample(range(len(on.fleet)), count)) as masters:
         for i in masters:
             if on.fleet.flush(i):
                 on.note("flush", i)
+
+
+def disk(on: Field, dice: Random) -> None:
+    """The durable master crashes, and comes back with an empty disk."""
+    with on.fleet.claim(0) as masters:
+        for i in masters:
+            on.note("disk", i)
+            on.fleet.kill(i)
+            on.rest(dice.uniform(0.0, 0.5))
+            with contextlib.suppress(EmbeddedError):
+                on.fleet.start(i, disk_lost=True)
 
 
 def ghosts(on: Field, dice: Random) -> None:

@@ -42,6 +42,17 @@ def _plan(faults: str, seconds: float = 25.0, **options: object) -> Plan:
     return dataclasses.replace(Plan(seconds, seed=0, faults=tuple(faults.split(","))), names=names, **options)  # type: ignore[arg-type]
 
 
+#: Conditions of the restart guard. Each takes a coincidence of a second or less, which the simulation brings
+#: about (tests/simulation/test_directed.py, test_controls.py) and a nemesis hardly ever.
+SIMULATED = {
+    "guard too short",
+    "note not read",
+    "life not compared",
+    "no note is old",
+    "votes judged once",
+    "young says free",
+}
+
 PROFILES = (
     # All leases are forgotten at once, and the masters are back before their holders can heal them.
     Profile("guard off", ("overlap",), _plan("all", holds="fixed")),

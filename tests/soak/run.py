@@ -43,6 +43,7 @@ MASTERS = (
     "scripts",
     "sleep",
     "flush",
+    "disk",
     "ghosts",
     "clock",
 )
@@ -61,6 +62,7 @@ FAULTS = {
     "scripts": nemesis.script_flush,
     "sleep": nemesis.debug_sleep,
     "flush": nemesis.flush,
+    "disk": nemesis.disk,
     "ghosts": nemesis.ghosts,
     "clock": nemesis.clock,
     "cut": nemesis.cut,

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 import rlock
 from rlock.program.local.spawn import spawn
+from rlock.rules.options import ClientOptions
 
 from ..faults.proxy import Proxy
 from .checker import judge_safety, longest_gaps
@@ -109,11 +110,12 @@ class Actor:
 
     def __init__(self, role: str, folder: Path, fleet: Fleet, script: Script) -> None:
         self.proxy = Proxy(fleet.urls[0])
+        longest = ClientOptions(fleet.ttl, fleet.ttl).lease(None).longest  # a rule that may be broken
         self.client = rlock.Client(
             [self.proxy.url, *fleet.urls[1:]],
             ttl=fleet.ttl,
             max_ttl=fleet.ttl,
-            request_timeout=script.request_timeout,
+            request_timeout=min(script.request_timeout, longest),
         )
         self._journal = Journal(folder / f"{role}.journal")
         self._numbers = itertools.count(1)

@@ -65,9 +65,10 @@ class Worker:
         self._numbers = itertools.count(1)
         self._stop = threading.Event()
         kind: Any = tasks.Client if setup.tasks else rlock.Client
-        self._client: rlock.Client = kind(
-            setup.urls, ttl=setup.ttl, max_ttl=setup.ttl, request_timeout=setup.request_timeout
-        )
+        options = {"ttl": setup.ttl, "max_ttl": setup.ttl, "request_timeout": setup.request_timeout}
+        self._client: rlock.Client = kind(setup.urls, **options)
+        #: Used now and then only: it learns of what happened in between by its next command.
+        self._sleeper: rlock.Client = kind(setup.urls, **options)
 
     def run(self) -> None:
         """Until SIGTERM, and what is under way then."""
@@ -76,6 +77,7 @@ class Worker:
         if self._setup.holds != "jepsen":
             for i in range(self._setup.contenders - 1):
                 threads.append(threading.Thread(target=self._contend, args=(Random(f"{self._seed}/{i}"),)))
+            threads.append(threading.Thread(target=self._idle, args=(Random(f"{self._seed}/idle"),)))
         for thread in threads:
             thread.start()
         dice = Random(f"{self._seed}/main")
@@ -95,6 +97,7 @@ class Worker:
         for thread in threads:
             thread.join()
         self._client.close()
+        self._sleeper.close()
         self._journal.note("end", now_ns())
 
     @property
@@ -116,6 +119,15 @@ class Worker:
                 self._attempt(lock, timeout, fair, hold_s, dice)
             # Somebody else must get in, too; and an unreachable quorum must not be a busy loop.
             time.sleep(dice.uniform(0.0, 0.005))
+
+    def _idle(self, dice: Random) -> None:
+        """Look at a lock, do nothing for a while, and try once."""
+        while not self._stop.is_set():
+            lock = self._sleeper.lock(dice.choice(self._setup.names), renew=dice.random() < 0.5)
+            with contextlib.suppress(rlock.QuorumUnreachableError):
+                lock.locked()
+            self._stop.wait(dice.uniform(0.0, 3.0) * self._setup.ttl)
+            self._attempt(lock, 0.0, False, dice.uniform(0.0, 0.3), dice)
 
     def _plan(self, dice: Random) -> tuple[float, bool]:
         """How long to hold, and whether to renew."""
@@ -153,13 +165,13 @@ class Worker:
     def _got(self, lock: rlock.RLock, number: int) -> None:
         at = now_ns()
         # The owner is for matching with evictions only; no public name tells it without a round trip.
-        hold = self._client._engine().hold(lock.name)
+        hold = lock._client._engine().hold(lock.name)
         owner = "" if hold is None else hold.owner
         valid_until, token = at + int(lock.remaining() * 1e9), lock.fencing_token
         self._journal.note("got", at, number, valid_until, token, int(self._setup.ttl * 1e9), owner)
 
     def _nest(self, lock: rlock.RLock, number: int) -> None:
-        again = self._client.lock(lock.name, fair=True)
+        again = lock._client.lock(lock.name, fair=True)
         with again:
             self._journal.note("nest", now_ns(), number, again.fencing_token, again.hold_count)
 

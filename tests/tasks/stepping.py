@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import rlock.asyncio
-from rlock.rules.keys import MARKER, queue
+from rlock.rules.keys import NOTE, queue
 
 from ..servers import raw
 
@@ -84,7 +84,7 @@ class Eyes:
     def keys(self) -> list[str]:
         """Keys that are left on any master, but for those that stay."""
         found = [str(key) for one in self.raws for key in one.keys()]  # noqa: SIM118
-        return [key for key in found if key != MARKER and not key.endswith(":fence")]
+        return [key for key in found if key != NOTE and not key.endswith(":fence")]
 
     def queued(self, name: str) -> int:
         """How many places the queue of a lock has, on the first master."""

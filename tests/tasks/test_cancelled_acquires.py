@@ -89,7 +89,7 @@ async def behind_another_waiter(cast: Cast, name: str, fair: bool) -> AsyncItera
 @asynccontextmanager
 async def split_votes(cast: Cast, name: str, fair: bool) -> AsyncIterator[None]:
     for i, one in enumerate(cast.eyes.raws[:2]):
-        one.hset(name, f"somebody:{i}", 1)
+        one.hset(name, f"somebody:{i:032x}", 1)
         one.pexpire(name, 25)
     yield
     await soon(lambda: not any(one.exists(name) for one in cast.eyes.raws[:2]))

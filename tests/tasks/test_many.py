@@ -100,6 +100,7 @@ def test_ten_thousand_cancelled_acquires_leave_nothing_and_the_process_does_not_
     asyncio.run(main())
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("fair", [False, True], ids=["default", "fair"])
 def test_a_thousand_tasks_that_wait_for_a_hundred_locks_get_their_turns(
     run: Run, eyes: Eyes, fair: bool

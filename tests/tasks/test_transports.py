@@ -83,3 +83,24 @@ def test_over_tls_with_a_certificate_that_is_checked(
 
     with tls_master:
         run(main())
+
+
+def test_a_certificate_for_another_host_is_refused_unless_the_url_says_otherwise(
+    run: Run,
+    tls_master: Master,
+    certificate: Tls,
+) -> None:
+    # The certificate is for 127.0.0.1 only.
+    url = f"rediss://localhost:{tls_master.port}?ssl_ca_certs={certificate.ca}"
+
+    async def main() -> None:
+        async with Client([url]) as client:
+            with pytest.raises(rlock.QuorumUnreachableError) as caught:
+                await client.lock("x").acquire(timeout=0.5)
+            assert "certificate is not valid for 'localhost'" in str(caught.value)
+        for choice in ("ssl_check_hostname=false", "ssl_cert_reqs=none"):
+            async with Client([f"{url}&{choice}"], restart_guard=0) as client, client.lock("x") as lock:
+                lock.check()
+
+    with tls_master:
+        run(main())

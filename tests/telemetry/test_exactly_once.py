@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import linecache
-import os
 import random
-import re
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -23,6 +18,7 @@ from rlock import events
 from rlock.events import Lost, NotAcquired, Queued, Released
 from rlock.testing import MemoryMasters, memory_client
 
+from ..interrupts import Interrupt, interrupted
 from ..servers import Fleet
 from .ledger import Ledger
 
@@ -215,8 +211,7 @@ def test_tasks_are_told_of_once_among_cancellations_losses_and_closes(fleet: Any
 
 # -- Ctrl-C ----------------------------------------------------------------------------------------
 
-#: Where an interrupt is tried on every line. Not in rlock/events.py, nor where it is called: one that comes
-#: between a note of what is told and the telling itself keeps it from being told, and there is no way round.
+#: Where an interrupt is tried on every line. Not in rlock/events.py: see `interrupts.SPARED`.
 INTERRUPTED = (
     "lock.py",
     "engine.py",
@@ -228,41 +223,12 @@ INTERRUPTED = (
     "watchdog.py",
 )
 
-#: A trace function, unlike a signal, may raise between the end of a `with` block and its __exit__: the mutex
-#: would stay locked.
-SPARED = re.compile(r"\s*with |.*\btell\(")
 
-
-class Interrupt:
-    """KeyboardInterrupt in front of the n-th line that this thread executes in these files."""
-
-    def __init__(self, at: int) -> None:
-        self.left = at
-        self.where = ""
-
-    def __call__(self, frame: FrameType, kind: str, _: Any) -> Any:
-        file = frame.f_code.co_filename
-        if os.sep + "rlock" + os.sep not in file or not file.endswith(INTERRUPTED):
-            return None
-        if kind == "line" and not SPARED.match(linecache.getline(file, frame.f_lineno)):
-            self.left -= 1
-            if self.left == 0:
-                self.where = f"{os.path.basename(file)}:{frame.f_lineno}"
-                raise KeyboardInterrupt
-        return self
-
-
-def interrupted(at: int, lock: Any, timeout: float = -1) -> Interrupt:
+def acquire_and_release(at: int, lock: Any, timeout: float = -1) -> Interrupt:
     """One acquire and release with an interrupt; what is left of it afterwards is released."""
-    tracer = Interrupt(at)
-    sys.settrace(tracer)
-    try:
+    with interrupted(at, *INTERRUPTED) as tracer:
         if lock.acquire(timeout=timeout):
             lock.release()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        sys.settrace(None)
     while lock.hold_count:
         lock.release()
     return tracer
@@ -275,7 +241,7 @@ def test_ctrl_c_before_any_line_of_an_acquire_and_a_release_leaves_one_end(ledge
         lock = client.lock("a")
         for at in range(1, 2000):
             ledger.clear()
-            tracer = interrupted(at, lock)
+            tracer = acquire_and_release(at, lock)
             if faults := ledger.faults():
                 wrong[tracer.where] = faults
             told = ledger.ends()
@@ -310,7 +276,7 @@ def test_ctrl_c_before_any_line_of_a_wait_leaves_nobody_in_the_queue(ledger: Led
             holder = threading.Thread(target=hold)
             holder.start()
             assert ready.wait(10)
-            tracer = interrupted(at, lock, 5.0 if handed else 0.01)
+            tracer = acquire_and_release(at, lock, 5.0 if handed else 0.01)
             gone.set()
             holder.join(10)
             if faults := ledger.faults():

@@ -27,6 +27,14 @@ def test_the_masters_tell_their_time_again_when_what_is_known_of_it_is_old() -> 
     assert time.stale(12.0), "nobody told it"
 
 
+def test_a_grant_that_tells_the_time_corrects_it_and_says_nothing_of_other_masters() -> None:
+    world = World(3, [YES._replace(time_us=7_000_000)] * 2 + [YES])
+    world.terms.time.note(0, 9_000_000, world.now)
+    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    assert world.terms.time.us(world.now) == 7_000_000
+    assert world.terms.time.stale(world.now)
+
+
 def told(world: World) -> list[str]:
     """What each attempt with a place wants to be told, beside who has the lock."""
     asks = world.sent(scripts.ACQUIRE)

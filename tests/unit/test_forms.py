@@ -33,7 +33,7 @@ def same(filled: Command, whole: Command) -> None:
     assert (filled.packed or packed) == packed
     assert filled.by_sha() == whole.by_sha()
     assert filled.by_source() == whole.by_source()
-    assert (filled.script, filled.echo, filled.marked) == (whole.script, whole.echo, whole.marked)
+    assert (filled.script, filled.echo, filled.noted) == (whole.script, whole.echo, whole.noted)
     assert (filled.foreseen, filled.decode) == (whole.foreseen, whole.decode)
 
 

@@ -21,11 +21,13 @@ from rlock.procedures.steps import (
 from rlock.rules import scripts
 from rlock.rules.places import Place
 from rlock.rules.quorum import Ballot
-from rlock.rules.timing import valid_until
+from rlock.rules.timing import SETTLE_CAP_S, SETTLE_TRIES, valid_until
 
 from .world import ABSENT, DENIED, DOWN, ODD, OPTIONS, YES, World, held_by, named, said, words
 
 FORGETFUL = ABSENT._replace(guarded=True)
+#: Of a split, contenders that give way to one that asks here, because they began later; and that do not.
+YOUNG, OLD = "b:ff", "c:00"
 
 
 def test_a_majority_wins_and_nothing_is_undone() -> None:
@@ -56,11 +58,96 @@ def test_a_lost_round_is_undone_where_a_vote_may_stand_and_wakes_nobody() -> Non
 
 
 def test_a_vote_of_a_split_round_goes_to_the_first_in_the_queue_and_wakes_nobody_else() -> None:
-    world = World(5, [YES, YES, held_by("a:1"), held_by("a:1"), held_by("b:1")])
-    assert world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked)) is None
-    (_, undo) = world.steps
+    world = World(5, [YES, YES, held_by(OLD), held_by(OLD), held_by("b:1")])
+    with pytest.raises(QuorumUnreachableError, match=f"m2: it voted for {OLD}, which was not seen"):
+        world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked))
+    undo = world.steps[1]
     assert named(undo, "channel") == "rlock:{orders:42}:released"
     assert named(undo, "message") == ""
+
+
+def test_the_leader_of_a_split_keeps_its_votes_and_only_its_last_round_counts() -> None:
+    split, other, won = (
+        [YES, held_by(YOUNG), held_by("d:fe")],
+        [held_by("e:fd"), YES, held_by("d:fe")],
+        [YES, YES, held_by("d:fe")],
+    )
+    world = World(3, split, other, won)
+    world.ask_takes = 0.01
+    grant = world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked))
+    assert isinstance(grant, Grant)
+    first, second, third = world.sent(scripts.ACQUIRE)
+    assert world.kinds() == ["Ask", "Park", "Ask", "Park", "Ask"], "a vote of each of two rounds is no quorum"
+    assert {said(ask)[0] for ask in (first, second, third)} == {grant.owner}
+    assert grant.sent_at == pytest.approx(world.now - 0.01), "before the first byte of the round that counts"
+    assert world.asked == [grant.owner]
+
+
+def test_a_leader_that_was_overtaken_takes_its_votes_back_on_all_masters() -> None:
+    world = World(3, [YES, held_by(YOUNG), DOWN], [held_by(YOUNG)] * 3)
+    assert world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked)) is None
+    undo = world.steps[-1]
+    assert isinstance(undo, Tell)
+    assert undo.targets == [0, 1, 2], "the first round may still be on its way to a master that was away"
+    assert said(undo)[0] == said(world.steps[0])[0]
+
+
+def test_one_who_does_not_lead_gives_its_votes_back_and_looks_until_somebody_has_a_quorum() -> None:
+    free, his = [held_by(OLD), ABSENT, ABSENT], Vote(Code.YES, OLD, 1, 9_000)
+    world = World(3, [held_by(OLD), YES, held_by(YOUNG)], free, [his, his, ABSENT])
+    assert world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked)) is None
+    assert world.kinds() == ["Ask", "Tell", "Park", "Ask", "Park", "Ask"]
+    assert [ask.command.script for ask in world.steps if isinstance(ask, Ask)] == [
+        scripts.ACQUIRE,
+        scripts.STATUS,
+        scripts.STATUS,
+    ]
+
+
+def test_a_leader_that_does_not_move_is_passed_over() -> None:
+    """It is dead: nobody gives votes back for it again."""
+    dead = [held_by(OLD), ABSENT, ABSENT]
+    again = [held_by(OLD), YES, held_by(YOUNG)]
+    world = World(3, [held_by(OLD), YES, held_by(YOUNG)], dead, dead, again, [held_by(OLD), YES, YES])
+    assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked)), Grant)
+    assert len(world.sent(scripts.ACQUIRE)) == 3
+
+
+def test_an_interrupt_while_votes_are_kept_takes_them_back_everywhere() -> None:
+    world = World(3, [YES, held_by(YOUNG), held_by("d:fe")])
+    procedure = acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked)
+    step = procedure.send(world.answer(procedure.send(None)))
+    assert type(step).__name__ == "Park"
+    undo = procedure.throw(KeyboardInterrupt())
+    assert isinstance(undo, Tell)
+    assert undo.targets is None
+    with pytest.raises(KeyboardInterrupt):
+        procedure.send(None)
+    assert world.asked == []
+
+
+def test_a_split_that_nobody_settles_is_an_error_within_a_bounded_time() -> None:
+    world = World(3, [held_by(OLD), YES, held_by(YOUNG)])
+    with pytest.raises(QuorumUnreachableError, match=f"m0: it voted for {OLD}, which was not seen to have"):
+        world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked))
+    assert len(world.sent(scripts.ACQUIRE)) + len(world.sent(scripts.STATUS)) <= 1 + 2 * SETTLE_TRIES
+    assert world.now - 1000.0 < SETTLE_TRIES * SETTLE_CAP_S
+
+
+def test_a_wait_that_was_refused_by_a_holder_once_ends_without_another_round() -> None:
+    world = World(3, [held_by()] * 3, [held_by("a:1"), held_by("b:1"), YES])
+    world.heard_by = 0
+    assert world.run(acquire(world.terms, OPTIONS, "a", world.now + 0.2, world.asked)) is None
+    assert not world.sent(scripts.STATUS), "somebody had it during this call"
+
+
+def test_an_owner_that_young_masters_name_is_no_proof_that_somebody_has_the_lock() -> None:
+    """It may be a contender that keeps what it was granted there, which is no vote, and then gives up."""
+    young = held_by()._replace(guarded=True)
+    for second in (Vote(Code.YES, "them:1", 1, 9_000, guarded=True), ABSENT._replace(guarded=True)):
+        world = World(3, [young] * 3, [second] * 3)
+        with pytest.raises(QuorumUnreachableError):
+            world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked))
 
 
 def test_silence_counts_as_a_vote_that_may_stand() -> None:
@@ -104,6 +191,25 @@ def test_without_a_deadline_an_unreachable_quorum_is_waited_for_and_logged(
         assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
     told = [record for record in caplog.records if "still waiting" in record.message]
     assert 3 <= len(told) <= 6, "not silent, and not once a round"
+
+
+def test_rounds_that_are_always_too_late_are_waited_for_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(3, [YES] * 3)
+    world.ask_takes = 1.001
+    with caplog.at_level(logging.WARNING, "rlock"), pytest.raises(QuorumUnreachableError, match="in time"):
+        world.run(acquire(world.terms, OPTIONS, "a", world.now + 30.0, world.asked))
+    told = [record.message for record in caplog.records if "still waiting" in record.message]
+    assert 2 <= len(told) <= 5, "not silent, and not once a round"
+    assert "an acquire must be over within 1 s" in told[0]
+
+
+def test_one_junk_key_and_one_dead_master_of_three_are_no_other_holder() -> None:
+    for until in (AT_ONCE, 1003.0):
+        world = World(3, [YES, ODD, DOWN])
+        with pytest.raises(QuorumUnreachableError, match="delete the key if it is not needed") as caught:
+            world.run(acquire(world.terms, OPTIONS, "a", until, world.asked))
+        assert set(caught.value.faults) == {"redis://m1", "redis://m2"}
+        assert world.asked == []
 
 
 @pytest.mark.parametrize("votes", [[DENIED, DENIED, YES], [ODD, ODD, ODD], [DENIED, ODD, DOWN]])

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from rlock.model import Code, Vote
+from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.renew import BATCH, Count, Renewal, Round, heal, renew
-from rlock.rules import scripts
+from rlock.procedures.steps import Ask, AskMany
+from rlock.rules import replies, scripts
 from rlock.rules.holds import Hold, OwnerKey, Pulse
 from rlock.rules.lease import LeaseEvent
 from rlock.rules.options import ClientOptions, LockOptions
@@ -54,7 +55,7 @@ def test_a_renewal_is_judged_lock_by_lock(masters: int) -> None:
         ballot = Ballot(masters, Settle.WON_OR_ALL)
         for i, code in enumerate(codes):
             # the second lock of the batch is well everywhere
-            vote = DOWN if code is None else scripts.decode_batch([b"me:1", [code, 1], b""])
+            vote = DOWN if code is None else replies.decode_batch([b"me:1", [code, 1], b""], 2)
             ballot.cast(i, vote)
         first, second = (Count(ballot, i).event(world.terms, hold, needed) for i in range(2))
         if codes.count(1) >= needed:
@@ -171,7 +172,7 @@ def test_nothing_is_put_back_after_a_release_a_loss_or_the_end_of_the_validity()
     world.run(heal(world.terms, round_))
     (asked,) = world.sent(scripts.HEAL)
     assert words(asked)[3] == "held"
-    assert int(words(asked)[2]) == 4, "its three keys, and the marker"
+    assert int(words(asked)[2]) == 4, "its three keys, and the note"
 
 
 def test_many_locks_share_few_commands_and_keep_their_ttl() -> None:
@@ -181,9 +182,84 @@ def test_many_locks_share_few_commands_and_keep_their_ttl() -> None:
     round_ = world.run(renew(world.terms, [*three, *ten]))
     assert {id(r.hold) for r in round_.decided} == {id(hold) for hold in [*ten, *three]}
     asks = world.sent(scripts.RENEW)
-    assert sorted(int(words(ask)[2]) for ask in asks) == [3, 51, 101, 101], "the locks, and the marker"
+    assert sorted(int(words(ask)[2]) for ask in asks) == [3, 51, 101, 101], "the locks, and the note"
     for ask in asks:
         keys = int(words(ask)[2])
         assert words(ask)[3 + keys] == ("3000" if keys == 3 else "10000")
     assert world.run(heal(world.terms, round_)) == []
     assert not world.sent(scripts.HEAL)
+
+
+class Refusing(World):
+    """Masters that refuse a script for one of its keys, as an ACL has it: ``refused[master]``."""
+
+    def __init__(self, refused: dict[int, set[str]]) -> None:
+        super().__init__(3)
+        self.refused = refused
+
+    def answer(self, step: Any) -> Any:
+        if not isinstance(step, Ask):
+            return super().answer(step)
+        self.steps.append(step)
+        targets = range(3) if step.targets is None else step.targets
+        ballot = Ballot(len(targets), step.settle, sent_at=self.now)
+        keys = words(step)[3 : 3 + int(words(step)[2])]
+        for i in targets:
+            codes = [1] * (len(keys) - 1)
+            fits = self.refused.get(i, set()).isdisjoint(keys)
+            ballot.cast(i, told(*codes) if fits else NOPERM)
+        return ballot
+
+
+NOPERM = Vote(Code.FAULT, fault=Fault(FaultKind.DENIED, "NOPERM"))
+
+
+def asked(world: World, holds: Sequence[Hold]) -> tuple[int, list[str]]:
+    """How many commands a renewal sent to master 0, and which locks it did not prolong."""
+    world.steps.clear()
+    found = renewal(world, *holds)
+    sent = [step for step in world.sent(scripts.RENEW) if step.targets is None or 0 in step.targets]
+    return len(sent), [name for name, event in found.items() if event is not LeaseEvent.RENEWED]
+
+
+def test_a_refused_lock_is_found_by_few_commands_and_asked_alone_once_a_ttl() -> None:
+    holds = [a_hold(f"x{i}") for i in range(BATCH)]
+    world = Refusing({key: {"x42"} for key in range(3)})
+    assert asked(world, holds) == (1 + 10 + 10, ["x42"])
+    assert asked(world, holds) == (2, ["x42"]), "it stands in a batch of its own from then on"
+
+
+def test_locks_that_are_all_refused_do_not_keep_a_master_busy() -> None:
+    holds = [a_hold(f"x{i}") for i in range(BATCH)]
+    names = [hold.name for hold in holds]
+    world = Refusing({key: {*names} for key in range(3)})
+    assert asked(world, holds) == (1 + 10 + 100, names)
+    assert asked(world, holds) == (1, names)
+    world.now += holds[0].lease.ttl + 0.001
+    world.refused.clear()
+    assert asked(world, holds) == (1, [])
+
+
+def test_locks_that_other_masters_refuse_are_renewed_with_those_that_do_not() -> None:
+    holds = [a_hold("a"), a_hold("b"), a_hold("c")]
+    world = Refusing({0: {"a"}, 1: {"b"}})
+    for _ in range(3):
+        assert asked(world, holds)[1] == []
+
+
+def test_a_connection_that_ends_between_the_parts_is_no_refusal_of_a_lock() -> None:
+    holds = [a_hold(f"x{i}") for i in range(4)]
+    world = Refusing({key: {"x0"} for key in range(3)})
+    original = world.answer
+
+    def answer(step: Any) -> Any:
+        if isinstance(step, AskMany) and step.asks[0].targets is not None:
+            ballots = [Ballot(1) for _ in step.asks]
+            for ballot, ask in zip(ballots, step.asks, strict=True):
+                ballot.cast(0 if ask.targets is None else ask.targets[0], DOWN)
+            return ballots
+        return original(step)
+
+    world.answer = answer  # type: ignore[method-assign]
+    assert set(renewal(world, *holds).values()) == {LeaseEvent.FAILED}
+    assert not any(hold.refused for hold in holds)

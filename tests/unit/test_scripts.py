@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import hiredis
 import pytest
 
-from rlock.rules import keys, scripts
+from rlock._driver.links import Greeted
+from rlock._driver.roster import Slot
+from rlock._driver.rounds import Owed, Round
+from rlock.procedures.steps import Ask
+from rlock.rules import keys, replies, scripts
 from rlock.rules.places import Place
+from rlock.rules.quorum import Settle
+from rlock.rules.restart_guard import Handshake
 from rlock.rules.scripts import Command
 from rlock.rules.wire import OWN
+from rlock.testing import memory_client
+
+from ..interrupts import Interrupt, interrupted
+from .test_hearing import Wire
 
 OWNER, TOKEN = "host/1/MainThread:" + "0" * 32, 1_763_000_000_000_000
 CHANNEL = OWN.channel("x")
-LOCK, QUEUE, FENCE, EVICTED = "x", keys.queue("x"), keys.fence("x"), keys.evicted("x")
+THEIRS, LATER = b"you:" + b"1" * 32, b"them:" + b"7" * 32
+LOCK, QUEUE, FENCE, EVICTED = "x", keys.queue("x"), keys.fence("x"), keys.evicted("x", OWNER)
 
 
 def waiting(fair: bool = False, drawn: bool = False) -> Place:
@@ -41,7 +53,7 @@ def arguments_of(command: Command) -> dict[str, str]:
 def test_a_pair_of_which_nobody_else_knows_sends_what_it_must_and_no_more() -> None:
     """Each word more costs a master as much as a fiftieth of the pair."""
     taken = scripts.acquire("x", OWNER, 9_000, token=TOKEN)
-    assert keys_of(taken) == [LOCK, QUEUE, FENCE, keys.MARKER]
+    assert keys_of(taken) == [LOCK, QUEUE, FENCE, keys.NOTE]
     assert keys_of(scripts.acquire("x", OWNER, 9_000, token=TOKEN, guarded=False)) == [LOCK, QUEUE, FENCE]
     asked = {"owner": OWNER, "lease_ms": "9000", "proposal": str(TOKEN), "fence_ms": "3600000"}
     assert arguments_of(taken) == asked
@@ -110,16 +122,16 @@ def test_a_release_that_bans_has_the_key_for_it() -> None:
 
 # -- answers that are foreseen ---------------------------------------------------------------------------
 
-MARKER = b"d0e1 0 1000"
-REFUSED = [-1, b"you:1", 2, 8_990, 42, 0, 0, MARKER, 0]
-GRANTED = [1, OWNER.encode(), 1, 9_000, 0, 0, TOKEN, MARKER, 0]
+NOTE = b"d0e1 0 1000"
+REFUSED = [-1, THEIRS, 2, 8_990, 42, 0, 0, NOTE, 0]
+GRANTED = [1, OWNER.encode(), 1, 9_000, 0, 0, TOKEN, NOTE, 0]
 RELEASED = [1, OWNER.encode(), 1, 0, 0]
 
 
-def foreseen(command: Command, marker: bytes = MARKER) -> Any:
+def foreseen(command: Command, note: bytes = NOTE) -> Any:
     """What the answer that is foreseen says."""
     reader = hiredis.Reader()
-    reader.feed(command.foreseen + (scripts.marked_end(marker.decode()) if command.marked else b""))
+    reader.feed(command.foreseen + (scripts.noted_end(note.decode()) if command.noted else b""))
     return reader.gets()
 
 
@@ -138,24 +150,24 @@ def asking(**options: Any) -> Command:
         (asking(), [-3, b"", 0, 0, 0, 0, 0, b"", 0]),
         (asking(), GRANTED),
         (leaving(), RELEASED),
-        (leaving(), [-1, b"you:1", 1, 900, 0]),
+        (leaving(), [-1, THEIRS, 1, 900, 0]),
         (scripts.release("x", OWNER, heir=waiting(), successor="a:9"), [1, OWNER.encode(), 1, 9_000, TOKEN]),
     ],
 )
 def test_of_the_other_masters_the_answer_of_the_first_is_foreseen(command: Command, reply: list[Any]) -> None:
     assert command.foreseen == scripts.NOT_FORESEEN
-    whole = scripts.decode_one(reply)
+    whole = replies.decode_one(reply)
     assert command.decode(reply) == whole
-    marker = reply[7] if len(reply) == 9 else b""
-    assert foreseen(command, marker) == reply
+    note = reply[7] if len(reply) == 9 else b""
+    assert foreseen(command, note) == reply
     # what a master says of itself is not foreseen of another one
-    assert command.yes == whole._replace(marker=None)
+    assert command.yes == whole._replace(note=None)
 
 
 @pytest.mark.parametrize(
     "reply",
     [
-        [1, b"somebody else", 1, 9_000, 0, 0, TOKEN, MARKER, 0],
+        [1, b"somebody else", 1, 9_000, 0, 0, TOKEN, NOTE, 0],
         [*REFUSED[:8], 3],
         hiredis.ReplyError("OOM command not allowed"),
         [1, 2, 3],
@@ -164,22 +176,63 @@ def test_of_the_other_masters_the_answer_of_the_first_is_foreseen(command: Comma
 )
 def test_an_answer_that_the_others_cannot_give_is_not_foreseen(reply: Any) -> None:
     command = asking()
-    assert command.decode(reply) == scripts.decode_one(reply)
+    assert command.decode(reply) == replies.decode_one(reply)
     assert command.foreseen == scripts.NOT_FORESEEN
 
 
 def test_a_later_answer_that_differs_is_read_and_changes_nothing_of_what_is_foreseen() -> None:
     command = asking()
     command.decode(REFUSED)
-    other = [-1, b"them:7", *REFUSED[2:]]
-    assert command.decode(other).holder == "them:7"
+    other = [-1, LATER, *REFUSED[2:]]
+    assert command.decode(other).holder == LATER.decode()
     assert foreseen(command) == REFUSED
+
+
+@pytest.mark.parametrize(
+    ("make", "reply"), [(asking, REFUSED), (leaving, RELEASED)], ids=["acquire", "release"]
+)
+def test_ctrl_c_while_the_first_answer_is_read_leaves_no_wrong_vote(
+    make: Callable[[], Command], reply: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It drops the first master's connection; the second master's answer is compared with what was kept."""
+    note = b"" if make is leaving else NOTE
+    data = b"*%d\r\n" % len(reply) + b"".join(
+        b"$%d\r\n%b\r\n" % (len(word), word) if isinstance(word, bytes) else b":%d\r\n" % word
+        for word in reply
+    )
+    cut_short = 0
+    wrong: list[str] = []
+    tracer = Interrupt(0, ())
+    with memory_client(3) as client:
+        fanout: Any = client._engine()._fanout
+        fanout._guard.judge(1, Handshake("d0e1", note=NOTE.decode()), 0.0)
+        monkeypatch.setattr(fanout, "_drop", lambda _, fault: wrong.append(f"{tracer.where}: {fault}"))
+        for at in range(1, 100):
+            command = make()
+            with interrupted(at, "scripts.py") as tracer:
+                command.decode(reply)
+            cut_short += command.foreseen == scripts.NOT_FORESEEN
+            turn, link = Round(Ask(command, 1.0, Settle.ALL), 3, 0.0), Wire(Greeted())
+            link.expect(note.decode())
+            link.owed.append(Owed(turn, command, 0.0, 0.0))
+            slot: Slot[Wire] = Slot(1, None)
+            slot.link = link
+            with fanout._mutex:
+                fanout._take(slot, link, data)
+            vote = replies.decode_one(reply)._replace(note=None)
+            if turn.ballot.votes[1]._replace(note=None) != vote:
+                wrong.append(f"{tracer.where}: {turn.ballot.votes[1]}")
+            if not tracer.where:
+                break
+    assert not tracer.where, "it takes longer than that"
+    assert wrong == []
+    assert cut_short > 5
 
 
 def test_that_one_who_was_handed_the_lock_gets_it_is_foreseen() -> None:
     claim = asking(drawn=True)
     assert foreseen(claim) == GRANTED
-    assert claim.yes == scripts.decode_one(GRANTED)._replace(marker=None)
+    assert claim.yes == replies.decode_one(GRANTED)._replace(note=None)
     untimed = scripts.acquire("x", OWNER, 9_000, place=waiting(drawn=True))
     assert untimed.foreseen == scripts.NOT_FORESEEN, "nobody knows the token of a master's own time"
 

@@ -22,6 +22,11 @@ def test_milliseconds_on_the_wire_are_never_fewer_than_the_lease() -> None:
     assert timing.lease_ms(1.0001) == 1001
 
 
+def test_an_ordinary_renewal_heals_from_a_ttl_of_1_7_s_on() -> None:
+    for ttl, heals in ((1.6, False), (1.7, True), (10.0, True)):
+        assert (timing.renew_period(ttl) < timing.heals_until(timing.valid_until(0.0, ttl), 10.0)) is heals
+
+
 @pytest.mark.parametrize("ttl", [0.1, 0.5, 1.0, 3.0, 10.0])
 def test_two_more_renewals_fit_after_the_first_that_failed(ttl: float) -> None:
     timeout = timing.default_request_timeout(ttl)
@@ -94,6 +99,9 @@ def test_each_inequality_has_its_own_sentence() -> None:
     told = refusal(ttl=3.0, request_timeout=1.0)
     assert "use ttl over 3.05 s" in told
     ClientOptions(ttl=3.06, request_timeout=1.0)
+    told = refusal(request_timeout=1.1)
+    assert "request_timeout=1.1 s is too long" in told
+    assert "1 s or less" in told
 
 
 def test_a_longer_ttl_needs_a_longer_max_ttl() -> None:

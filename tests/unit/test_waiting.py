@@ -207,7 +207,7 @@ def test_a_grant_by_another_thread_counts_from_before_its_release_was_sent() -> 
 
     def granted(step: Park) -> Wake:
         (place,) = {listen.place for listen in world.steps if isinstance(listen, Listen)}
-        place.bequest = Bequest("a:77", world.now - 0.25, 3, (9, 9))
+        place.leave(Bequest("a:77", world.now - 0.25, 3, (9, 9)))
         return Wake.GRANTED
 
     world.park = granted
@@ -223,7 +223,7 @@ def test_a_grant_that_comes_too_late_is_given_back() -> None:
 
     def granted(step: Park) -> Wake:
         (place,) = {listen.place for listen in world.steps if isinstance(listen, Listen)}
-        place.bequest = Bequest("a:77", world.now - 9.9, 1, (9, 9))  # kept from running for all the time
+        place.leave(Bequest("a:77", world.now - 9.9, 1, (9, 9)))  # kept from running for all the time
         return Wake.GRANTED
 
     world.park = granted
@@ -316,7 +316,7 @@ def test_what_a_thread_of_ours_leaves_to_one_who_stays_away_is_taken_at_once() -
     def woken(step: Park) -> Wake:
         wake = next(wakes)
         if wake is Wake.GRANTED:
-            listened[0].bequest = Bequest("a:heir", world.now, 1, [5, 5, 5])
+            listened[0].leave(Bequest("a:heir", world.now, 1, [5, 5, 5]))
         return wake
 
     world.park = woken

@@ -10,10 +10,10 @@ from typing import Any
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.attempt import Asked
 from rlock.procedures.steps import Ask, AskMany, Listen, Park, Procedure, Rest, Standing, Tell, Terms, Wake
-from rlock.rules import scripts
-from rlock.rules.guard import Guard
+from rlock.rules import replies, scripts
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot
+from rlock.rules.restart_guard import Guard
 
 YES = Vote(Code.YES, "me:1", token=9)
 ABSENT = Vote(Code.ABSENT)
@@ -60,6 +60,11 @@ class World:
             ballot.decided_at = self.now
             for i in targets:
                 vote = votes[i]
+                if vote is not None and vote.code == Code.YES:
+                    if step.command.decode is replies.decode_refused:
+                        vote = vote._replace(code=Code.FOREIGN)
+                    elif step.command.script is scripts.ACQUIRE:
+                        vote = vote._replace(holder=step.command.echo or "")
                 if vote is not None:
                     ballot.cast(i, vote)
             self.last = ballot

@@ -8,7 +8,7 @@ import click
 
 from ...client import Client
 from .. import exits
-from ..options import Seconds
+from ..options import SecondsWithin
 from ..output import complain, json_option, print_json
 from ..settings import Settings, settings_options
 
@@ -16,7 +16,7 @@ from ..settings import Settings, settings_options
 @click.command()
 @click.option(
     "--seconds",
-    type=Seconds(1, 600),
+    type=SecondsWithin(1, 600),
     default=10.0,
     show_default=True,
     metavar="S",
@@ -32,7 +32,7 @@ from ..settings import Settings, settings_options
 )
 @click.option(
     "--hold",
-    type=Seconds(0, 1),
+    type=SecondsWithin(0, 1),
     default=0.001,
     show_default=True,
     metavar="S",
@@ -95,7 +95,7 @@ def _ask_first(client: Client, *, yes: bool) -> None:
     if yes or not elsewhere:
         return
     what = f"this loads {', '.join(elsewhere)} as much as it can"
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not sys.stdin.isatty():
         raise click.UsageError(f"{what}: say --yes if that is all right now")
     click.confirm(f"{what[0].upper()}{what[1:]}. Go on?", abort=True, err=True)
 

@@ -14,7 +14,7 @@ from ..doctor.facts import Fleet, plain
 from ..doctor.findings import Finding, Severity, diagnose
 from ..doctor.probe import probe
 from ..doctor.report import report
-from ..options import Seconds
+from ..options import SecondsWithin
 from ..output import json_option, print_json, show
 from ..settings import Settings, settings_options
 
@@ -28,7 +28,7 @@ from ..settings import Settings, settings_options
 @click.option("--strict", is_flag=True, help="Exit with 1 if there are warnings, too.")
 @click.option(
     "--measure",
-    type=Seconds(0, 3600),
+    type=SecondsWithin(0, 3600),
     default=2.0,
     show_default=True,
     metavar="S",

@@ -36,8 +36,8 @@ def evict(name: str, *, yes: bool, owner: str | None, as_json: bool, settings: S
     third of its ttl, and works on until then, while the next one may have begun. Stop it first if that
     matters. It cannot come back with this hold.
 
-    Exit status: 0 evicted; 1 nobody held it (or not that owner), or you said no; 64 no terminal to ask on and
-    no --yes; 69 fewer than a quorum of masters answered.
+    Exit status: 0 evicted; 1 no holder was found (or not that owner), or you said no; 64 no terminal to ask
+    on and no --yes; 69 fewer than a quorum of masters answered.
     """
     if not yes and (as_json or not (sys.stdin.isatty() and sys.stderr.isatty())):
         raise OptionsError(f"nobody to ask here: give --yes to evict the holder of {printable(name)}")
@@ -89,7 +89,9 @@ def _nobody(found: LockStatus, owner: str | None, *, as_json: bool) -> None:
         print_json({"name": found.name, "evicted": [], "holder": found.holder, "since": found.since})
     if owner is not None and found.holder is not None:
         why = f"held by {printable(found.holder)}, not by {printable(owner)}"
-    else:
+    elif found.free:
         why = "nobody holds it"
+    else:
+        why = "no master names a holder, but some may have forgotten it or do not answer (see `rlock status`)"
     complain(f"{printable(found.name)}: {why}; nobody was evicted")
     sys.exit(exits.FAILED)

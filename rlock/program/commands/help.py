@@ -49,7 +49,7 @@ def help(  # noqa: A001 - the word that is typed
         click.echo(as_roff(page), nl=False)
         return
     text = as_text(page, min(WIDTH, shutil.get_terminal_size().columns))
-    if sys.stdout is not None and sys.stdout.isatty() and sys.stdin is not None and sys.stdin.isatty():
+    if sys.stdout.isatty() and sys.stdin.isatty():
         click.echo_via_pager(text)
     else:
         click.echo(text, nl=False)

@@ -10,7 +10,7 @@ import click
 
 from ...errors import OptionsError, RLockError
 from ...model import LockStatus
-from ..options import Seconds
+from ..options import SecondsWithin
 from ..output import hush, json_option, print_json, show, utf8
 from ..settings import Settings, settings_options
 from ..survey.look import Survey
@@ -46,7 +46,7 @@ LEAST = 12
 @click.option(
     "--scan",
     "scan_s",
-    type=Seconds(0.0, 3600.0),
+    type=SecondsWithin(0.0, 3600.0),
     default=5.0,
     show_default=True,
     metavar="S",

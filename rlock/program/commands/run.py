@@ -16,7 +16,7 @@ from ...lock import RLock
 from ...model import LockStatus
 from .. import exits
 from ..names import complete_command, complete_name
-from ..options import Seconds
+from ..options import Seconds, SecondsWithin
 from ..outcome import Outcome
 from ..output import json_option
 from ..settings import Settings, settings_options
@@ -122,7 +122,7 @@ def _not_like_flock(*names: str) -> Callable[[F], F]:
 )
 @click.option(
     "--retry-delay",
-    type=Seconds(0, 86400),
+    type=SecondsWithin(0, 86400),
     default=1.0,
     show_default=True,
     metavar="S",
@@ -141,11 +141,16 @@ def _not_like_flock(*names: str) -> Callable[[F], F]:
 )
 @click.option(
     "--grace",
-    type=Seconds(0, 86400 * 365),
+    type=SecondsWithin(0, 86400 * 365),
     default=5.0,
     show_default=True,
     metavar="S",
     help="Seconds between SIGTERM and SIGKILL for a command whose lock was lost.",
+)
+@click.option(
+    "--pass-masters",
+    is_flag=True,
+    help="Leave RLOCK_MASTERS in COMMAND's environment, with the passwords in it.",
 )
 @click.option("--verbose", is_flag=True, help="Say on stderr how long it took to get the lock.")
 @click.option("-q", "--quiet", is_flag=True, help="No word when somebody else has the lock.")
@@ -175,6 +180,7 @@ def run(
     max_hold: float | None,
     on_lost: str,
     grace: float,
+    pass_masters: bool,
     verbose: bool,
     quiet: bool,
     as_json: bool,
@@ -198,14 +204,15 @@ def run(
 
     Unlike flock(1), what COMMAND leaves running in the background does not keep the lock: it is free when
     COMMAND ends. If rlock itself is killed with -9, COMMAND is killed too (on Linux; not what COMMAND has
-    started), and the lock is free within the ttl. A stopped rlock renews nothing.
+    started, and not a set-uid one such as sudo), and the lock is free within the ttl. A stopped rlock renews
+    nothing.
 
     Without -n or -w it waits as long as it takes, for masters that cannot be reached as well; exit
     status 69 comes with -n and -w only, after --retries further tries.
 
-    COMMAND finds RLOCK_NAME, RLOCK_OWNER (what the masters show as the holder), RLOCK_FENCING_TOKEN,
-    RLOCK_TTL and RLOCK_MASTERS in its environment. --json prints what happened (acquired, not_acquired,
-    retrying, lost, ended, log) on stderr.
+    COMMAND finds RLOCK_NAME, RLOCK_OWNER (what the masters show as the holder), RLOCK_FENCING_TOKEN and
+    RLOCK_TTL in its environment. RLOCK_MASTERS may hold passwords: it is taken out, unless --pass-masters is
+    given. --json prints what happened (acquired, not_acquired, retrying, lost, ended, log) on stderr.
     """
     command = _command(ctx, name, command, line)
     _check(timeout=timeout, no_wait=no_wait, retries=retries)
@@ -232,7 +239,7 @@ def run(
             owner, token = (hold.owner, hold.token) if hold else ("", None)
             outcome.acquired(owner, token, own.ttl, acquired_at - began)
             outcome.executing(command[0])
-            code = ward.run(_environment(own, lock, owner, token))
+            code = ward.run(_environment(own, lock, owner, token, pass_masters=pass_masters))
         finally:
             try:
                 lock.release()
@@ -292,8 +299,10 @@ def _acquire(
             time.sleep(delay)
 
 
-def _environment(own: Client, lock: RLock, owner: str, token: int | None) -> dict[str, str]:
-    return {
+def _environment(
+    own: Client, lock: RLock, owner: str, token: int | None, *, pass_masters: bool
+) -> dict[str, str]:
+    environment = {
         **os.environ,
         "RLOCK_NAME": lock.name,
         "RLOCK_OWNER": owner,
@@ -301,6 +310,9 @@ def _environment(own: Client, lock: RLock, owner: str, token: int | None) -> dic
         "RLOCK_TTL": f"{own.ttl:g}",
         "RLOCK_MASTERS": ",".join(str(endpoint.source) for endpoint in own._endpoints),
     }
+    if not pass_masters:
+        del environment["RLOCK_MASTERS"]
+    return environment
 
 
 def _status(own: Client, name: str) -> LockStatus | RLockError:

@@ -29,7 +29,9 @@ def status(name: str, *, as_json: bool, settings: Settings) -> None:
     Any name will do: one that nobody holds is free. On a terminal it also says if a lock of a similar name is
     in use. `rlock list` shows all of them.
 
-    Exit status: 0 whether it is held or free; 69 fewer than a quorum of masters answered.
+    It is unknown where masters do not answer, or have restarted a short time ago.
+
+    Exit status: 0 whether it is held, free or unknown; 69 fewer than a quorum of masters answered.
     """
     hush()
     with settings.client() as own:
@@ -94,7 +96,7 @@ def _headline(found: LockStatus) -> str:
         line = f"{name}: {_without_a_holder(found)}"
         guarded = sum(view.guarded for view in found.masters)
         if guarded > len(found.masters) - found.quorum:
-            line += f"; nobody can get it yet, {guarded} masters are under the restart guard"
+            line += "; nobody can get it yet: restart guard"
         return line
     line = f"{name}: {styled('held', fg='yellow')} by {printable(found.holder)}"
     if found.since is not None:
@@ -108,15 +110,26 @@ def _headline(found: LockStatus) -> str:
 
 def _without_a_holder(found: LockStatus) -> str:
     """What it means that no quorum names a holder: "free" only where nobody can have it."""
-    masters, silent = len(found.masters), sum(view.fault is not None for view in found.masters)
+    masters = len(found.masters)
     holder, votes = seen(found)
     if holder is None:
         free = sum(view.fault is None for view in found.masters)
-        return f"{styled('free', fg='green')} (no holder on {free} of {masters} masters)"
-    told = f"{printable(holder)} on {votes} of {masters} masters"
-    if votes + silent >= found.quorum:
-        return f"{styled('unknown', fg='yellow')}, {told}, and {silent} that may name it, too, give no answer"
-    return f"{styled('free', fg='green')}, nobody has {found.quorum} votes ({told})"
+        told = f"no holder on {free} of {masters} masters"
+    else:
+        told = f"{printable(holder)} on {votes} of {masters} masters"
+    if found.free and holder is None:
+        return f"{styled('free', fg='green')} ({told})"
+    if found.free:
+        return f"{styled('free', fg='green')}, nobody has {found.quorum} votes ({told})"
+    why = [f"{n} {what}" for n, what in doubts(found) if n]
+    return f"{styled('unknown', fg='yellow')}, {told}, and {' and '.join(why)}"
+
+
+def doubts(found: LockStatus) -> tuple[tuple[int, str], ...]:
+    """How many masters may have the vote of a holder and do not name it, and why."""
+    silent = sum(view.fault is not None for view in found.masters)
+    young = sum(view.guarded for view in found.masters)
+    return (silent, "that may name it give no answer"), (young, "may have forgotten who holds it")
 
 
 def _told(view: MasterStatus) -> str:
@@ -124,6 +137,6 @@ def _told(view: MasterStatus) -> str:
         return styled(f"no answer: {view.fault}", fg="red")
     guard = styled("  (restart guard: no vote yet)", fg="yellow") if view.guarded else ""
     if view.holder is None:
-        return f"free{guard}"
+        return f"no holder{guard}"
     left = "no expiry" if view.remaining is None else f"{view.remaining:.1f} s left"
     return f"{printable(view.holder)}  count {view.hold_count}  {left}{guard}"

@@ -9,7 +9,7 @@ import click
 
 from ...errors import OptionsError, RLockError
 from .. import exits
-from ..options import Seconds
+from ..options import SecondsWithin
 from ..output import hush, json_option, print_json, utf8
 from ..settings import Settings, settings_options
 from ..survey.look import Survey
@@ -24,7 +24,7 @@ SHARE = 0.01
 @click.option(
     "-i",
     "--interval",
-    type=Seconds(0.2, 3600.0),
+    type=SecondsWithin(0.2, 3600.0),
     default=1.0,
     show_default=True,
     metavar="S",

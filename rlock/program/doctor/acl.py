@@ -24,8 +24,8 @@ COMMANDS = (
 
 #: What may be left out, and what is lost with it.
 OPTIONAL = {
-    "info": "replicas, eviction policies, one server named twice and young servers are not noticed; the "
-    "restart guard waits for max_ttl on the first use",
+    "info": "replicas, eviction policies and one server named twice are not noticed; the restart guard waits "
+    "for max_ttl after each new connection",
     "config|get": "masters that forget nothing cannot be told from others, and are guarded after a restart",
     "client|id": "a command that a stopped master still has in its queue cannot be cancelled",
     "client|kill": "a command that a stopped master still has in its queue cannot be cancelled",
@@ -86,39 +86,66 @@ class Scope:
         #: The lock whose keys are asked for; no key of it is touched.
         self.lock = exact or self.probe
         escaped = _escaped(stem) if self.prefix else _escaped(self.lock)
-        own = f"rlock::{escaped}" if "{" in self.lock or "}" in self.lock else f"rlock:{{{escaped}"
-        if not self.prefix:
-            own += ":" if own.startswith("rlock::") else "}:"
+        #: One lock for each way in which keys and channels are called, with what stands in the rules: a name
+        #: that begins so may hold a brace further on.
+        self._locks = {self.lock: escaped}
+        if self.prefix and not _braced(stem):
+            self._locks[f"{stem}{{{fresh}}}"] = escaped
         #: The lock, and what belongs to it.
-        self.key_rules = (f"~{escaped}{'*' if self.prefix else ''}", f"~{own}*")
-        self.marker_rule = f"~{keys.MARKER}"
+        own = tuple(f"~{self._own(lock)}*" for lock in self._locks)
+        self.key_rules = (f"~{escaped}{'*' if self.prefix else ''}", *own)
+        self.note_rule = f"~{keys.NOTE}"
         if self.name == "*":
             # Behind a `*` no other pattern is accepted.
-            self.key_rules, self.marker_rule = ("~*", "~*"), "~*"
-        self.channel_rules: tuple[str, ...] = (f"&{own}*",)
-        if wire.shared:
-            told = REDISSON_CHANNEL + ("" if "{" in self.lock or self.name == "*" else "{") + escaped
-            # Of one name: its channel, and those of the clients that wait for it.
-            whole = told if "{" in self.lock else f"{told}}}"
-            self.channel_rules = (f"&{told}*",) if self.prefix else (f"&{whole}", f"&{whole}|*")
+            self.key_rules, self.note_rule = ("~*",) * len(self.key_rules), "~*"
+        #: The channels of each of the locks.
+        self._channel_rules = [self._told(lock) for lock in self._locks]
+        self.channel_rules = tuple(dict.fromkeys(rule for rules in self._channel_rules for rule in rules))
+
+    def _own(self, lock: str) -> str:
+        """How the keys and channels of a lock begin."""
+        escaped = self._locks[lock]
+        if _braced(lock):
+            return f"rlock::{escaped}" if self.prefix else f"rlock::{escaped}:"
+        return f"rlock:{{{escaped}" if self.prefix else f"rlock:{{{escaped}}}:"
+
+    def _told(self, lock: str) -> tuple[str, ...]:
+        """The rules for the channels of a lock."""
+        if not self._wire.shared:
+            return (f"&{self._own(lock)}*",)
+        told = REDISSON_CHANNEL + ("" if "{" in lock or self.name == "*" else "{") + self._locks[lock]
+        # Of one name: its channel, and those of the clients that wait for it.
+        whole = told if "{" in lock else f"{told}}}"
+        return (f"&{told}*",) if self.prefix else (f"&{whole}", f"&{whole}|*")
 
     def keys(self, *, guarded: bool = True) -> list[tuple[str, str]]:
         """The keys that are used, and the rule that allows each."""
-        lock, own = self.key_rules
-        found = [(self.lock, lock)]
-        found += [(make(self.lock), own) for make in (keys.queue, keys.fence, keys.evicted)]
-        return [*found, (keys.MARKER, self.marker_rule)] if guarded else found
+        name, *own = self.key_rules
+        found = [(self.lock, name)]
+        for lock, rule in zip(self._locks, own, strict=True):
+            beside = (keys.queue(lock), keys.fence(lock), keys.evicted(lock, "doctor"))
+            found += [(key, rule) for key in beside]
+        return [*found, (keys.NOTE, self.note_rule)] if guarded else found
 
-    def channels(self) -> tuple[str, str]:
-        """That of the lock, and one on which nobody listens."""
-        wire = self._wire
-        return wire.channel(self.lock), wire.station_channel(self.lock, f"doctor-{os.urandom(8).hex()}")
+    def channels(self) -> list[tuple[str, str]]:
+        """Of each lock: its channel, and one on which nobody listens."""
+        wire, client = self._wire, f"doctor-{os.urandom(8).hex()}"
+        return [(wire.channel(lock), wire.station_channel(lock, client)) for lock in self._locks]
+
+    def rules_of(self, barred: Sequence[bool]) -> tuple[str, ...]:
+        """The rules for the channels of the locks of which it is said that they are refused."""
+        refused = [rules for rules, refused in zip(self._channel_rules, barred, strict=True) if refused]
+        return tuple(dict.fromkeys(rule for rules in refused for rule in rules))
 
     def rules(self) -> list[str]:
         """The least permissions, as README.md tells them."""
-        allowed = [f"+{command}" for command in COMMANDS]
-        patterns = dict.fromkeys([*self.key_rules, self.marker_rule])
+        allowed = [f"+{command}" for command in ("info", *COMMANDS)]
+        patterns = dict.fromkeys([*self.key_rules, self.note_rule])
         return [*patterns, "resetchannels", *self.channel_rules, "-@all", *allowed]
+
+
+def _braced(name: str) -> bool:
+    return "{" in name or "}" in name
 
 
 def _escaped(name: str) -> str:

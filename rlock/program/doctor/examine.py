@@ -17,8 +17,8 @@ from ..._driver import links
 from ..._sync.masters import Endpoint
 from ...clock import now
 from ...model import Code
-from ...rules import keys, scripts
-from ...rules.guard import Guard
+from ...rules import keys, replies, scripts
+from ...rules.restart_guard import Guard, Handshake
 from ...rules.timing import lease_ms
 from .acl import (
     COMMANDS,
@@ -146,9 +146,9 @@ class Examination:
             reply = session.one("TIME")
             came_at = now()
             took.append(came_at - sent_at)
-            if isinstance(reply, list) and len(reply) == 2:
-                told = int(reply[0]) + int(reply[1]) / 1e6
-                sample = ClockSample((sent_at + came_at) / 2, told, (came_at - sent_at) / 2)
+            told = replies.time_us(reply)
+            if told is not None:
+                sample = ClockSample((sent_at + came_at) / 2, told / 1e6, (came_at - sent_at) / 2)
                 best = sample if best is None or sample.error < best.error else best
             elif str(reply).startswith("BUSY"):
                 self.facts.busy = str(reply)
@@ -161,23 +161,23 @@ class Examination:
         key_names = [key for key, _ in scope.keys(guarded=guarded)]
         per_key = [key_trials(key) for key in key_names]
         asked: list[Sequence[str]] = [("INFO",), *(("CONFIG", "GET", name) for name in _CONFIG)]
-        asked += [("GET", keys.MARKER), *commands.values(), *optional.values()]
+        asked += [*commands.values(), *optional.values()]
         asked += [trial for trials in per_key for trial in trials[:1]]
-        replies = iter(session.ask(asked))
-        info = next(replies)
+        answers = iter(session.ask(asked))
+        info = next(answers)
         if isinstance(info, bytes):
-            facts.info = _fields(info)
+            facts.info = replies.fields(info)
             if facts.text("loading") == "1":
                 facts.loading = f"{facts.text('loading_eta_seconds') or '?'} s to go, by its own estimate"
-        config = {name: next(replies) for name in _CONFIG}
+        config = {name: next(answers) for name in _CONFIG}
         for name, told in config.items():
-            if isinstance(told, list) and len(told) == 2:
-                facts.config[name] = told[1].decode("utf-8", "replace")
-        marker = next(replies)
-        refused = {command: denial(next(replies)) for command in commands}
-        lacking = {command: denial(next(replies)) for command in optional}
+            value = replies.setting(told)
+            if value is not None:
+                facts.config[name] = value
+        refused = {command: denial(next(answers)) for command in commands}
+        lacking = {command: denial(next(answers)) for command in optional}
         lacking |= {"info": denial(info), "config|get": denial(config["appendfsync"])}
-        first = [next(replies) for _ in key_names]
+        first = [next(answers) for _ in key_names]
         judged, unsure = self._keys(session, first)
         facts.permissions = Permissions(
             commands=(*(c for c, why in refused.items() if why in ("command", "other")), *session.missing),
@@ -186,7 +186,11 @@ class Examination:
             optional=tuple(c for c in OPTIONAL if lacking[c] not in (None, "unknown")),
             unsure_of_keys=unsure,
         )
-        self._remember_for_the_guard(session, info, config["appendfsync"], marker)
+        if facts.info is not None and "appendfsync" in facts.config:
+            fsync, unsynced = config["appendfsync"], config["no-appendfsync-on-rewrite"]
+            facts.durable = links.is_durable(info, info, fsync, unsynced)
+        if guarded:
+            self._shake_hands(session)
 
     def _keys(self, session: Session, first: Sequence[Any]) -> tuple[list[str], bool]:
         # The first way tells of every key, unless EVALSHA itself is not allowed: then all the others.
@@ -197,41 +201,50 @@ class Examination:
             told = [session.ask(key_trials(key)) for key, _ in wanted]
         return judge_keys(self._scope, told, guarded=guarded)
 
-    def _remember_for_the_guard(self, session: Session, info: Any, fsync: Any, marker: Any) -> None:
-        self.facts.handshake = links._handshake(info, info, info, fsync, session.one("TIME"), marker)
+    def _shake_hands(self, session: Session) -> None:
+        """As each connection of a client begins: the note that it writes is true, whoever comes first."""
+        told = Handshake(self.facts.run_id or "", "durable" if self.facts.durable else "volatile")
+        vote = replies.decode_handshake(session.run(scripts.handshake(told.run_id, told.memory)))
+        self.facts.handshake = told._replace(note=vote.note or "", time_us=vote.time_us)
 
     def _listen(self, session: Session, deadline: float) -> None:
         """A second connection: what goes wrong with channels, and whether it leads to the same server."""
         facts = self.facts
-        whole, own = self._scope.channels()
+        channels = self._scope.channels()
         other = Session(self._endpoint, self.patience, deadline)
         try:
-            told, *heard = other.ask([("INFO", "server"), ("SUBSCRIBE", whole), ("SUBSCRIBE", own)])
-            published = session.one("PUBLISH", own, "0")
-            left = other.one("UNSUBSCRIBE", whole) if published != 1 else None
-            if published == 1:
-                # The message comes first, the answer behind it.
+            told, *heard = other.ask(
+                [("INFO", "server"), *(("SUBSCRIBE", name) for pair in channels for name in pair)]
+            )
+            published = session.ask([("PUBLISH", own, "0") for _, own in channels])
+            for _ in range(published.count(1)):
+                # The messages come first, the answer behind them.
                 message = other.receive()
-                facts.unheard = not (isinstance(message, list) and message[:1] == [b"message"])
-                left = other.one("UNSUBSCRIBE", whole)
+                if not (isinstance(message, list) and message[:1] == [b"message"]):
+                    facts.unheard = True
+            left = other.one("UNSUBSCRIBE", channels[0][0])
         finally:
             other.close()
         if isinstance(told, bytes):
-            facts.other_run_id = _fields(told).get("run_id")
+            facts.other_run_id = replies.fields(told).get("run_id")
         subscribed = [denial(reply) for reply in heard]
-        replies = {"publish": denial(published), "subscribe": next(filter(None, subscribed), None)}
-        replies["unsubscribe"] = denial(left)
-        facts.unheard = facts.unheard or (not any(subscribed) and published == 0)
+        refused = [denial(reply) for reply in published]
+        answers = {
+            command: next(filter(None, told), None)
+            for command, told in (("publish", refused), ("subscribe", subscribed))
+        }
+        answers["unsubscribe"] = denial(left)
+        facts.unheard = facts.unheard or (not any(subscribed) and 0 in published)
         known = facts.permissions
-        barred = "channel" in replies.values()
-        unsure = all(replies[c] in ("command", "unknown") for c in ("publish", "subscribe"))
-        lacking = [c for c in COMMANDS if c in known.commands or replies.get(c) in ("command", "other")]
+        barred = ["channel" in each for each in zip(subscribed[::2], subscribed[1::2], refused, strict=True)]
+        unsure = all(answers[c] in ("command", "unknown") for c in ("publish", "subscribe"))
+        lacking = [c for c in COMMANDS if c in known.commands or answers.get(c) in ("command", "other")]
         facts.permissions = Permissions(
             commands=(*lacking, *(c for c in known.commands if c not in COMMANDS)),
             keys=known.keys,
-            channels=self._scope.channel_rules if barred or unsure else (),
+            channels=self._scope.channel_rules if unsure else self._scope.rules_of(barred),
             optional=known.optional,
-            unknown=(*known.unknown, *(c for c, why in replies.items() if why == "unknown")),
+            unknown=(*known.unknown, *(c for c, why in answers.items() if why == "unknown")),
             unsure_of_keys=known.unsure_of_keys,
             unsure_of_channels=unsure,
         )
@@ -243,7 +256,7 @@ class Examination:
             return
         for _ in range(3):
             began = now()
-            reply = session.run(scripts.status(name))
+            reply = session.run(scripts.status(name, guarded=not self._fleet.guard_off))
             facts.script_round_trips.append(now() - began)
             if isinstance(reply, Exception):
                 kind = denial(reply)
@@ -258,7 +271,7 @@ class Examination:
         owner = keys.owner_token(keys.client_label("rlock-doctor"))
         lease = lease_ms(self._fleet.ttl)
         taken = session.run(scripts.acquire(name, owner, lease, guarded=False))
-        if scripts.decode_one(taken).code != Code.YES:
+        if replies.decode_one(taken).code != Code.YES:
             facts.write_fault = str(taken)
         # In any case: an error does not say that nothing was written.
         session.run(scripts.release(name, owner, hand_on=False, publish=False))
@@ -309,15 +322,9 @@ def _guard(fleet: Fleet) -> None:
     labels = [facts.master for facts in fleet.masters]
     guard, at = Guard(labels, fleet.max_ttl, fleet.restart_guard), now()
     for i, facts in enumerate(fleet.masters):
-        if facts.handshake is not None and facts.mode != "sentinel":
-            guard.met(i, facts.handshake, at)
+        # Without INFO a memory is as old as the connection, and ours is new: `optional` says so.
+        if facts.handshake is not None and facts.handshake.run_id and facts.mode != "sentinel":
+            guard.judge(i, facts.handshake, at)
     for i, facts in enumerate(fleet.masters):
         facts.guarded = guard.wait(i, at)
         facts.guard_reason = guard.fault(i, at).partition(": it has")[0] if facts.guarded else ""
-
-
-def _fields(info: bytes) -> dict[str, str]:
-    lines = (line.partition(b":") for line in info.splitlines() if b":" in line)
-    return {
-        key.decode("utf-8", "replace"): value.decode("utf-8", "replace").strip() for key, _, value in lines
-    }

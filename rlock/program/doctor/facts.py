@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...rules.guard import Handshake, Marker
+from ...rules import replies
 from ...rules.quorum import quorum
+from ...rules.restart_guard import Handshake, Note
 from ...rules.timing import guard_time
 from .acl import Permissions
 
@@ -74,6 +75,7 @@ class Facts:
     permissions: Permissions = field(default_factory=Permissions)
     other_run_id: str | None = None  # told by a second connection
     unheard: bool = False  # a message that was published reached nobody, with a subscriber there
+    durable: bool | None = None  # nothing that was answered is lost by a restart; None: it does not tell
     handshake: Handshake | None = None
     guarded: float = 0.0  # seconds for which the restart guard gives it no vote
     guard_reason: str = ""
@@ -91,8 +93,7 @@ class Facts:
 
     def number(self, name: str) -> int | None:
         """A field of INFO that is a number."""
-        text = self.text(name)
-        return int(text) if text is not None and text.lstrip("-").isdigit() else None
+        return replies.whole(self.text(name))
 
     @property
     def reached(self) -> bool:
@@ -140,16 +141,9 @@ class Facts:
         return self.text("run_id")
 
     @property
-    def durable(self) -> bool | None:
-        """Nothing that was answered is lost by a restart; None: it does not tell."""
-        if self.info is None or "appendfsync" not in self.config:
-            return None
-        return self.text("aof_enabled") == "1" and self.config["appendfsync"] == "always"
-
-    @property
-    def marker(self) -> Marker | None:
+    def note(self) -> Note | None:
         """The note of the restart guard."""
-        return Marker.parse(self.handshake.marker) if self.handshake else None
+        return Note.parse(self.handshake.note) if self.handshake else None
 
     @property
     def latency(self) -> float | None:

@@ -11,8 +11,10 @@ from typing import Any
 import hiredis
 import redis
 
+from ..._driver.links import Reader, without_arguments
 from ..._sync.masters import Endpoint
-from ...rules.scripts import Command, is_noscript
+from ...rules.replies import is_noscript
+from ...rules.scripts import Command
 from .facts import Trouble
 
 #: Errors with which a server greets whom it does not want, whatever was asked.
@@ -38,7 +40,7 @@ class Session:
     def __init__(self, endpoint: Endpoint, patience: float, deadline: float) -> None:
         self._patience = patience
         self.deadline = deadline
-        self._reader = hiredis.Reader()
+        self._reader = Reader()
         #: What the user may not do of what the URL asks for when it connects.
         self.missing: list[str] = []
         self._connection = self._open(endpoint)
@@ -169,7 +171,7 @@ def trouble_of(error: BaseException) -> tuple[Trouble, str]:
     while current is not None and current not in chain:
         chain.append(current)
         current = current.__cause__ or current.__context__
-    text = (str(error) or type(error).__name__).strip().rstrip(".")
+    text = (without_arguments(error) or type(error).__name__).strip().rstrip(".")
     for each in chain:
         if isinstance(each, SessionError):
             return each.trouble, str(each)

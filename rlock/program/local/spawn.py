@@ -9,26 +9,13 @@ import random
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 from concurrent.futures import Future
 from pathlib import Path
 
-PORT_TRIES = 20
+from ..launcher import launch
 
-# Runs between fork and the server. It is a program of its own because a preexec_fn runs Python in the
-# child of a threaded process, where a lock that another thread held at the fork is held for ever.
-_LAUNCHER = """\
-import os, sys
-try:
-    import ctypes
-    ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL: a stopped server dies too
-except (ImportError, OSError, AttributeError):
-    pass
-if os.getppid() != int(sys.argv[1]):  # the parent died before the line above: no signal will come
-    os._exit(1)
-os.execv(sys.argv[2], sys.argv[2:])
-"""
+PORT_TRIES = 20
 
 
 def spawn(command: list[str], output: int, directory: Path) -> subprocess.Popen[bytes]:
@@ -36,8 +23,7 @@ def spawn(command: list[str], output: int, directory: Path) -> subprocess.Popen[
 
     On Linux the child is killed when this process ends in whatever way. Raises ``OSError``.
     """
-    launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid())]
-    return _PARENT.spawn(launcher + command, output, directory)
+    return _PARENT.spawn(command, output, directory)
 
 
 def free_port() -> int:
@@ -91,7 +77,7 @@ class _Parent:
         while orders is not None:
             answer, command, output, directory = orders.get()
             try:
-                process = subprocess.Popen(
+                process = launch(
                     command,
                     stdin=subprocess.DEVNULL,
                     stdout=output,

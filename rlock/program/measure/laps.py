@@ -9,7 +9,7 @@ from typing import Any
 from ...client import Client
 from ...errors import RLockError
 from ...lock import RLock
-from ...rules.keys import evicted, fence, queue
+from ...rules.keys import fence, queue
 
 #: For each step of opening a connection, and for its answers.
 CONNECT_S = 2.0
@@ -53,7 +53,7 @@ class Probe:
         """Remove what measured locks have left: their last fencing tokens, which would stay for an hour."""
         if self.fault is not None:
             return
-        keys = [key for name in names for key in (name, queue(name), fence(name), evicted(name))]
+        keys = [key for name in names for key in (name, queue(name), fence(name))]
         try:
             self._ask("DEL", *keys)
         except Exception as error:

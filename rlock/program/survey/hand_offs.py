@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import redis
 from redis.connection import AbstractConnection
 
 from ..._sync.masters import Endpoint
@@ -56,8 +55,8 @@ class HandOffs(threading.Thread):
                 endpoint = self._endpoints[self._first]
                 try:
                     self._listen(endpoint)
-                except (redis.RedisError, OSError, ValueError):
-                    pass  # down, or it does not allow it: the others may
+                except Exception:
+                    pass  # down, or it does not allow it, or says something else: the others may not
                 self.since = None
                 if self._end.is_set():
                     return

@@ -15,7 +15,7 @@ from ...procedures.inspect import statuses
 from ...rules.quorum import quorum
 from .hand_offs import HandOffs
 from .masters import Answer, Scout
-from .names import is_owner, matcher
+from .names import matcher
 from .snapshot import MasterHealth, Snapshot
 
 if TYPE_CHECKING:
@@ -217,8 +217,7 @@ class Survey:
         return found
 
     def _shown(self, lock: LockStatus) -> bool:
-        holders = [view.holder for view in lock.masters if view.holder is not None]
-        return lock.queue_length > 0 or any(is_owner(holder) for holder in holders)
+        return lock.queue_length > 0 or any(view.holder is not None for view in lock.masters)
 
     def _rate(self, locks: Sequence[LockStatus]) -> float | None:
         """Hand-offs a second since the look before."""

@@ -19,8 +19,10 @@ from redis.connection import AbstractConnection
 
 from ..._driver.links import dial_error
 from ..._sync.masters import Endpoint
+from ...rules import replies
+from ...rules.keys import is_owner
 from . import info
-from .names import is_owner, lock_of, matcher, queues, waited_for
+from .names import lock_of, matcher, queues, waited_for
 
 #: Keys that a master looks at in one command: half a millisecond of its time.
 PAGE = 1000
@@ -142,10 +144,10 @@ class Scout(threading.Thread):
         asked: list[tuple[str, ...]] = [("INFO",)]
         if time.monotonic() - self._fsync_at > SETTING_S or not self._fsync_at:
             asked.append(("CONFIG", "GET", "appendfsync"))
-        replies = self._ask(asked)
-        if len(replies) == 2:
-            self._fsync, self._fsync_at = info.fsync_of(replies[1]), time.monotonic()
-        answer.told = info.health(info.parse(replies[0]), self._fsync)
+        told = self._ask(asked)
+        if len(told) == 2:
+            self._fsync, self._fsync_at = replies.setting(told[1]), time.monotonic()
+        answer.told = info.health(replies.fields(told[0]), self._fsync)
         # On the loopback of a laptop a page takes less than the clock can tell: one at least.
         until = time.monotonic() + scan_s
         while not self._closing and self._scan(answer) and time.monotonic() < until:
@@ -198,7 +200,7 @@ class Scout(threading.Thread):
             if isinstance(refused, Exception) and _not_allowed(refused):
                 answer.unlisted = str(refused)
         for name, told in zip(single, fields, strict=True):
-            if isinstance(told, list) and len(told) == 1 and is_owner(told[0].decode("utf-8", "replace")):
+            if isinstance(told, list) and len(told) == 1 and is_owner(replies.text(told[0])):
                 answer.locks.add(name)
 
     def _ask(self, commands: Sequence[tuple[str, ...]]) -> list[Any]:

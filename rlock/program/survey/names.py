@@ -8,16 +8,7 @@ from collections.abc import Callable
 from ...rules.keys import own_key
 from ...rules.options import MAX_NAME_BYTES
 
-#: `<client>:<uuid>` is ours, `<uuid>:<thread id>` Redisson's.
-_OWNER = re.compile(
-    r"(?s:.+):[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:[0-9]+"
-)
 _OWN = "rlock:"
-
-
-def is_owner(field: str) -> bool:
-    """Whether the only field of a hash looks like an owner token; else the hash is somebody's data."""
-    return _OWNER.fullmatch(field) is not None
 
 
 def lock_of(key: bytes) -> str | None:

@@ -259,7 +259,16 @@ def _detail(lock: LockStatus, columns: int, elapsed: float, at: float, utf8: boo
     """What there is to say of one lock, the most important first."""
     mark = "…" if utf8 else ".."
     holder, _ = seen(lock)
-    lines = [Text(cut(f"{printable(lock.name)}  {printable(holder or 'free')}", columns, mark), style="bold")]
+    lines = [
+        Text(
+            cut(
+                f"{printable(lock.name)}  {printable(holder or ('free' if lock.free else 'unknown'))}",
+                columns,
+                mark,
+            ),
+            style="bold",
+        )
+    ]
     for number, waiter in enumerate(lock.waiters, 1):
         waits = "" if waiter.since is None else f"  waits {seconds(max(0.0, at + elapsed - waiter.since))}"
         line = f"  {number}. {label(waiter.owner)}{waits}"
@@ -268,7 +277,7 @@ def _detail(lock: LockStatus, columns: int, elapsed: float, at: float, utf8: boo
         if view.fault is not None:
             told = printable(view.fault)
         elif view.holder is None:
-            told = "free"
+            told = "no holder"
         else:
             told = f"{printable(view.holder)}  count {view.hold_count}"
         guard = "  (restart guard: no vote yet)" if view.guarded else ""

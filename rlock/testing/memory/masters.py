@@ -10,13 +10,15 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...rules.scripts import Command
+from ...rules.scripts import UNFINISHED, Command
 from .keyspace import Keyspace, Message
 
 Reply = list[Any]
+#: Dead waiters that one release passes over, as in lua/release.lua.
+PASSED_OVER = 200
 _NOT_A_LOCK: Reply = [-2, b"", 0, -1]
 _TOKEN = re.compile(r"^(\d+) (.*)$")
-_MARKER = re.compile(r"^(\S*) (\d+) (\d+)$")
+_NOTE = re.compile(r"^(\S*) (\d+) (\d+)$")
 
 
 class Master(Keyspace):
@@ -24,6 +26,8 @@ class Master(Keyspace):
 
     def __init__(self, time_us: Callable[[], int]) -> None:
         super().__init__(time_us)
+        #: What INFO would tell: when this life began, and whether its memory is the one that it began with.
+        self.started_us, self.whole = time_us(), True
         self._scripts: dict[str, Callable[..., Reply]] = {
             "acquire": self._acquire,
             "release": self._release,
@@ -32,7 +36,7 @@ class Master(Keyspace):
             "wait": self._wait,
             "heal": self._heal,
             "fence": self._fence,
-            "mark": self._mark,
+            "handshake": self._handshake,
         }
 
     def run(self, command: Command) -> tuple[Reply, list[Message]]:
@@ -56,12 +60,25 @@ class Master(Keyspace):
     def _stamp(self, fence: str, owner: str, proposal: str, fence_ms: str) -> int:
         token, given_to = self._last(fence)
         if given_to != owner:
-            token = max(token + 1, int(proposal) or self._us)
-            self.write(fence, f"{token} {owner}", fence_ms)
+            least = int(proposal)
+            if least < self._us - int(fence_ms) * 1000:
+                least = self._us
+            token = max(token + 1, least)
+            self._remember(fence, token, owner, fence_ms)
         return token
 
-    def _marker(self, keys: Sequence[str], index: int) -> bytes:
-        return self.text(keys[index]).encode() if len(keys) > index else b""
+    def _note(self, keys: Sequence[str], index: int, lease_ms: str = "") -> bytes:
+        """The note; with a lease that was granted here, at least as long as that."""
+        if len(keys) <= index:
+            return b""
+        found = _NOTE.match(self.text(keys[index]))
+        if lease_ms and found is not None and int(found[3]) < int(lease_ms):
+            self.write(keys[index], f"{found[1]} {found[2]} {lease_ms}")
+        return self.text(keys[index]).encode()
+
+    def _remember(self, fence: str, token: int, owner: str, fence_ms: str) -> None:
+        ahead_ms = max(0, token - self._us) // 1000
+        self.write(fence, f"{token} {owner}", str(int(fence_ms) + ahead_ms))
 
     # -- the scripts, each as its file reads -------------------------------------------------------------
 
@@ -81,16 +98,19 @@ class Master(Keyspace):
         told: str = "",
     ) -> Reply:
         lock, queue, fence = keys[:3]
-        marker = self._marker(keys, 3)
+        note = self._note(keys, 3)
         fields = self._fields(lock)
         found = self._holder(lock) if fields == 1 else ("", 0)
         if fields not in (0, 1) or found is None:
-            return [*_NOT_A_LOCK, 0, 0, 0, marker, 0]
+            return [*_NOT_A_LOCK, 0, 0, 0, note, 0]
         holder, held = found
+        far = abs(int(proposal) - self._us) > 1_000_000 and self._last(fence)[1] != owner
+        time_us = self._us if far else 0
         if fields and holder == owner:
             self._pexpire(lock, lease_ms)
             token = self._stamp(fence, owner, proposal, fence_ms)
-            return [1, owner.encode(), held, int(lease_ms), 0, 0, token, marker, 0]
+            note = self._note(keys, 3, lease_ms)
+            return [1, owner.encode(), held, int(lease_ms), 0, time_us, token, note, 0]
         handed = holder != "" and waiter.startswith(f"{holder}|")
         first = self._first(queue) if not fields and order == "fair" else None
         if handed or (not fields and first in (None, waiter)):
@@ -99,13 +119,14 @@ class Master(Keyspace):
             self._set(lock, owner, count)
             self._pexpire(lock, lease_ms)
             self._zrem(queue, waiter)
-            return [1, owner.encode(), int(count), int(lease_ms), 0, 0, token, marker, 0]
+            note = self._note(keys, 3, lease_ms)
+            return [1, owner.encode(), int(count), int(lease_ms), 0, time_us, token, note, 0]
         code, ttl_ms = (-1, self.pttl(lock)) if fields else (-3, 0)
         if told == "brief" and ttl_ms > 0:
             ttl_ms += -ttl_ms % 10
         holder = holder or first or ""
         if waiter == "" or ticket == "":
-            return [code, holder.encode(), held, ttl_ms, 0, 0, 0, marker, 0]
+            return [code, holder.encode(), held, ttl_ms, 0, 0, 0, note, 0]
         time_us = self._us
         entry = self.find(queue)
         place = None if entry is None else entry.scores.get(waiter)
@@ -118,7 +139,7 @@ class Master(Keyspace):
         length = len(self.line(queue))
         if told == "brief":
             time_us, length = (time_us if ticket == "0" else 0), 0
-        return [code, holder.encode(), held, ttl_ms, int(place), time_us, 0, marker, length]
+        return [code, holder.encode(), held, ttl_ms, int(place), time_us, 0, note, length]
 
     def _release(
         self,
@@ -163,11 +184,14 @@ class Master(Keyspace):
             self._give(lock, under, heir_ms)
             self._zrem(queue, heir)
             return [code, owner.encode(), 1, int(heir_ms), token]
-        while claim_ms == "0" and (first := self._first(queue)) is not None:
+        left = PASSED_OVER
+        while claim_ms == "0" and left and (first := self._first(queue)) is not None:
+            left -= 1
             if "|" in first and self._publish(f"{channel}|{first.rpartition('|')[2]}", "") > 0:
                 break
             self._zrem(queue, first)
-        while claim_ms != "0" and (first := self._first(queue)) is not None:
+        while claim_ms != "0" and left and (first := self._first(queue)) is not None:
+            left -= 1
             self._zrem(queue, first)
             if "|" not in first:
                 continue
@@ -176,9 +200,9 @@ class Master(Keyspace):
             if told > 0:
                 return [code, owner.encode(), told, 0, 0]
             del self.keys[lock]
-        if message == "":
-            return [code, owner.encode(), 0, 0, 0]
-        return [code, owner.encode(), self._publish(channel, message), 0, 0]
+        message = message or ("" if left else owner)
+        told = self._publish(channel, message) if message else 0
+        return [code, owner.encode(), told if left else UNFINISHED, 0, 0]
 
     def _give(self, lock: str, holder: str, lease_ms: str) -> None:
         self._set(lock, holder, "1")
@@ -195,7 +219,7 @@ class Master(Keyspace):
                 codes.append(1)
             else:
                 codes.append(0 if entry is None else -1)
-        return [leases[0].encode(), codes, self._marker(keys, locks)]
+        return [leases[0].encode(), codes, self._note(keys, locks)]
 
     def _heal(self, keys: Sequence[str], lease_ms: str, fence_ms: str, *leases: str) -> Reply:
         codes = []
@@ -207,49 +231,59 @@ class Master(Keyspace):
             if entry is not None and entry.kind == "hash" and owner in entry.fields:
                 self._pexpire(lock, lease_ms)
                 codes.append(1)
-            elif entry is not None or self.text(evicted) == owner:
+            elif entry is not None or self.find(evicted) is not None:
                 codes.append(-1)
             else:
                 self._set(lock, owner, count)
                 self._pexpire(lock, lease_ms)
                 codes.append(2)
                 if self._last(fence)[0] < int(token):
-                    self.write(fence, f"{token} {owner}", fence_ms)
-        return [leases[0].encode(), codes, self._marker(keys, 3 * locks)]
+                    self._remember(fence, int(token), owner, fence_ms)
+        return [leases[0].encode(), codes, self._note(keys, 3 * locks, lease_ms if 2 in codes else "")]
 
     def _fence(self, keys: Sequence[str], owner: str, token: str, fence_ms: str) -> Reply:
         last, given_to = self._last(keys[0])
         if last > int(token) or (last == int(token) and given_to != owner):
             return [-1, owner.encode(), 0, 0, last]
         if last < int(token):
-            self.write(keys[0], f"{token} {owner}", fence_ms)
+            self._remember(keys[0], int(token), owner, fence_ms)
         return [1, owner.encode(), 0, 0, int(token)]
 
-    def _mark(self, keys: Sequence[str], life: str, age_us: str, max_ttl_ms: str) -> Reply:
-        found = _MARKER.match(self.text(keys[0]))
-        since, longest = None, 0
-        if found is not None and found[1] == life:
-            since, longest = int(found[2]), int(found[3])
-        if age_us == "":
-            since, longest = 0, 0
-        elif since is None:
-            since = max(1, self._us - int(age_us))
-        note = f"{life} {since} {max(longest, int(max_ttl_ms))}"
-        self.write(keys[0], note)
-        return [1, note.encode(), 0, 0]
+    def _handshake(self, keys: Sequence[str], run_id: str, memory: str, known: str) -> Reply:
+        text = self.text(keys[0])
+        found = _NOTE.match(text)
+        since, longest = (int(found[2]), int(found[3])) if found is not None else (self._us, 0)
+        if memory == "vouched":
+            since = longest = 0
+        elif found is None:
+            pass
+        elif memory == "unused":
+            if text != known or not self.whole:
+                return [1, text.encode(), 0, 0, self._us]
+            since = min(since, self.started_us)
+        elif run_id in ("", found[1]):
+            return [1, text.encode(), 0, 0, self._us]
+        elif memory != "durable":
+            since = self._us
+        text = f"{run_id} {since} {longest}"
+        self.write(keys[0], text)
+        return [1, text.encode(), 0, 0, self._us]
 
     def _status(self, keys: Sequence[str], last: str) -> Reply:
-        lock, queue = keys
+        if not keys:
+            return [0, b"", 0, -2, 0, [], b""]
+        lock, queue = keys[:2]
+        note = self._note(keys, 2)
         fields = self._fields(lock)
         found = self._holder(lock) if fields == 1 else None
         if fields not in (0, 1) or (fields == 1 and found is None):
-            return [*_NOT_A_LOCK, 0, []]
+            return [*_NOT_A_LOCK, 0, [], note]
         line = self.line(queue)
         told = line if last == "-1" else line[: int(last) + 1]
         waiters = [word.encode() for member, score in told for word in (member, str(int(score)))]
         if found is None:
-            return [0, b"", 0, -2, len(line), waiters]
-        return [1, found[0].encode(), found[1], self.pttl(lock), len(line), waiters]
+            return [0, b"", 0, -2, len(line), waiters, note]
+        return [1, found[0].encode(), found[1], self.pttl(lock), len(line), waiters, note]
 
     def _wait(self, keys: Sequence[str], waiter: str, ticket: str, queue_ms: str) -> Reply:
         lock, queue = keys

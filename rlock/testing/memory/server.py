@@ -16,8 +16,8 @@ from ..._driver.links import Call, DialError, Greeted
 from ..._driver.masters import Endpoint
 from ...model import Fault, FaultKind
 from ...rules import scripts
-from ...rules.guard import Handshake
-from ...rules.keys import MARKER
+from ...rules.keys import NOTE
+from ...rules.restart_guard import Handshake
 from .keyspace import Message
 from .link import MemoryLink
 from .masters import Master
@@ -81,7 +81,7 @@ class MemoryMaster(Endpoint):
         self._serial = 0
         #: What has come while it was paused.
         self._unread: list[tuple[MemoryLink, list[str]]] = []
-        self._vouch()
+        self._init()
         _all.add(self)
 
     # -- faults ------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class MemoryMaster(Endpoint):
         """Drop all locks and queues. Holders that still renew put theirs back."""
         with self.mutex:
             self._keys.keys.clear()
-            self._vouch()
+            self._init()
 
     # -- what clients do with it -------------------------------------------------------------------
 
@@ -150,12 +150,8 @@ class MemoryMaster(Endpoint):
             if not call.subscriber:
                 handshake = Handshake(self._run_id)
             if call.guarded and not call.subscriber:
-                handshake = Handshake(
-                    self._run_id,
-                    uptime_s=float(self._time_us() // 1_000_000 - self._began_us // 1_000_000),
-                    time_us=self._time_us(),
-                    marker=self._keys.text(MARKER),
-                )
+                reply, _ = self._keys.run(scripts.handshake(self._run_id, "volatile"))
+                handshake = Handshake(self._run_id, "volatile", reply[1].decode(), reply[4])
             link = self._links[self._serial] = MemoryLink(self, Greeted(handshake, self._serial))
             return link
 
@@ -192,9 +188,9 @@ class MemoryMaster(Endpoint):
         # It never steps, so that tests that set or stop the time of day stop no lease.
         return self._began_us + round((clock.now() - self._began_at) * 1e6)
 
-    def _vouch(self) -> None:
-        # As `rlock init` does it: nobody has to wait for the restart guard.
-        self._keys.write(MARKER, f"{self._run_id} 0 0")
+    def _init(self) -> None:
+        # As `rlock init` does it: no client has to wait for the restart guard.
+        self._keys.write(NOTE, f"{self._run_id} 0 0")
 
     def _execute(self, link: MemoryLink, words: list[str]) -> None:
         verb = words[0].upper()

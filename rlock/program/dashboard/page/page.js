@@ -282,9 +282,9 @@ function tick() {
 function sentence(lock, now, after) {
   const quorum = `quorum ${lock.quorum} of ${lock.masters.length}`;
   if (lock.holder === null) {
-    const guarded = lock.masters.filter((v) => v.guarded).length;
     if (standing(lock) === "no quorum") return `Nobody has a quorum (${quorum}): somebody is acquiring it, or its masters are gone.`;
-    return `Free (${quorum})${guarded > lock.masters.length - lock.quorum ? "; nobody can get it yet: restart guard" : ""}.`;
+    if (!lock.free) return `Nobody is named (${quorum}), but masters do not answer, or may have forgotten who holds it.`;
+    return `Free (${quorum}).`;
   }
   const held = lock.since === null ? "" : ` since ${clock(lock.since)} (${seconds(now - lock.since)})`;
   const count = lock.hold_count > 1 ? `, hold count ${lock.hold_count}` : "";

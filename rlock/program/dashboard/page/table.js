@@ -195,7 +195,7 @@ export function countdown(bar, label, lock, since) {
 }
 
 function who(token, state) {
-  if (token === null) return [make("em", "quiet", state === "free" ? "free" : "nobody has a quorum")];
+  if (token === null) return [make("em", "quiet", { free: "free", unknown: "unknown" }[state] ?? "nobody has a quorum")];
   const { host, pid, thread } = owner(token);
   const part = (className, value) => make("bdi", className, shown(value));
   if (!pid) return [part("host", host)];

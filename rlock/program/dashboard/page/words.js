@@ -130,7 +130,7 @@ export function facts(m) {
 export function view(v, lock) {
   if (v.fault !== null) return { kind: "fault", text: `no answer: ${v.fault}` };
   const guard = v.guarded ? " (restart guard: no vote yet)" : "";
-  if (v.holder === null) return { kind: v.guarded ? "guarded" : "free", text: `free${guard}` };
+  if (v.holder === null) return { kind: v.guarded ? "guarded" : "free", text: `no holder${guard}` };
   if (v.holder !== lock.holder) return { kind: "other", text: `${person(v.holder)}${guard}` };
   return { kind: v.guarded ? "guarded" : "vote", text: `votes for the holder${guard}` };
 }
@@ -139,5 +139,6 @@ export const votes = (lock) => lock.masters.filter((v) => v.fault === null && v.
 
 export function standing(lock) {
   if (lock.holder !== null) return "held";
-  return lock.masters.some((v) => v.fault === null && v.holder !== null) ? "no quorum" : "free";
+  if (lock.masters.some((v) => v.fault === null && v.holder !== null)) return "no quorum";
+  return lock.free ? "free" : "unknown";
 }

@@ -8,7 +8,12 @@ from ...words import seconds
 from ..facts import Facts, Fleet
 from ..findings import Severity, Told, error, note, of_fleet, of_master, warning
 
-_ALWAYS = ("CONFIG SET appendonly yes", "CONFIG SET appendfsync always", "CONFIG REWRITE")
+_ALWAYS = (
+    "CONFIG SET appendonly yes",
+    "CONFIG SET appendfsync always",
+    "CONFIG SET no-appendfsync-on-rewrite no",
+    "CONFIG REWRITE",
+)
 
 
 @of_master("disk", Severity.ERROR, "The last writes to disk worked.")
@@ -54,23 +59,22 @@ def durability(facts: Facts, fleet: Fleet) -> Iterator[Told]:
     if facts.durable is None or facts.role == "replica":
         return
     if facts.durable:
-        if facts.config.get("no-appendfsync-on-rewrite") == "yes":
-            yield warning(
-                "appendfsync is always, but no-appendfsync-on-rewrite is yes: not while the file is "
-                "rewritten",
-                "clients take it for one that forgets nothing and do not wait after a restart; after a power "
-                "failure during a rewrite it has forgotten leases that are still valid",
-                "set it, and the same in its configuration",
-                "CONFIG SET no-appendfsync-on-rewrite no",
-                "CONFIG REWRITE",
-            )
         return
     fsync = facts.config.get("appendfsync")
-    if facts.text("aof_enabled") == "1":
+    if facts.text("aof_enabled") == "1" and fsync == "always":
+        what = "appendonly is yes and appendfsync is always, but a restart may lose locks: "
+        if facts.config.get("no-appendfsync-on-rewrite") == "yes":
+            what += "no-appendfsync-on-rewrite is yes, so nothing is synced while the file is rewritten"
+        else:
+            what += "it was a replica once, and may lack the last writes of its primary"
+    elif facts.text("aof_enabled") == "1":
         what = f"appendonly is yes, appendfsync is {fsync}: a crash may lose "
         what += "the last second" if fsync == "everysec" else "what the system had not written yet"
     else:
-        what = "appendonly is no: a restart forgets its locks"
+        what = (
+            "appendonly is no: a restart forgets its locks (if it was switched off at run time, run CONFIG "
+            "REWRITE: a restart with the old file would pass for one that forgot nothing)"
+        )
     if fleet.guard_off:
         yield warning(
             what,

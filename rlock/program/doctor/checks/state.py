@@ -140,10 +140,10 @@ def guard(facts: Facts, fleet: Fleet) -> Iterator[Told]:
     if facts.guarded <= 0:
         return
     lacking = {*facts.permissions.commands, *facts.permissions.keys}
-    if facts.marker is None and lacking & {"get", "~*", f"~{keys.MARKER}"}:
+    if facts.note is None and lacking & {"get", "~*", f"~{keys.NOTE}"}:
         return  # who may not read its note cannot call it empty; `permissions` says what to do
     # A fleet on which another master has a vote by its note is in use: no place to speak of `rlock init`.
-    used = any(each.marker is not None and each.guarded <= 0 for each in fleet.masters)
+    used = any(each.note is not None and each.guarded <= 0 for each in fleet.masters)
     yield note(
         f"{facts.guard_reason}: it has no vote for {seconds(facts.guarded)} more",
         "leases that it has forgotten may still be valid",
@@ -155,14 +155,13 @@ def guard(facts: Facts, fleet: Fleet) -> Iterator[Told]:
 
 @of_master("max-ttl", Severity.WARNING, "The longest lease is the same for the whole fleet.")
 def max_ttl(facts: Facts, fleet: Fleet) -> Iterator[Told]:
-    """What the marker says, against this client's."""
-    marker = facts.marker
-    if marker is None or fleet.guard_off or facts.run_id not in (None, marker.life):
+    """What the note says, against this client's."""
+    if facts.note is None or fleet.guard_off:
         return
-    noted, own = marker.max_ttl_ms / 1000, fleet.max_ttl
+    noted, own = facts.note.max_ttl_ms / 1000, fleet.max_ttl
     if noted > own and abs(noted - own) >= 0.001:
         yield warning(
-            f"it knows of leases of up to {noted:g} s, this client of {own:g} s",
+            f"it has granted leases of up to {noted:g} s, the max_ttl of this client is {own:g} s",
             f"after a restart clients wait for the longer one; one that was started with {own:g} s and does "
             "not see the note would count votes too early",
             f"set one value everywhere: RLOCK_MAX_TTL={noted:g}; or, if {own:g} s is right and nothing is "

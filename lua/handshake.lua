@@ -1,0 +1,70 @@
+-- handshake: compare, and write, the note that says since when this master's memory is whole. The first
+-- script on every connection: a restart ends all connections, so no client asks a new life for a vote
+-- without it.
+--
+-- KEYS[1] note     text   `<run_id> <since_us> <max_ttl_ms>`; since_us is by this master's clock, 0: an
+--                         operator stated that nothing was locked before; max_ttl_ms is the longest lease
+--                         granted here
+-- ARGV[1] run_id   text   of this master, as INFO gave it on this connection; empty: INFO is not allowed
+-- ARGV[2] memory   text   `volatile`: a restart may lose it; `durable`: it loses nothing; `unused`: no lease
+--                         was granted on any master since its note was written; `vouched`: an operator says
+--                         that nothing is locked
+-- ARGV[3] known    text   the note that was found here; needed with `unused`
+--
+-- Reply: {code, note, 0, 0, time_us}: note as it stands here now, time_us this master's time
+--    1  noted
+--
+-- Second delivery: finds the note of this life, and leaves it.
+-- Called by: rlock/_driver/links.py on each connection, rlock/_driver/traffic.py, rlock/procedures/init.py
+
+local note = KEYS[1]
+local run_id, memory, known = ARGV[1], ARGV[2], ARGV[3]
+
+local time = redis.call('time')
+local now_us = time[1] * 1000000 + time[2]
+-- pcall: a key of another type is no note, and is replaced.
+local text = redis.pcall('get', note)
+if type(text) == 'table' and not string.find(text.err, 'WRONGTYPE', 1, true) then
+    return text
+end
+local noted, since_us, max_ttl_ms = string.match(type(text) == 'string' and text or '', '^(%S*) (%d+) (%d+)$')
+
+if memory == 'vouched' then
+    since_us, max_ttl_ms = '0', '0'
+elseif not noted then
+    -- A restart or a flush took the note, and the locks with it; of a durable one the disk may be gone.
+    since_us, max_ttl_ms = string.format('%.0f', now_us), '0'
+elseif memory == 'unused' then
+    -- The first use of the fleet need not wait, if this server has the memory with which it began. Asked
+    -- here: a flush between a question of the client and this call would not be seen.
+    if text ~= known then
+        return {1, text, 0, 0, now_us}
+    end
+    local told = {}
+    for i, section in ipairs({'commandstats', 'server', 'replication', 'stats'}) do
+        local info = redis.pcall('info', section)
+        told[i] = type(info) == 'string' and info or ''
+    end
+    local uptime_s = tonumber(string.match(told[2], '\nuptime_in_seconds:(%d+)'))
+    local whole = string.find(told[1], 'cmdstat_', 1, true)
+        and string.match(told[3], '\nmaster_replid2:0+\r')
+        and string.find(told[4], '\nevicted_keys:0\r', 1, true)
+    for _, command in ipairs({
+        'flushall', 'flushdb', 'swapdb', 'replicaof', 'slaveof', 'debug', 'config|resetstat',
+    }) do
+        whole = whole and not string.find(told[1], 'cmdstat_' .. command .. ':', 1, true)
+    end
+    -- A century or more comes from a clock that was set.
+    if not whole or not uptime_s or uptime_s > 3155760000 or uptime_s * 1000000 > now_us then
+        return {1, text, 0, 0, now_us}
+    end
+    since_us = string.format('%.0f', math.min(since_us + 0, now_us - uptime_s * 1000000))
+elseif run_id == '' or noted == run_id then
+    return {1, text, 0, 0, now_us}
+elseif memory ~= 'durable' then
+    -- A note of another life came from a snapshot or a primary: later grants are lost.
+    since_us = string.format('%.0f', now_us)
+end
+text = run_id .. ' ' .. since_us .. ' ' .. max_ttl_ms
+redis.call('set', note, text)
+return {1, text, 0, 0, now_us}

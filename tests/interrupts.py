@@ -1,0 +1,54 @@
+"""Ctrl-C in front of every line of ours, one after another."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+#: A trace function, unlike a signal, may raise between the end of a `with` block and its __exit__: the mutex
+#: would stay locked. It may also raise at the return of a constant, which no ``except`` around it covers.
+#: Not where an event is told either: an interrupt between a note of what is told and the telling itself keeps
+#: it from being told, and there is no way round.
+SPARED = re.compile(r"\s*with |\s*return True$|.*\btell\(")
+
+
+class Interrupt:
+    """KeyboardInterrupt in front of the n-th line that this thread executes in files of rlock's.
+
+    ``where``: which one that was; empty: there are fewer.
+    """
+
+    def __init__(self, at: int, files: tuple[str, ...]) -> None:
+        self.left = at
+        self.files = files
+        self.where = ""
+
+    def __call__(self, frame: FrameType, kind: str, _: Any) -> Any:
+        file = frame.f_code.co_filename
+        if os.sep + "rlock" + os.sep not in file or not file.endswith(self.files):
+            return None
+        if kind == "line" and not SPARED.match(linecache.getline(file, frame.f_lineno)):
+            self.left -= 1
+            if self.left == 0:
+                self.where = f"{os.path.basename(file)}:{frame.f_lineno}"
+                raise KeyboardInterrupt
+        return self
+
+
+@contextmanager
+def interrupted(at: int, *files: str) -> Iterator[Interrupt]:
+    """Run the body with an interrupt in front of its n-th line in these files; it goes no further."""
+    tracer = Interrupt(at, files)
+    sys.settrace(tracer)
+    try:
+        yield tracer
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)

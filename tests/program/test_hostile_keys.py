@@ -1,0 +1,143 @@
+"""Keys that somebody else has written on real masters: no call and no command ends in a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import rlock
+from rlock.rules import keys
+from rlock.rules.keys import owner_token
+
+from ..servers import Fleet, raw
+from .dashboards import Dashboard, get
+from .shell import rlock as run
+
+OWNER = owner_token("host/1/main")
+
+
+def queue(name: str, score: str, member: str | bytes) -> tuple[Any, ...]:
+    return "ZADD", keys.queue(name), score, member
+
+
+#: What stands on a master for a lock.
+HOSTILE: dict[str, Callable[[str], tuple[Any, ...]]] = {
+    "a place at infinity": lambda name: queue(name, "inf", "y"),
+    "a place before all time": lambda name: queue(name, "-inf", f"{OWNER}|s"),
+    "a place that no integer holds": lambda name: queue(name, "1e300", f"{OWNER}|s"),
+    "a place of bytes": lambda name: queue(name, "5", b"\xff\xfe|\x80"),
+    "a queue of another type": lambda name: ("SET", keys.queue(name), "y"),
+    "a count that is infinite": lambda name: ("HSET", name, OWNER, "inf"),
+    "a count that is no number": lambda name: ("HSET", name, OWNER, "nan"),
+    "a count below zero": lambda name: ("HSET", name, OWNER, "-5"),
+    "a count of 300 digits": lambda name: ("HSET", name, OWNER, "9" * 300),
+    "a holder of bytes": lambda name: ("HSET", name, b"\xff\xfe:" + b"0" * 32, "1"),
+    "a holder of the year 10889": lambda name: ("HSET", name, f"a:{'f' * 12}7{'0' * 19}", "1"),
+    "a field that is no owner": lambda name: ("HSET", name, "user:1", "1"),
+    "a token of 300 digits": lambda name: ("SET", keys.fence(name), f"{'9' * 300} {OWNER}"),
+    "a token below zero": lambda name: ("SET", keys.fence(name), f"-5 {OWNER}"),
+    "a list as a token": lambda name: ("RPUSH", keys.fence(name), "1"),
+    "a name of bytes": lambda name: ("HSET", name.encode() + b"\xff\xfe", OWNER, "1"),
+}
+
+
+def put(masters: Fleet, command: tuple[Any, ...], count: int = 3) -> None:
+    for url in masters.urls[:count]:
+        with raw(url) as server:
+            server.execute_command(*command)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("count", [1, 3])
+def test_no_key_of_a_master_makes_a_call_raise_anything_but_our_errors(
+    masters3: Fleet, kind: str, count: int
+) -> None:
+    put(masters3, HOSTILE[kind]("x"), count)
+    with rlock.Client(masters3.urls, ttl=1.0) as client, rlock.Client(masters3.urls, ttl=1.0) as other:
+        calls: tuple[Callable[[], Any], ...] = (
+            lambda: client.status("x"),
+            lambda: client.lock("x").locked(),
+            lambda: client.lock("x").statistics(),
+            lambda: client.lock("x").acquire(blocking=False),
+            lambda: other.lock("x").acquire(timeout=0.05),
+            lambda: other.lock("x", fair=True).acquire(timeout=0.05),
+            lambda: client.lock("x").release(),
+            lambda: other.evict("x"),
+        )
+        for call in calls:
+            with contextlib.suppress(rlock.RLockError):
+                call()
+
+
+def test_no_key_of_a_master_ends_a_command_in_a_traceback(masters3: Fleet) -> None:
+    names = [f"x{i}" for i in range(len(HOSTILE))]
+    for name, kind in zip(names, HOSTILE, strict=True):
+        put(masters3, HOSTILE[kind](name))
+    for words in (("list",), ("list", "--json"), ("watch", "--once"), ("watch", "--once", "--json")):
+        assert run(*words, masters=masters3.urls).code == 0, words  # it looks for a traceback, too
+    for kind in ("a place at infinity", "a count of 300 digits", "a holder of the year 10889"):
+        name = names[[*HOSTILE].index(kind)]
+        assert run("status", name, masters=masters3.urls).code in (0, 64), kind
+    page = Dashboard(masters3.urls)
+    try:
+        assert get(page.port, "/api/snapshot")[0].status == 200
+        for name in names:
+            assert get(page.port, f"/api/lock/{name}")[0].status in (200, 400), name
+    finally:
+        page.close()
+
+
+def test_a_place_that_no_waiter_took_costs_those_who_wait_nothing(masters3: Fleet) -> None:
+    for kind in ("a place at infinity", "a place that no integer holds"):
+        put(masters3, HOSTILE[kind]("x"), 1)
+    with rlock.Client(masters3.urls) as client, rlock.Client(masters3.urls) as other:
+        assert client.status("x").waiters == ()
+        for _ in range(3):
+            with client.lock("x"):
+                assert not other.lock("x").acquire(timeout=0.05)
+            with other.lock("x", fair=True):
+                pass
+
+
+def test_a_hash_that_no_lock_wrote_is_neither_evicted_nor_waited_for_nor_listed(masters3: Fleet) -> None:
+    """One field with a number in it is what a counter of somebody's looks like, too."""
+    field = HOSTILE["a field that is no owner"]("cart")
+    put(masters3, field)
+    with rlock.Client(masters3.urls) as client:
+        for call in (
+            lambda: client.evict("cart"),
+            lambda: client.status("cart"),
+            lambda: client.lock("cart").locked(),
+            lambda: client.lock("cart").acquire(timeout=1.0),
+        ):
+            with pytest.raises(rlock.OptionsError, match="something that no lock wrote"):
+                call()
+    found = run("evict", "--yes", "cart", masters=masters3.urls)
+    assert found.code == 64
+    assert run("list", "--json", masters=masters3.urls).out.count("cart") == 0
+    for url in masters3.urls:
+        with raw(url) as server:
+            assert server.hgetall("cart") == {"user:1": "1"}
+
+
+def test_on_a_minority_a_hash_that_no_lock_wrote_survives_an_eviction(masters3: Fleet) -> None:
+    put(masters3, HOSTILE["a field that is no owner"]("x"), 1)
+    with rlock.Client(masters3.urls) as client, rlock.Client(masters3.urls) as operator:
+        lock = client.lock("x")
+        assert lock.acquire(timeout=5.0)
+        assert len(operator.evict("x")) == 1
+        with raw(masters3.urls[0]) as server:
+            assert server.hgetall("x") == {"user:1": "1"}
+        assert lock.lost.wait(5.0)
+
+
+def test_a_lock_of_redisson_is_a_lock(masters3: Fleet) -> None:
+    owner = "8743c9c0-0795-4907-87fd-6c719a6b4586:52"
+    put(masters3, ("HSET", "x", owner, "1"))
+    with rlock.Client(masters3.urls, interop="redisson") as client:
+        assert client.status("x").holder == owner
+        assert not client.lock("x").acquire(timeout=0.1)
+        assert client.evict("x") == [owner]

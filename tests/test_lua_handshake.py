@@ -1,0 +1,372 @@
+"""handshake, on every server found: since when the memory of a master is whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from rlock._driver.links import Call
+from rlock._sync.masters import Endpoint
+from rlock.program.local.embedded import Master, ServerBinary
+from rlock.rules.restart_guard import Note
+
+from .scripted import (
+    LIFE,
+    NOTE,
+    Box,
+)
+from .servers import label, servers_found
+
+OTHER = "a9b8" * 10
+HOUR_US = 3_600_000_000
+#: `uptime_in_seconds` is cut off at both ends.
+UPTIME_ERROR_US = 1_000_000
+
+
+def noted(box: Box) -> Note:
+    """The note as the client reads it."""
+    kind, text = box.content(NOTE)
+    assert kind == "string"
+    note = Note.parse(text)
+    assert note is not None, f"{text!r} cannot be read"
+    return note
+
+
+def handshake(box: Box, run_id: str = LIFE, memory: str = "volatile", known: str = "") -> Note:
+    """Call it; the reply has to be the note that stands there, and the time."""
+    before = box.time_us()
+    code, text, count, ttl_ms, time_us = box.handshake(run_id, memory, known)
+    assert (code, count, ttl_ms) == (1, 0, 0)
+    assert before <= time_us <= box.time_us()
+    assert ("string", text) == box.content(NOTE)
+    assert box.pttl(NOTE) == -1
+    return noted(box)
+
+
+def is_now(box: Box, note: Note) -> bool:
+    """Whether the memory is as young as this test's last step."""
+    return 0 <= box.time_us() - note.since_us < 1_000_000
+
+
+@pytest.fixture
+def old(box: Box) -> Box:
+    """A master with a note of this life, an hour old."""
+    box.client.set(NOTE, f"{LIFE} {box.time_us() - HOUR_US} 10000")
+    return box
+
+
+@pytest.fixture(params=servers_found(), ids=label)
+def new_master(request: pytest.FixtureRequest) -> Iterator[Master]:
+    """A server of its own, with its uptime well above the error of the uptime."""
+    binary: ServerBinary = request.param
+    master = Master(binary)
+    master.start()
+    yield master
+    master.close()
+
+
+@pytest.fixture
+def new(new_master: Master) -> Iterator[Box]:
+    """A master that nobody has used yet."""
+    box = Box(new_master.url)
+    deadline = time.monotonic() + 10.0
+    while uptime_us(box) < 2_000_000:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    yield box
+    box.close()
+
+
+def uptime_us(box: Box) -> int:
+    return int(box.client.info("server")["uptime_in_seconds"]) * 1_000_000
+
+
+def is_as_old_as_the_server(box: Box, note: Note) -> bool:
+    return abs(box.time_us() - note.since_us - uptime_us(box)) <= UPTIME_ERROR_US
+
+
+def first_use(box: Box, run_id: str = LIFE) -> Note:
+    """As a client does that finds a fleet of which no master has granted a lease."""
+    known = " ".join(map(str, handshake(box, run_id)))
+    return handshake(box, run_id, "unused", known)
+
+
+# -- a note is there ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", ["volatile", "durable", "unused"])
+@pytest.mark.parametrize("run_id", [LIFE, ""])
+def test_the_note_of_the_same_life_is_left_alone(old: Box, run_id: str, memory: str) -> None:
+    """And of a life that the caller may not know: it cannot say that it is another one."""
+    before = noted(old)
+    with old.nothing_written():
+        assert handshake(old, run_id, memory) == before
+
+
+def test_a_note_of_another_life_is_of_a_memory_that_begins_now(old: Box) -> None:
+    """A snapshot brought it back, and later grants are lost."""
+    note = handshake(old, OTHER)
+    assert is_now(old, note)
+    assert (note.run_id, note.max_ttl_ms) == (OTHER, 10_000), "the longest lease is still the longest"
+    with old.nothing_written():
+        assert handshake(old, OTHER) == note
+
+
+def test_a_restart_of_a_durable_master_replaces_the_run_id_alone(old: Box) -> None:
+    before = noted(old)
+    assert handshake(old, OTHER, "durable") == before._replace(run_id=OTHER)
+
+
+@pytest.mark.parametrize("memory", ["volatile", "durable"])
+def test_the_operator_s_word_holds_as_long_as_the_memory(old: Box, memory: str) -> None:
+    assert handshake(old, LIFE, "vouched") == Note(LIFE, 0, 0)
+    assert handshake(old, LIFE, memory) == Note(LIFE, 0, 0)
+    note = handshake(old, OTHER, memory)
+    assert note == Note(OTHER, 0, 0) if memory == "durable" else is_now(old, note)
+
+
+@pytest.mark.parametrize("run_id", [LIFE, OTHER, ""])
+def test_the_operator_s_word_is_written_over_any_note(old: Box, run_id: str) -> None:
+    assert handshake(old, run_id, "vouched") == Note(run_id, 0, 0), "the longest lease, too"
+
+
+def test_a_client_that_learns_the_life_later_takes_a_note_without_one_for_another_life_s(old: Box) -> None:
+    old.client.set(NOTE, f" {old.time_us() - HOUR_US} 10000")
+    assert handshake(old, "").run_id == ""
+    note = handshake(old, LIFE)
+    assert note.run_id == LIFE
+    assert is_now(old, note)
+
+
+def test_a_note_has_no_expiry_even_where_one_stood_that_had(old: Box) -> None:
+    old.client.pexpire(NOTE, 60_000)
+    handshake(old, OTHER)
+    assert old.pttl(NOTE) == -1
+
+
+# -- there is none -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", ["volatile", "durable", "unused"])
+def test_where_there_is_no_note_the_memory_begins_now(new: Box, memory: str) -> None:
+    """A flush, a restart, a DEL or the loss of a disk took it: how old the server is tells nothing."""
+    for run_id in (LIFE, ""):
+        note = handshake(new, run_id, memory)
+        assert is_now(new, note)
+        assert (note.run_id, note.max_ttl_ms) == (run_id, 0)
+        new.client.delete(NOTE)
+
+
+def test_the_operator_s_word_is_written_where_there_is_no_note(new: Box) -> None:
+    assert handshake(new, LIFE, "vouched") == Note(LIFE, 0, 0)
+
+
+# -- the first use of a fleet ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("run_id", [LIFE, ""])
+def test_at_first_use_the_memory_is_as_old_as_the_server(new: Box, run_id: str) -> None:
+    note = first_use(new, run_id)
+    assert is_as_old_as_the_server(new, note)
+    assert not is_now(new, note)
+    assert (note.run_id, note.max_ttl_ms) == (run_id, 0)
+
+
+def test_the_second_delivery_of_a_first_use_changes_nothing(new: Box) -> None:
+    """The note is not the one that was known any more: nobody takes the same answer for another age."""
+    known = " ".join(map(str, handshake(new)))
+    note = handshake(new, LIFE, "unused", known)
+    with new.nothing_written():
+        assert handshake(new, LIFE, "unused", known) == note
+
+
+CHANGED: dict[str, Callable[[Note], Note]] = {
+    "a lease was granted": lambda note: note._replace(max_ttl_ms=10_000),
+    "the memory was lost": lambda note: note._replace(since_us=note.since_us + 1),
+    "another life": lambda note: note._replace(run_id=OTHER),
+}
+
+
+@pytest.mark.parametrize("how", CHANGED)
+def test_a_note_that_is_not_the_known_one_any_more_is_left_alone(new: Box, how: str) -> None:
+    """What the client knew of the fleet may not be so any more."""
+    before = handshake(new)
+    changed = CHANGED[how](before)
+    new.client.set(NOTE, " ".join(map(str, changed)))
+    for known in (" ".join(map(str, before)), ""):
+        with new.nothing_written():
+            assert handshake(new, LIFE, "unused", known) == changed
+
+
+def test_a_first_use_makes_no_memory_younger(new: Box) -> None:
+    """The clock of the master was set meanwhile, or the operator vouched for it."""
+    for since_us in (0, new.time_us() - HOUR_US):
+        known = f"{LIFE} {since_us} 0"
+        new.client.set(NOTE, known)
+        assert handshake(new, LIFE, "unused", known).since_us == since_us
+
+
+def test_other_people_s_keys_and_commands_do_not_matter_at_first_use(new: Box) -> None:
+    new.client.config_get("appendfsync")
+    new.client.set("other", "1")
+    new.client.delete("other")
+    new.client.script_flush()
+    assert is_as_old_as_the_server(new, first_use(new))
+
+
+def in_transaction(client: redis.Redis, *words: str) -> None:
+    pipe = client.pipeline(transaction=True)
+    pipe.execute_command(*words)
+    pipe.execute()
+
+
+FLUSHES: dict[str, Callable[[redis.Redis], object]] = {
+    "FLUSHALL": lambda client: client.flushall(),
+    "FLUSHDB": lambda client: client.flushdb(),
+    "SWAPDB": lambda client: client.swapdb(0, 1),
+    "FLUSHALL in a script": lambda client: client.eval("redis.call('flushall')", 0),
+    "FLUSHALL in a transaction": lambda client: in_transaction(client, "FLUSHALL"),
+    "REPLICAOF": lambda client: (client.replicaof("127.0.0.1", "1"), client.replicaof("NO", "ONE")),
+    # Redis 6.2 does not see the reset, but that it was a replica.
+    "REPLICAOF and CONFIG RESETSTAT": lambda client: (
+        FLUSHES["REPLICAOF"](client),
+        client.config_resetstat(),
+    ),
+    "SLAVEOF": lambda client: (client.slaveof("127.0.0.1", 1), client.slaveof()),
+    "DEBUG": lambda client: client.execute_command("DEBUG", "JMAP"),
+}
+
+
+@pytest.mark.parametrize("how", FLUSHES)
+def test_a_server_that_was_flushed_or_was_a_replica_is_not_at_its_first_use(new: Box, how: str) -> None:
+    try:
+        FLUSHES[how](new.client)
+    except redis.ResponseError:
+        assert how == "DEBUG", "an unknown one, or one that is not allowed, is counted all the same"
+    assert is_now(new, first_use(new))
+
+
+def test_a_reset_of_the_statistics_hides_a_flush_from_redis_6_only(new: Box) -> None:
+    """Redis 6.2 counts CONFIG as a whole, and a CONFIG GET of a client must not cost a first use its age."""
+    new.client.flushall()
+    new.client.config_resetstat()
+    note = first_use(new)
+    version = str(new.client.info("server")["redis_version"])
+    if version.startswith("6."):
+        assert is_as_old_as_the_server(new, note), "a known limit: docs/how-it-works.md"
+    else:
+        assert is_now(new, note)
+
+
+def test_a_server_that_evicted_keys_is_not_at_its_first_use(new: Box) -> None:
+    """The note, or a lock, may have been among them."""
+    new.client.config_set("maxmemory-policy", "allkeys-lru")
+    pipe = new.client.pipeline(transaction=False)
+    for i in range(200):
+        pipe.set(f"other:{i}", "x" * 1_000)
+    pipe.execute()
+    used = int(new.client.info("memory")["used_memory"])
+    new.client.config_set("maxmemory", str(used - 50_000))
+    for i in range(50):
+        new.client.set(f"more:{i}", "x" * 1_000)
+    assert int(new.client.info("stats")["evicted_keys"]) > 0
+    new.client.config_set("maxmemory", "0")
+    assert is_now(new, first_use(new))
+
+
+def test_a_server_that_does_not_tell_its_past_is_not_at_its_first_use(new: Box) -> None:
+    assert is_now(new, first_use(new.restricted("-info")))
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    ["", "hello", LIFE, f"{LIFE} 5", f"{LIFE} x 5", f"{LIFE} -5 10000", f"x {LIFE} 5 60000", f"{LIFE} 5 6 "],
+)
+def test_a_text_that_is_no_note_is_written_over_as_if_there_were_none(box: Box, garbage: str) -> None:
+    box.client.set(NOTE, garbage)
+    note = handshake(box)
+    assert is_now(box, note), "this server was flushed by the tests before"
+    assert (note.run_id, note.max_ttl_ms) == (LIFE, 0)
+
+
+def test_a_key_of_another_type_is_replaced_by_the_handshake_and_by_nothing_else(box: Box) -> None:
+    box.client.delete(NOTE)
+    box.client.rpush(NOTE, "somebody's")
+    for call in (box.acquire, box.renew, box.status):
+        with box.nothing_written(), pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+            call()
+    assert is_now(box, handshake(box))
+    assert box.acquire()[0] == 1
+
+
+# -- refusals ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ["-set", "-get", "-time"])
+def test_without_a_permission_nothing_is_noted(box: Box, rule: str) -> None:
+    box.client.delete(NOTE)
+    with pytest.raises(redis.ResponseError, match=r"can't run this command|ACL failure|NOPERM"):
+        box.restricted(rule).handshake()
+    assert box.content(NOTE) is None
+
+
+def test_a_user_that_may_not_read_the_note_does_not_write_over_it(old: Box) -> None:
+    before = noted(old)
+    with pytest.raises(redis.ResponseError, match=r"can't run this command|ACL failure|NOPERM"):
+        old.restricted("-get").handshake(OTHER)
+    assert noted(old) == before
+
+
+def test_out_of_memory_nothing_is_noted_and_a_note_is_told(old: Box) -> None:
+    before = noted(old)
+    old.fill()
+    assert handshake(old) == before, "reading needs no memory"
+    with pytest.raises(redis.ResponseError, match="used memory > 'maxmemory'"):
+        old.handshake(OTHER)
+    assert noted(old) == before
+
+
+# -- a connection of the client ----------------------------------------------------------------------------
+
+
+def test_each_connection_of_a_client_begins_with_the_handshake(new: Box) -> None:
+    link = Endpoint(new.url).dial(Call(5.0))
+    run_id = str(new.client.info("server")["run_id"])
+    told, note = link.handshake, noted(new)
+    assert (told.run_id, told.memory) == (run_id, "volatile")
+    assert Note.parse(told.note) == note
+    assert note.run_id == run_id
+    assert is_now(new, note)
+    link.close()
+    new.client.set(NOTE, f"{OTHER} {note.since_us - HOUR_US} 0")
+    again = Endpoint(new.url).dial(Call(5.0))
+    assert is_now(new, noted(new))
+    again.close()
+
+
+def test_a_connection_without_a_guard_writes_no_note(new: Box) -> None:
+    link = Endpoint(new.url).dial(Call(5.0, guarded=False))
+    assert link.handshake.note == ""
+    assert new.content(NOTE) is None
+    link.close()
+
+
+@pytest.mark.parametrize("rewrite", ["no", "yes"])
+def test_a_restart_tells_a_master_that_forgets_nothing_from_one_that_may(
+    new_master: Master, rewrite: str
+) -> None:
+    """`no-appendfsync-on-rewrite yes`: nothing is synced while the file is rewritten."""
+    client = redis.Redis.from_url(new_master.url, decode_responses=True)
+    for key, value in (
+        ("appendonly", "yes"),
+        ("appendfsync", "always"),
+        ("no-appendfsync-on-rewrite", rewrite),
+    ):
+        client.config_set(key, value)
+    link = Endpoint(new_master.url).dial(Call(5.0))
+    assert link.handshake.memory == ("durable" if rewrite == "no" else "volatile")
+    link.close()
+    client.close()

@@ -1,0 +1,153 @@
+"""Whatever a master says: a decoder makes of it a vote, a number or nothing, and never raises."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import hiredis
+import pytest
+
+from rlock._driver.links import Call, Reader, greet
+from rlock.errors import RLockError
+from rlock.model import Code, Vote
+from rlock.procedures import inspect
+from rlock.procedures.renew import Count
+from rlock.program.survey import info
+from rlock.rules import replies, scripts
+from rlock.rules.keys import is_lock, owner_token
+from rlock.rules.quorum import Ballot
+
+from .test_renewal import a_hold
+from .world import World
+
+OWNER = owner_token("host/1/main").encode()
+#: What stands where something else is expected.
+JUNK: tuple[Any, ...] = (
+    *(0, 1, -1, 7, -9, 2**63 - 1, -(2**63)),
+    *(math.inf, -math.inf, math.nan, 1e300, 0.5, True, None),
+    *(b"", b"inf", b"nan", b"-", b"--5", b"1e400", b"\xff\xfe", b"9" * 5000, "\xb2".encode(), OWNER),
+    *("", "5", [], [[]], [b"a"], [1, [2, [3]]], {}, {b"a": 1}, set(), (b"1", b"2")),
+    *(hiredis.ReplyError(""), hiredis.ReplyError("NOPERM x"), hiredis.ReplyError("\udcff")),
+)
+DECODERS: dict[str, tuple[Callable[[Any], Vote], list[Any]]] = {
+    "acquire": (replies.decode_one, [-1, OWNER, 1, 900, 5, 7, 0, b"m 1 2", 3]),
+    "release": (replies.decode_one, [1, OWNER, 1, 0, 0]),
+    "wait": (replies.decode_wait, [1, OWNER, 1, 900]),
+    "handshake": (replies.decode_handshake, [1, b"m 1 2", 0, 0, 7]),
+    "status": (
+        replies.decode_status,
+        [1, OWNER, 1, 900, 2, [OWNER + b"|s", b"5", OWNER + b"|t", b"1e15"], b"m 1 2"],
+    ),
+    "renew": (lambda reply: replies.decode_batch(reply, 2), [OWNER, [1, 0], b"m 1 2"]),
+}
+
+
+def spoiled(random: Random, reply: Any) -> Any:
+    """The reply with something in it that does not belong there."""
+    kind = random.randrange(5)
+    if not isinstance(reply, list) or not reply or kind == 0:
+        return random.choice(JUNK)
+    if kind == 1:
+        return reply[: random.randrange(len(reply))]
+    if kind == 2:
+        return [*reply, random.choice(JUNK)]
+    i = random.randrange(len(reply))
+    return [*reply[:i], spoiled(random, reply[i]), *reply[i + 1 :]]
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_whatever_a_script_answers_is_a_vote_that_can_be_counted(name: str) -> None:
+    decode, whole = DECODERS[name]
+    assert decode(whole).fault is None
+    for seed in range(4_000):
+        random, world = Random(seed), World(3)
+        reply = whole
+        for _ in range(random.randrange(1, 4)):
+            reply = spoiled(random, reply)
+        vote = decode(reply)
+        assert isinstance(vote, Vote), reply
+        assert vote.fault is not None or vote.code in set(Code) - {Code.FAULT}, reply
+        ballot = Ballot(3)
+        for i in range(3):
+            ballot.cast(i, vote)
+        if name == "renew":
+            for i in range(2):
+                Count(ballot, i).event(world.terms, a_hold(), 2)
+        elif name != "status":
+            assert ballot.answered + ballot.faulted == 3
+            assert ballot.foreign_holder() is None or ballot.hopeless is False
+        else:
+            told = inspect.told(world.terms, "x", ballot)
+            assert told.remaining is None or math.isfinite(told.remaining)
+            assert told.hold_count >= 0
+            world.rounds = [[vote] * 3]
+            try:
+                world.run(inspect.locked(world.terms, "x", 0.5))
+            except RLockError:
+                pass
+
+
+@pytest.mark.parametrize("name", ["acquire", "release", "status"])
+def test_what_is_foreseen_after_a_strange_answer_is_no_reason_to_raise(name: str) -> None:
+    for seed in range(2_000):
+        command = scripts.acquire("x", OWNER.decode(), 900).learn()
+        assert type(command.decode(spoiled(Random(seed), DECODERS[name][1]))) is Vote
+
+
+@pytest.mark.parametrize("subscriber", [False, True])
+@pytest.mark.parametrize("guarded", [False, True])
+def test_a_greeting_takes_whatever_it_is_told(subscriber: bool, guarded: bool) -> None:
+    for seed in range(2_000):
+        random = Random(seed)
+        greeting = greet("m", Call(1.0, subscriber=subscriber, guarded=guarded, kill=[("life", 5)]))
+        try:
+            asked = next(greeting)
+            while True:
+                told = [spoiled(random, [b"1790000000", b"5"]) for _ in asked]
+                asked = greeting.send(told)
+        except StopIteration as stop:
+            handshake = stop.value.handshake
+            assert type(handshake.time_us) is int
+            assert abs(handshake.time_us) < 2**63
+            assert handshake.memory in ("volatile", "durable")
+            assert type(handshake.run_id) is type(handshake.note) is str
+
+
+@pytest.mark.parametrize("junk", [*JUNK, 2**64, 10**400], ids=lambda value: str(value)[:20])
+def test_words_and_numbers_are_taken_out_of_anything(junk: Any) -> None:
+    assert type(replies.text(junk)) is str
+    for found in (replies.number(junk), replies.whole(junk), replies.time_us(junk), info.time_of(junk)):
+        assert found is None or abs(found) < 2**63 or found == replies.number(junk)
+    assert replies.time_us([junk, b"5"]) is None or abs(replies.time_us([junk, b"5"]) or 0) < 2**63
+    said = b"uptime_in_seconds:%b\r\n" % str(junk)[:400].encode("utf-8", "replace")
+    told = info.health(replies.fields(said), None)
+    assert told["uptime"] is None or math.isfinite(told["uptime"])
+
+
+def test_numbers_come_out_as_they_are() -> None:
+    ticket = 1_790_000_000_123_457
+    assert [replies.whole(each) for each in (b"5", "-5", 5, b"5.9", b"1e3")] == [5, -5, 5, 5, 1000]
+    assert replies.whole(str(ticket).encode()) == ticket
+    assert replies.whole(str(2**63 - 1).encode()) == 2**63 - 1, "not by way of a float"
+    assert replies.time_us([b"1790000000", b"123457"]) == ticket
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"%1\r\n*0\r\n:1\r\n", b"?\r\n", b":1e5\r\n", b"$-7\r\n", b"(x\r\n", b"*9999999999999\r\n"],
+)
+def test_bytes_that_are_no_answer_are_an_error_of_the_connection(answer: bytes) -> None:
+    reader = Reader()
+    reader.feed(answer)
+    with pytest.raises(hiredis.HiredisError):
+        reader.gets()
+
+
+@pytest.mark.parametrize("count", [None, -1, -(2**63)])
+def test_a_number_that_is_no_count_makes_a_hash_no_lock(count: int | None) -> None:
+    assert is_lock(OWNER.decode(), 1)
+    assert not is_lock(OWNER.decode(), count)
+    assert not is_lock("user:1", 1)

@@ -1,0 +1,395 @@
+"""The restart guard: from which instant on the grants of a master count, by all that its note says."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+from rlock.errors import OptionsError
+from rlock.model import Code, Fault, FaultKind, Vote
+from rlock.rules.options import ClientOptions, from_env
+from rlock.rules.restart_guard import FLUSHED, NEW, NO_INFO, RESTARTED, Guard, Handshake, Note
+from rlock.rules.timing import guard_time
+
+NAMES = ["redis://a", "redis://b", "redis://c"]
+#: What the master's clock says at the instant 100 of ours.
+TIME_US = 1_790_000_000_000_000
+FULL = guard_time(10.0)
+DAY = 86_400.0
+YES = Vote(Code.YES, "me:1", token=5)
+
+
+def note(age_s: float | None, run_id: str = "a1", max_ttl_ms: int = 10_000) -> str:
+    """A note that is this old at the instant 100; None: the operator vouched."""
+    since = 0 if age_s is None else TIME_US - round(age_s * 1e6)
+    return f"{run_id} {since} {max_ttl_ms}"
+
+
+def told(text: str, now: float = 100.0, run_id: str | None = None) -> Handshake:
+    """A handshake that found this note."""
+    known = text.split(" ")[0] if run_id is None else run_id
+    return Handshake(known, "volatile", text, TIME_US + round((now - 100.0) * 1e6))
+
+
+def met(text: str, run_id: str | None = None) -> Guard:
+    """A client whose first connection to master 0 found this note at the instant 100."""
+    guard = Guard(NAMES, 10.0)
+    guard.judge(0, told(text, run_id=run_id), 100.0)
+    return guard
+
+
+def whole_from(guard: Guard, now: float, master: int = 0) -> float:
+    """The instant since when a memory is whole; the earliest one of which a wait can tell."""
+    return guard.wait(master, now) + now - guard.time
+
+
+# -- the note ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("run_id", ["", "a1", "d0e1" * 10])
+@pytest.mark.parametrize("since_us", [0, 1, TIME_US, 10**16 - 1])
+@pytest.mark.parametrize("max_ttl_ms", [0, 10_000])
+def test_a_note_is_read_as_it_was_written(run_id: str, since_us: int, max_ttl_ms: int) -> None:
+    assert Note.parse(f"{run_id} {since_us} {max_ttl_ms}") == Note(run_id, since_us, max_ttl_ms)
+
+
+NO_NOTES = ["", " ", "a1", "a1 5", "5 10000", "a1 5 x", "a1 x 5", "a1 -5 10", "a1 5 ٣", "a1 5 10 "]
+
+
+@pytest.mark.parametrize("text", [*NO_NOTES, f"a1 {10**16} 5"])
+def test_a_text_that_cannot_be_understood_is_no_note(text: str) -> None:
+    assert Note.parse(text) is None
+    guard = met(text, run_id="a1")
+    assert not guard.counts(0, text, 100.0 + DAY)
+    assert not guard.counts(0, None, 100.0 + DAY)
+
+
+# -- judge: the first handshake ----------------------------------------------------------------------------
+
+
+def test_the_guard_lasts_longer_than_any_lease_by_drift_and_the_resolution_of_the_uptime() -> None:
+    assert pytest.approx(10.0 + 0.102 + 1.0) == FULL
+
+
+@pytest.mark.parametrize(
+    ("text", "age"),
+    [
+        (note(0.0), 0.0),
+        (note(3.0), 3.0),
+        (note(FULL - 0.5), FULL - 0.5),
+        (note(DAY), math.inf),
+        (note(None), math.inf),
+        (note(-5.0), 0.0),  # the clock of the master was set back: no age is negative
+        (note(-DAY), 0.0),
+    ],
+)
+def test_a_grant_counts_when_the_memory_is_older_than_the_guard_time(text: str, age: float) -> None:
+    guard = met(text)
+    left = max(0.0, FULL - age)
+    assert guard.wait(0, 100.0) == pytest.approx(left)
+    for now, expected in (
+        (100.0, left == 0.0),
+        (100.0 + left - 0.001, left == 0.0),
+        (100.0 + left + 0.001, True),
+    ):
+        assert guard.counts(0, text, now) == expected
+        assert guard.counts(0, None, now) == expected, "an answer without a note: the last one decides"
+    assert not guard.counts(0, note(1.0), 100.0 + DAY), "another note than the one that was judged"
+    assert not guard.counts(0, "", 100.0 + DAY)
+
+
+def test_a_master_that_was_never_met_has_no_vote() -> None:
+    guard = Guard(NAMES, 10.0)
+    assert not guard.counts(0, None, 1e9)
+    assert not guard.counts(0, note(DAY), 1e9)
+    assert (guard.wait(0, 100.0), guard.run_id(0)) == (0.0, "")
+    assert guard.recognise(0, note(DAY), 100.0), "there is nothing to compare it with"
+    assert not guard.recognise(0, "", 100.0)
+    assert not guard.counts(0, note(DAY), 100.0)
+
+
+def test_without_a_note_no_grant_counts_however_long_ago_that_was() -> None:
+    """The handshake was refused: a permission is missing, or there was no memory for the note."""
+    guard = met("", run_id="a1")
+    assert not guard.counts(0, "", 100.0 + DAY)
+    assert guard.fault(0, 100.0).startswith(f"{NEW}: how old its memory is has still to be found out")
+    guard.judge(0, told("", 101.0, "a1"), 101.0)
+    assert guard.fault(0, 101.0).startswith(FLUSHED)
+
+
+# -- judge: later handshakes, over all that can have changed -----------------------------------------------
+
+
+@pytest.mark.parametrize("new_connection", [False, True])
+@pytest.mark.parametrize("first_age", [0.0, 3.0])
+@pytest.mark.parametrize("clock_set", [-DAY, -2.0, 0.0, 2.0, DAY])
+def test_of_the_same_since_the_first_judgement_stays(
+    clock_set: float, first_age: float, *, new_connection: bool
+) -> None:
+    """The clock of the master may be set since, and an answer may be read long after it came."""
+    guard = met(note(first_age))
+    again = told(note(first_age), 105.0)
+    again = again._replace(time_us=again.time_us + round(clock_set * 1e6))
+    guard.judge(0, again, 105.0, heard_at=104.0, new_connection=new_connection)
+    assert whole_from(guard, 105.0) == pytest.approx(100.0 - first_age)
+    assert guard.fault(0, 105.0).startswith(NEW)
+
+
+@pytest.mark.parametrize("new_connection", [False, True])
+@pytest.mark.parametrize(
+    ("run_id", "before", "age"),
+    [
+        *itertools.product(["a1", "a2"], [10.6, DAY, None], [0.0, 1.0, 4.5, 10.5]),
+        *itertools.product(
+            ["a2"], [3.0, DAY, None], [0.0, 10.5, DAY]
+        ),  # of another life, an earlier one, too
+    ],
+)
+@pytest.mark.parametrize("heard_at", [-math.inf, 100.0, 103.0, 106.0])
+def test_another_since_is_of_a_memory_that_began_after_the_last_answer_of_the_one_before(
+    heard_at: float, age: float, before: float | None, run_id: str, *, new_connection: bool
+) -> None:
+    guard = met(note(before))
+    text = note(age - 7.0, run_id)  # by the master's clock it is this old at the instant 107
+    guard.judge(0, told(text, 107.0), 107.0, heard_at=heard_at, new_connection=new_connection)
+    expected = max(107.0 - age, heard_at)
+    assert guard.wait(0, 107.0) == pytest.approx(max(0.0, expected + FULL - 107.0))
+    assert guard.counts(0, text, 107.0) == (expected + FULL <= 107.0)
+    assert guard.fault(0, 107.0).startswith(FLUSHED if run_id == "a1" else RESTARTED)
+    assert guard.run_id(0) == run_id
+
+
+@pytest.mark.parametrize("run_id", ["a1", "a2"])
+@pytest.mark.parametrize("before", ["", note(3.0), note(DAY)])
+def test_the_operator_s_word_counts_at_once_whatever_was_known(before: str, run_id: str) -> None:
+    guard = met(before, run_id="a1")
+    guard.judge(0, told(note(None, run_id), 101.0), 101.0, heard_at=101.0)
+    assert guard.wait(0, 101.0) == 0.0
+    assert guard.counts(0, note(None, run_id), 101.0)
+
+
+def test_a_master_that_forgets_nothing_counts_at_once_after_a_restart() -> None:
+    """Its handshake replaced the run_id of the note and nothing else."""
+    guard = met(note(DAY))
+    guard.judge(0, told(note(DAY, "a2"), 101.0), 101.0, heard_at=100.0)
+    assert guard.counts(0, note(DAY, "a2"), 101.0)
+
+
+def test_a_note_that_comes_after_none_is_of_a_new_memory() -> None:
+    guard = met(note(DAY))
+    guard.judge(0, told("", 101.0, "a1"), 101.0)
+    guard.judge(0, told(note(DAY), 102.0), 102.0, heard_at=101.0)
+    assert whole_from(guard, 102.0) == pytest.approx(101.0), "nothing is older than the loss of the note"
+
+
+# -- judge: a user that may not run INFO -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [note(DAY), note(None), note(0.0), note(None, "")])
+def test_without_a_run_id_a_memory_is_as_old_as_the_connection(text: str) -> None:
+    """A snapshot may have brought the note back, and nothing tells it from the present one."""
+    guard = met(text, run_id="")
+    assert guard.wait(0, 100.0) == pytest.approx(FULL)
+    assert guard.fault(0, 100.0).startswith(NO_INFO)
+    again = told(text, 105.0, "")
+    guard.judge(0, again, 105.0, heard_at=105.0, new_connection=False)
+    assert whole_from(guard, 105.0) == pytest.approx(100.0), "on the same connection"
+    guard.judge(0, again, 106.0, heard_at=105.0, new_connection=True)
+    assert whole_from(guard, 106.0) == pytest.approx(106.0), "on a new one"
+
+
+def test_without_a_run_id_a_new_note_on_the_same_connection_is_younger_than_the_connection() -> None:
+    guard = met(note(DAY), run_id="")
+    guard.judge(0, told(note(-3.0), 105.0, ""), 105.0, heard_at=102.0, new_connection=False)
+    assert whole_from(guard, 105.0) == pytest.approx(103.0)
+
+
+# -- the longest lease -------------------------------------------------------------------------------------
+
+
+def test_a_longer_lease_in_a_note_makes_the_votes_of_other_masters_wait_at_once() -> None:
+    guard = Guard(NAMES, 10.0)
+    guard.judge(1, told(note(30.0, "b1")), 100.0)
+    assert guard.counts(1, None, 100.0)
+    guard.judge(0, told(note(3.0, max_ttl_ms=60_000)), 100.0)
+    assert guard.max_ttl == 60.0
+    assert guard.time == guard_time(60.0)
+    assert not guard.counts(1, None, 100.0)
+    assert guard.wait(1, 100.0) == pytest.approx(guard_time(60.0) - 30.0)
+    assert guard.wait(0, 100.0) == pytest.approx(guard_time(60.0) - 3.0)
+    (event,) = guard.news
+    assert "max_ttl of 60 s, this client has 10 s" in str(event)
+
+
+@pytest.mark.parametrize("max_ttl_ms", [0, 1_000, 10_000])
+def test_a_lease_that_is_no_longer_than_ours_changes_nothing(max_ttl_ms: int) -> None:
+    guard = met(note(3.0, max_ttl_ms=max_ttl_ms))
+    assert (guard.max_ttl, guard.time) == (10.0, FULL)
+    assert list(guard.news) == []
+
+
+def test_the_longest_lease_that_was_seen_stays_whatever_later_notes_say() -> None:
+    guard = met(note(3.0, max_ttl_ms=60_000))
+    guard.judge(0, told(note(None), 101.0), 101.0)
+    assert guard.max_ttl == 60.0
+
+
+@pytest.mark.parametrize("seconds", [None, 30.0, 100.0])
+def test_the_guard_time_is_the_option_or_more_if_a_lease_asks_for_more(seconds: float | None) -> None:
+    guard = Guard(NAMES, 10.0, seconds)
+    assert guard.time == (seconds or FULL)
+    guard.judge(0, told(note(3.0, max_ttl_ms=60_000)), 100.0)
+    assert guard.time == max(seconds or 0.0, guard_time(60.0))
+
+
+# -- recognise: the note that comes with an answer ---------------------------------------------------------
+
+TEXTS = {
+    "the same": note(DAY),
+    "a longer lease": note(DAY, max_ttl_ms=60_000),
+    "a shorter lease": note(DAY, max_ttl_ms=1),
+    "another since": note(DAY - 1.0),
+    "the operator": note(None),
+    "another life": note(DAY, "a2"),
+    "none": "",
+    "no note": "hello",
+}
+
+
+@pytest.mark.parametrize("how", TEXTS)
+def test_an_answer_counts_with_the_note_that_was_judged_and_with_a_longer_lease_in_it(how: str) -> None:
+    guard, text = met(note(DAY)), TEXTS[how]
+    known = how in ("the same", "a longer lease", "a shorter lease")
+    assert guard.recognise(0, text, 101.0) == known
+    assert guard.counts(0, text, 101.0) == known
+    assert guard.counts(0, None, 101.0) == known
+    assert guard.max_ttl == (60.0 if how == "a longer lease" else 10.0)
+    if known:
+        assert guard.counts(0, None, 101.0)
+        return
+    assert not guard.counts(0, text, 101.0 + DAY), "until a handshake has judged it"
+    assert guard.recognise(0, text, 102.0) is False, "and the same text again is no better known"
+    assert guard.fault(0, 102.0) == f"{FLUSHED}: how old its memory is has still to be found out"
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.product(TEXTS, TEXTS)))
+def test_only_a_handshake_brings_a_vote_back_that_a_note_took(first: str, second: str) -> None:
+    guard = met(note(DAY))
+    known = guard.recognise(0, TEXTS[first], 101.0)
+    again = guard.recognise(0, TEXTS[second], 102.0)
+    assert again <= known
+    assert guard.counts(0, TEXTS[second], 102.0) == again
+
+
+def test_a_longer_lease_in_an_answer_is_learned() -> None:
+    guard = met(note(30.0))
+    guard.judge(1, told(note(30.0, "b1")), 100.0)
+    assert guard.recognise(0, note(30.0, max_ttl_ms=60_000), 101.0)
+    assert not guard.counts(0, None, 101.0)
+    assert not guard.counts(1, None, 101.0)
+
+
+def test_a_note_that_was_lost_and_is_judged_again_is_no_older_than_the_loss() -> None:
+    """It came back from somewhere with the old text: an operator's RESTORE, for one."""
+    guard = met(note(DAY))
+    guard.recognise(0, "", 105.0)
+    guard.judge(0, told(note(DAY), 106.0), 106.0, heard_at=104.0, new_connection=False)
+    assert whole_from(guard, 106.0) == pytest.approx(105.0)
+
+
+# -- screen ------------------------------------------------------------------------------------------------
+
+
+def test_a_grant_of_a_young_memory_is_a_fault_that_says_for_how_long() -> None:
+    guard = met(note(3.0))
+    granted = YES._replace(note=note(3.0))
+    vote = guard.screen(0, granted, 101.0, grants=True)
+    assert (vote.code, vote.guarded) == (Code.FAULT, True)
+    assert vote.fault is not None
+    assert vote.fault.kind is FaultKind.GUARDED
+    assert vote.fault.text == f"{NEW}: it has no vote for 7.1 s more, while a lease from before may be valid"
+    assert guard.screen(0, granted, 100.0 + FULL, grants=True) == granted
+    assert guard.screen(0, YES, 100.0 + FULL, grants=True) == YES
+
+
+def test_a_grant_with_a_note_that_nobody_judged_is_a_fault_of_another_kind() -> None:
+    """The driver sends it again behind a handshake; a young one it does not."""
+    guard = met(note(DAY))
+    guard.recognise(0, "", 101.0)
+    vote = guard.screen(0, YES._replace(note=""), 101.0, grants=True)
+    assert vote.fault is not None
+    assert vote.fault.kind is FaultKind.UNJUDGED
+    assert vote.guarded
+
+
+@pytest.mark.parametrize("text", [note(3.0), note(1.0), "", None])
+@pytest.mark.parametrize("grants", [False, True])
+def test_refusals_count_and_looks_are_told_of_and_a_batch_settles_nothing(
+    text: str | None, *, grants: bool
+) -> None:
+    guard = met(note(3.0))
+    for vote in (
+        Vote(Code.FOREIGN, "you:1", 1, 500),
+        Vote(Code.ABSENT),
+        Vote(Code.NOT_A_LOCK),
+        Vote(Code.QUEUED),
+    ):
+        told_of = vote._replace(note=text)
+        assert guard.screen(0, told_of, 101.0, grants=grants) == told_of._replace(guarded=True)
+    status = YES._replace(note=text)
+    assert guard.screen(0, status, 101.0, grants=False) == status._replace(guarded=True)
+    batch = Vote(Code.YES, "me:1", codes=[1, 1], note=text)
+    assert guard.screen(0, batch, 101.0, grants=False) == batch._replace(code=Code.FOREIGN, guarded=True)
+
+
+def test_a_fault_stays_the_fault_that_it_was() -> None:
+    """It is no answer, so a reader that adds up missing and young masters counts it once."""
+    down = Vote(Code.FAULT, fault=Fault(FaultKind.DOWN, "refused"))
+    for guard in (met(note(3.0)), met(""), Guard(NAMES, 10.0)):
+        for grants in (False, True):
+            assert guard.screen(0, down, 101.0, grants=grants) == down
+
+
+def test_a_vote_that_does_not_count_is_told_of_once_until_it_counts_again() -> None:
+    guard = met(note(3.0))
+    granted = YES._replace(note=note(3.0))
+    for now in (100.0, 101.0):
+        guard.screen(0, granted, now, grants=True)
+    guard.screen(0, granted, 102.0, grants=False)
+    assert [str(event) for event in guard.news] == [
+        f"redis://a: {NEW}: it has no vote for 8.1 s more, while a lease from before may be valid"
+    ]
+    guard.screen(0, granted, 100.0 + FULL, grants=True)
+    guard.recognise(0, "", 200.0)
+    guard.screen(0, YES._replace(note=""), 200.0, grants=True)
+    assert len(list(guard.news)) == 2
+
+
+# -- the guard is off --------------------------------------------------------------------------------------
+
+
+def test_turned_off_it_judges_nothing_and_stops_nobody() -> None:
+    guard = Guard(NAMES, 10.0, 0)
+    assert not guard.on
+    for i in range(3):
+        guard.judge(i, told(note(0.0, f"{'abc'[i]}1", 60_000 if i == 0 else 0)), 100.0)
+    assert (guard.wait(0, 100.0), guard.max_ttl) == (0.0, 10.0)
+    assert guard.first_use(100.0) == []
+    for vote in (YES, YES._replace(note=""), Vote(Code.YES, "me:1", codes=[1, 1])):
+        for grants in (False, True):
+            assert guard.screen(0, vote, 100.0, grants=grants) == vote
+
+
+def test_a_guard_that_is_too_short_is_refused() -> None:
+    assert ClientOptions(restart_guard=0).restart_guard == 0
+    assert ClientOptions(restart_guard=30.0).restart_guard == 30.0
+    with pytest.raises(OptionsError, match=r"takes 11\.1 s"):
+        ClientOptions(restart_guard=5.0)
+    with pytest.raises(OptionsError, match="restart_guard must be a number"):
+        ClientOptions(restart_guard="off")  # type: ignore[arg-type]
+    masters = {"RLOCK_MASTERS": "redis://a"}
+    assert from_env({**masters, "RLOCK_RESTART_GUARD": "0"})[1] == {"restart_guard": 0.0}
+    with pytest.raises(OptionsError, match="RLOCK_RESTART_GUARD"):
+        from_env({**masters, "RLOCK_RESTART_GUARD": "off"})
