@@ -11,6 +11,7 @@
 #include <hiredis/hiredis.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -375,6 +376,8 @@ static void usage(void) {
 int main(int argc, char **argv) {
     char *line = NULL, *opening = NULL, verb[32], ttl[32] = "";
     size_t size = 0;
+    /* Otherwise a write to a master that has just closed the connection ends the process without a word. */
+    signal(SIGPIPE, SIG_IGN);
     if (argc != 3) die("usage", "floor COMMANDS all|majority");
     read_commands(argv[1]);
     majority = strcmp(argv[2], "majority") == 0;
