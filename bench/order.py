@@ -30,12 +30,12 @@ BUDGET_KILLED_S, BUDGET_STOPPED_S = 0.1, 2.0
 CROWD = """
 import json, random, sys, threading, time
 import rlock
-from rlock._driver.fanout import Fanout
+from rlock._client.calls import Calls
 from rlock.rules import scripts
 
 start, count, *urls = sys.argv[1:]
 TRYING = 6  # arguments of one that takes no place
-noted, queued, ask = [], threading.local(), Fanout.asking
+noted, queued, ask = [], threading.local(), Calls.asking
 
 def watch(self, step):
     ballot = yield from ask(self, step)
@@ -46,7 +46,7 @@ def watch(self, step):
             queued.at = time.monotonic_ns()
     return ballot
 
-Fanout.asking = watch
+Calls.asking = watch
 client = rlock.Client(urls)
 
 def work():

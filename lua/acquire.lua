@@ -14,7 +14,7 @@
 -- ARGV[5] count      holds  left out: 1
 -- ARGV[6] order      text   `fair`: a free lock is for the first in the queue; `barging`, or left out: for
 --                           whoever asks
--- ARGV[7] waiter     text   `<token>|<station>`, the caller's place; empty or left out: it does not wait
+-- ARGV[7] waiter     text   `<token>|<client_id>`, the caller's place; empty or left out: it does not wait
 -- ARGV[8] ticket     us     its place in the queue; 0: by this master's time; empty or left out: none
 -- ARGV[9] rank       text   `last`: behind all who stand here, whatever the ticket; `kept`: just there
 -- ARGV[10] queue_ms  ms     how long the queue outlives its last visitor; needed with a ticket

@@ -2,7 +2,7 @@
 --
 -- KEYS[1] lock      hash
 -- KEYS[2] queue     zset   waiters by ticket
--- ARGV[1] waiter    text   `<token>|<station>`
+-- ARGV[1] waiter    text   `<token>|<client_id>`
 -- ARGV[2] ticket    us     its place, the same on every master
 -- ARGV[3] queue_ms  ms     how long the queue outlives its last visitor
 --

@@ -4,7 +4,7 @@ A lease cannot exclude a paused holder. The promise is: no two *valid* leases of
 clocks run at about the same rate. See `RLock` for what that means for a caller.
 """
 
-from ._sync.signal import LossSignal
+from ._sync.loss_signal import LossSignal
 from .client import Client
 from .decorator import locked
 from .errors import (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from . import clock
-from ._driver.masters import Endpoint, endpoints
+from ._client.endpoints import Endpoint, endpoints
 from .errors import NOT_HELD, LeaseLostError, OptionsError
 from .model import LeaseState
 from .procedures.acquire import AT_ONCE, FOR_EVER
@@ -20,7 +20,7 @@ from .rules.options import DEFAULT_TTL, REDISSON_TTL, ClientOptions, LockOptions
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from ._driver.engine import Engine
+    from ._client.engine import Engine
     from .rules.holds import Hold
 
 #: By identity, so that a pickled lock finds its client again, or one copy of it in another process.

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import redis
 
 from . import clock
-from ._driver.masters import Endpoint as BaseEndpoint
+from ._client.endpoints import Endpoint as BaseEndpoint
+from ._sync.endpoints import Endpoint
 from ._sync.engine import Engine
-from ._sync.masters import Endpoint
-from ._sync.scene import half_patched, scene
+from ._sync.greenlets import half_patched, scene
 from .base import BaseClient, clients
 from .errors import OptionsError, RLockError
 from .lock import RLock
@@ -91,7 +91,7 @@ class Client(BaseClient[RLock]):
         :raises QuorumUnreachableError: fewer than a quorum answered.
         """
         engine = self._engine()
-        return engine.perform(inspect.status(engine.terms, check_name(name), self._timeout))
+        return engine.perform(inspect.status(engine.context, check_name(name), self._timeout))
 
     def evict(self, name: str) -> list[str]:
         """Remove whoever holds a lock; the owner tokens that were removed. Two rounds to all.
@@ -102,7 +102,7 @@ class Client(BaseClient[RLock]):
         :raises QuorumUnreachableError: fewer than a quorum answered.
         """
         engine = self._engine()
-        return engine.perform(inspect.evict(engine.terms, check_name(name), self._timeout))
+        return engine.perform(inspect.evict(engine.context, check_name(name), self._timeout))
 
     def init(self) -> dict[str, str | None]:
         """State that nothing was locked before: lifts the restart guard of every master that answers.
@@ -117,7 +117,7 @@ class Client(BaseClient[RLock]):
         :raises OptionsError: ``restart_guard=0`` has turned the guard off.
         """
         engine = self._engine()
-        return engine.perform(init(engine.terms, self._timeout))
+        return engine.perform(init(engine.context, self._timeout))
 
     def close(self) -> None:
         """Release what is held, end all threads and connections. Waiting acquires end with `RLockError`.

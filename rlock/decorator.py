@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from . import clock
 from .decorated import Answering, LockWords, Name, OnLost, Skipping, Source, Sure
 from .errors import LockBusyError, OptionsError
+from .rules.name_templates import described, name_from
 from .rules.options import ClientOptions, LockOptions
-from .rules.templates import described, name_from
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -6,7 +6,7 @@ import logging
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ._sync.signal import LossSignal
+from ._sync.loss_signal import LossSignal
 from .base import BaseLock
 from .errors import LeaseLostError, RLockError
 from .model import LockStatistics
@@ -126,7 +126,7 @@ class RLock(BaseLock):
             many restarted or were flushed less than ``max_ttl`` and a margin ago.
         """
         engine = self._client._engine()
-        return engine.perform(locked(engine.terms, self.name, self._options.lease.request_timeout))
+        return engine.perform(locked(engine.context, self.name, self._options.lease.request_timeout))
 
     def statistics(self) -> LockStatistics:
         """Who waits for it, in which order and since when, asked of the masters: one round to all.

@@ -143,11 +143,11 @@ class Raw:
         """With one for whoever asks, as a server counts."""
         assert section == "clients"
         with self._master.mutex:
-            return {"connected_clients": 1 + len(self._master._links)}
+            return {"connected_clients": 1 + len(self._master._connections_by_id)}
 
     def execute_command(self, *words: str) -> None:
         assert words == ("CLIENT", "KILL", "TYPE", "pubsub"), words
         with self._master.mutex:
-            for link in list(self._master._subscribers):
-                link.end()
-                self._master.forget(link)
+            for connection in list(self._master._subscribers):
+                connection.end()
+                self._master.forget(connection)

@@ -49,7 +49,7 @@ def owner_of(waiter: str) -> str:
     return waiter.rpartition("|")[0]
 
 
-def station(waiter: str) -> str:
+def client_id(waiter: str) -> str:
     """The channel on which this waiter is told."""
     return f"{CHANNEL}|{waiter.rpartition('|')[2]}"
 
@@ -137,18 +137,18 @@ class Box:
         *,
         waiter: str = "",
         claim_ms: int = CLAIM_MS,
-        heir: str = "",
-        under: str = "",
-        heir_ms: int = LEASE_MS,
+        next_waiter: str = "",
+        next_owner: str = "",
+        next_lease_ms: int = LEASE_MS,
         order: str = "fair",
         token: int = TOKEN,
         ban_ms: int | str = "",
     ) -> Any:
         keys = [LOCK, QUEUE, FENCE, _ban(owner)]
         words: list[str | int] = [owner, channel, message, claim_ms, waiter]
-        if heir == ban_ms == "" and not self.whole:
+        if next_waiter == ban_ms == "" and not self.whole:
             return self.call("release", keys[:2], *(words if waiter else words[:4]))
-        words += [heir, under or owner_of(heir), heir_ms, order, token, FENCE_MS]
+        words += [next_waiter, next_owner or owner_of(next_waiter), next_lease_ms, order, token, FENCE_MS]
         return self.call("release", keys, *words, *([] if ban_ms == "" else [ban_ms]))
 
     def hand_on(self, owner: str = MINE, **options: Any) -> Any:
@@ -314,7 +314,7 @@ class Ears:
 
     def listen(self, *waiters: str) -> None:
         for waiter in waiters:
-            self._ears[waiter] = Ear(self._client, station(waiter))
+            self._ears[waiter] = Ear(self._client, client_id(waiter))
 
     def heard(self) -> dict[str, list[str]]:
         """What each has been told since the last call; those that were told nothing are left out."""

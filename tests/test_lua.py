@@ -29,8 +29,8 @@ from .scripted import (
     TOKEN,
     Box,
     Ear,
+    client_id,
     owner_of,
-    station,
 )
 
 Call = Callable[[Box], Any]
@@ -305,7 +305,7 @@ SINGLE: dict[str, tuple[Call, list[Any]]] = {
     "acquire": (lambda box: box.acquire(waiter=ANNA)[:7], [*NOT_A_LOCK, 0, 0, 0]),
     "acquire, fair": (lambda box: box.acquire(waiter=ANNA, order="fair")[:7], [*NOT_A_LOCK, 0, 0, 0]),
     "release": (lambda box: box.release(channel=CHANNEL), [*NOT_A_LOCK, 0]),
-    "release, by nobody": (lambda box: box.release("", CHANNEL, heir=ANNA), [*NOT_A_LOCK, 0]),
+    "release, by nobody": (lambda box: box.release("", CHANNEL, next_waiter=ANNA), [*NOT_A_LOCK, 0]),
     "status": (lambda box: box.status(), [*NOT_A_LOCK, 0, []]),
     "wait": (lambda box: box.wait(), NOT_A_LOCK),
 }
@@ -358,10 +358,10 @@ def test_no_path_leaves_a_lock_without_an_expiry(box: Box) -> None:
         lambda box: box.status(),
         lambda box: box.hand_on(),
         lambda box: box.acquire(owner_of(ANNA)),
-        lambda box: box.hand_on(owner_of(ANNA), heir="heir|s1", order="barging"),
+        lambda box: box.hand_on(owner_of(ANNA), next_waiter="heir|s1", order="barging"),
         lambda box: (box.client.delete(LOCK), box.heal("heir")),
     ]
-    ear = Ear(box.client, station(ANNA))
+    ear = Ear(box.client, client_id(ANNA))
     for step in steps:
         step(box)
         assert 0 < box.pttl() <= LEASE_MS

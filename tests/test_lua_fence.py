@@ -226,7 +226,13 @@ def test_the_next_grant_is_above_a_token_that_was_written_here(box: Box) -> None
 )
 def test_an_heir_gets_a_higher_token_with_the_lock(box: Box, proposal: int, given: int) -> None:
     box.granted(token=TOKEN)
-    assert box.hand_on(heir=HEIR, under="anna:77", token=proposal) == [1, MINE, 1, LEASE_MS, given]
+    assert box.hand_on(next_waiter=HEIR, next_owner="anna:77", token=proposal) == [
+        1,
+        MINE,
+        1,
+        LEASE_MS,
+        given,
+    ]
     assert box.fenced() == (given, "anna:77")
     assert FENCE_MS - 5_000 < box.pttl(FENCE) <= FENCE_MS
     assert box.granted("anna:77", token=TOKEN + 900) == given, "it is the heir's from then on"
@@ -235,15 +241,15 @@ def test_an_heir_gets_a_higher_token_with_the_lock(box: Box, proposal: int, give
 def test_an_heir_s_token_may_be_by_the_master_s_time(box: Box) -> None:
     box.granted(token=TOKEN - 10**15)
     before = box.time_us()
-    given = box.hand_on(heir=HEIR, token=0)[4]
+    given = box.hand_on(next_waiter=HEIR, token=0)[4]
     assert before <= given <= box.time_us()
-    assert box.hand_on(owner_of(HEIR), heir="anna:3|s1", token=0)[4] > given
+    assert box.hand_on(owner_of(HEIR), next_waiter="anna:3|s1", token=0)[4] > given
 
 
 def test_an_heir_that_has_a_token_here_keeps_it(box: Box) -> None:
     box.granted(token=TOKEN)
     box.fence("anna:77", TOKEN + 5)
-    assert box.hand_on(heir=HEIR, under="anna:77", token=TOKEN + 500)[4] == TOKEN + 5
+    assert box.hand_on(next_waiter=HEIR, next_owner="anna:77", token=TOKEN + 500)[4] == TOKEN + 5
 
 
 def test_a_release_to_nobody_or_to_another_gives_no_token(box: Box, ears: Ears) -> None:
@@ -252,10 +258,10 @@ def test_a_release_to_nobody_or_to_another_gives_no_token(box: Box, ears: Ears) 
     assert box.hand_on()[4] == 0
     box.granted(token=TOKEN)
     box.enqueue(BEN, HEIR)
-    assert box.hand_on(heir=HEIR)[3:] == [0, 0], "not its turn"
+    assert box.hand_on(next_waiter=HEIR)[3:] == [0, 0], "not its turn"
     assert box.handed_to(BEN)
-    assert box.hand_on(THEIRS, heir=HEIR, order="barging")[::4] == [-1, 0]
-    assert box.release("", CHANNEL, heir=HEIR, order="barging")[::4] == [-1, 0]
+    assert box.hand_on(THEIRS, next_waiter=HEIR, order="barging")[::4] == [-1, 0]
+    assert box.release("", CHANNEL, next_waiter=HEIR, order="barging")[::4] == [-1, 0]
     assert box.fenced() == (TOKEN, MINE)
 
 
@@ -310,7 +316,7 @@ def test_without_leave_for_the_token_an_heir_is_passed_over(
     if not held:
         box.release()
     box.enqueue(ANNA, BEN)
-    answer = box.restricted(rule).hand_on(MINE if held else "", heir=HEIR, order="barging", token=1)
+    answer = box.restricted(rule).hand_on(MINE if held else "", next_waiter=HEIR, order="barging", token=1)
     assert answer == [1 if held else 0, MINE if held else "", 1, 0, 0]
     assert box.handed_to(ANNA)
     assert ears.heard() == {ANNA: [owner_of(ANNA)]}
@@ -321,13 +327,19 @@ def test_without_leave_for_the_token_and_with_nobody_else_an_heir_leaves_it_free
     box: Box, ears: Ears
 ) -> None:
     box.acquire()
-    assert box.restricted("-set").hand_on(heir=HEIR, order="barging", message="free") == [1, MINE, 0, 0, 0]
+    assert box.restricted("-set").hand_on(next_waiter=HEIR, order="barging", message="free") == [
+        1,
+        MINE,
+        0,
+        0,
+        0,
+    ]
     assert box.content() is None
 
 
 def test_without_leave_for_the_time_an_heir_s_token_is_the_next_one(box: Box) -> None:
     box.granted(token=TOKEN)
-    assert box.restricted("-time").hand_on(heir=HEIR, token=0)[3:] == [LEASE_MS, TOKEN + 1]
+    assert box.restricted("-time").hand_on(next_waiter=HEIR, token=0)[3:] == [LEASE_MS, TOKEN + 1]
 
 
 def test_an_expiry_of_the_token_that_means_nothing_leaves_no_lock(box: Box) -> None:
@@ -351,7 +363,7 @@ def test_a_text_that_no_script_wrote_is_no_token(box: Box, garbage: str) -> None
     box.client.set(FENCE, garbage)
     assert box.fence(THEIRS, 7) == [1, THEIRS, 0, 0, 7]
     box.client.set(FENCE, garbage)
-    assert box.hand_on(heir=HEIR)[4] == TOKEN
+    assert box.hand_on(next_waiter=HEIR)[4] == TOKEN
     assert box.pttl(FENCE) > 0
 
 
@@ -364,7 +376,7 @@ def test_a_key_of_another_type_gives_no_token_and_stays(box: Box, ears: Ears) ->
     assert box.content() is None
     box.client.hset(LOCK, MINE, 1)
     box.enqueue(BEN)
-    assert box.hand_on(heir=HEIR, order="barging") == [1, MINE, 1, 0, 0]
+    assert box.hand_on(next_waiter=HEIR, order="barging") == [1, MINE, 1, 0, 0]
     assert box.handed_to(BEN)
     assert box.content(FENCE) == ("list", ["somebody's"])
 

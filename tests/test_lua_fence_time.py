@@ -19,7 +19,7 @@ def test_a_proposal_that_is_older_than_the_memory_may_be_below_a_forgotten_token
         given = box.granted(token=before - age_us)
     else:
         box.client.hset(LOCK, MINE, 1)
-        given = box.hand_on(heir=HEIR, token=before - age_us)[4]
+        given = box.hand_on(next_waiter=HEIR, token=before - age_us)[4]
     if age_us > FENCE_MS * 1000:
         assert before <= given <= box.time_us()
     else:
@@ -40,7 +40,7 @@ def test_a_token_that_is_ahead_of_the_time_is_remembered_until_its_own_time_is_o
         box.granted(token=TOKEN)
     elif way == "heir":
         box.client.hset(LOCK, MINE, 1)
-        box.hand_on(heir=HEIR, token=token)
+        box.hand_on(next_waiter=HEIR, token=token)
     elif way == "fence":
         box.fence(token=token)
     else:

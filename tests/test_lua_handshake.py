@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from rlock._driver.links import Call
-from rlock._sync.masters import Endpoint
+from rlock._client.connection import ConnectOptions
+from rlock._sync.endpoints import Endpoint
 from rlock.program.local.embedded import Master, ServerBinary
 from rlock.rules.restart_guard import Note
 
@@ -333,25 +333,25 @@ def test_out_of_memory_nothing_is_noted_and_a_note_is_told(old: Box) -> None:
 
 
 def test_each_connection_of_a_client_begins_with_the_handshake(new: Box) -> None:
-    link = Endpoint(new.url).dial(Call(5.0))
+    connection = Endpoint(new.url).connect(ConnectOptions(5.0))
     run_id = str(new.client.info("server")["run_id"])
-    told, note = link.handshake, noted(new)
+    told, note = connection.handshake, noted(new)
     assert (told.run_id, told.memory) == (run_id, "volatile")
     assert Note.parse(told.note) == note
     assert note.run_id == run_id
     assert is_now(new, note)
-    link.close()
+    connection.close()
     new.client.set(NOTE, f"{OTHER} {note.since_us - HOUR_US} 0")
-    again = Endpoint(new.url).dial(Call(5.0))
+    again = Endpoint(new.url).connect(ConnectOptions(5.0))
     assert is_now(new, noted(new))
     again.close()
 
 
 def test_a_connection_without_a_guard_writes_no_note(new: Box) -> None:
-    link = Endpoint(new.url).dial(Call(5.0, guarded=False))
-    assert link.handshake.note == ""
+    connection = Endpoint(new.url).connect(ConnectOptions(5.0, guarded=False))
+    assert connection.handshake.note == ""
     assert new.content(NOTE) is None
-    link.close()
+    connection.close()
 
 
 @pytest.mark.parametrize("rewrite", ["no", "yes"])
@@ -366,7 +366,7 @@ def test_a_restart_tells_a_master_that_forgets_nothing_from_one_that_may(
         ("no-appendfsync-on-rewrite", rewrite),
     ):
         client.config_set(key, value)
-    link = Endpoint(new_master.url).dial(Call(5.0))
-    assert link.handshake.memory == ("durable" if rewrite == "no" else "volatile")
-    link.close()
+    connection = Endpoint(new_master.url).connect(ConnectOptions(5.0))
+    assert connection.handshake.memory == ("durable" if rewrite == "no" else "volatile")
+    connection.close()
     client.close()

@@ -13,9 +13,9 @@ import pytest
 import redis
 
 import rlock
-from rlock._driver.links import Call
-from rlock._sync.masters import Endpoint
-from rlock.rules import keys, scripts
+from rlock._client.connection import ConnectOptions
+from rlock._sync.endpoints import Endpoint
+from rlock.rules import commands, keys
 from rlock.rules.restart_guard import NO_INFO, Guard, Note
 from rlock.rules.wire import OWN
 
@@ -79,7 +79,7 @@ def test_the_readme_allows_the_keys_and_channels_of_these_locks_and_the_note(nam
     for key in ("other", keys.queue("other"), keys.fence("other")):
         assert not any(_matches(pattern, key) for pattern in patterns), key
     channels = [rule[1:] for rule in line() if rule.startswith("&")]
-    assert any(_matches(pattern, OWN.station_channel(name, "s1")) for pattern in channels)
+    assert any(_matches(pattern, OWN.client_channel(name, "s1")) for pattern in channels)
     assert line().index("resetchannels") < line().index(f"&{channels[0]}")
 
 
@@ -124,8 +124,8 @@ def exercise(box: Box, user: Box, ears: Ears) -> list[Any]:
         told(user.acquire, owner_of(ANNA))
         told(user.wait, BEN)
         told(user.hand_on, THEIRS)
-        told(user.hand_on, owner_of(ANNA), heir=CARA)
-        told(user.hand_on, owner_of(BEN), heir=CARA)
+        told(user.hand_on, owner_of(ANNA), next_waiter=CARA)
+        told(user.hand_on, owner_of(BEN), next_waiter=CARA)
         box.client.delete(LOCK)
         told(user.renew, THEIRS)
         told(user.wait, BEN)
@@ -228,12 +228,14 @@ def test_without_info_each_connection_has_no_vote_for_the_time_of_the_guard(box:
     user = user_of(box, rules_of((LEAST | BESIDE) - (set() if info else {"info"})))
     guard = Guard([box.url], 10.0)
     for now in (100.0, 200.0):
-        link = Endpoint(redis.Redis.from_url(box.url, username="joe", password="pw")).dial(Call(5.0))
-        assert link.run_id == (run_id if info else "")
-        guard.judge(0, link.handshake, now, heard_at=now - 1.0)
+        connection = Endpoint(redis.Redis.from_url(box.url, username="joe", password="pw")).connect(
+            ConnectOptions(5.0)
+        )
+        assert connection.run_id == (run_id if info else "")
+        guard.judge(0, connection.handshake, now, heard_at=now - 1.0)
         assert guard.wait(0, now) == pytest.approx(0.0 if info else guard.time)
-        assert guard.counts(0, link.handshake.note, now) == info
-        link.close()
+        assert guard.counts(0, connection.handshake.note, now) == info
+        connection.close()
     assert (NO_INFO in guard.fault(0, 200.0)) == (not info)
     user.close()
 
@@ -246,22 +248,24 @@ def test_the_handshake_learns_of_such_a_user_s_master_what_it_may(box: Box, opti
     box.client.config_set("appendonly", "yes")
     box.client.config_set("appendfsync", "always")
     try:
-        link = Endpoint(redis.Redis.from_url(box.url, username="joe", password="pw")).dial(Call(5.0))
+        connection = Endpoint(redis.Redis.from_url(box.url, username="joe", password="pw")).connect(
+            ConnectOptions(5.0)
+        )
     finally:
         box.client.config_set("appendonly", "no")
         box.client.config_set("appendfsync", "everysec")
-    told, run_id = link.handshake, str(box.client.info("server")["run_id"])
+    told, run_id = connection.handshake, str(box.client.info("server")["run_id"])
     note = Note.parse(told.note)
     assert note is not None
     assert (note.run_id, note.max_ttl_ms) == (run_id, 10_000)
     assert (note.since_us == 0) == optional, "of another life, of which a durable one lost nothing"
     assert abs(told.time_us - box.time_us()) < 5_000_000
     assert (told.run_id, told.memory) == (run_id, "durable" if optional else "volatile")
-    assert (link.client_id > 0) == optional
-    loaded = box.client.script_exists(*(script.sha for script in scripts.ALL))
+    assert (connection.connection_id > 0) == optional
+    loaded = box.client.script_exists(*(script.sha for script in commands.ALL))
     # The handshake was sent in full.
-    assert loaded == [optional or script is scripts.HANDSHAKE for script in scripts.ALL]
-    link.close()
+    assert loaded == [optional or script is commands.HANDSHAKE for script in commands.ALL]
+    connection.close()
     user.close()
 
 

@@ -78,7 +78,7 @@ def test_out_of_memory_a_release_still_hands_on(box: Box, ears: Ears) -> None:
     assert box.hand_on() == [1, MINE, 1, 0, 0]
     assert box.handed_to(BEN)
     assert ears.heard() == {BEN: [owner_of(BEN)]}
-    assert box.hand_on(owner_of(BEN), heir=CARA) == [1, owner_of(BEN), 1, LEASE_MS, TOKEN + 1]
+    assert box.hand_on(owner_of(BEN), next_waiter=CARA) == [1, owner_of(BEN), 1, LEASE_MS, TOKEN + 1]
     assert box.handed_to(CARA, within_ms=LEASE_MS)
 
 
@@ -86,7 +86,7 @@ def test_out_of_memory_a_free_lock_is_handed_on(box: Box, ears: Ears) -> None:
     ears.listen(ANNA)
     box.enqueue(ANNA)
     box.fill()
-    assert box.release("", CHANNEL, heir=CARA, order="barging")[:2] == [0, ""]
+    assert box.release("", CHANNEL, next_waiter=CARA, order="barging")[:2] == [0, ""]
     assert box.handed_to(CARA, within_ms=LEASE_MS) or box.handed_to(ANNA)
 
 
@@ -139,26 +139,31 @@ def test_without_leave_to_publish_a_lock_is_left_to_nobody_who_was_not_told(
 @pytest.mark.parametrize("rules", [("-hset",), ("-pexpire",), ("-pexpire", "-hdel")])
 @pytest.mark.parametrize("heir", ["", CARA])
 def test_without_leave_to_hand_on_a_release_frees_and_tells_all(
-    box: Box, ear: Ear, ears: Ears, rules: tuple[str, ...], heir: str
+    box: Box, ear: Ear, ears: Ears, rules: tuple[str, ...], next_waiter: str
 ) -> None:
     ears.listen(ANNA)
     user = box.restricted(*rules)
     box.acquire()
     box.enqueue(ANNA)
-    assert user.hand_on(heir=heir, order="barging") == [1, MINE, 1, 0, 0]
+    assert user.hand_on(next_waiter=next_waiter, order="barging") == [1, MINE, 1, 0, 0]
     assert box.content() is None
     box.enqueue(ANNA)
-    assert user.release("", CHANNEL, heir=heir, order="barging") == [0, "", 1, 0, 0]
+    assert user.release("", CHANNEL, next_waiter=next_waiter, order="barging") == [0, "", 1, 0, 0]
     assert box.content() is None
     assert ears.heard() == {}
     assert ear.heard() == ["0", "0"]
 
 
 @pytest.mark.parametrize("heir", ["", CARA])
-def test_without_leave_to_expire_or_to_delete_a_free_lock_is_not_handed_on(box: Box, heir: str) -> None:
+def test_without_leave_to_expire_or_to_delete_a_free_lock_is_not_handed_on(
+    box: Box, next_waiter: str
+) -> None:
     """A key without an expiry would lock for ever."""
     box.enqueue(ANNA)
-    assert box.restricted("-pexpire", "-del").release("", CHANNEL, heir=heir, order="barging")[0] == 0
+    assert (
+        box.restricted("-pexpire", "-del").release("", CHANNEL, next_waiter=next_waiter, order="barging")[0]
+        == 0
+    )
     assert box.content() is None
 
 
@@ -283,7 +288,7 @@ COSTS: dict[str, Callable[[Box], Any]] = {
     "acquire, granted": lambda box: (box.client.delete(LOCK), box.acquire(waiter=ANNA, order="fair")),
     "release, to the first": lambda box: box.hand_on(),
     "release, of a place": lambda box: box.hand_on(THEIRS, waiter=BEN),
-    "release, to an heir": lambda box: box.hand_on(heir=BEN, order="barging"),
+    "release, to an heir": lambda box: box.hand_on(next_waiter=BEN, order="barging"),
     "release, an undo": lambda box: box.release(),
     "wait": lambda box: box.wait(BEN),
     "status": lambda box: box.status(last=1),
@@ -343,7 +348,7 @@ def test_a_queue_that_is_none_does_not_stop_a_release(spoiled: Box, ear: Ear) ->
     assert spoiled.content() is None
     assert spoiled.release("", CHANNEL, "free") == [0, "", 1, 0, 0]
     assert ear.heard() == ["free", "free"]
-    assert spoiled.release("", CHANNEL, heir=ANNA) == [0, "", 1, LEASE_MS, TOKEN + 1]
+    assert spoiled.release("", CHANNEL, next_waiter=ANNA) == [0, "", 1, LEASE_MS, TOKEN + 1]
     assert spoiled.handed_to(ANNA, within_ms=LEASE_MS)
 
 

@@ -163,7 +163,7 @@ def test_the_note_is_the_only_key_that_never_ends(box: Box, ears: Ears) -> None:
         lambda: box.acquire(owner_of(ANNA), lease_ms=2 * LEASE_MS),
         lambda: box.heal(owner_of(ANNA)),
         lambda: box.handshake(OTHER),
-        lambda: box.hand_on(owner_of(ANNA), heir=HEIR, order="barging"),
+        lambda: box.hand_on(owner_of(ANNA), next_waiter=HEIR, order="barging"),
         lambda: box.client.delete(LOCK),
         lambda: box.heal(owner_of(HEIR), lease_ms=3 * LEASE_MS),
         lambda: box.handshake(OTHER, "vouched"),

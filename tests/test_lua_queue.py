@@ -260,7 +260,7 @@ def test_a_release_by_a_stranger_hands_on_nothing(box: Box, ear: Ear, ears: Ears
         box.acquire(THEIRS)
     box.enqueue(ANNA)
     with box.nothing_written():
-        assert box.hand_on(heir=HEIR, order="barging")[0] == (-1 if held else 0)
+        assert box.hand_on(next_waiter=HEIR, order="barging")[0] == (-1 if held else 0)
     assert (ears.heard(), ear.heard()) == ({}, [])
 
 
@@ -335,7 +335,7 @@ def test_without_a_channel_a_release_hands_on_nothing(box: Box, ears: Ears) -> N
     ears.listen(ANNA)
     box.acquire()
     box.enqueue(ANNA)
-    assert box.release(heir=HEIR, order="barging") == [1, MINE, 0, 0, 0]
+    assert box.release(next_waiter=HEIR, order="barging") == [1, MINE, 0, 0, 0]
     assert box.content() is None
     assert box.waiters() == [ANNA]
     assert ears.heard() == {}

@@ -132,7 +132,7 @@ def test_the_header_names_its_callers_and_they_exist(name: str) -> None:
     assert folders
     for folder, file in re.findall(r"(rlock/[\w/]+/)?(\w+\.py)", callers):
         text = (ROOT / (folder or folders[0]) / file).read_text(encoding="utf-8")
-        sends = (f"scripts.{name}(", f"forms.{name}(", f"terms.{name}(")
+        sends = (f"commands.{name}(", f"command_templates.{name}(", f"context.{name}(")
         assert any(call in text for call in sends), f"{file} does not send {name}"
 
 
@@ -303,7 +303,7 @@ def test_a_fencing_token_is_stored_with_its_owner_and_read_with_it(name: str) ->
         "now_us, false",
         *(f"string.format('%.0f', {word})" for word in NUMBERS),
     }
-    assert owner == ("under" if name == "release" else "owner")
+    assert owner == ("next_owner" if name == "release" else "owner")
     patterns = re.findall(r"string\.match\(.* or '', ('[^']+')\)", code)
     assert patterns == ["'^(%d+) '" if name == "heal" else "'^(%d+) (.*)$'"]
 
@@ -318,7 +318,7 @@ def test_there_is_no_lock_without_a_token(name: str) -> None:
         assert re.findall(r"redis\.(\w+)\('[gs]et', fence", code) == ["call", "call"], "or an error is no end"
     else:
         assert code.count("stamp()") == 2
-        assert re.search(r"local token = .*\bstamp\(\)\n\s*if token and give\(under, heir_ms\) then", code)
+        assert re.search(r"local token = .*\bstamp\(\)\n\s*if token and give\(next_owner, next_lease_ms\) then", code)
 
 
 def test_every_allowed_command_is_used_by_a_script() -> None:
@@ -349,8 +349,8 @@ def test_only_a_release_publishes_and_to_one_waiter_or_to_all(name: str) -> None
         assert "publish" not in body(name)
         return
     assert len(told) == 3
-    assert told[0] == "channel .. station, holder"
-    assert told[1] == "channel .. station, ''", "which asks whether somebody is there"
+    assert told[0] == "channel .. client_id, holder"
+    assert told[1] == "channel .. client_id, ''", "which asks whether somebody is there"
     assert told[2] == "channel, message ~= '' and message or owner"
     to_one, asked, to_all = (match.start() for match in re.finditer(r"'publish'", body(name)))
     between = body(name)[to_one:asked]
@@ -383,7 +383,7 @@ def test_where_nobody_waits_no_function_is_made(name: str) -> None:
     """Lua makes it anew with each call, for as much as a command costs."""
     code = body(name)
     if name == "release":
-        code, _, waits = code.partition("\nif first or heir ~= '' or claim_ms == '0' then\n")
+        code, _, waits = code.partition("\nif first or next_waiter ~= '' or claim_ms == '0' then\n")
         inside, _, behind = waits.partition("\nend\n")
         assert "function" in inside
         code += behind

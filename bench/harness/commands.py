@@ -6,7 +6,7 @@ import itertools
 import os
 import time
 
-from rlock.rules import scripts
+from rlock.rules import commands
 
 #: What stands where each pair, or each lock, has something of its own.
 LOCK, OWNER, TOKEN, TTL = "@LOCK@", "@OWNER@", "@TOKEN@", "@TTL@"
@@ -20,8 +20,8 @@ def template() -> list[tuple[str, list[str]]]:
     compares them.
     """
     marks = {str(_TOKEN): TOKEN, str(_TTL_MS): TTL}
-    acquire = scripts.acquire(LOCK, OWNER, _TTL_MS, token=_TOKEN)
-    release = scripts.release(LOCK, OWNER, barging=True, token=_TOKEN)
+    acquire = commands.acquire(LOCK, OWNER, _TTL_MS, token=_TOKEN)
+    release = commands.release(LOCK, OWNER, barging=True, token=_TOKEN)
     return [
         (command.script.source, [marks.get(text, text) for text in command.by_sha()])
         for command in (acquire, release)

@@ -8,8 +8,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from .._driver import driver, engine, outcomes
-from .._driver.waits import Waits
+from .._client import driver, engine, lock_events
+from .._client.waits import Waits
 from ..clock import Clock
 from ..model import LockStatistics
 from ..procedures.attempt import Asked
@@ -17,10 +17,10 @@ from ..procedures.steps import Procedure
 from ..rules.holds import Hold, OwnerKey
 from ..rules.keys import client_label
 from ..rules.options import ClientOptions, LockOptions
-from .fanout import Fanout
-from .listener import Listener
-from .masters import Endpoint
-from .turnstile import Turn
+from .calls import Calls
+from .endpoints import Endpoint
+from .local_queue import LocalTurn
+from .subscriptions import Subscriptions
 from .waits import Parker, run
 from .watchdog import Watchdog
 
@@ -40,10 +40,10 @@ class Engine(engine.Engine):
 
     def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions, clock: Clock) -> None:
         super().__init__([endpoint.label for endpoint in endpoints], options, clock)
-        terms, timeout = self.terms, options.lease(None).request_timeout
-        self._fanout = Fanout(endpoints, terms, timeout)
-        self._listener = Listener(endpoints, timeout, terms, self._pass_on)
-        self._driver = Driver(self._fanout, self._listener, clock, self._pass_on)
+        context, timeout = self.context, options.lease(None).request_timeout
+        self._calls = Calls(endpoints, context, timeout)
+        self._subscriptions = Subscriptions(endpoints, timeout, context, self._pass_on)
+        self._driver = Driver(self._calls, self._subscriptions, clock, self._pass_on)
         self._watchdog = Watchdog(
             self.holds, self.mutex, clock, self._renewing, self._healing, self._letting_go
         )
@@ -63,8 +63,8 @@ class Engine(engine.Engine):
         """The calling task's hold, lost or not; None in a callback of the event loop, where no task runs."""
         return None if asyncio.current_task() is None else super().hold(name)
 
-    def _turn(self, name: str) -> Turn:
-        return Turn(name)
+    def _turn(self, name: str) -> LocalTurn:
+        return LocalTurn(name)
 
     def _holding(self) -> None:
         pass
@@ -81,7 +81,7 @@ class Engine(engine.Engine):
         try:
             got = await run(self.acquiring(key, options, until, asked))
             if not got:
-                outcomes.not_acquired(options, asked, self.clock)
+                lock_events.not_acquired(options, asked, self.clock)
             return got
         except BaseException as error:
             self.give_back(key, options, asked, error)
@@ -114,8 +114,8 @@ class Engine(engine.Engine):
         """Its client has gone: close the connections, unless something is still held."""
         if not len(self.holds):
             self.closed = True
-            self._listener.close()
-            self._fanout.close()
+            self._subscriptions.close()
+            self._calls.close()
 
     def _letting_go(self) -> Waits[None]:
         """Release what tasks that have ended hold: the event loop is being shut down."""
@@ -123,7 +123,7 @@ class Engine(engine.Engine):
             if not hold.owner_key.alive:
                 log.warning("lock %r was still held by a task that has ended; it is released", hold.name)
                 self._forget(hold)
-        yield from self._fanout.draining()
+        yield from self._calls.draining()
 
 
 def _running(task: asyncio.Task[object]) -> Callable[[], bool]:

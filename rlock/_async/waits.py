@@ -8,7 +8,7 @@ import types
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast
 
-from .._driver.waits import Waits
+from .._client.waits import Waits
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 
-from .._driver import watchdog
-from .._driver.waits import Waits
+from .._client import watchdog
+from .._client.waits import Waits
 from ..clock import Clock
 from ..errors import LeaseLostError, RLockError
 from ..procedures.renew import Renewal, Round
@@ -114,7 +114,7 @@ class Watchdog(watchdog.Watchdog):
                 first.lease.ttl,
             )
 
-    def _call(self, on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:
+    def _connect_options(self, on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:
         # Not here: it must not stop the renewal of other locks when it raises.
         self._loop.call_soon(self._tell, on_lost, error)
 

@@ -9,20 +9,20 @@ import time
 from collections.abc import Sequence
 from typing import ClassVar, TypeVar
 
-from .._driver import driver, engine, outcomes
-from .._driver.waits import NOTHING, Waits
+from .._client import driver, engine, lock_events
+from .._client.waits import NOTHING, Waits
 from ..clock import Clock
 from ..model import LockStatistics
 from ..procedures.attempt import Asked
 from ..procedures.steps import Procedure
-from ..rules.holds import Hold, OwnerKey, Pulse
+from ..rules.holds import Hold, OwnerKey, ThreadLiveness
 from ..rules.keys import client_label
 from ..rules.options import ClientOptions, LockOptions
-from .fanout import Fanout
-from .listener import Listener
-from .masters import Endpoint
-from .scene import runner, scene
-from .turnstile import Turn
+from .calls import Calls
+from .endpoints import Endpoint
+from .greenlets import runner, scene
+from .local_queue import LocalTurn
+from .subscriptions import Subscriptions
 from .waits import run
 from .watchdog import Watchdog
 
@@ -55,10 +55,10 @@ class Engine(engine.Engine):
     def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions, clock: Clock) -> None:
         super().__init__([endpoint.label for endpoint in endpoints], options, clock)
         self.scene = scene()
-        terms, timeout = self.terms, options.lease(None).request_timeout
-        self._fanout = Fanout(endpoints, terms, timeout)
-        self._listener = Listener(endpoints, timeout, terms, self._pass_on)
-        self._driver = Driver(self._fanout, self._listener, clock, self._pass_on)
+        context, timeout = self.context, options.lease(None).request_timeout
+        self._calls = Calls(endpoints, context, timeout)
+        self._subscriptions = Subscriptions(endpoints, timeout, context, self._pass_on)
+        self._driver = Driver(self._calls, self._subscriptions, clock, self._pass_on)
         self._watchdog = Watchdog(self.holds, self.mutex, clock, self._renewing, self._healing)
         self._local = threading.local()
 
@@ -67,12 +67,12 @@ class Engine(engine.Engine):
         try:
             key: OwnerKey = self._local.key
         except AttributeError:
-            self._local.pulse = Pulse(runner())
+            self._local.pulse = ThreadLiveness(runner())
             key = self._local.key = OwnerKey(client_label(_thread_name()), self._local.pulse)
         return key
 
-    def _turn(self, name: str) -> Turn:
-        return Turn(name)
+    def _turn(self, name: str) -> LocalTurn:
+        return LocalTurn(name)
 
     def _holding(self) -> None:
         (self.holding.add if len(self.holds) else self.holding.discard)(self)
@@ -95,7 +95,7 @@ class Engine(engine.Engine):
         try:
             got = run(self.acquiring(key, options, until, asked))
             if not got:
-                outcomes.not_acquired(options, asked, self.clock)
+                lock_events.not_acquired(options, asked, self.clock)
             elif (task := _task()) is not None:
                 hold = self.holds.find(key, options.name)
                 if hold is not None:

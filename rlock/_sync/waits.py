@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from .._driver.waits import Waits
+from .._client.waits import Waits
 
 T = TypeVar("T")
 

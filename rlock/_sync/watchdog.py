@@ -7,8 +7,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from .._driver import watchdog
-from .._driver.waits import Waits
+from .._client import watchdog
+from .._client.waits import Waits
 from ..clock import Clock
 from ..errors import LeaseLostError, RLockError
 from ..procedures.renew import Renewal, Round
@@ -84,7 +84,7 @@ class Watchdog(watchdog.Watchdog):
                 self._changed.wait(self._wake_at - self._clock())
             return due
 
-    def _call(self, on_lost: OnLost, error: LeaseLostError) -> None:
+    def _connect_options(self, on_lost: OnLost, error: LeaseLostError) -> None:
         self._losses.append((on_lost, error))
         with self._mutex:
             if self._teller is not None:

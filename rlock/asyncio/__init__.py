@@ -11,7 +11,7 @@ The owner is a *task* of a client: a child task is another owner. No thread is s
 these locks and those of `rlock.Client` are one: they exclude and wake each other.
 """
 
-from .._async.signal import LossSignal
+from .._async.loss_signal import LossSignal
 from ..decorator import locked
 from ..errors import (
     LeaseLostError,

@@ -6,7 +6,7 @@ import logging
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
-from .._async.signal import LossSignal
+from .._async.loss_signal import LossSignal
 from ..base import BaseLock
 from ..errors import RLockError
 from ..model import LockStatistics
@@ -85,7 +85,7 @@ class RLock(BaseLock):
     async def locked(self) -> bool:
         """Whether anybody holds it, asked of the masters; see `rlock.RLock.locked`."""
         engine = self._client._engine()
-        return await engine.perform(locked(engine.terms, self.name, self._options.lease.request_timeout))
+        return await engine.perform(locked(engine.context, self.name, self._options.lease.request_timeout))
 
     async def statistics(self) -> LockStatistics:
         """Who waits for it, in which order and since when; see `rlock.RLock.statistics`."""

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from ..events import Queued, observed, tell
 from ..model import Code, Verdict
-from ..rules import scripts
+from ..rules import commands
 from ..rules.options import LockOptions
-from ..rules.places import Place
 from ..rules.quorum import Ballot, Settle
+from ..rules.tickets import Place
 from ..rules.timing import (
     LAST_ROUND_S,
     expiry_wait,
@@ -24,18 +24,18 @@ from ..rules.timing import (
     unreachable_wait,
     won_until,
 )
-from ..rules.wire import whose
+from ..rules.wire import holder_identity
 from .attempt import Asked, Grant, Waiting, attempt
 from .fencing import agree, agreed_on
 from .settle import settle
 from .steps import (
     Ask,
+    ClientContext,
     Listen,
     Park,
     Procedure,
     Standing,
     Tell,
-    Terms,
     Unlisten,
     Wake,
     impossible,
@@ -52,14 +52,14 @@ FOR_EVER = math.inf
 
 
 def acquire(
-    terms: Terms, options: LockOptions, label: str, until: float, asked: Asked
+    context: ClientContext, options: LockOptions, label: str, until: float, asked: Asked
 ) -> Procedure[Grant | None]:
     """Try until ``until`` (an instant, AT_ONCE or FOR_EVER). None: time is over, somebody else had it.
 
     Raises `QuorumUnreachableError` when the time is over and nobody can say who had it; `OptionsError` as
     soon as no waiting can help. ``asked``: see `Waiting`.
     """
-    waiting = Waiting(terms, options, label, asked)
+    waiting = Waiting(context, options, label, asked)
     try:
         grant = yield from _acquire(waiting, until)
     except GeneratorExit:
@@ -80,19 +80,19 @@ def _leave(waiting: Waiting) -> Procedure[None]:
         # First: a thread of ours that is releasing must not leave the lock to one who has gone.
         yield Unlisten()
         # Also if it was handed the lock a moment ago: the same command passes it on.
-        leave = waiting.terms.release(place.name, place.token, waiter=place.waiter)
-        yield Tell(leave, owed_for=waiting.options.lease.ttl)
+        leave = waiting.context.release(place.name, place.token, waiter=place.waiter)
+        yield Tell(leave, resend_for=waiting.options.lease.ttl)
         waiting.asked.remove(place.token)
         waiting.place = None
 
 
 def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
-    terms, options = waiting.terms, waiting.options
-    clock = terms.clock
+    context, options = waiting.context, waiting.options
+    clock = context.clock
     splits = failures = 0
     if until > AT_ONCE and (yield Standing(options.name)):
         heard_by = yield Listen(waiting.take_place(), 0.0)
-        waiting.queued = heard_by >= terms.quorum
+        waiting.queued = heard_by >= context.quorum
     wake, nudged = Wake.TIME, False
     while True:
         timeout = _time_for(until - clock(), options)
@@ -107,7 +107,7 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
         # Of a quorum that names a holder none is out of order, or free.
         verdict, held = waiting.verdict, waiting.verdict is Verdict.HELD
         if not held and ballot.hopeless:
-            raise impossible(terms, options.name, ballot)
+            raise impossible(context, options.name, ballot)
         queued = [i for i, vote in ballot.votes.items() if vote.code == Code.QUEUED]
         if queued and verdict is Verdict.SPLIT and not nudged:
             # Free, and we are not the first. Whoever is gets it now, and of those who are dead the
@@ -124,13 +124,13 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
         refused = verdict is Verdict.UNREACHABLE and ballot.answered >= ballot.quorum
         if verdict in _FAILURES and not (refused and place is None):
             failures += 1
-            tell_of_failure(no_quorum(terms, options, verdict, ballot), failures)
-            wake = yield Park(min(now + unreachable_wait(terms.random, failures), until))
+            tell_of_failure(no_quorum(context, options, verdict, ballot), failures)
+            wake = yield Park(min(now + unreachable_wait(context.random, failures), until))
         elif place is None:
             # Only what is published after the confirmation is heard, so it is followed by another try.
             failures = 0
             heard_by = yield Listen(waiting.take_place(), timeout)
-            waiting.queued = heard_by >= terms.quorum
+            waiting.queued = heard_by >= context.quorum
             continue
         elif held or queued:
             failures = splits = 0
@@ -148,23 +148,23 @@ def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
             took = ballot.decided_at - ballot.sent_at
             certain = ballot.split()
             if not certain and splits > 1:
-                tell_of_failure(no_quorum(terms, options, verdict, ballot), splits)
-            wait = split_wait(terms.random, splits, took, certain=certain)
+                tell_of_failure(no_quorum(context, options, verdict, ballot), splits)
+            wait = split_wait(context.random, splits, took, certain=certain)
             wake = yield Park(min(now + wait, until))
         # With a master away a thread of Java that waits at the first of the others would always be before us.
-        crowd = terms.wire.shared and terms.quorum > 1 and not ballot.faulted
+        crowd = context.wire.shared and context.quorum > 1 and not ballot.faulted
         if wake is Wake.FREE and place is not None and crowd:
             wake = yield from _spread(waiting, place, until)
-        if place is not None and place.bequest is not None:
-            owner, sent_at, hops, given = place.bequest
-            place.bequest = None
+        if place is not None and place.local_grant is not None:
+            owner, sent_at, hops, given = place.local_grant
+            place.local_grant = None
             won = won_until(sent_at, options.lease.ttl, options.lease.longest)
-            token = agreed_on(given, terms.quorum)
+            token = agreed_on(given, context.quorum)
             if not token:
-                token = yield from agree(terms, options, owner, given, won)
+                token = yield from agree(context, options, owner, given, won)
             if token and clock() < won:
                 return Grant(owner, sent_at, place.waiter, hops, token, len(given), handed=True)
-            yield Tell(waiting.undo(owner), owed_for=options.lease.ttl)
+            yield Tell(waiting.undo(owner), resend_for=options.lease.ttl)
             waiting.asked.remove(owner)
         if wake is Wake.TIME and clock() >= until:
             break
@@ -176,17 +176,17 @@ def _nudge(waiting: Waiting, masters: Sequence[int], timeout: float) -> Procedur
 
     A master passes over so many dead waiters in one call; with more of them it is called again.
     """
-    terms = waiting.terms
-    nudge, until = terms.release(waiting.options.name, "", publish=False), terms.clock() + timeout
-    while masters and terms.clock() < until:
+    context = waiting.context
+    nudge, until = context.release(waiting.options.name, "", publish=False), context.clock() + timeout
+    while masters and context.clock() < until:
         ballot: Ballot = yield Ask(nudge, timeout, Settle.ALL, targets=masters)
-        masters = [i for i, vote in ballot.votes.items() if vote.hold_count == scripts.UNFINISHED]
+        masters = [i for i, vote in ballot.votes.items() if vote.hold_count == commands.UNFINISHED]
 
 
 def _spread(waiting: Waiting, place: Place, until: float) -> Procedure[Wake]:
     """Where one message wakes all who wait, come one after another, or none of them gets a quorum."""
-    clock = waiting.terms.clock
-    at = min(clock() + spread_wait(waiting.terms.random, place.length, place.round_s), until)
+    clock = waiting.context.clock
+    at = min(clock() + spread_wait(waiting.context.random, place.length, place.round_s), until)
     wake = Wake.FREE
     # Votes that others take back are told meanwhile: the round that follows finds them.
     while wake in (Wake.FREE, Wake.TIME) and clock() < at:
@@ -196,10 +196,10 @@ def _spread(waiting: Waiting, place: Place, until: float) -> Procedure[Wake]:
 
 def _sleep(waiting: Waiting, ballot: Ballot, until: float, *, soon: bool = False) -> Procedure[Wake]:
     """Sleep while somebody has the lock; ``soon``: perhaps. TIME before ``until`` is over: it may be free."""
-    terms, options, place = waiting.terms, waiting.options, waiting.place
+    context, options, place = waiting.context, waiting.options, waiting.place
     if place is None:
         raise AssertionError("asleep without a place to hear from")
-    clock, masters = terms.clock, ballot.masters
+    clock, masters = context.clock, ballot.masters
     holder = waiting.holder
     ttls = [vote.ttl_ms for vote in ballot.votes.values() if vote.code == Code.FOREIGN]
     free_at = clock() + expiry_wait(ttls, ballot.quorum - ballot.granted)
@@ -207,10 +207,10 @@ def _sleep(waiting: Waiting, ballot: Ballot, until: float, *, soon: bool = False
     while True:
         # Asked each time: a subscription that was slow or lost must not make us poll for ever.
         heard_by = yield Listen(place, 0.0)
-        if heard_by >= terms.quorum and not waiting.queued:
+        if heard_by >= context.quorum and not waiting.queued:
             waiting.queued = True
             return Wake.TIME
-        look_at = clock() + poll_wait(terms.random, deaf=soon or heard_by < terms.quorum)
+        look_at = clock() + poll_wait(context.random, deaf=soon or heard_by < context.quorum)
         soon = False
         wake: Wake = yield Park(min(free_at, until, look_at))
         if wake is not Wake.TIME or clock() >= min(free_at, until):
@@ -218,13 +218,13 @@ def _sleep(waiting: Waiting, ballot: Ballot, until: float, *, soon: bool = False
         # The message may have been lost, the holder may have died: look, at one master only, and at
         # another one each time, because this one may be the one that is wrong or dead.
         vote = None
-        looked_at = terms.random.randrange(masters) if looked_at < 0 else looked_at
+        looked_at = context.random.randrange(masters) if looked_at < 0 else looked_at
         for _ in range(masters):
             looked_at = (looked_at + 1) % masters
             look = yield Ask(
-                scripts.wait(place)
+                commands.wait(place)
                 if place.drawn
-                else scripts.status(options.name, waiters=1, guarded=terms.guard.on),
+                else commands.status(options.name, waiters=1, guarded=context.guard.on),
                 _time_for(until - clock(), options),
                 Settle.ALL,
                 targets=(looked_at,),
@@ -240,8 +240,8 @@ def _sleep(waiting: Waiting, ballot: Ballot, until: float, *, soon: bool = False
             left = clock() + expiry_wait([vote.ttl_ms], 1)
             # Renewed in the meantime, or somebody else's by now: then it may also be a waiter that was
             # handed it and is dead to the world.
-            free_at = max(free_at, left) if whose(vote.holder) == holder else left
-            holder = whose(vote.holder)
+            free_at = max(free_at, left) if holder_identity(vote.holder) == holder else left
+            holder = holder_identity(vote.holder)
 
 
 def _time_for(left: float, options: LockOptions) -> float:

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from ..events import observed
 from ..model import Code, Verdict
-from ..rules import forms, scripts
+from ..rules import command_templates, commands
 from ..rules.keys import owner_token, same_process
 from ..rules.options import LockOptions
-from ..rules.places import Place
 from ..rules.quorum import Ballot, Settle
+from ..rules.tickets import Place
 from ..rules.timing import SETTLE_TRIES, lease_ms, settle_wait, straggler_wait, won_until
 from .fencing import agree, agreed_on
-from .steps import Ask, Park, Procedure, Rest, Tell, Terms, impossible
+from .steps import Ask, ClientContext, Park, Procedure, Rest, Tell, impossible
 
 #: What a member of an enum costs to look up shows where each attempt comes by.
 _YES = Code.YES
@@ -53,8 +53,8 @@ class Waiting:
     in it after an exception may have votes, or a place.
     """
 
-    def __init__(self, terms: Terms, options: LockOptions, label: str, asked: Asked) -> None:
-        self.terms = terms
+    def __init__(self, context: ClientContext, options: LockOptions, label: str, asked: Asked) -> None:
+        self.context = context
         self.options = options
         self.label = label
         self.asked = asked
@@ -76,7 +76,7 @@ class Waiting:
         """Where to be handed the lock."""
         lease = lease_ms(self.options.lease.ttl)
         name, fair = self.options.name, self.options.fair
-        place = Place(name, self.label, self.terms.station, lease, fair=fair)
+        place = Place(name, self.label, self.context.client_id, lease, fair=fair)
         # First: a Ctrl-C in between must find what there is to leave.
         self.asked.append(place.token)
         place.asked = self.asked
@@ -106,13 +106,13 @@ class Waiting:
     def pause(self) -> Park:
         """Before the next round that settles a split."""
         took = self.ballot.decided_at - self.ballot.sent_at
-        wait = settle_wait(self.terms.random, self.settling, took)
+        wait = settle_wait(self.context.random, self.settling, took)
         self.settling += 1
-        return Park(self.terms.clock() + wait)
+        return Park(self.context.clock() + wait)
 
-    def undo(self, owner: str, *, hand_on: bool = True) -> scripts.Command:
+    def undo(self, owner: str, *, hand_on: bool = True) -> commands.Command:
         """Take the votes for ``owner`` back. Its place stays."""
-        return self.terms.release(self.options.name, owner, hand_on=hand_on, publish=False)
+        return self.context.release(self.options.name, owner, hand_on=hand_on, publish=False)
 
 
 def attempt(waiting: Waiting, timeout: float, *, keep: bool = False) -> Procedure[Grant | Ballot]:
@@ -124,23 +124,27 @@ def attempt(waiting: Waiting, timeout: float, *, keep: bool = False) -> Procedur
     ``keep``: after a split the leader keeps its votes and asks all masters again. Only the grants of its last
     round count, from before that was sent.
     """
-    terms, options, place = waiting.terms, waiting.options, waiting.place
+    context, options, place = waiting.context, waiting.options, waiting.place
     ttl = options.lease.ttl
     queued = place if waiting.queued else None
     owner = owner_token(waiting.label)
     waiting.asked.append(owner)
-    now = terms.clock()
-    now_us = terms.time.us(now)
+    now = context.clock()
+    now_us = context.time.us(now)
     if queued is not None and not queued.drawn:
         queued.ticket = now_us
-    name, lease, fair, guarded = options.name, lease_ms(ttl), options.fair, terms.guard.on
+    name, lease, fair, guarded = options.name, lease_ms(ttl), options.fair, context.guard.on
     brief = False
     if queued is None:
-        command = forms.acquire(name, owner, lease, place=None, fair=fair, token=now_us, guarded=guarded)
+        command = command_templates.acquire(
+            name, owner, lease, place=None, fair=fair, token=now_us, guarded=guarded
+        )
     else:
         # What masters tell beside, they tell when somebody wants to know it.
-        brief = not (terms.wire.shared or terms.time.stale(now) or (observed() and not waiting.asked.queued))
-        command = scripts.acquire(
+        brief = not (
+            context.wire.shared or context.time.stale(now) or (observed() and not waiting.asked.queued)
+        )
+        command = commands.acquire(
             name, owner, lease, place=queued, fair=fair, token=now_us, guarded=guarded, brief=brief
         )
     kept = False
@@ -149,24 +153,24 @@ def attempt(waiting: Waiting, timeout: float, *, keep: bool = False) -> Procedur
             ask = Ask(command, timeout, Settle.HOLDER)
             ballot: Ballot = yield ask
             if ballot.faulted and ballot.duplicated:
-                raise impossible(terms, name, ballot)
+                raise impossible(context, name, ballot)
             until = won_until(ballot.sent_at, ttl, options.lease.longest)
-            verdict = ballot.judge(terms.clock(), until)
+            verdict = ballot.judge(context.clock(), until)
             if verdict is Verdict.WON:
-                terms.time.correct(ballot.votes, ballot.sent_at, ballot.decided_at)
+                context.time.correct(ballot.votes, ballot.sent_at, ballot.decided_at)
                 given = [vote.token for vote in list(ballot.votes.values()) if vote.code == _YES]
                 token = agreed_on(given, ballot.quorum)
                 if not token:
-                    token = yield from agree(terms, options, owner, given, until)
+                    token = yield from agree(context, options, owner, given, until)
                 # Looked at last: what came before may have used the validity up.
-                if token and terms.clock() < until:
+                if token and context.clock() < until:
                     waiter = "" if place is None else place.waiter
                     return Grant(owner, ballot.sent_at, waiter, token=token, votes=len(given))
                 verdict = Verdict.TOO_LATE
             elif place is not None and ballot.outstanding and ballot.settled and waiting.may_rest():
                 # Give the answers a moment without which the round was lost: what they say needs no undo.
                 decided_at = ballot.decided_at
-                yield Rest(ask, terms.clock() + straggler_wait(decided_at - ballot.sent_at))
+                yield Rest(ask, context.clock() + straggler_wait(decided_at - ballot.sent_at))
                 ballot.decided_at = decided_at
                 verdict = ballot.judge(decided_at, until)
             waiting.note(verdict, ballot)
@@ -178,12 +182,12 @@ def attempt(waiting: Waiting, timeout: float, *, keep: bool = False) -> Procedur
         raise
     except BaseException:
         # Ctrl-C or a cancelled task: votes may stand on any master, and nobody would know of them.
-        yield Tell(waiting.undo(owner), owed_for=ttl)
+        yield Tell(waiting.undo(owner), resend_for=ttl)
         waiting.asked.remove(owner)
         raise
     votes = ballot.votes
     if not brief:
-        terms.time.observe(votes, ballot.sent_at, ballot.decided_at)
+        context.time.observe(votes, ballot.sent_at, ballot.decided_at)
     # A vote that is given back goes to the first in the queue, so that all come to one contender in the
     # end: docs/election.md. Not while somebody may have a quorum: the first could only collect a
     # minority, and would come round for it again and again.
@@ -202,11 +206,11 @@ def attempt(waiting: Waiting, timeout: float, *, keep: bool = False) -> Procedur
         queued.length = 0 if brief else max((vote.length for vote in votes.values()), default=0)
         if not queued.drawn and ballot.answered >= ballot.quorum and queued.draw(votes):
             # See to it that all masters have the same ticket.
-            yield Tell(scripts.wait(queued))
+            yield Tell(commands.wait(queued))
         elif ballot.granted and queued.drawn:
             # First a place on those masters, too, or their votes would pass us by.
-            yield Tell(scripts.wait(queued), maybe)
+            yield Tell(commands.wait(queued), maybe)
     if maybe:
-        yield Tell(waiting.undo(owner, hand_on=hand_on), maybe, owed_for=ttl)
+        yield Tell(waiting.undo(owner, hand_on=hand_on), maybe, resend_for=ttl)
     waiting.asked.remove(owner)
     return ballot

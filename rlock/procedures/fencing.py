@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..model import Code
-from ..rules import scripts
+from ..rules import commands
 from ..rules.options import LockOptions
 from ..rules.quorum import Ballot
-from .steps import Ask, Procedure, Terms
+from .steps import Ask, ClientContext, Procedure
 
 
 def agreed_on(given: Sequence[int], quorum: int) -> int:
@@ -26,16 +26,16 @@ def agreed_on(given: Sequence[int], quorum: int) -> int:
 
 
 def agree(
-    terms: Terms, options: LockOptions, owner: str, given: Sequence[int], until: float
+    context: ClientContext, options: LockOptions, owner: str, given: Sequence[int], until: float
 ) -> Procedure[int]:
     """The token of a grant to ``owner`` where masters gave different ones; 0: not before ``until``.
 
     A round trip for each try, nearly always one.
     """
     token = max(given)
-    while (left := until - terms.clock()) > 0:
+    while (left := until - context.clock()) > 0:
         timeout = min(options.lease.request_timeout, left)
-        ballot: Ballot = yield Ask(scripts.fence(options.name, owner, token), timeout)
+        ballot: Ballot = yield Ask(commands.fence(options.name, owner, token), timeout)
         votes = list(ballot.votes.values())
         if ballot.granted >= ballot.quorum:
             return token

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ..model import Code, LockStatistics, LockStatus, MasterStatus, Waiter
-from ..rules import scripts
+from ..rules import commands
 from ..rules.keys import since, token_of
 from ..rules.quorum import Ballot, Settle
-from ..rules.wire import whose
-from .steps import Ask, AskMany, Procedure, Terms, faults, impossible, unreachable
+from ..rules.wire import holder_identity
+from .steps import Ask, AskMany, ClientContext, Procedure, faults, impossible, unreachable
 
 #: Locks that are asked for at once: the answers of a round have to be read within its time-out.
 BATCH = 100
 
 
-def _look(terms: Terms, name: str, timeout: float) -> Procedure[Ballot]:
-    ballot: Ballot = yield Ask(scripts.status(name, guarded=terms.guard.on), timeout, Settle.ALL)
+def _look(context: ClientContext, name: str, timeout: float) -> Procedure[Ballot]:
+    ballot: Ballot = yield Ask(commands.status(name, guarded=context.guard.on), timeout, Settle.ALL)
     if ballot.hopeless:
-        raise impossible(terms, name, ballot)
+        raise impossible(context, name, ballot)
     if ballot.answered < ballot.quorum:
-        raise unreachable(terms, name, ballot)
+        raise unreachable(context, name, ballot)
     return ballot
 
 
@@ -40,18 +40,18 @@ def _queue(ballot: Ballot) -> tuple[int, tuple[Waiter, ...]]:
     return length, tuple(Waiter(owner, since(owner)) for owner in owners)
 
 
-def locked(terms: Terms, name: str, timeout: float) -> Procedure[bool]:
+def locked(context: ClientContext, name: str, timeout: float) -> Procedure[bool]:
     """Whether somebody may hold it; False is certain.
 
     A dead master may have the missing vote of a holder, and one that restarted may have lost it. Raises
     `QuorumUnreachableError` when fewer than a quorum answered, or when no master names a holder and too many
     may have forgotten one.
     """
-    ballot = yield from _look(terms, name, timeout)
+    ballot = yield from _look(context, name, timeout)
     if not may_be_held(ballot):
         return False
     if not ballot.claims():
-        raise unreachable(terms, name, ballot)
+        raise unreachable(context, name, ballot)
     return True
 
 
@@ -61,24 +61,25 @@ def may_be_held(ballot: Ballot) -> bool:
     # A young master counts against "free" even if it names a holder: it may have lost an earlier grant.
     young = sum(vote.guarded for vote in votes)
     named = [
-        count - sum(1 for vote in votes if vote.guarded and vote.holder and whose(vote.holder) == owner)
+        count
+        - sum(1 for vote in votes if vote.guarded and vote.holder and holder_identity(vote.holder) == owner)
         for owner, count in ballot.claims().items()
     ]
     missing = ballot.masters - ballot.answered
     return max(named, default=0) + young + missing >= ballot.quorum
 
 
-def status(terms: Terms, name: str, timeout: float) -> Procedure[LockStatus]:
+def status(context: ClientContext, name: str, timeout: float) -> Procedure[LockStatus]:
     """Every master's view, and what a quorum of them agrees on.
 
     Raises `QuorumUnreachableError` when fewer than a quorum answered.
     """
-    ballot = yield from _look(terms, name, timeout)
-    return told(terms, name, ballot)
+    ballot = yield from _look(context, name, timeout)
+    return told(context, name, ballot)
 
 
 def statuses(
-    terms: Terms, names: Sequence[str], timeout: float, waiters: int = scripts.STATUS_WAITERS
+    context: ClientContext, names: Sequence[str], timeout: float, waiters: int = commands.STATUS_WAITERS
 ) -> Procedure[list[LockStatus]]:
     """The status of many locks, in their order, with the first ``waiters`` who wait for each.
 
@@ -90,18 +91,19 @@ def statuses(
     for start in range(0, max(len(names), 1), BATCH):
         batch = names[start : start + BATCH]
         asks = [
-            Ask(scripts.status(name, waiters, guarded=terms.guard.on), timeout, Settle.ALL) for name in batch
+            Ask(commands.status(name, waiters, guarded=context.guard.on), timeout, Settle.ALL)
+            for name in batch
         ]
         ballots: list[Ballot] = yield AskMany(asks)
-        found += [told(terms, name, ballot) for name, ballot in zip(batch, ballots, strict=True)]
+        found += [told(context, name, ballot) for name, ballot in zip(batch, ballots, strict=True)]
     return found
 
 
-def told(terms: Terms, name: str, ballot: Ballot) -> LockStatus:
-    """What a ballot of `scripts.status` says of a lock."""
-    wrong = faults(terms, ballot)
+def told(context: ClientContext, name: str, ballot: Ballot) -> LockStatus:
+    """What a ballot of `commands.status` says of a lock."""
+    wrong = faults(context, ballot)
     views = []
-    for i, master in enumerate(terms.masters):
+    for i, master in enumerate(context.masters):
         vote = ballot.votes.get(i)
         if master in wrong or vote is None:
             views.append(MasterStatus(master, None, fault=wrong.get(master)))
@@ -112,10 +114,10 @@ def told(terms: Terms, name: str, ballot: Ballot) -> LockStatus:
             views.append(MasterStatus(master, None, guarded=vote.guarded))
     length, waiters = _queue(ballot)
     claim, most = next(iter(ballot.claims().most_common(1)), ("", 0))
-    mine = [view for view in views if view.holder is not None and whose(view.holder) == claim]
-    if most < terms.quorum:
+    mine = [view for view in views if view.holder is not None and holder_identity(view.holder) == claim]
+    if most < context.quorum:
         free = ballot.answered >= ballot.quorum and not may_be_held(ballot)
-        return LockStatus(name, None, None, 0, None, terms.quorum, tuple(views), length, waiters, free)
+        return LockStatus(name, None, None, 0, None, context.quorum, tuple(views), length, waiters, free)
     holder = mine[0].holder or ""
     # With fewer than a quorum of keys left the hold is over: the q-th longest lease counts.
     left = sorted((view.remaining for view in mine if view.remaining is not None), reverse=True)
@@ -124,8 +126,8 @@ def told(terms: Terms, name: str, ballot: Ballot) -> LockStatus:
         holder,
         since(holder),
         max(view.hold_count for view in mine),
-        left[terms.quorum - 1] if len(left) >= terms.quorum else None,
-        terms.quorum,
+        left[context.quorum - 1] if len(left) >= context.quorum else None,
+        context.quorum,
         tuple(views),
         length,
         waiters,
@@ -133,32 +135,32 @@ def told(terms: Terms, name: str, ballot: Ballot) -> LockStatus:
 
 
 def statistics(
-    terms: Terms, name: str, timeout: float, own: Collection[str], local_waiters: int
+    context: ClientContext, name: str, timeout: float, own: Collection[str], local_waiters: int
 ) -> Procedure[LockStatistics]:
     """Who waits. ``own``: the owner tokens of the calling client's waiters.
 
     Raises `QuorumUnreachableError` when fewer than a quorum answered.
     """
-    ballot = yield from _look(terms, name, timeout)
+    ballot = yield from _look(context, name, timeout)
     length, waiters = _queue(ballot)
     position = next((i for i, waiter in enumerate(waiters) if waiter.owner in own), None)
     return LockStatistics(name, length, position, local_waiters, waiters)
 
 
 def evict(
-    terms: Terms, name: str, timeout: float, owners: Collection[str] | None = None
+    context: ClientContext, name: str, timeout: float, owners: Collection[str] | None = None
 ) -> Procedure[list[str]]:
     """Remove whoever is seen to hold it, on every master, for good; their owner tokens.
 
     ``owners``: only these. Raises `QuorumUnreachableError` when fewer than a quorum answered.
     """
-    ballot = yield from _look(terms, name, timeout)
+    ballot = yield from _look(context, name, timeout)
     evicted = []
     for holder in ballot.holders():
         if owners is not None and holder not in owners:
             continue
         # Its watchdog would put it back as long as its lease is valid.
-        command = terms.release(name, holder, ban_s=2 * terms.guard.max_ttl)
+        command = context.release(name, holder, ban_s=2 * context.guard.max_ttl)
         removed: Ballot = yield Ask(command, timeout, Settle.ALL)
         if removed.granted:
             evicted.append(holder)

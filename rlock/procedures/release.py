@@ -7,10 +7,10 @@ import enum
 from ..model import Code
 from ..rules.holds import Hold
 from ..rules.options import LeaseOptions
-from ..rules.places import Place
 from ..rules.quorum import Ballot
+from ..rules.tickets import Place
 from ..rules.timing import LOCAL_HAND_OFFS
-from .steps import Ask, Procedure, Tell, Terms
+from .steps import Ask, ClientContext, Procedure, Tell
 
 
 class Released(enum.Enum):
@@ -22,52 +22,58 @@ class Released(enum.Enum):
 
 
 def release(
-    terms: Terms,
+    context: ClientContext,
     name: str,
     owner: str,
     lease: LeaseOptions,
     *,
     waiter: str = "",
-    heir: Place | None = None,
-    successor: str = "",
+    next_waiter: Place | None = None,
+    next_owner: str = "",
     barging: bool = False,
 ) -> Procedure[Ballot]:
     """One round to all masters; those that cannot be reached get it when they are back.
 
-    ``waiter``: a place of the holder that goes with it. ``heir``: a waiter of this process that is to
-    have it next, under the token ``successor``, on each master where it is the first in the queue, or
+    ``waiter``: a place of the holder that goes with it. ``next_waiter``: a waiter of this process that is to
+    have it next, under the token ``next_owner``, on each master where it is the first in the queue, or
     everywhere if ``barging``.
     """
     # Delivered later, it must not favour one who may have gone by then.
-    late = terms.release(name, owner, waiter=waiter) if waiter else terms.release(name, owner)
+    late = context.release(name, owner, waiter=waiter) if waiter else context.release(name, owner)
     command = late
-    if heir is not None:
-        token = terms.time.us(terms.clock())
-        command = terms.release(
-            name, owner, waiter=waiter, heir=heir, successor=successor, barging=barging, token=token
+    if next_waiter is not None:
+        token = context.time.us(context.clock())
+        command = context.release(
+            name,
+            owner,
+            waiter=waiter,
+            next_waiter=next_waiter,
+            next_owner=next_owner,
+            barging=barging,
+            token=token,
         )
     try:
-        ballot: Ballot = yield Ask(command, lease.request_timeout, owed_for=lease.ttl, late=late)
+        ballot: Ballot = yield Ask(command, lease.request_timeout, resend_for=lease.ttl, late=late)
     except GeneratorExit:
         raise
     except BaseException:
         # Ctrl-C: it may have reached some masters only, and the rest would keep the lock for a ttl.
-        yield Tell(late, owed_for=lease.ttl)
+        yield Tell(late, resend_for=lease.ttl)
         raise
     return ballot
 
 
-def may_barge(hold: Hold, heir: Place | None) -> bool:
+def may_barge(hold: Hold, next_waiter: Place | None) -> bool:
     """Whether an heir may have the lock before those who came earlier.
 
     Only between those who do not ask for order, and not for ever: the threads of one process could keep
     a lock among themselves.
     """
-    fair = hold.options.fair or (heir is not None and heir.fair)
+    fair = hold.options.fair or (next_waiter is not None and next_waiter.fair)
     return not fair and hold.hops < LOCAL_HAND_OFFS
 
 
-def gave_heir(ballot: Ballot | None, masters: int) -> list[int]:
+def maybe_handed(ballot: Ballot | None, masters: int) -> list[int]:
     """The masters that gave the lock to the heir, or may yet do so."""
     votes = {} if ballot is None else ballot.votes
     return [
@@ -80,7 +86,7 @@ def gave_heir(ballot: Ballot | None, masters: int) -> list[int]:
     ]
 
 
-def inherited(ballot: Ballot) -> list[int]:
+def handed_tokens(ballot: Ballot) -> list[int]:
     """The fencing tokens that masters gave to the heir with the lock, of those whose votes count."""
     votes = list(ballot.votes.values())
     # A lease of its own: a master that restarted may have voted for somebody else before.
@@ -92,9 +98,9 @@ def handed_on(ballot: Ballot) -> bool:
     return any(vote.hold_count > 0 and vote.code == Code.YES for vote in list(ballot.votes.values()))
 
 
-def outcome(terms: Terms, ballot: Ballot) -> Released:
+def outcome(context: ClientContext, ballot: Ballot) -> Released:
     """Judge the answers."""
-    if ballot.granted >= terms.quorum:
+    if ballot.granted >= context.quorum:
         return Released.DONE
     freed = denied = 0
     for i, vote in list(ballot.votes.items()):
@@ -107,6 +113,6 @@ def outcome(terms: Terms, ballot: Ballot) -> Released:
             freed += 1
         elif vote.code != Code.FAULT:
             denied += 1
-    if freed >= terms.quorum:
+    if freed >= context.quorum:
         return Released.DONE
-    return Released.NOT_OURS if denied >= terms.quorum else Released.UNSURE
+    return Released.NOT_OURS if denied >= context.quorum else Released.UNSURE

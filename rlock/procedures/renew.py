@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from ..events import MasterHealed, tell
 from ..model import Code, FaultKind, LeaseState, Vote
-from ..rules import scripts
+from ..rules import commands
 from ..rules.holds import Hold
 from ..rules.lease import LeaseEvent
 from ..rules.quorum import Ballot, Settle
 from ..rules.timing import heals_until, lease_ms
-from .steps import Ask, AskMany, Procedure, Rest, Tell, Terms
+from .steps import Ask, AskMany, ClientContext, Procedure, Rest, Tell
 
 #: Locks in one command: enough to make a round cheap, few enough not to block a master (some 0.2 ms).
 BATCH = 100
@@ -26,7 +26,7 @@ BATCH = 100
 PARTS = 10
 
 #: The command for some locks of one length of lease.
-Make = Callable[[float, Sequence[Hold]], scripts.Command]
+Make = Callable[[float, Sequence[Hold]], commands.Command]
 
 
 class Renewal(NamedTuple):
@@ -80,25 +80,25 @@ class Count:
             # What stands on a master whose votes do not count is nobody's lock, and no loss of ours.
             self.denied += code != Code.ABSENT
 
-    def event(self, terms: Terms, hold: Hold, quorum: int) -> LeaseEvent:
+    def event(self, context: ClientContext, hold: Hold, quorum: int) -> LeaseEvent:
         """What it means for the lease."""
         if self.yes >= quorum:
             return LeaseEvent.RENEWED
         # A master that lost its memory may have granted the lock to somebody before it lost it. What it
         # says now counts as long as that other one must lack a vote: docs/guarantees.md.
-        in_time = terms.clock() < heals_until(hold.lease.valid_until, terms.guard.max_ttl)
+        in_time = context.clock() < heals_until(hold.lease.valid_until, context.guard.max_ttl)
         if in_time and self.yes + self.guarded >= quorum:
             return LeaseEvent.RENEWED
         # A definite answer, unlike silence: no reason to wait for the end of the validity.
-        denied = self.denied + (self.gone if terms.wire.shared else 0)
+        denied = self.denied + (self.gone if context.wire.shared else 0)
         return LeaseEvent.DISOWNED if denied >= quorum else LeaseEvent.FAILED
 
 
-def renew(terms: Terms, holds: Sequence[Hold]) -> Procedure[Round]:
+def renew(context: ClientContext, holds: Sequence[Hold]) -> Procedure[Round]:
     """Ask all masters to prolong ``holds``; the caller applies what was decided, then calls `heal`."""
     batches: list[list[Hold]] = []
     asks: list[Ask] = []
-    make = _renewing(terms)
+    make = _renewing(context)
     for ttl in {hold.lease.ttl for hold in holds}:
         for batch in _batches([hold for hold in holds if hold.lease.ttl == ttl]):
             batches.append(batch)
@@ -106,7 +106,7 @@ def renew(terms: Terms, holds: Sequence[Hold]) -> Procedure[Round]:
     many = AskMany(asks)
     ballots: list[Ballot] = yield many
     lacking = (pair for pair in zip(batches, ballots, strict=True) if pair[1].granted < pair[1].quorum)
-    yield from _in_parts(terms, lacking, make)
+    yield from _in_parts(context, lacking, make)
     decided: list[Renewal] = []
     undecided: list[tuple[Hold, Ballot, int]] = []
     for batch, ballot in zip(batches, ballots, strict=True):
@@ -116,7 +116,7 @@ def renew(terms: Terms, holds: Sequence[Hold]) -> Procedure[Round]:
             continue
         for index, hold in enumerate(batch):
             count = Count(ballot, index)
-            event = count.event(terms, hold, ballot.quorum)
+            event = count.event(context, hold, ballot.quorum)
             if event is LeaseEvent.FAILED and count.absent:
                 undecided.append((hold, ballot, index))
             else:
@@ -124,7 +124,7 @@ def renew(terms: Terms, holds: Sequence[Hold]) -> Procedure[Round]:
     return Round(many, batches, ballots, decided, undecided)
 
 
-def heal(terms: Terms, round_: Round, until: float = math.inf) -> Procedure[list[Renewal]]:
+def heal(context: ClientContext, round_: Round, until: float = math.inf) -> Procedure[list[Renewal]]:
     """Put the keys back that are missing; what became of the leases that `renew` left open.
 
     Waits for the last answers to the renewal, at most its request time-out and ``until``. No network where
@@ -132,7 +132,7 @@ def heal(terms: Terms, round_: Round, until: float = math.inf) -> Procedure[list
     """
     yield Rest(round_.many, until)
     # Locks with a quorum, too: on a master that refused the batch they would run out.
-    yield from _in_parts(terms, zip(round_.batches, round_.ballots, strict=True), _renewing(terms))
+    yield from _in_parts(context, zip(round_.batches, round_.ballots, strict=True), _renewing(context))
     missing: dict[tuple[int, float], list[Hold]] = {}
     for batch, ballot in zip(round_.batches, round_.ballots, strict=True):
         if ballot.granted == ballot.masters:
@@ -141,26 +141,26 @@ def heal(terms: Terms, round_: Round, until: float = math.inf) -> Procedure[list
             continue
         for index, hold in enumerate(batch):
             # Only what is valid, on our own clock: a lease that has ended may be somebody else's.
-            if hold.lease.state_at(terms.clock()) in (LeaseState.HELD, LeaseState.SUSPECT):
+            if hold.lease.state_at(context.clock()) in (LeaseState.HELD, LeaseState.SUSPECT):
                 for master in _absent(hold, ballot, index):
                     missing.setdefault((master, hold.lease.ttl), []).append(hold)
             hold.renewed_by = ballot, index
     healed: dict[Hold, list[tuple[int, bool]]] = {}
     if missing:
         try:
-            yield from _put_back(terms, missing, healed)
+            yield from _put_back(context, missing, healed)
         except GeneratorExit:
             raise
         except BaseException:
-            yield from _bury(terms, missing)
+            yield from _bury(context, missing)
             raise
-        yield from _bury(terms, missing)
+        yield from _bury(context, missing)
     renewals = []
     for hold, ballot, index in round_.open:
         count = Count(ballot, index)
         for code, guarded in healed.get(hold, ()):
             count.add(code, guarded=guarded)
-        renewals.append(Renewal(hold, count.event(terms, hold, ballot.quorum), ballot.sent_at))
+        renewals.append(Renewal(hold, count.event(context, hold, ballot.quorum), ballot.sent_at))
     return renewals
 
 
@@ -173,20 +173,20 @@ def _absent(hold: Hold, ballot: Ballot, index: int) -> list[int]:
 
 
 def _put_back(
-    terms: Terms,
+    context: ClientContext,
     missing: dict[tuple[int, float], list[Hold]],
     healed: dict[Hold, list[tuple[int, bool]]],
 ) -> Procedure[None]:
     """Ask each master for what it misses; its codes go into ``healed``."""
     sent: list[tuple[int, list[Hold]]] = []
     asks: list[Ask] = []
-    make = _healing(terms)
+    make = _healing(context)
     for (master, ttl), holds in missing.items():
         for batch in _batches(holds):
             asks.append(Ask(make(ttl, batch), _timeout(batch), Settle.ALL, targets=(master,)))
             sent.append((master, batch))
     ballots: list[Ballot] = yield AskMany(asks)
-    yield from _in_parts(terms, zip([batch for _, batch in sent], ballots, strict=True), make)
+    yield from _in_parts(context, zip([batch for _, batch in sent], ballots, strict=True), make)
     for (master, batch), ballot in zip(sent, ballots, strict=True):
         vote = ballot.votes.get(master)
         if vote is None or vote.code == Code.FAULT:
@@ -195,10 +195,10 @@ def _put_back(
             healed.setdefault(hold, []).append((code, vote.guarded))
         back = sum(1 for code in vote.codes if code == Code.HEALED)
         if back:
-            tell(MasterHealed(terms.masters[master], back))
+            tell(MasterHealed(context.masters[master], back))
 
 
-def _bury(terms: Terms, missing: dict[tuple[int, float], list[Hold]]) -> Procedure[None]:
+def _bury(context: ClientContext, missing: dict[tuple[int, float], list[Hold]]) -> Procedure[None]:
     """Release again what was released meanwhile: the healing may have come behind the release."""
     masters: dict[Hold, list[int]] = {}
     for (master, _), holds in missing.items():
@@ -206,8 +206,8 @@ def _bury(terms: Terms, missing: dict[tuple[int, float], list[Hold]]) -> Procedu
             if hold.lease.state is LeaseState.RELEASED:
                 masters.setdefault(hold, []).append(master)
     for hold, targets in masters.items():
-        command = terms.release(hold.name, hold.owner, waiter=hold.waiter)
-        yield Tell(command, targets, owed_for=hold.lease.ttl)
+        command = context.release(hold.name, hold.owner, waiter=hold.waiter)
+        yield Tell(command, targets, resend_for=hold.lease.ttl)
 
 
 class _Refused(NamedTuple):
@@ -224,7 +224,9 @@ class _Refused(NamedTuple):
             yield self._replace(locks=self.locks[start : start + size])
 
 
-def _in_parts(terms: Terms, pairs: Iterable[tuple[Sequence[Hold], Ballot]], make: Make) -> Procedure[None]:
+def _in_parts(
+    context: ClientContext, pairs: Iterable[tuple[Sequence[Hold], Ballot]], make: Make
+) -> Procedure[None]:
     """Repeat in parts the batches that a master refused; its answers become its vote in the ballot.
 
     A master refuses a whole script for one key that its ACL forbids, and the other locks of the batch would
@@ -235,7 +237,7 @@ def _in_parts(terms: Terms, pairs: Iterable[tuple[Sequence[Hold], Ballot]], make
     for batch, ballot in pairs:
         for master, vote in list(ballot.votes.items()):
             if _denied(vote) and len(batch) > 1:
-                now, locks = terms.clock(), enumerate(batch)
+                now, locks = context.clock(), enumerate(batch)
                 known = [(i, hold) for i, hold in locks if hold.refused.get(master, now) <= now]
                 refused.append(_Refused(ballot, master, known))
                 ballot.votes[master] = vote._replace(codes=[Code.FAULT] * len(batch))
@@ -253,7 +255,7 @@ def _in_parts(terms: Terms, pairs: Iterable[tuple[Sequence[Hold], Ballot]], make
         for part in refused:
             if len(part.locks) == 1:
                 ((_, hold),) = part.locks
-                hold.refused = {**hold.refused, part.master: terms.clock() + hold.lease.ttl}
+                hold.refused = {**hold.refused, part.master: context.clock() + hold.lease.ttl}
         refused = [part for part in refused if len(part.locks) > 1]
 
 
@@ -277,18 +279,18 @@ def _merge(part: _Refused, vote: Vote) -> None:
     votes[master] = Vote(Code.FOREIGN, codes=codes, guarded=before.guarded or vote.guarded)
 
 
-def _renewing(terms: Terms) -> Make:
-    def make(ttl: float, holds: Sequence[Hold]) -> scripts.Command:
+def _renewing(context: ClientContext) -> Make:
+    def make(ttl: float, holds: Sequence[Hold]) -> commands.Command:
         leases = [(hold.name, hold.owner, hold.count) for hold in holds]
-        return scripts.renew(lease_ms(ttl), leases, guarded=terms.guard.on)
+        return commands.renew(lease_ms(ttl), leases, guarded=context.guard.on)
 
     return make
 
 
-def _healing(terms: Terms) -> Make:
-    def make(ttl: float, holds: Sequence[Hold]) -> scripts.Command:
+def _healing(context: ClientContext) -> Make:
+    def make(ttl: float, holds: Sequence[Hold]) -> commands.Command:
         leases = [(hold.name, hold.owner, hold.count, hold.token) for hold in holds]
-        return scripts.heal(lease_ms(ttl), leases, guarded=terms.guard.on)
+        return commands.heal(lease_ms(ttl), leases, guarded=context.guard.on)
 
     return make
 

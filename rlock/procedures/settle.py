@@ -9,7 +9,7 @@ quorum, and ask again if nobody gets it. docs/election.md.
 from __future__ import annotations
 
 from ..model import Verdict
-from ..rules import scripts
+from ..rules import commands
 from ..rules.quorum import Ballot, Settle
 from ..rules.timing import SETTLE_TRIES
 from .attempt import Grant, Waiting, attempt
@@ -24,14 +24,14 @@ def settle(waiting: Waiting) -> Procedure[Grant | None]:
 
     Raises `QuorumUnreachableError` where nobody can say so after `SETTLE_TRIES` pauses.
     """
-    terms, options = waiting.terms, waiting.options
+    context, options = waiting.context, waiting.options
     timeout = options.lease.request_timeout
     seen: dict[int, str] = {}
     while waiting.verdict in _OPEN and not waiting.contended and waiting.settling < SETTLE_TRIES:
         yield waiting.pause()
-        status = scripts.status(options.name, waiters=1, guarded=terms.guard.on, refused=True)
+        status = commands.status(options.name, waiters=1, guarded=context.guard.on, refused=True)
         look: Ballot = yield Ask(status, timeout, Settle.HOLDER)
-        waiting.note(look.judge(terms.clock(), 0.0), look)
+        waiting.note(look.judge(context.clock(), 0.0), look)
         before, seen = seen, look.standing()
         if waiting.verdict is not Verdict.SPLIT or (seen and (seen != before or not look.split())):
             continue
@@ -41,7 +41,7 @@ def settle(waiting: Waiting) -> Procedure[Grant | None]:
         if isinstance(outcome, Grant):
             return outcome
         if outcome.hopeless and outcome.foreign_holder() is None:
-            raise impossible(terms, options.name, outcome)
+            raise impossible(context, options.name, outcome)
     if waiting.verdict in (Verdict.UNREACHABLE, Verdict.TOO_LATE) or not waiting.contended:
-        raise no_quorum(terms, options, waiting.verdict, waiting.ballot)
+        raise no_quorum(context, options, waiting.verdict, waiting.ballot)
     return None

@@ -14,26 +14,26 @@ from ..clock import Clock
 from ..errors import OptionsError, QuorumUnreachableError
 from ..events import News
 from ..model import Code, Verdict
-from ..rules import forms, scripts
+from ..rules import command_templates, commands
+from ..rules.commands import Command
 from ..rules.options import LockOptions
-from ..rules.places import FleetTime, Place
 from ..rules.quorum import Ballot, Settle, quorum
 from ..rules.restart_guard import Guard
-from ..rules.scripts import Command
+from ..rules.tickets import FleetTime, Place
 from ..rules.wire import OWN, Wire
 
 log = logging.getLogger("rlock")
 
 
 @dataclass(frozen=True)
-class Terms:
+class ClientContext:
     """What every procedure of one client goes by."""
 
     masters: Sequence[str]  # their names, for messages
     clock: Clock
     random: Random
     guard: Guard
-    station: str = ""  # this client among all that wait
+    client_id: str = ""  # this client among all that wait
     time: FleetTime = field(default_factory=FleetTime)
     wire: Wire = OWN
 
@@ -43,14 +43,14 @@ class Terms:
         return self.guard.news
 
     def release(self, name: str, owner: str, **options: Any) -> Command:
-        """See `scripts.release`; told as this client's waiters hear it, and those who share the lock."""
+        """See `commands.release`; told as this client's waiters hear it, and those who share the lock."""
         if not options and not self.wire.shared:
-            return forms.release(name, owner, self.wire)
-        if self.wire.shared and options.get("heir") is None:
+            return command_templates.release(name, owner, self.wire)
+        if self.wire.shared and options.get("next_waiter") is None:
             # They stand in no queue of ours: what was always handed on would never be theirs, and they would
             # sleep over a vote that was taken back in silence.
             options.update(to_all=True, hand_on=True, publish=True)
-        return scripts.release(name, owner, wire=self.wire, **options)
+        return commands.release(name, owner, wire=self.wire, **options)
 
     @property
     def quorum(self) -> int:
@@ -61,19 +61,21 @@ class Terms:
 class Tell:
     """Send to all masters (or ``targets``) and wait for nothing. Answer: None."""
 
-    __slots__ = ("command", "owed_for", "targets")
+    __slots__ = ("command", "resend_for", "targets")
 
-    def __init__(self, command: Command, targets: Sequence[int] | None = None, owed_for: float = 0.0) -> None:
+    def __init__(
+        self, command: Command, targets: Sequence[int] | None = None, resend_for: float = 0.0
+    ) -> None:
         self.command = command
         self.targets = targets
         #: A master that cannot be reached now gets it when it is back, within so many seconds.
-        self.owed_for = owed_for
+        self.resend_for = resend_for
 
 
 class Ask:
     """Send to all masters (or ``targets``) and wait until the round is settled. Answer: a `Ballot`."""
 
-    __slots__ = ("command", "late", "owed_for", "rounds", "settle", "stay", "targets", "timeout")
+    __slots__ = ("command", "late", "resend_for", "rounds", "settle", "stay", "targets", "timeout")
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class Ask:
         settle: Settle = Settle.VERDICT,
         targets: Sequence[int] | None = None,
         *,
-        owed_for: float = 0.0,
+        resend_for: float = 0.0,
         late: Command | None = None,
         stay: bool = False,
     ) -> None:
@@ -91,7 +93,7 @@ class Ask:
         self.settle = settle
         self.targets = targets
         #: A master that cannot be reached now gets it when it is back, within so many seconds.
-        self.owed_for = owed_for
+        self.resend_for = resend_for
         #: What it gets then, if that is another command.
         self.late = command if late is None else late
         #: Answers are counted also when the round is settled; see `Rest`.
@@ -159,7 +161,7 @@ class Wake(enum.Enum):
     TIME = "time"  # the instant has come
     FREE = "free"  # a quorum of masters told all who listen, or a subscription had to be made again
     HANDED = "handed"  # masters handed the lock to this waiter: a quorum, or some and no more came
-    GRANTED = "granted"  # another thread of this process released it in its favour: see `Place.bequest`
+    GRANTED = "granted"  # another thread of this process released it in its favour: see `Place.local_grant`
 
 
 class Park:
@@ -177,10 +179,10 @@ T = TypeVar("T")
 Procedure = Generator[Step, Any, T]
 
 
-def faults(terms: Terms, ballot: Ballot) -> dict[str, str]:
+def faults(context: ClientContext, ballot: Ballot) -> dict[str, str]:
     """Each master that gave no vote, with the reason."""
     told = {}
-    for i, master in enumerate(terms.masters):
+    for i, master in enumerate(context.masters):
         vote = ballot.votes.get(i)
         if vote is None:
             if not ballot.settled:  # else it was decided without this one, which may be well
@@ -195,33 +197,35 @@ def faults(terms: Terms, ballot: Ballot) -> dict[str, str]:
     return told
 
 
-def no_quorum(terms: Terms, options: LockOptions, verdict: Verdict, ballot: Ballot) -> QuorumUnreachableError:
+def no_quorum(
+    context: ClientContext, options: LockOptions, verdict: Verdict, ballot: Ballot
+) -> QuorumUnreachableError:
     """The error for a round after which nobody can say that somebody else has the lock."""
     name = options.name
     if verdict is Verdict.TOO_LATE:
         limit = options.lease.longest
         late = f"it, or another one, did not answer in time: an acquire must be over within {limit:.3g} s"
-        return QuorumUnreachableError(name, terms.quorum, 0, dict.fromkeys(terms.masters, late))
-    error = unreachable(terms, name, ballot)
+        return QuorumUnreachableError(name, context.quorum, 0, dict.fromkeys(context.masters, late))
+    error = unreachable(context, name, ballot)
     if verdict is Verdict.SPLIT:
         for i, owner in ballot.standing().items():
             error.faults.setdefault(
-                terms.masters[i], f"it voted for {owner}, which was not seen to have a quorum"
+                context.masters[i], f"it voted for {owner}, which was not seen to have a quorum"
             )
     return error
 
 
-def unreachable(terms: Terms, name: str, ballot: Ballot) -> QuorumUnreachableError:
+def unreachable(context: ClientContext, name: str, ballot: Ballot) -> QuorumUnreachableError:
     """The error for a round in which fewer than a quorum answered."""
-    told, now = faults(terms, ballot), terms.clock()
+    told, now = faults(context, ballot), context.clock()
     for i, vote in ballot.votes.items():
         if vote.guarded and vote.fault is None:
-            told[terms.masters[i]] = terms.guard.fault(i, now)
+            told[context.masters[i]] = context.guard.fault(i, now)
     if any(vote.guarded for vote in ballot.votes.values()):
         # Once, at the end: it would stand behind each of them.
         last = list(told)[-1]
         told[last] += " (`rlock init` makes new masters usable at once; not while something may be locked)"
-    return QuorumUnreachableError(name, terms.quorum, ballot.answered, told)
+    return QuorumUnreachableError(name, context.quorum, ballot.answered, told)
 
 
 def tell_of_failure(error: QuorumUnreachableError, failures: int) -> None:
@@ -231,10 +235,10 @@ def tell_of_failure(error: QuorumUnreachableError, failures: int) -> None:
         log.warning("still waiting (failed rounds: %d): %s", failures, error)
 
 
-def impossible(terms: Terms, name: str, ballot: Ballot) -> OptionsError:
+def impossible(context: ClientContext, name: str, ballot: Ballot) -> OptionsError:
     """The error for a lock that no waiting can get: settings have to change first."""
-    told = "; ".join(f"{master}: {fault}" for master, fault in faults(terms, ballot).items())
+    told = "; ".join(f"{master}: {fault}" for master, fault in faults(context, ballot).items())
     return OptionsError(
         f"lock {name!r} is out of order until this is mended on enough of the "
-        f"{len(terms.masters)} masters for a quorum of {terms.quorum}: {told}"
+        f"{len(context.masters)} masters for a quorum of {context.quorum}: {told}"
     )

@@ -20,7 +20,7 @@ from .quorum import Ballot
 from .timing import FILL_UP_S, renew_period, retry_period
 
 
-class Pulse:
+class ThreadLiveness:
     """Lives as long as its thread: only the thread's own `threading.local` refers to it.
 
     No frame may: the traceback of an exception that somebody kept would keep it alive, and with it the
@@ -45,15 +45,15 @@ class Pulse:
 class OwnerKey:
     """Identity of one thread or task: a fresh one each, never a thread ident, which is reused.
 
-    ``alive`` says whether its thread or task still runs; a `Pulse` in its place: as long as that beats.
+    ``alive`` says whether its thread or task still runs. A `ThreadLiveness` may stand in its place.
     """
 
     __slots__ = ("_alive", "label", "serial")
     _serials = itertools.count(1)
 
-    def __init__(self, label: str, alive: Pulse | Callable[[], bool]) -> None:
+    def __init__(self, label: str, alive: ThreadLiveness | Callable[[], bool]) -> None:
         self.serial = next(self._serials)
-        self._alive = _beating(alive) if isinstance(alive, Pulse) else alive
+        self._alive = _beating(alive) if isinstance(alive, ThreadLiveness) else alive
         #: `<client>` of this owner's tokens.
         self.label = label
 
@@ -63,7 +63,7 @@ class OwnerKey:
         return self._alive()
 
 
-def _beating(pulse: Pulse) -> Callable[[], bool]:
+def _beating(pulse: ThreadLiveness) -> Callable[[], bool]:
     there = weakref.ref(pulse)
     return lambda: (pulse := there()) is not None and pulse.beats
 

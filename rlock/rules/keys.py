@@ -49,14 +49,14 @@ def evicted(name: str, owner: str) -> str:
     return own_key(name, f"evicted:{owner}")
 
 
-def fresh_station() -> str:
+def fresh_client_id() -> str:
     """What tells one client in one process from all others, also from those with its host name and pid."""
     return os.urandom(8).hex()
 
 
-def waiter_name(token: str, station: str) -> str:
+def waiter_name(token: str, client_id: str) -> str:
     """How the queue names a waiter: the token under which it is handed the lock, and whom to tell."""
-    return f"{token}|{station}"
+    return f"{token}|{client_id}"
 
 
 def token_of(waiter: str) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Set
 
 from ..model import LASTING, Code, FaultKind, Verdict, Vote
-from .wire import whose
+from .wire import holder_identity
 
 _FOREIGN = Code.FOREIGN
 
@@ -184,7 +184,7 @@ class Ballot:
 
     def claims(self) -> Counter[str]:
         """The same, of those that are one holder under several tokens."""
-        return Counter(whose(vote.holder) for vote in self.votes.values() if vote.holder)
+        return Counter(holder_identity(vote.holder) for vote in self.votes.values() if vote.holder)
 
     def foreign_holder(self) -> str | None:
         """The other owner that a quorum of the answers named; None when no one has one for certain."""
@@ -209,12 +209,12 @@ class Ballot:
     def standing(self) -> dict[int, str]:
         """Who has each master's vote, the caller included; of a free master the first in its queue."""
         voted = (_YES, _FOREIGN, Code.QUEUED)
-        return {i: whose(vote.holder) for i, vote in self.votes.items() if vote.code in voted}
+        return {i: holder_identity(vote.holder) for i, vote in self.votes.items() if vote.code in voted}
 
     def votes_for(self, owner: str | None) -> int:
         """Masters that named this other owner, and have a vote themselves."""
         return sum(
-            vote.code == _FOREIGN and not vote.guarded and whose(vote.holder) == owner
+            vote.code == _FOREIGN and not vote.guarded and holder_identity(vote.holder) == owner
             for vote in self.votes.values()
         )
 
@@ -235,7 +235,7 @@ class Ballot:
         for vote in self.votes.values():
             if vote.code == _FOREIGN:
                 if vote.holder != told:
-                    told, who = vote.holder, whose(vote.holder)
+                    told, who = vote.holder, holder_identity(vote.holder)
                 named[who] = times = named.get(who, 0) + 1
                 if times > most:
                     holder, most = who, times

@@ -28,13 +28,13 @@ class Wire(ABC):
     def message(self, owner: str) -> str:
         """What is published there when this owner has released."""
 
-    def station_channel(self, name: str, station: str) -> str:
+    def client_channel(self, name: str, client_id: str) -> str:
         """The channel on which the waiters of one client are told that a lock was handed to them.
 
         One for each client, or the release of a lock would wake every process that waits for it; and so
         that a PUBLISH that reaches nobody tells a dead process.
         """
-        return f"{self.channel(name)}|{station}"
+        return f"{self.channel(name)}|{client_id}"
 
 
 class _Own(Wire):
@@ -63,7 +63,7 @@ REDISSON: Wire = _Redisson()
 WIRES: dict[str | None, Wire] = {None: OWN, "redisson": REDISSON}
 
 
-def whose(holder: str) -> str:
+def holder_identity(holder: str) -> str:
     """What is the same on all masters for one holder.
 
     A RedissonRedLock has another uuid on every master, and the same thread.

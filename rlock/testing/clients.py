@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from .._driver.engine import Engine
-from .._driver.waits import Waits
+from .._client.engine import Engine
+from .._client.waits import Waits
 from .._sync.waits import run
 from ..base import BaseLock
 from ..client import Client
@@ -106,7 +106,7 @@ def _losing(lock: BaseLock) -> Waits[None]:
     name, holds = lock.name, [hold for hold in lock._holders() if hold.lease.remaining(engine.clock()) > 0]
     if not holds:
         raise NotHeldError(name)
-    yield from engine.performing(evict(engine.terms, name, lock._options.lease.request_timeout))
+    yield from engine.performing(evict(engine.context, name, lock._options.lease.request_timeout))
     # What the watchdog does when a renewal is due. It may be long until then, and a lock that is not renewed
     # would never ask.
     round_ = yield from engine._renewing(holds)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._driver.fanout import Fanout
-from rlock._driver.waits import Waits
+from rlock._client.calls import Calls
+from rlock._client.waits import Waits
 from rlock.procedures.steps import Ask
-from rlock.rules import scripts
+from rlock.rules import commands
 from rlock.rules.quorum import Ballot
 
 from .conftest import Child, eventually
@@ -51,13 +51,13 @@ def started(child: StartChild, client: rlock.Client, urls: list[str], mode: str 
 def counted_attempts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Who of this process asked the masters for a lock, by `<client>`."""
     asked: list[str] = []
-    asking = Fanout.asking
+    asking = Calls.asking
 
-    def count(self: Fanout[Any], step: Ask) -> Waits[Ballot]:
-        if step.command.script is scripts.ACQUIRE:
+    def count(self: Calls[Any], step: Ask) -> Waits[Ballot]:
+        if step.command.script is commands.ACQUIRE:
             asked.append(str(step.command.echo).rpartition(":")[0])
         return asking(self, step)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Fanout, "asking", count)
+        patch.setattr(Calls, "asking", count)
         yield asked

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-import rlock._driver.engine
-from rlock._driver.fanout import Fanout
-from rlock._driver.waits import Waits
+import rlock._client.engine
+from rlock._client.calls import Calls
+from rlock._client.waits import Waits
 from rlock.procedures.steps import Ask
-from rlock.rules import scripts, timing
+from rlock.rules import commands, timing
 from rlock.rules.quorum import Ballot
 
 from ..servers import Fleet
@@ -29,16 +29,16 @@ AWAY_S = 0.2
 def first_asked_after(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """The instants at which this process asked the masters for a lock; it stays away for `AWAY_S`."""
     asked: list[float] = []
-    asking = Fanout.asking
+    asking = Calls.asking
 
-    def note(self: Fanout[Any], step: Ask) -> Waits[Ballot]:
-        if step.command.script is scripts.ACQUIRE:
+    def note(self: Calls[Any], step: Ask) -> Waits[Ballot]:
+        if step.command.script is commands.ACQUIRE:
             asked.append(time.monotonic())
         return asking(self, step)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Fanout, "asking", note)
-        patch.setattr(rlock._driver.handing, "come_back_wait", lambda round_s: AWAY_S)
+        patch.setattr(Calls, "asking", note)
+        patch.setattr(rlock._client.hand_off, "come_back_wait", lambda round_s: AWAY_S)
         yield asked
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._driver.fanout import Fanout
-from rlock._driver.waits import Waits
+from rlock._client.calls import Calls
+from rlock._client.waits import Waits
 from rlock.errors import NOT_HELD
 from rlock.procedures.steps import Ask
-from rlock.rules import scripts
+from rlock.rules import commands
 from rlock.rules.quorum import Ballot
 
 from ..servers import AnyMaster, Fleet, raw
@@ -165,16 +165,16 @@ def test_it_rises_from_thread_to_thread_of_one_client(
 ) -> None:
     client = make_client(urls)
     tokens = [stamp_tomorrow(urls)]
-    inherited, until = 0, time.monotonic() + 30
+    handed_tokens, until = 0, time.monotonic() + 30
 
     def work() -> None:
-        nonlocal inherited
+        nonlocal handed_tokens
         # On a busy machine one thread may do a lot before the others have subscribed.
-        while inherited < 50 and time.monotonic() < until:
+        while handed_tokens < 50 and time.monotonic() < until:
             with client.lock("x", fair=fair) as lock:
                 tokens.append(lock.fencing_token)
                 hold = client._engine().hold("x")
-                inherited += hold is not None and hold.hops > 0
+                handed_tokens += hold is not None and hold.hops > 0
                 time.sleep(0.002)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
@@ -183,7 +183,7 @@ def test_it_rises_from_thread_to_thread_of_one_client(
     for thread in threads:
         thread.join(60)
     assert rising(tokens)
-    assert inherited >= 50, "left to the next thread with the release, without an acquire"
+    assert handed_tokens >= 50, "left to the next thread with the release, without an acquire"
 
 
 WORKER = """
@@ -305,18 +305,18 @@ def test_where_masters_disagree_one_more_round_makes_it_the_greatest(
 def test_a_write_of_somebody_else_that_comes_in_between_is_outbid(
     above: int, masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, asking = make_client(masters3.urls), Fanout.asking
+    client, asking = make_client(masters3.urls), Calls.asking
     ahead = stamp_tomorrow(masters3.urls)
     stamp(masters3.urls, ahead, ahead + 10, ahead + 20)
     late: list[int] = []
 
-    def ask_after_another(self: Fanout[Any], step: Ask) -> Waits[Ballot]:
-        if step.command.script is scripts.FENCE and not late:
+    def ask_after_another(self: Calls[Any], step: Ask) -> Waits[Ballot]:
+        if step.command.script is commands.FENCE and not late:
             late.append(int(step.command.by_sha()[-2]) + above)
             stamp(masters3.urls, *late * 3)
         return asking(self, step)
 
-    monkeypatch.setattr(Fanout, "asking", ask_after_another)
+    monkeypatch.setattr(Calls, "asking", ask_after_another)
     with write_backs(masters3.urls) as rounds:
         token = take(client)
     assert token == late[0] + 1

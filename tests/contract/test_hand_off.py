@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-import rlock._driver.listener
-import rlock._sync.listener
-from rlock._driver.fanout import Fanout
-from rlock._driver.waits import Waits
+import rlock._client.subscriptions
+import rlock._sync.subscriptions
+from rlock._client.calls import Calls
+from rlock._client.waits import Waits
 from rlock.errors import RLockError
 from rlock.procedures.steps import Ask, Listen, Park, Procedure, Unlisten, Wake
-from rlock.rules import scripts
-from rlock.rules.places import Bequest, Place
+from rlock.rules import commands
 from rlock.rules.quorum import Ballot
+from rlock.rules.tickets import LocalGrant, Place
 from rlock.rules.timing import valid_until
 
 from ..servers import Fleet, left, raw
@@ -103,13 +103,13 @@ def test_in_fair_mode_a_thread_does_not_hand_it_past_those_who_came_before(
 def test_a_second_try_of_one_acquire_hears_of_its_own_place(masters3: Fleet, make_client: MakeClient) -> None:
     """After a grant that came too late the same acquire begins again, with another place."""
     engine = make_client(masters3.urls)._engine()
-    first, second = (Place("x", "a", engine.terms.station, 3_000, fair=True) for _ in range(2))
+    first, second = (Place("x", "a", engine.context.client_id, 3_000, fair=True) for _ in range(2))
 
     def twice() -> Procedure[Wake]:
         yield Listen(first, 2.0)
         yield Listen(second, 2.0)
         for master in masters3[:2]:
-            raw(master.url).publish(f"rlock:{{x}}:released|{engine.terms.station}", second.token)
+            raw(master.url).publish(f"rlock:{{x}}:released|{engine.context.client_id}", second.token)
         wake: Wake = yield Park(engine.clock() + 5.0)
         return wake
 
@@ -149,15 +149,15 @@ def test_an_heirs_lease_counts_from_before_the_release_was_sent(
     masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = make_client(masters3.urls, ttl=3.0)
-    engine, asking = client._engine(), Fanout.asking
+    engine, asking = client._engine(), Calls.asking
 
-    def slow_return(self: Fanout[Any], step: Ask) -> Waits[Ballot]:
+    def slow_return(self: Calls[Any], step: Ask) -> Waits[Ballot]:
         ballot = yield from asking(self, step)
-        if step.command.script is scripts.RELEASE:
+        if step.command.script is commands.RELEASE:
             time.sleep(0.5)  # the masters' leases have begun
         return ballot
 
-    monkeypatch.setattr(Fanout, "asking", slow_return)
+    monkeypatch.setattr(Calls, "asking", slow_return)
     ends: list[float] = []
 
     def wait() -> None:
@@ -177,13 +177,13 @@ def test_an_heirs_lease_counts_from_before_the_release_was_sent(
 
 def test_what_was_left_to_one_who_has_gone_is_given_back(masters3: Fleet, make_client: MakeClient) -> None:
     engine = make_client(masters3.urls)._engine()
-    place = Place("x", "a", engine.terms.station, 9_000, fair=False)
+    place = Place("x", "a", engine.context.client_id, 9_000, fair=False)
 
     def gone() -> Procedure[None]:
         yield Listen(place, 2.0)
         for master in masters3:
             raw(master.url).hset("x", f"a:{77:032x}", 1)
-        place.leave(Bequest(f"a:{77:032x}", engine.clock(), 1))
+        place.leave(LocalGrant(f"a:{77:032x}", engine.clock(), 1))
         yield Unlisten()
 
     engine.perform(gone())
@@ -193,19 +193,19 @@ def test_what_was_left_to_one_who_has_gone_is_given_back(masters3: Fleet, make_c
 @threads_only
 @pytest.mark.parametrize(
     "where",
-    [rlock._driver.listener.Listener, rlock._sync.listener.Listener],
+    [rlock._client.subscriptions.Subscriptions, rlock._sync.subscriptions.Subscriptions],
     ids=["in the base class", "after it"],
 )
 def test_ctrl_c_just_after_the_heir_was_told_does_not_free_what_the_heir_goes_on_with(
     masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch, where: type[Any]
 ) -> None:
     client, other = make_client(masters3.urls, ttl=10.0), make_client(masters3.urls, ttl=10.0)
-    bequeath, told = where.bequeath, []
+    hand_over, told = where.hand_over, []
     got, go = threading.Event(), threading.Event()
     ends: list[object] = []
 
-    def interrupted(self: Any, place: Place, bequest: Bequest) -> bool:
-        told.append(bequeath(self, place, bequest))
+    def interrupted(self: Any, place: Place, local_grant: LocalGrant) -> bool:
+        told.append(hand_over(self, place, local_grant))
         raise KeyboardInterrupt
 
     def wait() -> None:
@@ -221,12 +221,12 @@ def test_ctrl_c_just_after_the_heir_was_told_does_not_free_what_the_heir_goes_on
 
     lock = client.lock("x")
     lock.acquire()
-    heir = threading.Thread(target=wait)
-    heir.start()
+    next_waiter = threading.Thread(target=wait)
+    next_waiter.start()
     assert eventually(lambda: client.status("x").queue_length == 1)
     time.sleep(0.1)
     with monkeypatch.context() as patch:
-        patch.setattr(where, "bequeath", interrupted)
+        patch.setattr(where, "hand_over", interrupted)
         with pytest.raises(KeyboardInterrupt):
             lock.release()
     try:
@@ -236,7 +236,7 @@ def test_ctrl_c_just_after_the_heir_was_told_does_not_free_what_the_heir_goes_on
         assert not other.lock("x").acquire(timeout=0.5), "two valid leases"
     finally:
         go.set()
-        heir.join(20)
+        next_waiter.join(20)
     assert ends == [True]
     assert other.lock("x").acquire(timeout=1.0)
     other.lock("x").release()
@@ -248,19 +248,19 @@ def test_close_finds_what_an_heir_that_has_just_gone_is_about_to_pass_on(
 ) -> None:
     """Its time was over when it was told; close() comes while it leaves, and looks when it has gone."""
     client = make_client(masters3.urls, ttl=10.0)
-    where, engine = rlock._driver.listener.Listener, client._engine()
-    bequeath, leave, asking, refuse = where.bequeath, where.leave, Fanout.asking, Fanout.refuse
+    where, engine = rlock._client.subscriptions.Subscriptions, client._engine()
+    hand_over, leave, asking, refuse = where.hand_over, where.leave, Calls.asking, Calls.refuse
     leaving, told = threading.Event(), threading.Event()
     closer = threading.Thread(target=client.close)
 
-    def answer_late(self: Fanout[Any], step: Ask) -> Waits[Ballot]:
+    def answer_late(self: Calls[Any], step: Ask) -> Waits[Ballot]:
         ballot = yield from asking(self, step)
-        if step.command.script is scripts.RELEASE and not told.is_set():
+        if step.command.script is commands.RELEASE and not told.is_set():
             assert leaving.wait(10)
         return ballot
 
-    def tell(self: Any, place: Place, bequest: Bequest) -> bool:
-        given = bequeath(self, place, bequest)
+    def tell(self: Any, place: Place, local_grant: LocalGrant) -> bool:
+        given = hand_over(self, place, local_grant)
         told.set()
         return given
 
@@ -273,21 +273,21 @@ def test_close_finds_what_an_heir_that_has_just_gone_is_about_to_pass_on(
             closer.start()
             assert eventually(lambda: engine.closed)
 
-    def refuse_late(self: Fanout[Any]) -> None:
-        heir.join(10)
+    def refuse_late(self: Calls[Any]) -> None:
+        next_waiter.join(10)
         refuse(self)
 
     got: list[bool] = []
-    heir = threading.Thread(target=lambda: got.append(client.lock("x").acquire(timeout=0.5)))
+    next_waiter = threading.Thread(target=lambda: got.append(client.lock("x").acquire(timeout=0.5)))
     with client.lock("x"):
-        heir.start()
+        next_waiter.start()
         assert eventually(lambda: client.status("x").queue_length == 1)
         time.sleep(0.1)
-        monkeypatch.setattr(Fanout, "asking", answer_late)
-        monkeypatch.setattr(Fanout, "refuse", refuse_late)
-        monkeypatch.setattr(where, "bequeath", tell)
+        monkeypatch.setattr(Calls, "asking", answer_late)
+        monkeypatch.setattr(Calls, "refuse", refuse_late)
+        monkeypatch.setattr(where, "hand_over", tell)
         monkeypatch.setattr(where, "leave", leave_late)
-    heir.join(20)
+    next_waiter.join(20)
     closer.join(20)
     assert got == [False]
     assert [left(master.url) for master in masters3] == [[], [], []]
@@ -300,17 +300,17 @@ def test_close_in_the_middle_of_a_hand_off_leaves_nothing_of_the_heir(
 ) -> None:
     """The masters gave it the lock; one of the two threads is kept from running until close() is over."""
     client = make_client(masters3.urls, ttl=10.0)
-    where = rlock._driver.listener.Listener
-    bequeath, parking = where.bequeath, where.parking
+    where = rlock._client.subscriptions.Subscriptions
+    hand_over, parking = where.hand_over, where.parking
     found: list[list[str]] = []
 
     def close() -> None:
         client.close()
         found.extend(left(master.url) for master in masters3)
 
-    def tell_late(self: Any, place: Place, bequest: Bequest) -> bool:
+    def tell_late(self: Any, place: Place, local_grant: LocalGrant) -> bool:
         close()
-        return bequeath(self, place, bequest)
+        return hand_over(self, place, local_grant)
 
     def go_on_late(self: Any, ear: Any, timeout: float) -> Waits[Wake]:
         wake = yield from parking(self, ear, timeout)
@@ -319,7 +319,7 @@ def test_close_in_the_middle_of_a_hand_off_leaves_nothing_of_the_heir(
         return wake
 
     if kept == "releaser":
-        monkeypatch.setattr(where, "bequeath", tell_late)
+        monkeypatch.setattr(where, "hand_over", tell_late)
     else:
         monkeypatch.setattr(where, "parking", go_on_late)
     ends: list[object] = []
@@ -330,11 +330,11 @@ def test_close_in_the_middle_of_a_hand_off_leaves_nothing_of_the_heir(
         except RLockError as error:
             ends.append(str(error))
 
-    heir = threading.Thread(target=wait)
+    next_waiter = threading.Thread(target=wait)
     with client.lock("x"):
-        heir.start()
+        next_waiter.start()
         assert eventually(lambda: client.status("x").queue_length == 1)
         time.sleep(0.1)
-    heir.join(20)
+    next_waiter.join(20)
     assert found == [[], [], []]
     assert ends == ["the client was closed"] or ends == ["the client is closed"]

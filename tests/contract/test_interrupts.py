@@ -129,7 +129,7 @@ def test_ctrl_c_before_any_line_of_a_nested_release_gives_back_one_acquire_or_no
 
 
 #: The files through which a message goes.
-READING = ("listener.py", "ears.py", "_sync/roster.py", "_sync/links.py")
+READING = ("listener.py", "ears.py", "_sync/connections.py", "_sync/connection.py")
 NEVER = 1_000_000_000
 
 
@@ -138,19 +138,22 @@ def test_ctrl_c_before_any_line_that_reads_a_message_keeps_no_other_waiter_aslee
 ) -> None:
     """One thread reads for all that wait; the message is for another one of them."""
     holder, client = rlock.Client(masters1.urls, ttl=10.0), rlock.Client(masters1.urls, ttl=10.0)
-    listener: Any = client._engine()._listener
+    subscriptions: Any = client._engine()._subscriptions
     late: dict[str, float] = {}
 
     def asleep(name: str) -> bool:
         return any(
-            ear.parked for found in listener._subscriptions.values() for ear in found.ears if ear.name == name
+            ear.parked
+            for found in subscriptions._by_name.values()
+            for ear in found.ears
+            if ear.name == name
         )
 
     def attempt(at: int) -> str:
         """An interrupt in front of the n-th line from when the first message has come."""
         told, got = threading.Event(), threading.Event()
         released_at = got_at = 0.0
-        poll = listener._roster.poll
+        poll = subscriptions._connections.poll
 
         def polled(timeout: float) -> Any:
             events = poll(timeout)
@@ -169,7 +172,7 @@ def test_ctrl_c_before_any_line_that_reads_a_message_keeps_no_other_waiter_aslee
             nonlocal released_at
             with holder.lock("b"):
                 ready.set()
-                assert eventually(lambda: listener._reader and asleep("a"))
+                assert eventually(lambda: subscriptions._reader and asleep("a"))
                 waiter.start()
                 assert eventually(lambda: asleep("b"))
                 told.set()
@@ -179,10 +182,10 @@ def test_ctrl_c_before_any_line_that_reads_a_message_keeps_no_other_waiter_aslee
         waiter, releaser = threading.Thread(target=wait), threading.Thread(target=release)
         releaser.start()
         ready.wait(10)
-        listener._roster.poll = polled
+        subscriptions._connections.poll = polled
         with interrupted(NEVER, *READING) as tracer:
             client.lock("a").acquire(timeout=2.0)
-        listener._roster.poll = poll
+        subscriptions._connections.poll = poll
         releaser.join(10)
         waiter.join(10)
         if got_at - released_at > 0.7:

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._driver.engine import Engine
-from rlock._driver.fanout import Fanout
-from rlock._driver.links import pack
-from rlock._driver.waits import Waits
+from rlock._client.calls import Calls
+from rlock._client.connection import pack
+from rlock._client.engine import Engine
+from rlock._client.waits import Waits
 from rlock.errors import QuorumUnreachableError
 from rlock.procedures import acquire as acquiring
 from rlock.procedures.attempt import Grant
 from rlock.procedures.steps import Ask, Procedure
-from rlock.rules import scripts
+from rlock.rules import commands
 from rlock.rules.quorum import Ballot
 
 from ..servers import Fleet, left, raw
@@ -60,18 +60,18 @@ def test_close_finds_an_acquire_that_is_just_about_to_be_undone(
     masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = make_client(masters3.urls, 10.0)
-    engine, asking, refuse, give_back = client._engine(), Fanout.asking, Fanout.refuse, Engine.give_back
+    engine, asking, refuse, give_back = client._engine(), Calls.asking, Calls.refuse, Engine.give_back
     undoing = threading.Event()
     closer = threading.Thread(target=client.close)
 
-    def win_while_it_closes(self: Fanout[Any], step: Ask) -> Waits[Ballot]:
+    def win_while_it_closes(self: Calls[Any], step: Ask) -> Waits[Ballot]:
         ballot = yield from asking(self, step)
-        if step.command.script is scripts.ACQUIRE:
+        if step.command.script is commands.ACQUIRE:
             closer.start()
             assert eventually(lambda: engine.closed)
         return ballot
 
-    def refuse_late(self: Fanout[Any]) -> None:
+    def refuse_late(self: Calls[Any]) -> None:
         assert undoing.wait(10)
         refuse(self)
 
@@ -80,8 +80,8 @@ def test_close_finds_an_acquire_that_is_just_about_to_be_undone(
         closer.join(20)
         give_back(self, *what)
 
-    monkeypatch.setattr(Fanout, "asking", win_while_it_closes)
-    monkeypatch.setattr(Fanout, "refuse", refuse_late)
+    monkeypatch.setattr(Calls, "asking", win_while_it_closes)
+    monkeypatch.setattr(Calls, "refuse", refuse_late)
     monkeypatch.setattr(Engine, "give_back", undo_late)
     with pytest.raises(rlock.RLockError, match="closed"):
         client.lock("x").acquire()
@@ -115,16 +115,16 @@ def test_a_release_that_crosses_a_renewal_is_no_loss(
 ) -> None:
     told: list[rlock.LeaseLostError] = []
     client = make_client(masters3.urls, ttl=0.9)
-    release = scripts.RELEASE
-    asking = Fanout.asking
+    release = commands.RELEASE
+    asking = Calls.asking
 
-    def slow_return(self: Fanout[Any], step: Ask) -> Waits[Ballot]:
+    def slow_return(self: Calls[Any], step: Ask) -> Waits[Ballot]:
         ballot = yield from asking(self, step)
         if step.command.script is release:
             time.sleep(0.3)  # the masters have freed it, the caller does not know yet; a renewal is due
         return ballot
 
-    monkeypatch.setattr(Fanout, "asking", slow_return)
+    monkeypatch.setattr(Calls, "asking", slow_return)
     for _ in range(5):
         lock = client.lock("x", on_lost=told.append)
         lock.acquire()
@@ -270,12 +270,12 @@ def test_an_answer_that_belongs_to_another_command_is_no_vote(
     lock = client.lock("x")
     with lock:
         pass
-    fanout = client._engine()._fanout
-    (slot,) = fanout._roster.slots
-    assert slot.link is not None
+    calls = client._engine()._calls
+    (server,) = calls._connections.servers
+    assert server.connection is not None
     # A reply too many on the wire, as after an interrupt in the middle of a command.
-    fanout._roster.send(slot.link, pack(scripts.acquire("y", "somebody:1", 5000).by_source()))
-    slot.link.owed.clear()
+    calls._connections.send(server.connection, pack(commands.acquire("y", "somebody:1", 5000).by_source()))
+    server.connection.pending.clear()
     assert lock.acquire(timeout=5.0)
     lock.release()
     assert not raw(masters1.urls[0]).exists("x")
@@ -289,10 +289,10 @@ def test_a_server_that_appears_under_a_second_name_later_loses_no_held_lock(
     client = make_client(fleet.urls, ttl=1.5)
     lock = client.lock("x")
     lock.acquire()
-    roster = client._engine()._fanout._roster
-    with roster._mutex:
+    connections = client._engine()._calls._connections
+    with connections._mutex:
         # As when an address is pointed at another server by mistake.
-        roster.slots[2].endpoint = roster.slots[0].endpoint
+        connections.servers[2].endpoint = connections.servers[0].endpoint
     fleet[2].kill()
     time.sleep(2.0)
     lock.check()

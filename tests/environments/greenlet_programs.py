@@ -218,7 +218,7 @@ except rlock.OptionsError as error:
 
 #: eventlet replaces os.read and os.write by functions that wait.
 BELL = """
-from rlock._sync.roster import Bell
+from rlock._sync.connections import Bell
 bell = Bell()
 with green.Timeout(10):
     bell.answer()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from rlock._sync.roster import Bell
+from rlock._sync.connections import WakePipe
 
 from ..servers import Fleet
 from .programs import assert_nothing_is_left, outcome
@@ -12,15 +12,15 @@ from .programs import assert_nothing_is_left, outcome
 #: What a poll answers for a descriptor that is closed.
 CLOSED = """
 import select
-from rlock._sync.roster import Roster
-poll = Roster.poll
+from rlock._sync.connections import Connections
+poll = Connections.poll
 def watched(self, timeout):
     events = poll(self, timeout)
     tell(closed=any(event & select.POLLNVAL for _, event in events))
     return events
 client = rlock.Client(URLS, 10.0)
 client.lock("x").acquire()
-Roster.poll = watched
+Connections.poll = watched
 """
 
 
@@ -30,7 +30,7 @@ def test_the_end_of_a_process_polls_no_closed_descriptor(masters3: Fleet) -> Non
 
 
 def test_a_bell_that_is_closed_reads_from_nobody_elses_descriptor() -> None:
-    bell = Bell()
+    bell = WakePipe()
     number = bell.fileno
     bell.close()
     bell.close()

@@ -47,7 +47,7 @@ class PrivateNetwork:
     def __enter__(self) -> PrivateNetwork:
         self._home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         try:
-            _call("unshare", _CLONE_NEWNET)
+            _connect_options("unshare", _CLONE_NEWNET)
         except BaseException:
             os.close(self._home)
             raise
@@ -70,7 +70,7 @@ class PrivateNetwork:
         self._leave()
 
     def _leave(self) -> None:
-        _call("setns", self._home, _CLONE_NEWNET)
+        _connect_options("setns", self._home, _CLONE_NEWNET)
         os.close(self._home)
 
     def binary(self, server: ServerBinary, folder: Path) -> ServerBinary:
@@ -105,7 +105,7 @@ def _run(*command: str, stdin: str = "") -> None:
     subprocess.run(command, input=stdin, check=True, capture_output=True, text=True)
 
 
-def _call(function: str, *arguments: int) -> None:
+def _connect_options(function: str, *arguments: int) -> None:
     # os.unshare and os.setns came with Python 3.12.
     libc = ctypes.CDLL(None, use_errno=True)
     if getattr(libc, function)(*arguments) != 0:

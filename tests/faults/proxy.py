@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rlock.rules.scripts import Script
+from rlock.rules.commands import Script
 
 #: What comes after a loss: nothing any more on that connection, or its end with a RST.
 Then = Literal["silence", "reset"]
@@ -69,8 +69,8 @@ class Proxy:
         self._mutex = threading.RLock()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listening, selectors.EVENT_READ)
-        self._bell, self._rope = socket.socketpair()
-        self._selector.register(self._bell, selectors.EVENT_READ)
+        self._wake_pipe, self._rope = socket.socketpair()
+        self._selector.register(self._wake_pipe, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._serve, name="proxy", daemon=True)
         self._thread.start()
 
@@ -136,8 +136,8 @@ class Proxy:
                 for key, _ in events:
                     if key.fileobj is self._listening:
                         self._accept()
-                    elif key.fileobj is self._bell:
-                        self._bell.recv(4096)
+                    elif key.fileobj is self._wake_pipe:
+                        self._wake_pipe.recv(4096)
                     elif key.data[0] in self._connections:  # not reset by the event before this one
                         self._take(*key.data)
                 for connection in list(self._connections):
@@ -145,7 +145,7 @@ class Proxy:
         with self._mutex:
             for connection in list(self._connections):
                 self._reset(connection)
-        for end in (self._listening, self._bell, self._rope):
+        for end in (self._listening, self._wake_pipe, self._rope):
             end.close()
         self._selector.close()
 

@@ -16,7 +16,7 @@ import redis
 import rlock
 import rlock.asyncio
 from rlock.rules.options import from_env
-from rlock.rules.wire import REDISSON, whose
+from rlock.rules.wire import REDISSON, holder_identity
 
 from ..conftest import FreshMasters
 from ..contract.conftest import eventually
@@ -83,9 +83,13 @@ def test_the_channel_is_named_as_redisson_names_it(name: str, channel: str) -> N
 
 
 def test_one_thread_of_a_red_lock_is_one_holder_and_ours_are_themselves() -> None:
-    assert whose(f"{UUID.format(1)}:35") == whose(f"{UUID.format(2)}:35") != whose(f"{UUID.format(1)}:36")
+    assert (
+        holder_identity(f"{UUID.format(1)}:35")
+        == holder_identity(f"{UUID.format(2)}:35")
+        != holder_identity(f"{UUID.format(1)}:36")
+    )
     for ours in ("host/1/main:" + "0" * 32, "", "35", f"{UUID.format(1)}", f"{UUID.format(1)}:35:write"):
-        assert whose(ours) == ours
+        assert holder_identity(ours) == ours
 
 
 def test_a_release_is_told_as_redisson_expects_it(masters3: Fleet, shared: MakeShared) -> None:

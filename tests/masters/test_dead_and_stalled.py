@@ -172,18 +172,17 @@ def test_a_connection_that_was_given_up_with_requests_unanswered_is_killed_befor
     with rlock.Client(fleet.urls, ttl=3.0) as client:
         lock = client.lock("x")
         cycle(lock, 1)
-        slot = client._engine()._fanout._roster.slots[0]
-        assert eventually(lambda: cycle(lock, 1) and slot.link is not None)
-        assert slot.link is not None
-        old = slot.link.client_id
+        server = client._engine()._calls._connections.servers[0]
+        assert eventually(lambda: cycle(lock, 1) and server.connection is not None)
+        assert server.connection is not None
+        old = server.connection.connection_id
         fleet[0].pause()
-        assert eventually(lambda: cycle(lock, 1) and slot.link is None), "it was never given up"
-        assert [number for _, number in slot.kill] == [old]
+        assert eventually(lambda: cycle(lock, 1) and server.connection is None), "it was never given up"
+        assert [number for _, number in server.kill] == [old]
         fleet[0].resume()
-        assert eventually(lambda: cycle(lock, 1) and slot.link is not None)
-        assert slot.kill == []
-        server = raw(fleet[0].url)
-        stats = server.info("commandstats")
+        assert eventually(lambda: cycle(lock, 1) and server.connection is not None)
+        assert server.kill == []
+        stats = raw(fleet[0].url).info("commandstats")
         if any("|" in command for command in stats):  # Redis 6.2 does not tell subcommands apart
             assert stats["cmdstat_client|kill"]["calls"] >= 1
 
@@ -197,12 +196,12 @@ def test_a_round_that_no_connection_can_take_is_over_without_a_look_at_any(
         cycle(lock, 1)
         for master in fleet:
             master.kill()
-        roster = client._engine()._fanout._roster
+        connections = client._engine()._calls._connections
 
         def gone() -> bool:
             with pytest.raises(rlock.QuorumUnreachableError):
                 lock.acquire(blocking=False)
-            return roster.up == 0 and not roster.dialing
+            return connections.up == 0 and not connections.is_connecting
 
         assert eventually(gone, within=10.0)
         looks: list[float] = []
@@ -211,8 +210,8 @@ def test_a_round_that_no_connection_can_take_is_over_without_a_look_at_any(
             looks.append(timeout)
             return []
 
-        monkeypatch.setattr(roster, "poll", poll)
-        monkeypatch.setattr(roster, "dial_due", lambda: None)
+        monkeypatch.setattr(connections, "poll", poll)
+        monkeypatch.setattr(connections, "connect_due", lambda: None)
         with pytest.raises(rlock.QuorumUnreachableError):
             lock.acquire(blocking=False)
         assert looks == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock.rules import scripts
+from rlock.rules import commands
 
 from ..contract.conftest import eventually
 from ..servers import raw
@@ -96,15 +96,15 @@ def test_healing_brings_no_released_lock_back(
     fresh_masters: FreshMasters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The releases come between the renewal, which finds a key missing, and the healing."""
-    prepare = scripts.heal
+    prepare = commands.heal
 
-    def slowly(*arguments: Any, **options: Any) -> scripts.Command:
+    def slowly(*arguments: Any, **options: Any) -> commands.Command:
         command = prepare(*arguments, **options)
         healing.set()
         assert released.wait(5.0)
         return command
 
-    monkeypatch.setattr(scripts, "heal", slowly)
+    monkeypatch.setattr(commands, "heal", slowly)
     healing, released = threading.Event(), threading.Event()
     fleet = fresh_masters(3)
     with rlock.Client(fleet.urls) as client:

@@ -323,7 +323,7 @@ def test_a_longer_lease_that_was_granted_makes_all_wait_for_it(fresh_masters: Fr
             pass
         fleet[0].restart(empty=True)
         assert client.lock("x").acquire(timeout=5)
-        waits = client._engine().terms.guard.wait(0, client._engine().clock())
+        waits = client._engine().context.guard.wait(0, client._engine().clock())
         assert waits > 500
 
 

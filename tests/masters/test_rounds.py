@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._driver.rounds import Round
-from rlock._driver.waits import Waits
+from rlock._client.pending import PendingCall
+from rlock._client.waits import Waits
 
 from ..servers import Fleet
 
@@ -24,22 +24,22 @@ def test_who_was_kept_from_running_until_its_time_was_over_reads_its_answers_all
         lock = client.lock("x")
         with lock:
             pass
-        fanout: Any = client._engine()._fanout
-        links = [slot.link for slot in fanout._roster.slots if slot.link is not None]
-        clock, finishing = fanout._clock, fanout._finishing
+        calls: Any = client._engine()._calls
+        links = [server.connection for server in calls._connections.servers if server.connection is not None]
+        clock, finishing = calls._clock, calls._finishing
         late = 0.0
 
-        def kept_from_running(turn: Round) -> Waits[None]:
+        def kept_from_running(call: PendingCall) -> Waits[None]:
             nonlocal late
             # The thread that was to read for this one has gone on meanwhile.
-            fanout._leader = None
-            for link in links:
-                assert select.select([link.socket], [], [], 20.0)[0], "a master has not answered"
-            late = turn.ask.timeout * 1.1
-            yield from finishing(turn)
+            calls._leader = None
+            for connection in links:
+                assert select.select([connection.socket], [], [], 20.0)[0], "a master has not answered"
+            late = call.ask.timeout * 1.1
+            yield from finishing(call)
 
-        monkeypatch.setattr(fanout, "_clock", lambda: clock() + late)
-        monkeypatch.setattr(fanout, "_finishing", kept_from_running)
+        monkeypatch.setattr(calls, "_clock", lambda: clock() + late)
+        monkeypatch.setattr(calls, "_finishing", kept_from_running)
         assert lock.acquire(timeout=0), "the answers were there, and nobody read them"
         assert late
         late = 0.0

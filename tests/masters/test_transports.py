@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 import rlock
-from rlock._async.masters import Endpoint as TaskEndpoint
-from rlock._driver.masters import Endpoint
-from rlock._sync.masters import Endpoint as BlockingEndpoint
+from rlock._async.endpoints import Endpoint as TaskEndpoint
+from rlock._client.endpoints import Endpoint
+from rlock._sync.endpoints import Endpoint as BlockingEndpoint
 from rlock.program.local.embedded import EmbeddedError, Master, Tls
 
 from ..contract.conftest import in_thread

@@ -162,9 +162,9 @@ def sample(seed: int = 1) -> Results:
             for step in ("build", "send", "wait", "read", "count", "rest")
         }
     stacks = {
-        "threads:_acquire;lock:RLock.acquire;fanout:Fanout.send;[send]": 300.0,
-        "threads:_acquire;lock:RLock.acquire;fanout:Fanout.lead;[poll]": 400.0,
-        "lock:RLock.release;fanout:Fanout.send;[send]": 280.0,
+        "threads:_acquire;lock:RLock.acquire;fanout:Calls.send;[send]": 300.0,
+        "threads:_acquire;lock:RLock.acquire;fanout:Calls.lead;[poll]": 400.0,
+        "lock:RLock.release;fanout:Calls.send;[send]": 280.0,
         "lock:RLock.release;rules:outcome": 20.0,
     }
     found["steps"].cases += [steps, Case({"masters": 5, "stacks": "wall"}, {"rlock": Row(stacks)})]

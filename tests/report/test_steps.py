@@ -46,12 +46,12 @@ def test_sampling_leaves_no_timer_and_no_handler_behind() -> None:
 @pytest.mark.parametrize(
     ("file", "function", "line", "step"),
     [
-        ("/x/rlock/_sync/links.py", "send", "self.socket.send(packed)", "send"),
-        ("/x/rlock/_sync/roster.py", "poll", "found = self._poll.poll(wait_ms)", "wait"),
-        ("/x/rlock/_sync/links.py", "receive", "read = self._receive.recv(65536)", "read"),
+        ("/x/rlock/_sync/connection.py", "send", "self.socket.send(packed)", "send"),
+        ("/x/rlock/_sync/connections.py", "poll", "found = self._poll.poll(wait_ms)", "wait"),
+        ("/x/rlock/_sync/connection.py", "receive", "read = self._receive.recv(65536)", "read"),
         ("/x/redis/_parsers/hiredis.py", "read_from_socket", "self._sock.recv_into(buffer)", "wait"),
         ("/x/redis/_parsers/hiredis.py", "read_response", "response = self._reader.gets()", "read"),
-        ("/x/rlock/rules/scripts.py", "acquire", "return Command(name)", "build"),
+        ("/x/rlock/rules/commands.py", "acquire", "return Command(name)", "build"),
         ("/x/rlock/rules/replies.py", "decode_one", "return Vote(code)", "read"),
         ("/x/rlock/rules/quorum.py", "cast", "self.votes[master] = vote", "count"),
         ("/x/rlock/rules/holds.py", "remove", "del self.holds[key]", "rest"),

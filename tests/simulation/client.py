@@ -1,4 +1,4 @@
-"""One simulated client: the engine of `rlock/_driver/engine.py`, in virtual time.
+"""One simulated client: the engine of `rlock/_client/engine.py`, in virtual time.
 
 What is added: the referee is told who has the lock; a thread may be kept from running; processes are killed.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rlock._driver import turnstile
-from rlock._driver.engine import Engine
-from rlock._driver.waits import Waits
+from rlock._client import local_queue
+from rlock._client.engine import Engine
+from rlock._client.waits import Waits
 from rlock.errors import QuorumUnreachableError
 from rlock.procedures.acquire import FOR_EVER
 from rlock.procedures.attempt import Asked
@@ -19,10 +19,10 @@ from rlock.procedures.release import Released
 from rlock.rules.holds import Hold, OwnerKey
 from rlock.rules.options import ClientOptions, LockOptions
 
+from .calls import Calls
 from .driver import Bench, Driver, Program, Thread, Wait, sleep
 from .events import Process, Way
-from .fanout import Fanout
-from .listener import Listener
+from .subscriptions import Subscriptions
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Turn(turnstile.Turn):
+class LocalTurn(local_queue.LocalTurn):
     """A thread's place in a line."""
 
     __slots__ = ("_bench", "_stirred")
@@ -73,21 +73,23 @@ class Client(Process, Engine):
         self._offset, self._rate = offset, rate
         Engine.__init__(self, [f"m{host.index}" for host in world.hosts], options, self._now)
         # What an engine leaves to chance comes out of the seed here.
-        self.terms = replace(self.terms, random=world.random, station=f"{world.random.getrandbits(64):016x}")
+        self.context = replace(
+            self.context, random=world.random, client_id=f"{world.random.getrandbits(64):016x}"
+        )
         self.ways = [(Way(), Way()) for _ in world.hosts]
         self.current: Thread
         self.running: list[Thread] = []
         #: How often a thread is kept from running between two steps, and how long in the mean.
         self.kept = (0.0, 0.0)
         timeout = options.lease(None).request_timeout
-        self.fanout = self._fanout = Fanout(self, timeout)
-        self.listener = self._listener = Listener(self, timeout)
+        self.calls = self._calls = Calls(self, timeout)
+        self.subscriptions = self._subscriptions = Subscriptions(self, timeout)
         self._driver = Driver(self)
         self._watchdog = Watchdog(self)
         self._timeout = timeout
         self._threads = 0
         if joined:
-            self.fanout.roster.join()
+            self.calls.connections.join()
 
     def _now(self) -> float:
         return self._offset + self._rate * self.events.now
@@ -120,16 +122,16 @@ class Client(Process, Engine):
         """Its kernel closes the connections, before anything in it could be undone."""
         super().kill()
         self.closed = True
-        for roster in (self.fanout.roster, self.listener.roster):
-            roster.close()
+        for connections in (self.calls.connections, self.subscriptions.connections):
+            connections.close()
         for thread in list(self.running):
             thread.end()
 
     def key(self) -> OwnerKey:
         return self.current.key
 
-    def _turn(self, name: str) -> Turn:
-        return Turn(name)
+    def _turn(self, name: str) -> LocalTurn:
+        return LocalTurn(name)
 
     def _holding(self) -> None: ...
 
@@ -170,7 +172,7 @@ class Client(Process, Engine):
     def looking(self, name: str) -> Waits[bool]:
         """Whether somebody may hold a lock; the referee checks that "no" is true."""
         held = self.world.referee.held(name)
-        answer = yield from self.performing(locked(self.terms, name, self._timeout))
+        answer = yield from self.performing(locked(self.context, name, self._timeout))
         if not answer:
             self.world.referee.free(name, held)
         return answer
@@ -178,7 +180,7 @@ class Client(Process, Engine):
     def evict(self, name: str) -> Program:
         """An operator's removal of whoever holds a lock."""
         try:
-            yield from self.performing(evict(self.terms, name, self._timeout))
+            yield from self.performing(evict(self.context, name, self._timeout))
         except (QuorumUnreachableError, KeyboardInterrupt):
             pass  # the operator has to come again
 

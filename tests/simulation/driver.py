@@ -1,6 +1,6 @@
 """Threads of a simulated client: programs that run until they have to wait, and the driver of procedures.
 
-Where a program of rlock/_driver waits, it yields a `Wait` here, and virtual time passes; the rest is the real
+Where a program of rlock/_client waits, it yields a `Wait` here, and virtual time passes; the rest is the real
 code. An interrupt is thrown in at the wait, and goes the way that Ctrl-C goes.
 """
 
@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rlock._driver import driver
-from rlock._driver.ears import Ear
-from rlock._driver.waits import Waits
+from rlock._client import driver
+from rlock._client.notifications import Ear
+from rlock._client.waits import Waits
 from rlock.procedures.steps import OtherStep, Procedure
-from rlock.rules.holds import OwnerKey, Pulse
+from rlock.rules.holds import OwnerKey, ThreadLiveness
 
 if TYPE_CHECKING:
     from .client import Client
@@ -81,7 +81,7 @@ class Thread:
     def __init__(self, client: Client, label: str) -> None:
         self.client = client
         self.label = label
-        self._pulse = Pulse()
+        self._pulse = ThreadLiveness()
         self.key = OwnerKey(label, self._pulse)
         self.over = False
         #: Rounds that it waited for, by script.
@@ -145,7 +145,7 @@ class Driver(driver.Driver):
     """Its threads may be kept from running between two steps."""
 
     def __init__(self, client: Client) -> None:
-        super().__init__(client.fanout, client.listener, client.clock, client._pass_on)
+        super().__init__(client.calls, client.subscriptions, client.clock, client._pass_on)
         self._client = client
 
     def performing(self, procedure: Procedure[T]) -> Waits[T]:

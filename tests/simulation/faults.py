@@ -6,9 +6,9 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
+from .connections import Connection
 from .events import Way
 from .hosts import Host
-from .links import Link
 from .world import World
 
 if TYPE_CHECKING:
@@ -72,15 +72,15 @@ class Nemesis:
     def host(self) -> Host:
         return self.dice.choice(self.world.hosts)
 
-    def links(self) -> list[Link]:
+    def links(self) -> list[Connection]:
         """Those of a client to a master, for commands, for messages, or both."""
         client, host = self.client(), self.host()
         if client is None:
             return []
-        rosters = [client.fanout.roster, client.listener.roster]
+        rosters = [client.calls.connections, client.subscriptions.connections]
         chosen = self.dice.choice((rosters, rosters[:1], rosters[:1], rosters[1:]))
-        links = [roster.slots[host.index].link for roster in chosen]
-        return [link for link in links if link is not None]
+        links = [connections.servers[host.index].connection for connections in chosen]
+        return [connection for connection in links if connection is not None]
 
     def ways(self) -> list[Way]:
         """Between some clients and some masters, one way or both."""
@@ -105,8 +105,8 @@ class Nemesis:
 
 
 def cut(nemesis: Nemesis) -> None:
-    for link in nemesis.links():
-        link.cut()
+    for connection in nemesis.links():
+        connection.cut()
 
 
 def lose_answers(nemesis: Nemesis) -> None:
@@ -114,17 +114,21 @@ def lose_answers(nemesis: Nemesis) -> None:
     client = nemesis.client()
     if client is not None:
         script = nemesis.dice.choice(("acquire", "acquire", "release", "renew", "any"))
-        slots = client.fanout.roster.slots
-        for slot in nemesis.dice.sample(slots, nemesis.dice.choice((len(slots), len(slots), 1))):
-            if slot.link is not None:
-                slot.link.fuse = script
+        servers = client.calls.connections.servers
+        for server in nemesis.dice.sample(servers, nemesis.dice.choice((len(servers), len(servers), 1))):
+            if server.connection is not None:
+                server.connection.fuse = script
 
 
 def half_open(nemesis: Nemesis) -> None:
     chosen = nemesis.dice.choice(("both", "there", "back"))
-    for link in nemesis.links():
-        wires = {"both": (link.there, link.back), "there": (link.there,), "back": (link.back,)}
-        link.mute(*wires[chosen])
+    for connection in nemesis.links():
+        wires = {
+            "both": (connection.there, connection.back),
+            "there": (connection.there,),
+            "back": (connection.back,),
+        }
+        connection.mute(*wires[chosen])
 
 
 def hold_up(nemesis: Nemesis) -> None:

@@ -7,7 +7,7 @@ from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rlock.rules import scripts
+from rlock.rules import commands
 from rlock.rules.keys import NOTE
 from rlock.rules.restart_guard import Handshake
 from rlock.testing.memory.keyspace import Entry
@@ -16,7 +16,7 @@ from .events import Action, Process
 from .masters import Master
 
 if TYPE_CHECKING:
-    from .links import Link
+    from .connections import Connection
     from .world import World
 
 #: The wall clock at the beginning, so that tickets are as large as they are in life.
@@ -28,18 +28,18 @@ AGE_US = 86_400_000_000
 class Session:
     """The server's end of one connection, in one life of the server."""
 
-    __slots__ = ("host", "life", "link", "number", "open")
+    __slots__ = ("connection", "host", "life", "number", "open")
 
-    def __init__(self, host: Host, link: Link, number: int) -> None:
+    def __init__(self, host: Host, connection: Connection, number: int) -> None:
         self.host = host
-        self.link = link
+        self.connection = connection
         self.life = host.life
         self.number = number
         self.open = True
 
     def hear(self, channel: str, payload: str) -> None:
         """What was published goes out to one who has subscribed."""
-        self.link.answer([b"message", channel.encode(), payload.encode()])
+        self.connection.answer([b"message", channel.encode(), payload.encode()])
 
     def close(self) -> None:
         """The server has done with it."""
@@ -115,9 +115,9 @@ class Host(Process):
         for session in sessions.values():
             session.open = False
             if silent:
-                session.link.fall_silent()
+                session.connection.fall_silent()
             else:
-                session.link.end()
+                session.connection.end()
         self._lives += 1
         due = self._lives
 
@@ -148,16 +148,16 @@ class Host(Process):
 
     # -- connections -------------------------------------------------------------------------------------
 
-    def open(self, link: Link) -> Session:
+    def open(self, connection: Connection) -> Session:
         """The kernel accepts, whether or not the server stands still."""
         self._serial += 1
-        session = self.sessions[self._serial] = Session(self, link, self._serial)
+        session = self.sessions[self._serial] = Session(self, connection, self._serial)
         return session
 
     def receive(self, session: Session, action: Action) -> None:
         """Bytes of a connection have come, also of one that its client has given up in the meantime."""
         if not session.open or session.life != self.life:
-            session.link.end()
+            session.connection.end()
         elif self.stopped:
             self._unread.setdefault(session, deque()).append(action)
         else:
@@ -170,29 +170,29 @@ class Host(Process):
                 old = self.sessions.get(number)
                 if life == self.life and old is not None:
                     old.close()
-                    old.link.end()
+                    old.connection.end()
         if not guarded:
             return Handshake(self.life)
         memory = "durable" if self.durable else "volatile"
-        (_, note, _, _, time_us), _ = self.master.run(scripts.handshake(self.life, memory))
+        (_, note, _, _, time_us), _ = self.master.run(commands.handshake(self.life, memory))
         return Handshake(self.life, memory, note.decode(), time_us)
 
-    def execute(self, session: Session, command: scripts.Command) -> None:
+    def execute(self, session: Session, command: commands.Command) -> None:
         """Run a script now; its reply, and what it publishes, are on their way."""
         reply, messages = self.master.run(command)
-        world, client = self.world, session.link.client
-        if command.script is scripts.RELEASE and (words := command.by_sha()[7:])[11:]:
+        world, client = self.world, session.connection.client
+        if command.script is commands.RELEASE and (words := command.by_sha()[7:])[11:]:
             world.referee.evict(words[0])  # with a ban, its last argument
         if world.history is not None:
             world.note(f"{client.label} m{self.index} {command.script.name}", command, reply)
         for message in messages:
             for receiver in message.receivers:
                 receiver.hear(message.channel, message.payload)
-        if session.link.fuse in (command.script.name, "any") and reply[0] not in (0, -1, -3):
+        if session.connection.fuse in (command.script.name, "any") and reply[0] not in (0, -1, -3):
             # What was done is not heard of; what was refused would make no difference.
-            session.link.cut()
-        session.link.answer(reply)
-        if self.tripwire and command.script is scripts.ACQUIRE and reply[0] == 1:
+            session.connection.cut()
+        session.connection.answer(reply)
+        if self.tripwire and command.script is commands.ACQUIRE and reply[0] == 1:
             self.tripwire = False
             self.restart()
 
@@ -202,7 +202,7 @@ class Host(Process):
         for name in names:
             change = self.master.subscribe if verb == "SUBSCRIBE" else self.master.unsubscribe
             change(name, session)
-            session.link.answer([verb.lower().encode(), name.encode(), 1])
+            session.connection.answer([verb.lower().encode(), name.encode(), 1])
 
     def left(self, name: str) -> dict[str, str]:
         """The fields of a lock."""
@@ -210,7 +210,7 @@ class Host(Process):
         return {} if entry is None else dict(entry.fields)
 
 
-def command_of(session: Session, command: scripts.Command) -> Action:
+def command_of(session: Session, command: commands.Command) -> Action:
     """What the server does when a command has come."""
     return partial(session.host.execute, session, command)
 

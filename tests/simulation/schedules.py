@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 from random import Random
 
-from rlock._driver.waits import Waits
+from rlock._client.waits import Waits
 from rlock.errors import LeaseLostError, QuorumUnreachableError
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER
 from rlock.rules.holds import Hold
@@ -211,7 +211,7 @@ class Schedule:
                 if key != NOTE and not key.endswith(":fence"):
                     self.world.referee.accuse(key, f"m{host.index}", "", "left behind")
             for channel, listening in host.master.subscribers.items():
-                if any(not session.link.closed for session in listening):  # type: ignore[attr-defined]
+                if any(not session.connection.closed for session in listening):  # type: ignore[attr-defined]
                     self.world.referee.accuse(channel, f"m{host.index}", "", "still subscribed")
 
 

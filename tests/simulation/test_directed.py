@@ -93,9 +93,9 @@ class Stage:
 
     def cuts(self, client: Client, master: int, when: float) -> None:
         def cut() -> None:
-            link = client.fanout.roster.slots[master].link
-            if link is not None:
-                link.cut()
+            connection = client.calls.connections.servers[master].connection
+            if connection is not None:
+                connection.cut()
 
         self.at(when, cut)
 

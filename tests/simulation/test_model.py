@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rlock.rules import keys, scripts
-from rlock.rules.places import Place
+from rlock.rules import commands, keys
+from rlock.rules.tickets import Place
 from rlock.rules.wire import OWN
 from rlock.testing.memory.keyspace import Entry
 
@@ -101,7 +101,7 @@ class Twins:
     def hear(self, channel: str, payload: str) -> None:
         """The model's subscriber is this object, and what it hears is in the answer to the command."""
 
-    def run(self, command: scripts.Command) -> Any:
+    def run(self, command: commands.Command) -> Any:
         before = self.real.time_us()
         reply = self.real.client.execute_command(*command.by_source())
         self.now_us = told_time(command, reply, before)
@@ -147,14 +147,14 @@ class Twins:
             self.model.keys[key] = Entry("hash", dict(fields))
 
 
-def told_time(command: scripts.Command, reply: Any, before: int) -> int:
+def told_time(command: commands.Command, reply: Any, before: int) -> int:
     """The server's time when it ran a script, if the reply gives it away; else that of a moment before."""
     told = [before]
-    if command.script is scripts.HANDSHAKE:
+    if command.script is commands.HANDSHAKE:
         told.append(reply[4])
-    elif command.script is scripts.ACQUIRE:
+    elif command.script is commands.ACQUIRE:
         told += reply[5:7]
-    elif command.script is scripts.RELEASE:
+    elif command.script is commands.RELEASE:
         told.append(reply[4])
     return next((time_us for time_us in reversed(told) if before < time_us < before + 5_000_000), before)
 
@@ -175,9 +175,9 @@ def alike(ours: Any, theirs: Any) -> bool:
     return bool(ours == theirs)
 
 
-def standing(name: str, token: str, station: str) -> Place:
-    made = Place(name, "", station, LEASE_MS, fair=False)
-    made.token, made.waiter = token, f"{token}|{station}"
+def standing(name: str, token: str, client_id: str) -> Place:
+    made = Place(name, "", client_id, LEASE_MS, fair=False)
+    made.token, made.waiter = token, f"{token}|{client_id}"
     return made
 
 
@@ -192,7 +192,7 @@ def place(random: Random, name: str) -> Place:
 KINDS = [*3 * ["acquire", "release"], "wait", "renew", "heal", "heal", "fence", "handshake", "status"]
 
 
-def any_command(random: Random, twins: Twins) -> scripts.Command:
+def any_command(random: Random, twins: Twins) -> commands.Command:
     name = random.choice((LOCKS[0], LOCKS[0], LOCKS[1]))
     holder = next(iter(twins.model.keys.get(name, Entry("")).fields), "")
     owner = random.choice((*OWNERS, holder, holder, holder)) or OWNERS[0]
@@ -205,7 +205,7 @@ def any_command(random: Random, twins: Twins) -> scripts.Command:
         # Often enough the place to which the lock was handed.
         if holder and random.random() < 0.3:
             where = standing(name, holder, random.choice(STATIONS))
-        return scripts.acquire(
+        return commands.acquire(
             name,
             owner,
             LEASE_MS,
@@ -216,40 +216,40 @@ def any_command(random: Random, twins: Twins) -> scripts.Command:
             guarded=guarded,
         )
     if kind == "release":
-        return scripts.release(
+        return commands.release(
             name,
             random.choice(("", owner, owner)),
             waiter=random.choice(("", where.waiter)),
             hand_on=random.random() < 0.8,
             publish=random.random() < 0.5,
-            heir=random.choice((None, None, where, place(random, name))),
-            successor=random.choice(OWNERS),
+            next_waiter=random.choice((None, None, where, place(random, name))),
+            next_owner=random.choice(OWNERS),
             barging=random.random() < 0.5,
             token=token,
             ban_s=random.choice((0.0, 0.0, 0.0, 50.0)),
         )
     if kind == "wait":
         where.ticket = where.ticket or TICKET
-        return scripts.wait(where)
+        return commands.wait(where)
     if kind == "renew":
         leases = [(each, random.choice((owner, *OWNERS)), random.randrange(1, 4)) for each in LOCKS]
-        return scripts.renew(LEASE_MS, leases[: random.randrange(1, 3)], guarded=guarded)
+        return commands.renew(LEASE_MS, leases[: random.randrange(1, 3)], guarded=guarded)
     if kind == "heal":
         sick = [(each, random.choice((owner, *OWNERS)), random.randrange(1, 4), token) for each in LOCKS]
-        return scripts.heal(LEASE_MS, sick[: random.randrange(1, 3)], guarded=guarded)
+        return commands.heal(LEASE_MS, sick[: random.randrange(1, 3)], guarded=guarded)
     if kind == "fence":
-        return scripts.fence(name, owner, token or TICKET)
+        return commands.fence(name, owner, token or TICKET)
     if kind == "handshake":
         memory = random.choice(("volatile", "durable", "unused", "vouched"))
-        return scripts.handshake(random.choice(("", *LIVES)), memory, twins.model.text(keys.NOTE))
-    return scripts.status(name, random.choice((1, 2, 100)), guarded=guarded)
+        return commands.handshake(random.choice(("", *LIVES)), memory, twins.model.text(keys.NOTE))
+    return commands.status(name, random.choice((1, 2, 100)), guarded=guarded)
 
 
 @pytest.fixture
 def twins(any_server: AnyMaster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Twins]:
-    monkeypatch.setattr(scripts, "_CLAIM_MS", str(LEASE_MS // 2))
-    monkeypatch.setattr(scripts, "_QUEUE_MS", str(LEASE_MS))
-    monkeypatch.setattr(scripts, "_FENCE_MS", str(LEASE_MS))
+    monkeypatch.setattr(commands, "_CLAIM_MS", str(LEASE_MS // 2))
+    monkeypatch.setattr(commands, "_QUEUE_MS", str(LEASE_MS))
+    monkeypatch.setattr(commands, "_FENCE_MS", str(LEASE_MS))
     real = Real(any_server.url)
     yield Twins(real)
     real.close()
@@ -283,30 +283,30 @@ def test_the_same_commands_have_the_same_replies_keys_and_messages(twins: Twins,
 
 
 def channels_of(name: str) -> list[str]:
-    return [OWN.channel(name), *(OWN.station_channel(name, station) for station in STATIONS)]
+    return [OWN.channel(name), *(OWN.client_channel(name, client_id) for client_id in STATIONS)]
 
 
 def test_a_lease_that_is_over_is_over_on_both(twins: Twins) -> None:
     waiting = standing("job", OWNERS[1], "s1")
-    twins.run(scripts.acquire("job", OWNERS[0], LEASE_MS))
-    assert twins.run(scripts.acquire("job", "c:9", LEASE_MS, place=waiting))[0] == -1
+    twins.run(commands.acquire("job", OWNERS[0], LEASE_MS))
+    assert twins.run(commands.acquire("job", "c:9", LEASE_MS, place=waiting))[0] == -1
     twins.real.client.pexpire("job", 20)
     twins.model.keys["job"].expires_ms = twins.now_us // 1000 + 20
     time.sleep(0.1)
-    assert twins.run(scripts.acquire("job", "c:9", LEASE_MS, place=waiting, fair=True))[0] == 1
+    assert twins.run(commands.acquire("job", "c:9", LEASE_MS, place=waiting, fair=True))[0] == 1
 
 
 def test_the_model_is_what_the_test_says_it_is(twins: Twins) -> None:
     """The comparison notices a change of one word in a reply, in a key, and in a message."""
-    twins.run(scripts.acquire("job", OWNERS[0], LEASE_MS))
+    twins.run(commands.acquire("job", OWNERS[0], LEASE_MS))
     twins.model.keys["job"].fields[OWNERS[0]] = "2"
     with pytest.raises(AssertionError, match="the model says"):
-        twins.run(scripts.status("job"))
+        twins.run(commands.status("job"))
     twins.model.keys["job"].fields[OWNERS[0]] = "1"
     twins.model.subscribe(OWN.channel("job"), twins)
     with pytest.raises(AssertionError):
-        twins.run(scripts.release("job", OWNERS[0]))
+        twins.run(commands.release("job", OWNERS[0]))
     twins.model.unsubscribe(OWN.channel("job"), twins)
     twins.model.write(keys.fence("job"), f"{TICKET} {OWNERS[1]}", str(LEASE_MS))
     with pytest.raises(AssertionError, match=keys.fence("job").replace("{", "\\{")):
-        twins.run(scripts.status("job"))
+        twins.run(commands.status("job"))

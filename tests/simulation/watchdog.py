@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rlock._driver import watchdog
-from rlock._driver.waits import Waits
+from rlock._client import watchdog
+from rlock._client.waits import Waits
 from rlock.errors import LeaseLostError, RLockError
 from rlock.rules.holds import Hold
 
@@ -59,5 +59,5 @@ class Watchdog(watchdog.Watchdog):
                 return due
             yield Wait(self._wake_at - self._clock(), self._bench, lambda: self._stirred)
 
-    def _call(self, on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:
+    def _connect_options(self, on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:
         on_lost(error)

@@ -12,9 +12,9 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from rlock._driver import fanout, handing, listener, traffic
+from rlock._client import calls, hand_off, pipeline, subscriptions
 from rlock.procedures import attempt
-from rlock.rules import keys, places, scripts
+from rlock.rules import commands, keys, tickets
 from rlock.rules.options import DEFAULT_TTL, ClientOptions
 
 from .client import Client
@@ -79,9 +79,9 @@ class World:
     @contextmanager
     def _at_work(self) -> Iterator[None]:
         with ExitStack() as stack:
-            for module in (attempt, places, handing):
+            for module in (attempt, tickets, hand_off):
                 stack.enter_context(patch.object(module, "owner_token", self.token))
-            for driver in (fanout, listener, traffic):
+            for driver in (calls, subscriptions, pipeline):
                 # The connections carry words.
                 stack.enter_context(patch.object(driver, "pack", _as_it_is))
             level = _log.level
@@ -98,7 +98,7 @@ class World:
         """An owner token out of the seed: they decide between equal tickets."""
         return f"{client}:{self.random.getrandbits(128):032x}"
 
-    def note(self, what: str, command: scripts.Command, reply: Any) -> None:
+    def note(self, what: str, command: commands.Command, reply: Any) -> None:
         words = " ".join(_short(str(word)) for word in command.by_sha()[3:])
         told = [_short(word.decode()) if isinstance(word, bytes) else word for word in reply]
         self.tell(f"{what} {words} -> {told}")

@@ -19,7 +19,7 @@ import redis
 
 import rlock
 from rlock.program.local.embedded import EmbeddedError
-from rlock.rules import scripts
+from rlock.rules import commands
 
 from ..faults.proxy import Proxy
 from .checker import Eviction
@@ -44,7 +44,7 @@ class Field:
     crew: Crew
     names: Sequence[str]
     #: What the workers call by these names: a broken rule may be a broken script, with another hash.
-    scripts: Mapping[str, scripts.Script]
+    commands: Mapping[str, commands.Script]
     over: threading.Event = field(default_factory=threading.Event)
     done: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
@@ -279,7 +279,7 @@ def crawl(on: Field, dice: Random) -> None:
 
 def lose(on: Field, dice: Random) -> None:
     """Single requests are lost, or carried out and their replies lost."""
-    script = on.scripts[dice.choice(("acquire", "acquire", "release", "release", "renew", "heal", "fence"))]
+    script = on.commands[dice.choice(("acquire", "acquire", "release", "release", "renew", "heal", "fence"))]
     reply, reset = dice.random() < 0.7, dice.random() < 0.5
     chosen = _some_proxies(on, dice)
     on.note("lose", f"{'reply' if reply else 'request'} of {script.name} on {len(chosen)}")
@@ -292,7 +292,7 @@ def lost_replies(on: Field, dice: Random) -> None:
     """All masters carry an acquire out, and the connections break before they have said so."""
     on.note("lost replies", "of all")
     for proxy in on.fleet.proxies:
-        proxy.lose_reply(on.scripts["acquire"], "reset")
+        proxy.lose_reply(on.commands["acquire"], "reset")
     on.rest(0.3)
 
 

@@ -130,7 +130,7 @@ def notes(client: rlock.asyncio.Client) -> list[object]:
     if engine is None:
         return []
     kept = [*engine.holds, *engine._asking.values(), *engine._releasing.values()]
-    return [*kept, *engine._turnstile._lines]
+    return [*kept, *engine._local_queue._lines]
 
 
 async def quiet(eyes: Eyes) -> None:

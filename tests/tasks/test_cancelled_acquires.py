@@ -36,7 +36,7 @@ class Cast:
 
     def _places(self, name: str) -> int:
         # In default mode a second task of a client stands in a line of its process.
-        line = self.victim._engine()._turnstile.length(name)
+        line = self.victim._engine()._local_queue.length(name)
         return line + self.eyes.queued(name)
 
     def _gone(self) -> bool:
@@ -240,12 +240,12 @@ def test_also_while_the_lock_is_being_handed_over(masters: Fleet, own: bool, n: 
                     name = f"handed-{fair}-{turns}"
                     holder = (cast.victim if own else cast.other).lock(name, fair=fair)
                     await holder.acquire()
-                    cast.task = heir = asyncio.ensure_future(_take(cast.victim.lock(name, fair=fair)))
+                    cast.task = next_waiter = asyncio.ensure_future(_take(cast.victim.lock(name, fair=fair)))
                     await cast.waits(name, 1)
-                    canceller = asyncio.ensure_future(_cancel_after(turns, heir))
+                    canceller = asyncio.ensure_future(_cancel_after(turns, next_waiter))
                     await holder.release()
                     with contextlib.suppress(asyncio.CancelledError):
-                        got += await heir
+                        got += await next_waiter
                     await canceller
                     await free_at_once(cast.rival, name)
                     await nothing_left(eyes, cast.victim, cast.other, cast.rival)

@@ -14,9 +14,9 @@ import pytest
 
 import rlock
 import rlock.asyncio
-from rlock._async.fanout import Fanout
-from rlock._async.links import StreamLink
-from rlock._driver.rounds import Round
+from rlock._async.calls import Calls
+from rlock._async.connection import StreamConnection
+from rlock._client.pending import PendingCall
 from rlock.asyncio import Client
 from rlock.testing import MemoryMasters
 
@@ -145,19 +145,19 @@ def test_a_lock_that_is_taken_while_a_cancelled_watchdog_waits_for_a_silent_mast
 def test_a_block_of_the_loop_between_the_answers_and_their_owners_turn_costs_no_master(
     run: Run, masters: Fleet, eyes: Eyes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    wake, blocked = Fanout._wake, 0
+    wake, blocked = Calls._wake, 0
 
     def block() -> None:
         # The last answer comes while somebody's code blocks; the owner's turn is before it is read.
         masters[2].resume()
         time.sleep(SHORT)
 
-    def wake_after_a_block(self: Fanout, turn: Round) -> None:
+    def wake_after_a_block(self: Calls, call: PendingCall) -> None:
         nonlocal blocked
         if not blocked:
             blocked += 1
             asyncio.get_running_loop().call_soon(block)
-        wake(self, turn)
+        wake(self, call)
 
     async def main() -> None:
         async with Client(eyes.urls, TTL, request_timeout=SHORT / 2) as client:
@@ -166,7 +166,7 @@ def test_a_block_of_the_loop_between_the_answers_and_their_owners_turn_costs_no_
             await nothing_left(eyes, client)
             before = _connections(eyes)
             masters[2].pause()
-            monkeypatch.setattr(Fanout, "_wake", wake_after_a_block)
+            monkeypatch.setattr(Calls, "_wake", wake_after_a_block)
             async with client.lock("x"):
                 assert blocked
                 await asyncio.sleep(0.05)
@@ -201,11 +201,11 @@ def test_ctrl_c_where_an_answer_is_read_leaves_no_answer_for_another_question(ey
     """In a program that catches it and runs its loop on. (uvloop itself ends the connection then.)"""
     loop = asyncio.new_event_loop()
     client = Client(eyes1.urls, TTL)
-    owed = _Interrupted()
+    pending = _Interrupted()
 
-    def link() -> StreamLink | None:
+    def connection() -> StreamConnection | None:
         engine = client._engines[loop]
-        return engine._fanout._roster.slots[0].link
+        return engine._calls._connections.servers[0].connection
 
     async def warm() -> None:
         async with client.lock("warm"):
@@ -223,15 +223,15 @@ def test_ctrl_c_where_an_answer_is_read_leaves_no_answer_for_another_question(ey
 
     try:
         loop.run_until_complete(warm())
-        first = link()
+        first = connection()
         assert first is not None
-        assert not first.owed
-        first.owed = owed
+        assert not first.pending
+        first.pending = pending
         task = loop.create_task(main())
         with pytest.raises(KeyboardInterrupt):
             loop.run_until_complete(task)
-        assert owed.hits
-        assert link() is not first, "on that connection answers and questions are out of step"
+        assert pending.hits
+        assert connection() is not first, "on that connection answers and questions are out of step"
         loop.run_until_complete(task)
     finally:
         loop.close()

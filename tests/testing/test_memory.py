@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._driver.links import Call, pack
+from rlock._client.connection import ConnectOptions, pack
 from rlock.testing import MemoryMasters, memory_client
 
 from ..contract.conftest import eventually, in_thread
@@ -221,7 +221,7 @@ def test_closed_and_dropped_clients_leave_nothing(fleet: MemoryMasters) -> None:
     assert eventually(lambda: not rlock_threads())
     gc.collect()
     assert eventually(lambda: descriptors() == before), (before, descriptors())
-    assert [len(master._links) for master in fleet] == [0] * len(fleet)
+    assert [len(master._connections_by_id) for master in fleet] == [0] * len(fleet)
     use(memory_client(masters=fleet)).close()
     assert [master._keys.subscribers for master in fleet] == [{}] * len(fleet)
 
@@ -241,7 +241,7 @@ def test_a_waiter_that_was_dropped_is_not_handed_the_lock(fleet: MemoryMasters, 
     lock = client.lock("x")
     lock.acquire()
     for master in fleet:
-        ghost = master.dial(Call(1.0, subscriber=True))
+        ghost = master.connect(ConnectOptions(1.0, subscriber=True))
         ghost.send(pack(("SUBSCRIBE", "rlock:{x}:released|ghost")))
         master._keys._zadd("rlock:{x}:queue", 1.0, "ghost:1|ghost")
         del ghost

@@ -9,8 +9,8 @@ from rlock import events
 from rlock.model import Code, Vote
 from rlock.procedures.acquire import FOR_EVER, acquire
 from rlock.procedures.steps import Wake
-from rlock.rules import scripts
-from rlock.rules.places import FleetTime
+from rlock.rules import commands
+from rlock.rules.tickets import FleetTime
 from rlock.rules.timing import TIME_AGE_S
 from rlock.rules.wire import REDISSON
 
@@ -29,15 +29,15 @@ def test_the_masters_tell_their_time_again_when_what_is_known_of_it_is_old() -> 
 
 def test_a_grant_that_tells_the_time_corrects_it_and_says_nothing_of_other_masters() -> None:
     world = World(3, [YES._replace(time_us=7_000_000)] * 2 + [YES])
-    world.terms.time.note(0, 9_000_000, world.now)
-    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
-    assert world.terms.time.us(world.now) == 7_000_000
-    assert world.terms.time.stale(world.now)
+    world.context.time.note(0, 9_000_000, world.now)
+    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
+    assert world.context.time.us(world.now) == 7_000_000
+    assert world.context.time.stale(world.now)
 
 
 def told(world: World) -> list[str]:
     """What each attempt with a place wants to be told, beside who has the lock."""
-    asks = world.sent(scripts.ACQUIRE)
+    asks = world.sent(commands.ACQUIRE)
     return ["brief" if said(ask)[-1] == "brief" else "all" for ask in asks if named(ask, "waiter")]
 
 
@@ -45,11 +45,11 @@ def test_what_nobody_needs_to_know_the_masters_need_not_tell() -> None:
     timed = held_by()._replace(time_us=1_790_000_000_000_000)
     world = World(1, [timed], [timed], [held_by()], [held_by()], [YES])
     world.park = lambda step: Wake.FREE
-    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
     assert told(world) == ["brief"] * 4, "the first attempt had no place, and its answer told the time"
     world = World(1, [held_by()], [timed], [held_by()], [held_by()], [YES])
     world.park = lambda step: Wake.FREE
-    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
     assert told(world) == ["all", "brief", "brief", "brief"], "until they have told it"
 
 
@@ -57,15 +57,15 @@ def test_who_shares_a_lock_or_is_observed_wants_to_know_all() -> None:
     timed = held_by()._replace(time_us=1_790_000_000_000_000)
     rounds = [timed], [timed], [held_by()._replace(length=2)], [held_by()], [YES]
     world = World(1, *rounds)
-    world.terms = replace(world.terms, wire=REDISSON)
-    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    world.context = replace(world.context, wire=REDISSON)
+    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
     assert set(told(world)) == {"all"}
     world = World(1, *rounds)
     world.park = lambda step: Wake.FREE
     heard: list[Any] = []
     end = events.observe(heard.append)
     try:
-        world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+        world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
     finally:
         end()
     assert told(world) == ["all", "all", "brief", "brief"], "until it was told how long the queue is"

@@ -139,9 +139,9 @@ def killed(heir_at: int) -> tuple[list[Section], State, Kill]:
 def test_a_kill_in_the_middle_of_a_rewrite_is_no_violation_of_the_lock() -> None:
     sections, final, kill = killed(heir_at=100 * MS + 2 * TTL)
     assert checker.violations(sections, final, kill) == []
-    heir = checker.next_owner(sections, kill)
-    assert heir is not None
-    assert heir.worker == 1
+    next_waiter = checker.next_owner(sections, kill)
+    assert next_waiter is not None
+    assert next_waiter.worker == 1
 
 
 def test_a_next_owner_before_the_end_of_the_killed_lease_is_found() -> None:
@@ -194,10 +194,10 @@ def evidence() -> Evidence:
     hands, state = history(31, phase=HANDOFF, begin_at=500 * MS, state=state)
     degraded, state = history(90, begin_at=700 * MS, state=state)
     held = Section(2, HOLD, 900 * MS, 900 * MS, valid_until=900 * MS + 2 * TTL, serial=999)
-    heir, state = history(5, begin_at=900 * MS + 2 * TTL, state=state, workers=1)
-    heir[0].found_torn = True
+    next_waiter, state = history(5, begin_at=900 * MS + 2 * TTL, state=state, workers=1)
+    next_waiter[0].found_torn = True
     return Evidence(
-        sections=[*control, *also, *twice, *turns, *hands, *degraded, held, *heir],
+        sections=[*control, *also, *twice, *turns, *hands, *degraded, held, *next_waiter],
         control_ledger=control_final,
         ledger=state,
         marks=Marks((0, 200 * MS), (700 * MS, 900 * MS), Kill(2, 900 * MS + 5 * TTL // 4)),

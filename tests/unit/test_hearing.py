@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._driver.links import Greeted, Link
-from rlock._driver.roster import Slot
-from rlock._sync.listener import Ear, Listener
+from rlock._client.connection import Connection, HandshakeResult
+from rlock._client.connections import MasterConnection
+from rlock._sync.subscriptions import Ear, Subscriptions
 from rlock.procedures.steps import Wake
-from rlock.rules.places import Place
+from rlock.rules.tickets import Place
 from rlock.testing import memory_client
 
 
-class Wire(Link):
+class Wire(Connection):
     """A connection on which a test is the master."""
 
     def send(self, packed: bytes) -> bool:
@@ -29,26 +29,26 @@ class Hearing:
     """One waiter on three masters."""
 
     def __init__(self, client: rlock.Client) -> None:
-        self.listener: Any = client._engine()._listener
-        assert isinstance(self.listener, Listener)
-        self.place = Place("x", "host/1/main", client._engine().terms.station, 9_000, fair=False)
+        self.subscriptions: Any = client._engine()._subscriptions
+        assert isinstance(self.subscriptions, Subscriptions)
+        self.place = Place("x", "host/1/main", client._engine().context.client_id, 9_000, fair=False)
         self.ear = Ear(self.place)
-        for _ in self.listener.listening(self.ear, 0.0):
+        for _ in self.subscriptions.listening(self.ear, 0.0):
             raise AssertionError("it waits in place")
-        self.slots: list[Slot[Wire]] = [Slot(i, None) for i in range(3)]
-        for slot in self.slots:
-            slot.link = Wire(Greeted())
+        self.servers: list[MasterConnection[Wire]] = [MasterConnection(i, None) for i in range(3)]
+        for server in self.servers:
+            server.connection = Wire(HandshakeResult())
 
     def message(self, token: str) -> bytes:
-        channel = self.listener._subscriptions["x"].station
+        channel = self.subscriptions._by_name["x"].client_id
         return b"*3\r\n$7\r\nmessage\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
             len(channel), channel, len(token), token.encode()
         )  # fmt: skip
 
     def hear(self, master: int, data: bytes) -> None:
-        slot = self.slots[master]
-        with self.listener._mutex:
-            self.listener._take(slot, slot.link, data)
+        server = self.servers[master]
+        with self.subscriptions._mutex:
+            self.subscriptions._take(server, server.connection, data)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_whole_message_needs_no_parser(hearing: Hearing, monkeypatch: pytest.M
         # The client's own listener may still read that the channel was subscribed to.
         parsed.extend([said] if said[0] == b"message" else [])
 
-    monkeypatch.setattr(hearing.listener, "_hear", hear)
+    monkeypatch.setattr(hearing.subscriptions, "_hear", hear)
     data = hearing.message(hearing.place.token)
     for master, woken in enumerate((Wake.TIME, Wake.HANDED)):
         hearing.hear(master, data)
@@ -100,18 +100,18 @@ def test_a_whole_message_behind_a_piece_of_another_one_is_read_as_what_it_is(hea
 
 
 def test_what_is_handed_to_one_who_has_gone_is_given_on(hearing: Hearing) -> None:
-    hearing.listener.leave(hearing.ear)
+    hearing.subscriptions.leave(hearing.ear)
     hearing.hear(0, hearing.message(hearing.place.token))
     assert hearing.ear.handed == set()
-    assert hearing.listener._strays == [("x", hearing.place.token)]
+    assert hearing.subscriptions._strays == [("x", hearing.place.token)]
 
 
 def test_one_that_was_dropped_without_a_word_is_not_kept(hearing: Hearing) -> None:
     token = hearing.place.token
-    assert len(hearing.listener._by_hint) == 1
+    assert len(hearing.subscriptions._by_hint) == 1
     del hearing.ear
-    with hearing.listener._mutex:
-        hearing.listener._tidy()
-    assert not hearing.listener._by_hint
+    with hearing.subscriptions._mutex:
+        hearing.subscriptions._tidy()
+    assert not hearing.subscriptions._by_hint
     hearing.hear(0, hearing.message(token))
-    assert hearing.listener._strays == [("x", token)]
+    assert hearing.subscriptions._strays == [("x", token)]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rlock.rules.holds import Hold, Holds, OwnerKey, Pulse
+from rlock.rules.holds import Hold, Holds, OwnerKey, ThreadLiveness
 from rlock.rules.options import ClientOptions, LockOptions
 
 
 def test_fixed_leases_that_were_released_leave_nothing_behind() -> None:
-    holds, pulse = Holds(), Pulse()
+    holds, pulse = Holds(), ThreadLiveness()
     key = OwnerKey("a", pulse)
     options = LockOptions("x", ClientOptions().lease(None), renew=False)
     kept = [Hold(key, LockOptions(f"kept-{i}", options.lease, renew=False), f"k:{i}", 0.0) for i in range(10)]

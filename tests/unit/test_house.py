@@ -11,7 +11,7 @@ import pytest
 
 import rlock
 import rlock.asyncio
-from rlock.rules import scripts
+from rlock.rules import commands
 
 ROOT = Path(rlock.__file__).resolve().parent
 TOP = ROOT.parent
@@ -21,7 +21,7 @@ FLOORS = (
     ("words", ("errors", "events", "model", "clock")),
     ("rules", ("rules",)),
     ("procedures", ("procedures",)),
-    ("drivers", ("_driver", "_sync", "_async")),
+    ("drivers", ("_client", "_sync", "_async")),
     ("public", ("base", "lock", "client", "asyncio", "decorated", "decorator", "__init__")),
     ("telemetry", ("telemetry",)),
     ("program", ("program", "__main__")),
@@ -96,7 +96,7 @@ def test_only_drivers_and_what_stands_on_them_know_redis(name: str) -> None:
 def test_the_public_floor_imports_redis_for_a_type_only() -> None:
     users = {name for name in ALL if "redis" in {i.split(".")[0] for i in imports(name, ALL[name])}}
     above = {
-        name for name in users if not name.startswith(("_driver", "_sync", "_async", "program", "testing"))
+        name for name in users if not name.startswith(("_client", "_sync", "_async", "program", "testing"))
     }
     assert above <= {"client", "asyncio.client"}
 
@@ -117,8 +117,8 @@ def test_no_file_is_over_400_lines(path: Path) -> None:
 
 
 def test_every_script_of_the_folder_is_loaded_and_no_other() -> None:
-    files = {entry.name for entry in scripts.folder().iterdir() if entry.name.endswith(".lua")}
-    assert files == {f"{script.name}.lua" for script in scripts.ALL}
+    files = {entry.name for entry in commands.folder().iterdir() if entry.name.endswith(".lua")}
+    assert files == {f"{script.name}.lua" for script in commands.ALL}
 
 
 def test_the_public_names_are_there_and_documented() -> None:

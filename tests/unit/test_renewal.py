@@ -11,8 +11,8 @@ import pytest
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.renew import BATCH, Count, Renewal, Round, heal, renew
 from rlock.procedures.steps import Ask, AskMany
-from rlock.rules import replies, scripts
-from rlock.rules.holds import Hold, OwnerKey, Pulse
+from rlock.rules import commands, replies
+from rlock.rules.holds import Hold, OwnerKey, ThreadLiveness
 from rlock.rules.lease import LeaseEvent
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot, Settle
@@ -20,7 +20,7 @@ from rlock.rules.timing import heals_until
 
 from .world import DOWN, World, said, words
 
-PULSE = Pulse()
+PULSE = ThreadLiveness()
 KEY = OwnerKey("a", PULSE)
 
 
@@ -40,8 +40,8 @@ YOUNG, HEALED, EVICTED = told(1, guarded=True), told(2), told(-1)
 
 def renewal(world: World, *holds: Hold) -> dict[str, LeaseEvent]:
     """Both halves of a renewal; what became of each lock."""
-    round_: Round = world.run(renew(world.terms, holds))
-    healed: list[Renewal] = world.run(heal(world.terms, round_))
+    round_: Round = world.run(renew(world.context, holds))
+    healed: list[Renewal] = world.run(heal(world.context, round_))
     found = [(r.hold.name, r.event) for r in [*round_.decided, *healed]]
     assert len(found) == len(dict(found)) == len(holds), "each lock is judged once"
     return dict(found)
@@ -57,7 +57,7 @@ def test_a_renewal_is_judged_lock_by_lock(masters: int) -> None:
             # the second lock of the batch is well everywhere
             vote = DOWN if code is None else replies.decode_batch([b"me:1", [code, 1], b""], 2)
             ballot.cast(i, vote)
-        first, second = (Count(ballot, i).event(world.terms, hold, needed) for i in range(2))
+        first, second = (Count(ballot, i).event(world.context, hold, needed) for i in range(2))
         if codes.count(1) >= needed:
             assert first is LeaseEvent.RENEWED
         elif codes.count(-1) >= needed:
@@ -93,7 +93,7 @@ def test_what_is_missing_is_put_back_and_counted(
     original = world.answer
 
     def answer(step: Any) -> Any:
-        if getattr(getattr(step, "command", None), "script", None) is scripts.HEAL:
+        if getattr(getattr(step, "command", None), "script", None) is commands.HEAL:
             world.steps.append(step)
             ballot = Ballot(1, step.settle, sent_at=world.now)
             ballot.cast(step.targets[0], next(answers))
@@ -103,9 +103,9 @@ def test_what_is_missing_is_put_back_and_counted(
     world.answer = answer  # type: ignore[method-assign]
     assert renewal(world, a_hold()) == {"x": event}
     absent = [i for i, vote in enumerate(renewed) if vote is ABSENT]
-    needed = [(step.targets[0]) for step in world.sent(scripts.HEAL)]
+    needed = [(step.targets[0]) for step in world.sent(commands.HEAL)]
     assert needed == absent, "each master that lacks it, and no other"
-    for step in world.sent(scripts.HEAL):
+    for step in world.sent(commands.HEAL):
         assert words(step)[3] == "x"
         assert words(step)[-3:] == ("me:1", "1", "77"), "with its owner, its count and its fencing token"
 
@@ -127,7 +127,7 @@ def test_a_master_without_memory_counts_while_somebody_else_could_not_have_won_i
         ballot = Ballot(3, Settle.WON_OR_ALL)
         ballot.cast(0, YES)
         ballot.cast(1, vote)
-        assert Count(ballot, 0).event(world.terms, hold, 2) is expected
+        assert Count(ballot, 0).event(world.context, hold, 2) is expected
 
 
 def test_a_longer_max_ttl_that_a_master_tells_of_narrows_what_counts() -> None:
@@ -136,41 +136,41 @@ def test_a_longer_max_ttl_that_a_master_tells_of_narrows_what_counts() -> None:
     ballot = Ballot(3, Settle.WON_OR_ALL)
     for i, vote in enumerate((YES, HEALED)):
         ballot.cast(i, vote)
-    world.terms.guard.max_ttl = 1.0
-    assert Count(ballot, 0).event(world.terms, hold, 2) is LeaseEvent.RENEWED
-    world.terms.guard.max_ttl = 10.0
-    assert Count(ballot, 0).event(world.terms, hold, 2) is LeaseEvent.FAILED
+    world.context.guard.max_ttl = 1.0
+    assert Count(ballot, 0).event(world.context, hold, 2) is LeaseEvent.RENEWED
+    world.context.guard.max_ttl = 10.0
+    assert Count(ballot, 0).event(world.context, hold, 2) is LeaseEvent.FAILED
 
 
 def test_a_hold_that_was_released_meanwhile_is_released_again_behind_the_healing() -> None:
     """Or the key would come back, and with it a lock that nobody holds."""
     hold = a_hold()
     world = World(3, [YES, ABSENT, YES], [HEALED] * 3)
-    round_ = world.run(renew(world.terms, [hold]))
+    round_ = world.run(renew(world.context, [hold]))
     original = world.answer
 
     def answer(step: Any) -> Any:
         reply = original(step)
-        if world.sent(scripts.HEAL):
+        if world.sent(commands.HEAL):
             hold.lease.on(LeaseEvent.RELEASE)
         return reply
 
     world.answer = answer  # type: ignore[method-assign]
-    world.run(heal(world.terms, round_))
-    (tell,) = world.sent(scripts.RELEASE)
-    assert (said(tell)[0], tell.targets, tell.owed_for) == ("me:1", [1], 10.0)
-    assert world.steps.index(tell) > world.steps.index(world.sent(scripts.HEAL)[0])
+    world.run(heal(world.context, round_))
+    (tell,) = world.sent(commands.RELEASE)
+    assert (said(tell)[0], tell.targets, tell.resend_for) == ("me:1", [1], 10.0)
+    assert world.steps.index(tell) > world.steps.index(world.sent(commands.HEAL)[0])
 
 
 def test_nothing_is_put_back_after_a_release_a_loss_or_the_end_of_the_validity() -> None:
     released, lost, over, held = (a_hold(name) for name in ("released", "lost", "over", "held"))
     over.lease.valid_until = 1000.0
     world = World(1, [told(0, 0, 0, 0)], [told(2)])
-    round_ = world.run(renew(world.terms, [released, lost, over, held]))
+    round_ = world.run(renew(world.context, [released, lost, over, held]))
     released.lease.on(LeaseEvent.RELEASE)
     lost.lease.on(LeaseEvent.DISOWNED, "taken")
-    world.run(heal(world.terms, round_))
-    (asked,) = world.sent(scripts.HEAL)
+    world.run(heal(world.context, round_))
+    (asked,) = world.sent(commands.HEAL)
     assert words(asked)[3] == "held"
     assert int(words(asked)[2]) == 4, "its three keys, and the note"
 
@@ -179,15 +179,15 @@ def test_many_locks_share_few_commands_and_keep_their_ttl() -> None:
     world = World(3, [Vote(Code.YES, codes=[1] * BATCH)] * 3)
     ten = [a_hold(f"l{i}", f"o{i}") for i in range(250)]
     three = [a_hold(f"s{i}", f"p{i}", ttl=3.0) for i in range(2)]
-    round_ = world.run(renew(world.terms, [*three, *ten]))
+    round_ = world.run(renew(world.context, [*three, *ten]))
     assert {id(r.hold) for r in round_.decided} == {id(hold) for hold in [*ten, *three]}
-    asks = world.sent(scripts.RENEW)
+    asks = world.sent(commands.RENEW)
     assert sorted(int(words(ask)[2]) for ask in asks) == [3, 51, 101, 101], "the locks, and the note"
     for ask in asks:
         keys = int(words(ask)[2])
         assert words(ask)[3 + keys] == ("3000" if keys == 3 else "10000")
-    assert world.run(heal(world.terms, round_)) == []
-    assert not world.sent(scripts.HEAL)
+    assert world.run(heal(world.context, round_)) == []
+    assert not world.sent(commands.HEAL)
 
 
 class Refusing(World):
@@ -218,7 +218,7 @@ def asked(world: World, holds: Sequence[Hold]) -> tuple[int, list[str]]:
     """How many commands a renewal sent to master 0, and which locks it did not prolong."""
     world.steps.clear()
     found = renewal(world, *holds)
-    sent = [step for step in world.sent(scripts.RENEW) if step.targets is None or 0 in step.targets]
+    sent = [step for step in world.sent(commands.RENEW) if step.targets is None or 0 in step.targets]
     return len(sent), [name for name, event in found.items() if event is not LeaseEvent.RENEWED]
 
 

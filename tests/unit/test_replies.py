@@ -10,13 +10,13 @@ from typing import Any
 import hiredis
 import pytest
 
-from rlock._driver.links import Call, Reader, greet
+from rlock._client.connection import ConnectOptions, Reader, handshake_steps
 from rlock.errors import RLockError
 from rlock.model import Code, Vote
 from rlock.procedures import inspect
 from rlock.procedures.renew import Count
 from rlock.program.survey import info
-from rlock.rules import replies, scripts
+from rlock.rules import commands, replies
 from rlock.rules.keys import is_lock, owner_token
 from rlock.rules.quorum import Ballot
 
@@ -75,17 +75,17 @@ def test_whatever_a_script_answers_is_a_vote_that_can_be_counted(name: str) -> N
             ballot.cast(i, vote)
         if name == "renew":
             for i in range(2):
-                Count(ballot, i).event(world.terms, a_hold(), 2)
+                Count(ballot, i).event(world.context, a_hold(), 2)
         elif name != "status":
             assert ballot.answered + ballot.faulted == 3
             assert ballot.foreign_holder() is None or ballot.hopeless is False
         else:
-            told = inspect.told(world.terms, "x", ballot)
+            told = inspect.told(world.context, "x", ballot)
             assert told.remaining is None or math.isfinite(told.remaining)
             assert told.hold_count >= 0
             world.rounds = [[vote] * 3]
             try:
-                world.run(inspect.locked(world.terms, "x", 0.5))
+                world.run(inspect.locked(world.context, "x", 0.5))
             except RLockError:
                 pass
 
@@ -93,7 +93,7 @@ def test_whatever_a_script_answers_is_a_vote_that_can_be_counted(name: str) -> N
 @pytest.mark.parametrize("name", ["acquire", "release", "status"])
 def test_what_is_foreseen_after_a_strange_answer_is_no_reason_to_raise(name: str) -> None:
     for seed in range(2_000):
-        command = scripts.acquire("x", OWNER.decode(), 900).learn()
+        command = commands.acquire("x", OWNER.decode(), 900).learn()
         assert type(command.decode(spoiled(Random(seed), DECODERS[name][1]))) is Vote
 
 
@@ -102,7 +102,9 @@ def test_what_is_foreseen_after_a_strange_answer_is_no_reason_to_raise(name: str
 def test_a_greeting_takes_whatever_it_is_told(subscriber: bool, guarded: bool) -> None:
     for seed in range(2_000):
         random = Random(seed)
-        greeting = greet("m", Call(1.0, subscriber=subscriber, guarded=guarded, kill=[("life", 5)]))
+        greeting = handshake_steps(
+            "m", ConnectOptions(1.0, subscriber=subscriber, guarded=guarded, kill=[("life", 5)])
+        )
         try:
             asked = next(greeting)
             while True:

@@ -12,9 +12,9 @@ from rlock.model import Code, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
 from rlock.procedures.attempt import Grant
 from rlock.procedures.steps import Ask, Listen, Park, Procedure, Rest, Tell, Unlisten, Wake
-from rlock.rules import scripts
+from rlock.rules import commands
 from rlock.rules.options import ClientOptions, LockOptions
-from rlock.rules.places import Bequest, FleetTime, Place
+from rlock.rules.tickets import FleetTime, LocalGrant, Place
 from rlock.rules.wire import OWN, REDISSON
 
 from .world import ABSENT, DOWN, OPTIONS, YES, World, held_by, named, said
@@ -23,24 +23,24 @@ from .world import ABSENT, DOWN, OPTIONS, YES, World, held_by, named, said
 def test_each_attempt_has_an_owner_token_of_its_own() -> None:
     world = World(1, [held_by()], [held_by()], [YES])
     world.park = lambda step: Wake.FREE
-    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
-    owners = [said(ask)[0] for ask in world.sent(scripts.ACQUIRE)]
+    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
+    owners = [said(ask)[0] for ask in world.sent(commands.ACQUIRE)]
     assert len(owners) == len(set(owners)) == 3
 
 
 def test_the_order_is_try_subscribe_try_again_sleep() -> None:
     world = World(1, [held_by()], [held_by()], [YES])
     world.park = lambda step: Wake.FREE
-    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
     assert world.kinds() == ["Standing", "Ask", "Listen", "Ask", "Tell", "Listen", "Park", "Ask"]
-    first, second, third = world.sent(scripts.ACQUIRE)
+    first, second, third = world.sent(commands.ACQUIRE)
     assert named(first, "waiter") == "", "who cannot hear of a hand-off yet takes no place"
     assert named(second, "waiter") == named(third, "waiter") != ""
 
 
 def test_an_interrupt_at_any_step_takes_back_what_may_stand_on_any_master() -> None:
     def script(world: World) -> Procedure[Any]:
-        return acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)
+        return acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked)
 
     rounds = ([held_by()] * 3, [YES, held_by("b:1"), None], [held_by(), held_by(), None], [YES] * 3)
     calm = World(3, *rounds)
@@ -66,7 +66,7 @@ def test_an_interrupt_at_any_step_takes_back_what_may_stand_on_any_master() -> N
         assert all(tell.targets is None for tell in told), "those that have not answered included"
         if not isinstance(in_flight, Tell):
             assert world.asked == [], "what was not undone here, the engine takes back"
-        if isinstance(in_flight, Ask) and in_flight.command.script is scripts.ACQUIRE:
+        if isinstance(in_flight, Ask) and in_flight.command.script is commands.ACQUIRE:
             assert said(told[0])[0] == said(in_flight)[0]
         listens = [step for step in [*world.steps[:before], in_flight] if isinstance(step, Listen)]
         if listens:
@@ -79,7 +79,7 @@ def test_an_interrupt_at_any_step_takes_back_what_may_stand_on_any_master() -> N
 
 def test_the_time_out_is_exact_and_no_round_starts_after_it() -> None:
     world = World(3, [held_by()] * 3, [held_by()] * 3, [Vote(Code.YES, "them:1", 1, 9_000)] * 3)
-    assert world.run(acquire(world.terms, OPTIONS, "a", world.now + 4.0, world.asked)) is None
+    assert world.run(acquire(world.context, OPTIONS, "a", world.now + 4.0, world.asked)) is None
     assert world.now == pytest.approx(1004.0, abs=0.001)
     assert world.kinds()[-3:] == ["Park", "Unlisten", "Tell"], "and it leaves the queue"
 
@@ -87,8 +87,8 @@ def test_the_time_out_is_exact_and_no_round_starts_after_it() -> None:
 def test_a_waiter_looks_at_one_master_only_and_at_another_one_each_time() -> None:
     still = [Vote(Code.YES, "them:1", 1, 9_000)] * 3
     world = World(3, [held_by()] * 3, [held_by()] * 3, still)
-    world.run(acquire(world.terms, OPTIONS, "a", world.now + 8.0, world.asked))
-    looks = [list(look.targets or ()) for look in world.sent(scripts.WAIT) if isinstance(look, Ask)]
+    world.run(acquire(world.context, OPTIONS, "a", world.now + 8.0, world.asked))
+    looks = [list(look.targets or ()) for look in world.sent(commands.WAIT) if isinstance(look, Ask)]
     assert len(looks) >= 4
     assert all(len(targets) == 1 for targets in looks)
     asked = [targets[0] for targets in looks]
@@ -99,7 +99,7 @@ def test_a_waiter_looks_at_one_master_only_and_at_another_one_each_time() -> Non
 def test_a_look_that_finds_it_free_leads_to_a_try() -> None:
     world = World(1, [held_by()], [ABSENT], [YES])
     world.standing = True
-    assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
+    assert isinstance(world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
     asked = [step.command.script.name for step in world.steps if isinstance(step, Ask)]
     assert asked == ["acquire", "wait", "acquire"]
 
@@ -108,8 +108,8 @@ def test_a_look_that_finds_another_holder_is_no_reason_to_try() -> None:
     other = Vote(Code.YES, "other:9", 1, 9_000)
     world = World(3, [held_by()] * 3, [other] * 3)
     world.standing = True
-    assert world.run(acquire(world.terms, OPTIONS, "a", world.now + 6.0, world.asked)) is None
-    assert len(world.sent(scripts.ACQUIRE)) == 1, "whoever it is, its release names the next one"
+    assert world.run(acquire(world.context, OPTIONS, "a", world.now + 6.0, world.asked)) is None
+    assert len(world.sent(commands.ACQUIRE)) == 1, "whoever it is, its release names the next one"
 
 
 def test_a_look_that_finds_a_claim_under_way_comes_back_when_it_has_run_out() -> None:
@@ -118,7 +118,7 @@ def test_a_look_that_finds_a_claim_under_way_comes_back_when_it_has_run_out() ->
     world = World(1, [held_by()], [handed], [YES])
     world.standing = True
     tried_at: list[float] = []
-    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
     tried_at = [world.now - 1000.0]
     assert 0.96 + 0.7 < tried_at[0] < 1.44 + 0.71
 
@@ -126,7 +126,7 @@ def test_a_look_that_finds_a_claim_under_way_comes_back_when_it_has_run_out() ->
 def test_a_dead_holders_lock_is_tried_when_enough_keys_have_expired() -> None:
     short = [held_by(ttl_ms=400), held_by(ttl_ms=900), held_by(ttl_ms=100)]
     world = World(3, short, short, [YES] * 3)
-    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
     # the second of three must be gone
     assert world.now == pytest.approx(1000.405, abs=0.001)
 
@@ -134,7 +134,7 @@ def test_a_dead_holders_lock_is_tried_when_enough_keys_have_expired() -> None:
 def test_a_key_without_expiry_is_no_reason_to_sleep_for_ever() -> None:
     for_ever = held_by(ttl_ms=-1)
     world = World(1, [for_ever], [for_ever], [ABSENT], [YES])
-    assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
+    assert isinstance(world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
     assert world.now < 1002.0
 
 
@@ -145,8 +145,8 @@ def test_one_who_was_handed_the_lock_takes_it_with_a_round_of_its_own() -> None:
     world = World(3, [held_by()] * 3, [YES] * 3)
     world.standing = True
     world.park = lambda step: Wake.HANDED
-    grant = world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
-    refused, taken = world.sent(scripts.ACQUIRE)
+    grant = world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
+    refused, taken = world.sent(commands.ACQUIRE)
     (place,) = {step.place for step in world.steps if isinstance(step, Listen)}
     assert isinstance(grant, Grant)
     assert named(refused, "waiter") == named(taken, "waiter") == grant.waiter == place.waiter
@@ -158,12 +158,12 @@ def test_a_round_that_was_lost_after_a_hand_off_keeps_the_place() -> None:
     world = World(3, [held_by(ticket=42)] * 3, [held_by("c:1"), held_by("b:1"), YES], [YES] * 3)
     world.standing = True
     world.park = lambda step: Wake.HANDED
-    grant = world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
-    first, second, _ = world.sent(scripts.ACQUIRE)
-    kept = [step for step in world.sent(scripts.WAIT) if isinstance(step, Tell)]
+    grant = world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
+    first, second, _ = world.sent(commands.ACQUIRE)
+    kept = [step for step in world.sent(commands.WAIT) if isinstance(step, Tell)]
     assert said(kept[-1])[0:2] == (grant.waiter, "42"), "with its ticket"
     assert kept[-1].targets == [2], "where it had been taken out of the queue to be handed the lock"
-    (given_back,) = world.sent(scripts.RELEASE)
+    (given_back,) = world.sent(commands.RELEASE)
     assert (said(given_back)[0], given_back.targets) == (said(second)[0], [2])
     assert said(given_back)[0] != said(first)[0]
 
@@ -171,19 +171,19 @@ def test_a_round_that_was_lost_after_a_hand_off_keeps_the_place() -> None:
 def test_votes_that_are_given_back_find_our_place_in_the_queue() -> None:
     world = World(3, [YES, held_by("a:1"), held_by("b:1")], [YES] * 3)
     world.standing = True
-    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
     told = [step for step in world.steps if isinstance(step, Tell)]
     place, undo = told[-2:]
-    assert (place.command.script, place.targets) == (scripts.WAIT, None)
-    assert (undo.command.script, undo.targets) == (scripts.RELEASE, [0])
+    assert (place.command.script, place.targets) == (commands.WAIT, None)
+    assert (undo.command.script, undo.targets) == (commands.RELEASE, [0])
     assert named(undo, "channel"), "and go to the first in it"
 
 
 def test_who_cannot_hear_of_a_hand_off_takes_no_place() -> None:
     world = World(3, [held_by()] * 3)
     world.heard_by = 1
-    assert world.run(acquire(world.terms, OPTIONS, "a", world.now + 2.0, world.asked)) is None
-    assert {named(ask, "waiter") for ask in world.sent(scripts.ACQUIRE)} == {""}
+    assert world.run(acquire(world.context, OPTIONS, "a", world.now + 2.0, world.asked)) is None
+    assert {named(ask, "waiter") for ask in world.sent(commands.ACQUIRE)} == {""}
     looks = [step for step in world.steps if isinstance(step, Park)]
     assert len(looks) >= 6, "it looks all the more often"
 
@@ -192,13 +192,13 @@ def test_a_fair_one_that_finds_a_free_lock_before_its_turn_has_it_handed_on() ->
     queued = Vote(Code.QUEUED, "first:1|s", 0, 0, ticket=9)
     fair = LockOptions("x", ClientOptions().lease(None), fair=True)
     world = World(3, [queued] * 3, [ABSENT] * 3, [YES] * 3)
-    grant = world.run(acquire(world.terms, fair, "a", AT_ONCE, world.asked))
+    grant = world.run(acquire(world.context, fair, "a", AT_ONCE, world.asked))
     assert isinstance(grant, Grant), "those before it were dead"
     first, nudge, second = world.steps
     assert said(nudge)[0] == "", "whatever is held stays"
     assert named(first, "order") == named(second, "order") == "fair"
     world = World(3, [queued] * 3, [ABSENT] * 3, [held_by("first:1")] * 3)
-    assert world.run(acquire(world.terms, fair, "a", AT_ONCE, world.asked)) is None
+    assert world.run(acquire(world.context, fair, "a", AT_ONCE, world.asked)) is None
 
 
 def test_a_grant_by_another_thread_counts_from_before_its_release_was_sent() -> None:
@@ -207,14 +207,14 @@ def test_a_grant_by_another_thread_counts_from_before_its_release_was_sent() -> 
 
     def granted(step: Park) -> Wake:
         (place,) = {listen.place for listen in world.steps if isinstance(listen, Listen)}
-        place.leave(Bequest("a:77", world.now - 0.25, 3, (9, 9)))
+        place.leave(LocalGrant("a:77", world.now - 0.25, 3, (9, 9)))
         return Wake.GRANTED
 
     world.park = granted
-    grant = world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    grant = world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
     assert (grant.owner, grant.sent_at, grant.hops) == ("a:77", world.now - 0.25, 3)
     assert "a:77" in world.asked
-    assert len(world.sent(scripts.ACQUIRE)) == 1, "no round trip of its own"
+    assert len(world.sent(commands.ACQUIRE)) == 1, "no round trip of its own"
 
 
 def test_a_grant_that_comes_too_late_is_given_back() -> None:
@@ -223,13 +223,13 @@ def test_a_grant_that_comes_too_late_is_given_back() -> None:
 
     def granted(step: Park) -> Wake:
         (place,) = {listen.place for listen in world.steps if isinstance(listen, Listen)}
-        place.leave(Bequest("a:77", world.now - 9.9, 1, (9, 9)))  # kept from running for all the time
+        place.leave(LocalGrant("a:77", world.now - 9.9, 1, (9, 9)))  # kept from running for all the time
         return Wake.GRANTED
 
     world.park = granted
-    grant = world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    grant = world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
     assert grant.owner != "a:77"
-    assert [said(tell)[0] for tell in world.sent(scripts.RELEASE)] == ["a:77"]
+    assert [said(tell)[0] for tell in world.sent(commands.RELEASE)] == ["a:77"]
 
 
 def place(ticket: int = 0) -> Place:
@@ -273,15 +273,15 @@ def test_one_who_is_queued_sleeps_through_a_hand_off_between_others() -> None:
     still = [Vote(Code.YES, "is:1", 1, 9_000)] * 5
     world = World(5, between, still)
     world.standing = True
-    assert world.run(acquire(world.terms, OPTIONS, "a", world.now + 3.0, world.asked)) is None
-    assert len(world.sent(scripts.ACQUIRE)) == 1
+    assert world.run(acquire(world.context, OPTIONS, "a", world.now + 3.0, world.asked)) is None
+    assert len(world.sent(commands.ACQUIRE)) == 1
     first = next(step for step in world.steps if isinstance(step, Park))
     assert first.until < 1000.31, "votes may have been given back in silence: the first look comes soon"
 
 
 def shared_world(masters: int, *rounds: Any) -> World:
     world = World(masters, *rounds)
-    world.terms = replace(world.terms, wire=REDISSON)
+    world.context = replace(world.context, wire=REDISSON)
     world.ask_takes = 0.01
     return world
 
@@ -302,7 +302,7 @@ def test_of_many_whom_one_message_wakes_each_comes_in_its_own_time() -> None:
         return Wake.FREE  # the second one: a vote that another one took back
 
     world.park = woken
-    assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
+    assert isinstance(world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
     assert len(parks) == 3, "it stays away until its time has come, whatever it hears"
     assert parks[1] == parks[2]
     assert 0 < parks[1] <= 2 * 5 * 0.01
@@ -316,7 +316,7 @@ def test_what_a_thread_of_ours_leaves_to_one_who_stays_away_is_taken_at_once() -
     def woken(step: Park) -> Wake:
         wake = next(wakes)
         if wake is Wake.GRANTED:
-            listened[0].leave(Bequest("a:heir", world.now, 1, [5, 5, 5]))
+            listened[0].leave(LocalGrant("a:heir", world.now, 1, [5, 5, 5]))
         return wake
 
     world.park = woken
@@ -328,7 +328,7 @@ def test_what_a_thread_of_ours_leaves_to_one_who_stays_away_is_taken_at_once() -
         return answer(step)
 
     world.answer = heard  # type: ignore[method-assign]
-    grant = world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    grant = world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
     assert grant.owner == "a:heir"
 
 
@@ -336,9 +336,9 @@ def test_what_a_thread_of_ours_leaves_to_one_who_stays_away_is_taken_at_once() -
 def test_nobody_stays_away_who_need_not(masters: int, waiters: int, shared: bool) -> None:
     world = shared_world(masters, [crowd(waiters)] * masters, [crowd(waiters)] * masters, [YES] * masters)
     if not shared:
-        world.terms = replace(world.terms, wire=OWN)
+        world.context = replace(world.context, wire=OWN)
     world.park = lambda step: Wake.FREE
-    assert isinstance(world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
+    assert isinstance(world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
     assert world.kinds().count("Park") == 1
 
 
@@ -352,10 +352,10 @@ def test_who_waits_gives_late_refusals_a_moment_and_has_nothing_to_undo() -> Non
         world = World(5, refused, [YES] * 5)
         world.standing, world.stragglers, world.ask_takes = True, stragglers, 0.0004
         world.park = lambda step: Wake.HANDED
-        assert world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked)) is not None
+        assert world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked)) is not None
         (rest,) = [step for step in world.steps if isinstance(step, Rest)]
         assert rest.until == pytest.approx(1000.0 + 3 * 0.0004, abs=1e-6)
-        undos = [tell.targets for tell in world.sent(scripts.RELEASE)]
+        undos = [tell.targets for tell in world.sent(commands.RELEASE)]
         assert undos == undone
 
 
@@ -363,12 +363,12 @@ def test_a_slow_round_is_no_reason_to_hear_late_of_a_hand_off() -> None:
     world = World(3, [held_by(), held_by(), None], [YES] * 3)
     world.standing, world.ask_takes = True, 0.080
     world.park = lambda step: Wake.HANDED
-    world.run(acquire(world.terms, OPTIONS, "a", FOR_EVER, world.asked))
+    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
     (rest,) = [step for step in world.steps if isinstance(step, Rest)]
     assert rest.until == pytest.approx(1000.080 + 0.002, abs=1e-6)
 
 
 def test_who_does_not_wait_undoes_at_once() -> None:
     world = World(3, [held_by(), held_by(), None])
-    assert world.run(acquire(world.terms, OPTIONS, "a", AT_ONCE, world.asked)) is None
+    assert world.run(acquire(world.context, OPTIONS, "a", AT_ONCE, world.asked)) is None
     assert world.kinds() == ["Ask", "Tell"]

@@ -1,7 +1,7 @@
 """The command connections of a client on in-memory masters, byte for byte, with a clock that a test moves.
 
-It is the real `Fanout` with the real `Roster`: only the sockets are missing. A reply stands in the link until
-`WiredFanout` reads it, so a test can count round trips and decide in which order replies are read.
+It is the real `Calls` with the real `Connections`: only the sockets are missing. A reply waits until
+`WiredCalls` reads it, so a test can count round trips and decide in which order replies are read.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 import hiredis
 
-from rlock._driver import fanout, links, roster
-from rlock._driver.links import Greeted
-from rlock._driver.roster import Slot
-from rlock._driver.rounds import Round
-from rlock._driver.waits import NOTHING, Waits
+from rlock._client import calls, connection, connections
+from rlock._client.connection import HandshakeResult
+from rlock._client.connections import MasterConnection
+from rlock._client.pending import PendingCall
+from rlock._client.waits import NOTHING, Waits
 from rlock.model import Fault, FaultKind
-from rlock.procedures.steps import Ask, Tell, Terms
-from rlock.rules import scripts
+from rlock.procedures.steps import Ask, ClientContext, Tell
+from rlock.rules import commands
 from rlock.rules.keys import NOTE
 from rlock.rules.quorum import Ballot, Settle
 from rlock.rules.restart_guard import Guard, Handshake
@@ -61,7 +61,7 @@ class Server:
 
     def shake_hands(self, memory: str) -> Handshake:
         """As another connection does it."""
-        (_, note, _, _, time_us), _ = self.master.run(scripts.handshake(self.run_id, memory))
+        (_, note, _, _, time_us), _ = self.master.run(commands.handshake(self.run_id, memory))
         return Handshake(self.run_id, self.memory, note.decode(), time_us)
 
     @property
@@ -79,7 +79,7 @@ class Server:
         self.master.whole = False
 
     def run(self, words: Sequence[str]) -> bytes:
-        name = next(s.name for s in scripts.ALL if words[1] in (s.sha, s.source))
+        name = next(s.name for s in commands.ALL if words[1] in (s.sha, s.source))
         self.ran.append(name)
         if name in self.refuses:
             return resp(self.refuses[name])
@@ -88,11 +88,11 @@ class Server:
         return resp(reply)
 
 
-class Link(links.Link):
+class Connection(connection.Connection):
     """A connection; replies stand in ``arrived`` until somebody reads them."""
 
     def __init__(self, server: Server) -> None:
-        super().__init__(Greeted(server.shake_hands(server.memory), 7))
+        super().__init__(HandshakeResult(server.shake_hands(server.memory), 7))
         self.server = server
         self.arrived = b""
         self._parser = hiredis.Reader(encoding="utf-8")
@@ -107,21 +107,21 @@ class Link(links.Link):
         self.ended = True
 
 
-class Roster(roster.Roster[Link]):
+class Connections(connections.Connections[Connection]):
     """A dial is over when it was begun."""
 
-    servers: Sequence[Server]
+    hosts: Sequence[Server]
     #: Masters that refuse connections.
     down: set[int]
 
-    def _start(self, slot: Slot[Link]) -> None:
-        refused = slot.index in self.down
-        found = ConnectionRefusedError("refused") if refused else Link(self.servers[slot.index])
-        self._dialled(slot, self._call(slot), found)
+    def _start(self, server: MasterConnection[Connection]) -> None:
+        refused = server.index in self.down
+        found = ConnectionRefusedError("refused") if refused else Connection(self.hosts[server.index])
+        self._connected(server, self._connect_options(server), found)
 
-    def _register(self, slot: Slot[Link], link: Link) -> None: ...
+    def _register(self, server: MasterConnection[Connection], connection: Connection) -> None: ...
 
-    def _unregister(self, link: Link) -> None: ...
+    def _unregister(self, connection: Connection) -> None: ...
 
     def _until(self, done: Callable[[], bool], timeout: float) -> Waits[None]:
         yield from NOTHING
@@ -129,20 +129,20 @@ class Roster(roster.Roster[Link]):
     def _tell(self) -> None: ...
 
 
-class WiredFanout(fanout.Fanout[Link]):
+class WiredCalls(calls.Calls[Connection]):
     """Reads one connection after another, in the order of ``order``; each pass is a round trip."""
 
-    _roster: Roster
+    _connections: Connections
 
     def __init__(self, masters: int = 3, max_ttl: float = 10.0, seconds: float | None = None) -> None:
         self.now = 0.0
         names = [f"redis://m{i}" for i in range(masters)]
         guard = Guard(names, max_ttl, seconds)
-        super().__init__(Terms(names, lambda: self.now, Random(1), guard), TIMEOUT_S)
+        super().__init__(ClientContext(names, lambda: self.now, Random(1), guard), TIMEOUT_S)
         self.guard = guard
         self.servers = [Server(i, lambda: self.now) for i in range(masters)]
         self.trips = 0
-        self._roster = Roster(
+        self._connections = Connections(
             [SimpleNamespace(label=name) for name in names],
             self._mutex,
             lambda: self.now,
@@ -152,42 +152,42 @@ class WiredFanout(fanout.Fanout[Link]):
             guarded=guard.on,
             news=guard.news,
         )
-        self._roster.servers = self.servers
-        self._roster.down = set()
+        self._connections.hosts = self.servers
+        self._connections.down = set()
 
     # -- for tests ---------------------------------------------------------------------------------
 
     def cut(self, master: int) -> None:
         """The connection ends."""
         with self._mutex:
-            self._drop(self._roster.slots[master], Fault(FaultKind.BROKEN, "cut"))
+            self._drop(self._connections.servers[master], Fault(FaultKind.BROKEN, "cut"))
 
     def away(self, *masters: int) -> None:
         """From now on these refuse connections."""
-        self._roster.down.update(masters)
+        self._connections.down.update(masters)
 
     def connect(self) -> None:
         """Dial whatever is not connected."""
-        for slot in self._roster.slots:
-            slot.probe_at = 0.0
+        for server in self._connections.servers:
+            server.probe_at = 0.0
         for _ in self._connecting(TIMEOUT_S):
             pass
 
-    def link(self, master: int) -> Link:
-        link = self._roster.slots[master].link
-        assert link is not None
-        return link
+    def connection(self, master: int) -> Connection:
+        connection = self._connections.servers[master].connection
+        assert connection is not None
+        return connection
 
     def acquire(self, owner: str = "me:1", lease_ms: int = 9_000, settle: Settle = Settle.VERDICT) -> Ballot:
         """A round as `procedures/attempt.py` sends it: the answer to it is foreseen."""
         token = EPOCH_US + round(self.now * 1e6)
-        return self.ask(scripts.acquire("job", owner, lease_ms, token=token), settle)
+        return self.ask(commands.acquire("job", owner, lease_ms, token=token), settle)
 
-    def send(self, command: scripts.Command) -> None:
+    def send(self, command: commands.Command) -> None:
         """To all masters; the replies are not read yet."""
         self.tell(Tell(command))
 
-    def ask(self, command: scripts.Command, settle: Settle = Settle.VERDICT) -> Ballot:
+    def ask(self, command: commands.Command, settle: Settle = Settle.VERDICT) -> Ballot:
         self.trips = 0
         waits = self.asking(Ask(command, TIMEOUT_S, settle))
         while True:
@@ -202,22 +202,22 @@ class WiredFanout(fanout.Fanout[Link]):
     def _caller(self) -> object:
         return threading.get_ident()
 
-    def _wake(self, turn: Round) -> None: ...
+    def _wake(self, call: PendingCall) -> None: ...
 
-    def _finishing(self, turn: Round) -> Waits[None]:
+    def _finishing(self, call: PendingCall) -> Waits[None]:
         try:
-            while not turn.ballot.settled and self._read():
+            while not call.ballot.settled and self._read():
                 self.trips += 1
         finally:
-            turn.over = True
+            call.over = True
         yield from NOTHING
 
     def _read(self) -> bool:
         """Take in everything that has arrived until now; False: there was nothing."""
         found = False
         with self._mutex:
-            for slot in self._roster.slots:
-                if slot.link is not None and slot.link.arrived:
-                    found, data, slot.link.arrived = True, slot.link.arrived, b""
-                    self._take(slot, slot.link, data)
+            for server in self._connections.servers:
+                if server.connection is not None and server.connection.arrived:
+                    found, data, server.connection.arrived = True, server.connection.arrived, b""
+                    self._take(server, server.connection, data)
         return found

@@ -9,8 +9,19 @@ from typing import Any
 
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.attempt import Asked
-from rlock.procedures.steps import Ask, AskMany, Listen, Park, Procedure, Rest, Standing, Tell, Terms, Wake
-from rlock.rules import replies, scripts
+from rlock.procedures.steps import (
+    Ask,
+    AskMany,
+    ClientContext,
+    Listen,
+    Park,
+    Procedure,
+    Rest,
+    Standing,
+    Tell,
+    Wake,
+)
+from rlock.rules import commands, replies
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot
 from rlock.rules.restart_guard import Guard
@@ -44,7 +55,7 @@ class World:
         self.last = Ballot(masters)
         self.asked = Asked()
         names = [f"redis://m{i}" for i in range(masters)]
-        self.terms = Terms(names, lambda: self.now, Random(1), Guard(names, 10.0), "station")
+        self.context = ClientContext(names, lambda: self.now, Random(1), Guard(names, 10.0), "client_id")
 
     def _sleep(self, step: Park) -> Wake:
         self.now = max(self.now, step.until)
@@ -63,7 +74,7 @@ class World:
                 if vote is not None and vote.code == Code.YES:
                     if step.command.decode is replies.decode_refused:
                         vote = vote._replace(code=Code.FOREIGN)
-                    elif step.command.script is scripts.ACQUIRE:
+                    elif step.command.script is commands.ACQUIRE:
                         vote = vote._replace(holder=step.command.echo or "")
                 if vote is not None:
                     ballot.cast(i, vote)
@@ -93,7 +104,7 @@ class World:
     def kinds(self) -> list[str]:
         return [type(step).__name__ for step in self.steps]
 
-    def sent(self, script: scripts.Script) -> list[Any]:
+    def sent(self, script: commands.Script) -> list[Any]:
         return [s for s in self.steps if isinstance(s, (Ask, Tell)) and s.command.script is script]
 
 

@@ -130,7 +130,7 @@ class Scope:
     def channels(self) -> list[tuple[str, str]]:
         """Of each lock: its channel, and one on which nobody listens."""
         wire, client = self._wire, f"doctor-{os.urandom(8).hex()}"
-        return [(wire.channel(lock), wire.station_channel(lock, client)) for lock in self._locks]
+        return [(wire.channel(lock), wire.client_channel(lock, client)) for lock in self._locks]
 
     def rules_of(self, barred: Sequence[bool]) -> tuple[str, ...]:
         """The rules for the channels of the locks of which it is said that they are refused."""

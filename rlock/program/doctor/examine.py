@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..._driver import links
-from ..._sync.masters import Endpoint
+from ..._client import connection
+from ..._sync.endpoints import Endpoint
 from ...clock import now
 from ...model import Code
-from ...rules import keys, replies, scripts
+from ...rules import commands, keys, replies
 from ...rules.restart_guard import Guard, Handshake
 from ...rules.timing import lease_ms
 from .acl import (
@@ -188,7 +188,7 @@ class Examination:
         )
         if facts.info is not None and "appendfsync" in facts.config:
             fsync, unsynced = config["appendfsync"], config["no-appendfsync-on-rewrite"]
-            facts.durable = links.is_durable(info, info, fsync, unsynced)
+            facts.durable = connection.is_durable(info, info, fsync, unsynced)
         if guarded:
             self._shake_hands(session)
 
@@ -204,7 +204,7 @@ class Examination:
     def _shake_hands(self, session: Session) -> None:
         """As each connection of a client begins: the note that it writes is true, whoever comes first."""
         told = Handshake(self.facts.run_id or "", "durable" if self.facts.durable else "volatile")
-        vote = replies.decode_handshake(session.run(scripts.handshake(told.run_id, told.memory)))
+        vote = replies.decode_handshake(session.run(commands.handshake(told.run_id, told.memory)))
         self.facts.handshake = told._replace(note=vote.note or "", time_us=vote.time_us)
 
     def _listen(self, session: Session, deadline: float) -> None:
@@ -256,7 +256,7 @@ class Examination:
             return
         for _ in range(3):
             began = now()
-            reply = session.run(scripts.status(name, guarded=not self._fleet.guard_off))
+            reply = session.run(commands.status(name, guarded=not self._fleet.guard_off))
             facts.script_round_trips.append(now() - began)
             if isinstance(reply, Exception):
                 kind = denial(reply)
@@ -270,11 +270,11 @@ class Examination:
         self._locked = True
         owner = keys.owner_token(keys.client_label("rlock-doctor"))
         lease = lease_ms(self._fleet.ttl)
-        taken = session.run(scripts.acquire(name, owner, lease, guarded=False))
+        taken = session.run(commands.acquire(name, owner, lease, guarded=False))
         if replies.decode_one(taken).code != Code.YES:
             facts.write_fault = str(taken)
         # In any case: an error does not say that nothing was written.
-        session.run(scripts.release(name, owner, hand_on=False, publish=False))
+        session.run(commands.release(name, owner, hand_on=False, publish=False))
 
 
 def side_by_side(calls: Sequence[Callable[[], None]], within: float) -> list[bool]:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 
-from ..._sync.masters import Endpoint
+from ..._sync.endpoints import Endpoint
 from ...client import Client
 from ...clock import now
 from ...errors import RLockError

@@ -11,10 +11,10 @@ from typing import Any
 import hiredis
 import redis
 
-from ..._driver.links import Reader, without_arguments
-from ..._sync.masters import Endpoint
+from ..._client.connection import Reader, without_arguments
+from ..._sync.endpoints import Endpoint
+from ...rules.commands import Command
 from ...rules.replies import is_noscript
-from ...rules.scripts import Command
 from .facts import Trouble
 
 #: Errors with which a server greets whom it does not want, whatever was asked.

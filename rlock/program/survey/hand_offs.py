@@ -16,7 +16,7 @@ from typing import Any
 
 from redis.connection import AbstractConnection
 
-from ..._sync.masters import Endpoint
+from ..._sync.endpoints import Endpoint
 from .names import given, waited_for
 
 CHANNEL = "__redis__:invalidate"

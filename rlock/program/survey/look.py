@@ -201,7 +201,7 @@ class Survey:
         engine = self._client._engine()
         # With no locks one that nobody has: without an answer to wait for, the client would not notice that a
         # connection has ended, nor that its master has restarted.
-        found = engine.perform(statuses(engine.terms, names or [NOBODYS], self._timeout, self._waiters))
+        found = engine.perform(statuses(engine.context, names or [NOBODYS], self._timeout, self._waiters))
         found = found if names else []
         now = time.monotonic()
         for lock in found:
@@ -237,13 +237,13 @@ class Survey:
 
     def _health(self, answers: Sequence[Answer], locks: Sequence[LockStatus]) -> list[MasterHealth]:
         engine = self._client._engine()
-        guard, now = engine.terms.guard, engine.clock()
+        guard, now = engine.context.guard, engine.clock()
         clocks = [answer.clock for answer in answers if answer.clock is not None]
         median = statistics.median(clocks) if clocks else 0.0
         found = []
         for i, (answer, endpoint) in enumerate(zip(answers, self._client._endpoints, strict=True)):
             fault = answer.fault
-            refused = engine._fanout.faults[i]
+            refused = engine._calls.faults[i]
             if fault is None and refused is not None and refused.kind in LASTING:
                 fault = refused.text  # it answers, and nobody can have a vote of it
             found.append(

@@ -17,8 +17,8 @@ import hiredis
 import redis
 from redis.connection import AbstractConnection
 
-from ..._driver.links import dial_error
-from ..._sync.masters import Endpoint
+from ..._client.connection import connect_error
+from ..._sync.endpoints import Endpoint
 from ...rules import replies
 from ...rules.keys import is_owner
 from . import info
@@ -108,7 +108,7 @@ class Scout(threading.Thread):
                 self._hang_up()
                 self._failed_at = time.monotonic()
                 late = isinstance(error, redis.TimeoutError)
-                why = f"no answer within {self._timeout:g} s" if late else dial_error(error).fault.text
+                why = f"no answer within {self._timeout:g} s" if late else connect_error(error).fault.text
                 self.answer, self.promising = Answer(why), False
             self.busy = False
             done.set()

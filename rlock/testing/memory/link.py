@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import hiredis
 
-from ..._driver.links import Greeted, Link
+from ..._client.connection import Connection, HandshakeResult
 
 if TYPE_CHECKING:
     from .server import MemoryMaster
 
 
-class Bell:
+class WakePipe:
     """A descriptor that can be read while it rings."""
 
     __slots__ = ("__weakref__", "_close", "_rope", "fileno")
@@ -76,7 +76,7 @@ class Inbox:
         return self.replies.popleft() if self.replies else False
 
 
-class MemoryLink(Link):
+class MemoryConnection(Connection):
     """For both drivers: a thread polls ``fileno``, an event loop is told.
 
     ``on_arrival`` is called when there is something to read, or when the master has hung up (``ended``).
@@ -87,20 +87,20 @@ class MemoryLink(Link):
 
     __slots__ = (
         "__weakref__",
-        "_bell",
         "_inbox",
         "_master",
         "_parser",
+        "_wake_pipe",
         "arrived",
         "on_arrival",
         "outbox",
     )
 
-    def __init__(self, master: MemoryMaster, greeted: Greeted) -> None:
+    def __init__(self, master: MemoryMaster, greeted: HandshakeResult) -> None:
         super().__init__(greeted)
         self._master = master
         self._parser = hiredis.Reader(encoding="utf-8")
-        self._bell: Bell | None = None
+        self._wake_pipe: WakePipe | None = None
         self._inbox = self.reader = Inbox()  # type: ignore[assignment]
         self.outbox = b""  # the master takes everything at once
         self.on_arrival: Callable[[], None] | None = None
@@ -130,11 +130,11 @@ class MemoryLink(Link):
     def fileno(self) -> int:
         """A descriptor that is readable when something has arrived."""
         with self._master.mutex:
-            if self._bell is None:
-                self._bell = Bell()
+            if self._wake_pipe is None:
+                self._wake_pipe = WakePipe()
                 if self._inbox.replies or self.ended:
-                    self._bell.ring()
-            return self._bell.fileno
+                    self._wake_pipe.ring()
+            return self._wake_pipe.fileno
 
     def send(self, packed: bytes) -> bool:
         """Have a command executed. Raises OSError when the master is down, or has hung up."""
@@ -145,8 +145,8 @@ class MemoryLink(Link):
 
     def fetch(self) -> bytes:
         """Take note of what has arrived. Nothing: the reader has it already."""
-        if self._bell is not None:
-            self._bell.answer()
+        if self._wake_pipe is not None:
+            self._wake_pipe.answer()
         self.answered = self.answered or bool(self._inbox.replies)
         return b""
 
@@ -155,10 +155,10 @@ class MemoryLink(Link):
         with self._master.mutex:
             self._master.forget(self)
             self.ended = True
-            if self._bell is not None:
+            if self._wake_pipe is not None:
                 # With the mutex: a thread that publishes must not ring a descriptor that is somebody
                 # else's by now.
-                self._bell.close()
+                self._wake_pipe.close()
 
     # -- for the master, with its mutex ------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class MemoryLink(Link):
             self._tell()
 
     def _tell(self) -> None:
-        if self._bell is not None:
-            self._bell.ring()
+        if self._wake_pipe is not None:
+            self._wake_pipe.ring()
         if self.on_arrival is not None:
             self.on_arrival()

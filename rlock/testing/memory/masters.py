@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...rules.scripts import UNFINISHED, Command
+from ...rules.commands import UNFINISHED, Command
 from .keyspace import Keyspace, Message
 
 Reply = list[Any]
@@ -149,9 +149,9 @@ class Master(Keyspace):
         message: str,
         claim_ms: str,
         waiter: str = "",
-        heir: str = "",
-        under: str = "",
-        heir_ms: str = "",
+        next_waiter: str = "",
+        next_owner: str = "",
+        next_lease_ms: str = "",
         order: str = "",
         proposal: str = "",
         fence_ms: str = "",
@@ -179,11 +179,11 @@ class Master(Keyspace):
         code = 1 if held else 0
         if channel == "":
             return [code, owner.encode(), 0, 0, 0]
-        if heir != "" and (order == "barging" or self._first(queue) in (None, heir)):
-            token = self._stamp(keys[2], under, proposal, fence_ms)
-            self._give(lock, under, heir_ms)
-            self._zrem(queue, heir)
-            return [code, owner.encode(), 1, int(heir_ms), token]
+        if next_waiter != "" and (order == "barging" or self._first(queue) in (None, next_waiter)):
+            token = self._stamp(keys[2], next_owner, proposal, fence_ms)
+            self._give(lock, next_owner, next_lease_ms)
+            self._zrem(queue, next_waiter)
+            return [code, owner.encode(), 1, int(next_lease_ms), token]
         left = PASSED_OVER
         while claim_ms == "0" and left and (first := self._first(queue)) is not None:
             left -= 1

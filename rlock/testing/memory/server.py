@@ -12,33 +12,33 @@ from typing import Any
 import hiredis
 
 from ... import clock
-from ..._driver.links import Call, DialError, Greeted
-from ..._driver.masters import Endpoint
+from ..._client.connection import ConnectError, ConnectOptions, HandshakeResult
+from ..._client.endpoints import Endpoint
 from ...model import Fault, FaultKind
-from ...rules import scripts
+from ...rules import commands
 from ...rules.keys import NOTE
 from ...rules.restart_guard import Handshake
 from .keyspace import Message
-from .link import MemoryLink
+from .link import MemoryConnection
 from .masters import Master
 
 
 class _Subscriber:
     """A link that listens. Weak: a client that is dropped without close() listens no more."""
 
-    __slots__ = ("_link",)
+    __slots__ = ("_connection",)
 
-    def __init__(self, link: MemoryLink) -> None:
-        self._link = weakref.ref(link)
+    def __init__(self, connection: MemoryConnection) -> None:
+        self._connection = weakref.ref(connection)
 
     @property
     def alive(self) -> bool:
-        return self._link() is not None
+        return self._connection() is not None
 
     def hear(self, channel: str, payload: str) -> None:
-        link = self._link()
-        if link is not None:
-            link.hear(channel, payload)
+        connection = self._connection()
+        if connection is not None:
+            connection.hear(channel, payload)
 
 
 class _Keys(Master):
@@ -74,13 +74,17 @@ class MemoryMaster(Endpoint):
         self._up, self._paused = True, False
         self._began_us, self._began_at = time.time_ns() // 1000, clock.now()
         self._keys = _Keys(self._time_us)
-        self._by_sha = {script.sha: script.name for script in scripts.ALL}
-        self._by_source = {script.source: script.name for script in scripts.ALL}
-        self._links: weakref.WeakValueDictionary[int, MemoryLink] = weakref.WeakValueDictionary()
-        self._subscribers: weakref.WeakKeyDictionary[MemoryLink, _Subscriber] = weakref.WeakKeyDictionary()
+        self._by_sha = {script.sha: script.name for script in commands.ALL}
+        self._by_source = {script.source: script.name for script in commands.ALL}
+        self._connections_by_id: weakref.WeakValueDictionary[int, MemoryConnection] = (
+            weakref.WeakValueDictionary()
+        )
+        self._subscribers: weakref.WeakKeyDictionary[MemoryConnection, _Subscriber] = (
+            weakref.WeakKeyDictionary()
+        )
         self._serial = 0
         #: What has come while it was paused.
-        self._unread: list[tuple[MemoryLink, list[str]]] = []
+        self._unread: list[tuple[MemoryConnection, list[str]]] = []
         self._init()
         _all.add(self)
 
@@ -91,9 +95,9 @@ class MemoryMaster(Endpoint):
         with self.mutex:
             self._up, self._paused = False, False
             self._unread.clear()
-            for link in list(self._links.values()):
-                link.end()
-                self.forget(link)
+            for connection in list(self._connections_by_id.values()):
+                connection.end()
+                self.forget(connection)
 
     def up(self) -> None:
         """Take connections again; clients notice within a second or two."""
@@ -110,8 +114,8 @@ class MemoryMaster(Endpoint):
         with self.mutex:
             self._paused = False
             unread, self._unread = self._unread, []
-            for link, words in unread:
-                self._execute(link, words)
+            for connection, words in unread:
+                self._execute(connection, words)
 
     def flush(self) -> None:
         """Drop all locks and queues. Holders that still renew put theirs back."""
@@ -134,47 +138,49 @@ class MemoryMaster(Endpoint):
     @source.setter
     def source(self, _: object) -> None: ...
 
-    def dial(self, call: Call) -> MemoryLink:
-        """A link. Never blocks; raises `DialError` while it is down or paused.
+    def connect(self, call: ConnectOptions) -> MemoryConnection:
+        """A link. Never blocks; raises `ConnectError` while it is down or paused.
 
         There is nothing to kill: who can dial again has had everything done that was sent before.
         """
         with self.mutex:
             if not self._up:
-                raise DialError(Fault(FaultKind.DOWN, "connection refused: it was told to be down"))
+                raise ConnectError(Fault(FaultKind.DOWN, "connection refused: it was told to be down"))
             if self._paused:
-                raise DialError(Fault(FaultKind.DOWN, "no answer: it was told to pause"))
+                raise ConnectError(Fault(FaultKind.DOWN, "no answer: it was told to pause"))
             self._keys.prune()
             self._serial += 1
             handshake = Handshake()
             if not call.subscriber:
                 handshake = Handshake(self._run_id)
             if call.guarded and not call.subscriber:
-                reply, _ = self._keys.run(scripts.handshake(self._run_id, "volatile"))
+                reply, _ = self._keys.run(commands.handshake(self._run_id, "volatile"))
                 handshake = Handshake(self._run_id, "volatile", reply[1].decode(), reply[4])
-            link = self._links[self._serial] = MemoryLink(self, Greeted(handshake, self._serial))
-            return link
+            connection = self._connections_by_id[self._serial] = MemoryConnection(
+                self, HandshakeResult(handshake, self._serial)
+            )
+            return connection
 
-    async def dial_async(self, call: Call) -> MemoryLink:
+    async def connect_async(self, call: ConnectOptions) -> MemoryConnection:
         """The same for the running event loop, which is told of what arrives."""
-        link = self.dial(call)
-        link.bind(asyncio.get_running_loop())
-        return link
+        connection = self.connect(call)
+        connection.bind(asyncio.get_running_loop())
+        return connection
 
-    def receive(self, link: MemoryLink, words: list[str]) -> None:
+    def receive(self, connection: MemoryConnection, words: list[str]) -> None:
         """A command has come. Raises OSError on a link that has ended."""
         with self.mutex:
-            if link.ended:
+            if connection.ended:
                 raise ConnectionResetError("connection reset by the in-memory master")
             if self._paused:
-                self._unread.append((link, words))
+                self._unread.append((connection, words))
             else:
-                self._execute(link, words)
+                self._execute(connection, words)
 
-    def forget(self, link: MemoryLink) -> None:
+    def forget(self, connection: MemoryConnection) -> None:
         """A link has ended. Called with the mutex."""
-        self._links.pop(link.client_id, None)
-        subscriber = self._subscribers.pop(link, None)
+        self._connections_by_id.pop(connection.connection_id, None)
+        subscriber = self._subscribers.pop(connection, None)
         if subscriber is not None:
             for channel in list(self._keys.subscribers):
                 self._keys.unsubscribe(channel, subscriber)
@@ -192,21 +198,23 @@ class MemoryMaster(Endpoint):
         # As `rlock init` does it: no client has to wait for the restart guard.
         self._keys.write(NOTE, f"{self._run_id} 0 0")
 
-    def _execute(self, link: MemoryLink, words: list[str]) -> None:
+    def _execute(self, connection: MemoryConnection, words: list[str]) -> None:
         verb = words[0].upper()
         if verb in ("SUBSCRIBE", "UNSUBSCRIBE"):
-            self._subscribe(link, verb, words[1:])
+            self._subscribe(connection, verb, words[1:])
         elif verb in ("EVALSHA", "EVAL"):
-            self._run(link, verb, words)
+            self._run(connection, verb, words)
         elif verb == "SCRIPT" and words[1].upper() == "LOAD":
-            link.arrive(scripts.Script("", words[2]).sha.encode())
+            connection.arrive(commands.Script("", words[2]).sha.encode())
         else:
-            link.arrive(hiredis.ReplyError(f"ERR an in-memory master knows no {verb}"))
+            connection.arrive(hiredis.ReplyError(f"ERR an in-memory master knows no {verb}"))
 
-    def _run(self, link: MemoryLink, verb: str, words: list[str]) -> None:
+    def _run(self, connection: MemoryConnection, verb: str, words: list[str]) -> None:
         name = (self._by_sha if verb == "EVALSHA" else self._by_source).get(words[1])
         if name is None:
-            link.arrive(hiredis.ReplyError("ERR an in-memory master knows no scripts but those of rlock"))
+            connection.arrive(
+                hiredis.ReplyError("ERR an in-memory master knows no scripts but those of rlock")
+            )
             return
         count = int(words[2])
         keys, arguments = words[3 : 3 + count], words[3 + count :]
@@ -216,16 +224,16 @@ class MemoryMaster(Endpoint):
         for message in messages:
             for receiver in message.receivers:
                 receiver.hear(message.channel, message.payload)
-        link.arrive(reply)
+        connection.arrive(reply)
 
-    def _subscribe(self, link: MemoryLink, verb: str, channels: list[str]) -> None:
-        if link.ended:
+    def _subscribe(self, connection: MemoryConnection, verb: str, channels: list[str]) -> None:
+        if connection.ended:
             return  # sent to a paused master, and closed since: nobody would hear what is handed to it
-        subscriber = self._subscribers.setdefault(link, _Subscriber(link))
+        subscriber = self._subscribers.setdefault(connection, _Subscriber(connection))
         change = self._keys.subscribe if verb == "SUBSCRIBE" else self._keys.unsubscribe
         for channel in channels:
             change(channel, subscriber)
-            link.arrive([verb.lower().encode(), channel.encode(), 1])
+            connection.arrive([verb.lower().encode(), channel.encode(), 1])
 
 
 # -- fork ----------------------------------------------------------------------------------------------

@@ -1,0 +1,30 @@
+"""Masters, as the asyncio driver reaches them."""
+
+from __future__ import annotations
+
+import redis.asyncio
+from redis.asyncio.connection import AbstractConnection, parse_url
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from .._client import endpoints
+from .._client.connection import ConnectOptions
+from .connection import StreamConnection, connect
+
+
+class Endpoint(endpoints.Endpoint):
+    """Where one master is; dialled by a task."""
+
+    kit = endpoints.RedisPyClasses(
+        redis.asyncio.Redis,
+        redis.asyncio.Connection,
+        redis.asyncio.SSLConnection,
+        parse_url,
+        endpoints.quiet(AbstractConnection),
+        Retry(NoBackoff(), 0),
+        hint="use redis://host:port, rediss://host:port (TLS), unix:///path, or a ready redis.asyncio.Redis",
+    )
+
+    async def connect_async(self, call: ConnectOptions) -> StreamConnection:
+        """A connection with its greeting over. Raises `ConnectError`."""
+        return await connect(self.connection(call.timeout, call.connect_timeout), self.label, call)

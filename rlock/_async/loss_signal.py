@@ -1,0 +1,43 @@
+"""The event that tells a task of a loss."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+from .._client import loss_signal
+from ..clock import Clock
+from ..rules.holds import Hold
+from .waits import Parker, run
+
+
+class LossSignal(loss_signal.LossSignal):
+    """Like an ``asyncio.Event`` that is set when one hold is lost; nobody else can set or clear it.
+
+    It is right at the moment of the question: it looks at the clock, and does not wait for the watchdog
+    to have noticed. A hold that was released in time never sets it.
+    """
+
+    def __init__(self, hold: Hold | None, clock: Clock) -> None:
+        super().__init__(hold, clock)
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[Parker] = []
+
+    def _tell(self) -> None:
+        # A thread that was given the signal may be the first to ask after the loss.
+        for parker in [*self._waiting]:
+            self._loop.call_soon_threadsafe(parker.stir)
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the hold is lost, or for ``timeout`` seconds; whether it is lost."""
+        until, parker = None if timeout is None else self._clock() + timeout, Parker()
+        self._waiting.append(parker)
+        try:
+            while not self.is_set():
+                left = self._left(until)
+                if left is not None and left <= 0:
+                    return False
+                await run(parker.sleeping(math.inf if left is None else left))
+            return True
+        finally:
+            self._waiting.remove(parker)

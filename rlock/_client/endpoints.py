@@ -1,0 +1,253 @@
+"""Masters: where they are, and how connections to them are made.
+
+redis-py makes them, so TLS, users and passwords, unix sockets and credential providers are its own.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+import redis
+
+from ..errors import OptionsError
+
+#: Arguments of redis-py's own pools that mean nothing to a single connection of ours.
+_POOL_ARGUMENTS = (
+    "maint_",
+    "oss_cluster_",
+    "orig_",
+    "maintenance_",
+    "event_dispatcher",
+    "himport_",
+    "max_connections",
+    "timeout",
+    "queue_class",
+    "pool_class",
+    "cache",
+)
+
+#: The host and port of a URL, an IPv6 address in brackets.
+_HOST = re.compile(r"(\[[^\[\]]+\]|[^:\[\]\s]+)(:[0-9]*)?")
+
+#: A peer that vanished without a word is noticed by the kernel after some 11 s, with no command sent.
+_KEEPALIVE = {
+    getattr(socket, option): value
+    for option, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
+    if hasattr(socket, option)
+}
+
+
+def quiet(connection_class: type[Any]) -> dict[str, Any]:
+    """Arguments that keep redis-py from spending a round trip each on announcements of its own."""
+    known = signature(connection_class.__init__).parameters
+    arguments: dict[str, Any] = {}
+    if "driver_info" in known:
+        arguments["driver_info"] = None
+    elif "lib_name" in known:
+        arguments |= {"lib_name": None, "lib_version": None}
+    if "maint_notifications_config" in known:
+        from redis.maint_notifications import MaintNotificationsConfig
+
+        arguments["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+    return arguments
+
+
+class RedisPyClasses:
+    """The parts of redis-py that a driver uses: those that block, or those for asyncio."""
+
+    def __init__(
+        self,
+        client: type[Any],
+        plain: type[Any],
+        tls: type[Any],
+        parse_url: Callable[[str], Mapping[str, Any]],
+        quiet: Mapping[str, Any],
+        retry: object,
+        *,
+        hint: str,
+    ) -> None:
+        #: Ready clients, of which the settings are taken.
+        self.client = client
+        #: Connections without and with TLS.
+        self.plain = plain
+        self.tls = tls
+        self.parse_url = parse_url
+        self.quiet = quiet
+        #: redis-py retries ten times by default, and so would repeat a script silently.
+        self.no_retry = retry
+        #: What a master may be, for people.
+        self.hint = hint
+
+
+class Endpoint:
+    """Where one master is and how to speak to it. Makes connections; holds none."""
+
+    kit: ClassVar[RedisPyClasses]
+
+    def __init__(self, master: object) -> None:
+        kit = self.kit
+        if isinstance(master, str):
+            self._class, self._arguments = _from_url(kit, master)
+        else:
+            self._class, self._arguments = _from_client(kit, master)
+        #: What is pickled to make the same endpoint elsewhere.
+        self.source = master
+        #: Its name for people, without user and password.
+        self.label = _label(kit, self._class, self._arguments)
+        if isinstance(master, str):
+            try:
+                self.connection(1.0)
+            except (TypeError, ValueError, redis.RedisError) as error:
+                # The & in `?password=a&b` makes an option of the rest of the password.
+                secret = "pass" in master.lower()
+                why = "write & in a password as %26" if secret else error
+                raise OptionsError(f"{self.label} has an option that means nothing: {why}") from None
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """What two names of one server have in common; the database number does not make two masters."""
+        if "path" in self._arguments:
+            return ("unix", str(self._arguments["path"]))
+        host = str(self._arguments.get("host", "localhost")).lower()
+        return (host, str(self._arguments.get("port", 6379)))
+
+    def connection(self, timeout: float, connect_timeout: float | None = None) -> Any:
+        """A connection that is not open yet. ``timeout``: seconds for each step of opening it.
+
+        ``connect_timeout``: for the first one, if not the same.
+        """
+        arguments = {
+            **self._arguments,
+            "socket_timeout": timeout,
+            "socket_connect_timeout": timeout if connect_timeout is None else connect_timeout,
+            "retry": self.kit.no_retry,
+            "retry_on_error": [],
+            "retry_on_timeout": False,
+            "health_check_interval": 0,
+            # RESP2: replies come in order and nothing else comes in between.
+            "protocol": 2,
+            "decode_responses": False,
+            **self.kit.quiet,
+        }
+        if "path" not in arguments:
+            arguments.setdefault("socket_keepalive", True)
+            if not isinstance(arguments.get("socket_keepalive_options"), dict):
+                arguments["socket_keepalive_options"] = _KEEPALIVE
+        return self._class(**arguments)
+
+
+def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
+    """Checked masters: at least one, each a URL, a client of redis-py or an endpoint, no server twice."""
+    hint = kind.kit.hint
+    if isinstance(masters, str):
+        # The value of RLOCK_MASTERS, pasted.
+        masters = [url for url in re.split(r"[,\s]+", masters) if url]
+    elif isinstance(masters, (kind.kit.client, Endpoint)):
+        masters = [masters]
+    if not isinstance(masters, Sequence):
+        kind_of = f"{type(masters).__module__}.{type(masters).__qualname__}".removeprefix("builtins.")
+        raise OptionsError(f"masters must be a list of URLs, not {kind_of}: {hint}")
+    if not masters:
+        raise OptionsError(f"at least one master is needed, and the list is empty: {hint}")
+    # All of them first: a comma in a password makes two URLs of one, and the first of them may be right.
+    for place, url in enumerate(masters, 1):
+        if isinstance(url, str) and (fault := _malformed(kind.kit, url)) is not None:
+            raise OptionsError(f"URL {place} of {len(masters)} {fault}: {hint}")
+    found: dict[tuple[str, ...], Endpoint] = {}
+    for master in masters:
+        endpoint = master if isinstance(master, Endpoint) else kind(master)
+        if endpoint.place in found:
+            raise OptionsError(
+                f"{endpoint.label} is in the list twice: a majority of one server is none, "
+                f"each master must be a server of its own"
+            )
+        found[endpoint.place] = endpoint
+    return list(found.values())
+
+
+def same_server(one: Endpoint, other: Endpoint, run_id: str) -> str:
+    """The error for two names of one server."""
+    return (
+        f"{one.label} and {other.label} are the same server (run_id {run_id}): a majority of one server is "
+        f"none, each master must be a server of its own"
+    )
+
+
+def _plain(url: str) -> str:
+    """The URL as redis-py knows it."""
+    return url.replace("valkeys://", "rediss://", 1).replace("valkey://", "redis://", 1)
+
+
+def _malformed(kit: RedisPyClasses, url: str) -> str | None:
+    """Say what is wrong with a URL and repeat no part of it.
+
+    Where a password holds `/`, `?`, `#` or a comma, parts of it stand where a host or an option should.
+    """
+    plain = _plain(url)
+    scheme, _, rest = plain.partition("://")
+    if scheme not in ("redis", "rediss", "unix"):
+        return "has another scheme, or none"
+    place = re.split("[/?#]", rest, maxsplit=1)[0]
+    path, _, query = rest[len(place) :].partition("?")
+    _, user, host = place.rpartition("@")
+    # A socket's path may hold an @, unless it may as well be the end of a password.
+    unix = scheme == "unix"
+    if "#" in path + query or "@" in (query if unix and not user else path + query):
+        return "has a # or an @ behind the host (in a password write / as %2F, ? as %3F, # as %23, @ as %40)"
+    if unix and (host or not path):
+        return "names no path, or a host in front of it"
+    if not unix and (not host or host.startswith(":")):
+        return "names no host"
+    if not unix and not _HOST.fullmatch(host):
+        return "has no host and port that can be read"
+    if not unix and not re.fullmatch("/?[0-9]*", path):
+        return "has a path that is not the number of a database"
+    try:
+        urlsplit(plain.encode().decode())
+    except ValueError:  # its text is a part of the URL
+        return "has characters that no URL can have (in a password write each as %XX)"
+    try:
+        kit.parse_url(plain)
+    except ValueError as error:
+        return f"cannot be used ({error})"
+    return None
+
+
+def _from_url(kit: RedisPyClasses, url: str) -> tuple[type[Any], dict[str, Any]]:
+    arguments = dict(kit.parse_url(_plain(url)))
+    connection_class = arguments.pop("connection_class", kit.plain)
+    if issubclass(connection_class, kit.tls):
+        # Otherwise redis-py before 6 accepts a certificate of another host, and redis-py 6.0 wants the name
+        # checked in a certificate that is not checked, which Python refuses.
+        arguments.setdefault("ssl_check_hostname", arguments.get("ssl_cert_reqs") != "none")
+    return connection_class, _without_pool(arguments)
+
+
+def _without_pool(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in arguments.items() if not key.startswith(_POOL_ARGUMENTS)}
+
+
+def _from_client(kit: RedisPyClasses, client: object) -> tuple[type[Any], dict[str, Any]]:
+    if not isinstance(client, kit.client):
+        kind = f"{type(client).__module__}.{type(client).__qualname__}"
+        raise OptionsError(f"a {kind} is no master: {kit.hint}")
+    pool = client.connection_pool
+    if hasattr(pool, "sentinel_manager"):
+        raise OptionsError(
+            "a Sentinel client is no independent master: a failover forgets the last leases; "
+            "name each master by its own address"
+        )
+    return pool.connection_class, _without_pool(pool.connection_kwargs)
+
+
+def _label(kit: RedisPyClasses, connection_class: type[Any], arguments: Mapping[str, Any]) -> str:
+    if "path" in arguments:
+        return f"unix://{arguments['path']}"
+    scheme = "rediss" if issubclass(connection_class, kit.tls) else "redis"
+    host, database = arguments.get("host", "localhost"), arguments.get("db") or 0
+    return f"{scheme}://{host}:{arguments.get('port', 6379)}" + (f"/{database}" if database else "")

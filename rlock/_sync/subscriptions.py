@@ -1,0 +1,215 @@
+"""The listener of the blocking driver: of the threads that wait, one reads for all (the reader).
+
+So a message reaches a lonely waiter without a change of threads. A daemon thread keeps house a few times a
+second while something is subscribed: it reads when nobody waits, and ends subscriptions.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+import hiredis
+
+from .._client import notifications as base
+from .._client import subscriptions
+from .._client.subscriptions import LOOK_S
+from .._client.waits import NOTHING, Waits
+from ..procedures.steps import ClientContext
+from ..rules.tickets import LocalGrant, Place
+from .connection import SocketConnection
+from .connections import Connections
+from .endpoints import Endpoint
+
+log = logging.getLogger("rlock")
+
+#: How long a follower trusts that somebody reads for it.
+TRUST_S = 1.0
+
+
+class Ear(base.Ear):
+    """What one waiting thread hears."""
+
+    __slots__ = ("_parker",)
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self._parker = threading.Lock()
+        self._parker.acquire()
+
+    def sleep(self, timeout: float) -> None:
+        """Until it is stirred."""
+        self._parker.acquire(timeout=timeout)
+
+    def stir(self) -> None:
+        """Let the waiter look round: there may be a reason to go on, or nobody may be reading."""
+        if self._parker.locked():
+            self._parker.release()
+
+    def settle(self) -> None:
+        """What stirred it until now is known."""
+        self._parker.acquire(blocking=False)
+
+
+class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
+    """The subscriber connections of one client in one process. Thread-safe."""
+
+    _connections: Connections
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        request_timeout: float,
+        context: ClientContext,
+        stray: Callable[[str, str], None],
+    ) -> None:
+        super().__init__(context, stray)
+        self._connections = Connections(
+            endpoints,
+            self._mutex,
+            context.clock,
+            context.random,
+            self._welcome,
+            timeout=request_timeout,
+            subscriber=True,
+        )
+        #: The waiter whose thread reads for all. It may have been interrupted on the way out, so others
+        #: go by whether it is parked.
+        self._reader: base.Ear | None = None
+        self._thread: threading.Thread | None = None
+        self._end = threading.Event()
+
+    def ear(self, place: Place) -> Ear:
+        """What a waiting thread hears with."""
+        return Ear(place)
+
+    def hand_over(self, place: Place, local_grant: LocalGrant) -> bool:
+        """Tell a waiter that a holder of this process released in its favour. False: it has gone."""
+        given = super().hand_over(place, local_grant)
+        with self._mutex:
+            reader = self._reader
+            if given and reader is not None and reader.place is place and not self._connections.closed:
+                self._connections.ring()  # it waits for the masters' sockets
+        return given
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def _reading_until(self, ear: base.Ear, done: Callable[[], bool], timeout: float) -> Waits[None]:
+        """Wait until ``done``, reading for all if nobody else does. Interrupts may come at any line."""
+        yield from NOTHING
+        assert isinstance(ear, Ear)
+        until = self._clock() + timeout
+        ear.parked = True
+        try:
+            while True:
+                with self._mutex:
+                    now = self._clock()
+                    if done() or now >= until or self._connections.closed:
+                        return
+                    reader = self._reader
+                    reading = reader is None or reader is ear or not reader.parked
+                    if reading:
+                        self._reader = ear
+                        if not self._connections.whole:
+                            self._connections.connect_due()
+                        until_due = min(until, self._due())
+                if reading:
+                    self._take_in(self._connections.poll(until_due - now))
+                else:
+                    ear.sleep(min(until - now, TRUST_S))
+        finally:
+            ear.parked = False
+            with self._mutex:
+                if self._reader is ear or self._reader is None:
+                    # Also if it was only appointed: the next one has to know.
+                    self._reader = None
+                    self._appoint()
+                    if self._connections.closed:
+                        self._connections.close_wake_pipe()
+
+    def _appoint(self) -> None:
+        """Let another waiter read on."""
+        for found in self._by_name.values():
+            for ear in found.ears:
+                if ear.parked:
+                    ear.stir()
+                    return
+
+    def _take_in(self, events: Sequence[tuple[int, int]]) -> None:
+        with self._mutex:
+            for fd, event in events:
+                self._serve(fd, event)
+            self._hope_no_more()
+        if self._strays:
+            self._pass_on_strays()
+
+    # -- the thread --------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=self._keep_house, name="rlock-listener", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                log.warning("nobody ends the subscriptions: %s", error)
+                return
+            self._thread = thread
+
+    def _keep_house(self) -> None:
+        try:
+            while True:
+                with self._mutex:
+                    if not self._tidy():
+                        # Under the mutex: a waiter that comes now finds no thread and starts one.
+                        self._thread = None
+                        return
+                    reader = self._reader
+                    nobody = reader is None or not reader.parked
+                if nobody:
+                    self._take_in(self._connections.poll(0.0))
+                self._end.wait(LOOK_S)
+        except BaseException:
+            log.exception("the listener thread failed; it is started again with the next waiter")
+            raise
+        finally:
+            with self._mutex:
+                if self._thread is threading.current_thread():
+                    self._thread = None
+
+    # -- connections; with the mutex held ----------------------------------------------------------
+
+    def _serve(self, fd: int, event: int) -> None:
+        try:
+            served = self._connections.serve(fd, event)
+            if served is None:
+                return
+            server, connection = served
+            self._take(server, connection, connection.fetch())
+            if connection.ended and server.connection is connection:
+                self._drop(server, "the server closed the connection")
+        except (OSError, hiredis.HiredisError) as error:
+            self._drop_fd(fd, str(error) or type(error).__name__)
+        except BaseException:
+            # Ctrl-C: what was read may be gone, a message for another waiter with it. All who listen look
+            # again when the channels stand on a new connection.
+            self._drop_fd(fd, "interrupted")
+            raise
+
+    def _drop_fd(self, fd: int, why: str) -> None:
+        server = self._connections.by_fd.get(fd)
+        if server is not None:
+            self._drop(server, why)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the connections and the thread; waiters are woken. Twice is once."""
+        super().close()
+        with self._mutex:
+            thread = self._thread
+            if self._reader is None:
+                self._connections.close_wake_pipe()
+        self._end.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(1.0)

@@ -1,0 +1,298 @@
+"""Connections of a simulated client, and the roster that dials them.
+
+The roster is the real one (`rlock/_client/connections.py`), with these in it instead of sockets, and with
+events of the world instead of threads.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from rlock._client import connection, connections
+from rlock._client.connection import ConnectError, ConnectOptions, HandshakeResult
+from rlock._client.connections import MasterConnection
+from rlock._client.waits import Waits
+from rlock.model import Fault, FaultKind
+
+from .driver import Bench, Wait
+from .events import Latency, Way, Wire
+from .hosts import Host, Session
+
+if TYPE_CHECKING:
+    from .client import Client
+
+
+class _Inbox:
+    """In the place of the parser: the replies that have arrived."""
+
+    def __init__(self, inbox: deque[Any]) -> None:
+        self._inbox = inbox
+
+    def gets(self) -> Any:
+        """The next reply; False: none has arrived."""
+        return self._inbox.popleft() if self._inbox else False
+
+
+#: See `_KEEPALIVE` in rlock/_client/endpoints.py.
+KEEPALIVE_S = 11.0
+
+
+class Connection(connection.Connection):
+    """Both directions of one connection, and what has arrived and was not read."""
+
+    def __init__(self, client: Client, host: Host, latency: Latency, *, subscriber: bool) -> None:
+        super().__init__(HandshakeResult())
+        self.subscriber = subscriber
+        world = client.world
+        there, back = client.ways[host.index]
+        self.client = client
+        self.host = host
+        self.there = Wire(client.events, world.random, latency, there)
+        self.back = Wire(client.events, world.random, latency, back)
+        self.session: Session
+        self.inbox: deque[Any] = deque()
+        self.reader = _Inbox(self.inbox)  # type: ignore[assignment]
+        self.closed = False
+        #: The connection ends before the answer when this script ("any": any of them) has done something.
+        self.fuse = ""
+        self._reset = False
+        #: Called when something has arrived that the process could read.
+        self.serve: Callable[[], object] = lambda: None
+        #: The same when the peer has closed.
+        self.disconnect: Callable[[], object] = lambda: None
+
+    # -- the client's end --------------------------------------------------------------------------------
+
+    def handshake_steps(self, call: ConnectOptions) -> None:
+        """What a greeting finds."""
+        if not call.subscriber:
+            self.handshake = self.host.greet(list(call.kill), call.guarded)
+            self.run_id = self.handshake.run_id
+            self.connection_id = self.session.number
+
+    def send(self, packed: Any) -> bool:
+        session = self.session
+        if self.subscriber:
+            self.put(lambda: session.host.subscribe(session, packed))
+            return False
+        command = self.pending[-1].command
+        self.client.world.sent[command.script.name] += 1
+        self.put(lambda: session.host.execute(session, command))
+        return False
+
+    def put(self, action: Callable[[], object]) -> None:
+        """Something for the server. Raises OSError, as the second send to a closed peer does."""
+        if self._reset:
+            raise BrokenPipeError("Broken pipe")
+        self._reset = self.ended
+        session = self.session
+        self.there.send(lambda: session.host.receive(session, action))
+
+    def close(self) -> None:
+        """What is on its way still arrives, and is executed; the server learns of the end behind it."""
+        if not self.closed:
+            self.closed = True
+            self.inbox.clear()
+            if hasattr(self, "session"):
+                session = self.session
+                self.there.send(lambda: session.host.receive(session, session.close))
+
+    # -- the server's end --------------------------------------------------------------------------------
+
+    def answer(self, reply: Any) -> None:
+        self.back.send(partial(self._arrive, reply))
+
+    def end(self) -> None:
+        """The server has closed."""
+        self.back.send(self._end)
+
+    def _arrive(self, reply: Any) -> None:
+        # Into the kernel's buffer, whether or not the process is running.
+        if not self.closed and not self.ended:
+            self.inbox.append(reply)
+            self.client.do(self.serve)
+
+    def _end(self) -> None:
+        if not self.closed and not self.ended:
+            self.ended = True
+            self.client.do(self.disconnect)
+
+    # -- faults ------------------------------------------------------------------------------------------
+
+    def cut(self) -> None:
+        """A machine in between forgets the connection: what is on its way is lost, and both ends are told."""
+        self.there.cut()
+        self.back.cut()
+        client, session = self.client, getattr(self, "session", None)
+        client.events.at(client.events.now + 0.001, self._end)
+        if session is not None:
+            # Behind what a server that stands still has in its buffer: that is still executed.
+            behind = partial(session.host.receive, session, session.close)
+            client.events.at(client.events.now + 0.001, behind)
+
+    def mute(self, *wires: Wire) -> None:
+        """What is sent on one direction, or on both, is lost from now on."""
+        for wire in wires:
+            wire.mute()
+        self.fall_silent()
+
+    def fall_silent(self) -> None:
+        """Nobody says that it has ended; in the end TCP's own probes find out."""
+        self.client.events.at(self.client.events.now + KEEPALIVE_S, self._end)
+
+
+class Endpoint:
+    """What a master is called."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+
+
+class Connections(connections.Connections[Connection]):
+    """``bench``: where those sit who read."""
+
+    def __init__(
+        self,
+        client: Client,
+        mutex: Any,
+        on_link: Callable[[MasterConnection[Connection], Connection], None],
+        bench: Bench,
+        **options: Any,
+    ) -> None:
+        world = client.world
+        super().__init__(
+            [Endpoint(label) for label in client.context.masters],
+            mutex,
+            client.clock,
+            world.random,
+            on_link,
+            **options,
+        )
+        self.client = client
+        self._readers = bench
+        #: Who waits for a link.
+        self._bench = Bench()
+        self._latency = world.network.messages if self._subscriber else world.network.commands
+
+    # -- reading and writing -----------------------------------------------------------------------------
+
+    def readable(self) -> Iterator[tuple[MasterConnection[Connection], Connection]]:
+        """Links on which something has arrived, or that the peer has closed; whoever asks reads them."""
+        for server in self.servers:
+            connection = server.connection
+            if connection is not None and (connection.inbox or connection.ended):
+                connection.answered = connection.answered or bool(connection.inbox)
+                yield server, connection
+
+    def _register(self, server: MasterConnection[Connection], connection: Connection) -> None:
+        connection.serve = connection.disconnect = self._readers.arrived
+
+    def _unregister(self, connection: Connection) -> None: ...
+
+    # -- connecting --------------------------------------------------------------------------------------
+
+    def join(self) -> None:
+        """Have a connection to every master at once, as after an earlier use."""
+        for server in self.servers:
+            connection, call = self.connection(server), self._connect_options(server)
+            connection.session = connection.host.open(connection)
+            connection.handshake_steps(call)
+            self._connected(server, call, connection)
+        self.fresh = False
+
+    def connection(self, server: MasterConnection[Connection]) -> Connection:
+        host = self.client.world.hosts[server.index]
+        return Connection(self.client, host, self._latency, subscriber=self._subscriber)
+
+    def _until(self, done: Callable[[], bool], timeout: float) -> Waits[None]:
+        if not done():
+            yield Wait(timeout, self._bench, done)
+
+    def _tell(self) -> None:
+        self._bench.poke()
+        self._readers.poke()
+
+    def _start(self, server: MasterConnection[Connection]) -> None:
+        _Dial(self, server, self._connect_options(server)).connect()
+
+    def ended(
+        self, server: MasterConnection[Connection], call: ConnectOptions, outcome: Connection | ConnectError
+    ) -> None:
+        """An attempt is over; the next one is as the real roster wants it."""
+        with self._mutex:
+            pause = self._connected(server, call, outcome)
+        if pause is not None:
+            self.client.after(self.client.lasts(pause), lambda: self._again(server))
+
+    def _again(self, server: MasterConnection[Connection]) -> None:
+        with self._mutex:
+            if self._may_reconnect(server):
+                self._start(server)
+
+
+class _Dial:
+    """One attempt, as in `connection.connect`: connect, then the greeting, a round trip each."""
+
+    def __init__(
+        self, connections: Connections, server: MasterConnection[Connection], call: ConnectOptions
+    ) -> None:
+        self._connections = connections
+        self._client = connections.client
+        self._slot = server
+        self._connect_options = call
+        self._connection = connections.connection(server)
+        self._steps = 0
+        self._over = False
+        self._connection.disconnect = lambda: self._fail("Connection closed by server")
+
+    def connect(self) -> None:
+        self._within(self._connect_options.connect_timeout)
+        self._connection.there.send(self._accept)
+
+    def _within(self, seconds: float) -> None:
+        """The next step has begun by then, or the attempt has failed."""
+        self._steps += 1
+        step = self._steps
+
+        def look() -> None:
+            if step == self._steps:
+                self._fail("Timeout")
+
+        self._client.after(self._client.lasts(seconds), look)
+
+    def _accept(self) -> None:
+        connection, client = self._connection, self._client
+        if connection.host.up:
+            connection.session = connection.host.open(connection)
+            connection.back.send(lambda: client.do(self._greet))
+        else:
+            connection.back.send(lambda: client.do(lambda: self._fail("connection refused")))
+
+    def _greet(self) -> None:
+        if self._over:
+            self._connection.close()  # given up before
+        else:
+            self._within(self._connect_options.timeout)
+            self._connection.put(self._welcome)
+
+    def _welcome(self) -> None:
+        # Whether or not the client still waits for it.
+        self._connection.handshake_steps(self._connect_options)
+        self._connection.back.send(lambda: self._client.do(lambda: self._end(self._connection)))
+
+    def _fail(self, why: str) -> None:
+        if not self._over:
+            self._connection.close()
+            self._end(ConnectError(Fault(FaultKind.DOWN, why)))
+
+    def _end(self, outcome: Connection | ConnectError) -> None:
+        if not self._over:
+            self._over = True
+            self._steps += 1
+            self._connections.ended(self._slot, self._connect_options, outcome)
+
+
+__all__ = ["Connection", "Connections", "Way"]

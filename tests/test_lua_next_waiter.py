@@ -1,0 +1,103 @@
+"""A release in favour of a waiter of the same process, and by nobody at all, on every server found."""
+
+from __future__ import annotations
+
+import pytest
+
+from .scripted import ANNA, BEN, CARA, CHANNEL, HEIR, MINE, THEIRS, TOKEN, Box, Ear, Ears, owner_of
+
+# -- release: an heir, a waiter of the caller's own process ------------------------------------------------
+
+
+def test_barging_an_heir_goes_before_all(box: Box, ear: Ear, ears: Ears) -> None:
+    ears.listen(ANNA, BEN)
+    box.acquire()
+    box.enqueue(BEN, HEIR, CARA)
+    assert box.hand_on(next_waiter=HEIR, next_lease_ms=9_000, order="barging") == [
+        1,
+        MINE,
+        1,
+        9_000,
+        TOKEN + 1,
+    ]
+    assert box.handed_to(HEIR, within_ms=9_000)
+    assert box.waiters() == [BEN, CARA]
+    assert (ears.heard(), ear.heard()) == ({}, []), "its process knows"
+
+
+@pytest.mark.parametrize("behind", [(), (HEIR,), (HEIR, BEN)])
+def test_fair_an_heir_gets_it_if_nobody_is_before_it(box: Box, ears: Ears, behind: tuple[str, ...]) -> None:
+    ears.listen(BEN, HEIR)
+    box.acquire()
+    if behind:
+        box.enqueue(*behind)
+    assert box.hand_on(next_waiter=HEIR, next_lease_ms=9_000) == [1, MINE, 1, 9_000, TOKEN + 1]
+    assert box.handed_to(HEIR, within_ms=9_000)
+    assert box.waiters() == [*behind[1:]]
+    assert ears.heard() == {}
+
+
+def test_fair_an_heir_does_not_get_it_before_its_turn(box: Box, ears: Ears) -> None:
+    ears.listen(BEN, HEIR)
+    box.acquire()
+    box.enqueue(BEN, HEIR)
+    assert box.hand_on(next_waiter=HEIR, next_lease_ms=9_000) == [1, MINE, 1, 0, 0]
+    assert box.handed_to(BEN)
+    assert box.waiters() == [HEIR]
+    assert ears.heard() == {BEN: [owner_of(BEN)]}
+
+
+def test_fair_an_heir_behind_the_dead_is_told_like_anybody(box: Box, ears: Ears) -> None:
+    ears.listen(HEIR)
+    box.acquire()
+    box.enqueue(BEN, HEIR)
+    assert box.hand_on(next_waiter=HEIR, next_lease_ms=9_000) == [1, MINE, 1, 0, 0]
+    assert box.handed_to(HEIR)
+    assert ears.heard() == {HEIR: [owner_of(HEIR)]}
+
+
+# -- release by nobody: a free lock is handed on -----------------------------------------------------------
+
+
+def test_a_release_by_nobody_hands_on_a_free_lock(box: Box, ear: Ear, ears: Ears) -> None:
+    ears.listen(BEN)
+    box.enqueue(ANNA, BEN, CARA)
+    assert box.release("", CHANNEL) == [0, "", 1, 0, 0]
+    assert box.handed_to(BEN)
+    assert box.waiters() == [CARA]
+    assert (ears.heard(), ear.heard()) == ({BEN: [owner_of(BEN)]}, [])
+
+
+def test_a_release_by_nobody_favours_an_heir_too(box: Box) -> None:
+    box.enqueue(BEN)
+    assert box.release("", CHANNEL, next_waiter=HEIR, next_lease_ms=9_000, order="barging") == [
+        0,
+        "",
+        1,
+        9_000,
+        TOKEN,
+    ]
+    assert box.handed_to(HEIR, within_ms=9_000)
+
+
+def test_a_release_by_nobody_takes_a_held_lock_from_nobody(box: Box, ear: Ear, ears: Ears) -> None:
+    ears.listen(ANNA)
+    box.acquire(THEIRS)
+    box.enqueue(ANNA)
+    with box.nothing_written():
+        assert box.release("", CHANNEL, next_waiter=HEIR, order="barging")[:2] == [-1, THEIRS]
+    assert (ears.heard(), ear.heard()) == ({}, [])
+
+
+def test_an_heir_has_it_under_the_token_that_the_release_names(box: Box) -> None:
+    box.enqueue(ANNA)
+    box.acquire()
+    assert box.release(channel=CHANNEL, next_waiter=ANNA, next_owner="anna:77", next_lease_ms=9_000) == [
+        1,
+        MINE,
+        1,
+        9_000,
+        TOKEN + 1,
+    ]
+    assert box.content() == ("hash", {"anna:77": "1"})
+    assert box.waiters() == []
