@@ -91,7 +91,7 @@ class Client(BaseClient[RLock]):
         :raises QuorumUnreachableError: fewer than a quorum answered.
         """
         engine = self._engine()
-        return engine.perform(inspect.status(engine.context, check_name(name), self._timeout))
+        return engine.perform(inspect.status(engine.masters, check_name(name), self._timeout))
 
     def evict(self, name: str) -> list[str]:
         """Remove whoever holds a lock; the owner tokens that were removed. Two rounds to all.
@@ -102,7 +102,7 @@ class Client(BaseClient[RLock]):
         :raises QuorumUnreachableError: fewer than a quorum answered.
         """
         engine = self._engine()
-        return engine.perform(inspect.evict(engine.context, check_name(name), self._timeout))
+        return engine.perform(inspect.evict(engine.masters, check_name(name), self._timeout))
 
     def init(self) -> dict[str, str | None]:
         """State that nothing was locked before: lifts the restart guard of every master that answers.
@@ -117,7 +117,7 @@ class Client(BaseClient[RLock]):
         :raises OptionsError: ``restart_guard=0`` has turned the guard off.
         """
         engine = self._engine()
-        return engine.perform(init(engine.context, self._timeout))
+        return engine.perform(init(engine.masters, self._timeout))
 
     def close(self) -> None:
         """Release what is held, end all threads and connections. Waiting acquires end with `RLockError`.

@@ -126,7 +126,7 @@ class RLock(BaseLock):
             many restarted or were flushed less than ``max_ttl`` and a margin ago.
         """
         engine = self._client._engine()
-        return engine.perform(locked(engine.context, self.name, self._options.lease.request_timeout))
+        return engine.perform(locked(engine.masters, self.name, self._options.lease.request_timeout))
 
     def statistics(self) -> LockStatistics:
         """Who waits for it, in which order and since when, asked of the masters: one round to all.

@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from rlock._client import calls
-from rlock.procedures import acquire, attempt, inspect, renew, settle, steps
+from rlock.procedures import acquire, attempt, inspect, port, renew, settle
 from rlock.rules import commands, options, quorum, restart_guard
 from rlock.rules.timing import valid_until
 
@@ -77,11 +77,9 @@ def validity_from_end(stack: ExitStack) -> None:
     """Validity is counted from the last vote instead of from before the first byte was sent."""
     genuine = attempt.attempt
 
-    def late(waiting: Any, timeout: float, **how: Any) -> Generator[Any, Any, Any]:
-        outcome = yield from genuine(waiting, timeout, **how)
-        if isinstance(outcome, attempt.Grant):
-            outcome = outcome._replace(sent_at=waiting.context.clock())
-        return outcome
+    def late(port: Any, contender: Any, timeout: float, **how: Any) -> Generator[Any, Any, Any]:
+        grant = yield from genuine(port, contender, timeout, **how)
+        return None if grant is None else grant._replace(sent_at=port.context.clock())
 
     for module in (acquire, settle):
         stack.enter_context(patch.object(module, "attempt", late))
@@ -107,7 +105,7 @@ def half_a_quorum(stack: ExitStack) -> None:
         self.quorum = max(1, masters // 2)
 
     stack.enter_context(patch.object(quorum.Ballot, "__init__", half))
-    stack.enter_context(patch.object(steps, "quorum", lambda masters: max(1, masters // 2)))
+    stack.enter_context(patch.object(port, "quorum", lambda masters: max(1, masters // 2)))
 
 
 def increment(stack: ExitStack) -> None:

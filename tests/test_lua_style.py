@@ -318,7 +318,9 @@ def test_there_is_no_lock_without_a_token(name: str) -> None:
         assert re.findall(r"redis\.(\w+)\('[gs]et', fence", code) == ["call", "call"], "or an error is no end"
     else:
         assert code.count("stamp()") == 2
-        assert re.search(r"local token = .*\bstamp\(\)\n\s*if token and give\(next_owner, next_lease_ms\) then", code)
+        assert re.search(
+            r"local token = .*\bstamp\(\)\n\s*if token and give\(next_owner, next_lease_ms\) then", code
+        )
 
 
 def test_every_allowed_command_is_used_by_a_script() -> None:

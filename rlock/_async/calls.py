@@ -11,21 +11,22 @@ import hiredis
 from .._client import calls
 from .._client.connections import MasterConnection
 from .._client.pending import PendingCall
-from .._client.waits import Waits
 from ..errors import RLockError
 from ..model import Fault, FaultKind
-from ..procedures.steps import ClientContext
+from ..procedures.port import ClientContext, WaitGenerator
 from .connection import StreamConnection
 from .connections import Connections
 from .endpoints import Endpoint
-from .waits import Parker
+from .runtime import Parker, Runtime
 
 
 class Calls(calls.Calls[StreamConnection]):
     """The command connections of one client in one event loop."""
 
-    def __init__(self, endpoints: Sequence[Endpoint], context: ClientContext, request_timeout: float) -> None:
-        super().__init__(context, request_timeout)
+    def __init__(
+        self, endpoints: Sequence[Endpoint], context: ClientContext, request_timeout: float, runtime: Runtime
+    ) -> None:
+        super().__init__(context, request_timeout, runtime)
         self._connections = Connections(
             endpoints,
             self._mutex,
@@ -44,10 +45,7 @@ class Calls(calls.Calls[StreamConnection]):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
 
-    def _caller(self) -> object:
-        return asyncio.current_task()
-
-    def _finishing(self, call: PendingCall) -> Waits[None]:
+    def _finish(self, call: PendingCall) -> WaitGenerator[None]:
         ballot = call.ballot
         parker = call.parker = Parker()
         self._waiting.add(call)
@@ -59,10 +57,10 @@ class Calls(calls.Calls[StreamConnection]):
                 if left <= 0:
                     break
                 self._look_round_within(min(left, self._patience))
-                stirred = yield from parker.sleeping(math.inf)
-                if ballot.outstanding and (not stirred or self._clock() >= self._look_at):
-                    if stirred and self._overdue(self._clock()):
-                        # Another task may have kept the loop from running since we were stirred: what has
+                woken = yield from parker.park(math.inf)
+                if ballot.outstanding and (not woken or self._clock() >= self._look_at):
+                    if woken and self._overdue(self._clock()):
+                        # Another task may have kept the loop from running since the wake-up: what has
                         # arrived meanwhile has to count.
                         yield
                         yield
@@ -90,7 +88,7 @@ class Calls(calls.Calls[StreamConnection]):
 
     def _wake(self, call: PendingCall) -> None:
         if call.parker is not None:
-            call.parker.stir()
+            call.parker.wake()
 
     def _arrived(
         self, server: MasterConnection[StreamConnection], connection: StreamConnection, data: bytes

@@ -11,11 +11,12 @@ from typing import Any
 
 from .._client import connections
 from .._client.connections import MasterConnection
-from .._client.waits import Waits
+from .._client.runtime import ParkingLot
 from ..clock import Clock
+from ..procedures.port import WaitGenerator
 from .connection import StreamConnection
 from .endpoints import Endpoint
-from .waits import Parker
+from .runtime import Runtime
 
 
 class Connections(connections.Connections[StreamConnection]):
@@ -42,7 +43,7 @@ class Connections(connections.Connections[StreamConnection]):
         )
         self._on_arrival = on_arrival
         self._on_change = on_change
-        self._waiting: list[Parker] = []
+        self._changed = ParkingLot(mutex, clock, Runtime())
         #: The event loop keeps no task alive.
         self._connecting_tasks: set[asyncio.Task[None]] = set()
 
@@ -57,18 +58,11 @@ class Connections(connections.Connections[StreamConnection]):
 
     # -- connecting --------------------------------------------------------------------------------
 
-    def _until(self, done: Callable[[], bool], timeout: float) -> Waits[None]:
-        until, parker = self._clock() + timeout, Parker()
-        self._waiting.append(parker)
-        try:
-            while not done() and (left := until - self._clock()) > 0:
-                yield from parker.sleeping(left)
-        finally:
-            self._waiting.remove(parker)
+    def _until(self, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
+        yield from self._changed.wait_until(done, timeout)
 
     def _tell(self) -> None:
-        for parker in self._waiting:
-            parker.stir()
+        self._changed.wake_all()
         self._on_change()
 
     def _start(self, server: MasterConnection[StreamConnection]) -> None:

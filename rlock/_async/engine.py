@@ -8,45 +8,35 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from .._client import driver, engine, lock_events
-from .._client.waits import Waits
+from .._client import engine
 from ..clock import Clock
 from ..model import LockStatistics
-from ..procedures.attempt import Asked
-from ..procedures.steps import Procedure
+from ..procedures.acquire import acquire
+from ..procedures.contender import Contender
+from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold, OwnerKey
 from ..rules.keys import client_label
 from ..rules.options import ClientOptions, LockOptions
 from .calls import Calls
 from .endpoints import Endpoint
-from .local_queue import LocalTurn
+from .runtime import Runtime, run
 from .subscriptions import Subscriptions
-from .waits import Parker, run
 from .watchdog import Watchdog
 
 log = logging.getLogger("rlock")
 T = TypeVar("T")
 
 
-class Driver(driver.Driver):
-    """Runs procedures, each in the task that asks for it."""
-
-    def pausing(self, timeout: float) -> Waits[None]:
-        yield from Parker().sleeping(timeout)
-
-
 class Engine(engine.Engine):
     """Connections, tasks and holds of one client in one event loop."""
 
     def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions, clock: Clock) -> None:
-        super().__init__([endpoint.label for endpoint in endpoints], options, clock)
+        runtime = Runtime()
+        super().__init__([endpoint.label for endpoint in endpoints], options, clock, runtime)
         context, timeout = self.context, options.lease(None).request_timeout
-        self._calls = Calls(endpoints, context, timeout)
-        self._subscriptions = Subscriptions(endpoints, timeout, context, self._pass_on)
-        self._driver = Driver(self._calls, self._subscriptions, clock, self._pass_on)
-        self._watchdog = Watchdog(
-            self.holds, self.mutex, clock, self._renewing, self._healing, self._letting_go
-        )
+        self.masters = Calls(endpoints, context, timeout, runtime)
+        self.notifications = Subscriptions(endpoints, timeout, context, runtime, self._pass_on)
+        self._watchdog = Watchdog(self.holds, self.mutex, clock, self._renew, self._heal, self._let_go)
         self._keys: weakref.WeakKeyDictionary[asyncio.Task[object], OwnerKey] = weakref.WeakKeyDictionary()
 
     def key(self) -> OwnerKey:
@@ -63,13 +53,10 @@ class Engine(engine.Engine):
         """The calling task's hold, lost or not; None in a callback of the event loop, where no task runs."""
         return None if asyncio.current_task() is None else super().hold(name)
 
-    def _turn(self, name: str) -> LocalTurn:
-        return LocalTurn(name)
-
     def _holding(self) -> None:
         pass
 
-    # -- programs, run in the calling task ---------------------------------------------------------
+    # -- run in the calling task ------------------------------------------------------------------
 
     async def acquire(self, options: LockOptions, until: float) -> bool:
         """Nested: counted here, at once. Else: by the masters, waiting until ``until``."""
@@ -77,14 +64,11 @@ class Engine(engine.Engine):
         hold = self.holds.find(key, options.name)
         if hold is not None:
             return self.nested(hold)
-        asked = Asked()
+        contender = Contender(key, options, until, self.clock())
         try:
-            got = await run(self.acquiring(key, options, until, asked))
-            if not got:
-                lock_events.not_acquired(options, asked, self.clock)
-            return got
+            return self.finish(contender, got=await run(acquire(self, contender)))
         except BaseException as error:
-            self.give_back(key, options, asked, error)
+            self.give_back(contender, error)
             raise
 
     async def release(self, name: str) -> None:
@@ -94,19 +78,19 @@ class Engine(engine.Engine):
 
     async def release_hold(self, hold: Hold, left: int) -> None:
         """Set the hold count to ``left``; 0 gives the lock up. Raises `LeaseLostError` after a loss."""
-        await run(self.releasing(hold, left))
+        await run(self.release_gen(hold, left))
 
-    async def perform(self, procedure: Procedure[T]) -> T:
+    async def perform(self, procedure: WaitGenerator[T]) -> T:
         """Run a procedure on this client's connections."""
-        return await run(self.performing(procedure))
+        return await run(procedure)
 
     async def statistics(self, name: str, timeout: float) -> LockStatistics:
         """Who waits for a lock."""
-        return await run(self.telling(name, timeout))
+        return await run(self.statistics_gen(name, timeout))
 
     async def close(self) -> None:
         """Release what is held, take back what is asked for, end tasks and connections."""
-        await run(self.closing())
+        await run(self.close_gen())
         # The event loop closes the sockets in its next turn, and this may be the last thing that it does.
         await asyncio.sleep(0)
 
@@ -114,16 +98,16 @@ class Engine(engine.Engine):
         """Its client has gone: close the connections, unless something is still held."""
         if not len(self.holds):
             self.closed = True
-            self._subscriptions.close()
-            self._calls.close()
+            self.notifications.close()
+            self.masters.close()
 
-    def _letting_go(self) -> Waits[None]:
+    def _let_go(self) -> WaitGenerator[None]:
         """Release what tasks that have ended hold: the event loop is being shut down."""
         for hold in self.holds:
             if not hold.owner_key.alive:
                 log.warning("lock %r was still held by a task that has ended; it is released", hold.name)
                 self._forget(hold)
-        yield from self._calls.draining()
+        yield from self.masters.drain()
 
 
 def _running(task: asyncio.Task[object]) -> Callable[[], bool]:

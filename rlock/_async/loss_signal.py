@@ -8,7 +8,7 @@ import math
 from .._client import loss_signal
 from ..clock import Clock
 from ..rules.holds import Hold
-from .waits import Parker, run
+from .runtime import Parker, run
 
 
 class LossSignal(loss_signal.LossSignal):
@@ -26,7 +26,7 @@ class LossSignal(loss_signal.LossSignal):
     def _tell(self) -> None:
         # A thread that was given the signal may be the first to ask after the loss.
         for parker in [*self._waiting]:
-            self._loop.call_soon_threadsafe(parker.stir)
+            self._loop.call_soon_threadsafe(parker.wake)
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until the hold is lost, or for ``timeout`` seconds; whether it is lost."""
@@ -37,7 +37,7 @@ class LossSignal(loss_signal.LossSignal):
                 left = self._left(until)
                 if left is not None and left <= 0:
                     return False
-                await run(parker.sleeping(math.inf if left is None else left))
+                await run(parker.park(math.inf if left is None else left))
             return True
         finally:
             self._waiting.remove(parker)

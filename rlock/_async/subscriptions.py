@@ -1,4 +1,4 @@
-"""The listener of the asyncio driver: what is published is read at once."""
+"""Subscriptions of an event loop: messages are read as soon as they arrive."""
 
 from __future__ import annotations
 
@@ -8,34 +8,15 @@ from collections.abc import Callable, Sequence
 
 import hiredis
 
-from .._client import notifications as base
 from .._client import subscriptions
 from .._client.connections import MasterConnection
+from .._client.notifications import Inbox
 from .._client.subscriptions import LOOK_S
-from .._client.waits import Waits
-from ..procedures.steps import ClientContext
-from ..rules.tickets import Place
+from ..procedures.port import ClientContext, WaitGenerator
 from .connection import StreamConnection
 from .connections import Connections
 from .endpoints import Endpoint
-from .waits import Parker
-
-
-class Ear(base.Ear):
-    """What one waiting task hears."""
-
-    __slots__ = ("parker",)
-
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
-        self.parker = Parker()
-
-    def stir(self) -> None:
-        """Let the waiter look round."""
-        self.parker.stir()
-
-    def settle(self) -> None:
-        """Nothing: only one who sleeps is stirred."""
+from .runtime import Runtime
 
 
 class Subscriptions(subscriptions.Subscriptions[StreamConnection]):
@@ -46,9 +27,10 @@ class Subscriptions(subscriptions.Subscriptions[StreamConnection]):
         endpoints: Sequence[Endpoint],
         request_timeout: float,
         context: ClientContext,
-        stray: Callable[[str, str], None],
+        runtime: Runtime,
+        pass_on: Callable[[str, str], None],
     ) -> None:
-        super().__init__(context, stray)
+        super().__init__(context, runtime, pass_on)
         self._loop = asyncio.get_running_loop()
         self._connections = Connections(
             endpoints,
@@ -62,27 +44,22 @@ class Subscriptions(subscriptions.Subscriptions[StreamConnection]):
             subscriber=True,
         )
         self._look_timer: asyncio.TimerHandle | None = None
-        self._dial_timer: asyncio.TimerHandle | None = None
+        self._connect_timer: asyncio.TimerHandle | None = None
 
-    def ear(self, place: Place) -> Ear:
-        """What a waiting task hears with."""
-        return Ear(place)
-
-    def _reading_until(self, ear: base.Ear, done: Callable[[], bool], timeout: float) -> Waits[None]:
-        assert isinstance(ear, Ear)
+    def _read_until(self, inbox: Inbox, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
         until = self._clock() + timeout
-        ear.parked = True
+        inbox.asleep = True
         try:
             while not done() and not self._connections.closed and (now := self._clock()) < until:
-                yield from ear.parker.sleeping(min(until, ear.grace_at) - now)
+                yield from inbox.parker.park(min(until, inbox.deadline) - now)
                 with self._mutex:
-                    self._hope_no_more()
+                    self._wake_partial()
         finally:
-            ear.parked = False
+            inbox.asleep = False
 
-    def _hope(self, ear: base.Ear, patience: float) -> None:
-        super()._hope(ear, patience)
-        ear.stir()  # it has to sleep for less long
+    def _wait_for_more(self, inbox: Inbox, seconds: float) -> None:
+        super()._wait_for_more(inbox, seconds)
+        inbox.parker.wake()  # it has to wake up sooner
 
     # -- connections -------------------------------------------------------------------------------
 
@@ -96,31 +73,31 @@ class Subscriptions(subscriptions.Subscriptions[StreamConnection]):
                     self._drop(server, "the server closed the connection")
             except (OSError, hiredis.HiredisError) as error:
                 self._drop(server, str(error) or type(error).__name__)
-        if self._strays:
-            self._pass_on_strays()
+        if self._unclaimed:
+            self._pass_on_unclaimed()
 
     def _changed(self) -> None:
-        """A link came, or a dial ended: some may wait for no confirmation any more, some be dialled again."""
+        """A connection came, or an attempt ended: waiters may have all confirmations that they can get."""
         for found in self._by_name.values():
-            for ear in found.ears:
-                ear.stir()
-        self._dial_later()
+            for inbox in found.inboxes:
+                inbox.parker.wake()
+        self._connect_later()
 
     def _drop(self, server: MasterConnection[StreamConnection], why: str) -> None:
         super()._drop(server, why)
-        self._dial_later()
+        self._connect_later()
 
-    def _dial_later(self) -> None:
-        """Have masters dialled again when it is time, as long as somebody waits."""
-        if self._dial_timer is not None:
-            self._dial_timer.cancel()
-            self._dial_timer = None
+    def _connect_later(self) -> None:
+        """Connect to masters again when it is time, as long as somebody waits."""
+        if self._connect_timer is not None:
+            self._connect_timer.cancel()
+            self._connect_timer = None
         due_at = self._connections.next_probe()
         if self._by_name and not self._connections.closed and due_at < math.inf:
-            self._dial_timer = self._loop.call_later(max(0.0, due_at - self._clock()), self._connect)
+            self._connect_timer = self._loop.call_later(max(0.0, due_at - self._clock()), self._connect)
 
     def _connect(self) -> None:
-        self._dial_timer = None
+        self._connect_timer = None
         with self._mutex:
             if self._by_name and not self._connections.closed:
                 self._connections.connect_due()
@@ -135,11 +112,11 @@ class Subscriptions(subscriptions.Subscriptions[StreamConnection]):
         with self._mutex:
             needed = self._tidy()
             self._look_timer = self._loop.call_later(LOOK_S, self._look) if needed else None
-        self._pass_on_strays()
+        self._pass_on_unclaimed()
 
     def close(self) -> None:
-        """End the connections; waiters are woken. Twice is once."""
+        """End the connections; waiters wake up. Twice is once."""
         super().close()
-        for timer in (self._look_timer, self._dial_timer):
+        for timer in (self._look_timer, self._connect_timer):
             if timer is not None:
                 timer.cancel()

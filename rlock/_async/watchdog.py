@@ -9,12 +9,12 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 
 from .._client import watchdog
-from .._client.waits import Waits
 from ..clock import Clock
 from ..errors import LeaseLostError, RLockError
+from ..procedures.port import WaitGenerator
 from ..procedures.renew import Renewal, Round
 from ..rules.holds import Hold, Holds
-from .waits import Parker, run
+from .runtime import Parker, run
 
 log = logging.getLogger("rlock")
 
@@ -37,9 +37,9 @@ class Watchdog(watchdog.Watchdog):
         holds: Holds,
         mutex: threading.Lock,
         clock: Clock,
-        renewing: Callable[[Sequence[Hold]], Waits[Round]],
-        healing: Callable[[Round, float], Waits[list[Renewal]]],
-        letting_go: Callable[[], Waits[None]],
+        renewing: Callable[[Sequence[Hold]], WaitGenerator[Round]],
+        healing: Callable[[Round, float], WaitGenerator[list[Renewal]]],
+        letting_go: Callable[[], WaitGenerator[None]],
     ) -> None:
         super().__init__(holds, mutex, clock, renewing, healing)
         self._loop = asyncio.get_running_loop()
@@ -57,7 +57,7 @@ class Watchdog(watchdog.Watchdog):
             self._task = asyncio.Task(self._run(), loop=self._loop, name="rlock-watchdog")
 
     def _stir(self) -> None:
-        self._parker.stir()
+        self._parker.wake()
 
     def stop(self) -> None:
         """End the task."""
@@ -77,7 +77,7 @@ class Watchdog(watchdog.Watchdog):
                     self._look_at_the_loop(due)
                     await run(self._looking_after(due))
                 elif due is not None:
-                    await run(self._parker.sleeping(self._pause()))
+                    await run(self._parker.park(self._pause()))
             except asyncio.CancelledError:
                 self._try_again(due or ())
                 if self._closed:

@@ -1,4 +1,4 @@
-"""Fan-out: one command to all masters, decided by the q-th answer.
+"""Calls: one command to all masters, decided by the q-th answer.
 
 One connection for each master carries the rounds of all owners, so a release can never overtake its own
 acquire on a master, and the number of sockets does not grow with the number of threads or tasks. A command
@@ -7,20 +7,23 @@ is written to every master before anything is read; stragglers are read when the
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import TypeVar
 
 from ..errors import RLockError
 from ..model import Code, Fault, FaultKind, Vote
-from ..procedures.steps import Ask, AskMany, ClientContext, Rest, Tell
+from ..procedures.port import ClientContext, Masters, Request, WaitGenerator
 from ..rules import commands
+from ..rules.commands import Command
 from ..rules.quorum import Ballot, Settle
 from .connection import Connection, pack
 from .connections import MasterConnection
 from .endpoints import same_server
 from .pending import PendingCall, PendingReply
 from .pipeline import Pipeline
-from .waits import Waits
+from .runtime import Runtime
 
 #: How often a round goes out again because connections broke: each may find another one broken.
 RESENDS = 2
@@ -30,51 +33,59 @@ RESENT = frozenset({FaultKind.BROKEN, FaultKind.UNJUDGED})
 L = TypeVar("L", bound=Connection)
 
 
-class Calls(Pipeline[L]):
+class Calls(Pipeline[L], Masters):
     """The command connections of one client in one process."""
 
-    def __init__(self, context: ClientContext, request_timeout: float) -> None:
+    def __init__(self, context: ClientContext, request_timeout: float, runtime: Runtime) -> None:
         super().__init__(context, request_timeout)
+        self.context = context
+        self._runtime = runtime
         self._quorum = context.quorum
         self._time = context.time
         self._masters = len(context.masters)
-        #: Who closes the client: the only one that may still ask. None: all may.
+        #: Who closes the client: the only one that may still request. None: all may.
         self._refusing: object | None = None
 
     # -- what a driver adds ------------------------------------------------------------------------
 
     @abstractmethod
-    def _finishing(self, call: PendingCall) -> Waits[None]:
+    def _finish(self, call: PendingCall) -> WaitGenerator[None]:
         """Wait until the round is settled or its time is over. RLockError: the client was closed."""
 
     def _sent(self, call: PendingCall) -> None:
         """A round is on its way. With the mutex."""
 
-    @abstractmethod
-    def _caller(self) -> object:
-        """The thread or task that calls."""
-
     # -- rounds ------------------------------------------------------------------------------------
 
-    def asking(self, ask: Ask) -> Waits[Ballot]:
-        """Perform a round; its ballot. Takes at most the round's time-out, thrice if connections broke."""
-        # What asks all is not for the quorum that connects first: a healthy master that needs a moment
-        # longer would be reported as one that gives no answer, or be left out by `init`.
+    def call(
+        self,
+        command: Command,
+        timeout: float,
+        settle: Settle = Settle.VERDICT,
+        targets: Sequence[int] | None = None,
+        *,
+        resend_for: float = 0.0,
+        late: Command | None = None,
+    ) -> WaitGenerator[Ballot]:
+        """See `Masters.call`."""
         connections = self._connections
         if connections.up < self._masters:
-            everybody = connections.fresh and ask.settle is Settle.ALL
-            yield from self._connecting(ask.timeout, all_of_them=everybody)
-        call = PendingCall(ask, self._masters, self._guard.time)
-        ask.rounds, ballot = (call,), call.ballot
+            # A first call to all masters waits for all connections: otherwise a healthy master that connects
+            # a moment later would be reported as down, or be left out by `init`.
+            everybody = connections.fresh and settle is Settle.ALL
+            yield from self._connect(timeout, all_of_them=everybody)
+        request = Request(command, timeout, settle, targets, resend_for, late)
+        call = PendingCall(request, self._masters, self._guard.time)
+        ballot = call.ballot
         try:
             self._send(call)
-            yield from self._finishing(call)
+            yield from self._finish(call)
         except BaseException:
-            call.over = True  # Ctrl-C between the two: others would wait for it to read for them
+            call.over = True  # Ctrl-C between the two: others would wait for this thread to read for them
             raise
         self._judge_again(call)
         if ballot.granted < ballot.quorum:
-            yield from self._resending(call)
+            yield from self._resend_gen(call)
         return ballot
 
     def _judge_again(self, call: PendingCall) -> None:
@@ -83,11 +94,11 @@ class Calls(Pipeline[L]):
             return
         with self._mutex:
             now, call.guard_time = self._clock(), self._guard.time
-            grants = call.ask.command.script in commands.GRANTING
+            grants = call.request.command.script in commands.GRANTING
             for i, vote in list(call.ballot.votes.items()):
                 call.ballot.amend(i, self._guard.screen(i, vote, now, grants=grants))
 
-    def _resending(self, call: PendingCall) -> Waits[None]:
+    def _resend_gen(self, call: PendingCall) -> WaitGenerator[None]:
         """Again, before anybody is told that no quorum answers.
 
         After the restart of a master, or where a server has closed an idle connection: on new connections.
@@ -96,72 +107,85 @@ class Calls(Pipeline[L]):
         for _ in range(RESENDS):
             if call.ballot.answered >= call.ballot.quorum or not call.failed_by(RESENT):
                 return
-            yield from self._connecting(call.ask.timeout, all_of_them=True)
+            yield from self._connect(call.request.timeout, all_of_them=True)
             self._resend(call)
-            yield from self._finishing(call)
+            yield from self._finish(call)
             self._judge_again(call)
 
     @property
-    def met(self) -> bool:
-        """Whether masters were met once: before that nobody knows their time."""
-        return not self._connections.fresh
+    def is_new(self) -> bool:
+        """Whether no master was ever reached: nobody knows their time yet."""
+        return self._connections.fresh
 
-    def meeting(self) -> Waits[None]:
-        """Meet them."""
-        yield from self._connecting(0.0)
+    def connect(self) -> WaitGenerator[None]:
+        """Begin to connect to all masters; wait for the first ones."""
+        yield from self._connect(0.0)
 
-    def _connecting(self, patience: float, *, all_of_them: bool = False) -> Waits[None]:
+    def _connect(self, patience: float, *, all_of_them: bool = False) -> WaitGenerator[None]:
         if self._connections.up < self._masters:
             enough = self._masters if all_of_them else self._quorum
             yield from self._connections.connect_gen(patience, enough, self._quorum, self._check)
 
-    def asking_many(self, many: AskMany) -> Waits[list[Ballot]]:
-        """Perform rounds side by side."""
-        everybody = self._connections.fresh and all(ask.settle is Settle.ALL for ask in many.asks)
-        patience = max((ask.timeout for ask in many.asks), default=0.0)
-        yield from self._connecting(patience, all_of_them=everybody)
-        many.rounds = turns = [PendingCall(ask, self._masters, self._guard.time) for ask in many.asks]
+    def call_many(self, requests: Sequence[Request]) -> WaitGenerator[list[Ballot]]:
+        """See `Masters.call_many`."""
+        everybody = self._connections.fresh and all(request.settle is Settle.ALL for request in requests)
+        patience = max((request.timeout for request in requests), default=0.0)
+        yield from self._connect(patience, all_of_them=everybody)
+        calls = [PendingCall(request, self._masters, self._guard.time) for request in requests]
         try:
-            for call in turns:
+            for call in calls:
                 self._send(call)
-            for call in turns:
-                yield from self._finishing(call)
+            for call in calls:
+                yield from self._finish(call)
         except BaseException:
-            for call in turns:
+            for call in calls:
                 call.over = True
             raise
-        for call in turns:
+        for call in calls:
             self._judge_again(call)
-        return [call.ballot for call in turns]
+        return [call.ballot for call in calls]
 
-    def resting(self, rest: Rest) -> Waits[None]:
-        """Wait for what rounds were settled without."""
-        for call in rest.asked.rounds:
-            with self._mutex:
+    def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:
+        """See `Masters.collect`."""
+        wanted = {id(ballot) for ballot in ballots if ballot.outstanding}
+        if not wanted:
+            return
+        with self._mutex:
+            owed = {
+                id(pending.call.ballot): pending.call
+                for server in self._connections.servers
+                for pending in (() if server.connection is None else server.connection.pending)
+                if pending.call is not None and id(pending.call.ballot) in wanted
+            }
+            for call in owed.values():
                 call.ballot.await_all()
                 call.over = False
-                call.deadline = min(call.deadline, rest.until)
-            yield from self._finishing(call)
+                call.deadline = min(call.deadline, until)
+        for call in owed.values():
+            yield from self._finish(call)
             self._judge_again(call)
 
-    def tell(self, tell: Tell) -> None:
-        """Send and wait for nothing; the replies are read later and dropped."""
-        packed = pack(tell.command.by_sha())
+    def send(
+        self, command: Command, targets: Sequence[int] | None = None, *, resend_for: float = 0.0
+    ) -> None:
+        """See `Masters.send`."""
+        packed = pack(command.by_sha())
         with self._mutex:
             if self._connections.closed:
                 return
             now = self._clock()
-            pending = PendingReply(None, tell.command, now, now + tell.resend_for)
-            for i in range(self._masters) if tell.targets is None else tell.targets:
+            pending = PendingReply(None, command, now, now + resend_for)
+            for i in range(self._masters) if targets is None else targets:
                 server = self._connections.servers[i]
                 if server.connection is not None:
                     self._post(server, server.connection, pending, packed)
-                elif tell.resend_for:
+                elif resend_for:
                     self._note(server, pending)
 
     def _send(self, call: PendingCall) -> None:
-        ask, ballot = call.ask, call.ballot
-        packed = ask.command.packed or pack(ask.command.by_sha())
+        request, ballot = call.request, call.ballot
+        command = request.command
+        packed = command.packed or pack(command.by_sha())
         with self._mutex:
             connections = self._connections
             if connections.closed or self._refusing is not None:
@@ -169,10 +193,12 @@ class Calls(Pipeline[L]):
             # Stamped before the first byte is sent: validity counted from any later instant would outlive
             # the lease on the masters.
             ballot.sent_at = ballot.decided_at = now = self._clock()
-            call.deadline = now + ask.timeout
-            pending = PendingReply(call, ask.command, now, now + ask.resend_for if ask.resend_for else 0.0)
+            call.deadline = now + request.timeout
+            pending = PendingReply(
+                call, request.command, now, now + request.resend_for if request.resend_for else 0.0
+            )
             servers = connections.servers
-            for server in servers if ask.targets is None else [servers[i] for i in ask.targets]:
+            for server in servers if request.targets is None else [servers[i] for i in request.targets]:
                 connection = server.connection
                 if connection is not None:
                     self._post(server, connection, pending, packed)
@@ -186,25 +212,29 @@ class Calls(Pipeline[L]):
 
     def _resend(self, call: PendingCall) -> None:
         """A second delivery, to those that gave no vote; it keeps the stamp of the first."""
-        ask = call.ask
-        packed = pack(ask.command.by_sha())
+        request = call.request
+        packed = pack(request.command.by_sha())
         with self._mutex:
             self._check()
             now = self._clock()
-            call.deadline = now + ask.timeout
+            call.deadline = now + request.timeout
             call.over = False
-            pending = PendingReply(call, ask.command, now, now + ask.resend_for if ask.resend_for else 0.0)
+            pending = PendingReply(
+                call, request.command, now, now + request.resend_for if request.resend_for else 0.0
+            )
             for i in call.unanswered():
                 server = self._connections.servers[i]
                 # Not to one to which it is still on its way.
                 if server.connection is not None and all(
-                    other.round is not call for other in server.connection.pending
+                    other.call is not call for other in server.connection.pending
                 ):
                     call.ballot.recall(i)
                     self._post(server, server.connection, pending, packed)
 
     def _check(self) -> None:
-        if self._connections.closed or (self._refusing is not None and self._refusing != self._caller()):
+        if self._connections.closed or (
+            self._refusing is not None and self._refusing != self._runtime.caller()
+        ):
             raise RLockError("the client is closed")
 
     # -- connecting --------------------------------------------------------------------------------
@@ -225,7 +255,7 @@ class Calls(Pipeline[L]):
         if connection.handshake.time_us:
             self._time.note(server.index, connection.handshake.time_us, now)
         self._meet(server, connection, now)
-        for pending in self._redelivery.settle(server.index, now):
+        for pending in self._redelivery.take(server.index, now):
             if server.connection is connection:
                 # Before anything else on this connection: a release that this master did not get.
                 self._post(server, connection, pending, pack(pending.command.by_sha()))
@@ -244,9 +274,9 @@ class Calls(Pipeline[L]):
     def refuse(self) -> None:
         """From now on only the caller may start rounds; what is under way goes on."""
         with self._mutex:
-            self._refusing = self._caller()
+            self._refusing = self._runtime.caller()
 
-    def draining(self, *, to_the_end: bool = False) -> Waits[None]:
+    def drain(self, *, to_the_end: bool = False) -> WaitGenerator[None]:
         """Wait until the masters have done what they were sent, at most a request time-out.
 
         ``to_the_end``: whatever interrupts it.
@@ -262,12 +292,12 @@ class Calls(Pipeline[L]):
             ]
         if owing:
             # Answers come in order: that to the last question is behind all others.
-            last = Ask(commands.ping(), self._timeout, Settle.ALL, targets=owing)
+            last = Request(commands.ping(), self._timeout, Settle.ALL, targets=owing)
             call = PendingCall(last, self._masters, self._guard.time)
             self._send(call)
             while not call.over:
                 try:
-                    yield from self._finishing(call)
+                    yield from self._finish(call)
                 except (GeneratorExit, RLockError):
                     raise
                 except BaseException:

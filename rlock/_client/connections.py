@@ -16,9 +16,9 @@ from typing import Any, Generic, TypeVar
 from ..clock import Clock
 from ..events import MasterAnswers, MasterFailed, News
 from ..model import Fault, FaultKind
+from ..procedures.port import WaitGenerator
 from ..rules.timing import probe_wait
 from .connection import ConnectError, Connection, ConnectOptions
-from .waits import Waits
 
 #: Opening a connection takes several round trips, so it gets at least this long, in the background.
 CONNECT_TIMEOUT_S = 1.0
@@ -129,7 +129,7 @@ class Connections(ABC, Generic[L]):
         """Read from it no more."""
 
     @abstractmethod
-    def _until(self, done: Callable[[], bool], timeout: float) -> Waits[None]:
+    def _until(self, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
         """Wait until ``done``, at most ``timeout`` seconds; looked at when `_tell` was called."""
 
     @abstractmethod
@@ -169,7 +169,7 @@ class Connections(ABC, Generic[L]):
 
     def connect_gen(
         self, patience: float, enough: int, quorum: int, check: Callable[[], None]
-    ) -> Waits[None]:
+    ) -> WaitGenerator[None]:
         """Dial what is due, in the background; wait for it only while fewer than ``enough`` are up.
 
         At most ``patience`` seconds, a little longer the first time of all. ``check`` may raise. Without

@@ -1,118 +1,100 @@
-"""LocalQueue: of the owners of one process that wait for one lock, one talks to the masters."""
+"""LocalQueue: of the owners of one process that wait for one lock, one asks the masters.
+
+A line for each lock name, first come first served. Ctrl-C can come between any two lines, also in the
+`finally` in which an owner leaves. So nobody trusts the owner in front: it is gone if it has left, or if its
+contender was collected, and the others look twice a second.
+"""
 
 from __future__ import annotations
 
 import threading
 import weakref
-from abc import ABC, abstractmethod
 from collections import deque
 
-from .waits import Waits
+from ..procedures.contender import Contender
+from ..procedures.port import WaitGenerator
+from .runtime import Runtime
 
-#: How often those in line look whether the one in front is still there. A Ctrl-C can come between any two
-#: lines of its `finally`, and a line that trusts it would stand for ever.
+#: How often the owners in line look whether the one in front is still there.
 LOOK_S = 0.5
 
 
-class LocalTurn(ABC):
-    """An owner's place in a line. Whoever made it owes `leave`, after an exception as well."""
-
-    __slots__ = ("__weakref__", "name", "over")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        #: Its owner has gone on, whether or not it could say so to the line.
-        self.over = False
-
-    @abstractmethod
-    def prepare(self) -> None:
-        """Before it is stirred, or sleeps, for the first time: most never do."""
-
-    @abstractmethod
-    def stir(self) -> None:
-        """Let its owner look whether it is first."""
-
-    @abstractmethod
-    def sleeping(self, timeout: float) -> Waits[None]:
-        """Until it is stirred, at most so many seconds."""
-
-
 class _Line:
-    """Who is at the turnstile, and who stands behind."""
+    """The owner that asks the masters, and the owners behind it."""
 
     __slots__ = ("first", "waiting")
 
-    def __init__(self, first: LocalTurn) -> None:
+    def __init__(self, first: Contender) -> None:
         self.first = weakref.ref(first)
-        #: Made for the first who has to stand there: mostly nobody does.
-        self.waiting: deque[LocalTurn] | None = None
+        self.waiting: deque[Contender] | None = None  # made for the first owner that has to wait
 
     @property
     def deserted(self) -> bool:
         first = self.first()
-        return first is None or first.over
+        return first is None or first.has_left
 
 
 class LocalQueue:
-    """A line for each lock name, first come first served. Thread-safe."""
+    """The lines of one process. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._mutex = threading.Lock()
         self._lines: dict[str, _Line] = {}
 
-    def enter(self, turn: LocalTurn) -> bool:
-        """Whether it is one's turn at once; if not, one stands in the line now."""
+    def join(self, contender: Contender) -> bool:
+        """Whether its turn comes at once; if not, it stands in the line now. `leave` is owed."""
         with self._mutex:
-            line = self._lines.get(turn.name)
+            line = self._lines.get(contender.name)
             if line is None:
-                self._lines[turn.name] = _Line(turn)
+                self._lines[contender.name] = _Line(contender)
                 return True
-            turn.prepare()
+            contender.parker = self._runtime.parker()
             if line.waiting is None:
                 line.waiting = deque()
-            line.waiting.append(turn)
+            line.waiting.append(contender)
             self._advance(line)
             return False
 
-    def waiting(self, turn: LocalTurn, timeout: float) -> Waits[bool]:
-        """Wait for one's turn, at most ``timeout`` seconds (inf: for ever); whether it came."""
-        while not self._is_first(turn):
+    def wait(self, contender: Contender, timeout: float) -> WaitGenerator[bool]:
+        """Wait for its turn, at most ``timeout`` seconds (inf: no limit); whether it came."""
+        while not self._is_first(contender):
             if timeout <= 0:
                 return False
-            yield from turn.sleeping(min(timeout, LOOK_S))
+            yield from contender.parker.park(min(timeout, LOOK_S))
             timeout -= LOOK_S
             with self._mutex:
-                line = self._lines.get(turn.name)
+                line = self._lines.get(contender.name)
                 if line is not None:
                     self._advance(line)
         return True
 
-    def leave(self, turn: LocalTurn) -> None:
-        """Let the next one in, or step out of the line. Twice is once."""
-        turn.over = True
+    def leave(self, contender: Contender) -> None:
+        """Let the next owner ask, or step out of the line. Twice is once."""
+        contender.has_left = True
         with self._mutex:
-            line = self._lines.get(turn.name)
+            line = self._lines.get(contender.name)
             if line is not None:
                 if line.waiting:
-                    if turn in line.waiting:
-                        line.waiting.remove(turn)
+                    if contender in line.waiting:
+                        line.waiting.remove(contender)
                     self._advance(line)
                 if line.deserted and not line.waiting:
-                    del self._lines[turn.name]
+                    del self._lines[contender.name]
 
     def length(self, name: str) -> int:
-        """How many stand behind the one that is at the turnstile."""
+        """How many owners stand behind the one that asks."""
         with self._mutex:
             line = self._lines.get(name)
             return len(line.waiting) if line is not None and line.waiting else 0
 
-    def _is_first(self, turn: LocalTurn) -> bool:
+    def _is_first(self, contender: Contender) -> bool:
         with self._mutex:
-            line = self._lines.get(turn.name)
-            return line is not None and line.first() is turn
+            line = self._lines.get(contender.name)
+            return line is not None and line.first() is contender
 
     def _advance(self, line: _Line) -> None:
         while line.deserted and line.waiting:
             following = line.waiting.popleft()
             line.first = weakref.ref(following)
-            following.stir()
+            following.parker.wake()

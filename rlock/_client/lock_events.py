@@ -9,19 +9,19 @@ from __future__ import annotations
 from ..clock import Clock
 from ..errors import OptionsError, QuorumUnreachableError
 from ..events import Acquired, Event, NotAcquired, Released, observed, tell
-from ..procedures.attempt import Asked, Grant
+from ..procedures.contender import Grant, Report
 from ..rules.holds import Hold
 from ..rules.options import LockOptions
 
 
-def acquired(hold: Hold, grant: Grant, asked: Asked, clock: Clock, masters: int) -> None:
+def acquired(hold: Hold, grant: Grant, report: Report, clock: Clock, masters: int) -> None:
     """A hold was added, and was told to keep its news until now."""
-    waited = clock() - asked.began
+    waited = clock() - report.began_at
     event = Acquired(
-        hold.name, hold.owner, hold.options.fair, waited, grant.votes, masters, grant.handed, asked.queued
+        hold.name, hold.owner, hold.options.fair, waited, grant.votes, masters, grant.handed, report.queued
     )
     try:
-        asked.told = True
+        report.ended = True
         tell(event)
     finally:
         _tell_early(hold)
@@ -34,13 +34,13 @@ def _tell_early(hold: Hold) -> None:
 
 
 def not_acquired(
-    options: LockOptions, asked: Asked, clock: Clock, error: BaseException | None = None
+    options: LockOptions, report: Report, clock: Clock, error: BaseException | None = None
 ) -> None:
     """An acquire ended without a hold."""
-    if observed() and not asked.told:
-        waited = clock() - asked.began
-        event = NotAcquired(options.name, options.fair, waited, _outcome(error), asked.queued)
-        asked.told = True
+    if observed() and not report.ended:
+        waited = clock() - report.began_at
+        event = NotAcquired(options.name, options.fair, waited, _outcome(error), report.queued)
+        report.ended = True
         tell(event)
 
 
@@ -70,9 +70,9 @@ def given_up(hold: Hold, now: float) -> None:
     released(hold, now, now, confirmed=False)
 
 
-def taken_back(hold: Hold, asked: Asked) -> None:
+def taken_back(hold: Hold, report: Report) -> None:
     """Its acquire was interrupted: if that was not told, nor will be what becomes of it."""
-    if not asked.told:
+    if not report.ended:
         hold.early, hold.reported = None, True
 
 

@@ -1,124 +1,139 @@
-"""Ears: what the waiters of this process hear, and the subscriptions that they share."""
+"""Notifications: the messages for one waiter, and the subscription that all waiters for one lock share."""
 
 from __future__ import annotations
 
 import math
 import weakref
-from abc import ABC, abstractmethod
 
-from ..procedures.steps import Wake
-from ..rules.tickets import Place
+from ..procedures.contender import Contender, Findings
+from ..procedures.port import Wake
+from ..rules.timing import grace
 from ..rules.wire import Wire
+from .runtime import Parker
 
-#: Of two reasons to go on, the one that says more.
+#: Of two reasons to wake up, the higher one says more.
 _RANK = {Wake.TIME: 0, Wake.FREE: 1, Wake.HANDED: 2, Wake.GRANTED: 3}
 
 
-class Ear(ABC):
-    """What one waiter hears."""
+class Inbox:
+    """The messages for one waiter."""
 
     __slots__ = (
-        "__weakref__",
-        "grace_at",
-        "handed",
-        "heard",
-        "hint",
+        "asleep",
+        "deadline",
+        "findings",
+        "handed_by",
+        "heard_from",
         "message",
         "name",
-        "parked",
-        "place",
+        "packet",
+        "parker",
+        "reason",
         "token",
-        "wake_for",
     )
 
-    def __init__(self, place: Place) -> None:
-        self.name = place.name
-        self.place = place
-        #: That of the place, as it comes over the wire.
-        self.token = place.token.encode()
-        #: What comes over the wire when a master hands it the lock; see `Subscription.add`.
-        self.hint = b""
-        #: The masters that handed the lock to this place, since it went on to take it.
-        self.handed: set[int] = set()
-        #: The masters that published the message below to all.
-        self.heard: set[int] = set()
+    def __init__(self, name: str, token: str, findings: Findings, parker: Parker) -> None:
+        self.name = name
+        self.findings = findings
+        #: The token of its place, as it comes over the wire.
+        self.token = token.encode()
+        #: The bytes with which a master hands it the lock; see `Subscription.add`.
+        self.packet = b""
+        #: The masters that handed it the lock since its last round.
+        self.handed_by: set[int] = set()
+        #: The masters that published the message below to all waiters.
+        self.heard_from: set[int] = set()
         self.message: bytes | None = None
-        #: When what too few masters said is believed all the same.
-        self.grace_at = math.inf
-        #: Why the waiter is to go on, and has not been told yet.
-        self.wake_for = Wake.TIME
-        #: Its owner sleeps, or reads for those who do.
-        self.parked = False
+        #: When messages from fewer masters than a quorum wake it all the same.
+        self.deadline = math.inf
+        #: Why it has to wake up, and does not know yet.
+        self.reason = Wake.TIME
+        #: Its thread or task sleeps, or reads for the others that do.
+        self.asleep = False
+        self.parker = parker
 
-    def take_wake(self) -> Wake:
-        """Why to go on; told once."""
-        why, self.wake_for = self.wake_for, Wake.TIME
-        if why is Wake.HANDED:
-            self.handed = set()  # the round that follows takes it
-        self.settle()
-        return why
+    def patience(self) -> float:
+        """How long to wait for the rest of a quorum, in seconds."""
+        return grace(self.findings.took_s, self.findings.partial)
 
-    def wake(self, why: Wake) -> None:
-        """Tell the waiter that trying may now succeed."""
-        self.grace_at = math.inf
-        if _RANK[why] > _RANK[self.wake_for]:
-            self.wake_for = why
-        self.stir()
+    def take_reason(self) -> Wake:
+        """Why to wake up; given once."""
+        reason, self.reason = self.reason, Wake.TIME
+        if reason is Wake.HANDED:
+            self.handed_by = set()  # the next round takes these votes
+        self.parker.clear()
+        return reason
 
-    @abstractmethod
-    def stir(self) -> None:
-        """Let the waiter look round: there may be a reason to go on, or nobody may be reading."""
-
-    @abstractmethod
-    def settle(self) -> None:
-        """What stirred it until now is known."""
+    def wake(self, reason: Wake) -> None:
+        """A try may succeed now."""
+        self.deadline = math.inf
+        if _RANK[reason] > _RANK[self.reason]:
+            self.reason = reason
+        self.parker.wake()
 
 
 class Subscription:
-    """The channels of one lock on all masters, and those who listen."""
+    """The channels of one lock on all masters, and the contenders that listen."""
 
-    __slots__ = ("_ears", "_hint", "client_id", "confirmed", "idle_at", "lost", "name", "names", "public")
+    __slots__ = (
+        "_contenders",
+        "_prefix",
+        "client",
+        "confirmed",
+        "idle_at",
+        "lost",
+        "name",
+        "names",
+        "public",
+    )
 
     def __init__(self, name: str, client_id: str, wire: Wire) -> None:
         self.name = name
-        #: The lock's channel, then this client's: who confirms the second has confirmed both.
+        #: The lock's channel, then this client's: a master that confirms the second has confirmed both.
         self.names = (wire.channel(name), wire.client_channel(name, client_id))
         #: The same as they come over the wire.
-        self.public, self.client_id = (channel.encode() for channel in self.names)
-        #: How a message on the latter begins.
-        self._hint = b"*3\r\n$7\r\nmessage\r\n$%d\r\n%b\r\n" % (len(self.client_id), self.client_id)
+        self.public, self.client = (channel.encode() for channel in self.names)
+        #: The beginning of a message on the latter.
+        self._prefix = b"*3\r\n$7\r\nmessage\r\n$%d\r\n%b\r\n" % (len(self.client), self.client)
         self.confirmed: set[int] = set()
-        #: Masters on which it stood until their connection ended.
+        #: Masters that had confirmed it until their connection ended.
         self.lost: set[int] = set()
         self.idle_at = math.inf
-        #: By the token of the place, as it comes over the wire. Weak: an interrupted waiter that never said
-        #: goodbye must not keep the subscription.
-        self._ears: dict[bytes, weakref.ref[Ear]] = {}
+        #: By the token of their places, as it comes over the wire. Weak: a contender that Ctrl-C kept from
+        #: leaving must not keep the subscription.
+        self._contenders: dict[bytes, weakref.ref[Contender]] = {}
 
     @property
-    def ears(self) -> list[Ear]:
-        """Those who listen."""
-        return [ear for ref in list(self._ears.values()) if (ear := ref()) is not None]
+    def contenders(self) -> list[Contender]:
+        """The contenders that listen."""
+        return [found for ref in list(self._contenders.values()) if (found := ref()) is not None]
 
-    def ear(self, token: bytes) -> Ear | None:
-        """The waiter that has its place under this token."""
-        ref = self._ears.get(token)
-        return None if ref is None else ref()
+    @property
+    def inboxes(self) -> list[Inbox]:
+        """Their inboxes."""
+        return [contender.inbox for contender in self.contenders]
 
-    def add(self, ear: Ear) -> bool:
-        """Have it listen; False: it does."""
-        if self.ear(ear.token) is ear:
+    def inbox(self, token: bytes) -> Inbox | None:
+        """The inbox of the contender that has its place under this token."""
+        ref = self._contenders.get(token)
+        contender = None if ref is None else ref()
+        return None if contender is None else contender.inbox
+
+    def add(self, contender: Contender) -> bool:
+        """Let it listen; False: it did already."""
+        inbox: Inbox = contender.inbox
+        if self.inbox(inbox.token) is inbox:
             return False
-        ear.hint = b"%b$%d\r\n%b\r\n" % (self._hint, len(ear.token), ear.token)
-        self._ears[ear.token] = weakref.ref(ear)
+        inbox.packet = b"%b$%d\r\n%b\r\n" % (self._prefix, len(inbox.token), inbox.token)
+        self._contenders[inbox.token] = weakref.ref(contender)
         return True
 
-    def remove(self, ear: Ear) -> bool:
-        """Have it listen no more; False: it did not."""
-        return self._ears.pop(ear.token, None) is not None
+    def remove(self, inbox: Inbox) -> bool:
+        """It listens no more; False: it did not."""
+        return self._contenders.pop(inbox.token, None) is not None
 
     def deserted(self) -> bool:
-        """Whether nobody listens. Forgets those who went without a word."""
-        for token in [token for token, ref in self._ears.items() if ref() is None]:
-            del self._ears[token]
-        return not self._ears
+        """Whether nobody listens. Forgets contenders that were collected."""
+        for token in [token for token, ref in self._contenders.items() if ref() is None]:
+            del self._contenders[token]
+        return not self._contenders

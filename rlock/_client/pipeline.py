@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from ..events import MasterAnswers, MasterFailed, MasterSlow, OutOfStep
 from ..model import Code, Fault, FaultKind, Vote
-from ..procedures.steps import ClientContext
+from ..procedures.port import ClientContext
 from ..rules import commands, replies
 from ..rules.restart_guard import Note
 from .connection import Connection, pack
@@ -73,7 +73,7 @@ class Pipeline(ABC, Generic[L]):
                     break
                 pending_replies.popleft()
                 connection.heard_at = sent_at
-                if call is not None and (not call.over or call.ask.stay):
+                if call is not None and (not call.over or call.request.count_late):
                     self._vote(call, server.index, command.yes)
                 data = data[len(expected) :]
             if not data:
@@ -128,7 +128,7 @@ class Pipeline(ABC, Generic[L]):
                 vote = Vote(Code.FAULT, fault=server.fault)
             if not connection.judging:  # else it may be the first answer of a new life
                 connection.heard_at = sent_at
-            if call is not None and (not call.over or call.ask.stay):
+            if call is not None and (not call.over or call.request.count_late):
                 self._vote(call, server.index, vote)
 
     def _refused(self, server: MasterConnection[L], fault: Fault) -> None:
@@ -197,7 +197,11 @@ class Pipeline(ABC, Generic[L]):
         ballot = call.ballot
         settled = ballot.settled
         # One that came with the last that mattered is counted as well, or it would have to be undone.
-        if (settled or call.over) and not call.ask.stay and (call.over or ballot.granted >= ballot.quorum):
+        if (
+            (settled or call.over)
+            and not call.request.count_late
+            and (call.over or ballot.granted >= ballot.quorum)
+        ):
             return
         if ballot.cast(master, vote) and not settled:
             ballot.decided_at = self._clock()
@@ -234,13 +238,13 @@ class Pipeline(ABC, Generic[L]):
         self._heard_at[server.index] = connection.heard_at
         for pending in connection.pending:
             self._note(server, pending)
-            if pending.round is not None:
-                self._vote(pending.round, server.index, Vote(Code.FAULT, fault=fault))
+            if pending.call is not None:
+                self._vote(pending.call, server.index, Vote(Code.FAULT, fault=fault))
 
     def _note(self, server: MasterConnection[L], pending: PendingReply) -> None:
         """A master may not have got this: it gets it when it is back, and we see to that."""
         if pending.until:
-            self._redelivery.note(server.index, pending)
+            self._redelivery.keep(server.index, pending)
             # Nobody else may dial it: the lock would stay locked there although it was released.
             server.wanted_until = max(server.wanted_until, pending.until)
             self._connections.connect_due()

@@ -1,8 +1,8 @@
-"""Listener: hears for the owners of this process that wait for locks.
+"""Subscriptions: the messages of the masters for the contenders of this process.
 
-One subscriber connection for each master carries all channels: for each lock that of the lock, and that
-of this client, on which it is told what was handed to its waiters. A subscription ends a little after its
-last waiter.
+One subscriber connection to each master carries all channels. Each lock has two: the lock's own, and that of
+this client, on which masters say which of its waiters they handed the lock. A subscription ends a little
+after its last waiter.
 """
 
 from __future__ import annotations
@@ -11,194 +11,214 @@ import logging
 import math
 import threading
 import weakref
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from ..model import Fault, FaultKind
-from ..procedures.steps import ClientContext, Wake
-from ..rules.tickets import LocalGrant, Place
-from ..rules.timing import CHANNEL_LINGER_S, GRACE_S, grace
+from ..procedures.contender import Contender, LocalGrant
+from ..procedures.port import ClientContext, Notifications, WaitGenerator, Wake
+from ..rules.timing import CHANNEL_LINGER_S, GRACE_S
 from .connection import Connection, pack
 from .connections import Connections, MasterConnection
-from .notifications import Ear, Subscription
-from .waits import Waits
+from .notifications import Inbox, Subscription
+from .runtime import Runtime
 
 log = logging.getLogger("rlock")
 
-#: How often somebody looks which subscriptions are needed no more.
+#: How often somebody looks which subscriptions are no longer needed.
 LOOK_S = 0.5
 
 L = TypeVar("L", bound=Connection)
 
 
-class Subscriptions(ABC, Generic[L]):
+class Subscriptions(Notifications, Generic[L]):
     """The subscriber connections of one client in one process.
 
-    ``stray`` is called, by whoever reads, with the lock and the token of a place that was handed it and for
-    which nobody here waits any more.
+    ``pass_on`` is called with the lock and the token of a place that was handed the lock, when nobody here
+    waits for it any more.
     """
 
     _connections: Connections[L]
 
-    def __init__(self, context: ClientContext, stray: Callable[[str, str], None]) -> None:
+    def __init__(self, context: ClientContext, runtime: Runtime, pass_on: Callable[[str, str], None]) -> None:
+        self._context = context
         self._clock = context.clock
-        self._client_id = context.client_id
-        self._wire = context.wire
-        self._stray = stray
-        self._strays: list[tuple[str, str]] = []
         self._quorum = context.quorum
+        self._runtime = runtime
+        self._pass_on = pass_on
+        #: Hand-offs to places for which nobody waits.
+        self._unclaimed: list[tuple[str, str]] = []
+        #: Tokens of places that were left on every master not long ago: a hand-off to them is old.
+        self.left: deque[str] = deque(maxlen=64)
         self._mutex = threading.Lock()
         self._by_name: dict[str, Subscription] = {}
+        #: By each of its two channels, as they come over the wire.
         self._by_channel: dict[bytes, Subscription] = {}
-        self._by_client_channel: dict[bytes, Subscription] = {}
-        #: By the message that hands them the lock. Weak, as in `Subscription`.
-        self._by_hint: dict[bytes, weakref.ref[Ear]] = {}
-        #: Masters that let us subscribe to nothing: nobody waits for their confirmation.
-        self._deaf: set[int] = set()
-        #: Waiters that heard from fewer masters than a quorum.
-        self._hoping: set[Ear] = set()
+        #: By the bytes that hand them the lock. Weak, as in `Subscription`.
+        self._by_packet: dict[bytes, weakref.ref[Contender]] = {}
+        #: Inboxes with messages from fewer masters than a quorum, by token.
+        self._partial: dict[bytes, Inbox] = {}
+        #: Masters that refuse subscriptions: nobody waits for their confirmation.
+        self._refusing: set[int] = set()
 
-    # -- what a driver adds ------------------------------------------------------------------------
-
-    @abstractmethod
-    def ear(self, place: Place) -> Ear:
-        """What a waiter of this driver hears with."""
+    # -- added by a driver -------------------------------------------------------------------------
 
     @abstractmethod
-    def _reading_until(self, ear: Ear, done: Callable[[], bool], timeout: float) -> Waits[None]:
-        """Wait until ``done``, at most ``timeout`` seconds; ``ear.parked`` meanwhile. Without the mutex."""
+    def _read_until(self, inbox: Inbox, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
+        """Wait until ``done``, at most ``timeout`` seconds; ``inbox.asleep`` meanwhile. Without the mutex."""
 
     @abstractmethod
     def _run(self) -> None:
-        """See to it that `_tidy` is called each `LOOK_S` until it is False. With the mutex."""
+        """Have `_tidy` called every `LOOK_S` until it returns False. With the mutex."""
 
     # -- for the waiters ---------------------------------------------------------------------------
 
-    def standing(self, name: str) -> bool:
-        """Whether a quorum of masters has confirmed the channels of this lock already."""
+    def is_subscribed(self, name: str) -> bool:
+        """See `Notifications.is_subscribed`."""
         found = self._by_name.get(name)
         return found is not None and len(found.confirmed) >= self._quorum
 
-    def listening(self, ear: Ear, timeout: float) -> Waits[int]:
-        """Subscribe, and wait until a quorum of masters has confirmed it, or all that can, or the time.
-
-        On how many masters it stands. `leave` is owed in any case, also after an exception.
-        """
+    def subscribe(self, contender: Contender, timeout: float) -> WaitGenerator[int]:
+        """See `Notifications.subscribe`."""
+        name = contender.name
+        if contender.inbox is None:
+            assert contender.place is not None
+            contender.inbox = Inbox(name, contender.place.token, contender.findings, self._runtime.parker())
         with self._mutex:
-            found = self._by_name.get(ear.name)
+            found = self._by_name.get(name)
             if found is None:
-                found = Subscription(ear.name, self._client_id, self._wire)
-                self._by_name[ear.name] = found
-                self._by_channel[found.public] = self._by_client_channel[found.client_id] = found
+                found = self._by_name[name] = Subscription(name, self._context.client_id, self._context.wire)
+                self._by_channel[found.public] = self._by_channel[found.client] = found
                 self._send_all(pack(("SUBSCRIBE", *found.names)))
             found.idle_at = math.inf
-            if found.add(ear):
-                self._by_hint[ear.hint] = weakref.ref(ear)
+            if found.add(contender):
+                self._by_packet[contender.inbox.packet] = weakref.ref(contender)
                 if not self._connections.closed:
                     self._run()
                     if not self._connections.whole:
                         self._connections.connect_due()
         if timeout > 0:
-            yield from self._reading_until(ear, lambda: self._settled(found), timeout)
+            subscription = found
+            yield from self._read_until(contender.inbox, lambda: self._settled(subscription), timeout)
         return len(found.confirmed)
 
-    def parking(self, ear: Ear, timeout: float) -> Waits[Wake]:
-        """Sleep until there is a reason to try; which."""
-        yield from self._reading_until(ear, lambda: ear.wake_for is not Wake.TIME, timeout)
+    def wait(self, contender: Contender, until: float) -> WaitGenerator[Wake]:
+        """See `Notifications.wait`."""
+        inbox: Inbox | None = contender.inbox
+        if inbox is None:
+            # It cannot hear yet: only the time and close() end this.
+            yield from self._runtime.sleep(until - self._clock())
+            return Wake.TIME
+        waiting = inbox
+        yield from self._read_until(inbox, lambda: waiting.reason is not Wake.TIME, until - self._clock())
         with self._mutex:
-            return ear.take_wake()
+            return inbox.take_reason()
 
-    def leave(self, ear: Ear) -> None:
-        """Listen no more."""
+    def unsubscribe(self, contender: Contender, *, left: bool) -> None:
+        """See `Notifications.unsubscribe`."""
+        inbox: Inbox | None = contender.inbox
+        if inbox is None:
+            return
+        if left:
+            self.left.append(inbox.token.decode())
         with self._mutex:
-            found = self._by_name.get(ear.name)
-            self._by_hint.pop(ear.hint, None)
-            self._hoping.discard(ear)
-            if found is None or not found.remove(ear):
+            contender.inbox = None
+            self._by_packet.pop(inbox.packet, None)
+            self._partial.pop(inbox.token, None)
+            found = self._by_name.get(inbox.name)
+            if found is None or not found.remove(inbox):
                 return
             if found.deserted():
                 found.idle_at = self._clock() + CHANNEL_LINGER_S
-            if ear.handed:
-                # Most likely what the last round has taken already; if not, it has no hurry.
-                self._strays.append((ear.name, ear.place.token))
+            if inbox.handed_by and not left:
+                # Most likely the last round has taken these votes; if not, there is no hurry.
+                self._unclaimed.append((inbox.name, inbox.token.decode()))
 
     # -- for a holder of this process ----------------------------------------------------------------
 
-    def next_waiter(self, name: str) -> Place | None:
-        """The one of our own waiters that came first, if it is asleep."""
+    def next_waiter(self, name: str) -> Contender | None:
+        """See `Notifications.next_waiter`."""
         if name not in self._by_name:
             return None
         with self._mutex:
             asleep = [
-                ear.place for ear in self._ears(name) if ear.parked and ear.place.drawn and not ear.handed
+                (place.ticket, place.waiter, contender)
+                for contender in self._contenders(name)
+                if (place := contender.place) is not None
+                and place.drawn
+                and contender.inbox.asleep
+                and not contender.inbox.handed_by
             ]
-        return min(asleep, key=lambda place: (place.ticket, place.waiter), default=None)
+        return min(asleep, key=lambda entry: entry[:2])[2] if asleep else None
 
-    def hand_over(self, place: Place, local_grant: LocalGrant) -> bool:
-        """Tell a waiter that a holder of this process released in its favour. False: it has gone."""
+    def hand_over(self, contender: Contender, grant: LocalGrant) -> bool:
+        """See `Notifications.hand_over`."""
         with self._mutex:
-            for ear in self._ears(place.name):
-                if ear.place is place:
-                    place.leave(local_grant)
-                    ear.wake(Wake.GRANTED)
-                    return True
-        return False
+            inbox: Inbox | None = contender.inbox
+            if inbox is None or contender not in self._contenders(contender.name):
+                return False
+            contender.receive(grant)
+            inbox.wake(Wake.GRANTED)
+            return True
 
-    def waiting(self, name: str) -> list[Place]:
-        """Our own waiters that have a place."""
+    def waiting(self, name: str) -> list[str]:
+        """The tokens of the places of this client's own waiters."""
         with self._mutex:
-            return [ear.place for ear in self._ears(name) if ear.place.drawn]
+            places = [contender.place for contender in self._contenders(name)]
+            return [place.token for place in places if place is not None and place.drawn]
 
-    def _ears(self, name: str) -> list[Ear]:
+    def _contenders(self, name: str) -> list[Contender]:
         found = self._by_name.get(name)
-        return [] if found is None else found.ears
+        return [] if found is None else found.contenders
 
     def _settled(self, found: Subscription) -> bool:
         connections = self._connections
         if connections.closed or len(found.confirmed) >= self._quorum:
             return True
         return not connections.is_connecting and all(
-            server.connection is None or server.index in found.confirmed or server.index in self._deaf
+            server.connection is None or server.index in found.confirmed or server.index in self._refusing
             for server in connections.servers
         )
 
     # -- what was read -----------------------------------------------------------------------------
 
     def _due(self) -> float:
-        """When to do something without having read anything."""
+        """When to act without having read anything."""
         due = math.inf if self._connections.whole else self._connections.next_probe()
-        for ear in self._hoping:
-            due = min(due, ear.grace_at)
+        for inbox in self._partial.values():
+            due = min(due, inbox.deadline)
         return due
 
-    def _hope_no_more(self) -> None:
-        """Have those go on that heard from too few masters for long enough. With the mutex."""
-        if self._hoping:
+    def _wake_partial(self) -> None:
+        """Wake waiters that heard from too few masters for long enough. With the mutex."""
+        if self._partial:
             now = self._clock()
-            for ear in [ear for ear in self._hoping if ear.grace_at <= now]:
-                ear.wake(Wake.HANDED if ear.handed else Wake.FREE)
-            self._hoping = {ear for ear in self._hoping if ear.grace_at < math.inf}
+            for inbox in [inbox for inbox in self._partial.values() if inbox.deadline <= now]:
+                inbox.wake(Wake.HANDED if inbox.handed_by else Wake.FREE)
+            self._partial = {
+                token: inbox for token, inbox in self._partial.items() if inbox.deadline < math.inf
+            }
 
-    def _pass_on_strays(self) -> None:
-        """Give on what was handed to those who have gone. Without the mutex."""
+    def _pass_on_unclaimed(self) -> None:
+        """Pass on hand-offs whose waiters have left. Without the mutex."""
         with self._mutex:
-            strays, self._strays = self._strays, []
-        for name, token in strays:
-            self._stray(name, token)
+            unclaimed, self._unclaimed = self._unclaimed, []
+        for name, token in unclaimed:
+            self._pass_on(name, token)
 
     def _tidy(self) -> bool:
         """End the subscriptions that nobody needs; whether one is left. With the mutex."""
         now = self._clock()
         if self._connections.closed:
             return False
-        # Of those who went without a word.
-        for hint in [hint for hint, ear in self._by_hint.items() if ear() is None]:
-            del self._by_hint[hint]
+        for packet in [packet for packet, ref in self._by_packet.items() if ref() is None]:
+            del self._by_packet[packet]
         for found in list(self._by_name.values()):
             if found.idle_at <= now:
                 del self._by_name[found.name]
-                del self._by_channel[found.public], self._by_client_channel[found.client_id]
+                del self._by_channel[found.public], self._by_channel[found.client]
                 self._send_all(pack(("UNSUBSCRIBE", *found.names)))
             elif found.idle_at == math.inf and found.deserted():
                 found.idle_at = now + CHANNEL_LINGER_S
@@ -209,84 +229,87 @@ class Subscriptions(ABC, Generic[L]):
         return True
 
     def _take(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
-        """What has arrived: most often one message, that one of ours is waiting for."""
-        hinted = self._by_hint.get(data)
-        ear = None if hinted is None else hinted()
-        if ear is not None and not connection.reader.has_data():
-            self._hand(ear, server.index)
+        """Handle bytes that arrived: most often one message, for one of this client's waiters."""
+        ref = self._by_packet.get(data)
+        contender = None if ref is None else ref()
+        if contender is not None and contender.inbox is not None and not connection.reader.has_data():
+            self._handed(contender.inbox, server.index)
             return
         if data:
             connection.reader.feed(data)
         while server.connection is connection and (message := connection.reader.gets()) is not False:
-            self._hear(server, message)
+            self._receive(server, message)
 
-    def _hear(self, server: MasterConnection[L], message: Any) -> None:
+    def _receive(self, server: MasterConnection[L], message: Any) -> None:
         if type(message) is not list or len(message) < 3 or type(message[1]) is not bytes:
-            if server.index not in self._deaf:
-                self._deaf.add(server.index)
-                log.warning("%s does not let us subscribe, waiters poll: %s", server.endpoint.label, message)
+            if server.index not in self._refusing:
+                self._refusing.add(server.index)
+                log.warning("%s refuses SUBSCRIBE, so waiters poll: %s", server.endpoint.label, message)
             return
-        kind, name, payload = message[0], message[1], message[2]
-        found = self._by_client_channel.get(name)
-        if found is not None:
+        kind, channel, payload = message[0], message[1], message[2]
+        found = self._by_channel.get(channel)
+        if found is None:
+            return
+        if channel == found.client:
             if kind == b"message":
-                self._handed(found, server.index, payload)
+                self._hand_off(found, server.index, payload)
             elif kind == b"subscribe":
                 self._confirmed(found, server.index)
-        elif kind == b"message" and (found := self._by_channel.get(name)) is not None:
-            for ear in found.ears:
-                self._tell(ear, server.index, payload)
+        elif kind == b"message":
+            for inbox in found.inboxes:
+                self._published(inbox, server.index, payload)
 
     def _confirmed(self, found: Subscription, master: int) -> None:
         found.confirmed.add(master)
-        for ear in found.ears:
-            ear.stir()
+        for inbox in found.inboxes:
+            inbox.parker.wake()
         if master in found.lost:
             found.lost.discard(master)
-            for ear in found.ears:
-                # What was published while we were away is lost: look again at once.
-                ear.wake(Wake.FREE)
+            for inbox in found.inboxes:
+                # Messages of the time without a connection are lost: look again at once.
+                inbox.wake(Wake.FREE)
 
-    def _handed(self, found: Subscription, master: int, token: Any) -> None:
+    def _hand_off(self, found: Subscription, master: int, token: Any) -> None:
         if not token or type(token) is not bytes:
-            return  # only asked whether somebody is here
-        ear = found.ear(token)
-        if ear is None:
-            self._strays.append((found.name, token.decode("utf-8", "replace")))
+            return  # the master only asks whether this client is there
+        inbox = found.inbox(token)
+        if inbox is None:
+            self._unclaimed.append((found.name, token.decode("utf-8", "replace")))
             return
-        self._hand(ear, master)
+        self._handed(inbox, master)
 
-    def _hand(self, ear: Ear, master: int) -> None:
-        handed = ear.handed
-        handed.add(master)
-        if len(handed) == self._quorum:
-            self._hoping.discard(ear)
-            ear.wake(Wake.HANDED)
-        elif len(handed) < self._quorum and (len(handed) == 1 or ear.grace_at == math.inf):
-            self._hope(ear, grace(ear.place.round_s, ear.place.splits))
+    def _handed(self, inbox: Inbox, master: int) -> None:
+        handed_by = inbox.handed_by
+        handed_by.add(master)
+        if len(handed_by) == self._quorum:
+            self._partial.pop(inbox.token, None)
+            inbox.wake(Wake.HANDED)
+        elif len(handed_by) < self._quorum and (len(handed_by) == 1 or inbox.deadline == math.inf):
+            # Masters on which the holder had no key, or that are out of reach, publish nothing.
+            self._wait_for_more(inbox, inbox.patience())
 
-    def _hope(self, ear: Ear, patience: float) -> None:
-        # Masters on which the holder had no key, or that we do not hear, publish nothing.
-        ear.grace_at = min(ear.grace_at, self._clock() + patience)
-        self._hoping.add(ear)
+    def _published(self, inbox: Inbox, master: int, message: bytes) -> None:
+        if message != inbox.message:
+            inbox.message, inbox.heard_from = message, set()
+        if master in inbox.heard_from:
+            inbox.heard_from.clear()  # published again: another release with the same text
+        inbox.heard_from.add(master)
+        # On the q-th master and not before: after the first message only one master is free, so a try would
+        # fail and disturb the others.
+        if len(inbox.heard_from) == self._quorum:
+            inbox.wake(Wake.FREE)
+        elif len(inbox.heard_from) == 1 and not self._context.wire.shared:
+            # With Redisson's channels undone votes are published as well, so a minority says nothing.
+            self._wait_for_more(inbox, GRACE_S)
 
-    def _tell(self, ear: Ear, master: int, message: bytes) -> None:
-        if message != ear.message:
-            ear.message, ear.heard = message, set()
-        if master in ear.heard:
-            ear.heard.clear()  # published again: another release with the same text
-        ear.heard.add(master)
-        # On the q-th master and not before: after the first message only one master is free, and a
-        # try is certain to fail and to disturb.
-        if len(ear.heard) == self._quorum:
-            ear.wake(Wake.FREE)
-        elif len(ear.heard) == 1 and not self._wire.shared:
-            self._hope(ear, GRACE_S)  # where undone votes are told as well, a minority says nothing
+    def _wait_for_more(self, inbox: Inbox, seconds: float) -> None:
+        inbox.deadline = min(inbox.deadline, self._clock() + seconds)
+        self._partial[inbox.token] = inbox
 
     # -- connections; with the mutex held ----------------------------------------------------------
 
     def _welcome(self, server: MasterConnection[L], connection: L) -> None:
-        self._deaf.discard(server.index)
+        self._refusing.discard(server.index)
         for found in self._by_name.values():
             self._send(server, connection, pack(("SUBSCRIBE", *found.names)))
         if not self._by_name:
@@ -313,18 +336,17 @@ class Subscriptions(ABC, Generic[L]):
     # -- the end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the connections; waiters are woken. Twice is once."""
+        """End the connections; waiters wake up. Twice is once."""
         with self._mutex:
             if self._connections.closed:
                 return
             self._connections.close()
             for found in self._by_name.values():
-                for ear in found.ears:
-                    ear.wake(Wake.FREE)
+                for inbox in found.inboxes:
+                    inbox.wake(Wake.FREE)
             self._by_name.clear()
             self._by_channel.clear()
-            self._by_client_channel.clear()
-            self._by_hint.clear()
+            self._by_packet.clear()
 
     def abandon(self) -> None:
         """In a forked child: drop our copies of the sockets, without a word to the servers, and no mutex."""

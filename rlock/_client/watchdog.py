@@ -24,12 +24,12 @@ from ..events import (
     tell,
 )
 from ..model import LeaseState
+from ..procedures.port import WaitGenerator
 from ..procedures.renew import Renewal, Round
 from ..rules.holds import Due, Hold, Holds
 from ..rules.lease import LeaseEvent
 from ..rules.timing import LINGER_S
 from .lock_events import emit_in_order
-from .waits import Waits
 
 #: Renewals that are due within this time go together.
 SLACK_S = 0.05
@@ -54,8 +54,8 @@ class Watchdog(ABC):
         holds: Holds,
         mutex: threading.Lock,
         clock: Clock,
-        renewing: Callable[[Sequence[Hold]], Waits[Round]],
-        healing: Callable[[Round, float], Waits[list[Renewal]]],
+        renewing: Callable[[Sequence[Hold]], WaitGenerator[Round]],
+        healing: Callable[[Round, float], WaitGenerator[list[Renewal]]],
     ) -> None:
         self._holds = holds
         self._mutex = mutex
@@ -125,7 +125,7 @@ class Watchdog(ABC):
                     hold.schedule(Due.RETRY, self._clock())
                     self._holds.watch(hold)
 
-    def _looking_after(self, due: Sequence[Hold]) -> Waits[None]:
+    def _looking_after(self, due: Sequence[Hold]) -> WaitGenerator[None]:
         now = self._clock()
         renewing: list[Hold] = []
         lost: list[Hold] = []

@@ -6,7 +6,6 @@ The caller writes its command to every master and then waits, with no thread in 
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Sequence
 
@@ -14,14 +13,15 @@ import hiredis
 
 from .._client import calls
 from .._client.pending import PendingCall
-from .._client.waits import NOTHING, Waits
+from .._client.runtime import NO_WAIT
 from ..errors import RLockError
 from ..model import Fault, FaultKind
-from ..procedures.steps import ClientContext
+from ..procedures.port import ClientContext, WaitGenerator
 from .connection import SocketConnection
 from .connections import Connections
 from .endpoints import Endpoint
 from .polling import POLLIN
+from .runtime import Parker, Runtime
 
 
 class Calls(calls.Calls[SocketConnection]):
@@ -29,8 +29,10 @@ class Calls(calls.Calls[SocketConnection]):
 
     _connections: Connections
 
-    def __init__(self, endpoints: Sequence[Endpoint], context: ClientContext, request_timeout: float) -> None:
-        super().__init__(context, request_timeout)
+    def __init__(
+        self, endpoints: Sequence[Endpoint], context: ClientContext, request_timeout: float, runtime: Runtime
+    ) -> None:
+        super().__init__(context, request_timeout, runtime)
         self._connections = Connections(
             endpoints,
             self._mutex,
@@ -48,10 +50,7 @@ class Calls(calls.Calls[SocketConnection]):
         #: For so long the others trust that a leader does its work.
         self._patience = request_timeout / 4
 
-    def _caller(self) -> object:
-        return threading.get_ident()
-
-    def _finishing(self, call: PendingCall) -> Waits[None]:
+    def _finish(self, call: PendingCall) -> WaitGenerator[None]:
         """Wait until the round is settled or its time is over, leading or following.
 
         Interrupts may come between any two lines, so nothing here relies on a `finally` having run: a
@@ -66,7 +65,7 @@ class Calls(calls.Calls[SocketConnection]):
                 if parker is None:
                     self._lead(call)
                 else:
-                    parker.acquire(timeout=max(0.0, min(call.deadline - self._clock(), self._patience)))
+                    yield from parker.park(min(call.deadline - self._clock(), self._patience))
                 # Not before: who was kept from running until its time was over has answers to read.
                 if not ballot.settled and self._clock() >= call.deadline:
                     break
@@ -76,13 +75,13 @@ class Calls(calls.Calls[SocketConnection]):
             if self._leader is call or self._followers or self._connections.closed:
                 self._quit(call)
         self._news.tell()
-        yield from NOTHING
+        yield from NO_WAIT
 
     def _sent(self, call: PendingCall) -> None:
         if self._leader is None:
             self._leader = call
 
-    def _join(self, call: PendingCall) -> threading.Lock | None:
+    def _join(self, call: PendingCall) -> Parker | None:
         """What to wait for as a follower; None: this thread leads."""
         with self._mutex:
             if self._connections.closed:
@@ -96,8 +95,7 @@ class Calls(calls.Calls[SocketConnection]):
             ):
                 self._leader = call
                 return None
-            parker = call.parker = threading.Lock()
-            parker.acquire()
+            parker = call.parker = Parker()
             if call not in self._followers:
                 self._followers.append(call)
             return parker
@@ -137,8 +135,8 @@ class Calls(calls.Calls[SocketConnection]):
     def _wake(self, call: PendingCall) -> None:
         if self._followers and call in self._followers:
             self._followers.remove(call)
-            if call.parker is not None and call.parker.locked():
-                call.parker.release()
+            if call.parker is not None:
+                call.parker.wake()
 
     # -- one connection; all with the mutex held ---------------------------------------------------
 

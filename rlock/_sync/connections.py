@@ -13,13 +13,14 @@ from typing import Any
 
 from .._client import connections
 from .._client.connections import MasterConnection
-from .._client.waits import NOTHING, Waits
+from .._client.runtime import ParkingLot
 from ..clock import Clock
 from ..model import Fault
+from ..procedures.port import WaitGenerator
 from .connection import SocketConnection
 from .endpoints import Endpoint
-from .parking import ParkingLot
 from .polling import POLLIN, POLLOUT, poller
+from .runtime import Runtime
 
 
 class WakePipe:
@@ -36,7 +37,7 @@ class WakePipe:
         # Finalizers run before our own end of the process, which still has to poll the masters.
         self._close.atexit = False
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Interrupt."""
         if self._close.alive:
             try:
@@ -85,7 +86,7 @@ class Connections(connections.Connections[SocketConnection]):
             on_link,
             **options,
         )
-        self._changed = ParkingLot(mutex)
+        self._changed = ParkingLot(mutex, clock, Runtime())
         #: The master whose link has this descriptor.
         self.by_fd: dict[int, MasterConnection[SocketConnection]] = {}
         self._poll = poller()
@@ -103,9 +104,9 @@ class Connections(connections.Connections[SocketConnection]):
             time.sleep(0.001)
             return []
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Make a thread that polls look at the roster again."""
-        self._wake_pipe.ring()
+        self._wake_pipe.wake()
 
     def serve(
         self, fd: int, event: int
@@ -128,13 +129,13 @@ class Connections(connections.Connections[SocketConnection]):
     def hold_back(self, connection: SocketConnection) -> None:
         """Write what a link keeps when the kernel takes it."""
         self._poll.modify(connection.fileno, POLLIN | POLLOUT)
-        self.ring()
+        self.wake()
 
     def drop(self, server: MasterConnection[SocketConnection], fault: Fault) -> SocketConnection | None:
         """End a link; the caller sees to the replies that it owed."""
         connection = super().drop(server, fault)
         if connection is not None:
-            self.ring()  # a poll may still wait for the descriptor that is gone
+            self.wake()  # a poll may still wait for the descriptor that is gone
         return connection
 
     def _register(self, server: MasterConnection[SocketConnection], connection: SocketConnection) -> None:
@@ -153,13 +154,12 @@ class Connections(connections.Connections[SocketConnection]):
 
     # -- connecting --------------------------------------------------------------------------------
 
-    def _until(self, done: Callable[[], bool], timeout: float) -> Waits[None]:
-        self._changed.wait_for(done, timeout)
-        yield from NOTHING
+    def _until(self, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
+        yield from self._changed.wait_until(done, timeout)
 
     def _tell(self) -> None:
-        self._changed.notify_all()
-        self.ring()
+        self._changed.wake_all()
+        self.wake()
 
     def _start(self, server: MasterConnection[SocketConnection]) -> None:
         threading.Thread(

@@ -5,44 +5,28 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from typing import ClassVar, TypeVar
 
-from .._client import driver, engine, lock_events
-from .._client.waits import NOTHING, Waits
+from .._client import engine
 from ..clock import Clock
 from ..model import LockStatistics
-from ..procedures.attempt import Asked
-from ..procedures.steps import Procedure
+from ..procedures.acquire import acquire
+from ..procedures.contender import Contender
+from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold, OwnerKey, ThreadLiveness
 from ..rules.keys import client_label
 from ..rules.options import ClientOptions, LockOptions
 from .calls import Calls
 from .endpoints import Endpoint
 from .greenlets import runner, scene
-from .local_queue import LocalTurn
+from .runtime import Runtime, run
 from .subscriptions import Subscriptions
-from .waits import run
 from .watchdog import Watchdog
 
 log = logging.getLogger("rlock")
 
-#: What ``time.sleep`` can be asked for on every system; who pauses for longer waits for an interrupt.
-LONG_S = 86_400.0
-
 T = TypeVar("T")
-
-
-class Driver(driver.Driver):
-    """Runs procedures, each in the thread that asks for it. Thread-safe."""
-
-    def pausing(self, timeout: float) -> Waits[None]:
-        if timeout > LONG_S:
-            threading.Event().wait(min(timeout, threading.TIMEOUT_MAX))
-        elif timeout > 0.0:
-            time.sleep(timeout)  # no lock to be made for a moment
-        yield from NOTHING
 
 
 class Engine(engine.Engine):
@@ -53,13 +37,13 @@ class Engine(engine.Engine):
     holding: ClassVar[set[Engine]] = set()
 
     def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions, clock: Clock) -> None:
-        super().__init__([endpoint.label for endpoint in endpoints], options, clock)
+        runtime = Runtime()
+        super().__init__([endpoint.label for endpoint in endpoints], options, clock, runtime)
         self.scene = scene()
         context, timeout = self.context, options.lease(None).request_timeout
-        self._calls = Calls(endpoints, context, timeout)
-        self._subscriptions = Subscriptions(endpoints, timeout, context, self._pass_on)
-        self._driver = Driver(self._calls, self._subscriptions, clock, self._pass_on)
-        self._watchdog = Watchdog(self.holds, self.mutex, clock, self._renewing, self._healing)
+        self.masters = Calls(endpoints, context, timeout, runtime)
+        self.notifications = Subscriptions(endpoints, timeout, context, runtime, self._pass_on)
+        self._watchdog = Watchdog(self.holds, self.mutex, clock, self._renew, self._heal)
         self._local = threading.local()
 
     def key(self) -> OwnerKey:
@@ -71,13 +55,10 @@ class Engine(engine.Engine):
             key = self._local.key = OwnerKey(client_label(_thread_name()), self._local.pulse)
         return key
 
-    def _turn(self, name: str) -> LocalTurn:
-        return LocalTurn(name)
-
     def _holding(self) -> None:
         (self.holding.add if len(self.holds) else self.holding.discard)(self)
 
-    # -- programs, run in the calling thread -------------------------------------------------------
+    # -- run in the calling thread ----------------------------------------------------------------
 
     def acquire(self, options: LockOptions, until: float) -> bool:
         """Nested: counted here, at once. Else: by the masters, waiting until ``until``."""
@@ -91,18 +72,16 @@ class Engine(engine.Engine):
                     hold.name,
                 )
             return self.nested(hold)
-        asked = Asked()
+        contender = Contender(key, options, until, self.clock())
         try:
-            got = run(self.acquiring(key, options, until, asked))
-            if not got:
-                lock_events.not_acquired(options, asked, self.clock)
-            elif (task := _task()) is not None:
+            got = self.finish(contender, got=run(acquire(self, contender)))
+            if got and (task := _task()) is not None:
                 hold = self.holds.find(key, options.name)
                 if hold is not None:
                     hold.task = task
             return got
         except BaseException as error:
-            self.give_back(key, options, asked, error)
+            self.give_back(contender, error)
             raise
 
     def release(self, name: str) -> None:
@@ -112,20 +91,20 @@ class Engine(engine.Engine):
 
     def release_hold(self, hold: Hold, left: int) -> None:
         """Set the hold count to ``left``; 0 gives the lock up. Raises `LeaseLostError` after a loss."""
-        run(self.releasing(hold, left))
+        run(self.release_gen(hold, left))
 
-    def perform(self, procedure: Procedure[T]) -> T:
+    def perform(self, procedure: WaitGenerator[T]) -> T:
         """Run a procedure on this client's connections."""
-        return run(self.performing(procedure))
+        return run(procedure)
 
     def statistics(self, name: str, timeout: float) -> LockStatistics:
         """Who waits for a lock."""
-        return run(self.telling(name, timeout))
+        return run(self.statistics_gen(name, timeout))
 
     def close(self) -> None:
         """Release what is held, take back what is asked for, end threads and connections."""
         try:
-            run(self.closing())
+            run(self.close_gen())
         finally:
             self.holding.discard(self)
 

@@ -1,7 +1,7 @@
-"""The listener of the blocking driver: of the threads that wait, one reads for all (the reader).
+"""Subscriptions of threads: of the threads that wait, one reads for all (the reader).
 
-So a message reaches a lonely waiter without a change of threads. A daemon thread keeps house a few times a
-second while something is subscribed: it reads when nobody waits, and ends subscriptions.
+So a message reaches a lonely waiter without a change of threads. A daemon thread keeps house twice a second
+while there are subscriptions: it reads when nobody waits, and ends subscriptions.
 """
 
 from __future__ import annotations
@@ -12,44 +12,20 @@ from collections.abc import Callable, Sequence
 
 import hiredis
 
-from .._client import notifications as base
 from .._client import subscriptions
+from .._client.notifications import Inbox
 from .._client.subscriptions import LOOK_S
-from .._client.waits import NOTHING, Waits
-from ..procedures.steps import ClientContext
-from ..rules.tickets import LocalGrant, Place
+from ..procedures.contender import Contender, LocalGrant
+from ..procedures.port import ClientContext, WaitGenerator
 from .connection import SocketConnection
 from .connections import Connections
 from .endpoints import Endpoint
+from .runtime import Parker, Runtime
 
 log = logging.getLogger("rlock")
 
 #: How long a follower trusts that somebody reads for it.
 TRUST_S = 1.0
-
-
-class Ear(base.Ear):
-    """What one waiting thread hears."""
-
-    __slots__ = ("_parker",)
-
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
-        self._parker = threading.Lock()
-        self._parker.acquire()
-
-    def sleep(self, timeout: float) -> None:
-        """Until it is stirred."""
-        self._parker.acquire(timeout=timeout)
-
-    def stir(self) -> None:
-        """Let the waiter look round: there may be a reason to go on, or nobody may be reading."""
-        if self._parker.locked():
-            self._parker.release()
-
-    def settle(self) -> None:
-        """What stirred it until now is known."""
-        self._parker.acquire(blocking=False)
 
 
 class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
@@ -62,9 +38,10 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
         endpoints: Sequence[Endpoint],
         request_timeout: float,
         context: ClientContext,
-        stray: Callable[[str, str], None],
+        runtime: Runtime,
+        pass_on: Callable[[str, str], None],
     ) -> None:
-        super().__init__(context, stray)
+        super().__init__(context, runtime, pass_on)
         self._connections = Connections(
             endpoints,
             self._mutex,
@@ -74,33 +51,27 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
             timeout=request_timeout,
             subscriber=True,
         )
-        #: The waiter whose thread reads for all. It may have been interrupted on the way out, so others
-        #: go by whether it is parked.
-        self._reader: base.Ear | None = None
+        #: The inbox whose thread reads for all. That thread may have been interrupted on the way out, so the
+        #: others go by whether it is asleep.
+        self._reader: Inbox | None = None
         self._thread: threading.Thread | None = None
-        self._end = threading.Event()
+        self._end = Parker()
 
-    def ear(self, place: Place) -> Ear:
-        """What a waiting thread hears with."""
-        return Ear(place)
-
-    def hand_over(self, place: Place, local_grant: LocalGrant) -> bool:
-        """Tell a waiter that a holder of this process released in its favour. False: it has gone."""
-        given = super().hand_over(place, local_grant)
+    def hand_over(self, contender: Contender, grant: LocalGrant) -> bool:
+        """See `Notifications.hand_over`."""
+        given = super().hand_over(contender, grant)
         with self._mutex:
             reader = self._reader
-            if given and reader is not None and reader.place is place and not self._connections.closed:
-                self._connections.ring()  # it waits for the masters' sockets
+            if given and reader is not None and reader is contender.inbox and not self._connections.closed:
+                self._connections.wake()  # it waits for the masters' sockets
         return given
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def _reading_until(self, ear: base.Ear, done: Callable[[], bool], timeout: float) -> Waits[None]:
-        """Wait until ``done``, reading for all if nobody else does. Interrupts may come at any line."""
-        yield from NOTHING
-        assert isinstance(ear, Ear)
+    def _read_until(self, inbox: Inbox, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
+        """Wait until ``done``, reading for all if nobody else does. Ctrl-C may come at any line."""
         until = self._clock() + timeout
-        ear.parked = True
+        inbox.asleep = True
         try:
             while True:
                 with self._mutex:
@@ -108,20 +79,20 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
                     if done() or now >= until or self._connections.closed:
                         return
                     reader = self._reader
-                    reading = reader is None or reader is ear or not reader.parked
-                    if reading:
-                        self._reader = ear
+                    reads = reader is None or reader is inbox or not reader.asleep
+                    if reads:
+                        self._reader = inbox
                         if not self._connections.whole:
                             self._connections.connect_due()
                         until_due = min(until, self._due())
-                if reading:
+                if reads:
                     self._take_in(self._connections.poll(until_due - now))
                 else:
-                    ear.sleep(min(until - now, TRUST_S))
+                    yield from inbox.parker.park(min(until - now, TRUST_S))
         finally:
-            ear.parked = False
+            inbox.asleep = False
             with self._mutex:
-                if self._reader is ear or self._reader is None:
+                if self._reader is inbox or self._reader is None:
                     # Also if it was only appointed: the next one has to know.
                     self._reader = None
                     self._appoint()
@@ -131,18 +102,18 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
     def _appoint(self) -> None:
         """Let another waiter read on."""
         for found in self._by_name.values():
-            for ear in found.ears:
-                if ear.parked:
-                    ear.stir()
+            for inbox in found.inboxes:
+                if inbox.asleep:
+                    inbox.parker.wake()
                     return
 
     def _take_in(self, events: Sequence[tuple[int, int]]) -> None:
         with self._mutex:
             for fd, event in events:
                 self._serve(fd, event)
-            self._hope_no_more()
-        if self._strays:
-            self._pass_on_strays()
+            self._wake_partial()
+        if self._unclaimed:
+            self._pass_on_unclaimed()
 
     # -- the thread --------------------------------------------------------------------------------
 
@@ -165,10 +136,10 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
                         self._thread = None
                         return
                     reader = self._reader
-                    nobody = reader is None or not reader.parked
+                    nobody = reader is None or not reader.asleep
                 if nobody:
                     self._take_in(self._connections.poll(0.0))
-                self._end.wait(LOOK_S)
+                self._end.block(LOOK_S)
         except BaseException:
             log.exception("the listener thread failed; it is started again with the next waiter")
             raise
@@ -204,12 +175,12 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
     # -- the end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the connections and the thread; waiters are woken. Twice is once."""
+        """End the connections and the thread; waiters wake up. Twice is once."""
         super().close()
         with self._mutex:
             thread = self._thread
             if self._reader is None:
                 self._connections.close_wake_pipe()
-        self._end.set()
+            self._end.wake()
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)

@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from .._client import watchdog
-from .._client.waits import Waits
 from ..clock import Clock
 from ..errors import LeaseLostError, RLockError
+from ..procedures.port import WaitGenerator
 from ..procedures.renew import Renewal, Round
 from ..rules.holds import Hold, Holds
-from .waits import run
+from .runtime import run
 
 log = logging.getLogger("rlock")
 
@@ -28,8 +28,8 @@ class Watchdog(watchdog.Watchdog):
         holds: Holds,
         mutex: threading.Lock,
         clock: Clock,
-        renewing: Callable[[Sequence[Hold]], Waits[Round]],
-        healing: Callable[[Round, float], Waits[list[Renewal]]],
+        renewing: Callable[[Sequence[Hold]], WaitGenerator[Round]],
+        healing: Callable[[Round, float], WaitGenerator[list[Renewal]]],
     ) -> None:
         super().__init__(holds, mutex, clock, renewing, healing)
         self._changed = threading.Condition(mutex)

@@ -73,17 +73,17 @@ class Client(BaseClient[RLock]):
         :raises QuorumUnreachableError: fewer than a quorum answered.
         """
         engine = self._engine()
-        return await engine.perform(inspect.status(engine.context, check_name(name), self._timeout))
+        return await engine.perform(inspect.status(engine.masters, check_name(name), self._timeout))
 
     async def evict(self, name: str) -> list[str]:
         """Remove whoever holds a lock; the owner tokens that were removed. See `rlock.Client.evict`."""
         engine = self._engine()
-        return await engine.perform(inspect.evict(engine.context, check_name(name), self._timeout))
+        return await engine.perform(inspect.evict(engine.masters, check_name(name), self._timeout))
 
     async def init(self) -> dict[str, str | None]:
         """State that nothing was locked before; see `rlock.Client.init`, its dangers included."""
         engine = self._engine()
-        return await engine.perform(init(engine.context, self._timeout))
+        return await engine.perform(init(engine.masters, self._timeout))
 
     async def close(self) -> None:
         """Release what is held, end all tasks and connections. Waiting acquires end with `RLockError`.

@@ -85,7 +85,7 @@ class RLock(BaseLock):
     async def locked(self) -> bool:
         """Whether anybody holds it, asked of the masters; see `rlock.RLock.locked`."""
         engine = self._client._engine()
-        return await engine.perform(locked(engine.context, self.name, self._options.lease.request_timeout))
+        return await engine.perform(locked(engine.masters, self.name, self._options.lease.request_timeout))
 
     async def statistics(self) -> LockStatistics:
         """Who waits for it, in which order and since when; see `rlock.RLock.statistics`."""

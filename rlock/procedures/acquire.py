@@ -1,20 +1,18 @@
-"""Acquire: attempts, and the waiting between them.
+"""Acquire: one owner of each process asks the masters; it tries, and between its tries it waits.
 
-The order try, subscribe, confirm, try again, sleep closes the gap in which a release would go unheard. The
-queue is that of a monitor with hand-off (as in AQS): docs/waiting.md.
+The order try, subscribe, confirm, try again, sleep closes the gap in which nobody would hear a release. What
+follows a lost round stands in a table: `rules/waiting.py`. The queue is that of a monitor with hand-off (as
+in AQS): docs/waiting.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-from ..events import Queued, observed, tell
-from ..model import Code, Verdict
+from ..model import Code, Vote
 from ..rules import commands
 from ..rules.options import LockOptions
-from ..rules.quorum import Ballot, Settle
-from ..rules.tickets import Place
+from ..rules.quorum import Settle
 from ..rules.timing import (
     LAST_ROUND_S,
     expiry_wait,
@@ -24,235 +22,240 @@ from ..rules.timing import (
     unreachable_wait,
     won_until,
 )
+from ..rules.waiting import Move, Stage, Step, next_move
 from ..rules.wire import holder_identity
-from .attempt import Asked, Grant, Waiting, attempt
+from .attempt import attempt
+from .contender import Contender, Grant, leave_queue, stop_listening, take_back
+from .failures import impossible, no_quorum
 from .fencing import agree, agreed_on
+from .port import Port, WaitGenerator, Wake
 from .settle import settle
-from .steps import (
-    Ask,
-    ClientContext,
-    Listen,
-    Park,
-    Procedure,
-    Standing,
-    Tell,
-    Unlisten,
-    Wake,
-    impossible,
-    no_quorum,
-    tell_of_failure,
-)
 
-#: Rounds after which a waiter asks again later, and says so.
-_FAILURES = (Verdict.UNREACHABLE, Verdict.TOO_LATE)
 #: ``until`` of an acquire that tries once.
 AT_ONCE = -math.inf
 #: ``until`` of an acquire that waits as long as it takes.
 FOR_EVER = math.inf
 
 
-def acquire(
-    context: ClientContext, options: LockOptions, label: str, until: float, asked: Asked
-) -> Procedure[Grant | None]:
-    """Try until ``until`` (an instant, AT_ONCE or FOR_EVER). None: time is over, somebody else had it.
+def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
+    """Try until `Contender.until` (an instant, AT_ONCE or FOR_EVER). False: somebody else had the lock.
 
-    Raises `QuorumUnreachableError` when the time is over and nobody can say who had it; `OptionsError` as
-    soon as no waiting can help. ``asked``: see `Waiting`.
+    Raises `QuorumUnreachableError` when the time is over and nobody can say who had the lock; `OptionsError`
+    as soon as no waiting can help. After any exception the caller owes `withdraw`.
     """
-    waiting = Waiting(context, options, label, asked)
+    name = contender.name
+    if contender.until == AT_ONCE and port.taken(name):
+        # Another owner of this process holds it validly: that is contention, and no master knows better.
+        return False
+    # In fair mode each owner draws its ticket when it comes, not when the owners before it have been served.
+    lines_up = contender.until > AT_ONCE and not contender.options.fair
     try:
-        grant = yield from _acquire(waiting, until)
-    except GeneratorExit:
-        raise
-    except BaseException:
-        yield from _leave(waiting)
-        raise
-    if grant is None:
-        # First: a round that settles a split has no place, or what masters hand to it would be lost.
-        yield from _leave(waiting)
-        grant = yield from settle(waiting)
-    return grant
+        if lines_up and not (yield from port.enter(contender)):
+            # The owner in front may have waited for masters that have no vote, and not for a holder.
+            if port.taken(name):
+                return False
+            contender.until = AT_ONCE
+        yield from port.prepare(contender)
+        while True:
+            grant = yield from _contend(port, contender)
+            if grant is None:
+                # First: a round that settles a split has no place, or what masters hand to it would be lost.
+                leave_queue(port, contender)
+                grant = yield from settle(port, contender)
+            if grant is None:
+                return False
+            if port.admit(contender, grant):
+                contender.step(Step.GRANT)
+                if contender.place is not None:
+                    stop_listening(port, contender, left=False)
+                return True
+            # Its validity ended between the verdict and now: this thread was kept from running.
+            leave_queue(port, contender)
+            take_back(port, contender)
+    finally:
+        if lines_up:
+            port.leave(contender)
 
 
-def _leave(waiting: Waiting) -> Procedure[None]:
-    place = waiting.place
-    if place is not None:
-        # First: a thread of ours that is releasing must not leave the lock to one who has gone.
-        yield Unlisten()
-        # Also if it was handed the lock a moment ago: the same command passes it on.
-        leave = waiting.context.release(place.name, place.token, waiter=place.waiter)
-        yield Tell(leave, resend_for=waiting.options.lease.ttl)
-        waiting.asked.remove(place.token)
-        waiting.place = None
-
-
-def _acquire(waiting: Waiting, until: float) -> Procedure[Grant | None]:
-    context, options = waiting.context, waiting.options
-    clock = context.clock
-    splits = failures = 0
-    if until > AT_ONCE and (yield Standing(options.name)):
-        heard_by = yield Listen(waiting.take_place(), 0.0)
-        waiting.queued = heard_by >= context.quorum
-    wake, nudged = Wake.TIME, False
+def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
+    """Try and wait by turns. None: the time is over."""
+    context, options, findings = port.context, contender.options, contender.findings
+    until, clock, random = contender.until, context.clock, context.random
+    failures = splits = 0
+    wake = Wake.TIME
+    if until > AT_ONCE and port.notifications.is_subscribed(options.name):
+        # Another waiter of this process has subscribed: the first round can ask for a place.
+        yield from _subscribe(port, contender, 0.0)
     while True:
         timeout = _time_for(until - clock(), options)
-        outcome = yield from attempt(waiting, timeout, keep=until == AT_ONCE)
-        if isinstance(outcome, Grant):
-            return outcome._replace(handed=True) if wake is Wake.HANDED else outcome
-        ballot, now, place = outcome, clock(), waiting.place
-        if place is not None:
-            if waiting.queued and not waiting.asked.queued and observed():
-                _tell_of_place(waiting, ballot)
-            place.splits = place.splits + 1 if wake is Wake.HANDED else 0
-        # Of a quorum that names a holder none is out of order, or free.
-        verdict, held = waiting.verdict, waiting.verdict is Verdict.HELD
-        if not held and ballot.hopeless:
-            raise impossible(context, options.name, ballot)
-        queued = [i for i, vote in ballot.votes.items() if vote.code == Code.QUEUED]
-        if queued and verdict is Verdict.SPLIT and not nudged:
-            # Free, and we are not the first. Whoever is gets it now, and of those who are dead the
-            # queue is rid; if that was all of them, it is our turn.
-            nudged = True
-            yield from _nudge(waiting, queued, timeout)
-            if place is None:
+        grant = yield from attempt(port, contender, timeout, keep=until == AT_ONCE)
+        if grant is not None:
+            return grant._replace(handed=wake is Wake.HANDED)
+        ballot, now = findings.ballot, clock()
+        _report_place(port, contender)
+        findings.partial = findings.partial + 1 if wake is Wake.HANDED else 0
+        move = next_move(ballot, contender, now)
+        findings.nudged = move is Move.NUDGE
+        if move is Move.NUDGE:
+            yield from _nudge(port, contender, timeout)
+            if contender.stage is Stage.NEW:
                 continue
-        nudged = False
-        if now >= until:
-            break
-        # While so many masters may not vote nobody can win: to hand their votes round would only keep all
-        # waiters busy. But who is refused by a quorum of them takes a place first.
-        refused = verdict is Verdict.UNREACHABLE and ballot.answered >= ballot.quorum
-        if verdict in _FAILURES and not (refused and place is None):
+            move = next_move(ballot, contender, now)
+            findings.nudged = False
+        if move is Move.FAIL:
+            raise impossible(context, options.name, ballot)
+        if move is Move.STOP:
+            return None
+        if move is Move.RETRY:
             failures += 1
-            tell_of_failure(no_quorum(context, options, verdict, ballot), failures)
-            wake = yield Park(min(now + unreachable_wait(context.random, failures), until))
-        elif place is None:
-            # Only what is published after the confirmation is heard, so it is followed by another try.
+            port.report_failure(no_quorum(context, options, findings.verdict, ballot), failures)
+            wake = yield from port.notifications.wait(
+                contender, min(now + unreachable_wait(random, failures), until)
+            )
+        elif move is Move.SUBSCRIBE:
+            # A message from before the confirmation is not heard, so another try follows at once.
             failures = 0
-            heard_by = yield Listen(waiting.take_place(), timeout)
-            waiting.queued = heard_by >= context.quorum
+            yield from _subscribe(port, contender, timeout)
             continue
-        elif held or queued:
-            failures = splits = 0
-            wake = yield from _sleep(waiting, ballot, until)
-        elif place.drawn and ballot.scattered():
-            # In the middle of a hand-off some masters name the holder that was, some the one that is; or
-            # votes were split, and go to the first of the queue, in which we stand. To ask again would
-            # only disturb.
-            failures = splits = 0
-            wake = yield from _sleep(waiting, ballot, until, soon=True)
-        else:
-            # Nobody was seen with a quorum. Sleeping as if somebody held it could leave all of them
-            # asleep over a free lock.
+        elif move is Move.BACK_OFF:
             failures, splits = 0, splits + 1
-            took = ballot.decided_at - ballot.sent_at
             certain = ballot.split()
             if not certain and splits > 1:
-                tell_of_failure(no_quorum(context, options, verdict, ballot), splits)
-            wait = split_wait(context.random, splits, took, certain=certain)
-            wake = yield Park(min(now + wait, until))
-        # With a master away a thread of Java that waits at the first of the others would always be before us.
-        crowd = context.wire.shared and context.quorum > 1 and not ballot.faulted
-        if wake is Wake.FREE and place is not None and crowd:
-            wake = yield from _spread(waiting, place, until)
-        if place is not None and place.local_grant is not None:
-            owner, sent_at, hops, given = place.local_grant
-            place.local_grant = None
-            won = won_until(sent_at, options.lease.ttl, options.lease.longest)
-            token = agreed_on(given, context.quorum)
-            if not token:
-                token = yield from agree(context, options, owner, given, won)
-            if token and clock() < won:
-                return Grant(owner, sent_at, place.waiter, hops, token, len(given), handed=True)
-            yield Tell(waiting.undo(owner), resend_for=options.lease.ttl)
-            waiting.asked.remove(owner)
+                port.report_failure(no_quorum(context, options, findings.verdict, ballot), splits)
+            wait = split_wait(random, splits, ballot.decided_at - ballot.sent_at, certain=certain)
+            wake = yield from port.notifications.wait(contender, min(now + wait, until))
+        else:
+            failures = splits = 0
+            wake = yield from _sleep(port, contender, briefly=move is Move.SLEEP_BRIEFLY)
+        if wake is Wake.FREE:
+            wake = yield from _spread(port, contender)
+        if contender.local_grant is not None:
+            grant = yield from _accept(port, contender)
+            if grant is not None:
+                return grant
         if wake is Wake.TIME and clock() >= until:
-            break
-    return None
+            return None
 
 
-def _nudge(waiting: Waiting, masters: Sequence[int], timeout: float) -> Procedure[None]:
-    """Have the lock handed to the first who lives, on masters on which it is free.
+def _subscribe(port: Port, contender: Contender, timeout: float) -> WaitGenerator[None]:
+    contender.take_place(port.context)
+    confirmed = yield from port.notifications.subscribe(contender, timeout)
+    contender.confirmed_by(confirmed, port.context.quorum)
 
-    A master passes over so many dead waiters in one call; with more of them it is called again.
+
+def _nudge(port: Port, contender: Contender, timeout: float) -> WaitGenerator[None]:
+    """Have masters that are free hand the lock to the first waiter that lives.
+
+    A master passes over so many dead waiters in one call. With more of them it is called again.
     """
-    context = waiting.context
-    nudge, until = context.release(waiting.options.name, "", publish=False), context.clock() + timeout
+    context = port.context
+    votes = contender.findings.ballot.votes
+    masters = [i for i, vote in votes.items() if vote.code == Code.QUEUED]
+    nudge, until = context.release(contender.name, "", publish=False), context.clock() + timeout
     while masters and context.clock() < until:
-        ballot: Ballot = yield Ask(nudge, timeout, Settle.ALL, targets=masters)
+        ballot = yield from port.masters.call(nudge, timeout, Settle.ALL, masters)
         masters = [i for i, vote in ballot.votes.items() if vote.hold_count == commands.UNFINISHED]
 
 
-def _spread(waiting: Waiting, place: Place, until: float) -> Procedure[Wake]:
-    """Where one message wakes all who wait, come one after another, or none of them gets a quorum."""
-    clock = waiting.context.clock
-    at = min(clock() + spread_wait(waiting.context.random, place.length, place.round_s), until)
+def _spread(port: Port, contender: Contender) -> WaitGenerator[Wake]:
+    """Where one message wakes all waiters: come one after another, or none of them gets a quorum."""
+    context, findings = port.context, contender.findings
+    # With a master away, a thread of Java that waits at the first of the others would always come first.
+    crowd = context.wire.shared and context.quorum > 1 and not findings.ballot.faulted
+    if contender.place is None or not crowd:
+        return Wake.FREE
+    wait = spread_wait(context.random, findings.queue_length, findings.took_s)
+    at = min(context.clock() + wait, contender.until)
     wake = Wake.FREE
-    # Votes that others take back are told meanwhile: the round that follows finds them.
-    while wake in (Wake.FREE, Wake.TIME) and clock() < at:
-        wake = yield Park(at)
+    # Undone votes are published meanwhile; the round that follows finds them.
+    while wake in (Wake.FREE, Wake.TIME) and context.clock() < at:
+        wake = yield from port.notifications.wait(contender, at)
     return Wake.FREE if wake is Wake.TIME else wake
 
 
-def _sleep(waiting: Waiting, ballot: Ballot, until: float, *, soon: bool = False) -> Procedure[Wake]:
-    """Sleep while somebody has the lock; ``soon``: perhaps. TIME before ``until`` is over: it may be free."""
-    context, options, place = waiting.context, waiting.options, waiting.place
-    if place is None:
-        raise AssertionError("asleep without a place to hear from")
-    clock, masters = context.clock, ballot.masters
-    holder = waiting.holder
+def _accept(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
+    """Take the lock from a releasing thread of this process, if enough of its validity is left."""
+    context, options = port.context, contender.options
+    local, contender.local_grant = contender.local_grant, None
+    assert local is not None
+    assert contender.place is not None
+    until = won_until(local.sent_at, options.lease.ttl, options.lease.longest)
+    token = agreed_on(local.tokens, context.quorum)
+    if not token:
+        token = yield from agree(port.masters, options, local.owner, local.tokens, until)
+    if token and context.clock() < until:
+        waiter, votes = contender.place.waiter, len(local.tokens)
+        return Grant(local.owner, local.sent_at, waiter, local.hops, token, votes, handed=True)
+    undone = context.release(contender.name, local.owner, hand_on=True, publish=False)
+    port.masters.send(undone, resend_for=options.lease.ttl)
+    contender.owners.remove(local.owner)
+    return None
+
+
+def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[Wake]:
+    """Sleep while somebody has the lock. TIME before the contender's time is over: the lock may be free.
+
+    A look asks one master, because a message may be lost and a holder may die without a release. Each look
+    asks another master: one may be wrong or dead.
+    """
+    context, findings = port.context, contender.findings
+    clock, until, ballot = context.clock, contender.until, findings.ballot
+    holder = findings.holder
     ttls = [vote.ttl_ms for vote in ballot.votes.values() if vote.code == Code.FOREIGN]
     free_at = clock() + expiry_wait(ttls, ballot.quorum - ballot.granted)
-    looked_at = -1
+    master = -1
     while True:
-        # Asked each time: a subscription that was slow or lost must not make us poll for ever.
-        heard_by = yield Listen(place, 0.0)
-        if heard_by >= context.quorum and not waiting.queued:
-            waiting.queued = True
+        # Asked each time: a subscription that was slow or lost must not make this waiter poll for ever.
+        confirmed = yield from port.notifications.subscribe(contender, 0.0)
+        if contender.confirmed_by(confirmed, context.quorum):
             return Wake.TIME
-        look_at = clock() + poll_wait(context.random, deaf=soon or heard_by < context.quorum)
-        soon = False
-        wake: Wake = yield Park(min(free_at, until, look_at))
+        look_at = clock() + poll_wait(context.random, deaf=briefly or confirmed < context.quorum)
+        briefly = False
+        wake = yield from port.notifications.wait(contender, min(free_at, until, look_at))
         if wake is not Wake.TIME or clock() >= min(free_at, until):
             return wake
-        # The message may have been lost, the holder may have died: look, at one master only, and at
-        # another one each time, because this one may be the one that is wrong or dead.
-        vote = None
-        looked_at = context.random.randrange(masters) if looked_at < 0 else looked_at
-        for _ in range(masters):
-            looked_at = (looked_at + 1) % masters
-            look = yield Ask(
-                commands.wait(place)
-                if place.drawn
-                else commands.status(options.name, waiters=1, guarded=context.guard.on),
-                _time_for(until - clock(), options),
-                Settle.ALL,
-                targets=(looked_at,),
-            )
-            vote = look.votes.get(looked_at)
-            if vote is not None and vote.code != Code.FAULT:
-                break
+        master = context.random.randrange(ballot.masters) if master < 0 else master
+        vote, master = yield from _look(port, contender, master)
         if vote is None or vote.code != Code.YES:
             return Wake.TIME
-        if vote.holder == place.token:
+        if contender.place is not None and vote.holder == contender.place.token:
             return Wake.HANDED
         if vote.ttl_ms >= 0:
-            left = clock() + expiry_wait([vote.ttl_ms], 1)
-            # Renewed in the meantime, or somebody else's by now: then it may also be a waiter that was
-            # handed it and is dead to the world.
-            free_at = max(free_at, left) if holder_identity(vote.holder) == holder else left
+            expires_at = clock() + expiry_wait([vote.ttl_ms], 1)
+            same = holder_identity(vote.holder) == holder
+            # The same holder has renewed. Another one may be a waiter that was handed the lock and has
+            # stopped.
+            free_at = max(free_at, expires_at) if same else expires_at
             holder = holder_identity(vote.holder)
 
 
+def _look(port: Port, contender: Contender, last: int) -> WaitGenerator[tuple[Vote | None, int]]:
+    """The vote of one master that answers, the next one after ``last``; and which it is."""
+    context, place, masters = port.context, contender.place, contender.findings.ballot.masters
+    if contender.stage is Stage.WAITING and place is not None:
+        command = commands.wait(place)
+    else:
+        command = commands.status(contender.name, waiters=1, guarded=context.guard.on)
+    vote = None
+    for _ in range(masters):
+        last = (last + 1) % masters
+        timeout = _time_for(contender.until - context.clock(), contender.options)
+        ballot = yield from port.masters.call(command, timeout, Settle.ALL, (last,))
+        vote = ballot.votes.get(last)
+        if vote is not None and vote.code != Code.FAULT:
+            break
+    return vote, last
+
+
 def _time_for(left: float, options: LockOptions) -> float:
-    """A round must not run far past the caller's time, nor be cut so short that it cannot succeed."""
+    """The time-out of a round: not far past the caller's time, nor so short that the round cannot succeed."""
     timeout = options.lease.request_timeout
     return timeout if left <= 0 else min(timeout, max(left, LAST_ROUND_S))
 
 
-def _tell_of_place(waiting: Waiting, ballot: Ballot) -> None:
-    lengths = sorted((vote.length for vote in ballot.votes.values() if vote.length), reverse=True)
-    if len(lengths) >= ballot.quorum:
-        # First: one of whom Ctrl-C keeps it from saying that it has left would be counted for ever.
-        waiting.asked.queued = True
-        tell(Queued(waiting.options.name, lengths[ballot.quorum - 1]))
+def _report_place(port: Port, contender: Contender) -> None:
+    if contender.stage in (Stage.JOINING, Stage.WAITING) and port.wants_queue_length(contender):
+        votes, quorum = contender.findings.ballot.votes, contender.findings.ballot.quorum
+        lengths = sorted((vote.length for vote in votes.values() if vote.length), reverse=True)
+        if len(lengths) >= quorum:
+            port.report_queued(contender, lengths[quorum - 1])

@@ -1,216 +1,173 @@
 """One attempt: a round of acquire, undone on every master unless it was won.
 
-Source: "Distributed Locks with Redis" (redis.io).
+Source: "Distributed Locks with Redis" (redis.io), section "The Redlock algorithm".
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from ..events import observed
 from ..model import Code, Verdict
 from ..rules import command_templates, commands
+from ..rules.commands import Command
 from ..rules.keys import owner_token, same_process
-from ..rules.options import LockOptions
 from ..rules.quorum import Ballot, Settle
 from ..rules.tickets import Place
 from ..rules.timing import SETTLE_TRIES, lease_ms, settle_wait, straggler_wait, won_until
+from ..rules.waiting import Stage, Step
+from .contender import Contender, Grant
+from .failures import impossible
 from .fencing import agree, agreed_on
-from .steps import Ask, ClientContext, Park, Procedure, Rest, Tell, impossible
+from .port import ClientContext, Port, WaitGenerator
 
-#: What a member of an enum costs to look up shows where each attempt comes by.
-_YES = Code.YES
-
-
-class Grant(NamedTuple):
-    """The lock is had."""
-
-    owner: str
-    sent_at: float
-    waiter: str = ""  # a place in the queue that may still stand on some masters
-    hops: int = 0  # hand-offs in a row from thread to thread of this process
-    token: int = 0  # the fencing token
-    votes: int = 0  # masters that granted it, when it was decided
-    handed: bool = False  # by a release, not found free
+#: Bound once: enum lookup is measurable on this path.
+_YES, _WON = Code.YES, Verdict.WON
 
 
-class Asked(list[str]):
-    """Owner tokens that may have votes, or a place; kept by the caller of one acquire.
+def attempt(
+    port: Port, contender: Contender, timeout: float, *, keep: bool = False
+) -> WaitGenerator[Grant | None]:
+    """Ask all masters for the lock once. None: the round was lost, and its undo was sent.
 
-    ``began``: when that was called; ``queued``: it was told that it stands in the queue; ``told``: so was
-    what came of it.
-    """
-
-    began = 0.0
-    queued = False
-    told = False
-
-
-class Waiting:
-    """What one acquire has to give back when it ends without the lock, whatever ends it.
-
-    ``asked`` holds owner tokens from before the first byte is sent until they are undone; what stands
-    in it after an exception may have votes, or a place.
-    """
-
-    def __init__(self, context: ClientContext, options: LockOptions, label: str, asked: Asked) -> None:
-        self.context = context
-        self.options = options
-        self.label = label
-        self.asked = asked
-        self.place: Place | None = None
-        #: Enough masters let us hear of a hand-off; who cannot hear takes no place.
-        self.queued = False
-        #: The last round, what it came to, and who was seen with a quorum.
-        self.ballot: Ballot
-        self.verdict = Verdict.UNREACHABLE
-        self.holder: str | None = None
-        #: Somebody certainly had a quorum during this call: then "somebody else had it" is true.
-        self.contended = False
-        #: Rounds that were spent on settling a split vote.
-        self.settling = 0
-        #: Owners whose minority stood still: votes are given back for them only once.
-        self.passed_over: set[str] = set()
-
-    def take_place(self) -> Place:
-        """Where to be handed the lock."""
-        lease = lease_ms(self.options.lease.ttl)
-        name, fair = self.options.name, self.options.fair
-        place = Place(name, self.label, self.context.client_id, lease, fair=fair)
-        # First: a Ctrl-C in between must find what there is to leave.
-        self.asked.append(place.token)
-        place.asked = self.asked
-        self.place = place
-        return place
-
-    def may_rest(self) -> bool:
-        """Whether it may stay awake for a moment.
-
-        No thread of this process that releases could make it its heir; in fair mode that is rarely its turn.
-        """
-        return self.options.fair or not same_process(self.holder or "", self.label)
-
-    def note(self, verdict: Verdict, ballot: Ballot) -> None:
-        """Remember what a round came to."""
-        self.ballot, self.verdict = ballot, verdict
-        self.holder = None
-        if verdict is Verdict.HELD:
-            holder = self.holder = ballot.foreign_holder()
-            # An owner that stands on masters without a vote may have no quorum, and give its votes back.
-            self.contended = self.contended or ballot.votes_for(holder) >= ballot.quorum
-
-    def leads(self, owner: str) -> bool:
-        """Whether ``owner`` keeps its votes after the split that was noted last."""
-        return self.settling < SETTLE_TRIES and self.ballot.leader(self.passed_over) == owner
-
-    def pause(self) -> Park:
-        """Before the next round that settles a split."""
-        took = self.ballot.decided_at - self.ballot.sent_at
-        wait = settle_wait(self.context.random, self.settling, took)
-        self.settling += 1
-        return Park(self.context.clock() + wait)
-
-    def undo(self, owner: str, *, hand_on: bool = True) -> commands.Command:
-        """Take the votes for ``owner`` back. Its place stays."""
-        return self.context.release(self.options.name, owner, hand_on=hand_on, publish=False)
-
-
-def attempt(waiting: Waiting, timeout: float, *, keep: bool = False) -> Procedure[Grant | Ballot]:
-    """One round; undone on every master unless it was won.
-
-    With an owner token of its own, so that a late command of this attempt can never touch the next one.
-    What masters have handed to the place becomes a vote for that token.
+    Each attempt has an owner token of its own, so a late command of this attempt never touches the next one.
+    Masters that have handed the lock to the contender's place turn that into a vote for this token.
 
     ``keep``: after a split the leader keeps its votes and asks all masters again. Only the grants of its last
-    round count, from before that was sent.
+    round count, from before that round was sent.
+
+    An exception leaves the token in `Contender.owners`; `withdraw` undoes it.
     """
-    context, options, place = waiting.context, waiting.options, waiting.place
+    context, options, findings = port.context, contender.options, contender.findings
     ttl = options.lease.ttl
-    queued = place if waiting.queued else None
-    owner = owner_token(waiting.label)
-    waiting.asked.append(owner)
+    owner = owner_token(contender.key.label)
+    contender.owners.append(owner)
+    command, brief = _command(port, contender, owner)
+    kept = False
+    while True:
+        ballot = yield from port.masters.call(command, timeout, Settle.HOLDER)
+        if ballot.faulted and ballot.duplicated:
+            raise impossible(context, options.name, ballot)
+        until = won_until(ballot.sent_at, ttl, options.lease.longest)
+        verdict = ballot.judge(context.clock(), until)
+        if verdict is _WON:
+            context.time.correct(ballot.votes, ballot.sent_at, ballot.decided_at)
+            given = [vote.token for vote in list(ballot.votes.values()) if vote.code == _YES]
+            token = agreed_on(given, ballot.quorum)
+            if not token:
+                token = yield from agree(port.masters, options, owner, given, until)
+            # Checked last: the fencing token may have taken what was left of the validity.
+            if token and context.clock() < until:
+                waiter = "" if contender.place is None else contender.place.waiter
+                return Grant(owner, ballot.sent_at, waiter, token=token, votes=len(given))
+            verdict = Verdict.TOO_LATE
+        elif ballot.outstanding and ballot.settled and _may_wait_for_stragglers(contender):
+            # A reply that comes within this moment needs no undo.
+            decided_at = ballot.decided_at
+            yield from port.masters.collect(
+                [ballot], context.clock() + straggler_wait(decided_at - ballot.sent_at)
+            )
+            ballot.decided_at = decided_at
+            verdict = ballot.judge(decided_at, until)
+        findings.note(verdict, ballot)
+        if not (keep and verdict is Verdict.SPLIT and leads(contender, owner)):
+            break
+        kept = True
+        yield from pause(port, contender)
+    findings.took_s = ballot.decided_at - ballot.sent_at
+    if not brief:
+        context.time.observe(ballot.votes, ballot.sent_at, ballot.decided_at)
+        findings.queue_length = max((vote.length for vote in ballot.votes.values()), default=0)
+    else:
+        findings.queue_length = 0
+    _give_back(port, contender, owner, _maybe_granted(ballot, kept=kept))
+    return None
+
+
+def _command(port: Port, contender: Contender, owner: str) -> tuple[Command, bool]:
+    """The command of one attempt; whether it asks for neither the masters' time nor the queue's length."""
+    context, options = port.context, contender.options
+    name, fair, guarded = options.name, options.fair, context.guard.on
+    lease = lease_ms(options.lease.ttl)
     now = context.clock()
     now_us = context.time.us(now)
-    if queued is not None and not queued.drawn:
-        queued.ticket = now_us
-    name, lease, fair, guarded = options.name, lease_ms(ttl), options.fair, context.guard.on
-    brief = False
-    if queued is None:
+    place = queue_place(contender)
+    if place is None:
         command = command_templates.acquire(
             name, owner, lease, place=None, fair=fair, token=now_us, guarded=guarded
         )
-    else:
-        # What masters tell beside, they tell when somebody wants to know it.
-        brief = not (
-            context.wire.shared or context.time.stale(now) or (observed() and not waiting.asked.queued)
-        )
-        command = commands.acquire(
-            name, owner, lease, place=queued, fair=fair, token=now_us, guarded=guarded, brief=brief
-        )
-    kept = False
-    try:
-        while True:
-            ask = Ask(command, timeout, Settle.HOLDER)
-            ballot: Ballot = yield ask
-            if ballot.faulted and ballot.duplicated:
-                raise impossible(context, name, ballot)
-            until = won_until(ballot.sent_at, ttl, options.lease.longest)
-            verdict = ballot.judge(context.clock(), until)
-            if verdict is Verdict.WON:
-                context.time.correct(ballot.votes, ballot.sent_at, ballot.decided_at)
-                given = [vote.token for vote in list(ballot.votes.values()) if vote.code == _YES]
-                token = agreed_on(given, ballot.quorum)
-                if not token:
-                    token = yield from agree(context, options, owner, given, until)
-                # Looked at last: what came before may have used the validity up.
-                if token and context.clock() < until:
-                    waiter = "" if place is None else place.waiter
-                    return Grant(owner, ballot.sent_at, waiter, token=token, votes=len(given))
-                verdict = Verdict.TOO_LATE
-            elif place is not None and ballot.outstanding and ballot.settled and waiting.may_rest():
-                # Give the answers a moment without which the round was lost: what they say needs no undo.
-                decided_at = ballot.decided_at
-                yield Rest(ask, context.clock() + straggler_wait(decided_at - ballot.sent_at))
-                ballot.decided_at = decided_at
-                verdict = ballot.judge(decided_at, until)
-            waiting.note(verdict, ballot)
-            if not (keep and verdict is Verdict.SPLIT and waiting.leads(owner)):
-                break
-            kept = True
-            yield waiting.pause()
-    except GeneratorExit:
-        raise
-    except BaseException:
-        # Ctrl-C or a cancelled task: votes may stand on any master, and nobody would know of them.
-        yield Tell(waiting.undo(owner), resend_for=ttl)
-        waiting.asked.remove(owner)
-        raise
-    votes = ballot.votes
-    if not brief:
-        context.time.observe(votes, ballot.sent_at, ballot.decided_at)
-    # A vote that is given back goes to the first in the queue, so that all come to one contender in the
-    # end: docs/election.md. Not while somebody may have a quorum: the first could only collect a
-    # minority, and would come round for it again and again.
-    hand_on = waiting.holder is None and ballot.scattered()
-    # "No answer" may be a vote, or become one: only a master that refused, or that was never sent the
-    # command, certainly has none of ours. The undo goes the same way behind it.
-    maybe: list[int] = []
+        return command, False
+    if contender.stage is Stage.JOINING:
+        place.ticket = now_us
+    # Masters return optional fields only on request: each costs them time under contention.
+    brief = not (context.wire.shared or context.time.stale(now) or port.wants_queue_length(contender))
+    command = commands.acquire(
+        name, owner, lease, place=place, fair=fair, token=now_us, guarded=guarded, brief=brief
+    )
+    return command, brief
+
+
+def queue_place(contender: Contender) -> Place | None:
+    """The place that goes with a round: none before a quorum lets the contender hear of a hand-off."""
+    return contender.place if contender.stage in (Stage.JOINING, Stage.WAITING) else None
+
+
+def _may_wait_for_stragglers(contender: Contender) -> bool:
+    # While it waits, no thread of its own process could hand it the lock. In fair mode that rarely happens.
+    holder = contender.findings.holder or ""
+    return contender.place is not None and (
+        contender.options.fair or not same_process(holder, contender.key.label)
+    )
+
+
+def _maybe_granted(ballot: Ballot, *, kept: bool) -> list[int]:
+    """The masters that may have a vote of a lost round.
+
+    "No answer" may be a vote, or become one. A master that refused has none, and neither has one to which the
+    command was never sent.
+    """
     if kept:
-        # An earlier round may have reached a master that this one did not.
-        maybe = list(range(ballot.masters))
-    elif ballot.refused < ballot.masters:
-        asked = (i for i in range(ballot.masters) if i not in ballot.unsent)
-        maybe = [i for i in asked if (vote := votes.get(i)) is None or vote.code in (_YES, Code.FAULT)]
-    if queued is not None:
-        queued.round_s = ballot.decided_at - ballot.sent_at
-        queued.length = 0 if brief else max((vote.length for vote in votes.values()), default=0)
-        if not queued.drawn and ballot.answered >= ballot.quorum and queued.draw(votes):
-            # See to it that all masters have the same ticket.
-            yield Tell(commands.wait(queued))
-        elif ballot.granted and queued.drawn:
-            # First a place on those masters, too, or their votes would pass us by.
-            yield Tell(commands.wait(queued), maybe)
+        # An earlier round may have reached a master that the last one did not.
+        return list(range(ballot.masters))
+    if ballot.refused == ballot.masters:
+        return []
+    sent = (i for i in range(ballot.masters) if i not in ballot.unsent)
+    votes = ballot.votes
+    return [i for i in sent if (vote := votes.get(i)) is None or vote.code in (_YES, Code.FAULT)]
+
+
+def _give_back(port: Port, contender: Contender, owner: str, maybe: list[int]) -> None:
+    """Undo a lost round on the masters that may have a vote. The place in the queue stays."""
+    ballot, place = contender.findings.ballot, queue_place(contender)
+    if place is not None:
+        joins = contender.stage is Stage.JOINING and ballot.answered >= ballot.quorum
+        differs = joins and place.draw(ballot.votes)
+        if joins and place.drawn:
+            contender.step(Step.TICKET)
+        if differs:
+            # Otherwise the masters would have different orders, and no waiter would get a quorum.
+            port.masters.send(commands.wait(place))
+        elif ballot.granted and contender.stage is Stage.WAITING:
+            # First a place on those masters, too, or their votes would pass this contender by.
+            port.masters.send(commands.wait(place), maybe)
     if maybe:
-        yield Tell(waiting.undo(owner, hand_on=hand_on), maybe, resend_for=ttl)
-    waiting.asked.remove(owner)
-    return ballot
+        # A vote that is given back goes to the first in the queue, so all votes come to one contender in the
+        # end (docs/election.md). Not while somebody may have a quorum: the first would come for a minority
+        # again and again.
+        hand_on = contender.findings.holder is None and ballot.scattered()
+        undo = port.context.release(contender.name, owner, hand_on=hand_on, publish=False)
+        port.masters.send(undo, maybe, resend_for=contender.options.lease.ttl)
+    contender.owners.remove(owner)
+
+
+def leads(contender: Contender, owner: str) -> bool:
+    """Whether ``owner`` keeps its votes after the split that was found last."""
+    findings = contender.findings
+    return findings.settling < SETTLE_TRIES and findings.ballot.leader(findings.passed_over) == owner
+
+
+def pause(port: Port, contender: Contender) -> WaitGenerator[None]:
+    """Let the others act before the next round that settles a split."""
+    context: ClientContext = port.context
+    findings = contender.findings
+    took = findings.ballot.decided_at - findings.ballot.sent_at
+    wait = settle_wait(context.random, findings.settling, took)
+    findings.settling += 1
+    yield from port.notifications.wait(contender, context.clock() + wait)

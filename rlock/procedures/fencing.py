@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from ..model import Code
 from ..rules import commands
 from ..rules.options import LockOptions
-from ..rules.quorum import Ballot
-from .steps import Ask, ClientContext, Procedure
+from .port import Masters, WaitGenerator
 
 
 def agreed_on(given: Sequence[int], quorum: int) -> int:
@@ -26,16 +25,16 @@ def agreed_on(given: Sequence[int], quorum: int) -> int:
 
 
 def agree(
-    context: ClientContext, options: LockOptions, owner: str, given: Sequence[int], until: float
-) -> Procedure[int]:
+    masters: Masters, options: LockOptions, owner: str, given: Sequence[int], until: float
+) -> WaitGenerator[int]:
     """The token of a grant to ``owner`` where masters gave different ones; 0: not before ``until``.
 
     A round trip for each try, nearly always one.
     """
     token = max(given)
-    while (left := until - context.clock()) > 0:
+    while (left := until - masters.context.clock()) > 0:
         timeout = min(options.lease.request_timeout, left)
-        ballot: Ballot = yield Ask(commands.fence(options.name, owner, token), timeout)
+        ballot = yield from masters.call(commands.fence(options.name, owner, token), timeout)
         votes = list(ballot.votes.values())
         if ballot.granted >= ballot.quorum:
             return token

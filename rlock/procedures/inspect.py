@@ -9,14 +9,16 @@ from ..rules import commands
 from ..rules.keys import since, token_of
 from ..rules.quorum import Ballot, Settle
 from ..rules.wire import holder_identity
-from .steps import Ask, AskMany, ClientContext, Procedure, faults, impossible, unreachable
+from .failures import faults, impossible, unreachable
+from .port import ClientContext, Masters, Request, WaitGenerator
 
 #: Locks that are asked for at once: the answers of a round have to be read within its time-out.
 BATCH = 100
 
 
-def _look(context: ClientContext, name: str, timeout: float) -> Procedure[Ballot]:
-    ballot: Ballot = yield Ask(commands.status(name, guarded=context.guard.on), timeout, Settle.ALL)
+def _look(masters: Masters, name: str, timeout: float) -> WaitGenerator[Ballot]:
+    context = masters.context
+    ballot = yield from masters.call(commands.status(name, guarded=context.guard.on), timeout, Settle.ALL)
     if ballot.hopeless:
         raise impossible(context, name, ballot)
     if ballot.answered < ballot.quorum:
@@ -40,18 +42,18 @@ def _queue(ballot: Ballot) -> tuple[int, tuple[Waiter, ...]]:
     return length, tuple(Waiter(owner, since(owner)) for owner in owners)
 
 
-def locked(context: ClientContext, name: str, timeout: float) -> Procedure[bool]:
+def locked(masters: Masters, name: str, timeout: float) -> WaitGenerator[bool]:
     """Whether somebody may hold it; False is certain.
 
     A dead master may have the missing vote of a holder, and one that restarted may have lost it. Raises
     `QuorumUnreachableError` when fewer than a quorum answered, or when no master names a holder and too many
     may have forgotten one.
     """
-    ballot = yield from _look(context, name, timeout)
+    ballot = yield from _look(masters, name, timeout)
     if not may_be_held(ballot):
         return False
     if not ballot.claims():
-        raise unreachable(context, name, ballot)
+        raise unreachable(masters.context, name, ballot)
     return True
 
 
@@ -69,32 +71,32 @@ def may_be_held(ballot: Ballot) -> bool:
     return max(named, default=0) + young + missing >= ballot.quorum
 
 
-def status(context: ClientContext, name: str, timeout: float) -> Procedure[LockStatus]:
+def status(masters: Masters, name: str, timeout: float) -> WaitGenerator[LockStatus]:
     """Every master's view, and what a quorum of them agrees on.
 
     Raises `QuorumUnreachableError` when fewer than a quorum answered.
     """
-    ballot = yield from _look(context, name, timeout)
-    return told(context, name, ballot)
+    ballot = yield from _look(masters, name, timeout)
+    return told(masters.context, name, ballot)
 
 
 def statuses(
-    context: ClientContext, names: Sequence[str], timeout: float, waiters: int = commands.STATUS_WAITERS
-) -> Procedure[list[LockStatus]]:
+    masters: Masters, names: Sequence[str], timeout: float, waiters: int = commands.STATUS_WAITERS
+) -> WaitGenerator[list[LockStatus]]:
     """The status of many locks, in their order, with the first ``waiters`` who wait for each.
 
     Raises nothing where masters give no answer: each status says so of them. One with fewer answers than
     ``quorum`` knows no holder, and it need not be free.
     """
-    found: list[LockStatus] = []
+    context, found = masters.context, list[LockStatus]()
     # No names: the driver looks after its connections all the same.
     for start in range(0, max(len(names), 1), BATCH):
         batch = names[start : start + BATCH]
-        asks = [
-            Ask(commands.status(name, waiters, guarded=context.guard.on), timeout, Settle.ALL)
+        requests = [
+            Request(commands.status(name, waiters, guarded=context.guard.on), timeout, Settle.ALL)
             for name in batch
         ]
-        ballots: list[Ballot] = yield AskMany(asks)
+        ballots = yield from masters.call_many(requests)
         found += [told(context, name, ballot) for name, ballot in zip(batch, ballots, strict=True)]
     return found
 
@@ -135,33 +137,34 @@ def told(context: ClientContext, name: str, ballot: Ballot) -> LockStatus:
 
 
 def statistics(
-    context: ClientContext, name: str, timeout: float, own: Collection[str], local_waiters: int
-) -> Procedure[LockStatistics]:
+    masters: Masters, name: str, timeout: float, own: Collection[str], local_waiters: int
+) -> WaitGenerator[LockStatistics]:
     """Who waits. ``own``: the owner tokens of the calling client's waiters.
 
     Raises `QuorumUnreachableError` when fewer than a quorum answered.
     """
-    ballot = yield from _look(context, name, timeout)
+    ballot = yield from _look(masters, name, timeout)
     length, waiters = _queue(ballot)
     position = next((i for i, waiter in enumerate(waiters) if waiter.owner in own), None)
     return LockStatistics(name, length, position, local_waiters, waiters)
 
 
 def evict(
-    context: ClientContext, name: str, timeout: float, owners: Collection[str] | None = None
-) -> Procedure[list[str]]:
+    masters: Masters, name: str, timeout: float, owners: Collection[str] | None = None
+) -> WaitGenerator[list[str]]:
     """Remove whoever is seen to hold it, on every master, for good; their owner tokens.
 
     ``owners``: only these. Raises `QuorumUnreachableError` when fewer than a quorum answered.
     """
-    ballot = yield from _look(context, name, timeout)
+    ballot = yield from _look(masters, name, timeout)
     evicted = []
     for holder in ballot.holders():
         if owners is not None and holder not in owners:
             continue
         # Its watchdog would put it back as long as its lease is valid.
+        context = masters.context
         command = context.release(name, holder, ban_s=2 * context.guard.max_ttl)
-        removed: Ballot = yield Ask(command, timeout, Settle.ALL)
+        removed = yield from masters.call(command, timeout, Settle.ALL)
         if removed.granted:
             evicted.append(holder)
     return evicted

@@ -1,101 +1,152 @@
-"""Release: give the lease up on every master and wake those who wait."""
+"""Release: give the lease up on every master, and wake the next waiter.
+
+The lock goes to a waiter of the same process, if there is one that may have it, without another round trip:
+the release names it (`next_waiter`) and the owner token that it gets (`next_owner`), and the masters write
+its lease in the same script. Otherwise each master hands the lock to the first in its queue, or publishes
+that it is free.
+"""
 
 from __future__ import annotations
 
 import enum
+from typing import NamedTuple
 
 from ..model import Code
+from ..rules.commands import Command
 from ..rules.holds import Hold
-from ..rules.options import LeaseOptions
+from ..rules.keys import owner_token
 from ..rules.quorum import Ballot
 from ..rules.tickets import Place
 from ..rules.timing import LOCAL_HAND_OFFS
-from .steps import Ask, ClientContext, Procedure, Tell
+from .contender import Contender, LocalGrant
+from .port import ClientContext, Port, WaitGenerator
 
 
 class Released(enum.Enum):
-    """What became of a release."""
+    """The outcome of a release."""
 
     DONE = "done"  # a quorum freed it
-    NOT_OURS = "not ours"  # a quorum no longer knew the owner: the hold had been lost unnoticed
-    UNSURE = "unsure"  # neither; what is left ends with the lease
+    NOT_OURS = "not ours"  # a quorum did not know the owner: the hold had been lost unnoticed
+    UNSURE = "unsure"  # neither; the rest of the lock ends with the lease
 
 
-def release(
-    context: ClientContext,
-    name: str,
-    owner: str,
-    lease: LeaseOptions,
-    *,
-    waiter: str = "",
-    next_waiter: Place | None = None,
-    next_owner: str = "",
-    barging: bool = False,
-) -> Procedure[Ballot]:
+class Outcome(NamedTuple):
+    """How a release ended."""
+
+    released: Released
+    handed_over: bool  # a waiter of this process has the lock
+    #: How long the round took, if masters named a waiter of another process; else None.
+    handed_on_s: float | None
+
+
+def release(port: Port, hold: Hold) -> WaitGenerator[Outcome]:
     """One round to all masters; those that cannot be reached get it when they are back.
 
-    ``waiter``: a place of the holder that goes with it. ``next_waiter``: a waiter of this process that is to
-    have it next, under the token ``next_owner``, on each master where it is the first in the queue, or
-    everywhere if ``barging``.
+    After an exception the caller owes `free`: the command may have reached some masters only.
     """
-    # Delivered later, it must not favour one who may have gone by then.
-    late = context.release(name, owner, waiter=waiter) if waiter else context.release(name, owner)
-    command = late
-    if next_waiter is not None:
-        token = context.time.us(context.clock())
-        command = context.release(
-            name,
-            owner,
-            waiter=waiter,
-            next_waiter=next_waiter,
-            next_owner=next_owner,
-            barging=barging,
-            token=token,
-        )
+    context, next_waiter = port.context, port.notifications.next_waiter(hold.name)
+    place = None if next_waiter is None else next_waiter.place
+    if next_waiter is not None and context.wire.shared and not may_barge(hold, next_waiter):
+        place = None  # otherwise threads of one process could keep the lock from Redisson's for ever
+    if next_waiter is None or place is None:
+        command, given = _free(context, hold), False
+        lease = hold.options.lease
+        ballot = yield from port.masters.call(command, lease.request_timeout, resend_for=lease.ttl)
+    else:
+        ballot, given = yield from _hand_over(port, hold, next_waiter, place)
+    handed_on = not given and any(
+        vote.hold_count > 0 and vote.code == Code.YES for vote in list(ballot.votes.values())
+    )
+    took = context.clock() - ballot.sent_at if handed_on else None
+    return Outcome(outcome(context, ballot), given, took)
+
+
+def free(port: Port, hold: Hold) -> None:
+    """Release without waiting for the masters."""
+    port.masters.send(_free(port.context, hold), resend_for=hold.lease.ttl)
+
+
+def _free(context: ClientContext, hold: Hold) -> Command:
+    if hold.waiter:
+        return context.release(hold.name, hold.owner, waiter=hold.waiter)
+    return context.release(hold.name, hold.owner)
+
+
+def _hand_over(
+    port: Port, hold: Hold, next_waiter: Contender, place: Place
+) -> WaitGenerator[tuple[Ballot, bool]]:
+    """Release in favour of a waiter of this process; whether it has the lock."""
+    context, lease = port.context, hold.options.lease
+    next_owner = owner_token(next_waiter.key.label)
+    command = context.release(
+        hold.name,
+        hold.owner,
+        waiter=hold.waiter,
+        next_waiter=place,
+        next_owner=next_owner,
+        barging=may_barge(hold, next_waiter),
+        token=context.time.us(context.clock()),
+    )
+    # Delivered late, it must not favour a waiter that may have gone by then.
+    late = _free(context, hold)
+    ballot: Ballot | None = None
+    given: bool | None = False
+    # First: close() must find the token under which masters may write a lease.
+    port.under_way.handing_over[next_owner] = next_waiter
     try:
-        ballot: Ballot = yield Ask(command, lease.request_timeout, resend_for=lease.ttl, late=late)
-    except GeneratorExit:
-        raise
-    except BaseException:
-        # Ctrl-C: it may have reached some masters only, and the rest would keep the lock for a ttl.
-        yield Tell(late, resend_for=lease.ttl)
-        raise
-    return ballot
+        ballot = yield from port.masters.call(command, lease.request_timeout, resend_for=lease.ttl, late=late)
+        tokens = handed_tokens(ballot)
+        if len(tokens) >= ballot.quorum:
+            # Validity counts from before the release was sent: no master can have written it earlier.
+            grant = LocalGrant(next_owner, ballot.sent_at, hold.hops + 1, tokens)
+            # From here on the waiter may have it: Ctrl-C in between must not free it.
+            given = None
+            given = port.notifications.hand_over(next_waiter, grant)
+    finally:
+        if given is False:
+            take_back_from(port, next_waiter, next_owner, ballot)
+        # Not before the undo is written, or the waiter has the token in its own list.
+        port.under_way.handing_over.pop(next_owner, None)
+    return ballot, given is True
 
 
-def may_barge(hold: Hold, next_waiter: Place | None) -> bool:
-    """Whether an heir may have the lock before those who came earlier.
+def take_back_from(port: Port, next_waiter: Contender, next_owner: str, ballot: Ballot | None) -> None:
+    """Undo on the masters that gave the lock to a waiter that does not get it, or may yet do so."""
+    maybe = maybe_handed(ballot, len(port.context.masters))
+    if maybe:
+        command = port.context.release(next_waiter.name, next_owner)
+        port.masters.send(command, maybe, resend_for=next_waiter.options.lease.ttl)
 
-    Only between those who do not ask for order, and not for ever: the threads of one process could keep
-    a lock among themselves.
+
+def may_barge(hold: Hold, next_waiter: Contender) -> bool:
+    """Whether a waiter of the same process may have the lock before those who came earlier.
+
+    Only where nobody asks for order, and a bounded number of times: otherwise the threads of one process
+    could keep a lock among themselves.
     """
-    fair = hold.options.fair or (next_waiter is not None and next_waiter.fair)
-    return not fair and hold.hops < LOCAL_HAND_OFFS
+    return not (hold.options.fair or next_waiter.options.fair) and hold.hops < LOCAL_HAND_OFFS
 
 
 def maybe_handed(ballot: Ballot | None, masters: int) -> list[int]:
-    """The masters that gave the lock to the heir, or may yet do so."""
+    """The masters that gave the lock to the next waiter, or may yet do so."""
     votes = {} if ballot is None else ballot.votes
     return [
         i
         for i in range(masters)
         if (vote := votes.get(i)) is None
         or vote.code == Code.FAULT
-        or (ballot is not None and i in ballot.resent)  # "not ours" may be the heir, by a first delivery
+        or (
+            ballot is not None and i in ballot.resent
+        )  # "not ours" may be the next owner, by a first delivery
         or (vote.code == Code.YES and vote.ttl_ms > 0)
     ]
 
 
 def handed_tokens(ballot: Ballot) -> list[int]:
-    """The fencing tokens that masters gave to the heir with the lock, of those whose votes count."""
+    """The fencing tokens that eligible masters gave to the next waiter with the lock."""
     votes = list(ballot.votes.values())
-    # A lease of its own: a master that restarted may have voted for somebody else before.
+    # A master that restarted may have voted for another owner before: its lease is no vote.
     return [vote.token for vote in votes if vote.code == Code.YES and vote.ttl_ms > 0 and not vote.guarded]
-
-
-def handed_on(ballot: Ballot) -> bool:
-    """Whether masters told somebody else that it is their turn."""
-    return any(vote.hold_count > 0 and vote.code == Code.YES for vote in list(ballot.votes.values()))
 
 
 def outcome(context: ClientContext, ballot: Ballot) -> Released:
@@ -109,7 +160,8 @@ def outcome(context: ClientContext, ballot: Ballot) -> Released:
             # lost.
             freed += 1
         elif vote.code in (Code.ABSENT, Code.FOREIGN) and vote.guarded:
-            # It restarted, or was flushed: the lease was valid all the same, nobody else could have it.
+            # The master restarted or was flushed. The lease was valid all the same: nobody else could have
+            # it.
             freed += 1
         elif vote.code != Code.FAULT:
             denied += 1

@@ -18,7 +18,7 @@ from ..rules.holds import Hold
 from ..rules.lease import LeaseEvent
 from ..rules.quorum import Ballot, Settle
 from ..rules.timing import heals_until, lease_ms
-from .steps import Ask, AskMany, ClientContext, Procedure, Rest, Tell
+from .port import ClientContext, Masters, Request, WaitGenerator
 
 #: Locks in one command: enough to make a round cheap, few enough not to block a master (some 0.2 ms).
 BATCH = 100
@@ -41,7 +41,6 @@ class Renewal(NamedTuple):
 class Round:
     """The rounds of one renewal, and what they came to so far."""
 
-    many: AskMany
     batches: Sequence[Sequence[Hold]]
     ballots: Sequence[Ballot]
     decided: Sequence[Renewal]  # to be applied at once: what is still to come may take a while
@@ -94,19 +93,19 @@ class Count:
         return LeaseEvent.DISOWNED if denied >= quorum else LeaseEvent.FAILED
 
 
-def renew(context: ClientContext, holds: Sequence[Hold]) -> Procedure[Round]:
+def renew(masters: Masters, holds: Sequence[Hold]) -> WaitGenerator[Round]:
     """Ask all masters to prolong ``holds``; the caller applies what was decided, then calls `heal`."""
     batches: list[list[Hold]] = []
-    asks: list[Ask] = []
+    context, requests = masters.context, list[Request]()
     make = _renewing(context)
     for ttl in {hold.lease.ttl for hold in holds}:
         for batch in _batches([hold for hold in holds if hold.lease.ttl == ttl]):
             batches.append(batch)
-            asks.append(Ask(make(ttl, batch), _timeout(batch), Settle.WON_OR_ALL, stay=True))
-    many = AskMany(asks)
-    ballots: list[Ballot] = yield many
+            request = Request(make(ttl, batch), _timeout(batch), Settle.WON_OR_ALL, count_late=True)
+            requests.append(request)
+    ballots = yield from masters.call_many(requests)
     lacking = (pair for pair in zip(batches, ballots, strict=True) if pair[1].granted < pair[1].quorum)
-    yield from _in_parts(context, lacking, make)
+    yield from _in_parts(masters, lacking, make)
     decided: list[Renewal] = []
     undecided: list[tuple[Hold, Ballot, int]] = []
     for batch, ballot in zip(batches, ballots, strict=True):
@@ -121,18 +120,19 @@ def renew(context: ClientContext, holds: Sequence[Hold]) -> Procedure[Round]:
                 undecided.append((hold, ballot, index))
             else:
                 decided.append(Renewal(hold, event, ballot.sent_at))
-    return Round(many, batches, ballots, decided, undecided)
+    return Round(batches, ballots, decided, undecided)
 
 
-def heal(context: ClientContext, round_: Round, until: float = math.inf) -> Procedure[list[Renewal]]:
+def heal(masters: Masters, round_: Round, until: float = math.inf) -> WaitGenerator[list[Renewal]]:
     """Put the keys back that are missing; what became of the leases that `renew` left open.
 
     Waits for the last answers to the renewal, at most its request time-out and ``until``. No network where
     all masters have all keys.
     """
-    yield Rest(round_.many, until)
+    context = masters.context
+    yield from masters.collect(round_.ballots, until)
     # Locks with a quorum, too: on a master that refused the batch they would run out.
-    yield from _in_parts(context, zip(round_.batches, round_.ballots, strict=True), _renewing(context))
+    yield from _in_parts(masters, zip(round_.batches, round_.ballots, strict=True), _renewing(context))
     missing: dict[tuple[int, float], list[Hold]] = {}
     for batch, ballot in zip(round_.batches, round_.ballots, strict=True):
         if ballot.granted == ballot.masters:
@@ -148,13 +148,9 @@ def heal(context: ClientContext, round_: Round, until: float = math.inf) -> Proc
     healed: dict[Hold, list[tuple[int, bool]]] = {}
     if missing:
         try:
-            yield from _put_back(context, missing, healed)
-        except GeneratorExit:
-            raise
-        except BaseException:
-            yield from _bury(context, missing)
-            raise
-        yield from _bury(context, missing)
+            yield from _put_back(masters, missing, healed)
+        finally:
+            _bury(masters, missing)
     renewals = []
     for hold, ballot, index in round_.open:
         count = Count(ballot, index)
@@ -173,20 +169,20 @@ def _absent(hold: Hold, ballot: Ballot, index: int) -> list[int]:
 
 
 def _put_back(
-    context: ClientContext,
+    masters: Masters,
     missing: dict[tuple[int, float], list[Hold]],
     healed: dict[Hold, list[tuple[int, bool]]],
-) -> Procedure[None]:
+) -> WaitGenerator[None]:
     """Ask each master for what it misses; its codes go into ``healed``."""
     sent: list[tuple[int, list[Hold]]] = []
-    asks: list[Ask] = []
+    context, requests = masters.context, list[Request]()
     make = _healing(context)
     for (master, ttl), holds in missing.items():
         for batch in _batches(holds):
-            asks.append(Ask(make(ttl, batch), _timeout(batch), Settle.ALL, targets=(master,)))
+            requests.append(Request(make(ttl, batch), _timeout(batch), Settle.ALL, targets=(master,)))
             sent.append((master, batch))
-    ballots: list[Ballot] = yield AskMany(asks)
-    yield from _in_parts(context, zip([batch for _, batch in sent], ballots, strict=True), make)
+    ballots = yield from masters.call_many(requests)
+    yield from _in_parts(masters, zip([batch for _, batch in sent], ballots, strict=True), make)
     for (master, batch), ballot in zip(sent, ballots, strict=True):
         vote = ballot.votes.get(master)
         if vote is None or vote.code == Code.FAULT:
@@ -198,16 +194,16 @@ def _put_back(
             tell(MasterHealed(context.masters[master], back))
 
 
-def _bury(context: ClientContext, missing: dict[tuple[int, float], list[Hold]]) -> Procedure[None]:
+def _bury(masters: Masters, missing: dict[tuple[int, float], list[Hold]]) -> None:
     """Release again what was released meanwhile: the healing may have come behind the release."""
-    masters: dict[Hold, list[int]] = {}
+    lacking: dict[Hold, list[int]] = {}
     for (master, _), holds in missing.items():
         for hold in holds:
             if hold.lease.state is LeaseState.RELEASED:
-                masters.setdefault(hold, []).append(master)
-    for hold, targets in masters.items():
-        command = context.release(hold.name, hold.owner, waiter=hold.waiter)
-        yield Tell(command, targets, resend_for=hold.lease.ttl)
+                lacking.setdefault(hold, []).append(master)
+    for hold, targets in lacking.items():
+        command = masters.context.release(hold.name, hold.owner, waiter=hold.waiter)
+        masters.send(command, targets, resend_for=hold.lease.ttl)
 
 
 class _Refused(NamedTuple):
@@ -225,8 +221,8 @@ class _Refused(NamedTuple):
 
 
 def _in_parts(
-    context: ClientContext, pairs: Iterable[tuple[Sequence[Hold], Ballot]], make: Make
-) -> Procedure[None]:
+    masters: Masters, pairs: Iterable[tuple[Sequence[Hold], Ballot]], make: Make
+) -> WaitGenerator[None]:
     """Repeat in parts the batches that a master refused; its answers become its vote in the ballot.
 
     A master refuses a whole script for one key that its ACL forbids, and the other locks of the batch would
@@ -237,7 +233,7 @@ def _in_parts(
     for batch, ballot in pairs:
         for master, vote in list(ballot.votes.items()):
             if _denied(vote) and len(batch) > 1:
-                now, locks = context.clock(), enumerate(batch)
+                now, locks = masters.context.clock(), enumerate(batch)
                 known = [(i, hold) for i, hold in locks if hold.refused.get(master, now) <= now]
                 refused.append(_Refused(ballot, master, known))
                 ballot.votes[master] = vote._replace(codes=[Code.FAULT] * len(batch))
@@ -245,7 +241,7 @@ def _in_parts(
         refused = []
         for start in range(0, len(parts), BATCH):
             some = parts[start : start + BATCH]
-            ballots: list[Ballot] = yield AskMany([_asked_again(part, make) for part in some])
+            ballots = yield from masters.call_many([_asked_again(part, make) for part in some])
             for part, answer in zip(some, ballots, strict=True):
                 told = answer.votes.get(part.master)
                 if told is not None and told.fault is None:
@@ -255,7 +251,7 @@ def _in_parts(
         for part in refused:
             if len(part.locks) == 1:
                 ((_, hold),) = part.locks
-                hold.refused = {**hold.refused, part.master: context.clock() + hold.lease.ttl}
+                hold.refused = {**hold.refused, part.master: masters.context.clock() + hold.lease.ttl}
         refused = [part for part in refused if len(part.locks) > 1]
 
 
@@ -263,10 +259,10 @@ def _denied(vote: Vote) -> bool:
     return vote.fault is not None and vote.fault.kind is FaultKind.DENIED
 
 
-def _asked_again(part: _Refused, make: Make) -> Ask:
+def _asked_again(part: _Refused, make: Make) -> Request:
     holds = [hold for _, hold in part.locks]
     command = make(holds[0].lease.ttl, holds)
-    return Ask(command, _timeout(holds), Settle.ALL, targets=(part.master,))
+    return Request(command, _timeout(holds), Settle.ALL, targets=(part.master,))
 
 
 def _merge(part: _Refused, vote: Vote) -> None:

@@ -8,37 +8,22 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from ..model import Vote
 from .keys import owner_token, waiter_name
 from .timing import TIME_AGE_S
 
 
-class LocalGrant(NamedTuple):
-    """What a thread that releases leaves to a waiter of its own process."""
-
-    owner: str  # the token under which the masters have the lease
-    sent_at: float  # when the release was sent
-    hops: int  # hand-offs from thread to thread in a row
-    tokens: Sequence[int] = ()  # the fencing tokens that the masters gave with it
-
-
 class Place:
     """One waiter's place in the queue of one lock."""
 
     __slots__ = (
-        "asked",
         "drawn",
         "fair",
         "label",
         "lease_ms",
-        "length",
-        "local_grant",
         "name",
-        "round_s",
-        "splits",
         "ticket",
         "token",
         "waiter",
@@ -59,21 +44,6 @@ class Place:
         self.ticket = 0
         #: The masters agree on the ticket.
         self.drawn = False
-        #: How long its last round took: an idea of how far apart the masters' messages may come.
-        self.round_s = 0.0
-        #: How many stood in the queue then, itself included.
-        self.length = 0
-        #: How often in a row what was handed to it was too little.
-        self.splits = 0
-        self.local_grant: LocalGrant | None = None
-        #: The owner tokens of its acquire that may have votes.
-        self.asked: list[str] = []
-
-    def leave(self, local_grant: LocalGrant) -> None:
-        """Give it what a thread that released has left to it."""
-        # First: whatever ends the acquire (Ctrl-C, close) must find what there is to take back.
-        self.asked.append(local_grant.owner)
-        self.local_grant = local_grant
 
     def draw(self, votes: Mapping[int, Vote]) -> bool:
         """Take the ticket that the masters gave; whether those that have another one must be told.

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .._client.engine import Engine
-from .._client.waits import Waits
-from .._sync.waits import run
+from .._sync.runtime import run
 from ..base import BaseLock
 from ..client import Client
 from ..decorator import instead
 from ..errors import NotHeldError, RLockError
 from ..lock import RLock
 from ..procedures.inspect import evict
+from ..procedures.port import WaitGenerator
 from ..rules.lease import LeaseEvent
 from .memory import MemoryMaster, MemoryMasters
 
@@ -80,7 +80,7 @@ def lose(lock: RLock | asyncio.RLock) -> Awaitable[None] | None:
     program = _losing(lock)
     if isinstance(lock, RLock):
         return run(program)
-    from .._async.waits import run as run_async  # it imports asyncio, which the others can do without
+    from .._async.runtime import run as run_async  # it imports asyncio, which the others can do without
 
     return run_async(program)
 
@@ -101,16 +101,16 @@ def use(source: Any, client: C) -> Iterator[C]:
         instead.update(before)
 
 
-def _losing(lock: BaseLock) -> Waits[None]:
+def _losing(lock: BaseLock) -> WaitGenerator[None]:
     engine: Engine = lock._client._engine()
     name, holds = lock.name, [hold for hold in lock._holders() if hold.lease.remaining(engine.clock()) > 0]
     if not holds:
         raise NotHeldError(name)
-    yield from engine.performing(evict(engine.context, name, lock._options.lease.request_timeout))
+    yield from evict(engine.masters, name, lock._options.lease.request_timeout)
     # What the watchdog does when a renewal is due. It may be long until then, and a lock that is not renewed
     # would never ask.
-    round_ = yield from engine._renewing(holds)
-    told = [*round_.decided, *(yield from engine._healing(round_, math.inf))]
+    round_ = yield from engine._renew(holds)
+    told = [*round_.decided, *(yield from engine._heal(round_, math.inf))]
     disowned = [renewal for renewal in told if renewal.event is LeaseEvent.DISOWNED]
     for hold in engine._watchdog._apply_all(disowned):
         engine._watchdog.report(hold)

@@ -10,9 +10,9 @@ import pytest
 
 import rlock
 from rlock._client.calls import Calls
-from rlock._client.waits import Waits
-from rlock.procedures.steps import Ask
+from rlock.procedures.port import WaitGenerator
 from rlock.rules import commands
+from rlock.rules.commands import Command
 from rlock.rules.quorum import Ballot
 
 from .conftest import Child, eventually
@@ -51,13 +51,13 @@ def started(child: StartChild, client: rlock.Client, urls: list[str], mode: str 
 def counted_attempts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Who of this process asked the masters for a lock, by `<client>`."""
     asked: list[str] = []
-    asking = Calls.asking
+    call = Calls.call
 
-    def count(self: Calls[Any], step: Ask) -> Waits[Ballot]:
-        if step.command.script is commands.ACQUIRE:
-            asked.append(str(step.command.echo).rpartition(":")[0])
-        return asking(self, step)
+    def count(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
+        if command.script is commands.ACQUIRE:
+            asked.append(str(command.echo).rpartition(":")[0])
+        return call(self, command, *args, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Calls, "asking", count)
+        patch.setattr(Calls, "call", count)
         yield asked

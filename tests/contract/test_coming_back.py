@@ -11,9 +11,9 @@ import pytest
 
 import rlock._client.engine
 from rlock._client.calls import Calls
-from rlock._client.waits import Waits
-from rlock.procedures.steps import Ask
+from rlock.procedures.port import WaitGenerator
 from rlock.rules import commands, timing
+from rlock.rules.commands import Command
 from rlock.rules.quorum import Ballot
 
 from ..servers import Fleet
@@ -29,16 +29,16 @@ AWAY_S = 0.2
 def first_asked_after(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """The instants at which this process asked the masters for a lock; it stays away for `AWAY_S`."""
     asked: list[float] = []
-    asking = Calls.asking
+    call = Calls.call
 
-    def note(self: Calls[Any], step: Ask) -> Waits[Ballot]:
-        if step.command.script is commands.ACQUIRE:
+    def note(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
+        if command.script is commands.ACQUIRE:
             asked.append(time.monotonic())
-        return asking(self, step)
+        return call(self, command, *args, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Calls, "asking", note)
-        patch.setattr(rlock._client.hand_off, "come_back_wait", lambda round_s: AWAY_S)
+        patch.setattr(Calls, "call", note)
+        patch.setattr(rlock._client.engine, "come_back_wait", lambda round_s: AWAY_S)
         yield asked
 
 

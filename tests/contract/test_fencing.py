@@ -15,10 +15,10 @@ import pytest
 
 import rlock
 from rlock._client.calls import Calls
-from rlock._client.waits import Waits
 from rlock.errors import NOT_HELD
-from rlock.procedures.steps import Ask
+from rlock.procedures.port import WaitGenerator
 from rlock.rules import commands
+from rlock.rules.commands import Command
 from rlock.rules.quorum import Ballot
 
 from ..servers import AnyMaster, Fleet, raw
@@ -305,18 +305,20 @@ def test_where_masters_disagree_one_more_round_makes_it_the_greatest(
 def test_a_write_of_somebody_else_that_comes_in_between_is_outbid(
     above: int, masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, asking = make_client(masters3.urls), Calls.asking
+    client, call = make_client(masters3.urls), Calls.call
     ahead = stamp_tomorrow(masters3.urls)
     stamp(masters3.urls, ahead, ahead + 10, ahead + 20)
     late: list[int] = []
 
-    def ask_after_another(self: Calls[Any], step: Ask) -> Waits[Ballot]:
-        if step.command.script is commands.FENCE and not late:
-            late.append(int(step.command.by_sha()[-2]) + above)
+    def ask_after_another(
+        self: Calls[Any], command: Command, *args: Any, **options: Any
+    ) -> WaitGenerator[Ballot]:
+        if command.script is commands.FENCE and not late:
+            late.append(int(command.by_sha()[-2]) + above)
             stamp(masters3.urls, *late * 3)
-        return asking(self, step)
+        return call(self, command, *args, **options)
 
-    monkeypatch.setattr(Calls, "asking", ask_after_another)
+    monkeypatch.setattr(Calls, "call", ask_after_another)
     with write_backs(masters3.urls) as rounds:
         token = take(client)
     assert token == late[0] + 1

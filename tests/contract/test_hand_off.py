@@ -11,12 +11,14 @@ import pytest
 import rlock._client.subscriptions
 import rlock._sync.subscriptions
 from rlock._client.calls import Calls
-from rlock._client.waits import Waits
 from rlock.errors import RLockError
-from rlock.procedures.steps import Ask, Listen, Park, Procedure, Unlisten, Wake
+from rlock.procedures.acquire import FOR_EVER
+from rlock.procedures.contender import Contender, LocalGrant, leave_queue
+from rlock.procedures.port import WaitGenerator, Wake
 from rlock.rules import commands
+from rlock.rules.commands import Command
+from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot
-from rlock.rules.tickets import LocalGrant, Place
 from rlock.rules.timing import valid_until
 
 from ..servers import Fleet, left, raw
@@ -24,6 +26,11 @@ from .conftest import eventually, own_wire, threads_only
 from .queueing import MakeClient, StartChild, counted_attempts, started
 
 pytestmark = own_wire
+
+
+def contend(engine: Any, *, fair: bool = False) -> Contender:
+    options = LockOptions("x", ClientOptions().lease(None), fair=fair)
+    return Contender(engine.key(), options, FOR_EVER, engine.clock())
 
 
 def test_threads_of_one_process_hand_it_over_in_one_round_trip(
@@ -103,15 +110,17 @@ def test_in_fair_mode_a_thread_does_not_hand_it_past_those_who_came_before(
 def test_a_second_try_of_one_acquire_hears_of_its_own_place(masters3: Fleet, make_client: MakeClient) -> None:
     """After a grant that came too late the same acquire begins again, with another place."""
     engine = make_client(masters3.urls)._engine()
-    first, second = (Place("x", "a", engine.context.client_id, 3_000, fair=True) for _ in range(2))
+    contender = contend(engine, fair=True)
 
-    def twice() -> Procedure[Wake]:
-        yield Listen(first, 2.0)
-        yield Listen(second, 2.0)
+    def twice() -> WaitGenerator[Wake]:
+        contender.take_place(engine.context)
+        yield from engine.notifications.subscribe(contender, 2.0)
+        leave_queue(engine, contender)
+        second = contender.take_place(engine.context)
+        yield from engine.notifications.subscribe(contender, 2.0)
         for master in masters3[:2]:
             raw(master.url).publish(f"rlock:{{x}}:released|{engine.context.client_id}", second.token)
-        wake: Wake = yield Park(engine.clock() + 5.0)
-        return wake
+        return (yield from engine.notifications.wait(contender, engine.clock() + 5.0))
 
     assert engine.perform(twice()) is Wake.HANDED
 
@@ -149,15 +158,15 @@ def test_an_heirs_lease_counts_from_before_the_release_was_sent(
     masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = make_client(masters3.urls, ttl=3.0)
-    engine, asking = client._engine(), Calls.asking
+    engine, call = client._engine(), Calls.call
 
-    def slow_return(self: Calls[Any], step: Ask) -> Waits[Ballot]:
-        ballot = yield from asking(self, step)
-        if step.command.script is commands.RELEASE:
+    def slow_return(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
+        ballot = yield from call(self, command, *args, **options)
+        if command.script is commands.RELEASE:
             time.sleep(0.5)  # the masters' leases have begun
         return ballot
 
-    monkeypatch.setattr(Calls, "asking", slow_return)
+    monkeypatch.setattr(Calls, "call", slow_return)
     ends: list[float] = []
 
     def wait() -> None:
@@ -177,14 +186,15 @@ def test_an_heirs_lease_counts_from_before_the_release_was_sent(
 
 def test_what_was_left_to_one_who_has_gone_is_given_back(masters3: Fleet, make_client: MakeClient) -> None:
     engine = make_client(masters3.urls)._engine()
-    place = Place("x", "a", engine.context.client_id, 9_000, fair=False)
+    contender = contend(engine)
 
-    def gone() -> Procedure[None]:
-        yield Listen(place, 2.0)
+    def gone() -> WaitGenerator[None]:
+        contender.take_place(engine.context)
+        yield from engine.notifications.subscribe(contender, 2.0)
         for master in masters3:
             raw(master.url).hset("x", f"a:{77:032x}", 1)
-        place.leave(LocalGrant(f"a:{77:032x}", engine.clock(), 1))
-        yield Unlisten()
+        contender.receive(LocalGrant(f"a:{77:032x}", engine.clock(), 1))
+        leave_queue(engine, contender)
 
     engine.perform(gone())
     assert eventually(lambda: not any(raw(master.url).exists("x") for master in masters3), within=2.0)
@@ -204,8 +214,8 @@ def test_ctrl_c_just_after_the_heir_was_told_does_not_free_what_the_heir_goes_on
     got, go = threading.Event(), threading.Event()
     ends: list[object] = []
 
-    def interrupted(self: Any, place: Place, local_grant: LocalGrant) -> bool:
-        told.append(hand_over(self, place, local_grant))
+    def interrupted(self: Any, contender: Contender, grant: LocalGrant) -> bool:
+        told.append(hand_over(self, contender, grant))
         raise KeyboardInterrupt
 
     def wait() -> None:
@@ -249,26 +259,26 @@ def test_close_finds_what_an_heir_that_has_just_gone_is_about_to_pass_on(
     """Its time was over when it was told; close() comes while it leaves, and looks when it has gone."""
     client = make_client(masters3.urls, ttl=10.0)
     where, engine = rlock._client.subscriptions.Subscriptions, client._engine()
-    hand_over, leave, asking, refuse = where.hand_over, where.leave, Calls.asking, Calls.refuse
+    hand_over, leave, call, refuse = where.hand_over, where.unsubscribe, Calls.call, Calls.refuse
     leaving, told = threading.Event(), threading.Event()
     closer = threading.Thread(target=client.close)
 
-    def answer_late(self: Calls[Any], step: Ask) -> Waits[Ballot]:
-        ballot = yield from asking(self, step)
-        if step.command.script is commands.RELEASE and not told.is_set():
+    def answer_late(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
+        ballot = yield from call(self, command, *args, **options)
+        if command.script is commands.RELEASE and not told.is_set():
             assert leaving.wait(10)
         return ballot
 
-    def tell(self: Any, place: Place, local_grant: LocalGrant) -> bool:
-        given = hand_over(self, place, local_grant)
+    def tell(self: Any, contender: Contender, grant: LocalGrant) -> bool:
+        given = hand_over(self, contender, grant)
         told.set()
         return given
 
-    def leave_late(self: Any, ear: Any) -> None:
+    def leave_late(self: Any, contender: Contender, *, left: bool) -> None:
         again = leaving.is_set()
         leaving.set()
         assert told.wait(10)
-        leave(self, ear)
+        leave(self, contender, left=left)
         if not again:
             closer.start()
             assert eventually(lambda: engine.closed)
@@ -283,10 +293,10 @@ def test_close_finds_what_an_heir_that_has_just_gone_is_about_to_pass_on(
         next_waiter.start()
         assert eventually(lambda: client.status("x").queue_length == 1)
         time.sleep(0.1)
-        monkeypatch.setattr(Calls, "asking", answer_late)
+        monkeypatch.setattr(Calls, "call", answer_late)
         monkeypatch.setattr(Calls, "refuse", refuse_late)
         monkeypatch.setattr(where, "hand_over", tell)
-        monkeypatch.setattr(where, "leave", leave_late)
+        monkeypatch.setattr(where, "unsubscribe", leave_late)
     next_waiter.join(20)
     closer.join(20)
     assert got == [False]
@@ -301,19 +311,19 @@ def test_close_in_the_middle_of_a_hand_off_leaves_nothing_of_the_heir(
     """The masters gave it the lock; one of the two threads is kept from running until close() is over."""
     client = make_client(masters3.urls, ttl=10.0)
     where = rlock._client.subscriptions.Subscriptions
-    hand_over, parking = where.hand_over, where.parking
+    hand_over, wait_for = where.hand_over, where.wait
     found: list[list[str]] = []
 
     def close() -> None:
         client.close()
         found.extend(left(master.url) for master in masters3)
 
-    def tell_late(self: Any, place: Place, local_grant: LocalGrant) -> bool:
+    def tell_late(self: Any, contender: Contender, grant: LocalGrant) -> bool:
         close()
-        return hand_over(self, place, local_grant)
+        return hand_over(self, contender, grant)
 
-    def go_on_late(self: Any, ear: Any, timeout: float) -> Waits[Wake]:
-        wake = yield from parking(self, ear, timeout)
+    def go_on_late(self: Any, contender: Contender, until: float) -> WaitGenerator[Wake]:
+        wake = yield from wait_for(self, contender, until)
         if wake is Wake.GRANTED:
             close()
         return wake
@@ -321,7 +331,7 @@ def test_close_in_the_middle_of_a_hand_off_leaves_nothing_of_the_heir(
     if kept == "releaser":
         monkeypatch.setattr(where, "hand_over", tell_late)
     else:
-        monkeypatch.setattr(where, "parking", go_on_late)
+        monkeypatch.setattr(where, "wait", go_on_late)
     ends: list[object] = []
 
     def wait() -> None:

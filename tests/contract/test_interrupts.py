@@ -138,15 +138,12 @@ def test_ctrl_c_before_any_line_that_reads_a_message_keeps_no_other_waiter_aslee
 ) -> None:
     """One thread reads for all that wait; the message is for another one of them."""
     holder, client = rlock.Client(masters1.urls, ttl=10.0), rlock.Client(masters1.urls, ttl=10.0)
-    subscriptions: Any = client._engine()._subscriptions
+    subscriptions: Any = client._engine().notifications
     late: dict[str, float] = {}
 
     def asleep(name: str) -> bool:
         return any(
-            ear.parked
-            for found in subscriptions._by_name.values()
-            for ear in found.ears
-            if ear.name == name
+            ear.parked for found in subscriptions._by_name.values() for ear in found.ears if ear.name == name
         )
 
     def attempt(at: int) -> str:

@@ -14,12 +14,12 @@ import rlock
 from rlock._client.calls import Calls
 from rlock._client.connection import pack
 from rlock._client.engine import Engine
-from rlock._client.waits import Waits
 from rlock.errors import QuorumUnreachableError
 from rlock.procedures import acquire as acquiring
-from rlock.procedures.attempt import Grant
-from rlock.procedures.steps import Ask, Procedure
+from rlock.procedures.contender import Grant
+from rlock.procedures.port import WaitGenerator
 from rlock.rules import commands
+from rlock.rules.commands import Command
 from rlock.rules.quorum import Ballot
 
 from ..servers import Fleet, left, raw
@@ -60,13 +60,15 @@ def test_close_finds_an_acquire_that_is_just_about_to_be_undone(
     masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = make_client(masters3.urls, 10.0)
-    engine, asking, refuse, give_back = client._engine(), Calls.asking, Calls.refuse, Engine.give_back
+    engine, call, refuse, give_back = client._engine(), Calls.call, Calls.refuse, Engine.give_back
     undoing = threading.Event()
     closer = threading.Thread(target=client.close)
 
-    def win_while_it_closes(self: Calls[Any], step: Ask) -> Waits[Ballot]:
-        ballot = yield from asking(self, step)
-        if step.command.script is commands.ACQUIRE:
+    def win_while_it_closes(
+        self: Calls[Any], command: Command, *args: Any, **options: Any
+    ) -> WaitGenerator[Ballot]:
+        ballot = yield from call(self, command, *args, **options)
+        if command.script is commands.ACQUIRE:
             closer.start()
             assert eventually(lambda: engine.closed)
         return ballot
@@ -80,7 +82,7 @@ def test_close_finds_an_acquire_that_is_just_about_to_be_undone(
         closer.join(20)
         give_back(self, *what)
 
-    monkeypatch.setattr(Calls, "asking", win_while_it_closes)
+    monkeypatch.setattr(Calls, "call", win_while_it_closes)
     monkeypatch.setattr(Calls, "refuse", refuse_late)
     monkeypatch.setattr(Engine, "give_back", undo_late)
     with pytest.raises(rlock.RLockError, match="closed"):
@@ -94,15 +96,15 @@ def test_an_owner_that_was_kept_from_running_since_the_verdict_gets_no_lease_tha
 ) -> None:
     rounds: list[float] = []
 
-    def late(*arguments: Any) -> Procedure[Grant | None]:
-        grant = yield from acquire(*arguments)
+    def late(*arguments: Any) -> WaitGenerator[Grant | None]:
+        grant = yield from contend(*arguments)
         rounds.append(time.monotonic())
         if len(rounds) == 1:
             time.sleep(0.3)  # stopped by the kernel, behind the procedure's own last look
         return grant
 
-    acquire = acquiring.acquire
-    monkeypatch.setattr(acquiring, "acquire", late)
+    contend = acquiring._contend
+    monkeypatch.setattr(acquiring, "_contend", late)
     lock = make_client(masters3.urls, 0.25).lock("x")
     assert lock.acquire(timeout=5)
     assert lock.remaining() > 0
@@ -116,15 +118,15 @@ def test_a_release_that_crosses_a_renewal_is_no_loss(
     told: list[rlock.LeaseLostError] = []
     client = make_client(masters3.urls, ttl=0.9)
     release = commands.RELEASE
-    asking = Calls.asking
+    call = Calls.call
 
-    def slow_return(self: Calls[Any], step: Ask) -> Waits[Ballot]:
-        ballot = yield from asking(self, step)
-        if step.command.script is release:
+    def slow_return(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
+        ballot = yield from call(self, command, *args, **options)
+        if command.script is release:
             time.sleep(0.3)  # the masters have freed it, the caller does not know yet; a renewal is due
         return ballot
 
-    monkeypatch.setattr(Calls, "asking", slow_return)
+    monkeypatch.setattr(Calls, "call", slow_return)
     for _ in range(5):
         lock = client.lock("x", on_lost=told.append)
         lock.acquire()
@@ -270,7 +272,7 @@ def test_an_answer_that_belongs_to_another_command_is_no_vote(
     lock = client.lock("x")
     with lock:
         pass
-    calls = client._engine()._calls
+    calls = client._engine().masters
     (server,) = calls._connections.servers
     assert server.connection is not None
     # A reply too many on the wire, as after an interrupt in the middle of a command.
@@ -289,7 +291,7 @@ def test_a_server_that_appears_under_a_second_name_later_loses_no_held_lock(
     client = make_client(fleet.urls, ttl=1.5)
     lock = client.lock("x")
     lock.acquire()
-    connections = client._engine()._calls._connections
+    connections = client._engine().masters._connections
     with connections._mutex:
         # As when an address is pointed at another server by mistake.
         connections.servers[2].endpoint = connections.servers[0].endpoint

@@ -172,7 +172,7 @@ def test_a_connection_that_was_given_up_with_requests_unanswered_is_killed_befor
     with rlock.Client(fleet.urls, ttl=3.0) as client:
         lock = client.lock("x")
         cycle(lock, 1)
-        server = client._engine()._calls._connections.servers[0]
+        server = client._engine().masters._connections.servers[0]
         assert eventually(lambda: cycle(lock, 1) and server.connection is not None)
         assert server.connection is not None
         old = server.connection.connection_id
@@ -196,7 +196,7 @@ def test_a_round_that_no_connection_can_take_is_over_without_a_look_at_any(
         cycle(lock, 1)
         for master in fleet:
             master.kill()
-        connections = client._engine()._calls._connections
+        connections = client._engine().masters._connections
 
         def gone() -> bool:
             with pytest.raises(rlock.QuorumUnreachableError):

@@ -10,7 +10,7 @@ import pytest
 
 import rlock
 from rlock._client.pending import PendingCall
-from rlock._client.waits import Waits
+from rlock.procedures.port import WaitGenerator
 
 from ..servers import Fleet
 
@@ -24,22 +24,22 @@ def test_who_was_kept_from_running_until_its_time_was_over_reads_its_answers_all
         lock = client.lock("x")
         with lock:
             pass
-        calls: Any = client._engine()._calls
+        calls: Any = client._engine().masters
         links = [server.connection for server in calls._connections.servers if server.connection is not None]
-        clock, finishing = calls._clock, calls._finishing
+        clock, finishing = calls._clock, calls._finish
         late = 0.0
 
-        def kept_from_running(call: PendingCall) -> Waits[None]:
+        def kept_from_running(call: PendingCall) -> WaitGenerator[None]:
             nonlocal late
             # The thread that was to read for this one has gone on meanwhile.
             calls._leader = None
             for connection in links:
                 assert select.select([connection.socket], [], [], 20.0)[0], "a master has not answered"
-            late = call.ask.timeout * 1.1
+            late = call.request.timeout * 1.1
             yield from finishing(call)
 
         monkeypatch.setattr(calls, "_clock", lambda: clock() + late)
-        monkeypatch.setattr(calls, "_finishing", kept_from_running)
+        monkeypatch.setattr(calls, "_finish", kept_from_running)
         assert lock.acquire(timeout=0), "the answers were there, and nobody read them"
         assert late
         late = 0.0

@@ -6,14 +6,16 @@ decided lies unread until the next one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from rlock._client import calls
 from rlock._client.pending import PendingCall
-from rlock._client.waits import Waits
 from rlock.errors import RLockError
 from rlock.model import Fault, FaultKind
-from rlock.procedures.steps import Ask
+from rlock.procedures.port import Request, WaitGenerator
+from rlock.rules.commands import Command
 from rlock.rules.quorum import Ballot
 
 from .connections import Connection, Connections
@@ -29,7 +31,7 @@ class Calls(calls.Calls[Connection]):
     _connections: Connections
 
     def __init__(self, client: Client, request_timeout: float) -> None:
-        super().__init__(client.context, request_timeout)
+        super().__init__(client.context, request_timeout, client.runtime)
         self._client = client
         self._bench = Bench(self._read)
         self._connections = Connections(
@@ -42,19 +44,22 @@ class Calls(calls.Calls[Connection]):
             news=client.context.news,
         )
 
-    def asking(self, ask: Ask) -> Waits[Ballot]:
+    def call(self, command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
         """Its thread may be kept from running behind it."""
-        self._client.current.asked[ask.command.script.name] += 1
-        return (yield from self._client.kept_behind(super().asking(ask)))
+        self._client.current.asked[command.script.name] += 1
+        return (yield from self._client.kept_behind(super().call(command, *args, **options)))
+
+    def call_many(self, requests: Sequence[Request]) -> WaitGenerator[list[Ballot]]:
+        return (yield from self._client.kept_behind(super().call_many(requests)))
+
+    def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:
+        return (yield from self._client.kept_behind(super().collect(ballots, until)))
 
     @property
     def connections(self) -> Connections:
         return self._connections
 
-    def _caller(self) -> object:
-        return self._client.current
-
-    def _finishing(self, call: PendingCall) -> Waits[None]:
+    def _finish(self, call: PendingCall) -> WaitGenerator[None]:
         def done() -> bool:
             return call.ballot.settled or self._connections.closed
 

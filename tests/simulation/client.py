@@ -8,19 +8,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rlock._client import local_queue
 from rlock._client.engine import Engine
-from rlock._client.waits import Waits
 from rlock.errors import QuorumUnreachableError
-from rlock.procedures.acquire import FOR_EVER
-from rlock.procedures.attempt import Asked
+from rlock.procedures.acquire import FOR_EVER, acquire
+from rlock.procedures.contender import Contender
 from rlock.procedures.inspect import evict, locked
-from rlock.procedures.release import Released
+from rlock.procedures.port import WaitGenerator
+from rlock.procedures.release import Outcome, Released
 from rlock.rules.holds import Hold, OwnerKey
 from rlock.rules.options import ClientOptions, LockOptions
 
 from .calls import Calls
-from .driver import Bench, Driver, Program, Thread, Wait, sleep
+from .driver import Program, Runtime, Thread, Wait, sleep
 from .events import Process, Way
 from .subscriptions import Subscriptions
 from .watchdog import Watchdog
@@ -29,28 +28,6 @@ if TYPE_CHECKING:
     from .world import World
 
 T = TypeVar("T")
-
-
-class LocalTurn(local_queue.LocalTurn):
-    """A thread's place in a line."""
-
-    __slots__ = ("_bench", "_stirred")
-
-    _bench: Bench
-    _stirred: bool
-
-    def prepare(self) -> None:
-        self._bench = Bench()
-        self._stirred = False
-
-    def stir(self) -> None:
-        self._stirred = True
-        self._bench.poke()
-
-    def sleeping(self, timeout: float) -> Waits[None]:
-        if not self._stirred:
-            yield Wait(timeout, self._bench, lambda: self._stirred)
-        self._stirred = False
 
 
 class Client(Process, Engine):
@@ -71,7 +48,8 @@ class Client(Process, Engine):
         self.world = world
         self.label = label
         self._offset, self._rate = offset, rate
-        Engine.__init__(self, [f"m{host.index}" for host in world.hosts], options, self._now)
+        names = [f"m{host.index}" for host in world.hosts]
+        Engine.__init__(self, names, options, self._now, Runtime(self))
         # What an engine leaves to chance comes out of the seed here.
         self.context = replace(
             self.context, random=world.random, client_id=f"{world.random.getrandbits(64):016x}"
@@ -82,9 +60,8 @@ class Client(Process, Engine):
         #: How often a thread is kept from running between two steps, and how long in the mean.
         self.kept = (0.0, 0.0)
         timeout = options.lease(None).request_timeout
-        self.calls = self._calls = Calls(self, timeout)
-        self.subscriptions = self._subscriptions = Subscriptions(self, timeout)
-        self._driver = Driver(self)
+        self.masters = self.calls = Calls(self, timeout)
+        self.notifications = self.subscriptions = Subscriptions(self, timeout)
         self._watchdog = Watchdog(self)
         self._timeout = timeout
         self._threads = 0
@@ -98,13 +75,13 @@ class Client(Process, Engine):
         """How long so many seconds of this client's clock are in the world."""
         return seconds / self._rate
 
-    def kept_waiting(self) -> Waits[None]:
+    def kept_waiting(self) -> WaitGenerator[None]:
         """The thread that runs may be kept from it for a while."""
         chance, mean = self.kept
         if chance and self.world.random.random() < chance:
             yield Wait(self.world.random.expovariate(1 / mean))
 
-    def kept_behind(self, program: Waits[T]) -> Waits[T]:
+    def kept_behind(self, program: WaitGenerator[T]) -> WaitGenerator[T]:
         """The same, behind a program, whatever ends that."""
         try:
             answer = yield from program
@@ -130,25 +107,24 @@ class Client(Process, Engine):
     def key(self) -> OwnerKey:
         return self.current.key
 
-    def _turn(self, name: str) -> LocalTurn:
-        return LocalTurn(name)
-
     def _holding(self) -> None: ...
 
     # -- what threads do, under the eyes of the referee --------------------------------------------------
 
-    def locking(self, thread: Thread, options: LockOptions, until: float = FOR_EVER) -> Waits[Hold | None]:
+    def locking(
+        self, thread: Thread, options: LockOptions, until: float = FOR_EVER
+    ) -> WaitGenerator[Hold | None]:
         """Acquire, as `Engine.acquire` of rlock/_sync; the hold, or None. ``until`` by the client's clock."""
         key = thread.key
         hold = self.holds.find(key, options.name)
         if hold is not None:
             self.nested(hold)
             return hold
-        asked = Asked()
+        contender = Contender(key, options, until, self.clock())
         try:
-            got = yield from self.acquiring(key, options, until, asked)
+            got = self.finish(contender, got=(yield from acquire(self, contender)))
         except BaseException as error:
-            self.give_back(key, options, asked, error)
+            self.give_back(contender, error)
             raise
         if not got:
             return None
@@ -157,22 +133,27 @@ class Client(Process, Engine):
         self.world.referee.enter(self, hold)
         return hold
 
-    def unlocking(self, hold: Hold) -> Waits[None]:
+    def unlocking(self, hold: Hold) -> WaitGenerator[None]:
         """Release. Raises `LeaseLostError` after a loss."""
         if hold.count == 1:
             self.world.referee.leave(hold)
-        yield from self.releasing(hold, hold.count - 1)
+        yield from self.release_gen(hold, hold.count - 1)
 
-    def _giving_up(self, hold: Hold) -> Waits[tuple[Released, bool]]:
-        released, handed = yield from super()._giving_up(hold)
-        if released is Released.DONE:
+    def prepare(self, contender: Contender) -> WaitGenerator[None]:
+        yield from super().prepare(contender)
+        yield from self.kept_waiting()
+
+    def _give_up(self, hold: Hold) -> WaitGenerator[Outcome]:
+        yield from self.kept_waiting()
+        outcome = yield from super()._give_up(hold)
+        if outcome.released is Released.DONE:
             self.world.referee.confirm(hold)
-        return released, handed
+        return outcome
 
-    def looking(self, name: str) -> Waits[bool]:
+    def looking(self, name: str) -> WaitGenerator[bool]:
         """Whether somebody may hold a lock; the referee checks that "no" is true."""
         held = self.world.referee.held(name)
-        answer = yield from self.performing(locked(self.context, name, self._timeout))
+        answer = yield from locked(self.masters, name, self._timeout)
         if not answer:
             self.world.referee.free(name, held)
         return answer
@@ -180,7 +161,7 @@ class Client(Process, Engine):
     def evict(self, name: str) -> Program:
         """An operator's removal of whoever holds a lock."""
         try:
-            yield from self.performing(evict(self.context, name, self._timeout))
+            yield from evict(self.masters, name, self._timeout)
         except (QuorumUnreachableError, KeyboardInterrupt):
             pass  # the operator has to come again
 

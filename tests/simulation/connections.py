@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from rlock._client import connection, connections
 from rlock._client.connection import ConnectError, ConnectOptions, HandshakeResult
 from rlock._client.connections import MasterConnection
-from rlock._client.waits import Waits
 from rlock.model import Fault, FaultKind
+from rlock.procedures.port import WaitGenerator
 
 from .driver import Bench, Wait
 from .events import Latency, Way, Wire
@@ -207,7 +207,7 @@ class Connections(connections.Connections[Connection]):
         host = self.client.world.hosts[server.index]
         return Connection(self.client, host, self._latency, subscriber=self._subscriber)
 
-    def _until(self, done: Callable[[], bool], timeout: float) -> Waits[None]:
+    def _until(self, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
         if not done():
             yield Wait(timeout, self._bench, done)
 

@@ -1,7 +1,7 @@
-"""Threads of a simulated client: programs that run until they have to wait, and the driver of procedures.
+"""Threads of a simulated client: programs that run until they have to wait, and its runtime.
 
-Where a program of rlock/_client waits, it yields a `Wait` here, and virtual time passes; the rest is the real
-code. An interrupt is thrown in at the wait, and goes the way that Ctrl-C goes.
+Where a generator of rlock/_client waits, it yields a `Wait` here, and virtual time passes; the rest is the
+real code. An interrupt is thrown in at the wait, and goes the way that Ctrl-C goes.
 """
 
 from __future__ import annotations
@@ -9,19 +9,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from rlock._client import driver
-from rlock._client.notifications import Ear
-from rlock._client.waits import Waits
-from rlock.procedures.steps import OtherStep, Procedure
+from rlock._client import runtime
+from rlock.procedures.port import WaitGenerator
 from rlock.rules.holds import OwnerKey, ThreadLiveness
 
 if TYPE_CHECKING:
     from .client import Client
 
-T = TypeVar("T")
-Program = Waits[Any]
+Program = WaitGenerator[Any]
 
 
 class Bench:
@@ -71,7 +68,7 @@ class Wait:
         self.done = done
 
 
-def sleep(seconds: float) -> Waits[None]:
+def sleep(seconds: float) -> WaitGenerator[None]:
     yield Wait(seconds)
 
 
@@ -141,19 +138,41 @@ class Thread:
             client.after(client.lasts(max(0.0, wait.timeout)), lambda: self._go_on_from(serial))
 
 
-class Driver(driver.Driver):
-    """Its threads may be kept from running between two steps."""
+class Parker(runtime.Parker):
+    """Where one thread sleeps; ``bench``: one that it shares with others."""
 
-    def __init__(self, client: Client) -> None:
-        super().__init__(client.calls, client.subscriptions, client.clock, client._pass_on)
+    __slots__ = ("_bench", "_woken")
+
+    def __init__(self, bench: Bench | None = None) -> None:
+        self._bench = Bench() if bench is None else bench
+        self._woken = False
+
+    def wake(self) -> None:
+        self._woken = True
+        self._bench.poke()
+
+    def clear(self) -> None:
+        self._woken = False
+
+    def park(self, timeout: float) -> WaitGenerator[bool]:
+        if not self._woken:
+            yield Wait(timeout, self._bench, lambda: self._woken)
+        woken, self._woken = self._woken, False
+        return woken
+
+
+class Runtime(runtime.Runtime):
+    """Waiting in virtual time."""
+
+    def __init__(self, client: Client, bench: Bench | None = None) -> None:
         self._client = client
+        self._bench = bench
 
-    def performing(self, procedure: Procedure[T]) -> Waits[T]:
-        yield from self._client.kept_waiting()
-        return (yield from super().performing(procedure))
+    def parker(self) -> Parker:
+        return Parker(self._bench)
 
-    def _doing(self, step: OtherStep, ears: list[Ear]) -> Waits[Any]:
-        return (yield from self._client.kept_behind(super()._doing(step, ears)))
+    def sleep(self, seconds: float) -> WaitGenerator[None]:
+        yield Wait(max(seconds, 0.0))
 
-    def pausing(self, timeout: float) -> Waits[None]:
-        yield Wait(max(timeout, 0.0))
+    def caller(self) -> object:
+        return self._client.current

@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 
 from rlock.errors import QuorumUnreachableError
-from rlock.procedures.acquire import AT_ONCE
+from rlock.procedures.acquire import AT_ONCE, FOR_EVER
+from rlock.procedures.contender import Contender
 from rlock.rules.commands import Command
 from rlock.rules.options import ClientOptions, LockOptions
-from rlock.rules.tickets import Place
 
 from .client import Client, cycle
 from .driver import Program, Thread
@@ -63,10 +63,13 @@ def contend(
         thread = client.thread()
         if standing:
             # As after an earlier wait, not long ago.
-            ear = client.subscriptions.ear(Place(NAME, "nobody", client.context.client_id, 0, fair=False))
-            earlier, program = client.thread(), client.subscriptions.listening(ear, 0.0)
+            earlier = client.thread()
+            waiter = Contender(earlier.key, options(), FOR_EVER, 0.0)
+            waiter.take_place(client.context)
+            program = client.subscriptions.subscribe(waiter, 0.0)
             world.events.at(START_S - 0.2, lambda t=earlier, p=program: t.start(p))  # type: ignore[misc]
-            world.events.at(START_S - 0.1, lambda c=client, e=ear: c.subscriptions.leave(e))  # type: ignore[misc]
+            stop = partial(client.subscriptions.unsubscribe, waiter, left=True)
+            world.events.at(START_S - 0.1, stop)
         program = cycle(client, thread, options(fair=fair), hold_s=hold_s)
         world.events.at(START_S, lambda t=thread, p=program: t.start(p))  # type: ignore[misc]
         threads.append(thread)

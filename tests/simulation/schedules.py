@@ -14,9 +14,9 @@ from collections import Counter
 from dataclasses import dataclass
 from random import Random
 
-from rlock._client.waits import Waits
 from rlock.errors import LeaseLostError, QuorumUnreachableError
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER
+from rlock.procedures.port import WaitGenerator
 from rlock.rules.holds import Hold
 from rlock.rules.keys import NOTE
 from rlock.rules.options import ClientOptions, LockOptions
@@ -137,7 +137,7 @@ class Schedule:
         ttl = self.world.random.choice((None, None, None, 0.4))
         return LockOptions(name, OPTIONS.lease(ttl), fair=fair, renew=renew)
 
-    def use(self, client: Client, thread: Thread) -> Waits[None]:
+    def use(self, client: Client, thread: Thread) -> WaitGenerator[None]:
         """Acquire, hold, release."""
         random = self.world.random
         renew = random.random() < 0.7
@@ -215,7 +215,7 @@ class Schedule:
                     self.world.referee.accuse(channel, f"m{host.index}", "", "still subscribed")
 
 
-def let_go(client: Client, hold: Hold) -> Waits[None]:
+def let_go(client: Client, hold: Hold) -> WaitGenerator[None]:
     """Release as often as it was acquired, whatever comes in between."""
     while hold in client.holds:
         try:

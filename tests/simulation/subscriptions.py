@@ -6,42 +6,20 @@ that keeps house.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rlock._client import notifications, subscriptions
+from rlock._client import subscriptions
+from rlock._client.notifications import Inbox
 from rlock._client.subscriptions import LOOK_S
-from rlock._client.waits import Waits
-from rlock.rules.tickets import Place
+from rlock.procedures.contender import Contender
+from rlock.procedures.port import WaitGenerator, Wake
 
 from .connections import Connection, Connections
-from .driver import Bench, Wait
+from .driver import Bench, Runtime, Wait
 
 if TYPE_CHECKING:
     from .client import Client
-
-
-class Ear(notifications.Ear):
-    """In sets, in one order for one seed: by its number instead of by its address."""
-
-    __slots__ = ("_bench", "_number")
-
-    def __init__(self, place: Place, number: int, bench: Bench) -> None:
-        super().__init__(place)
-        self._number = number
-        self._bench = bench
-
-    def __hash__(self) -> int:
-        return self._number
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def stir(self) -> None:
-        self._bench.poke()
-
-    def settle(self) -> None: ...
 
 
 class Subscriptions(subscriptions.Subscriptions[Connection]):
@@ -51,25 +29,28 @@ class Subscriptions(subscriptions.Subscriptions[Connection]):
 
     def __init__(self, client: Client, request_timeout: float) -> None:
         context = client.context
-        super().__init__(context, client._pass_on)
-        self._client = client
         self._bench = Bench(self._read)
+        super().__init__(context, Runtime(client, self._bench), client._pass_on)
+        self._client = client
         self._connections = Connections(
             client, self._mutex, self._welcome, self._bench, timeout=request_timeout, subscriber=True
         )
         self._keeping_house = False
-        self._numbers = itertools.count(1)
 
     @property
     def connections(self) -> Connections:
         return self._connections
 
-    def ear(self, place: Place) -> Ear:
-        return Ear(place, next(self._numbers), self._bench)
+    def subscribe(self, contender: Contender, timeout: float) -> WaitGenerator[int]:
+        """Its thread may be kept from running behind it."""
+        return (yield from self._client.kept_behind(super().subscribe(contender, timeout)))
 
-    def _reading_until(self, ear: notifications.Ear, done: Callable[[], bool], timeout: float) -> Waits[None]:
+    def wait(self, contender: Contender, until: float) -> WaitGenerator[Wake]:
+        return (yield from self._client.kept_behind(super().wait(contender, until)))
+
+    def _read_until(self, inbox: Inbox, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
         until = self._clock() + timeout
-        ear.parked = True
+        inbox.asleep = True
         try:
             while True:
                 with self._mutex:
@@ -87,17 +68,17 @@ class Subscriptions(subscriptions.Subscriptions[Connection]):
                 yield Wait(until_due - now, self._bench, look)
                 self._read()
         finally:
-            ear.parked = False
+            inbox.asleep = False
 
     def _read(self) -> None:
         with self._mutex:
             for server, connection in self._connections.readable():
                 while (message := connection.reader.gets()) is not False:
-                    self._hear(server, message)
+                    self._receive(server, message)
                 if connection.ended:
                     self._drop(server, "the server closed the connection")
-            self._hope_no_more()
-        self._pass_on_strays()
+            self._wake_partial()
+        self._pass_on_unclaimed()
         self._bench.poke()
 
     # -- who keeps house ---------------------------------------------------------------------------------

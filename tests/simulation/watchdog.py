@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rlock._client import watchdog
-from rlock._client.waits import Waits
 from rlock.errors import LeaseLostError, RLockError
+from rlock.procedures.port import WaitGenerator
 from rlock.rules.holds import Hold
 
 from .driver import Bench, Program, Thread, Wait
@@ -20,7 +20,7 @@ class Watchdog(watchdog.Watchdog):
     """Renews in a thread of its own."""
 
     def __init__(self, client: Client) -> None:
-        super().__init__(client.holds, client.mutex, client.clock, client._renewing, client._healing)
+        super().__init__(client.holds, client.mutex, client.clock, client._renew, client._heal)
         self._client = client
         self._bench = Bench()
         self._runs = False
@@ -48,7 +48,7 @@ class Watchdog(watchdog.Watchdog):
             except RLockError:
                 pass  # the client is gone; anything else is an error that the real one would only log
 
-    def _waiting(self) -> Waits[list[Hold] | None]:
+    def _waiting(self) -> WaitGenerator[list[Hold] | None]:
         while True:
             with self._mutex:
                 if (due := self._next()) is None:

@@ -12,8 +12,8 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from rlock._client import calls, hand_off, pipeline, subscriptions
-from rlock.procedures import attempt
+from rlock._client import calls, pipeline, subscriptions
+from rlock.procedures import attempt, release
 from rlock.rules import commands, keys, tickets
 from rlock.rules.options import DEFAULT_TTL, ClientOptions
 
@@ -79,7 +79,7 @@ class World:
     @contextmanager
     def _at_work(self) -> Iterator[None]:
         with ExitStack() as stack:
-            for module in (attempt, tickets, hand_off):
+            for module in (attempt, tickets, release):
                 stack.enter_context(patch.object(module, "owner_token", self.token))
             for driver in (calls, subscriptions, pipeline):
                 # The connections carry words.

@@ -129,7 +129,7 @@ def notes(client: rlock.asyncio.Client) -> list[object]:
     engine = client._here()
     if engine is None:
         return []
-    kept = [*engine.holds, *engine._asking.values(), *engine._releasing.values()]
+    kept = [*engine.holds, *engine.under_way.acquiring.values(), *engine.under_way.releasing.values()]
     return [*kept, *engine._local_queue._lines]
 
 

@@ -205,7 +205,7 @@ def test_ctrl_c_where_an_answer_is_read_leaves_no_answer_for_another_question(ey
 
     def connection() -> StreamConnection | None:
         engine = client._engines[loop]
-        return engine._calls._connections.servers[0].connection
+        return engine.masters._connections.servers[0].connection
 
     async def warm() -> None:
         async with client.lock("warm"):

@@ -18,9 +18,9 @@ import pytest
 import rlock
 from rlock import events
 from rlock._client import lock_events
-from rlock._sync.waits import run
+from rlock._sync.runtime import run
 from rlock.events import Acquired, Event, Lost, NotAcquired, Queued, Released
-from rlock.procedures.attempt import Asked
+from rlock.procedures.contender import Report
 from rlock.testing import MemoryMasters, memory_client
 
 from ..contract.conftest import eventually
@@ -48,8 +48,8 @@ def test_no_mutex_is_held_where_an_event_is_told(observe: Observe) -> None:
             engine = client._engine()
             mutexes += [
                 engine.mutex,
-                engine._calls._mutex,
-                engine._subscriptions._mutex,
+                engine.masters._mutex,
+                engine.notifications._mutex,
                 engine._local_queue._mutex,
             ]
 
@@ -258,5 +258,5 @@ def test_an_acquire_that_fails_is_told_with_its_outcome(
     observe(ledger)
     with memory_client(1) as client:
         options = client.lock("job")._options
-        lock_events.not_acquired(options, Asked(), client._engine().clock, error)
+        lock_events.not_acquired(options, Report(0.0), client._engine().clock, error)
     assert [event.outcome for event in ledger.of(NotAcquired)] == [outcome]

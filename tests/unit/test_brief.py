@@ -7,14 +7,20 @@ from typing import Any
 
 from rlock import events
 from rlock.model import Code, Vote
-from rlock.procedures.acquire import FOR_EVER, acquire
-from rlock.procedures.steps import Wake
+from rlock.procedures.acquire import FOR_EVER
+from rlock.procedures.port import Wake
 from rlock.rules import commands
 from rlock.rules.tickets import FleetTime
 from rlock.rules.timing import TIME_AGE_S
 from rlock.rules.wire import REDISSON
 
-from .world import OPTIONS, YES, World, held_by, named, said
+from .world import (
+    YES,
+    World,
+    held_by,
+    named,
+    said,
+)
 
 
 def test_the_masters_tell_their_time_again_when_what_is_known_of_it_is_old() -> None:
@@ -30,7 +36,7 @@ def test_the_masters_tell_their_time_again_when_what_is_known_of_it_is_old() -> 
 def test_a_grant_that_tells_the_time_corrects_it_and_says_nothing_of_other_masters() -> None:
     world = World(3, [YES._replace(time_us=7_000_000)] * 2 + [YES])
     world.context.time.note(0, 9_000_000, world.now)
-    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
+    world.acquire(FOR_EVER)
     assert world.context.time.us(world.now) == 7_000_000
     assert world.context.time.stale(world.now)
 
@@ -45,11 +51,11 @@ def test_what_nobody_needs_to_know_the_masters_need_not_tell() -> None:
     timed = held_by()._replace(time_us=1_790_000_000_000_000)
     world = World(1, [timed], [timed], [held_by()], [held_by()], [YES])
     world.park = lambda step: Wake.FREE
-    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
+    world.acquire(FOR_EVER)
     assert told(world) == ["brief"] * 4, "the first attempt had no place, and its answer told the time"
     world = World(1, [held_by()], [timed], [held_by()], [held_by()], [YES])
     world.park = lambda step: Wake.FREE
-    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
+    world.acquire(FOR_EVER)
     assert told(world) == ["all", "brief", "brief", "brief"], "until they have told it"
 
 
@@ -58,14 +64,14 @@ def test_who_shares_a_lock_or_is_observed_wants_to_know_all() -> None:
     rounds = [timed], [timed], [held_by()._replace(length=2)], [held_by()], [YES]
     world = World(1, *rounds)
     world.context = replace(world.context, wire=REDISSON)
-    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
+    world.acquire(FOR_EVER)
     assert set(told(world)) == {"all"}
     world = World(1, *rounds)
     world.park = lambda step: Wake.FREE
     heard: list[Any] = []
     end = events.observe(heard.append)
     try:
-        world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
+        world.acquire(FOR_EVER)
     finally:
         end()
     assert told(world) == ["all", "all", "brief", "brief"], "until it was told how long the queue is"

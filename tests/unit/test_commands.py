@@ -13,7 +13,7 @@ import pytest
 from rlock._client.connection import HandshakeResult
 from rlock._client.connections import MasterConnection
 from rlock._client.pending import PendingCall, PendingReply
-from rlock.procedures.steps import Ask
+from rlock.procedures.port import Request
 from rlock.rules import commands, keys, replies
 from rlock.rules.commands import Command
 from rlock.rules.quorum import Settle
@@ -212,7 +212,7 @@ def test_ctrl_c_while_the_first_answer_is_read_leaves_no_wrong_vote(
     wrong: list[str] = []
     tracer = Interrupt(0, ())
     with memory_client(3) as client:
-        calls: Any = client._engine()._calls
+        calls: Any = client._engine().masters
         calls._guard.judge(1, Handshake("d0e1", note=NOTE.decode()), 0.0)
         monkeypatch.setattr(calls, "_drop", lambda _, fault: wrong.append(f"{tracer.where}: {fault}"))
         for at in range(1, 100):
@@ -220,7 +220,7 @@ def test_ctrl_c_while_the_first_answer_is_read_leaves_no_wrong_vote(
             with interrupted(at, "commands.py") as tracer:
                 command.decode(reply)
             cut_short += command.expected_reply == commands.NOT_FORESEEN
-            call, connection = PendingCall(Ask(command, 1.0, Settle.ALL), 3, 0.0), Wire(HandshakeResult())
+            call, connection = PendingCall(Request(command, 1.0, Settle.ALL), 3, 0.0), Wire(HandshakeResult())
             connection.expect(note.decode())
             connection.pending.append(PendingReply(call, command, 0.0, 0.0))
             server: MasterConnection[Wire] = MasterConnection(1, None)

@@ -10,9 +10,12 @@ import pytest
 import rlock
 from rlock._client.connection import Connection, HandshakeResult
 from rlock._client.connections import MasterConnection
-from rlock._sync.subscriptions import Ear, Subscriptions
-from rlock.procedures.steps import Wake
-from rlock.rules.tickets import Place
+from rlock._sync.subscriptions import Subscriptions
+from rlock.procedures.acquire import FOR_EVER
+from rlock.procedures.contender import Contender
+from rlock.procedures.port import Wake
+from rlock.rules.holds import OwnerKey
+from rlock.rules.options import ClientOptions, LockOptions
 from rlock.testing import memory_client
 
 
@@ -29,18 +32,20 @@ class Hearing:
     """One waiter on three masters."""
 
     def __init__(self, client: rlock.Client) -> None:
-        self.subscriptions: Any = client._engine()._subscriptions
+        self.subscriptions: Any = client._engine().notifications
         assert isinstance(self.subscriptions, Subscriptions)
-        self.place = Place("x", "host/1/main", client._engine().context.client_id, 9_000, fair=False)
-        self.ear = Ear(self.place)
-        for _ in self.subscriptions.listening(self.ear, 0.0):
+        options = LockOptions("x", ClientOptions().lease(None))
+        self.contender = Contender(OwnerKey("host/1/main", lambda: True), options, FOR_EVER, 0.0)
+        self.place = self.contender.take_place(client._engine().context)
+        for _ in self.subscriptions.subscribe(self.contender, 0.0):
             raise AssertionError("it waits in place")
+        self.inbox = self.contender.inbox
         self.servers: list[MasterConnection[Wire]] = [MasterConnection(i, None) for i in range(3)]
         for server in self.servers:
             server.connection = Wire(HandshakeResult())
 
     def message(self, token: str) -> bytes:
-        channel = self.subscriptions._by_name["x"].client_id
+        channel = self.subscriptions._by_name["x"].client
         return b"*3\r\n$7\r\nmessage\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
             len(channel), channel, len(token), token.encode()
         )  # fmt: skip
@@ -64,12 +69,12 @@ def test_a_whole_message_needs_no_parser(hearing: Hearing, monkeypatch: pytest.M
         # The client's own listener may still read that the channel was subscribed to.
         parsed.extend([said] if said[0] == b"message" else [])
 
-    monkeypatch.setattr(hearing.subscriptions, "_hear", hear)
+    monkeypatch.setattr(hearing.subscriptions, "_receive", hear)
     data = hearing.message(hearing.place.token)
     for master, woken in enumerate((Wake.TIME, Wake.HANDED)):
         hearing.hear(master, data)
-        assert hearing.ear.wake_for is woken
-    assert (hearing.ear.handed, parsed) == ({0, 1}, [])
+        assert hearing.inbox.reason is woken
+    assert (hearing.inbox.handed_by, parsed) == ({0, 1}, [])
 
 
 @pytest.mark.parametrize("cut", [1, 30, -1])
@@ -77,16 +82,16 @@ def test_a_message_that_comes_in_two_pieces_is_one(hearing: Hearing, cut: int) -
     data = hearing.message(hearing.place.token)
     for master in (0, 1):
         hearing.hear(master, data[:cut])
-        assert master not in hearing.ear.handed
+        assert master not in hearing.inbox.handed_by
         hearing.hear(master, data[cut:])
-    assert hearing.ear.wake_for is Wake.HANDED
+    assert hearing.inbox.reason is Wake.HANDED
 
 
 def test_of_messages_that_come_together_each_counts(hearing: Hearing) -> None:
     mine = hearing.message(hearing.place.token)
     for master in (0, 1):
         hearing.hear(master, hearing.message("") + mine)
-    assert hearing.ear.wake_for is Wake.HANDED
+    assert hearing.inbox.reason is Wake.HANDED
 
 
 def test_a_whole_message_behind_a_piece_of_another_one_is_read_as_what_it_is(hearing: Hearing) -> None:
@@ -94,24 +99,24 @@ def test_a_whole_message_behind_a_piece_of_another_one_is_read_as_what_it_is(hea
     mine = hearing.message(hearing.place.token)
     hearing.hear(0, b"*3\r\n$7\r\nmessage\r\n$3\r\nfoo\r\n$%d\r\n" % len(mine))
     hearing.hear(0, mine)
-    assert hearing.ear.handed == set(), "it was the text of a message to somebody else"
+    assert hearing.inbox.handed_by == set(), "it was the text of a message to somebody else"
     hearing.hear(0, b"\r\n" + mine)
-    assert hearing.ear.handed == {0}
+    assert hearing.inbox.handed_by == {0}
 
 
 def test_what_is_handed_to_one_who_has_gone_is_given_on(hearing: Hearing) -> None:
-    hearing.subscriptions.leave(hearing.ear)
+    hearing.subscriptions.unsubscribe(hearing.contender, left=True)
     hearing.hear(0, hearing.message(hearing.place.token))
-    assert hearing.ear.handed == set()
-    assert hearing.subscriptions._strays == [("x", hearing.place.token)]
+    assert hearing.inbox.handed_by == set()
+    assert hearing.subscriptions._unclaimed == [("x", hearing.place.token)]
 
 
 def test_one_that_was_dropped_without_a_word_is_not_kept(hearing: Hearing) -> None:
     token = hearing.place.token
-    assert len(hearing.subscriptions._by_hint) == 1
-    del hearing.ear
+    assert len(hearing.subscriptions._by_packet) == 1
+    del hearing.contender, hearing.inbox
     with hearing.subscriptions._mutex:
         hearing.subscriptions._tidy()
-    assert not hearing.subscriptions._by_hint
+    assert not hearing.subscriptions._by_packet
     hearing.hear(0, hearing.message(token))
-    assert hearing.subscriptions._strays == [("x", token)]
+    assert hearing.subscriptions._unclaimed == [("x", token)]

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
+from typing import cast
 
 import pytest
 
+from rlock._client.engine import Engine
 from rlock.errors import OptionsError, QuorumUnreachableError
-from rlock.model import Code, Fault, FaultKind, Vote
+from rlock.model import Code, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
-from rlock.procedures.attempt import Grant
+from rlock.procedures.contender import Grant, withdraw
 from rlock.procedures.inspect import evict, locked, status
-from rlock.procedures.release import Released, handed_tokens, maybe_handed, outcome, release
-from rlock.procedures.steps import (
-    Ask,
-    Tell,
-)
 from rlock.rules import commands
-from rlock.rules.quorum import Ballot
-from rlock.rules.tickets import Place
 from rlock.rules.timing import SETTLE_CAP_S, SETTLE_TRIES, valid_until
 
-from .world import ABSENT, DENIED, DOWN, ODD, OPTIONS, YES, World, held_by, named, said, words
+from .world import ABSENT, DENIED, DOWN, ODD, YES, Call, Send, Wait, World, held_by, named, said
 
 FORGETFUL = ABSENT._replace(guarded=True)
 #: Of a split, contenders that give way to one that asks here, because they began later; and that do not.
@@ -32,25 +26,27 @@ YOUNG, OLD = "b:ff", "c:00"
 
 def test_a_majority_wins_and_nothing_is_undone() -> None:
     world = World(3, [YES, None, YES])
-    grant = world.run(acquire(world.context, OPTIONS, "host/1/main", AT_ONCE, world.asked))
+    grant = world.acquire(AT_ONCE, label="host/1/main")
     assert isinstance(grant, Grant)
     assert grant.owner.startswith("host/1/main:")
     assert grant.sent_at == 1000.0
-    assert world.kinds() == ["Ask"]
-    assert world.asked == [grant.owner], "who interrupts us from now on must know what to give back"
+    assert world.kinds() == ["Call"]
+    assert world.contender.owners == [grant.owner], (
+        "who interrupts us from now on must know what to give back"
+    )
 
 
 def test_a_lost_round_is_undone_where_a_vote_may_stand_and_wakes_nobody() -> None:
     world = World(5, [YES, held_by(), held_by(), held_by(), DOWN])
-    assert world.run(acquire(world.context, OPTIONS, "a", AT_ONCE, world.asked)) is None
+    assert world.acquire(AT_ONCE) is None
     ask, undo = world.steps
-    assert isinstance(undo, Tell)
+    assert isinstance(undo, Send)
     # the one that granted and the one that broke off; the others have named another holder
     assert undo.targets == [0, 4]
     assert undo.resend_for == 10.0
     owner = said(ask)[0]
     assert said(undo)[0] == owner
-    assert world.asked == []
+    assert world.contender.owners == []
     assert named(undo, "channel") == "", "a quorum stands for somebody: the vote is of no use to the next one"
     assert named(undo, "message") == "", (
         "an attempt that failed must not publish: every waiter would try again"
@@ -60,7 +56,7 @@ def test_a_lost_round_is_undone_where_a_vote_may_stand_and_wakes_nobody() -> Non
 def test_a_vote_of_a_split_round_goes_to_the_first_in_the_queue_and_wakes_nobody_else() -> None:
     world = World(5, [YES, YES, held_by(OLD), held_by(OLD), held_by("b:1")])
     with pytest.raises(QuorumUnreachableError, match=f"m2: it voted for {OLD}, which was not seen"):
-        world.run(acquire(world.context, OPTIONS, "a", AT_ONCE, world.asked))
+        world.acquire(AT_ONCE)
     undo = world.steps[1]
     assert named(undo, "channel") == "rlock:{orders:42}:released"
     assert named(undo, "message") == ""
@@ -73,21 +69,23 @@ def test_the_leader_of_a_split_keeps_its_votes_and_only_its_last_round_counts() 
         [YES, YES, held_by("d:fe")],
     )
     world = World(3, split, other, won)
-    world.ask_takes = 0.01
-    grant = world.run(acquire(world.context, OPTIONS, "a", AT_ONCE, world.asked))
+    world.call_takes = 0.01
+    grant = world.acquire(AT_ONCE)
     assert isinstance(grant, Grant)
     first, second, third = world.sent(commands.ACQUIRE)
-    assert world.kinds() == ["Ask", "Park", "Ask", "Park", "Ask"], "a vote of each of two rounds is no quorum"
+    assert world.kinds() == ["Call", "Wait", "Call", "Wait", "Call"], (
+        "a vote of each of two rounds is no quorum"
+    )
     assert {said(ask)[0] for ask in (first, second, third)} == {grant.owner}
     assert grant.sent_at == pytest.approx(world.now - 0.01), "before the first byte of the round that counts"
-    assert world.asked == [grant.owner]
+    assert world.contender.owners == [grant.owner]
 
 
 def test_a_leader_that_was_overtaken_takes_its_votes_back_on_all_masters() -> None:
     world = World(3, [YES, held_by(YOUNG), DOWN], [held_by(YOUNG)] * 3)
-    assert world.run(acquire(world.context, OPTIONS, "a", AT_ONCE, world.asked)) is None
+    assert world.acquire(AT_ONCE) is None
     undo = world.steps[-1]
-    assert isinstance(undo, Tell)
+    assert isinstance(undo, Send)
     assert undo.targets == [0, 1, 2], "the first round may still be on its way to a master that was away"
     assert said(undo)[0] == said(world.steps[0])[0]
 
@@ -95,9 +93,9 @@ def test_a_leader_that_was_overtaken_takes_its_votes_back_on_all_masters() -> No
 def test_one_who_does_not_lead_gives_its_votes_back_and_looks_until_somebody_has_a_quorum() -> None:
     free, his = [held_by(OLD), ABSENT, ABSENT], Vote(Code.YES, OLD, 1, 9_000)
     world = World(3, [held_by(OLD), YES, held_by(YOUNG)], free, [his, his, ABSENT])
-    assert world.run(acquire(world.context, OPTIONS, "a", AT_ONCE, world.asked)) is None
-    assert world.kinds() == ["Ask", "Tell", "Park", "Ask", "Park", "Ask"]
-    assert [ask.command.script for ask in world.steps if isinstance(ask, Ask)] == [
+    assert world.acquire(AT_ONCE) is None
+    assert world.kinds() == ["Call", "Send", "Wait", "Call", "Wait", "Call"]
+    assert [ask.command.script for ask in world.steps if isinstance(ask, Call)] == [
         commands.ACQUIRE,
         commands.STATUS,
         commands.STATUS,
@@ -109,27 +107,29 @@ def test_a_leader_that_does_not_move_is_passed_over() -> None:
     dead = [held_by(OLD), ABSENT, ABSENT]
     again = [held_by(OLD), YES, held_by(YOUNG)]
     world = World(3, [held_by(OLD), YES, held_by(YOUNG)], dead, dead, again, [held_by(OLD), YES, YES])
-    assert isinstance(world.run(acquire(world.context, OPTIONS, "a", AT_ONCE, world.asked)), Grant)
+    assert isinstance(world.acquire(AT_ONCE), Grant)
     assert len(world.sent(commands.ACQUIRE)) == 3
 
 
 def test_an_interrupt_while_votes_are_kept_takes_them_back_everywhere() -> None:
     world = World(3, [YES, held_by(YOUNG), held_by("d:fe")])
-    procedure = acquire(world.context, OPTIONS, "a", AT_ONCE, world.asked)
-    step = procedure.send(world.answer(procedure.send(None)))
-    assert type(step).__name__ == "Park"
-    undo = procedure.throw(KeyboardInterrupt())
-    assert isinstance(undo, Tell)
-    assert undo.targets is None
+    contender = world.contend(AT_ONCE)
+    procedure = acquire(world, contender)
+    assert isinstance(procedure.send(None), Call)
+    assert isinstance(procedure.send(None), Wait)
     with pytest.raises(KeyboardInterrupt):
-        procedure.send(None)
-    assert world.asked == []
+        procedure.throw(KeyboardInterrupt())
+    withdraw(world, contender)
+    undo = world.steps[-1]
+    assert isinstance(undo, Send)
+    assert undo.targets is None
+    assert contender.owners == []
 
 
 def test_a_split_that_nobody_settles_is_an_error_within_a_bounded_time() -> None:
     world = World(3, [held_by(OLD), YES, held_by(YOUNG)])
     with pytest.raises(QuorumUnreachableError, match=f"m0: it voted for {OLD}, which was not seen to have"):
-        world.run(acquire(world.context, OPTIONS, "a", AT_ONCE, world.asked))
+        world.acquire(AT_ONCE)
     assert len(world.sent(commands.ACQUIRE)) + len(world.sent(commands.STATUS)) <= 1 + 2 * SETTLE_TRIES
     assert world.now - 1000.0 < SETTLE_TRIES * SETTLE_CAP_S
 
@@ -137,7 +137,7 @@ def test_a_split_that_nobody_settles_is_an_error_within_a_bounded_time() -> None
 def test_a_wait_that_was_refused_by_a_holder_once_ends_without_another_round() -> None:
     world = World(3, [held_by()] * 3, [held_by("a:1"), held_by("b:1"), YES])
     world.heard_by = 0
-    assert world.run(acquire(world.context, OPTIONS, "a", world.now + 0.2, world.asked)) is None
+    assert world.acquire(world.now + 0.2) is None
     assert not world.sent(commands.STATUS), "somebody had it during this call"
 
 
@@ -147,159 +147,99 @@ def test_an_owner_that_young_masters_name_is_no_proof_that_somebody_has_the_lock
     for second in (Vote(Code.YES, "them:1", 1, 9_000, guarded=True), ABSENT._replace(guarded=True)):
         world = World(3, [young] * 3, [second] * 3)
         with pytest.raises(QuorumUnreachableError):
-            world.run(acquire(world.context, OPTIONS, "a", AT_ONCE, world.asked))
+            world.acquire(AT_ONCE)
 
 
 def test_silence_counts_as_a_vote_that_may_stand() -> None:
     for silence in (None, DOWN):
         world = World(3, [held_by(), held_by(), silence])
-        world.run(acquire(world.context, OPTIONS, "a", AT_ONCE, world.asked))
+        world.acquire(AT_ONCE)
         assert world.steps[1].targets == [2]
 
 
 def test_a_round_that_was_too_slow_is_no_grant_and_is_undone_everywhere() -> None:
     world = World(3, [YES, YES, YES])
     # The validity of 10 s would be good for 9.898 s; but healing relies on it that no round is won so late.
-    world.ask_takes = 1.001
+    world.call_takes = 1.001
     with pytest.raises(
         QuorumUnreachableError, match="not answer in time: an acquire must be over within 1 s"
     ):
-        world.run(acquire(world.context, OPTIONS, "a", AT_ONCE, world.asked))
+        world.acquire(AT_ONCE)
     assert world.steps[1].targets == [0, 1, 2]
-    assert world.asked == []
+    assert world.contender.owners == []
     world = World(3, [YES, YES, YES])
-    world.ask_takes = 0.999
-    assert world.run(acquire(world.context, OPTIONS, "a", AT_ONCE, world.asked)) is not None
+    world.call_takes = 0.999
+    assert world.acquire(AT_ONCE) is not None
 
 
 def test_refused_at_the_deadline_is_contention_and_unreachable_is_an_error() -> None:
     busy = World(3, [held_by(), held_by(), DOWN])
-    assert busy.run(acquire(busy.context, OPTIONS, "a", AT_ONCE, busy.asked)) is None
+    assert busy.acquire(AT_ONCE) is None
     dead = World(3, [held_by(), DOWN, DOWN])
     with pytest.raises(QuorumUnreachableError) as caught:
-        dead.run(acquire(dead.context, OPTIONS, "a", dead.now + 3.0, dead.asked))
+        dead.acquire(dead.now + 3.0)
     assert caught.value.faults == {"redis://m1": "connection refused", "redis://m2": "connection refused"}
     assert (caught.value.answered, caught.value.quorum) == (1, 2)
     assert dead.now == pytest.approx(1003.0, abs=0.001)
 
 
-def test_without_a_deadline_an_unreachable_quorum_is_waited_for_and_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_without_a_deadline_an_unreachable_quorum_is_waited_for_and_reported() -> None:
     world = World(3, *[[DOWN] * 3] * 20, [YES, YES, DOWN])
+    world.won(FOR_EVER)
+    assert len(world.failures) == 20
+
+
+def test_a_wait_without_end_is_logged_and_not_once_a_round(caplog: pytest.LogCaptureFixture) -> None:
+    error = QuorumUnreachableError("x", 2, 0, {})
     with caplog.at_level(logging.WARNING, "rlock"):
-        assert isinstance(world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
-    told = [record for record in caplog.records if "still waiting" in record.message]
-    assert 3 <= len(told) <= 6, "not silent, and not once a round"
+        for failures in range(1, 40):
+            Engine.report_failure(cast(Engine, None), error, failures)
+    logged = [record.args[0] for record in caplog.records if isinstance(record.args, tuple)]
+    assert logged == [1, 8, 16, 32]
 
 
-def test_rounds_that_are_always_too_late_are_waited_for_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_rounds_that_are_always_too_late_are_waited_for_and_reported() -> None:
     world = World(3, [YES] * 3)
-    world.ask_takes = 1.001
-    with caplog.at_level(logging.WARNING, "rlock"), pytest.raises(QuorumUnreachableError, match="in time"):
-        world.run(acquire(world.context, OPTIONS, "a", world.now + 30.0, world.asked))
-    told = [record.message for record in caplog.records if "still waiting" in record.message]
-    assert 2 <= len(told) <= 5, "not silent, and not once a round"
-    assert "an acquire must be over within 1 s" in told[0]
+    world.call_takes = 1.001
+    with pytest.raises(QuorumUnreachableError, match="in time"):
+        world.acquire(world.now + 30.0)
+    assert len(world.failures) > 5
+    assert "an acquire must be over within 1 s" in str(world.failures[0])
 
 
 def test_one_junk_key_and_one_dead_master_of_three_are_no_other_holder() -> None:
     for until in (AT_ONCE, 1003.0):
         world = World(3, [YES, ODD, DOWN])
         with pytest.raises(QuorumUnreachableError, match="delete the key if it is not needed") as caught:
-            world.run(acquire(world.context, OPTIONS, "a", until, world.asked))
+            world.acquire(until)
         assert set(caught.value.faults) == {"redis://m1", "redis://m2"}
-        assert world.asked == []
+        assert world.contender.owners == []
 
 
 @pytest.mark.parametrize("votes", [[DENIED, DENIED, YES], [ODD, ODD, ODD], [DENIED, ODD, DOWN]])
 def test_what_waiting_cannot_mend_is_raised_at_once(votes: list[Vote]) -> None:
     world = World(3, votes)
     with pytest.raises(OptionsError, match="orders:42"):
-        world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
-    assert "Park" not in world.kinds()
+        world.acquire(FOR_EVER)
+    assert "Wait" not in world.kinds()
 
 
 def test_a_split_vote_without_a_place_is_tried_again_soon_and_at_random() -> None:
     split = [held_by("a:1"), held_by("b:1"), YES]
     world = World(3, split, split, split, [YES] * 3)
     world.heard_by = 0
-    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
+    world.acquire(FOR_EVER)
     assert world.now - 1000.0 < 0.1
-    assert world.kinds().count("Park") == 2
+    assert world.kinds().count("Wait") == 2
 
 
 def test_a_split_vote_of_one_who_is_queued_is_looked_at_soon() -> None:
     split = [held_by("a:1"), held_by("b:1"), YES]
     world = World(3, split, split, [ABSENT] * 3, [YES] * 3)
-    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
-    asked = [step.command.script.name for step in world.steps if isinstance(step, Ask)]
+    world.acquire(FOR_EVER)
+    asked = [step.command.script.name for step in world.steps if isinstance(step, Call)]
     assert asked == ["acquire", "acquire", "wait", "acquire"]
     assert 1000.2 <= world.now <= 1000.3, "somebody may have given his votes back in silence"
-
-
-@pytest.mark.parametrize("masters", [1, 2, 3, 4, 5])
-def test_a_release_is_judged_by_what_a_quorum_says(masters: int) -> None:
-    world = World(masters)
-    needed = masters // 2 + 1
-    for votes in itertools.product((YES, ABSENT, held_by(), DOWN), repeat=masters):
-        ballot = Ballot(masters)
-        for i, vote in enumerate(votes):
-            ballot.cast(i, vote)
-        freed = votes.count(YES)
-        denied = sum(1 for vote in votes if vote.code in (Code.ABSENT, Code.FOREIGN))
-        expected = (
-            Released.DONE if freed >= needed else Released.NOT_OURS if denied >= needed else Released.UNSURE
-        )
-        assert outcome(world.context, ballot) is expected
-
-
-def test_absent_on_masters_that_lost_their_memory_is_no_loss() -> None:
-    """The lease was valid to the end: the guard keeps everybody else out."""
-    world = World(3)
-    for absent, expected in ((FORGETFUL, Released.DONE), (ABSENT, Released.NOT_OURS)):
-        ballot = Ballot(3)
-        for i in range(3):
-            ballot.cast(i, absent)
-        assert outcome(world.context, ballot) is expected
-
-
-def test_absent_after_a_second_delivery_is_a_release_that_was_done() -> None:
-    world = World(3)
-    ballot = Ballot(3)
-    for i in range(3):
-        ballot.cast(i, DOWN)
-    for i in range(3):
-        ballot.recall(i)
-        ballot.cast(i, ABSENT)
-    assert outcome(world.context, ballot) is Released.DONE
-
-
-def test_an_interrupted_release_is_told_to_all_masters_again() -> None:
-    world = World(3, [YES] * 3)
-    procedure = release(world.context, "x", "me:1", OPTIONS.lease)
-    ask = procedure.send(None)
-    tell = procedure.throw(KeyboardInterrupt())
-    assert isinstance(ask, Ask)
-    assert isinstance(tell, Tell)
-    assert words(tell) == words(ask)
-    with pytest.raises(KeyboardInterrupt):
-        procedure.send(None)
-
-
-def test_a_release_that_is_delivered_late_favours_nobody() -> None:
-    """The heir may have gone by then, and the lock would be that of nobody for a ttl."""
-    world = World(3, [YES] * 3)
-    next_waiter = Place("x", "a", "s", 10_000, fair=False)
-    procedure = release(world.context, "x", "me:1", OPTIONS.lease, next_waiter=next_waiter, next_owner="a:9")
-    ask = procedure.send(None)
-    tell = procedure.throw(KeyboardInterrupt())
-    assert isinstance(ask, Ask)
-    assert isinstance(tell, Tell)
-    assert (named(ask, "next_waiter"), named(ask, "next_owner")) == (next_waiter.waiter, "a:9")
-    for late in (Tell(ask.late), tell):
-        assert said(late)[0] == "me:1"
-        assert (named(late, "next_waiter"), named(late, "next_owner")) == ("", "")
 
 
 def test_locked_says_free_only_when_that_is_certain() -> None:
@@ -312,10 +252,10 @@ def test_locked_says_free_only_when_that_is_certain() -> None:
         ([theirs, ABSENT, FORGETFUL], True),  # and so may one that restarted have had it
     ):
         world = World(3, votes)
-        assert world.run(locked(world.context, "x", 0.5)) is expected
+        assert world.run(locked(world, "x", 0.5)) is expected
     world = World(3, [theirs, DOWN, DOWN])
     with pytest.raises(QuorumUnreachableError):
-        world.run(locked(world.context, "x", 0.5))
+        world.run(locked(world, "x", 0.5))
 
 
 def test_status_shows_the_holder_of_a_quorum_and_every_masters_view() -> None:
@@ -323,12 +263,12 @@ def test_status_shows_the_holder_of_a_quorum_and_every_masters_view() -> None:
     world = World(
         3, [Vote(Code.YES, theirs, 2, 900), Vote(Code.YES, theirs, 1, 300), Vote(Code.YES, "x:2", 1, 50)]
     )
-    found = world.run(status(world.context, "x", 0.5))
+    found = world.run(status(world, "x", 0.5))
     assert (found.holder, found.hold_count, found.remaining) == (theirs, 2, 0.3)
     assert found.since == pytest.approx(0x01A1FD77FB5E / 1000)
     assert [view.holder for view in found.masters] == [theirs, theirs, "x:2"]
     nobody = World(3, [Vote(Code.YES, "x:2", 1, 50), ABSENT, DOWN])
-    found = nobody.run(status(nobody.context, "x", 0.5))
+    found = nobody.run(status(nobody, "x", 0.5))
     assert found.holder is None
     assert not found.locked
     assert found.masters[2].fault == "connection refused"
@@ -337,7 +277,7 @@ def test_status_shows_the_holder_of_a_quorum_and_every_masters_view() -> None:
 def test_evict_removes_the_holders_that_were_seen_and_nobody_else() -> None:
     theirs = Vote(Code.YES, "them:1", 1, 500)
     world = World(3, [theirs, theirs, ABSENT], [YES, YES, ABSENT])
-    assert world.run(evict(world.context, "x", 0.5)) == ["them:1"]
+    assert world.run(evict(world, "x", 0.5)) == ["them:1"]
     (command,) = world.sent(commands.RELEASE)
     assert said(command)[0] == "them:1"
     assert named(command, "channel"), "the next one gets it"
@@ -349,39 +289,19 @@ def test_the_formula_behind_a_grant_is_the_one_of_the_lease() -> None:
     assert AT_ONCE < 0
 
 
-def test_a_master_without_memory_makes_no_successor() -> None:
-    """Its key came there by healing; as a vote for a new lease it would be one of a restarted master."""
-    ballot = Ballot(3)
-    given = YES._replace(ttl_ms=10_000)
-    for i, vote in enumerate((given, given._replace(guarded=True), ABSENT)):
-        ballot.cast(i, vote)
-    assert handed_tokens(ballot) == [9]
-    assert maybe_handed(ballot, 3) == [0, 1], "but it has to give it back"
-
-
-def test_what_a_first_delivery_gave_to_an_heir_is_taken_back() -> None:
-    """The second one finds the successor there, and answers that it is somebody else's."""
-    ballot = Ballot(3)
-    ballot.cast(0, Vote(Code.FAULT, fault=Fault(FaultKind.BROKEN, "reset")))
-    ballot.recall(0)
-    for i in range(3):
-        ballot.cast(i, held_by("heir:1"))
-    assert maybe_handed(ballot, 3) == [0]
-
-
 def test_a_token_that_took_until_the_end_of_the_round_is_no_grant() -> None:
     """Validity is looked at when the token is known, and so is the limit of an acquisition."""
     different = [YES, YES._replace(token=10), YES._replace(token=11)]
     for takes, won in ((0.4, True), (0.6, False)):
         world = World(3, different, [YES] * 3)
-        world.ask_takes = takes
+        world.call_takes = takes
         if won:
-            grant = world.run(acquire(world.context, OPTIONS, "a", AT_ONCE, world.asked))
+            grant = world.acquire(AT_ONCE)
             assert isinstance(grant, Grant)
             assert grant.token == 11
         else:
             with pytest.raises(QuorumUnreachableError, match="in time"):
-                world.run(acquire(world.context, OPTIONS, "a", AT_ONCE, world.asked))
+                world.acquire(AT_ONCE)
             assert world.sent(commands.RELEASE)
         assert len(world.sent(commands.FENCE)) == 1
 

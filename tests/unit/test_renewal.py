@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.renew import BATCH, Count, Renewal, Round, heal, renew
-from rlock.procedures.steps import Ask, AskMany
 from rlock.rules import commands, replies
 from rlock.rules.holds import Hold, OwnerKey, ThreadLiveness
 from rlock.rules.lease import LeaseEvent
@@ -18,7 +16,7 @@ from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot, Settle
 from rlock.rules.timing import heals_until
 
-from .world import DOWN, World, said, words
+from .world import DOWN, Call, World, said, words
 
 PULSE = ThreadLiveness()
 KEY = OwnerKey("a", PULSE)
@@ -40,8 +38,8 @@ YOUNG, HEALED, EVICTED = told(1, guarded=True), told(2), told(-1)
 
 def renewal(world: World, *holds: Hold) -> dict[str, LeaseEvent]:
     """Both halves of a renewal; what became of each lock."""
-    round_: Round = world.run(renew(world.context, holds))
-    healed: list[Renewal] = world.run(heal(world.context, round_))
+    round_: Round = world.run(renew(world, holds))
+    healed: list[Renewal] = world.run(heal(world, round_))
     found = [(r.hold.name, r.event) for r in [*round_.decided, *healed]]
     assert len(found) == len(dict(found)) == len(holds), "each lock is judged once"
     return dict(found)
@@ -92,9 +90,9 @@ def test_what_is_missing_is_put_back_and_counted(
     world = World(3, renewed, [Vote(Code.FAULT)] * 3)
     original = world.answer
 
-    def answer(step: Any) -> Any:
-        if getattr(getattr(step, "command", None), "script", None) is commands.HEAL:
-            world.steps.append(step)
+    def answer(step: Call) -> Ballot:
+        if step.command.script is commands.HEAL:
+            assert step.targets is not None
             ballot = Ballot(1, step.settle, sent_at=world.now)
             ballot.cast(step.targets[0], next(answers))
             return ballot
@@ -146,17 +144,17 @@ def test_a_hold_that_was_released_meanwhile_is_released_again_behind_the_healing
     """Or the key would come back, and with it a lock that nobody holds."""
     hold = a_hold()
     world = World(3, [YES, ABSENT, YES], [HEALED] * 3)
-    round_ = world.run(renew(world.context, [hold]))
+    round_ = world.run(renew(world, [hold]))
     original = world.answer
 
-    def answer(step: Any) -> Any:
+    def answer(step: Call) -> Ballot:
         reply = original(step)
         if world.sent(commands.HEAL):
             hold.lease.on(LeaseEvent.RELEASE)
         return reply
 
     world.answer = answer  # type: ignore[method-assign]
-    world.run(heal(world.context, round_))
+    world.run(heal(world, round_))
     (tell,) = world.sent(commands.RELEASE)
     assert (said(tell)[0], tell.targets, tell.resend_for) == ("me:1", [1], 10.0)
     assert world.steps.index(tell) > world.steps.index(world.sent(commands.HEAL)[0])
@@ -166,10 +164,10 @@ def test_nothing_is_put_back_after_a_release_a_loss_or_the_end_of_the_validity()
     released, lost, over, held = (a_hold(name) for name in ("released", "lost", "over", "held"))
     over.lease.valid_until = 1000.0
     world = World(1, [told(0, 0, 0, 0)], [told(2)])
-    round_ = world.run(renew(world.context, [released, lost, over, held]))
+    round_ = world.run(renew(world, [released, lost, over, held]))
     released.lease.on(LeaseEvent.RELEASE)
     lost.lease.on(LeaseEvent.DISOWNED, "taken")
-    world.run(heal(world.context, round_))
+    world.run(heal(world, round_))
     (asked,) = world.sent(commands.HEAL)
     assert words(asked)[3] == "held"
     assert int(words(asked)[2]) == 4, "its three keys, and the note"
@@ -179,14 +177,14 @@ def test_many_locks_share_few_commands_and_keep_their_ttl() -> None:
     world = World(3, [Vote(Code.YES, codes=[1] * BATCH)] * 3)
     ten = [a_hold(f"l{i}", f"o{i}") for i in range(250)]
     three = [a_hold(f"s{i}", f"p{i}", ttl=3.0) for i in range(2)]
-    round_ = world.run(renew(world.context, [*three, *ten]))
+    round_ = world.run(renew(world, [*three, *ten]))
     assert {id(r.hold) for r in round_.decided} == {id(hold) for hold in [*ten, *three]}
     asks = world.sent(commands.RENEW)
     assert sorted(int(words(ask)[2]) for ask in asks) == [3, 51, 101, 101], "the locks, and the note"
     for ask in asks:
         keys = int(words(ask)[2])
         assert words(ask)[3 + keys] == ("3000" if keys == 3 else "10000")
-    assert world.run(heal(world.context, round_)) == []
+    assert world.run(heal(world, round_)) == []
     assert not world.sent(commands.HEAL)
 
 
@@ -197,10 +195,7 @@ class Refusing(World):
         super().__init__(3)
         self.refused = refused
 
-    def answer(self, step: Any) -> Any:
-        if not isinstance(step, Ask):
-            return super().answer(step)
-        self.steps.append(step)
+    def answer(self, step: Call) -> Ballot:
         targets = range(3) if step.targets is None else step.targets
         ballot = Ballot(len(targets), step.settle, sent_at=self.now)
         keys = words(step)[3 : 3 + int(words(step)[2])]
@@ -252,13 +247,12 @@ def test_a_connection_that_ends_between_the_parts_is_no_refusal_of_a_lock() -> N
     world = Refusing({key: {"x0"} for key in range(3)})
     original = world.answer
 
-    def answer(step: Any) -> Any:
-        if isinstance(step, AskMany) and step.asks[0].targets is not None:
-            ballots = [Ballot(1) for _ in step.asks]
-            for ballot, ask in zip(ballots, step.asks, strict=True):
-                ballot.cast(0 if ask.targets is None else ask.targets[0], DOWN)
-            return ballots
-        return original(step)
+    def answer(step: Call) -> Ballot:
+        if step.targets is None:
+            return original(step)
+        ballot = Ballot(1)
+        ballot.cast(step.targets[0], DOWN)
+        return ballot
 
     world.answer = answer  # type: ignore[method-assign]
     assert set(renewal(world, *holds).values()) == {LeaseEvent.FAILED}

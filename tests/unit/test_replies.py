@@ -85,7 +85,7 @@ def test_whatever_a_script_answers_is_a_vote_that_can_be_counted(name: str) -> N
             assert told.hold_count >= 0
             world.rounds = [[vote] * 3]
             try:
-                world.run(inspect.locked(world.context, "x", 0.5))
+                world.run(inspect.locked(world, "x", 0.5))
             except RLockError:
                 pass
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rlock.model import Code, Vote
 from rlock.procedures import inspect
 from rlock.procedures.inspect import evict, status, statuses
-from rlock.procedures.steps import AskMany
 from rlock.rules import commands
 
 from .world import ABSENT, DOWN, YES, World, said, words
@@ -16,18 +15,18 @@ OTHERS = Vote(Code.YES, "others:2", 1, 400)
 
 def test_many_locks_are_asked_for_side_by_side_and_told_as_one_is() -> None:
     world = World(3, [THEIRS, THEIRS, DOWN], [ABSENT] * 3, [OTHERS, THEIRS, ABSENT])
-    found = world.run(statuses(world.context, ["a", "b", "c"], 0.5, 7))
-    (many,) = [step for step in world.steps if isinstance(step, AskMany)]
-    assert [words(ask)[3] for ask in many.asks] == ["a", "b", "c"]
-    assert {said(ask)[0] for ask in many.asks} == {"6"}, "the rank of the seventh waiter"
+    found = world.run(statuses(world, ["a", "b", "c"], 0.5, 7))
+    assert world.batches == [3]
+    assert [words(call)[3] for call in world.steps] == ["a", "b", "c"]
+    assert {said(call)[0] for call in world.steps} == {"6"}, "the rank of the seventh waiter"
     alone = World(3, [THEIRS, THEIRS, DOWN])
-    assert found[0] == alone.run(status(alone.context, "a", 0.5))
+    assert found[0] == alone.run(status(alone, "a", 0.5))
     assert [each.holder for each in found] == ["them:1", None, None]
 
 
 def test_a_lock_of_which_too_few_tell_is_no_error_among_many() -> None:
     world = World(3, [THEIRS, DOWN, DOWN])
-    (found,) = world.run(statuses(world.context, ["a"], 0.5))
+    (found,) = world.run(statuses(world, ["a"], 0.5))
     assert found.holder is None
     assert [view.fault for view in found.masters] == [None, "connection refused", "connection refused"]
     assert found.masters[0].holder == "them:1"
@@ -36,22 +35,21 @@ def test_a_lock_of_which_too_few_tell_is_no_error_among_many() -> None:
 def test_a_batch_is_no_larger_than_can_be_read_in_its_time() -> None:
     world = World(1, [ABSENT])
     names = [str(i) for i in range(2 * inspect.BATCH + 1)]
-    assert [each.name for each in world.run(statuses(world.context, names, 0.5))] == names
-    sizes = [len(step.asks) for step in world.steps if isinstance(step, AskMany)]
-    assert sizes == [inspect.BATCH, inspect.BATCH, 1]
+    assert [each.name for each in world.run(statuses(world, names, 0.5))] == names
+    assert world.batches == [inspect.BATCH, inspect.BATCH, 1]
 
 
 def test_with_no_names_the_driver_is_called_all_the_same_to_see_to_its_connections() -> None:
     world = World(1, [ABSENT])
-    assert world.run(statuses(world.context, [], 0.5)) == []
-    assert world.kinds() == ["AskMany"]
+    assert world.run(statuses(world, [], 0.5)) == []
+    assert world.batches == [0]
 
 
 def test_only_the_owners_that_are_named_are_evicted() -> None:
     world = World(3, [THEIRS, THEIRS, OTHERS], [ABSENT, ABSENT, YES])
-    assert world.run(evict(world.context, "x", 0.5, {"others:2"})) == ["others:2"]
+    assert world.run(evict(world, "x", 0.5, {"others:2"})) == ["others:2"]
     (command,) = world.sent(commands.RELEASE)
     assert said(command)[0] == "others:2"
     nobody = World(3, [THEIRS] * 3)
-    assert nobody.run(evict(nobody.context, "x", 0.5, {"others:2"})) == []
+    assert nobody.run(evict(nobody, "x", 0.5, {"others:2"})) == []
     assert not nobody.sent(commands.RELEASE)

@@ -24,7 +24,7 @@ def connected(masters: int = 3, *, age_s: float = 3_600.0) -> WiredCalls:
     calls = WiredCalls(masters)
     for server in calls.servers:
         server.note = note(server.run_id, age_s)
-    calls.connect()
+    calls.reconnect()
     return calls
 
 
@@ -124,20 +124,20 @@ def unused(masters: int = 3) -> WiredCalls:
 
 def test_the_first_use_of_a_fleet_is_immediate() -> None:
     calls = unused()
-    calls.connect()
+    calls.reconnect()
     assert [server.ran for server in calls.servers] == [["handshake"]] * 3, "behind those of the greetings"
     assert calls.acquire(settle=Settle.ALL).granted == 3
     assert calls.trips == 1, "the answer to the handshake comes first on the same connection"
     assert [calls.guard.wait(i, calls.now) for i in range(3)] == [0.0] * 3
     calls.cut(1)
-    calls.connect()
+    calls.reconnect()
     assert calls.servers[1].ran == ["handshake", "acquire"], "it is asked for once"
 
 
 def test_a_master_that_lost_its_memory_is_guarded_at_first_use_and_its_peers_are_not() -> None:
     calls = unused()
     calls.servers[2].flush()
-    calls.connect()
+    calls.reconnect()
     assert calls.acquire(settle=Settle.ALL).granted == 2
     assert calls.guard.wait(2, calls.now) == pytest.approx(FULL)
 
@@ -146,7 +146,7 @@ def test_while_one_master_was_not_reached_there_is_no_first_use() -> None:
     """It may be the one that knows of a lease."""
     calls = unused()
     calls.away(2)
-    calls.connect()
+    calls.reconnect()
     assert calls.acquire(settle=Settle.ALL).granted == 0
     assert [server.ran for server in calls.servers] == [["acquire"], ["acquire"], []]
     assert calls.guard.wait(0, calls.now) == pytest.approx(FULL)
@@ -156,11 +156,11 @@ def test_while_one_master_was_not_reached_there_is_no_first_use() -> None:
 def test_when_the_last_master_is_reached_the_others_are_asked_unless_one_has_granted(granted: bool) -> None:
     calls = unused()
     calls.away(2)
-    calls.connect()
+    calls.reconnect()
     if granted:
         calls.acquire("you:1", settle=Settle.ALL)
     calls._connections.down.clear()
-    calls.connect()
+    calls.reconnect()
     asked = [server.ran.count("handshake") for server in calls.servers]
     assert asked == [0 if granted else 1] * 3
     assert calls.acquire(settle=Settle.ALL).granted == (0 if granted else 3)
@@ -169,10 +169,10 @@ def test_when_the_last_master_is_reached_the_others_are_asked_unless_one_has_gra
 def test_a_lease_that_is_granted_between_the_look_and_the_question_leaves_that_master_young() -> None:
     calls = unused()
     calls.away(2)
-    calls.connect()
+    calls.reconnect()
     calls.servers[0].master.run(commands.acquire("other", "you:1", 9_000))
     calls._connections.down.clear()
-    calls.connect()
+    calls.reconnect()
     assert calls.acquire(settle=Settle.ALL).granted == 2
     assert calls.guard.wait(0, calls.now) == pytest.approx(FULL)
 
@@ -224,7 +224,7 @@ def test_a_new_connection_to_another_life_is_no_older_than_the_last_answer_of_th
     server.run_id = "another"
     server.note = note("another", 86_400.0)
     calls.now = 105.0
-    calls.connect()
+    calls.reconnect()
     assert calls.guard.wait(0, calls.now) == pytest.approx(FULL - 5.0)
 
 
@@ -275,7 +275,7 @@ def test_a_longer_lease_that_a_new_connection_tells_of_takes_votes_that_are_comp
     calls = connected(age_s=FULL + 1)
     calls.cut(2)
     calls.servers[2].note = note("r2", FULL + 1, 60_000)
-    calls.connect()
+    calls.reconnect()
     assert calls.guard.max_ttl == 60.0
     ballot = calls.acquire(settle=Settle.ALL)
     assert ballot.granted == 0
@@ -309,6 +309,6 @@ def test_a_round_that_learns_of_a_longer_lease_by_its_second_delivery_judges_its
 def test_with_the_guard_off_every_grant_counts_and_no_note_is_asked_for() -> None:
     calls = WiredCalls(1, seconds=0)
     calls.servers[0].flush()
-    calls.connect()
+    calls.reconnect()
     ballot = calls.ask(commands.acquire("job", "me:1", 9_000, guarded=False))
     assert ballot.granted == 1

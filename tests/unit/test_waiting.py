@@ -10,20 +10,35 @@ import pytest
 
 from rlock.model import Code, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
-from rlock.procedures.attempt import Grant
-from rlock.procedures.steps import Ask, Listen, Park, Procedure, Rest, Tell, Unlisten, Wake
+from rlock.procedures.contender import Grant, LocalGrant, withdraw
+from rlock.procedures.port import Wake
 from rlock.rules import commands
 from rlock.rules.options import ClientOptions, LockOptions
-from rlock.rules.tickets import FleetTime, LocalGrant, Place
+from rlock.rules.tickets import FleetTime, Place
 from rlock.rules.wire import OWN, REDISSON
 
-from .world import ABSENT, DOWN, OPTIONS, YES, World, held_by, named, said
+from .world import (
+    ABSENT,
+    DOWN,
+    YES,
+    Call,
+    Collect,
+    Send,
+    Subscribe,
+    Unsubscribe,
+    Wait,
+    World,
+    held_by,
+    named,
+    said,
+    steps_of,
+)
 
 
 def test_each_attempt_has_an_owner_token_of_its_own() -> None:
     world = World(1, [held_by()], [held_by()], [YES])
     world.park = lambda step: Wake.FREE
-    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
+    world.acquire(FOR_EVER)
     owners = [said(ask)[0] for ask in world.sent(commands.ACQUIRE)]
     assert len(owners) == len(set(owners)) == 3
 
@@ -31,64 +46,56 @@ def test_each_attempt_has_an_owner_token_of_its_own() -> None:
 def test_the_order_is_try_subscribe_try_again_sleep() -> None:
     world = World(1, [held_by()], [held_by()], [YES])
     world.park = lambda step: Wake.FREE
-    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
-    assert world.kinds() == ["Standing", "Ask", "Listen", "Ask", "Tell", "Listen", "Park", "Ask"]
+    world.acquire(FOR_EVER)
+    assert world.kinds() == ["Call", "Subscribe", "Call", "Send", "Subscribe", "Wait", "Call"]
     first, second, third = world.sent(commands.ACQUIRE)
     assert named(first, "waiter") == "", "who cannot hear of a hand-off yet takes no place"
     assert named(second, "waiter") == named(third, "waiter") != ""
 
 
-def test_an_interrupt_at_any_step_takes_back_what_may_stand_on_any_master() -> None:
-    def script(world: World) -> Procedure[Any]:
-        return acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked)
-
+def test_an_interrupt_at_any_wait_takes_back_what_may_stand_on_any_master() -> None:
     rounds = ([held_by()] * 3, [YES, held_by("b:1"), None], [held_by(), held_by(), None], [YES] * 3)
     calm = World(3, *rounds)
     calm.park = lambda step: Wake.FREE
-    calm.run(script(calm))
-    assert len(calm.steps) >= 7
-    for at in range(len(calm.steps)):
+    waits = len(list(steps_of(acquire(calm, calm.contend(FOR_EVER)))))
+    assert waits >= 6
+    for at in range(waits):
         world = World(3, *rounds)
         world.park = lambda step: Wake.FREE
-        procedure = script(world)
-        answer, in_flight = None, None
-        for _ in range(at):
-            answer = world.answer(procedure.send(answer))
-        step = procedure.send(answer)
-        in_flight = step
+        contender = world.contend(FOR_EVER)
+        procedure = acquire(world, contender)
+        for _ in range(at + 1):
+            in_flight = procedure.send(None)
         before = len(world.steps)
-        undone: list[Any] = []
         with pytest.raises(KeyboardInterrupt):
-            undone.append(procedure.throw(KeyboardInterrupt()))
-            while True:
-                undone.append(procedure.send(None))
-        told = [step for step in undone if isinstance(step, Tell)]
-        assert all(tell.targets is None for tell in told), "those that have not answered included"
-        if not isinstance(in_flight, Tell):
-            assert world.asked == [], "what was not undone here, the engine takes back"
-        if isinstance(in_flight, Ask) and in_flight.command.script is commands.ACQUIRE:
-            assert said(told[0])[0] == said(in_flight)[0]
-        listens = [step for step in [*world.steps[:before], in_flight] if isinstance(step, Listen)]
-        if listens:
-            # First deaf: a thread of the same process must not leave the lock to one who is leaving.
-            assert isinstance(undone[-2], Unlisten)
-            assert said(told[-1])[0] == listens[-1].place.token
-        elif not isinstance(in_flight, Ask):
-            assert not undone, f"nothing was in flight at step {at}: {world.steps[:before]}"
+            procedure.throw(KeyboardInterrupt())
+        withdraw(world, contender)
+        undone = world.steps[before:]
+        assert contender.owners == []
+        sends = [step for step in undone if isinstance(step, Send)]
+        assert all(send.targets is None for send in sends), "also masters that have not answered"
+        if isinstance(in_flight, Call) and in_flight.command.script is commands.ACQUIRE:
+            assert said(sends[-1])[0] == said(in_flight)[0]
+        if any(isinstance(step, Subscribe) for step in world.steps[:before]):
+            # First: otherwise a thread of this process could hand the lock to a contender that leaves.
+            assert isinstance(undone[0], Unsubscribe)
+            assert named(sends[0], "waiter"), "the place goes from the queues"
+        elif not isinstance(in_flight, Call):
+            assert not undone, f"nothing was in flight at wait {at}"
 
 
 def test_the_time_out_is_exact_and_no_round_starts_after_it() -> None:
     world = World(3, [held_by()] * 3, [held_by()] * 3, [Vote(Code.YES, "them:1", 1, 9_000)] * 3)
-    assert world.run(acquire(world.context, OPTIONS, "a", world.now + 4.0, world.asked)) is None
+    assert world.acquire(world.now + 4.0) is None
     assert world.now == pytest.approx(1004.0, abs=0.001)
-    assert world.kinds()[-3:] == ["Park", "Unlisten", "Tell"], "and it leaves the queue"
+    assert world.kinds()[-3:] == ["Wait", "Unsubscribe", "Send"], "and it leaves the queue"
 
 
 def test_a_waiter_looks_at_one_master_only_and_at_another_one_each_time() -> None:
     still = [Vote(Code.YES, "them:1", 1, 9_000)] * 3
     world = World(3, [held_by()] * 3, [held_by()] * 3, still)
-    world.run(acquire(world.context, OPTIONS, "a", world.now + 8.0, world.asked))
-    looks = [list(look.targets or ()) for look in world.sent(commands.WAIT) if isinstance(look, Ask)]
+    world.acquire(world.now + 8.0)
+    looks = [list(look.targets or ()) for look in world.sent(commands.WAIT) if isinstance(look, Call)]
     assert len(looks) >= 4
     assert all(len(targets) == 1 for targets in looks)
     asked = [targets[0] for targets in looks]
@@ -98,17 +105,17 @@ def test_a_waiter_looks_at_one_master_only_and_at_another_one_each_time() -> Non
 
 def test_a_look_that_finds_it_free_leads_to_a_try() -> None:
     world = World(1, [held_by()], [ABSENT], [YES])
-    world.standing = True
-    assert isinstance(world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
-    asked = [step.command.script.name for step in world.steps if isinstance(step, Ask)]
+    world.subscribed = True
+    assert isinstance(world.acquire(FOR_EVER), Grant)
+    asked = [step.command.script.name for step in world.steps if isinstance(step, Call)]
     assert asked == ["acquire", "wait", "acquire"]
 
 
 def test_a_look_that_finds_another_holder_is_no_reason_to_try() -> None:
     other = Vote(Code.YES, "other:9", 1, 9_000)
     world = World(3, [held_by()] * 3, [other] * 3)
-    world.standing = True
-    assert world.run(acquire(world.context, OPTIONS, "a", world.now + 6.0, world.asked)) is None
+    world.subscribed = True
+    assert world.acquire(world.now + 6.0) is None
     assert len(world.sent(commands.ACQUIRE)) == 1, "whoever it is, its release names the next one"
 
 
@@ -116,9 +123,9 @@ def test_a_look_that_finds_a_claim_under_way_comes_back_when_it_has_run_out() ->
     # The lock was handed to a waiter that is stopped.
     handed = Vote(Code.YES, "stopped:1", 1, 700)
     world = World(1, [held_by()], [handed], [YES])
-    world.standing = True
+    world.subscribed = True
     tried_at: list[float] = []
-    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
+    world.acquire(FOR_EVER)
     tried_at = [world.now - 1000.0]
     assert 0.96 + 0.7 < tried_at[0] < 1.44 + 0.71
 
@@ -126,7 +133,7 @@ def test_a_look_that_finds_a_claim_under_way_comes_back_when_it_has_run_out() ->
 def test_a_dead_holders_lock_is_tried_when_enough_keys_have_expired() -> None:
     short = [held_by(ttl_ms=400), held_by(ttl_ms=900), held_by(ttl_ms=100)]
     world = World(3, short, short, [YES] * 3)
-    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
+    world.acquire(FOR_EVER)
     # the second of three must be gone
     assert world.now == pytest.approx(1000.405, abs=0.001)
 
@@ -134,7 +141,7 @@ def test_a_dead_holders_lock_is_tried_when_enough_keys_have_expired() -> None:
 def test_a_key_without_expiry_is_no_reason_to_sleep_for_ever() -> None:
     for_ever = held_by(ttl_ms=-1)
     world = World(1, [for_ever], [for_ever], [ABSENT], [YES])
-    assert isinstance(world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
+    assert isinstance(world.acquire(FOR_EVER), Grant)
     assert world.now < 1002.0
 
 
@@ -143,24 +150,24 @@ def test_a_key_without_expiry_is_no_reason_to_sleep_for_ever() -> None:
 
 def test_one_who_was_handed_the_lock_takes_it_with_a_round_of_its_own() -> None:
     world = World(3, [held_by()] * 3, [YES] * 3)
-    world.standing = True
+    world.subscribed = True
     world.park = lambda step: Wake.HANDED
-    grant = world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
+    grant = world.won(FOR_EVER)
     refused, taken = world.sent(commands.ACQUIRE)
-    (place,) = {step.place for step in world.steps if isinstance(step, Listen)}
-    assert isinstance(grant, Grant)
+    (place,) = {step.contender.place for step in world.steps if isinstance(step, Subscribe)}
+    assert place is not None
     assert named(refused, "waiter") == named(taken, "waiter") == grant.waiter == place.waiter
     assert grant.owner not in (place.token, said(refused)[0]), "an owner of its own each time"
-    assert place.token in world.asked, "it may still stand in a queue, and goes with the release"
+    assert place.token in world.contender.owners, "it may still stand in a queue, and goes with the release"
 
 
 def test_a_round_that_was_lost_after_a_hand_off_keeps_the_place() -> None:
     world = World(3, [held_by(ticket=42)] * 3, [held_by("c:1"), held_by("b:1"), YES], [YES] * 3)
-    world.standing = True
+    world.subscribed = True
     world.park = lambda step: Wake.HANDED
-    grant = world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
+    grant = world.won(FOR_EVER)
     first, second, _ = world.sent(commands.ACQUIRE)
-    kept = [step for step in world.sent(commands.WAIT) if isinstance(step, Tell)]
+    kept = [step for step in world.sent(commands.WAIT) if isinstance(step, Send)]
     assert said(kept[-1])[0:2] == (grant.waiter, "42"), "with its ticket"
     assert kept[-1].targets == [2], "where it had been taken out of the queue to be handed the lock"
     (given_back,) = world.sent(commands.RELEASE)
@@ -170,9 +177,9 @@ def test_a_round_that_was_lost_after_a_hand_off_keeps_the_place() -> None:
 
 def test_votes_that_are_given_back_find_our_place_in_the_queue() -> None:
     world = World(3, [YES, held_by("a:1"), held_by("b:1")], [YES] * 3)
-    world.standing = True
-    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
-    told = [step for step in world.steps if isinstance(step, Tell)]
+    world.subscribed = True
+    world.acquire(FOR_EVER)
+    told = [step for step in world.steps if isinstance(step, Send)]
     place, undo = told[-2:]
     assert (place.command.script, place.targets) == (commands.WAIT, None)
     assert (undo.command.script, undo.targets) == (commands.RELEASE, [0])
@@ -182,9 +189,9 @@ def test_votes_that_are_given_back_find_our_place_in_the_queue() -> None:
 def test_who_cannot_hear_of_a_hand_off_takes_no_place() -> None:
     world = World(3, [held_by()] * 3)
     world.heard_by = 1
-    assert world.run(acquire(world.context, OPTIONS, "a", world.now + 2.0, world.asked)) is None
+    assert world.acquire(world.now + 2.0) is None
     assert {named(ask, "waiter") for ask in world.sent(commands.ACQUIRE)} == {""}
-    looks = [step for step in world.steps if isinstance(step, Park)]
+    looks = [step for step in world.steps if isinstance(step, Wait)]
     assert len(looks) >= 6, "it looks all the more often"
 
 
@@ -192,42 +199,42 @@ def test_a_fair_one_that_finds_a_free_lock_before_its_turn_has_it_handed_on() ->
     queued = Vote(Code.QUEUED, "first:1|s", 0, 0, ticket=9)
     fair = LockOptions("x", ClientOptions().lease(None), fair=True)
     world = World(3, [queued] * 3, [ABSENT] * 3, [YES] * 3)
-    grant = world.run(acquire(world.context, fair, "a", AT_ONCE, world.asked))
+    grant = world.won(AT_ONCE, fair)
     assert isinstance(grant, Grant), "those before it were dead"
     first, nudge, second = world.steps
     assert said(nudge)[0] == "", "whatever is held stays"
     assert named(first, "order") == named(second, "order") == "fair"
     world = World(3, [queued] * 3, [ABSENT] * 3, [held_by("first:1")] * 3)
-    assert world.run(acquire(world.context, fair, "a", AT_ONCE, world.asked)) is None
+    assert world.acquire(AT_ONCE, fair) is None
 
 
 def test_a_grant_by_another_thread_counts_from_before_its_release_was_sent() -> None:
     world = World(3, [held_by()] * 3)
-    world.standing = True
+    world.subscribed = True
 
-    def granted(step: Park) -> Wake:
-        (place,) = {listen.place for listen in world.steps if isinstance(listen, Listen)}
-        place.leave(LocalGrant("a:77", world.now - 0.25, 3, (9, 9)))
+    def granted(step: Wait) -> Wake:
+        step.contender.receive(LocalGrant("a:77", world.now - 0.25, 3, (9, 9)))
         return Wake.GRANTED
 
     world.park = granted
-    grant = world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
+    grant = world.won(FOR_EVER)
     assert (grant.owner, grant.sent_at, grant.hops) == ("a:77", world.now - 0.25, 3)
-    assert "a:77" in world.asked
+    assert "a:77" in world.contender.owners
     assert len(world.sent(commands.ACQUIRE)) == 1, "no round trip of its own"
 
 
 def test_a_grant_that_comes_too_late_is_given_back() -> None:
     world = World(3, [held_by()] * 3, [YES] * 3)
-    world.standing = True
+    world.subscribed = True
 
-    def granted(step: Park) -> Wake:
-        (place,) = {listen.place for listen in world.steps if isinstance(listen, Listen)}
-        place.leave(LocalGrant("a:77", world.now - 9.9, 1, (9, 9)))  # kept from running for all the time
+    def granted(step: Wait) -> Wake:
+        step.contender.receive(
+            LocalGrant("a:77", world.now - 9.9, 1, (9, 9))
+        )  # kept from running for all the time
         return Wake.GRANTED
 
     world.park = granted
-    grant = world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
+    grant = world.won(FOR_EVER)
     assert grant.owner != "a:77"
     assert [said(tell)[0] for tell in world.sent(commands.RELEASE)] == ["a:77"]
 
@@ -272,17 +279,17 @@ def test_one_who_is_queued_sleeps_through_a_hand_off_between_others() -> None:
     between = [held_by("was:1"), held_by("is:1"), held_by("is:1"), None, None]
     still = [Vote(Code.YES, "is:1", 1, 9_000)] * 5
     world = World(5, between, still)
-    world.standing = True
-    assert world.run(acquire(world.context, OPTIONS, "a", world.now + 3.0, world.asked)) is None
+    world.subscribed = True
+    assert world.acquire(world.now + 3.0) is None
     assert len(world.sent(commands.ACQUIRE)) == 1
-    first = next(step for step in world.steps if isinstance(step, Park))
+    first = next(step for step in world.steps if isinstance(step, Wait))
     assert first.until < 1000.31, "votes may have been given back in silence: the first look comes soon"
 
 
 def shared_world(masters: int, *rounds: Any) -> World:
     world = World(masters, *rounds)
     world.context = replace(world.context, wire=REDISSON)
-    world.ask_takes = 0.01
+    world.call_takes = 0.01
     return world
 
 
@@ -294,7 +301,7 @@ def test_of_many_whom_one_message_wakes_each_comes_in_its_own_time() -> None:
     world = shared_world(3, [crowd(6)] * 3, [crowd(6)] * 3, [YES] * 3)
     parks: list[float] = []
 
-    def woken(step: Park) -> Wake:
+    def woken(step: Wait) -> Wake:
         parks.append(step.until - world.now)
         if len(parks) == 3:
             world.now = step.until
@@ -302,7 +309,7 @@ def test_of_many_whom_one_message_wakes_each_comes_in_its_own_time() -> None:
         return Wake.FREE  # the second one: a vote that another one took back
 
     world.park = woken
-    assert isinstance(world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
+    assert isinstance(world.acquire(FOR_EVER), Grant)
     assert len(parks) == 3, "it stays away until its time has come, whatever it hears"
     assert parks[1] == parks[2]
     assert 0 < parks[1] <= 2 * 5 * 0.01
@@ -311,24 +318,15 @@ def test_of_many_whom_one_message_wakes_each_comes_in_its_own_time() -> None:
 def test_what_a_thread_of_ours_leaves_to_one_who_stays_away_is_taken_at_once() -> None:
     world = shared_world(3, [crowd(6)] * 3, [crowd(6)] * 3, [ABSENT] * 3)
     wakes = iter([Wake.FREE, Wake.GRANTED])
-    listened: list[Place] = []
 
-    def woken(step: Park) -> Wake:
+    def woken(step: Wait) -> Wake:
         wake = next(wakes)
         if wake is Wake.GRANTED:
-            listened[0].leave(LocalGrant("a:heir", world.now, 1, [5, 5, 5]))
+            step.contender.receive(LocalGrant("a:heir", world.now, 1, [5, 5, 5]))
         return wake
 
     world.park = woken
-    answer = world.answer
-
-    def heard(step: Any) -> Any:
-        if isinstance(step, Listen):
-            listened.append(step.place)
-        return answer(step)
-
-    world.answer = heard  # type: ignore[method-assign]
-    grant = world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
+    grant = world.won(FOR_EVER)
     assert grant.owner == "a:heir"
 
 
@@ -338,8 +336,8 @@ def test_nobody_stays_away_who_need_not(masters: int, waiters: int, shared: bool
     if not shared:
         world.context = replace(world.context, wire=OWN)
     world.park = lambda step: Wake.FREE
-    assert isinstance(world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked)), Grant)
-    assert world.kinds().count("Park") == 1
+    assert isinstance(world.acquire(FOR_EVER), Grant)
+    assert world.kinds().count("Wait") == 1
 
 
 def test_who_waits_gives_late_refusals_a_moment_and_has_nothing_to_undo() -> None:
@@ -350,10 +348,10 @@ def test_who_waits_gives_late_refusals_a_moment_and_has_nothing_to_undo() -> Non
         ({4: YES}, [[3, 4]]),
     ):
         world = World(5, refused, [YES] * 5)
-        world.standing, world.stragglers, world.ask_takes = True, stragglers, 0.0004
+        world.subscribed, world.stragglers, world.call_takes = True, stragglers, 0.0004
         world.park = lambda step: Wake.HANDED
-        assert world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked)) is not None
-        (rest,) = [step for step in world.steps if isinstance(step, Rest)]
+        assert world.acquire(FOR_EVER) is not None
+        (rest,) = [step for step in world.steps if isinstance(step, Collect)]
         assert rest.until == pytest.approx(1000.0 + 3 * 0.0004, abs=1e-6)
         undos = [tell.targets for tell in world.sent(commands.RELEASE)]
         assert undos == undone
@@ -361,14 +359,14 @@ def test_who_waits_gives_late_refusals_a_moment_and_has_nothing_to_undo() -> Non
 
 def test_a_slow_round_is_no_reason_to_hear_late_of_a_hand_off() -> None:
     world = World(3, [held_by(), held_by(), None], [YES] * 3)
-    world.standing, world.ask_takes = True, 0.080
+    world.subscribed, world.call_takes = True, 0.080
     world.park = lambda step: Wake.HANDED
-    world.run(acquire(world.context, OPTIONS, "a", FOR_EVER, world.asked))
-    (rest,) = [step for step in world.steps if isinstance(step, Rest)]
+    world.acquire(FOR_EVER)
+    (rest,) = [step for step in world.steps if isinstance(step, Collect)]
     assert rest.until == pytest.approx(1000.080 + 0.002, abs=1e-6)
 
 
 def test_who_does_not_wait_undoes_at_once() -> None:
     world = World(3, [held_by(), held_by(), None])
-    assert world.run(acquire(world.context, OPTIONS, "a", AT_ONCE, world.asked)) is None
-    assert world.kinds() == ["Ask", "Tell"]
+    assert world.acquire(AT_ONCE) is None
+    assert world.kinds() == ["Call", "Send"]

@@ -6,7 +6,6 @@ It is the real `Calls` with the real `Connections`: only the sockets are missing
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from random import Random
 from types import SimpleNamespace
@@ -18,9 +17,10 @@ from rlock._client import calls, connection, connections
 from rlock._client.connection import HandshakeResult
 from rlock._client.connections import MasterConnection
 from rlock._client.pending import PendingCall
-from rlock._client.waits import NOTHING, Waits
+from rlock._client.runtime import NO_WAIT
+from rlock._sync.runtime import Runtime
 from rlock.model import Fault, FaultKind
-from rlock.procedures.steps import Ask, ClientContext, Tell
+from rlock.procedures.port import ClientContext, WaitGenerator
 from rlock.rules import commands
 from rlock.rules.keys import NOTE
 from rlock.rules.quorum import Ballot, Settle
@@ -123,8 +123,8 @@ class Connections(connections.Connections[Connection]):
 
     def _unregister(self, connection: Connection) -> None: ...
 
-    def _until(self, done: Callable[[], bool], timeout: float) -> Waits[None]:
-        yield from NOTHING
+    def _until(self, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
+        yield from NO_WAIT
 
     def _tell(self) -> None: ...
 
@@ -138,7 +138,8 @@ class WiredCalls(calls.Calls[Connection]):
         self.now = 0.0
         names = [f"redis://m{i}" for i in range(masters)]
         guard = Guard(names, max_ttl, seconds)
-        super().__init__(ClientContext(names, lambda: self.now, Random(1), guard), TIMEOUT_S)
+        context = ClientContext(names, lambda: self.now, Random(1), guard)
+        super().__init__(context, TIMEOUT_S, Runtime())
         self.guard = guard
         self.servers = [Server(i, lambda: self.now) for i in range(masters)]
         self.trips = 0
@@ -166,11 +167,11 @@ class WiredCalls(calls.Calls[Connection]):
         """From now on these refuse connections."""
         self._connections.down.update(masters)
 
-    def connect(self) -> None:
-        """Dial whatever is not connected."""
+    def reconnect(self) -> None:
+        """Connect to whatever is not connected."""
         for server in self._connections.servers:
             server.probe_at = 0.0
-        for _ in self._connecting(TIMEOUT_S):
+        for _ in self._connect(TIMEOUT_S):
             pass
 
     def connection(self, master: int) -> Connection:
@@ -183,13 +184,9 @@ class WiredCalls(calls.Calls[Connection]):
         token = EPOCH_US + round(self.now * 1e6)
         return self.ask(commands.acquire("job", owner, lease_ms, token=token), settle)
 
-    def send(self, command: commands.Command) -> None:
-        """To all masters; the replies are not read yet."""
-        self.tell(Tell(command))
-
     def ask(self, command: commands.Command, settle: Settle = Settle.VERDICT) -> Ballot:
         self.trips = 0
-        waits = self.asking(Ask(command, TIMEOUT_S, settle))
+        waits = self.call(command, TIMEOUT_S, settle)
         while True:
             try:
                 next(waits)
@@ -199,18 +196,15 @@ class WiredCalls(calls.Calls[Connection]):
 
     # -- the driver --------------------------------------------------------------------------------
 
-    def _caller(self) -> object:
-        return threading.get_ident()
-
     def _wake(self, call: PendingCall) -> None: ...
 
-    def _finishing(self, call: PendingCall) -> Waits[None]:
+    def _finish(self, call: PendingCall) -> WaitGenerator[None]:
         try:
             while not call.ballot.settled and self._read():
                 self.trips += 1
         finally:
             call.over = True
-        yield from NOTHING
+        yield from NO_WAIT
 
     def _read(self) -> bool:
         """Take in everything that has arrived until now; False: there was nothing."""

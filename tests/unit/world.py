@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from rlock.errors import QuorumUnreachableError
+from rlock.events import Queued, observed, tell
 from rlock.model import Code, Fault, FaultKind, Vote
-from rlock.procedures.attempt import Asked
-from rlock.procedures.steps import (
-    Ask,
-    AskMany,
+from rlock.procedures.acquire import acquire
+from rlock.procedures.contender import Contender, Grant, LocalGrant, withdraw
+from rlock.procedures.port import (
     ClientContext,
-    Listen,
-    Park,
-    Procedure,
-    Rest,
-    Standing,
-    Tell,
+    Masters,
+    Notifications,
+    Port,
+    Request,
+    UnderWay,
+    WaitGenerator,
     Wake,
 )
 from rlock.rules import commands, replies
+from rlock.rules.commands import Command
+from rlock.rules.holds import OwnerKey
 from rlock.rules.options import ClientOptions, LockOptions
-from rlock.rules.quorum import Ballot
+from rlock.rules.quorum import Ballot, Settle
 from rlock.rules.restart_guard import Guard
 
 YES = Vote(Code.YES, "me:1", token=9)
@@ -38,66 +43,106 @@ def held_by(holder: str = "them:1", ttl_ms: int = 9_000, ticket: int = 7) -> Vot
     return Vote(Code.FOREIGN, holder, 1, ttl_ms, ticket=ticket)
 
 
-class World:
-    """A driver whose masters answer what the test says, and whose clock moves when the test says."""
+@dataclass
+class Call:
+    """A command whose ballot somebody waits for."""
+
+    command: Command
+    timeout: float
+    settle: Settle
+    targets: Sequence[int] | None
+    resend_for: float = 0.0
+    late: Command | None = None
+
+
+@dataclass
+class Send:
+    """A command for which nobody waits."""
+
+    command: Command
+    targets: Sequence[int] | None
+    resend_for: float
+
+
+@dataclass
+class Collect:
+    until: float
+
+
+@dataclass
+class Subscribe:
+    contender: Contender
+
+
+@dataclass
+class Unsubscribe:
+    contender: Contender
+
+
+@dataclass
+class Wait:
+    contender: Contender
+    until: float
+
+
+class World(Port, Masters, Notifications):
+    """Masters that answer what the test says, and a clock that moves when the test says.
+
+    Procedures run on it as on a driver. Each wait is yielded, so a test can stop there and interrupt.
+    """
 
     def __init__(self, masters: int = 3, *rounds: Sequence[Vote | None]) -> None:
         self.now = 1000.0
-        self.masters = masters
+        self.size = masters
         self.rounds = list(rounds)
         self.steps: list[Any] = []
-        self.park: Callable[[Park], Wake] = self._sleep
-        self.standing = False
+        self.batches: list[int] = []
+        self.park: Callable[[Wait], Wake] = self._sleep
+        self.subscribed = False
         self.heard_by = masters
-        self.ask_takes = 0.0
+        self.call_takes = 0.0
         #: What masters answer to a round that was decided without them, while somebody waits for it.
         self.stragglers: dict[int, Vote] = {}
         self.last = Ballot(masters)
-        self.asked = Asked()
+        self.grant: Grant | None = None
+        self.admits = True
+        self.failures: list[QuorumUnreachableError] = []
+        self.waiter: Contender | None = None
+        self.takes_over = True
+        self.masters = self.notifications = self
+        self.under_way = UnderWay()
         names = [f"redis://m{i}" for i in range(masters)]
         self.context = ClientContext(names, lambda: self.now, Random(1), Guard(names, 10.0), "client_id")
+        self.contender = self.contend(math.inf)
 
-    def _sleep(self, step: Park) -> Wake:
+    def _sleep(self, step: Wait) -> Wake:
         self.now = max(self.now, step.until)
         return Wake.TIME
 
-    def answer(self, step: Any) -> Any:
-        self.steps.append(step)
-        if isinstance(step, Ask):
-            targets = range(self.masters) if step.targets is None else step.targets
-            votes = self.rounds.pop(0) if len(self.rounds) > 1 else self.rounds[0]
-            ballot = Ballot(len(targets), step.settle, sent_at=self.now)
-            self.now += self.ask_takes
-            ballot.decided_at = self.now
-            for i in targets:
-                vote = votes[i]
-                if vote is not None and vote.code == Code.YES:
-                    if step.command.decode is replies.decode_refused:
-                        vote = vote._replace(code=Code.FOREIGN)
-                    elif step.command.script is commands.ACQUIRE:
-                        vote = vote._replace(holder=step.command.echo or "")
-                if vote is not None:
-                    ballot.cast(i, vote)
-            self.last = ballot
-            return ballot
-        if isinstance(step, Rest):
-            for i, vote in self.stragglers.items():
-                self.last.cast(i, vote)
-        if isinstance(step, AskMany):
-            return [self.answer(ask) for ask in step.asks]
-        if isinstance(step, Standing):
-            return self.standing
-        if isinstance(step, Listen):
-            return self.heard_by
-        if isinstance(step, Park):
-            return self.park(step)
-        return None
+    # -- for the tests -------------------------------------------------------------------------------------
 
-    def run(self, procedure: Procedure[Any]) -> Any:
-        answer = None
+    def contend(self, until: float, options: LockOptions = OPTIONS, label: str = "a") -> Contender:
+        self.contender = Contender(OwnerKey(label, lambda: True), options, until, self.now)
+        return self.contender
+
+    def acquire(self, until: float, options: LockOptions = OPTIONS, label: str = "a") -> Grant | None:
+        """What an acquire came to; as an engine does it."""
+        contender = self.contend(until, options, label)
+        try:
+            return self.grant if self.run(acquire(self, contender)) else None
+        except BaseException:
+            withdraw(self, contender)
+            raise
+
+    def won(self, until: float, options: LockOptions = OPTIONS, label: str = "a") -> Grant:
+        grant = self.acquire(until, options, label)
+        assert grant is not None
+        return grant
+
+    def run(self, procedure: WaitGenerator[Any]) -> Any:
         while True:
             try:
-                answer = self.answer(procedure.send(answer))
+                procedure.send(None)
             except StopIteration as stop:
                 return stop.value
 
@@ -105,21 +150,143 @@ class World:
         return [type(step).__name__ for step in self.steps]
 
     def sent(self, script: commands.Script) -> list[Any]:
-        return [s for s in self.steps if isinstance(s, (Ask, Tell)) and s.command.script is script]
+        return [s for s in self.steps if isinstance(s, (Call, Send)) and s.command.script is script]
+
+    # -- masters -------------------------------------------------------------------------------------------
+
+    def call(
+        self,
+        command: Command,
+        timeout: float,
+        settle: Settle = Settle.VERDICT,
+        targets: Sequence[int] | None = None,
+        *,
+        resend_for: float = 0.0,
+        late: Command | None = None,
+    ) -> WaitGenerator[Ballot]:
+        step = Call(command, timeout, settle, targets, resend_for, late)
+        self.steps.append(step)
+        yield step
+        return self.answer(step)
+
+    def answer(self, step: Call) -> Ballot:
+        targets = range(self.size) if step.targets is None else step.targets
+        votes = self.rounds.pop(0) if len(self.rounds) > 1 else self.rounds[0]
+        ballot = Ballot(len(targets), step.settle, sent_at=self.now)
+        self.now += self.call_takes
+        ballot.decided_at = self.now
+        for i in targets:
+            vote = votes[i]
+            if vote is not None and vote.code == Code.YES:
+                if step.command.decode is replies.decode_refused:
+                    vote = vote._replace(code=Code.FOREIGN)
+                elif step.command.script is commands.ACQUIRE:
+                    vote = vote._replace(holder=step.command.echo or "")
+            if vote is not None:
+                ballot.cast(i, vote)
+        self.last = ballot
+        return ballot
+
+    def call_many(self, requests: Sequence[Request]) -> WaitGenerator[list[Ballot]]:
+        self.batches.append(len(requests))
+        ballots = []
+        for request in requests:
+            command, timeout, settle, targets, resend_for, late, _ = request
+            ballot = yield from self.call(command, timeout, settle, targets, resend_for=resend_for, late=late)
+            ballots.append(ballot)
+        return ballots
+
+    def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:
+        step = Collect(until)
+        self.steps.append(step)
+        yield step
+        for i, vote in self.stragglers.items():
+            self.last.cast(i, vote)
+
+    def send(
+        self, command: Command, targets: Sequence[int] | None = None, *, resend_for: float = 0.0
+    ) -> None:
+        self.steps.append(Send(command, targets, resend_for))
+
+    # -- notifications -------------------------------------------------------------------------------------
+
+    def is_subscribed(self, name: str) -> bool:
+        return self.subscribed
+
+    def subscribe(self, contender: Contender, timeout: float) -> WaitGenerator[int]:
+        step = Subscribe(contender)
+        self.steps.append(step)
+        yield step
+        return self.heard_by
+
+    def wait(self, contender: Contender, until: float) -> WaitGenerator[Wake]:
+        step = Wait(contender, until)
+        self.steps.append(step)
+        yield step
+        return self.park(step)
+
+    def unsubscribe(self, contender: Contender, *, left: bool) -> None:
+        if left:
+            self.steps.append(Unsubscribe(contender))
+
+    def next_waiter(self, name: str) -> Contender | None:
+        return self.waiter
+
+    def hand_over(self, contender: Contender, grant: LocalGrant) -> bool:
+        if self.takes_over:
+            contender.receive(grant)
+        return self.takes_over
+
+    # -- the other parts of a port -------------------------------------------------------------------------
+
+    def enter(self, contender: Contender) -> WaitGenerator[bool]:
+        yield from ()
+        return True
+
+    def leave(self, contender: Contender) -> None: ...
+
+    def prepare(self, contender: Contender) -> WaitGenerator[None]:
+        yield from ()
+
+    def admit(self, contender: Contender, grant: Grant) -> bool:
+        self.grant = grant
+        return self.admits
+
+    def taken(self, name: str) -> bool:
+        return False
+
+    def wants_queue_length(self, contender: Contender) -> bool:
+        return observed() and not contender.report.queued
+
+    def report_queued(self, contender: Contender, length: int) -> None:
+        contender.report.queued = True
+        tell(Queued(contender.name, length))
+
+    def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
+        self.failures.append(error)
 
 
-def words(step: Ask | Tell) -> tuple[Any, ...]:
+def steps_of(procedure: WaitGenerator[Any]) -> Iterator[Any]:
+    """Each wait of a procedure; it goes on when the next one is asked for."""
+    while True:
+        try:
+            yield procedure.send(None)
+        except StopIteration:
+            return
+
+
+def words(step: Call | Send) -> tuple[Any, ...]:
     """EVALSHA, the hash, the number of keys, the keys, the arguments."""
     return step.command.by_sha()
 
 
-def said(step: Ask | Tell) -> tuple[Any, ...]:
+def said(step: Call | Send) -> tuple[Any, ...]:
     """The arguments, in the order of the script's header."""
     whole = words(step)
     return whole[3 + int(whole[2]) :]
 
 
-def named(step: Ask | Tell, argument: str) -> str:
+def named(step: Call | Send, argument: str) -> str:
     """An argument by its name in the script's header; empty where it is left out."""
     place = re.search(rf"^-- ARGV\[(\d+)\] +{argument} ", step.command.script.source, re.MULTILINE)
     assert place is not None

@@ -201,7 +201,7 @@ class Survey:
         engine = self._client._engine()
         # With no locks one that nobody has: without an answer to wait for, the client would not notice that a
         # connection has ended, nor that its master has restarted.
-        found = engine.perform(statuses(engine.context, names or [NOBODYS], self._timeout, self._waiters))
+        found = engine.perform(statuses(engine.masters, names or [NOBODYS], self._timeout, self._waiters))
         found = found if names else []
         now = time.monotonic()
         for lock in found:
@@ -243,7 +243,7 @@ class Survey:
         found = []
         for i, (answer, endpoint) in enumerate(zip(answers, self._client._endpoints, strict=True)):
             fault = answer.fault
-            refused = engine._calls.faults[i]
+            refused = engine.masters.faults[i]
             if fault is None and refused is not None and refused.kind in LASTING:
                 fault = refused.text  # it answers, and nobody can have a vote of it
             found.append(

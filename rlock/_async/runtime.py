@@ -1,0 +1,91 @@
+"""How tasks wait:
+
+they yield futures to their event loop, so a generator of this driver can be awaited as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import types
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, cast
+
+from .._client import runtime
+from ..procedures.port import WaitGenerator
+
+T = TypeVar("T")
+
+
+@types.coroutine
+def _run(generator: WaitGenerator[T]) -> WaitGenerator[T]:
+    return (yield from generator)
+
+
+#: Await a generator of this driver. A cancellation is thrown into it where it waits.
+run = cast("Callable[[WaitGenerator[T]], Awaitable[T]]", _run)
+
+
+class Parker(runtime.Parker):
+    """Where one task sleeps. A wake-up for a task that is awake is not kept:
+
+    no other task runs between its last
+    look and its sleep.
+    """
+
+    __slots__ = ("_future",)
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[bool] | None = None
+
+    def wake(self) -> None:
+        """Let the task look round."""
+        if self._future is not None:
+            _end(self._future)
+
+    def clear(self) -> None:
+        """Forget a wake-up whose reason is known: there is none to forget."""
+
+    def expire(self) -> None:
+        """Let the task look round because its time is over."""
+        if self._future is not None:
+            _end(self._future, False)
+
+    def park(self, timeout: float) -> WaitGenerator[bool]:
+        """Sleep until a wake-up, at most ``timeout`` seconds (inf: no limit); whether one came."""
+        loop = asyncio.get_running_loop()
+        future = self._future = loop.create_future()
+        timer = loop.call_later(max(timeout, 0.0), _end, future, False) if timeout < math.inf else None
+        try:
+            woken: bool = yield from future
+        finally:
+            self._future = None
+            if timer is not None:
+                timer.cancel()
+        if not woken:
+            # uvloop runs timers before it reads. Replies that came while another task kept the loop from
+            # running must count, and a task's turn comes before the reads of the same iteration.
+            yield
+            yield
+        return woken
+
+
+def _end(future: asyncio.Future[bool], woken: bool = True) -> None:
+    if not future.done():
+        future.set_result(woken)
+
+
+class Runtime(runtime.Runtime):
+    """Waiting by tasks of one event loop."""
+
+    def parker(self) -> Parker:
+        """A place to sleep for the calling task."""
+        return Parker()
+
+    def sleep(self, seconds: float) -> WaitGenerator[None]:
+        """Let so many seconds pass."""
+        yield from Parker().park(seconds)
+
+    def caller(self) -> object:
+        """The calling task."""
+        return asyncio.current_task()

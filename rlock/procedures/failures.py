@@ -1,0 +1,67 @@
+"""Failures: the errors that a ballot leads to, with the reason of each master."""
+
+from __future__ import annotations
+
+from ..errors import OptionsError, QuorumUnreachableError
+from ..model import Code, Verdict
+from ..rules.options import LockOptions
+from ..rules.quorum import Ballot
+from .port import ClientContext
+
+
+def faults(context: ClientContext, ballot: Ballot) -> dict[str, str]:
+    """Each master that gave no vote, with the reason."""
+    found = {}
+    for i, master in enumerate(context.masters):
+        vote = ballot.votes.get(i)
+        if vote is None:
+            if not ballot.settled:  # else the ballot was decided without this master, which may be well
+                found[master] = "no answer in time"
+        elif vote.fault is not None:
+            found[master] = vote.fault.text
+        elif vote.code == Code.NOT_A_LOCK:
+            found[master] = (
+                "the key holds something that no lock wrote (another type, or a hash with other fields): "
+                "rename the lock, or delete the key if it is not needed"
+            )
+    return found
+
+
+def no_quorum(
+    context: ClientContext, options: LockOptions, verdict: Verdict, ballot: Ballot
+) -> QuorumUnreachableError:
+    """The error for a round after which nobody can say that somebody else has the lock."""
+    name = options.name
+    if verdict is Verdict.TOO_LATE:
+        limit = options.lease.longest
+        late = f"it, or another one, did not answer in time: an acquire must be over within {limit:.3g} s"
+        return QuorumUnreachableError(name, context.quorum, 0, dict.fromkeys(context.masters, late))
+    error = unreachable(context, name, ballot)
+    if verdict is Verdict.SPLIT:
+        for i, owner in ballot.standing().items():
+            error.faults.setdefault(
+                context.masters[i], f"it voted for {owner}, which was not seen to have a quorum"
+            )
+    return error
+
+
+def unreachable(context: ClientContext, name: str, ballot: Ballot) -> QuorumUnreachableError:
+    """The error for a round in which fewer than a quorum answered."""
+    found, now = faults(context, ballot), context.clock()
+    for i, vote in ballot.votes.items():
+        if vote.guarded and vote.fault is None:
+            found[context.masters[i]] = context.guard.fault(i, now)
+    if any(vote.guarded for vote in ballot.votes.values()):
+        # Once, at the end: otherwise it would follow each of the masters.
+        last = list(found)[-1]
+        found[last] += " (`rlock init` makes new masters usable at once; not while something may be locked)"
+    return QuorumUnreachableError(name, context.quorum, ballot.answered, found)
+
+
+def impossible(context: ClientContext, name: str, ballot: Ballot) -> OptionsError:
+    """The error for a lock that no waiting can get: settings have to change first."""
+    found = "; ".join(f"{master}: {fault}" for master, fault in faults(context, ballot).items())
+    return OptionsError(
+        f"lock {name!r} is out of order until this is mended on enough of the "
+        f"{len(context.masters)} masters for a quorum of {context.quorum}: {found}"
+    )

@@ -1,0 +1,148 @@
+"""Release with a scripted driver: who gets the lock, and what becomes of it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from rlock.model import Code, Fault, FaultKind, Vote
+from rlock.procedures.acquire import FOR_EVER
+from rlock.procedures.contender import Contender
+from rlock.procedures.release import Released, handed_tokens, maybe_handed, outcome, release
+from rlock.rules import commands
+from rlock.rules.holds import Hold, OwnerKey
+from rlock.rules.quorum import Ballot
+
+from .world import ABSENT, DOWN, OPTIONS, YES, Send, World, held_by, named, said
+
+FORGETFUL = ABSENT._replace(guarded=True)
+
+
+@pytest.mark.parametrize("masters", [1, 2, 3, 4, 5])
+def test_a_release_is_judged_by_what_a_quorum_says(masters: int) -> None:
+    world = World(masters)
+    needed = masters // 2 + 1
+    for votes in itertools.product((YES, ABSENT, held_by(), DOWN), repeat=masters):
+        ballot = Ballot(masters)
+        for i, vote in enumerate(votes):
+            ballot.cast(i, vote)
+        freed = votes.count(YES)
+        denied = sum(1 for vote in votes if vote.code in (Code.ABSENT, Code.FOREIGN))
+        expected = (
+            Released.DONE if freed >= needed else Released.NOT_OURS if denied >= needed else Released.UNSURE
+        )
+        assert outcome(world.context, ballot) is expected
+
+
+def test_absent_on_masters_that_lost_their_memory_is_no_loss() -> None:
+    """The lease was valid to the end: the guard keeps everybody else out."""
+    world = World(3)
+    for absent, expected in ((FORGETFUL, Released.DONE), (ABSENT, Released.NOT_OURS)):
+        ballot = Ballot(3)
+        for i in range(3):
+            ballot.cast(i, absent)
+        assert outcome(world.context, ballot) is expected
+
+
+def test_absent_after_a_second_delivery_is_a_release_that_was_done() -> None:
+    world = World(3)
+    ballot = Ballot(3)
+    for i in range(3):
+        ballot.cast(i, DOWN)
+    for i in range(3):
+        ballot.recall(i)
+        ballot.cast(i, ABSENT)
+    assert outcome(world.context, ballot) is Released.DONE
+
+
+def test_a_release_without_a_waiter_is_one_call_to_all_masters() -> None:
+    world = World(3, [YES] * 3)
+    outcome = world.run(release(world, hold()))
+    (call,) = world.sent(commands.RELEASE)
+    assert (outcome.released, outcome.handed_over) == (Released.DONE, False)
+    assert (said(call)[0], call.targets, call.resend_for) == ("me:1", None, 10.0)
+
+
+def waiter(world: World) -> Contender:
+    contender = world.contend(FOR_EVER)
+    contender.take_place(world.context)
+    contender.owners.clear()
+    world.waiter = contender
+    return contender
+
+
+HANDED = YES._replace(ttl_ms=10_000)
+
+
+def test_a_release_in_favour_of_a_waiter_of_this_process_names_it() -> None:
+    world = World(3, [HANDED] * 3)
+    contender = waiter(world)
+    outcome = world.run(release(world, hold()))
+    (call,) = world.sent(commands.RELEASE)
+    assert contender.place is not None
+    assert contender.local_grant is not None
+    assert named(call, "next_waiter") == contender.place.waiter
+    assert named(call, "next_owner") == contender.local_grant.owner
+    assert contender.owners == [contender.local_grant.owner]
+    assert (outcome.handed_over, contender.local_grant.sent_at, contender.local_grant.hops) == (
+        True,
+        1000.0,
+        1,
+    )
+    assert world.under_way.handing_over == {}
+
+
+def test_a_release_that_is_delivered_late_favours_nobody() -> None:
+    """The waiter may have gone by then, and the lock would belong to nobody for a ttl."""
+    world = World(3, [HANDED] * 3)
+    waiter(world)
+    world.run(release(world, hold()))
+    (call,) = world.sent(commands.RELEASE)
+    late = Send(call.late, None, 0.0)
+    assert said(late)[0] == "me:1"
+    assert (named(late, "next_waiter"), named(late, "next_owner")) == ("", "")
+
+
+@pytest.mark.parametrize("why", ["interrupt", "too few masters", "the waiter has gone"])
+def test_a_hand_over_that_nobody_takes_is_undone_where_it_may_stand(why: str) -> None:
+    world = World(3, [HANDED, ABSENT, ABSENT] if why == "too few masters" else [HANDED, HANDED, ABSENT])
+    contender = waiter(world)
+    world.takes_over = why != "the waiter has gone"
+    procedure = release(world, hold())
+    procedure.send(None)
+    if why == "interrupt":
+        with pytest.raises(KeyboardInterrupt):
+            procedure.throw(KeyboardInterrupt())
+    else:
+        with pytest.raises(StopIteration):
+            procedure.send(None)
+    call, undo = world.sent(commands.RELEASE)
+    assert said(undo)[0] == named(call, "next_owner")
+    assert undo.targets == {"interrupt": [0, 1, 2], "too few masters": [0]}.get(why, [0, 1])
+    assert contender.local_grant is None
+    assert world.under_way.handing_over == {}
+
+
+def hold() -> Hold:
+    return Hold(OwnerKey("me", lambda: True), OPTIONS, "me:1", 999.0)
+
+
+def test_a_master_without_memory_makes_no_successor() -> None:
+    """Its key came there by healing; as a vote for a new lease it would be one of a restarted master."""
+    ballot = Ballot(3)
+    given = YES._replace(ttl_ms=10_000)
+    for i, vote in enumerate((given, given._replace(guarded=True), ABSENT)):
+        ballot.cast(i, vote)
+    assert handed_tokens(ballot) == [9]
+    assert maybe_handed(ballot, 3) == [0, 1], "but it has to give it back"
+
+
+def test_what_a_first_delivery_gave_to_an_heir_is_taken_back() -> None:
+    """The second one finds the successor there, and answers that it is somebody else's."""
+    ballot = Ballot(3)
+    ballot.cast(0, Vote(Code.FAULT, fault=Fault(FaultKind.BROKEN, "reset")))
+    ballot.recall(0)
+    for i in range(3):
+        ballot.cast(i, held_by("heir:1"))
+    assert maybe_handed(ballot, 3) == [0]
