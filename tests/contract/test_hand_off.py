@@ -17,6 +17,7 @@ from rlock.procedures.contender import Contender, LocalGrant, leave_queue
 from rlock.procedures.port import WaitGenerator, Wake
 from rlock.rules import commands
 from rlock.rules.commands import Command
+from rlock.rules.holds import OwnerKey
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot
 from rlock.rules.timing import valid_until
@@ -30,7 +31,7 @@ pytestmark = own_wire
 
 def contend(engine: Any, *, fair: bool = False) -> Contender:
     options = LockOptions("x", ClientOptions().lease(None), fair=fair)
-    return Contender(engine.key(), options, FOR_EVER, engine.clock())
+    return Contender(OwnerKey("a", lambda: True), options, FOR_EVER, engine.clock())
 
 
 def test_threads_of_one_process_hand_it_over_in_one_round_trip(

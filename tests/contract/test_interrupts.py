@@ -129,7 +129,7 @@ def test_ctrl_c_before_any_line_of_a_nested_release_gives_back_one_acquire_or_no
 
 
 #: The files through which a message goes.
-READING = ("listener.py", "ears.py", "_sync/connections.py", "_sync/connection.py")
+READING = ("subscriptions.py", "notifications.py", "_sync/connections.py", "_sync/connection.py")
 NEVER = 1_000_000_000
 
 
@@ -142,9 +142,8 @@ def test_ctrl_c_before_any_line_that_reads_a_message_keeps_no_other_waiter_aslee
     late: dict[str, float] = {}
 
     def asleep(name: str) -> bool:
-        return any(
-            ear.parked for found in subscriptions._by_name.values() for ear in found.ears if ear.name == name
-        )
+        found = subscriptions._by_name.values()
+        return any(inbox.asleep for one in found for inbox in one.inboxes if inbox.name == name)
 
     def attempt(at: int) -> str:
         """An interrupt in front of the n-th line from when the first message has come."""

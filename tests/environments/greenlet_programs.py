@@ -218,12 +218,12 @@ except rlock.OptionsError as error:
 
 #: eventlet replaces os.read and os.write by functions that wait.
 BELL = """
-from rlock._sync.connections import Bell
-bell = Bell()
+from rlock._sync.connections import WakePipe
+bell = WakePipe()
 with green.Timeout(10):
     bell.answer()
     for _ in range(70_000):
-        bell.ring()
+        bell.wake()
     bell.answer()
 tell(rang=True)
 """

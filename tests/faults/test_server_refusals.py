@@ -321,7 +321,7 @@ def test_without_the_permission_to_subscribe_a_waiter_polls_and_says_so(
     lock.release()
     with within(1.5):
         assert waiter.got()
-    assert "does not let us subscribe, waiters poll" in caplog.text
+    assert "refuses SUBSCRIBE, so waiters poll" in caplog.text
     assert "NOPERM" in caplog.text
 
 
