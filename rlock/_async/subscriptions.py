@@ -47,10 +47,10 @@ class Subscriptions(subscriptions.Subscriptions[StreamConnection]):
         self._connect_timer: asyncio.TimerHandle | None = None
 
     def _read_until(self, inbox: Inbox, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
-        until = self._clock() + timeout
+        until = self._context.clock() + timeout
         inbox.asleep = True
         try:
-            while not done() and not self._connections.closed and (now := self._clock()) < until:
+            while not done() and not self._connections.closed and (now := self._context.clock()) < until:
                 yield from inbox.parker.park(min(until, inbox.deadline) - now)
                 with self._mutex:
                     self._wake_partial()
@@ -94,7 +94,9 @@ class Subscriptions(subscriptions.Subscriptions[StreamConnection]):
             self._connect_timer = None
         due_at = self._connections.next_probe()
         if self._by_name and not self._connections.closed and due_at < math.inf:
-            self._connect_timer = self._loop.call_later(max(0.0, due_at - self._clock()), self._connect)
+            self._connect_timer = self._loop.call_later(
+                max(0.0, due_at - self._context.clock()), self._connect
+            )
 
     def _connect(self) -> None:
         self._connect_timer = None

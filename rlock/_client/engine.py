@@ -12,12 +12,12 @@ from typing import Any
 
 from ..clock import Clock
 from ..errors import LeaseLostError, NotHeldError, QuorumUnreachableError, RLockError
-from ..events import CLOSED, Lost, News, Queued, ReleaseUnsure, observed, tell
+from ..events import News, Queued, ReleaseUnsure, observed, tell
 from ..model import LeaseState, LockStatistics
-from ..procedures.contender import Contender, Grant, undo, withdraw
+from ..procedures.contender import Contender, Grant, withdraw
 from ..procedures.inspect import statistics
-from ..procedures.port import ClientContext, Port, Request, UnderWay, WaitGenerator
-from ..procedures.release import Outcome, Released, free, release, take_back_from
+from ..procedures.port import ClientContext, Port, UnderWay, WaitGenerator
+from ..procedures.release import Outcome, Released, free, release
 from ..procedures.renew import Renewal, Round, heal, renew
 from ..rules.holds import Hold, Holds, OwnerKey
 from ..rules.keys import fresh_client_id, token_of, waiter_name
@@ -28,10 +28,11 @@ from ..rules.timing import CLAIM_S, come_back_wait
 from ..rules.wire import WIRES
 from . import lock_events
 from .calls import Calls
+from .closing import close
 from .local_queue import LocalQueue
 from .runtime import Runtime
 from .subscriptions import Subscriptions
-from .watchdog import AT_CLOSE, REASONS, Watchdog
+from .watchdog import REASONS, Watchdog
 
 log = logging.getLogger("rlock")
 
@@ -41,7 +42,7 @@ class Engine(Port):
 
     masters: Calls[Any]
     notifications: Subscriptions[Any]
-    _watchdog: Watchdog
+    watchdog: Watchdog
 
     def __init__(
         self, masters: Sequence[str], options: ClientOptions, clock: Clock, runtime: Runtime
@@ -122,7 +123,7 @@ class Engine(Port):
                 raise RLockError("the client is closed")
             if options.renew or options.on_lost is not None:
                 try:
-                    self._watchdog.ensure()
+                    self.watchdog.ensure()
                 except RuntimeError as error:
                     raise RLockError(f"lock {options.name!r} was not asked for: {error}") from error
         if self.masters.is_new:
@@ -153,7 +154,7 @@ class Engine(Port):
                 if len(self.holds) == 1:
                     self._holding()
                 if options.renew or options.on_lost is not None:
-                    self._watchdog.watch(hold)
+                    self.watchdog.watch(hold)
                 else:
                     self.holds.unwatch(hold)
         if held and hold.early is not None:
@@ -237,7 +238,7 @@ class Engine(Port):
                                 self.notifications.left.append(token_of(hold.waiter))
                 if lost:
                     # Here if the owner is faster than the watchdog: on_lost is called for every loss.
-                    self._watchdog.report(hold, reason)
+                    self.watchdog.report(hold, reason)
                     raise LeaseLostError(hold.name, reason)
                 if left:
                     return
@@ -255,7 +256,7 @@ class Engine(Port):
                 releasing.pop(hold.owner, None)
             if released is Released.NOT_OURS and not self.closed:
                 event = LeaseEvent.DISOWNED
-                self._watchdog.report(hold, REASONS[event], event.value)
+                self.watchdog.report(hold, REASONS[event], event.value)
                 raise LeaseLostError(hold.name, REASONS[event])
             if released is Released.UNSURE and not self.closed:
                 tell(ReleaseUnsure(hold.name, hold.owner, hold.lease.ttl))
@@ -321,61 +322,7 @@ class Engine(Port):
 
     def close_gen(self) -> WaitGenerator[None]:
         """Release what is held, take back what is asked for, end connections and the watchdog."""
-        with self.mutex:
-            if self.closed:
-                return
-            self.closed = True
-            now = self.clock()
-            lost = [hold for hold in self.holds if hold.lease.look(now) is LeaseState.LOST]
-            holds = [hold for hold in self.holds if hold not in lost]
-            for hold in holds:
-                # It stays in the table, lost: its owner is told so when it releases.
-                self.holds.unwatch(hold)
-                hold.lease.on(LeaseEvent.DISOWNED, AT_CLOSE)
-                hold.reported = True
-            # Also those of which another owner is just about to inform the masters: it may be too late.
-            releasing = [*holds, *self.under_way.releasing.values()]
-        for hold in holds:
-            if hold.signal is not None:
-                hold.signal.set()
-        try:
-            # Rounds of others have been written and may be won: their undo goes out on the same
-            # connections, while these are still there.
-            self.masters.refuse()
-            # Before the acquires: a next owner goes from here to the list of its acquire, never back.
-            for next_owner, contender in list(self.under_way.handing_over.items()):
-                take_back_from(self, contender, next_owner, None)
-            for options, owners in list(self.under_way.acquiring.values()):
-                for owner in list(owners):
-                    undo(self, options, owner)
-            if releasing:
-                # All written first, then one wait for all of them: bounded, however many there are.
-                try:
-                    yield from self.masters.call_many([self._last_release(hold) for hold in releasing])
-                except RLockError as error:
-                    log.warning("the masters were not told: %s", error)
-            yield from self.masters.drain()
-        except GeneratorExit:
-            raise
-        except BaseException:
-            # A master forgets commands that it has not read when the connection closes.
-            yield from self.masters.drain(to_the_end=True)
-            raise
-        finally:
-            # Also when it is interrupted: nothing of this client may go on.
-            self._watchdog.stop()
-            self.notifications.close()
-            self.masters.close()
-            for hold in holds:
-                event = Lost(hold.name, hold.owner, now - hold.acquired_at, CLOSED, AT_CLOSE)
-                lock_events.emit_in_order(hold, event)
-            for hold in lost:
-                # The watchdog did not come to it, or does not watch it.
-                self._watchdog.report(hold)
-
-    def _last_release(self, hold: Hold) -> Request:
-        command = self.context.release(hold.name, hold.owner, waiter=hold.waiter)
-        return Request(command, hold.options.lease.request_timeout)
+        return close(self)
 
     def abandon(self) -> None:
         """In a forked child: the parent's holds, threads and sockets are not ours."""

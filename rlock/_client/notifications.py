@@ -56,6 +56,10 @@ class Inbox:
         """How long to wait for the rest of a quorum, in seconds."""
         return grace(self.findings.took_s, self.findings.partial)
 
+    def has_reason(self) -> bool:
+        """Whether it has to wake up."""
+        return self.reason is not Wake.TIME
+
     def take_reason(self) -> Wake:
         """Why to wake up; given once."""
         reason, self.reason = self.reason, Wake.TIME

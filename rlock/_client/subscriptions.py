@@ -14,6 +14,7 @@ import weakref
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ..model import Fault, FaultKind
@@ -44,8 +45,6 @@ class Subscriptions(Notifications, Generic[L]):
 
     def __init__(self, context: ClientContext, runtime: Runtime, pass_on: Callable[[str, str], None]) -> None:
         self._context = context
-        self._clock = context.clock
-        self._quorum = context.quorum
         self._runtime = runtime
         self._pass_on = pass_on
         #: Hand-offs to places for which nobody waits.
@@ -78,7 +77,7 @@ class Subscriptions(Notifications, Generic[L]):
     def is_subscribed(self, name: str) -> bool:
         """See `Notifications.is_subscribed`."""
         found = self._by_name.get(name)
-        return found is not None and len(found.confirmed) >= self._quorum
+        return found is not None and len(found.confirmed) >= self._context.quorum
 
     def subscribe(self, contender: Contender, timeout: float) -> WaitGenerator[int]:
         """See `Notifications.subscribe`."""
@@ -100,8 +99,7 @@ class Subscriptions(Notifications, Generic[L]):
                     if not self._connections.whole:
                         self._connections.connect_due()
         if timeout > 0:
-            subscription = found
-            yield from self._read_until(contender.inbox, lambda: self._settled(subscription), timeout)
+            yield from self._read_until(contender.inbox, partial(self._settled, found), timeout)
         return len(found.confirmed)
 
     def wait(self, contender: Contender, until: float) -> WaitGenerator[Wake]:
@@ -109,10 +107,9 @@ class Subscriptions(Notifications, Generic[L]):
         inbox: Inbox | None = contender.inbox
         if inbox is None:
             # It cannot hear yet: only the time and close() end this.
-            yield from self._runtime.sleep(until - self._clock())
+            yield from self._runtime.sleep(until - self._context.clock())
             return Wake.TIME
-        waiting = inbox
-        yield from self._read_until(inbox, lambda: waiting.reason is not Wake.TIME, until - self._clock())
+        yield from self._read_until(inbox, inbox.has_reason, until - self._context.clock())
         with self._mutex:
             return inbox.take_reason()
 
@@ -131,7 +128,7 @@ class Subscriptions(Notifications, Generic[L]):
             if found is None or not found.remove(inbox):
                 return
             if found.deserted():
-                found.idle_at = self._clock() + CHANNEL_LINGER_S
+                found.idle_at = self._context.clock() + CHANNEL_LINGER_S
             if inbox.handed_by and not left:
                 # Most likely the last round has taken these votes; if not, there is no hurry.
                 self._unclaimed.append((inbox.name, inbox.token.decode()))
@@ -175,7 +172,7 @@ class Subscriptions(Notifications, Generic[L]):
 
     def _settled(self, found: Subscription) -> bool:
         connections = self._connections
-        if connections.closed or len(found.confirmed) >= self._quorum:
+        if connections.closed or len(found.confirmed) >= self._context.quorum:
             return True
         return not connections.is_connecting and all(
             server.connection is None or server.index in found.confirmed or server.index in self._refusing
@@ -194,7 +191,7 @@ class Subscriptions(Notifications, Generic[L]):
     def _wake_partial(self) -> None:
         """Wake waiters that heard from too few masters for long enough. With the mutex."""
         if self._partial:
-            now = self._clock()
+            now = self._context.clock()
             for inbox in [inbox for inbox in self._partial.values() if inbox.deadline <= now]:
                 inbox.wake(Wake.HANDED if inbox.handed_by else Wake.FREE)
             self._partial = {
@@ -210,7 +207,7 @@ class Subscriptions(Notifications, Generic[L]):
 
     def _tidy(self) -> bool:
         """End the subscriptions that nobody needs; whether one is left. With the mutex."""
-        now = self._clock()
+        now = self._context.clock()
         if self._connections.closed:
             return False
         for packet in [packet for packet, ref in self._by_packet.items() if ref() is None]:
@@ -281,10 +278,10 @@ class Subscriptions(Notifications, Generic[L]):
     def _handed(self, inbox: Inbox, master: int) -> None:
         handed_by = inbox.handed_by
         handed_by.add(master)
-        if len(handed_by) == self._quorum:
+        if len(handed_by) == self._context.quorum:
             self._partial.pop(inbox.token, None)
             inbox.wake(Wake.HANDED)
-        elif len(handed_by) < self._quorum and (len(handed_by) == 1 or inbox.deadline == math.inf):
+        elif len(handed_by) < self._context.quorum and (len(handed_by) == 1 or inbox.deadline == math.inf):
             # Masters on which the holder had no key, or that are out of reach, publish nothing.
             self._wait_for_more(inbox, inbox.patience())
 
@@ -296,14 +293,14 @@ class Subscriptions(Notifications, Generic[L]):
         inbox.heard_from.add(master)
         # On the q-th master and not before: after the first message only one master is free, so a try would
         # fail and disturb the others.
-        if len(inbox.heard_from) == self._quorum:
+        if len(inbox.heard_from) == self._context.quorum:
             inbox.wake(Wake.FREE)
         elif len(inbox.heard_from) == 1 and not self._context.wire.shared:
             # With Redisson's channels undone votes are published as well, so a minority says nothing.
             self._wait_for_more(inbox, GRACE_S)
 
     def _wait_for_more(self, inbox: Inbox, seconds: float) -> None:
-        inbox.deadline = min(inbox.deadline, self._clock() + seconds)
+        inbox.deadline = min(inbox.deadline, self._context.clock() + seconds)
         self._partial[inbox.token] = inbox
 
     # -- connections; with the mutex held ----------------------------------------------------------
@@ -349,5 +346,5 @@ class Subscriptions(Notifications, Generic[L]):
             self._by_packet.clear()
 
     def abandon(self) -> None:
-        """In a forked child: drop our copies of the sockets, without a word to the servers, and no mutex."""
+        """In a forked child: drop the copies of the sockets; the servers must not notice. Takes no mutex."""
         self._connections.abandon()

@@ -70,12 +70,12 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
 
     def _read_until(self, inbox: Inbox, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
         """Wait until ``done``, reading for all if nobody else does. Ctrl-C may come at any line."""
-        until = self._clock() + timeout
+        until = self._context.clock() + timeout
         inbox.asleep = True
         try:
             while True:
                 with self._mutex:
-                    now = self._clock()
+                    now = self._context.clock()
                     if done() or now >= until or self._connections.closed:
                         return
                     reader = self._reader

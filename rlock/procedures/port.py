@@ -14,6 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -55,7 +56,7 @@ class ClientContext:
         """Events that came up while a mutex was held."""
         return self.guard.news
 
-    @property
+    @cached_property
     def quorum(self) -> int:
         """Votes that win."""
         return quorum(len(self.masters))

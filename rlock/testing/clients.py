@@ -112,7 +112,7 @@ def _losing(lock: BaseLock) -> WaitGenerator[None]:
     round_ = yield from engine._renew(holds)
     told = [*round_.decided, *(yield from engine._heal(round_, math.inf))]
     disowned = [renewal for renewal in told if renewal.event is LeaseEvent.DISOWNED]
-    for hold in engine._watchdog._apply_all(disowned):
-        engine._watchdog.report(hold)
+    for hold in engine.watchdog._apply_all(disowned):
+        engine.watchdog.report(hold)
     if any(hold.lease.remaining(engine.clock()) > 0 for hold in holds if hold in engine.holds):
         raise RLockError(f"lock {name!r} was evicted, but too few masters say so: it is still held")

@@ -62,7 +62,7 @@ class Client(Process, Engine):
         timeout = options.lease(None).request_timeout
         self.masters = self.calls = Calls(self, timeout)
         self.notifications = self.subscriptions = Subscriptions(self, timeout)
-        self._watchdog = Watchdog(self)
+        self.watchdog = Watchdog(self)
         self._timeout = timeout
         self._threads = 0
         if joined:

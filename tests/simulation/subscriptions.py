@@ -49,12 +49,12 @@ class Subscriptions(subscriptions.Subscriptions[Connection]):
         return (yield from self._client.kept_behind(super().wait(contender, until)))
 
     def _read_until(self, inbox: Inbox, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
-        until = self._clock() + timeout
+        until = self._context.clock() + timeout
         inbox.asleep = True
         try:
             while True:
                 with self._mutex:
-                    now = self._clock()
+                    now = self._context.clock()
                     if done() or now >= until or self._connections.closed:
                         return
                     self._connections.connect_due()

@@ -169,7 +169,7 @@ def test_a_loss_that_nobody_noticed_is_told_by_the_close(observe: Observe) -> No
     observe(ledger)
     with memory_client(3) as client:
         client.lock("unwatched", ttl=0.1, renew=False).acquire()
-        client._engine()._watchdog._start = lambda: None  # type: ignore[method-assign]
+        client._engine().watchdog._start = lambda: None  # type: ignore[method-assign]
         client.lock("job", ttl=0.1, renew=False, on_lost=lambda _: lost.set()).acquire()
         time.sleep(0.15)
         assert not ledger.of(Lost)
@@ -185,7 +185,7 @@ def test_a_lock_that_is_renewed_no_more_is_told_of_behind_the_renewal_of_others(
     order: list[str] = []
     with memory_client(3, ttl=5.0) as client:
         engine = client._engine()
-        watchdog = engine._watchdog
+        watchdog = engine.watchdog
         watchdog._start = lambda: None  # type: ignore[method-assign]
         renewing = watchdog._renewing
 

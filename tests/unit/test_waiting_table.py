@@ -108,7 +108,7 @@ def _faults(votes: list[Vote]) -> int:
 
 @pytest.mark.parametrize("masters", [1, 2, 3, 4, 5])
 def test_a_contender_never_sleeps_over_a_lock_that_nobody_may_hold(masters: int) -> None:
-    """It sleeps as long as a lease only where a quorum names a holder, or the first in a queue gets the lock."""
+    """It sleeps as long as a lease only where a quorum names a holder."""
     for ballot in all_ballots((YES, THEIRS, OTHERS, DOWN), masters):
         for state in states(ballot):
             if next_move(ballot, state, NOW) is Move.SLEEP:
