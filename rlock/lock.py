@@ -148,9 +148,9 @@ class RLock(BaseLock):
         if hold is None:
             return LossSignal(None, engine.clock)
         with engine.mutex:
-            signal = hold.signal
+            signal = hold.report.signal
             if not isinstance(signal, LossSignal):
-                signal = hold.signal = LossSignal(hold, engine.clock)
+                signal = hold.report.signal = LossSignal(hold, engine.clock)
         return signal
 
     # -- what threading.Condition and the standard library's tests use -----------------------------

@@ -13,14 +13,14 @@ from typing import Any
 from unittest.mock import patch
 
 from rlock._client import calls
-from rlock.procedures import acquire, attempt, inspect, port, renew, settle
-from rlock.rules import commands, options, quorum, restart_guard
+from rlock.procedures import acquire, attempt, inspect, port, settle
+from rlock.rules import commands, options, quorum, renewal_votes, restart_guard
 from rlock.rules.timing import valid_until
 
 
 def guard_off(stack: ExitStack) -> None:
     """A master votes as soon as it is back, whatever it has forgotten."""
-    stack.enter_context(patch.object(restart_guard.Guard, "screen", lambda _g, _m, vote, _n, **_: vote))
+    stack.enter_context(patch.object(restart_guard.Guard, "filter_vote", lambda _g, _m, vote, _n, **_: vote))
 
 
 def guard_too_short(stack: ExitStack) -> None:
@@ -36,7 +36,7 @@ def note_not_read(stack: ExitStack) -> None:
         return counts(self, master, None, now)
 
     stack.enter_context(patch.object(restart_guard.Guard, "counts", as_before))
-    stack.enter_context(patch.object(restart_guard.Guard, "recognise", lambda *_: True))
+    stack.enter_context(patch.object(restart_guard.Guard, "check_note", lambda *_: True))
 
 
 def life_not_compared(stack: ExitStack) -> None:
@@ -70,7 +70,7 @@ def young_says_free(stack: ExitStack) -> None:
 
 def naive_healing(stack: ExitStack) -> None:
     """A key that was put back counts at once, however close the end of the lease is."""
-    stack.enter_context(patch.object(renew, "heals_until", lambda *_: math.inf))
+    stack.enter_context(patch.object(renewal_votes, "heals_until", lambda *_: math.inf))
 
 
 def validity_from_end(stack: ExitStack) -> None:

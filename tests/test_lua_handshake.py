@@ -11,7 +11,7 @@ import redis
 from rlock._client.connection import ConnectOptions
 from rlock._sync.endpoints import Endpoint
 from rlock.program.local.embedded import Master, ServerBinary
-from rlock.rules.restart_guard import Note
+from rlock.rules.memory_epoch import Note
 
 from .scripted import (
     LIFE,
@@ -335,7 +335,7 @@ def test_out_of_memory_nothing_is_noted_and_a_note_is_told(old: Box) -> None:
 def test_each_connection_of_a_client_begins_with_the_handshake(new: Box) -> None:
     connection = Endpoint(new.url).connect(ConnectOptions(5.0))
     run_id = str(new.client.info("server")["run_id"])
-    told, note = connection.handshake, noted(new)
+    told, note = connection.memory_report, noted(new)
     assert (told.run_id, told.memory) == (run_id, "volatile")
     assert Note.parse(told.note) == note
     assert note.run_id == run_id
@@ -349,7 +349,7 @@ def test_each_connection_of_a_client_begins_with_the_handshake(new: Box) -> None
 
 def test_a_connection_without_a_guard_writes_no_note(new: Box) -> None:
     connection = Endpoint(new.url).connect(ConnectOptions(5.0, guarded=False))
-    assert connection.handshake.note == ""
+    assert connection.memory_report.note == ""
     assert new.content(NOTE) is None
     connection.close()
 
@@ -367,6 +367,6 @@ def test_a_restart_tells_a_master_that_forgets_nothing_from_one_that_may(
     ):
         client.config_set(key, value)
     connection = Endpoint(new_master.url).connect(ConnectOptions(5.0))
-    assert connection.handshake.memory == ("durable" if rewrite == "no" else "volatile")
+    assert connection.memory_report.memory == ("durable" if rewrite == "no" else "volatile")
     connection.close()
     client.close()

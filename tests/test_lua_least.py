@@ -16,7 +16,8 @@ import rlock
 from rlock._client.connection import ConnectOptions
 from rlock._sync.endpoints import Endpoint
 from rlock.rules import commands, keys
-from rlock.rules.restart_guard import NO_INFO, Guard, Note
+from rlock.rules.memory_epoch import NO_INFO, Note
+from rlock.rules.restart_guard import Guard
 from rlock.rules.wire import OWN
 
 from .contract.conftest import eventually
@@ -232,9 +233,9 @@ def test_without_info_each_connection_has_no_vote_for_the_time_of_the_guard(box:
             ConnectOptions(5.0)
         )
         assert connection.run_id == (run_id if info else "")
-        guard.judge(0, connection.handshake, now, heard_at=now - 1.0)
+        guard.judge(0, connection.memory_report, now, last_reply_at=now - 1.0)
         assert guard.wait(0, now) == pytest.approx(0.0 if info else guard.time)
-        assert guard.counts(0, connection.handshake.note, now) == info
+        assert guard.counts(0, connection.memory_report.note, now) == info
         connection.close()
     assert (NO_INFO in guard.fault(0, 200.0)) == (not info)
     user.close()
@@ -254,7 +255,7 @@ def test_the_handshake_learns_of_such_a_user_s_master_what_it_may(box: Box, opti
     finally:
         box.client.config_set("appendonly", "no")
         box.client.config_set("appendfsync", "everysec")
-    told, run_id = connection.handshake, str(box.client.info("server")["run_id"])
+    told, run_id = connection.memory_report, str(box.client.info("server")["run_id"])
     note = Note.parse(told.note)
     assert note is not None
     assert (note.run_id, note.max_ttl_ms) == (run_id, 10_000)

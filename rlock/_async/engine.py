@@ -36,7 +36,7 @@ class Engine(engine.Engine):
         context, timeout = self.context, options.lease(None).request_timeout
         self.masters = Calls(endpoints, context, timeout, runtime)
         self.notifications = Subscriptions(endpoints, timeout, context, runtime, self._pass_on)
-        self.watchdog = Watchdog(self.holds, self.mutex, clock, self._renew, self._heal, self._let_go)
+        self.watchdog = Watchdog(self, self._let_go)
         self._keys: weakref.WeakKeyDictionary[asyncio.Task[object], OwnerKey] = weakref.WeakKeyDictionary()
 
     def key(self) -> OwnerKey:

@@ -96,7 +96,7 @@ class Calls(Pipeline[L], Masters):
             now, call.guard_time = self._clock(), self._guard.time
             grants = call.request.command.script in commands.GRANTING
             for i, vote in list(call.ballot.votes.items()):
-                call.ballot.amend(i, self._guard.screen(i, vote, now, grants=grants))
+                call.ballot.amend(i, self._guard.filter_vote(i, vote, now, grants=grants))
 
     def _resend_gen(self, call: PendingCall) -> WaitGenerator[None]:
         """Again, before anybody is told that no quorum answers.
@@ -252,8 +252,8 @@ class Calls(Pipeline[L], Masters):
                 self._drop(server, Fault(FaultKind.DUPLICATE, told))
                 return
         now = self._clock()
-        if connection.handshake.time_us:
-            self._time.note(server.index, connection.handshake.time_us, now)
+        if connection.memory_report.time_us:
+            self._time.note(server.index, connection.memory_report.time_us, now)
         self._meet(server, connection, now)
         for pending in self._redelivery.take(server.index, now):
             if server.connection is connection:

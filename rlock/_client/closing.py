@@ -33,14 +33,14 @@ def close(engine: Engine) -> WaitGenerator[None]:
         holds = [hold for hold in engine.holds if hold not in lost]
         for hold in holds:
             # It stays in the table, lost: its owner is told so when it releases.
-            engine.holds.unwatch(hold)
+            engine.holds.schedule.remove(hold)
             hold.lease.on(LeaseEvent.DISOWNED, AT_CLOSE)
-            hold.reported = True
+            hold.report.end_reported = True
         # Also those of which another owner is just about to inform the masters: it may be too late.
         releasing = [*holds, *engine.under_way.releasing.values()]
     for hold in holds:
-        if hold.signal is not None:
-            hold.signal.set()
+        if hold.report.signal is not None:
+            hold.report.signal.set()
     try:
         _take_back(engine)
         if releasing:
@@ -66,7 +66,7 @@ def close(engine: Engine) -> WaitGenerator[None]:
             lock_events.emit_in_order(hold, event)
         for hold in lost:
             # The watchdog did not come to it, or does not watch it.
-            engine.watchdog.report(hold)
+            engine.watchdog.report_loss(hold)
 
 
 def _take_back(engine: Engine) -> None:

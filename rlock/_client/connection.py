@@ -21,7 +21,7 @@ import redis
 
 from ..model import Fault, FaultKind
 from ..rules import commands, replies
-from ..rules.restart_guard import Handshake
+from ..rules.memory_epoch import MemoryReport
 
 log = logging.getLogger("rlock")
 
@@ -61,9 +61,9 @@ class Connection(ABC):
         "answered",
         "connection_id",
         "ended",
-        "handshake",
         "heard_at",
         "judging",
+        "memory_report",
         "note",
         "pending",
         "reader",
@@ -86,9 +86,9 @@ class Connection(ABC):
         self.ended = False
         #: Requests without a reply yet; the driver's own entries.
         self.pending: deque[Any] = deque()
-        self.handshake = greeted.handshake
+        self.memory_report = greeted.memory_report
         #: Identity of the server's life, '' when it is not told.
-        self.run_id = greeted.handshake.run_id
+        self.run_id = greeted.memory_report.run_id
         #: How the server calls this connection.
         self.connection_id = greeted.connection_id
 
@@ -132,7 +132,7 @@ class ConnectOptions(NamedTuple):
 class HandshakeResult(NamedTuple):
     """What a greeting found."""
 
-    handshake: Handshake = Handshake()
+    memory_report: MemoryReport = MemoryReport()
     connection_id: int = 0
 
 
@@ -161,16 +161,16 @@ def handshake_steps(label: str, call: ConnectOptions) -> HandshakeSteps:
     policy = _field(memory, "maxmemory_policy")
     if policy and policy != "noeviction":
         _warn_of_eviction(label, policy)
-    handshake = Handshake(_field(server, "run_id"))
+    report = MemoryReport(_field(server, "run_id"))
     if call.guarded:
         durable = is_durable(replication, *disk)
-        handshake = handshake._replace(memory="durable" if durable else "volatile")
+        report = report._replace(memory="durable" if durable else "volatile")
         # The first script on this connection: with it the master judges its own memory.
-        (reply,) = yield [commands.handshake(handshake.run_id, handshake.memory).by_source()]
+        (reply,) = yield [commands.handshake(report.run_id, report.memory).by_source()]
         vote = replies.decode_handshake(reply)
         if vote.note is not None:
-            handshake = handshake._replace(note=vote.note, time_us=vote.time_us)
-    return HandshakeResult(handshake, connection_id if isinstance(connection_id, int) else 0)
+            report = report._replace(note=vote.note, time_us=vote.time_us)
+    return HandshakeResult(report, connection_id if isinstance(connection_id, int) else 0)
 
 
 def connect_error(error: Exception) -> ConnectError:

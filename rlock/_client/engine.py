@@ -18,7 +18,6 @@ from ..procedures.contender import Contender, Grant, withdraw
 from ..procedures.inspect import statistics
 from ..procedures.port import ClientContext, Port, UnderWay, WaitGenerator
 from ..procedures.release import Outcome, Released, free, release
-from ..procedures.renew import Renewal, Round, heal, renew
 from ..rules.holds import Hold, Holds, OwnerKey
 from ..rules.keys import fresh_client_id, token_of, waiter_name
 from ..rules.lease import LeaseEvent
@@ -123,7 +122,7 @@ class Engine(Port):
                 raise RLockError("the client is closed")
             if options.renew or options.on_lost is not None:
                 try:
-                    self.watchdog.ensure()
+                    self.watchdog.ensure_running()
                 except RuntimeError as error:
                     raise RLockError(f"lock {options.name!r} was not asked for: {error}") from error
         if self.masters.is_new:
@@ -149,15 +148,13 @@ class Engine(Port):
             held = hold.lease.look(self.clock()) is LeaseState.HELD
             if held:
                 if observed():
-                    hold.early = News()
+                    hold.report.pending_events = News()
                 self.holds.add(hold)
                 if len(self.holds) == 1:
                     self._holding()
                 if options.renew or options.on_lost is not None:
                     self.watchdog.watch(hold)
-                else:
-                    self.holds.unwatch(hold)
-        if held and hold.early is not None:
+        if held and hold.report.pending_events is not None:
             lock_events.acquired(hold, grant, contender.report, self.clock, len(self.context.masters))
         return held
 
@@ -238,7 +235,7 @@ class Engine(Port):
                                 self.notifications.left.append(token_of(hold.waiter))
                 if lost:
                     # Here if the owner is faster than the watchdog: on_lost is called for every loss.
-                    self.watchdog.report(hold, reason)
+                    self.watchdog.report_loss(hold, reason)
                     raise LeaseLostError(hold.name, reason)
                 if left:
                     return
@@ -256,7 +253,7 @@ class Engine(Port):
                 releasing.pop(hold.owner, None)
             if released is Released.NOT_OURS and not self.closed:
                 event = LeaseEvent.DISOWNED
-                self.watchdog.report(hold, REASONS[event], event.value)
+                self.watchdog.report_loss(hold, REASONS[event], event.value)
                 raise LeaseLostError(hold.name, REASONS[event])
             if released is Released.UNSURE and not self.closed:
                 tell(ReleaseUnsure(hold.name, hold.owner, hold.lease.ttl))
@@ -311,12 +308,6 @@ class Engine(Port):
         own = self.notifications.waiting(name)
         local = len(own) + self._local_queue.length(name)
         return statistics(self.masters, name, timeout, own, local)
-
-    def _renew(self, holds: Sequence[Hold]) -> WaitGenerator[Round]:
-        return renew(self.masters, holds)
-
-    def _heal(self, round_: Round, until: float) -> WaitGenerator[list[Renewal]]:
-        return heal(self.masters, round_, until)
 
     # -- the end -----------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
-"""What is told of an acquire and of what became of its hold, each once.
+"""The events of one acquire and of the hold that it made, each emitted once and in order.
 
-Ctrl-C can come between any two lines here, too. What is noted down beforehand makes the rest of the way
-tell no second end; what an interrupt cuts off is told by the undo.
+Ctrl-C can come between any two lines. So a function marks an event as emitted before it emits it. The undo of
+the acquire or release emits an event that was not marked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..rules.options import LockOptions
 
 
 def acquired(hold: Hold, grant: Grant, report: Report, clock: Clock, masters: int) -> None:
-    """A hold was added, and was told to keep its news until now."""
+    """Emit the acquire of a hold, and then the events that waited for it."""
     waited = clock() - report.began_at
     event = Acquired(
         hold.name, hold.owner, hold.options.fair, waited, grant.votes, masters, grant.handed, report.queued
@@ -24,19 +24,13 @@ def acquired(hold: Hold, grant: Grant, report: Report, clock: Clock, masters: in
         report.ended = True
         tell(event)
     finally:
-        _tell_early(hold)
-
-
-def _tell_early(hold: Hold) -> None:
-    early, hold.early = hold.early, None
-    if early is not None:
-        early.tell()
+        _emit_pending(hold)
 
 
 def not_acquired(
     options: LockOptions, report: Report, clock: Clock, error: BaseException | None = None
 ) -> None:
-    """An acquire ended without a hold."""
+    """Emit the end of an acquire that got no hold."""
     if observed() and not report.ended:
         waited = clock() - report.began_at
         event = NotAcquired(options.name, options.fair, waited, _outcome(error), report.queued)
@@ -53,35 +47,41 @@ def _outcome(error: BaseException | None) -> str:
 
 
 def released(hold: Hold, began: float, now: float, *, confirmed: bool, handed: bool = False) -> None:
-    """A hold that was not lost was given up, from ``began`` to ``now``."""
-    _tell_early(hold)
-    if hold.reported:
+    """Emit the release of a hold, which took from ``began`` to ``now``, unless its end was reported."""
+    _emit_pending(hold)
+    if hold.report.end_reported:
         return
     if observed():
         held = began - hold.acquired_at
         event = Released(hold.name, hold.owner, held, now - began, confirmed, handed)
-        hold.reported = True
+        hold.report.end_reported = True
         tell(event)
-    hold.reported = True
+    hold.report.end_reported = True
 
 
 def given_up(hold: Hold, now: float) -> None:
-    """It was given up without waiting for the masters, unless its end was told."""
+    """Emit the release of a hold that did not wait for the masters."""
     released(hold, now, now, confirmed=False)
 
 
 def taken_back(hold: Hold, report: Report) -> None:
-    """Its acquire was interrupted: if that was not told, nor will be what becomes of it."""
+    """Emit nothing more of a hold whose acquire was interrupted before it was emitted."""
     if not report.ended:
-        hold.early, hold.reported = None, True
+        hold.report.pending_events, hold.report.end_reported = None, True
 
 
 def emit_in_order(hold: Hold, event: Event) -> None:
-    """Tell an event of a hold, but not before its acquire was told: an observer may still be at that."""
-    early = hold.early
-    if early is None:
+    """Emit an event of a hold, but not before its acquire: an observer may still be handling that."""
+    pending = hold.report.pending_events
+    if pending is None:
         tell(event)
         return
-    early.note(event)
-    if hold.early is None:  # it was told meanwhile
-        early.tell()
+    pending.note(event)
+    if hold.report.pending_events is None:  # the acquire was emitted meanwhile, without this event
+        pending.tell()
+
+
+def _emit_pending(hold: Hold) -> None:
+    pending, hold.report.pending_events = hold.report.pending_events, None
+    if pending is not None:
+        pending.tell()

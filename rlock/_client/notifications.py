@@ -7,7 +7,7 @@ import weakref
 
 from ..procedures.contender import Contender, Findings
 from ..procedures.port import Wake
-from ..rules.timing import grace
+from ..rules.timing import partial_quorum_wait
 from ..rules.wire import Wire
 from .runtime import Parker
 
@@ -54,7 +54,7 @@ class Inbox:
 
     def patience(self) -> float:
         """How long to wait for the rest of a quorum, in seconds."""
-        return grace(self.findings.took_s, self.findings.partial)
+        return partial_quorum_wait(self.findings.took_s, self.findings.partial)
 
     def has_reason(self) -> bool:
         """Whether it has to wake up."""

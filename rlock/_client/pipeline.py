@@ -11,7 +11,7 @@ from ..events import MasterAnswers, MasterFailed, MasterSlow, OutOfStep
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.port import ClientContext
 from ..rules import commands, replies
-from ..rules.restart_guard import Note
+from ..rules.memory_epoch import Note
 from .connection import Connection, pack
 from .connections import Connections, MasterConnection
 from .pending import PendingCall, PendingReply, Redelivery
@@ -123,7 +123,7 @@ class Pipeline(ABC, Generic[L]):
                 self._judge(server, connection, command, vote)
             if server.connection is connection:
                 grants = command.script in commands.GRANTING
-                vote = self._guard.screen(server.index, vote, self._clock(), grants=grants)
+                vote = self._guard.filter_vote(server.index, vote, self._clock(), grants=grants)
             else:
                 vote = Vote(Code.FAULT, fault=server.fault)
             if not connection.judging:  # else it may be the first answer of a new life
@@ -143,9 +143,9 @@ class Pipeline(ABC, Generic[L]):
 
     def _meet(self, server: MasterConnection[L], connection: L, now: float) -> None:
         """Take the handshake of a new connection."""
-        guard, told = self._guard, connection.handshake
+        guard, told = self._guard, connection.memory_report
         max_ttl = guard.max_ttl
-        guard.judge(server.index, told, now, heard_at=self._heard_at[server.index])
+        guard.judge(server.index, told, now, last_reply_at=self._heard_at[server.index])
         connection.heard_at = now
         self._expect(server, connection, told.note, max_ttl, now)
         for master, note in guard.first_use(now):
@@ -168,9 +168,9 @@ class Pipeline(ABC, Generic[L]):
         text = vote.note or ""
         if command.script is commands.HANDSHAKE:
             connection.judging = False
-            told = connection.handshake._replace(note=text, time_us=vote.time_us)
-            guard.judge(server.index, told, now, heard_at=connection.heard_at, new_connection=False)
-        elif not guard.recognise(server.index, text, now):
+            told = connection.memory_report._replace(note=text, time_us=vote.time_us)
+            guard.judge(server.index, told, now, last_reply_at=connection.heard_at, new_connection=False)
+        elif not guard.check_note(server.index, text, now):
             noted = Note.parse(text)
             if noted is not None and connection.run_id and noted.run_id not in ("", connection.run_id):
                 # A proxy keeps this connection over a restart: the handshake of a new one tells the life.
@@ -178,7 +178,7 @@ class Pipeline(ABC, Generic[L]):
                 return
             if not connection.judging:
                 connection.judging = True
-                self._shake_hands(server, connection, now, connection.handshake.memory)
+                self._shake_hands(server, connection, now, connection.memory_report.memory)
         self._expect(server, connection, text, max_ttl, now)
 
     def _expect(

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 from ..model import Fault, FaultKind
 from ..procedures.contender import Contender, LocalGrant
 from ..procedures.port import ClientContext, Notifications, WaitGenerator, Wake
-from ..rules.timing import CHANNEL_LINGER_S, GRACE_S
+from ..rules.timing import CHANNEL_LINGER_S, PARTIAL_QUORUM_S
 from .connection import Connection, pack
 from .connections import Connections, MasterConnection
 from .notifications import Inbox, Subscription
@@ -297,7 +297,7 @@ class Subscriptions(Notifications, Generic[L]):
             inbox.wake(Wake.FREE)
         elif len(inbox.heard_from) == 1 and not self._context.wire.shared:
             # With Redisson's channels undone votes are published as well, so a minority says nothing.
-            self._wait_for_more(inbox, GRACE_S)
+            self._wait_for_more(inbox, PARTIAL_QUORUM_S)
 
     def _wait_for_more(self, inbox: Inbox, seconds: float) -> None:
         inbox.deadline = min(inbox.deadline, self._context.clock() + seconds)

@@ -1,41 +1,28 @@
-"""Watchdog: the one thread or task that renews all locks of a client, and tells of losses.
+"""Watchdog: the one thread or task that renews all locks of a client, and reports losses.
 
-It exists while something is held. A loss does not depend on it: that is computed from the clock at the
-time of the question (rules/lease.py); the watchdog only pushes the news.
+It exists while something is held. A loss does not depend on it: `rules/lease.py` computes that from the clock
+whenever somebody asks. The watchdog only reports it.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from ..clock import Clock
 from ..errors import LeaseLostError
-from ..events import (
-    Event,
-    Lost,
-    RenewalFailed,
-    RenewalRecovered,
-    RenewalStopped,
-    Renewed,
-    observed,
-    tell,
-)
-from ..model import LeaseState
+from ..events import Event, Lost, RenewalFailed, RenewalRecovered, RenewalStopped, Renewed, observed, tell
+from ..procedures.heal import heal
 from ..procedures.port import WaitGenerator
-from ..procedures.renew import Renewal, Round
-from ..rules.holds import Due, Hold, Holds
-from ..rules.lease import LeaseEvent
-from ..rules.timing import LINGER_S
+from ..procedures.renew import RenewalOutcome, renew
+from ..rules.holds import Hold
+from ..rules.lease import HELD, LOST, SUSPECT, LeaseEvent
+from ..rules.timing import LINGER_S, RENEW_SLACK_S, RENEW_STRAGGLERS_S
 from .lock_events import emit_in_order
 
-#: Renewals that are due within this time go together.
-SLACK_S = 0.05
-
-#: How long the last answers to a renewal are waited for, before masters are healed.
-STRAGGLER_S = 0.05
+if TYPE_CHECKING:
+    from .engine import Engine
 
 #: The reason of a loss by `close`.
 AT_CLOSE = "its client was closed"
@@ -47,21 +34,14 @@ REASONS = {
 
 
 class Watchdog(ABC):
-    """Renews what is in ``holds``. ``mutex`` guards them; ``renewing`` and ``healing`` perform a round."""
+    """Renews the holds of one engine, whose mutex guards them."""
 
-    def __init__(
-        self,
-        holds: Holds,
-        mutex: threading.Lock,
-        clock: Clock,
-        renewing: Callable[[Sequence[Hold]], WaitGenerator[Round]],
-        healing: Callable[[Round, float], WaitGenerator[list[Renewal]]],
-    ) -> None:
-        self._holds = holds
-        self._mutex = mutex
-        self._clock = clock
-        self._renewing = renewing
-        self._healing = healing
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._holds = engine.holds
+        self._schedule = engine.holds.schedule
+        self._mutex = engine.mutex
+        self._clock = engine.clock
         self._needed_until = -math.inf
         self._wake_at = math.inf
         self._closed = False
@@ -70,63 +50,114 @@ class Watchdog(ABC):
 
     @abstractmethod
     def _start(self) -> None:
-        """See to it that somebody runs. Raises RuntimeError when that cannot be. With the mutex."""
+        """Start the thread or task unless it runs. Raises RuntimeError on failure. With the mutex."""
 
     @abstractmethod
-    def _stir(self) -> None:
-        """Let it look again. With the mutex."""
+    def _wake(self) -> None:
+        """Make the thread or task look at the schedule again. With the mutex."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Renew nothing any more."""
+        """End the thread or task."""
 
     @abstractmethod
-    def _connect_options(self, on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:
-        """Call it where it can stop nothing else."""
+    def _call_on_lost(self, on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:
+        """Call ``on_lost`` where it cannot block or end the watchdog."""
 
     # -- for the engine ----------------------------------------------------------------------------
 
-    def ensure(self) -> None:
-        """Have it running; before the first write of an acquire.
+    def ensure_running(self) -> None:
+        """Start before the first write of an acquire. Raises RuntimeError on failure. With the mutex.
 
-        A watchdog that cannot be started after the lock was granted would leave it to run out in the
-        middle of the work. Raises RuntimeError when it cannot be started. Called with the mutex.
+        Otherwise the lock could be granted, and then run out in the middle of the work without a watchdog.
         """
         self._needed_until = self._clock() + LINGER_S
         if not self._closed:
             self._start()
 
     def watch(self, hold: Hold) -> None:
-        """Take note of a new hold. Called with the mutex."""
-        self.ensure()
-        if hold.renew_at < self._wake_at - SLACK_S:
-            self._stir()
+        """Renew a new hold from now on, or only report its loss. With the mutex."""
+        self.ensure_running()
+        if hold.options.renew:
+            self._schedule.fill_up(hold)
+        else:
+            self._schedule.end(hold)
+        if hold.renewal.due_at < self._wake_at - RENEW_SLACK_S:
+            self._wake()
 
-    # -- the round ---------------------------------------------------------------------------------
+    def report_loss(self, hold: Hold, reason: str = "", cause: str = "") -> None:
+        """Report a loss once: by the signal, the log, the event and the callback."""
+        with self._mutex:
+            if hold.report.end_reported:
+                return
+            hold.report.end_reported = True
+            self._schedule.remove(hold)
+            if not hold.owner_key.alive:
+                self._holds.remove(hold)  # otherwise for ever: a dead owner does not release
+            reason = reason or hold.reason
+            signal, on_lost = hold.report.signal, hold.options.on_lost
+        held = self._clock() - hold.acquired_at
+        if signal is not None:
+            signal.set()
+        try:
+            emit_in_order(hold, Lost(hold.name, hold.owner, held, cause or hold.cause, reason))
+        finally:
+            # Behind the log record, because the callback may end the process; also if an observer raises.
+            if on_lost is not None:
+                self._call_on_lost(on_lost, LeaseLostError(hold.name, reason))
 
-    def _next(self) -> list[Hold] | None:
-        """The holds that are due; none: look again at ``_wake_at``; None: never. With the mutex."""
+    # -- the thread or task ------------------------------------------------------------------------
+
+    def _take_due(self) -> list[Hold] | None:
+        """The holds that are due; empty: sleep until ``_wake_at``; None: end. With the mutex."""
         now = self._clock()
-        due = [] if self._closed else self._holds.take_due(now, SLACK_S)
+        due = [] if self._closed else self._schedule.take_due(now)
         if due:
             return due
-        if self._closed or (not self._holds.watched and now >= self._needed_until):
+        next_due = self._schedule.next_due()
+        if self._closed or (next_due == math.inf and now >= self._needed_until):
             return None
-        next_due = self._holds.next_due()
-        # A short sleep at the most: the last release then needs to wake nobody to end it.
-        self._wake_at = min(now + LINGER_S, math.inf if next_due is None else next_due)
+        # A short sleep at the most. Otherwise the last release would have to wake the watchdog to end it.
+        self._wake_at = min(now + LINGER_S, next_due)
         return []
 
     def _try_again(self, due: Sequence[Hold]) -> None:
-        """Whatever went wrong in one round, these locks must be renewed in the next."""
+        """Schedule all holds of a round that failed with an exception."""
         with self._mutex:
             for hold in due:
                 if hold in self._holds:
-                    hold.schedule(Due.RETRY, self._clock())
-                    self._holds.watch(hold)
+                    self._schedule.retry(hold, self._clock())
 
-    def _looking_after(self, due: Sequence[Hold]) -> WaitGenerator[None]:
-        now = self._clock()
+    def _look_after(self, due: Sequence[Hold]) -> WaitGenerator[None]:
+        """Renew the holds that are due, heal masters, and report losses and stopped renewals."""
+        engine, began = self._engine, self._clock()
+        renewing, lost, stopped = self._sort(due, began)
+        try:
+            if renewing:
+                round_ = yield from renew(engine.masters, renewing)
+                # Before the wait for the last masters. Otherwise validity could end during that wait.
+                lost += self._apply(round_.decided)
+                took = self._clock() - began
+        finally:
+            # After the renewal. Otherwise the validity of other locks could end while observers run.
+            for event in stopped:
+                tell(event)
+        for hold in lost:
+            self.report_loss(hold)
+        if renewing:
+            with self._mutex:
+                # Otherwise one slow master would delay the renewal of a short lease.
+                until = min(self._schedule.next_due(), self._clock() + RENEW_STRAGGLERS_S)
+            outcomes = yield from heal(engine.masters, round_, until)
+            engine.context.news.tell()
+            for hold in self._apply(outcomes):
+                self.report_loss(hold)
+            if observed():
+                failed = sum(outcome.event is LeaseEvent.FAILED for outcome in outcomes)
+                tell(Renewed(len(renewing), failed, took))
+
+    def _sort(self, due: Sequence[Hold], now: float) -> tuple[list[Hold], list[Hold], list[Event]]:
+        """The holds to renew, the lost ones, and the events of those that are not renewed any more."""
         renewing: list[Hold] = []
         lost: list[Hold] = []
         stopped: list[Event] = []
@@ -134,99 +165,41 @@ class Watchdog(ABC):
             for hold in due:
                 if hold not in self._holds:
                     continue
-                if hold.lease.look(now) is LeaseState.LOST:
+                if hold.lease.look(now) is LOST:
                     lost.append(hold)
-                    continue
-                why = hold.renewable(now)
-                if why is None:
+                elif (stop := hold.renewal_stop(now)) is None:
                     renewing.append(hold)
-                    continue
-                if hold.due is not Due.END and hold.options.renew:
-                    stopped.append(RenewalStopped(hold.name, hold.owner, *why))
-                hold.stopped = why
-                hold.schedule(Due.END, now)
-                self._holds.watch(hold)
-        failed = 0
-        try:
-            if renewing:
-                round_ = yield from self._renewing(renewing)
-                # Before anybody waits for the last masters: validity must not run out over them.
-                lost += self._apply_all(round_.decided)
-                failed = _failed(round_.decided)
-                took = self._clock() - now
-        finally:
-            # Not before the others are renewed: their validity must not run out over those who are told.
-            for event in stopped:
-                tell(event)
-        for hold in lost:
-            self.report(hold)
-        if renewing:
-            with self._mutex:
-                # One master that is slow must not keep a short lease waiting for its renewal; nor one that
-                # is taken while we wait, for nobody can wake us here.
-                until = min(self._holds.next_due() or math.inf, self._clock() + STRAGGLER_S)
-            healed = yield from self._healing(round_, until)
-            for hold in self._apply_all(healed):
-                self.report(hold)
-            if observed():
-                tell(Renewed(len(renewing), failed + _failed(healed), took))
+                else:
+                    if hold.options.renew and hold.renewal.stopped is None:
+                        stopped.append(RenewalStopped(hold.name, hold.owner, *stop))
+                    hold.renewal.stopped = stop
+                    self._schedule.end(hold)
+        return renewing, lost, stopped
 
-    def _apply_all(self, renewals: Sequence[Renewal]) -> list[Hold]:
-        """What rounds did; the holds that are lost by it."""
-        news: list[Event] = []
+    def _apply(self, outcomes: Sequence[RenewalOutcome]) -> list[Hold]:
+        """Apply outcomes to their leases; the holds that are lost."""
+        events: list[Event] = []
+        lost: list[Hold] = []
         with self._mutex:
-            # Released while it was renewed: "not yours" is then what it should be, and no loss.
-            lost = [
-                renewal.hold
-                for renewal in renewals
-                if renewal.hold in self._holds and self._apply(renewal, news)
-            ]
-        for event in news:
-            tell(event)
+            for hold, event, sent_at in outcomes:
+                if hold not in self._holds:
+                    continue  # Released meanwhile: "not yours" is then no loss.
+                before, now = hold.lease.state, self._clock()
+                if event is LeaseEvent.RENEWED:
+                    state = hold.lease.renewed(sent_at, now)
+                else:
+                    hold.lease.look(now)
+                    state = hold.lease.on(event, REASONS.get(event, ""))
+                if state is LOST:
+                    lost.append(hold)
+                elif state is HELD:
+                    if before is SUSPECT:
+                        events.append(RenewalRecovered(hold.name, hold.owner))
+                    self._schedule.renew(hold, sent_at)
+                elif state is SUSPECT:
+                    if before is HELD:
+                        events.append(RenewalFailed(hold.name, hold.owner, hold.lease.remaining(now)))
+                    self._schedule.retry(hold, sent_at)
+        for each in events:
+            tell(each)
         return lost
-
-    def _apply(self, renewal: Renewal, news: list[Event]) -> bool:
-        """What a round did to a lease; whether it is lost."""
-        hold, lease, event = renewal.hold, renewal.hold.lease, renewal.event
-        before = lease.state
-        if event is LeaseEvent.RENEWED:
-            state = lease.renewed(renewal.sent_at, self._clock())
-        else:
-            lease.look(self._clock())
-            state = lease.on(event, REASONS.get(event, ""))
-        if state is LeaseState.HELD:
-            hold.schedule(Due.RENEW, renewal.sent_at)
-        elif state is LeaseState.SUSPECT:
-            if before is LeaseState.HELD:
-                news.append(RenewalFailed(hold.name, hold.owner, lease.remaining(self._clock())))
-            hold.schedule(Due.RETRY, renewal.sent_at)
-        if state in (LeaseState.HELD, LeaseState.SUSPECT):
-            if before is LeaseState.SUSPECT and state is LeaseState.HELD:
-                news.append(RenewalRecovered(hold.name, hold.owner))
-            self._holds.watch(hold)
-        return state is LeaseState.LOST
-
-    def report(self, hold: Hold, reason: str = "", cause: str = "") -> None:
-        """Tell of a loss: once, by log, event and callback."""
-        with self._mutex:
-            if hold.reported:
-                return
-            hold.reported = True
-            self._holds.unwatch(hold)
-            if not hold.owner_key.alive:
-                self._holds.remove(hold)  # nobody is left to release it
-            reason = reason or hold.reason
-            signal, on_lost = hold.signal, hold.options.on_lost
-        held = self._clock() - hold.acquired_at
-        if signal is not None:
-            signal.set()
-        try:
-            emit_in_order(hold, Lost(hold.name, hold.owner, held, cause or hold.cause, reason))
-        finally:
-            # Behind the log record, for it may end the process; whatever interrupts those who are told.
-            if on_lost is not None:
-                self._connect_options(on_lost, LeaseLostError(hold.name, reason))
-
-
-def _failed(renewals: Sequence[Renewal]) -> int:
-    return sum(renewal.event is LeaseEvent.FAILED for renewal in renewals)

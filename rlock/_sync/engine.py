@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import ClassVar, TypeVar
 
@@ -19,7 +20,7 @@ from ..rules.keys import client_label
 from ..rules.options import ClientOptions, LockOptions
 from .calls import Calls
 from .endpoints import Endpoint
-from .greenlets import runner, scene
+from .greenlets import scene
 from .runtime import Runtime, run
 from .subscriptions import Subscriptions
 from .watchdog import Watchdog
@@ -43,7 +44,7 @@ class Engine(engine.Engine):
         context, timeout = self.context, options.lease(None).request_timeout
         self.masters = Calls(endpoints, context, timeout, runtime)
         self.notifications = Subscriptions(endpoints, timeout, context, runtime, self._pass_on)
-        self.watchdog = Watchdog(self.holds, self.mutex, clock, self._renew, self._heal)
+        self.watchdog = Watchdog(self)
         self._local = threading.local()
 
     def key(self) -> OwnerKey:
@@ -51,8 +52,9 @@ class Engine(engine.Engine):
         try:
             key: OwnerKey = self._local.key
         except AttributeError:
-            self._local.pulse = ThreadLiveness(runner())
-            key = self._local.key = OwnerKey(client_label(_thread_name()), self._local.pulse)
+            self._local.liveness = ThreadLiveness()
+            alive = weakref.ref(self._local.liveness)
+            key = self._local.key = OwnerKey(client_label(_thread_name()), alive)
         return key
 
     def _holding(self) -> None:

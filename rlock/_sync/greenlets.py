@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-import weakref
 from collections.abc import Sequence
 from types import BuiltinFunctionType
-from typing import Any
 
 #: Two values that differ: what was made in the one cannot be used in the other.
 Scene = tuple[object, int]
@@ -49,13 +47,3 @@ def half_patched() -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
-def runner() -> weakref.ref[Any] | None:
-    """The calling greenlet; None where `threading.local` belongs to threads.
-
-    A greenlet of another library in an ordinary thread (SQLAlchemy has some) is none of ours: it ends while
-    its thread goes on.
-    """
-    library = sys.modules.get("greenlet")
-    return weakref.ref(library.getcurrent()) if library is not None and greened() else None

@@ -1,18 +1,16 @@
-"""The watchdog of the blocking driver: a daemon thread, while something is held."""
+"""The watchdog of the blocking driver: a daemon thread that runs while something is held."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from .._client import watchdog
-from ..clock import Clock
+from .._client.engine import Engine
 from ..errors import LeaseLostError, RLockError
-from ..procedures.port import WaitGenerator
-from ..procedures.renew import Renewal, Round
-from ..rules.holds import Hold, Holds
+from ..rules.holds import Hold
 from .runtime import run
 
 log = logging.getLogger("rlock")
@@ -21,22 +19,15 @@ OnLost = Callable[[LeaseLostError], object]
 
 
 class Watchdog(watchdog.Watchdog):
-    """Renews in a thread of its own; calls `on_lost` in a second one, while there is a loss to tell."""
+    """Renews in one thread; calls `on_lost` in a second one, which runs while there are losses to report."""
 
-    def __init__(
-        self,
-        holds: Holds,
-        mutex: threading.Lock,
-        clock: Clock,
-        renewing: Callable[[Sequence[Hold]], WaitGenerator[Round]],
-        healing: Callable[[Round, float], WaitGenerator[list[Renewal]]],
-    ) -> None:
-        super().__init__(holds, mutex, clock, renewing, healing)
-        self._changed = threading.Condition(mutex)
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._changed = threading.Condition(engine.mutex)
         self._thread: threading.Thread | None = None
         #: Callbacks that are due, and the thread that calls them.
-        self._losses: deque[tuple[OnLost, LeaseLostError]] = deque()
-        self._teller: threading.Thread | None = None
+        self._callbacks: deque[tuple[OnLost, LeaseLostError]] = deque()
+        self._callback_thread: threading.Thread | None = None
 
     def _start(self) -> None:
         if self._thread is None:
@@ -44,11 +35,11 @@ class Watchdog(watchdog.Watchdog):
             thread.start()
             self._thread = thread
 
-    def _stir(self) -> None:
+    def _wake(self) -> None:
         self._changed.notify_all()
 
     def stop(self) -> None:
-        """End the thread."""
+        """End the watchdog's thread."""
         with self._changed:
             self._closed = True
             thread = self._thread
@@ -56,62 +47,62 @@ class Watchdog(watchdog.Watchdog):
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
 
-    # -- the thread --------------------------------------------------------------------------------
+    # -- the threads -------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
             while (due := self._wait()) is not None:
                 try:
-                    run(self._looking_after(due))
+                    run(self._look_after(due))
                 except RLockError as error:
                     log.debug("no renewal: %s", error)  # the client is being closed
                 except BaseException:
                     log.exception("a renewal round failed; it is tried again")
                     self._try_again(due)
         finally:
-            # Whatever ended it, the next acquire has to start another one.
+            # Otherwise the next acquire would not start another thread.
             if self._thread is threading.current_thread():
                 self._thread = None
 
     def _wait(self) -> list[Hold] | None:
-        """The holds that are due; None: nobody needs the thread any more."""
+        """Wait for holds that are due; None: the thread is not needed any more."""
         with self._changed:
-            while not (due := self._next()):
+            while not (due := self._take_due()):
                 if due is None:
-                    # Under the mutex: an acquire that comes now finds no thread and starts one.
+                    # With the mutex: an acquire that comes now finds no thread and starts one.
                     self._thread = None
                     return None
                 self._changed.wait(self._wake_at - self._clock())
             return due
 
-    def _connect_options(self, on_lost: OnLost, error: LeaseLostError) -> None:
-        self._losses.append((on_lost, error))
+    def _call_on_lost(self, on_lost: OnLost, error: LeaseLostError) -> None:
+        self._callbacks.append((on_lost, error))
         with self._mutex:
-            if self._teller is not None:
+            if self._callback_thread is not None:
                 return
-            # In a thread of its own: a callback that blocks must not stop the renewal of other locks. One for
+            # Not in the watchdog's thread: a callback that blocks would stop all renewals. One thread for
             # all losses: an outage that ends thousands of leases must not start thousands of threads.
-            thread = threading.Thread(target=self._tell_losses, name="rlock-on-lost", daemon=True)
+            thread = threading.Thread(target=self._run_callbacks, name="rlock-on-lost", daemon=True)
             try:
                 thread.start()
             except RuntimeError:
-                pass
+                pass  # the process may not start another thread
             else:
-                self._teller = thread
+                self._callback_thread = thread
                 return
-        self._tell_losses()  # no thread to be had: late is better than never
+        self._run_callbacks()
 
-    def _tell_losses(self) -> None:
-        """Call what is due, one after another; close() does not end this."""
+    def _run_callbacks(self) -> None:
+        """Call the callbacks one after another, also when the client was closed meanwhile."""
         while True:
             with self._mutex:
-                if not self._losses:
-                    # Under the mutex: a loss that comes now finds no thread and starts one.
-                    if self._teller is threading.current_thread():
-                        self._teller = None
+                if not self._callbacks:
+                    # With the mutex: a loss that comes now finds no thread and starts one.
+                    if self._callback_thread is threading.current_thread():
+                        self._callback_thread = None
                     return
-                on_lost, error = self._losses.popleft()
+                on_lost, error = self._callbacks.popleft()
             try:
                 on_lost(error)
-            except BaseException:  # SystemExit, too: the others have to be told
+            except BaseException:  # also SystemExit: the other callbacks must be called
                 log.exception("on_lost of lock %r raised", error.name)

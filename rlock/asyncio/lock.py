@@ -101,7 +101,7 @@ class RLock(BaseLock):
         hold = engine.hold(self.name)
         if hold is None:
             return LossSignal(None, engine.clock)
-        signal = hold.signal
+        signal = hold.report.signal
         if not isinstance(signal, LossSignal):
-            signal = hold.signal = LossSignal(hold, engine.clock)
+            signal = hold.report.signal = LossSignal(hold, engine.clock)
         return signal

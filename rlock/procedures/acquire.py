@@ -209,7 +209,7 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
         confirmed = yield from port.notifications.subscribe(contender, 0.0)
         if contender.confirmed_by(confirmed, context.quorum):
             return Wake.TIME
-        look_at = clock() + poll_wait(context.random, deaf=briefly or confirmed < context.quorum)
+        look_at = clock() + poll_wait(context.random, subscribed=not briefly and confirmed >= context.quorum)
         briefly = False
         wake = yield from port.notifications.wait(contender, min(free_at, until, look_at))
         if wake is not Wake.TIME or clock() >= min(free_at, until):

@@ -1,4 +1,4 @@
-"""The states of a lease, as a table. The diagram in docs/ and the exhaustive test come out of it."""
+"""The states of a lease, as a table. The diagram in docs/ and the exhaustive test use this table."""
 
 from __future__ import annotations
 
@@ -7,25 +7,22 @@ import enum
 from ..model import LeaseState
 from .timing import valid_until
 
-HELD, SUSPECT, LOST, RELEASED = (
-    LeaseState.HELD,
-    LeaseState.SUSPECT,
-    LeaseState.LOST,
-    LeaseState.RELEASED,
-)
+#: Bound once: enum lookup is measurable on this path.
+HELD, SUSPECT = LeaseState.HELD, LeaseState.SUSPECT
+LOST, RELEASED = LeaseState.LOST, LeaseState.RELEASED
 
 
 class LeaseEvent(enum.Enum):
-    """What can happen to a lease."""
+    """An event of a lease."""
 
-    RENEWED = "renewed"  # a quorum prolonged it, complete before the old validity ended
-    FAILED = "renewal failed"  # no quorum prolonged it; no quorum denied it either
-    DISOWNED = "disowned"  # a quorum answered "not yours"
+    RENEWED = "renewed"  # a quorum prolonged it before the old validity ended
+    FAILED = "renewal failed"  # no quorum prolonged it, and no quorum denied it
+    DISOWNED = "disowned"  # a quorum answered that the key is not this owner's
     EXPIRED = "expired"  # the validity ended
-    RELEASE = "release"  # the owner gave it up
+    RELEASE = "release"  # the owner released the lock
 
 
-#: Every state with every event. LOST has no way back: whoever was told of a loss must stay told.
+#: Every state with every event. LOST has no way back: an owner may have acted on the loss already.
 TRANSITIONS: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
     (HELD, LeaseEvent.RENEWED): HELD,
     (HELD, LeaseEvent.FAILED): SUSPECT,
@@ -50,26 +47,26 @@ TRANSITIONS: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
 }
 
 
-#: The reason of a loss that the clock brought.
+#: The reason of a loss without an answer of the masters.
 EXPIRED = "its validity ended before a quorum renewed it"
 
 
 class Lease:
-    """One lease as its holder sees it. Not thread-safe: its keeper serialises the events."""
+    """One lease as its holder sees it. Not thread-safe: the engine's mutex serialises the events."""
 
     __slots__ = ("ended_by", "reason", "state", "ttl", "valid_until")
 
     def __init__(self, ttl: float, sent_at: float) -> None:
         self.ttl = ttl
         self.state = HELD
-        #: Why it was lost, and what brought that.
+        #: Why it was lost, and by which event.
         self.reason = ""
         self.ended_by = LeaseEvent.EXPIRED
-        #: The instant before which nobody else can hold the lock. Grows by renewals only.
+        #: Until then nobody else can hold the lock. Only renewals move it, and only forward.
         self.valid_until = valid_until(sent_at, ttl)
 
     def on(self, event: LeaseEvent, reason: str = "") -> LeaseState:
-        """Take an event; the first reason of a loss stays."""
+        """Apply an event. The first reason of a loss stays."""
         before = self.state
         self.state = TRANSITIONS[before, event]
         if self.state is LOST and before is not LOST:
@@ -77,16 +74,16 @@ class Lease:
         return self.state
 
     def state_at(self, now: float) -> LeaseState:
-        """The state at ``now``: the loss comes out of the clock, no thread has to have noticed it.
+        """The state at ``now``, by the clock: a loss needs no thread that notices it.
 
-        Changes nothing, so that any thread may ask.
+        It changes nothing, so any thread may call it.
         """
         if now >= self.valid_until and self.state in (HELD, SUSPECT):
             return TRANSITIONS[self.state, LeaseEvent.EXPIRED]
         return self.state
 
     def look(self, now: float) -> LeaseState:
-        """The state at ``now``, and remember it: what was lost once stays lost."""
+        """The state at ``now``. A loss is remembered."""
         if now < self.valid_until:
             return self.state
         if self.state_at(now) is not self.state:
@@ -94,18 +91,18 @@ class Lease:
         return self.state
 
     def renewed(self, sent_at: float, now: float) -> LeaseState:
-        """A quorum prolonged it by a round that was sent at ``sent_at`` and complete at ``now``."""
+        """Apply a renewal that was sent at ``sent_at`` and granted by a quorum at ``now``."""
         if self.state is HELD and now < self.valid_until:
             self.valid_until = max(self.valid_until, valid_until(sent_at, self.ttl))
-            return HELD  # as the table says; each renewal of each lock comes by here
-        # A quorum that is complete only after the old validity must not revive the lease: in between
-        # another owner may have had it.
+            return HELD  # the transition in the table, without a lookup for each lock of a renewal
+        # A quorum that is complete after the old validity must not revive the lease. Another owner may have
+        # had the lock in between.
         if self.look(now) is not LOST:
             self.valid_until = max(self.valid_until, valid_until(sent_at, self.ttl))
         return self.on(LeaseEvent.RENEWED)
 
     def remaining(self, now: float) -> float:
-        """Seconds of validity left; 0.0 when there is none."""
+        """How many seconds of validity are left; 0.0: none."""
         if self.state_at(now) in (HELD, SUSPECT):
             return max(0.0, self.valid_until - now)
         return 0.0

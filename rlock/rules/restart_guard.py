@@ -3,89 +3,42 @@
 A master that comes back without its memory would grant a lock that it has granted before. So its grants count
 only when its memory is older than the longest lease. Source: "Distributed Locks with Redis" (redis.io),
 "Performance, crash recovery and fsync", which leaves the delay to the operator.
-
-A note on the master says since when its memory is whole. Only `lua/handshake.lua` writes an age into it, by
-the clock of the master, and the scripts that grant, renew or heal return it in the same call. Here a client
-turns a note into an instant of its own clock. It may be more careful than the note, never less.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ..events import MasterGuarded, MaxTtlDiffers, News, observed
 from ..model import Code, Fault, FaultKind, Vote
+from .memory_epoch import FLUSHED, UNKNOWN, MemoryReport, Note, judge
 from .timing import guard_time
 
-NEW = "it is new, or restarted, or was flushed"
-RESTARTED = "it restarted"
-FLUSHED = "its memory was lost (FLUSHALL?)"
-NO_INFO = "this user may not run INFO, so a restart before this connection cannot be seen (grant +info)"
-
-
-#: All masters are met within this at the first use of a fleet, or it is taken for one that is in use.
+#: A fleet that is connected within this time may be at its first use; a slower one is taken for used.
 FIRST_USE_S = 1.0
 
 
-class Note(NamedTuple):
-    """What the note of a master says."""
-
-    run_id: str  # of the server that has it
-    since_us: int  # since when its memory is whole, by its own clock; 0: an operator's word
-    max_ttl_ms: int  # the longest lease that it granted
-
-    @classmethod
-    def parse(cls, text: str) -> Note | None:
-        """None: there is none, or nothing that can be understood."""
-        run_id, *numbers = text.rsplit(" ", 2)
-        # 16 digits are the year 2286; more could not be computed with.
-        if len(numbers) < 2 or not all(n.isascii() and n.isdigit() and len(n) <= 16 for n in numbers):
-            return None
-        return cls(run_id, int(numbers[0]), int(numbers[1]))
-
-
-class Handshake(NamedTuple):
-    """What a master told when a connection was made."""
-
-    run_id: str = ""  # "": it does not tell
-    memory: str = "volatile"  # as `lua/handshake.lua` has it: what a restart does to it
-    note: str = ""
-    time_us: int = 0
-
-
-class Memory(NamedTuple):
-    """The memory of one master, as this client judged its note."""
-
-    note: str  # "": there is none, or one that is not judged yet; no grant counts
-    since_us: int | None
-    whole_from: float  # the local instant since when it is whole, or a later one
-    run_id: str
-    why: str  # it is no older, for people
-    met_at: float  # the local instant of the handshake, or a later one
-
-
 class Guard:
-    """The masters of one client. Not thread-safe: the driver serialises the calls.
+    """The memory epochs of all masters of one client. Not thread-safe: the driver serialises the calls.
 
-    ``seconds``: how old a memory has to be; None: as `max_ttl` asks for; 0: any age, the guard is off.
+    ``seconds``: how old a memory has to be; None: as `max_ttl` demands; 0: any age, the guard is off.
     """
 
     def __init__(self, masters: Sequence[str], max_ttl: float, seconds: float | None = None) -> None:
         self._masters = masters
         self._seconds = seconds
-        #: The longest lease of the fleet in seconds: ours, or a longer one that a note tells of.
+        #: The longest lease of the fleet in seconds: the client's, or a longer one in a master's note.
         self.max_ttl = max_ttl
-        self._memories: list[Memory | None] = [None for _ in masters]
+        self._epochs = [UNKNOWN for _ in masters]
         self._reported: set[int] = set()
         self._first_use_over = False
-        #: Events to be told when the driver's mutex is free.
+        #: Events to be emitted when the driver's mutex is free.
         self.news = News()
 
     @property
     def on(self) -> bool:
-        """Whether it guards."""
+        """Whether the guard is on."""
         return self._seconds != 0
 
     @property
@@ -95,123 +48,98 @@ class Guard:
         return least if self._seconds is None else max(self._seconds, least)
 
     def wait(self, master: int, now: float) -> float:
-        """In how many seconds the grants of a master count; 0.0: they do."""
-        memory = self._memories[master]
-        return 0.0 if memory is None else max(0.0, memory.whole_from + self.time - now)
+        """How many seconds remain until a master's grants count."""
+        return max(0.0, self._epochs[master].whole_from + self.time - now)
 
     def counts(self, master: int, note: str | None, now: float) -> bool:
-        """Whether a grant that came with ``note`` counts; None: it came with none, the last one decides."""
-        memory = self._memories[master]
-        if memory is None or not memory.note or note not in (None, memory.note):
-            return False
-        return now >= memory.whole_from + self.time
+        """Whether a grant that came with ``note`` counts; None: it came without, so the known one decides."""
+        epoch = self._epochs[master]
+        judged = bool(epoch.note) and note in (None, epoch.note)
+        return judged and now >= epoch.whole_from + self.time
 
     def fault(self, master: int, now: float) -> str:
         """Why a master has no vote, for people."""
-        memory = self._memories[master]
-        if memory is not None and not memory.note:
-            return f"{memory.why}: how old its memory is has still to be found out"
-        why, left = "" if memory is None else memory.why, self.wait(master, now)
-        return f"{why}: it has no vote for {left:.1f} s more, while a lease from before may be valid"
+        epoch = self._epochs[master]
+        if not epoch.note:
+            return f"{epoch.reason}: the age of its memory is not known yet"
+        left = self.wait(master, now)
+        return f"{epoch.reason}: it has no vote for {left:.1f} s more, while a lease from before may be valid"
 
     def run_id(self, master: int) -> str:
-        """The run_id of a master, "" if it does not tell."""
-        memory = self._memories[master]
-        return "" if memory is None else memory.run_id
+        """The run_id of a master; "": not known."""
+        return self._epochs[master].run_id
 
     def judge(
         self,
         master: int,
-        told: Handshake,
+        report: MemoryReport,
         now: float,
         *,
-        heard_at: float = -math.inf,
+        last_reply_at: float = -math.inf,
         new_connection: bool = True,
     ) -> None:
-        """Take the note of a handshake, which has its age.
+        """Judge the report of a handshake: only a handshake tells the age of a memory.
 
-        ``heard_at``: when the connection of before gave its last answer, or an earlier instant.
+        ``last_reply_at``: when the previous connection got its last reply, or an earlier instant.
         """
-        if not self.on:
-            return
-        before, note = self._memories[master], Note.parse(told.note)
-        if note is None:
-            self._memories[master] = Memory("", None, now, told.run_id, FLUSHED if before else NEW, now)
-            return
-        self._raise_max_ttl(master, note)
-        # `now` is later than the instant of the master's answer, so the memory is at least this old.
-        whole_from = now - max(0, told.time_us - note.since_us) / 1e6 if note.since_us else -math.inf
-        why = NEW
-        if before is not None and note.since_us:
-            if before.since_us == note.since_us:
-                # The first judgement stays: this answer may have been read long after it came.
-                whole_from, why = before.whole_from, before.why
-            elif before.run_id != told.run_id or before.since_us is None or before.since_us < note.since_us:
-                # This life began after the last answer of the one before, whatever its clock says: it may
-                # have been set since. (Otherwise the memory is older than its note said: `first_use`.)
-                whole_from = max(whole_from, heard_at)
-                why = FLUSHED if before.run_id == told.run_id else RESTARTED
-        if not told.run_id:
-            # An old snapshot brings an old note back, and nothing tells it from the present one.
-            whole_from = now if new_connection or before is None else max(whole_from, before.whole_from)
-            why = NO_INFO
-        self._memories[master] = Memory(told.note, note.since_us, whole_from, told.run_id, why, now)
+        if self.on:
+            before = self._epochs[master]
+            self._epochs[master] = judge(report, before, now, last_reply_at, new_connection=new_connection)
+            self._raise_max_ttl(master, Note.parse(report.note))
 
     def first_use(self, now: float) -> list[tuple[int, str]]:
-        """The masters that may be older than their notes, with these; asked for once, when all are known.
+        """The masters that may be older than their notes, with these. Empty but once, when all are known.
 
-        None where a lease was granted since a note was written: then a master without grants may have lost
-        its memory, or be another server than it was. None either where a note was read too long ago to know.
+        Empty if a master has granted a lease since its note was written: then a master without grants may
+        have lost its memory, or be another server. Empty if a note was read too long ago to be sure.
         """
-        memories = [memory for memory in self._memories if memory is not None]
-        if self._first_use_over or len(memories) < len(self._memories):
+        if self._first_use_over or UNKNOWN in self._epochs:
             return []
         self._first_use_over = True
-        notes = [Note.parse(memory.note) for memory in memories]
+        notes = [Note.parse(epoch.note) for epoch in self._epochs]
         used = any(note is None or note.max_ttl_ms for note in notes)
-        if used or any(now - memory.met_at > FIRST_USE_S for memory in memories):
+        if used or any(now - epoch.judged_at > FIRST_USE_S for epoch in self._epochs):
             return []
-        return [(i, memory.note) for i, memory in enumerate(memories) if self.wait(i, now) > 0.0]
+        return [(i, epoch.note) for i, epoch in enumerate(self._epochs) if self.wait(i, now) > 0.0]
 
-    def recognise(self, master: int, text: str, now: float) -> bool:
-        """Whether the note of an answer is the one that was judged; if not, only a handshake can judge it."""
-        memory = self._memories[master]
-        if memory is None or text == memory.note:
+    def check_note(self, master: int, text: str, now: float) -> bool:
+        """Whether the note of a reply is the one that was judged. If not, only a handshake can judge it."""
+        epoch = self._epochs[master]
+        if epoch is UNKNOWN or text == epoch.note:
             return bool(text)
-        note, known = Note.parse(text), Note.parse(memory.note)
+        note, known = Note.parse(text), Note.parse(epoch.note)
         if note is not None and known is not None and note[:2] == known[:2]:
             # Only its longest lease has changed.
-            self._memories[master] = memory._replace(note=text)
+            self._epochs[master] = epoch._replace(note=text)
             self._raise_max_ttl(master, note)
             return True
-        self._memories[master] = memory._replace(note="", whole_from=now, why=FLUSHED)
+        self._epochs[master] = epoch._replace(note="", whole_from=now, reason=FLUSHED)
         self._reported.discard(master)
         return False
 
-    def screen(self, master: int, vote: Vote, now: float, *, grants: bool) -> Vote:
-        """A vote as it counts. ``grants``: YES would make a new holder, or a token."""
+    def filter_vote(self, master: int, vote: Vote, now: float, *, grants: bool) -> Vote:
+        """The vote as it counts. ``grants``: a YES would make a new holder, or a fencing token."""
         if vote.fault is not None:
-            return vote  # no answer: whoever adds up missing and young masters would count it twice
+            return vote  # Not `guarded`: `may_be_held` would count a failed master twice.
         if not self.on or self.counts(master, vote.note, now):
             self._reported.discard(master)
             return vote
         if vote.code == Code.YES and grants:
             self._report(master, now)
-            memory = self._memories[master]
-            kind = FaultKind.GUARDED if memory and memory.note else FaultKind.UNJUDGED
+            kind = FaultKind.GUARDED if self._epochs[master].note else FaultKind.UNJUDGED
             return vote._replace(code=Code.FAULT, fault=Fault(kind, self.fault(master, now)), guarded=True)
-        # A batch is looked into code by code; as a whole it must not settle a round.
+        # A batch is judged lock by lock. Its YES as a whole would settle the round.
         code = Code.FOREIGN if vote.codes and vote.code == Code.YES else vote.code
         return vote._replace(code=code, guarded=True)
 
-    def _raise_max_ttl(self, master: int, note: Note) -> None:
-        longest = note.max_ttl_ms / 1000
+    def _raise_max_ttl(self, master: int, note: Note | None) -> None:
+        longest = 0.0 if note is None else note.max_ttl_ms / 1000
         if longest > self.max_ttl:
             self.news.note(MaxTtlDiffers(self._masters[master], longest, self.max_ttl))
             self.max_ttl = longest
 
     def _report(self, master: int, now: float) -> None:
-        # When a vote is needed that does not count: a look at the fleet is no reason to warn.
+        # Only for a grant that does not count: reading the state of a fleet is no reason for a warning.
         news = master not in self._reported
         if news or observed():
             self._reported.add(master)

@@ -1,4 +1,4 @@
-"""Every duration formula of the lock, in one place. Seconds in and out unless a name says otherwise.
+"""All durations of the lock, and their formulas. In seconds unless a name says otherwise.
 
 Source of the first three: "Distributed Locks with Redis" (redis.io), section "The Redlock algorithm".
 """
@@ -9,64 +9,67 @@ import math
 from collections.abc import Sequence
 from random import Random
 
-#: A clock may run wrong by this much of a lease. Real quartz stays under 0.0002.
+#: The part of a lease by which a clock may run wrong. Real quartz stays under 0.0002.
 DRIFT_FACTOR = 0.01
 #: Expiry on the masters has a resolution of 1 ms; both ends round.
 DRIFT_FLOOR_S = 0.002
 
-#: A waiter looks again at the latest after this, message or no message: pub/sub is at most once.
+#: The longest sleep of a waiter, with or without a message: pub/sub delivers at most once.
 POLL_CAP_S = 1.2
-#: The same where fewer than a quorum of masters let it subscribe: then looking is all there is.
-POLL_CAP_DEAF_S = 0.25
-#: A waiter that heard some masters publish, but not a quorum of them, goes on after this.
-GRACE_S = 0.03
-#: One that was handed the lock by some of them, at the earliest after this.
-GRACE_FLOOR_S = 0.004
-#: Answers that a lost round was decided without get this long.
+#: The same for a waiter that is subscribed on fewer masters than a quorum: it depends on polling.
+POLL_CAP_UNSUBSCRIBED_S = 0.25
+#: A waiter retries so long after a minority of masters published a release.
+PARTIAL_QUORUM_S = 0.03
+#: A waiter that a minority handed the lock to retries after this time, or later.
+PARTIAL_QUORUM_FLOOR_S = 0.004
+#: How long a lost round waits for missing answers.
 STRAGGLERS_S = 0.002
-#: One who has handed the lock on and comes back at once asks for it at the latest after this.
+#: How long an owner that handed the lock on stays away from it.
 COME_BACK_S = 0.001
-#: A contender that does not wait settles a split vote within so many pauses. Behind each comes a round, or
-#: a look and a round.
+#: How many pauses a non-blocking contender takes to settle a split vote. A round follows each pause, or a
+#: look and a round.
 SETTLE_TRIES = 6
-#: The least and the longest pause between them: a process may be kept from running for some milliseconds.
+#: The shortest and the longest of these pauses: the system may keep a process from running for milliseconds.
 SETTLE_FLOOR_S = 0.004
 SETTLE_CAP_S = 0.1
-#: Those who are woken by one message try again within this, one after another.
+#: Waiters that one message wakes spread their retries over this time.
 SPREAD_CAP_S = 0.1
-#: How long a waiter has to claim the lock that it was handed. One that is stopped or cut off costs the
-#: others this much, and a look; a waiter that is slower than this loses its turn, not its place.
+#: How long a waiter may take to claim the lock that it was handed. A waiter that is stopped or cut off costs
+#: the others this time and a look. A slower waiter loses its turn, not its ticket.
 CLAIM_S = 1.0
-#: How long a queue outlives its last visitor. Each waiter visits one master in each `POLL_CAP_S`.
+#: How long a queue lives after its last visitor. Each waiter visits one master in each `POLL_CAP_S`.
 QUEUE_TTL_S = 30.0
-#: How often in a row a thread may hand the lock to another one of its process, before those who came
-#: earlier.
+#: How many times in a row a lock may go from thread to thread of one process, before earlier waiters.
 LOCAL_HAND_OFFS = 8
-#: A key is gone a little after its PTTL said so; asking before that is a wasted round.
+#: A key outlives its PTTL a little. An earlier try would be a wasted round.
 EXPIRY_MARGIN_S = 0.005
-#: For how long a waiter goes by what masters told of their time. What one round told wrong makes its tickets
-#: wrong until then, and each of those costs a message more.
+#: How long a waiter relies on the masters' time in a reply. A wrong time makes its tickets wrong meanwhile,
+#: and each wrong ticket costs one more message.
 TIME_AGE_S = 0.2
-#: A retry that starts just before the caller's time ends may still run this long.
+#: How long a retry may run that starts just before the caller's time ends.
 LAST_ROUND_S = 0.05
 
-#: How long a master remembers the last fencing token of a lock; it forgets none before its clock is so far
-#: past the token. The next one is above it also without that memory, because no master gives an older one;
-#: unless its clock was set back behind the moment at which it forgot.
+#: How long a master remembers the last fencing token of a lock, at least: until its clock is so far past the
+#: token. Without that memory the next token is still greater, because every master takes it from its clock.
+#: The exception is a clock that was set back behind the moment at which the master forgot.
 FENCE_TTL_S = 3600.0
-#: What a master's age in whole seconds may be wrong by: both ends are cut off.
+#: The error of a master's uptime, which is in whole seconds: both ends are cut off.
 UPTIME_ERROR_S = 1.0
-#: When a lease that stands on fewer masters than there are is put on the others as well.
+#: When a lease that some masters did not grant is put on these masters, too.
 FILL_UP_S = 0.25
+#: Renewals that are due within this time share a round trip.
+RENEW_SLACK_S = 0.05
+#: How long a renewal waits for the slowest masters, before it heals those that lack a lock.
+RENEW_STRAGGLERS_S = 0.05
 
-#: How long threads without work stay, so that a busy lock does not start one each time.
+#: How long threads without work stay. Otherwise a busy lock would start a thread each time.
 LINGER_S = 0.25
 #: How long a channel without waiters stays subscribed.
 CHANNEL_LINGER_S = 0.5
 
 
 def lease_ms(ttl: float) -> int:
-    """The lease as it goes on the wire. The only conversion from seconds to milliseconds."""
+    """The lease on the wire. No other place converts seconds to milliseconds."""
     return math.ceil(ttl * 1000)
 
 
@@ -78,17 +81,16 @@ def drift(ttl: float) -> float:
 def valid_until(sent_at: float, ttl: float) -> float:
     """The instant at which a lease ends for its holder.
 
-    ``sent_at`` is taken before the first byte of the round is sent: a master can have started the
-    lease no earlier, so the holder's view ends before the master's.
+    ``sent_at`` is taken before the first byte of the round is sent. No master can have started the lease
+    earlier, so the lease ends for its holder before it ends on a master.
     """
     return sent_at + ttl - drift(ttl)
 
 
 def longest_acquisition(max_ttl: float) -> float:
-    """How long after its sending a round may still be won, in the whole fleet.
+    """How long after it was sent a round may still be won, in the whole fleet.
 
-    What a healed key may count rests on it: votes that a restart has wiped out must be too old to be
-    counted by then (DESIGN: rule 7).
+    Healing relies on it (rule 7): a vote that a restart wiped out must be too old to be counted by then.
     """
     return min(1.0, max_ttl / 3)
 
@@ -99,28 +101,37 @@ def won_until(sent_at: float, ttl: float, longest: float) -> float:
 
 
 def heals_until(valid_until: float, max_ttl: float) -> float:
-    """Until when a vote of a master that has no memory of old ones counts for the holder.
+    """Until when the holder may count the vote of a master that lost its memory.
 
-    Whoever was granted the lock there before the memory went has to win within `longest_acquisition`, and
-    gets the votes that it lacks at ``valid_until`` at the earliest.
+    Another owner may have got that vote before the loss. It must win within `longest_acquisition`, and cannot
+    get the votes that it lacks before ``valid_until``.
     """
-    longest = longest_acquisition(max_ttl)
-    return valid_until - longest - drift(max_ttl)
+    return valid_until - longest_acquisition(max_ttl) - drift(max_ttl)
 
 
 def guard_time(max_ttl: float) -> float:
-    """How old a master has to be, in seconds, so that no vote of an earlier life can still be valid."""
+    """How old a master's memory has to be, so that no vote from before it can still be valid."""
     return max_ttl + drift(max_ttl) + UPTIME_ERROR_S
 
 
 def default_request_timeout(ttl: float) -> float:
-    """How long to wait for one master's answer: two retransmissions of TCP, or a sixth of the lease."""
+    """How long to wait for one master's answer: time for two TCP retransmissions, or a sixth of the lease."""
     return min(0.5, ttl / 6)
 
 
 def renew_period(ttl: float) -> float:
-    """A lease is renewed each third of its length: two more tries fit before it ends."""
+    """How often a lease is renewed: two more tries fit in before it ends."""
     return ttl / 3
+
+
+def fill_up_wait(ttl: float) -> float:
+    """When the first renewal of a lease comes after its acquire."""
+    return min(FILL_UP_S, renew_period(ttl))
+
+
+def renew_slack(ttl: float) -> float:
+    """How much too early a lease may be renewed."""
+    return min(RENEW_SLACK_S, renew_period(ttl) / 4)
 
 
 def retry_period(ttl: float) -> float:
@@ -129,10 +140,10 @@ def retry_period(ttl: float) -> float:
 
 
 def expiry_wait(ttls_ms: Sequence[int], missing: int) -> float:
-    """How long until ``missing`` votes more may be had, because that many keys have expired.
+    """How long until so many keys have expired that the ``missing`` votes may be won.
 
-    ``ttls_ms`` are the PTTLs that the refusing masters told, -1 where there is no expiry. Masters that
-    did not answer count for nothing: taken for free, they would make a waiter ask again and again.
+    ``ttls_ms``: the PTTL that each refusing master returned; -1: no expiry. A master that did not answer is
+    left out. Otherwise a waiter would take it for free and ask again and again.
     """
     finite = sorted([ttl for ttl in ttls_ms if ttl >= 0])
     if not finite or missing <= 0:
@@ -140,79 +151,82 @@ def expiry_wait(ttls_ms: Sequence[int], missing: int) -> float:
     return finite[min(missing, len(finite)) - 1] / 1000 + EXPIRY_MARGIN_S
 
 
-def poll_wait(random: Random, *, deaf: bool) -> float:
-    """How long a waiter sleeps at the most before it looks again; jittered, so that waiters spread."""
-    return (POLL_CAP_DEAF_S if deaf else POLL_CAP_S) * random.uniform(0.8, 1.2)
+def poll_wait(random: Random, *, subscribed: bool) -> float:
+    """How long a waiter sleeps at the most, with jitter. ``subscribed``: on a quorum of masters."""
+    return (POLL_CAP_S if subscribed else POLL_CAP_UNSUBSCRIBED_S) * random.uniform(0.8, 1.2)
 
 
 def split_wait(random: Random, splits: int, round_s: float, *, certain: bool) -> float:
-    """How long to stay away after a vote in which nobody got a quorum.
+    """How long to stay away after ``splits`` split votes in a row.
 
-    Random, so that contenders drift apart, and doubling, so that any number of them does in the end.
-    ``round_s`` is how long the round took: less than that cannot separate two contenders. Not
-    ``certain``: a master that does not answer may have the missing vote of a holder, for as long as it
-    holds; then the doubling goes on to the pace of an ordinary waiter.
+    The wait is random, so that two contenders separate, and doubles, so that any number of them does.
+    ``round_s``: how long the round took; a shorter wait cannot separate two contenders. ``certain``: nobody
+    has a quorum. Else a silent master may have a holder's missing vote, and the wait grows to `POLL_CAP_S`.
     """
     cap = 0.1 if certain else POLL_CAP_S
-    ceiling: float = min(max(round_s, 0.0005) * 2 ** min(splits, 16), cap)
-    # Contenders must be able to fall far apart; one who waits for a holder only has to wait.
+    ceiling = _doubled(max(round_s, 0.0005), splits, cap)
+    # From 0, or two contenders would separate more slowly. A wait for a holder need not be that short.
     return random.uniform(0.0 if certain else ceiling / 2, ceiling)
 
 
 def settle_wait(random: Random, rounds: int, round_s: float) -> float:
     """How long a contender waits after ``rounds`` rounds of settling a split vote.
 
-    Longer than the others need to give their votes back. Doubling: one of them may be kept from running.
+    The others need less to give their votes back. It doubles because one of them may not be running.
     """
-    ceiling: float = min(max(round_s, SETTLE_FLOOR_S) * 2**rounds, SETTLE_CAP_S)
-    return random.uniform(ceiling / 2, ceiling)
+    return _jittered(random, _doubled(max(round_s, SETTLE_FLOOR_S), rounds, SETTLE_CAP_S))
 
 
 def spread_wait(random: Random, length: int, round_s: float) -> float:
-    """How long one of ``length`` waiters stays away that one message has woken.
+    """How long a waiter stays away when one message woke all ``length`` waiters.
 
-    Two rounds for each of the others, at random: the first to come is most likely alone.
+    Random, up to two rounds for each of the others: so the first to try is most likely alone.
     """
     return random.uniform(0.0, min(2 * max(length - 1, 0) * max(round_s, 0.0), SPREAD_CAP_S))
 
 
 def straggler_wait(round_s: float) -> float:
-    """How long one who was refused waits for the answers that are missing, after a round of ``round_s``.
+    """How long a refused contender waits for missing answers, after a round of ``round_s``.
 
-    Short: who waits here does not hear yet that it was handed the lock.
+    Short, because a contender that waits here does not notice yet that it was handed the lock.
     """
     return min(2 * max(round_s, 0.0), STRAGGLERS_S)
 
 
 def come_back_wait(round_s: float) -> float:
-    """How long one who has handed the lock on stays away, after a release that took ``round_s``.
+    """How long an owner stays away from a lock that it handed on by a release of ``round_s``.
 
-    About what the next owner needs to claim it. Until then a round could only be refused, and would take the
-    masters' time, and a processor's, from that claim.
+    The next owner needs about this time to claim the lock. An earlier round would be refused, and would slow
+    that claim down.
     """
     return min(max(round_s, 0.0), COME_BACK_S)
 
 
 def unreachable_wait(random: Random, failures: int) -> float:
     """How long to wait before asking again when no quorum answers."""
-    ceiling: float = min(0.02 * 2 ** min(failures, 5), 0.5)
-    return random.uniform(ceiling / 2, ceiling)
+    return _jittered(random, _doubled(0.02, failures, 0.5))
 
 
-def grace(round_s: float, splits: int) -> float:
-    """How long a waiter that was handed the lock by fewer masters than a quorum waits for the others.
+def partial_quorum_wait(round_s: float, splits: int) -> float:
+    """How long a waiter that a minority handed the lock to waits for the other masters.
 
-    ``round_s`` is how long its last round took: the messages of one release lie no further apart than a
-    few of these. Doubling: what it was handed may be all that there is to be had for a while.
+    ``round_s``: how long its last round took. The messages of one release arrive within a few such times. It
+    doubles with each split vote, because the other masters may have nothing to give.
     """
-    ceiling: float = max(4 * round_s, GRACE_FLOOR_S) * 2 ** min(splits, 8)
-    # What it was handed must not run out meanwhile, or nobody would know that it is free.
-    return min(ceiling, CLAIM_S / 2)
+    # The minority's claims must not expire meanwhile. Otherwise nobody would know that these are free.
+    return _doubled(max(4 * round_s, PARTIAL_QUORUM_FLOOR_S), splits, CLAIM_S / 2)
 
 
 def probe_wait(random: Random, failures: int) -> float:
-    """How long to leave a master alone that could not be reached; the first retry comes at once."""
+    """How long to wait before the next connection to a master that failed; the first retry is immediate."""
     if failures <= 1:
         return 0.0
-    ceiling: float = min(0.1 * 2 ** min(failures - 2, 5), 2.0)
+    return _jittered(random, _doubled(0.1, failures - 2, 2.0))
+
+
+def _doubled(first: float, times: int, cap: float) -> float:
+    return min(first * 2.0 ** min(times, 16), cap)
+
+
+def _jittered(random: Random, ceiling: float) -> float:
     return random.uniform(ceiling / 2, ceiling)

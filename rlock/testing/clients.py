@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -14,8 +13,10 @@ from ..client import Client
 from ..decorator import instead
 from ..errors import NotHeldError, RLockError
 from ..lock import RLock
+from ..procedures.heal import heal
 from ..procedures.inspect import evict
 from ..procedures.port import WaitGenerator
+from ..procedures.renew import renew
 from ..rules.lease import LeaseEvent
 from .memory import MemoryMaster, MemoryMasters
 
@@ -109,10 +110,10 @@ def _losing(lock: BaseLock) -> WaitGenerator[None]:
     yield from evict(engine.masters, name, lock._options.lease.request_timeout)
     # What the watchdog does when a renewal is due. It may be long until then, and a lock that is not renewed
     # would never ask.
-    round_ = yield from engine._renew(holds)
-    told = [*round_.decided, *(yield from engine._heal(round_, math.inf))]
+    round_ = yield from renew(engine.masters, holds)
+    told = [*round_.decided, *(yield from heal(engine.masters, round_))]
     disowned = [renewal for renewal in told if renewal.event is LeaseEvent.DISOWNED]
-    for hold in engine.watchdog._apply_all(disowned):
-        engine.watchdog.report(hold)
+    for hold in engine.watchdog._apply(disowned):
+        engine.watchdog.report_loss(hold)
     if any(hold.lease.remaining(engine.clock()) > 0 for hold in holds if hold in engine.holds):
         raise RLockError(f"lock {name!r} was evicted, but too few masters say so: it is still held")

@@ -15,7 +15,7 @@ from rlock.program.doctor.checks.limits import pubsub_limits
 from rlock.program.doctor.facts import ClockSample, Facts, Fleet, Probe, Trouble, clock_offset, plain
 from rlock.program.doctor.findings import CHECKS, Finding, Severity, diagnose
 from rlock.program.doctor.report import closing, report
-from rlock.rules.restart_guard import Handshake
+from rlock.rules.memory_epoch import MemoryReport
 
 PAGE = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
@@ -51,7 +51,7 @@ def master(i: int = 0, **changed: Any) -> Facts:
         "config": {**CONFIG, **config},
         "other_run_id": f"{i}" * 40,
         "durable": None if info is None else durable({**INFO, **info}, {**CONFIG, **config}),
-        "handshake": Handshake(f"{i}" * 40, note=f"{str(i) * 40} 0 10000"),
+        "memory_report": MemoryReport(f"{i}" * 40, note=f"{str(i) * 40} 0 10000"),
     }
     return Facts(f"rediss://10.0.{i}.1:6379", **{**made, **changed})
 
@@ -153,17 +153,25 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
     ("writes", one(write_fault="OOM command not allowed"), ERROR),
     ("writes", one(write_fault="READONLY", info={"role": "slave"}), None),
     ("guard", one(guarded=3.0, guard_reason="it is new"), NOTE),
-    ("guard", one(guarded=3.0, handshake=Handshake("0" * 40), permissions=named(commands=("zadd",))), NOTE),
-    ("guard", one(guarded=3.0, handshake=Handshake("0" * 40), permissions=named(commands=("get",))), None),
     (
         "guard",
-        one(guarded=3.0, handshake=Handshake("0" * 40), permissions=named(keys=("~rlock:fleet",))),
+        one(guarded=3.0, memory_report=MemoryReport("0" * 40), permissions=named(commands=("zadd",))),
+        NOTE,
+    ),
+    (
+        "guard",
+        one(guarded=3.0, memory_report=MemoryReport("0" * 40), permissions=named(commands=("get",))),
         None,
     ),
-    ("max-ttl", one(handshake=Handshake("0" * 40, note=f"{'0' * 40} 0 20000")), WARNING),
-    ("max-ttl", one(handshake=Handshake("0" * 40, note=f"{'0' * 40} 0 1000")), None),
-    ("max-ttl", one(handshake=Handshake("0" * 40, note=f"{'9' * 40} 0 20000")), WARNING),
-    ("max-ttl", one(handshake=Handshake("0" * 40, note="nonsense")), None),
+    (
+        "guard",
+        one(guarded=3.0, memory_report=MemoryReport("0" * 40), permissions=named(keys=("~rlock:fleet",))),
+        None,
+    ),
+    ("max-ttl", one(memory_report=MemoryReport("0" * 40, note=f"{'0' * 40} 0 20000")), WARNING),
+    ("max-ttl", one(memory_report=MemoryReport("0" * 40, note=f"{'0' * 40} 0 1000")), None),
+    ("max-ttl", one(memory_report=MemoryReport("0" * 40, note=f"{'9' * 40} 0 20000")), WARNING),
+    ("max-ttl", one(memory_report=MemoryReport("0" * 40, note="nonsense")), None),
     ("memory", one(info={"maxmemory": "1200000"}), WARNING),
     ("memory", one(info={"maxmemory": "1300000"}), None),
     ("eviction", one(info={"maxmemory_policy": "allkeys-lru"}), WARNING),

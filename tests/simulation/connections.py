@@ -69,8 +69,8 @@ class Connection(connection.Connection):
     def handshake_steps(self, call: ConnectOptions) -> None:
         """What a greeting finds."""
         if not call.subscriber:
-            self.handshake = self.host.greet(list(call.kill), call.guarded)
-            self.run_id = self.handshake.run_id
+            self.memory_report = self.host.greet(list(call.kill), call.guarded)
+            self.run_id = self.memory_report.run_id
             self.connection_id = self.session.number
 
     def send(self, packed: Any) -> bool:

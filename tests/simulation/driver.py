@@ -7,6 +7,7 @@ real code. An interrupt is thrown in at the wait, and goes the way that Ctrl-C g
 from __future__ import annotations
 
 import math
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -78,8 +79,8 @@ class Thread:
     def __init__(self, client: Client, label: str) -> None:
         self.client = client
         self.label = label
-        self._pulse = ThreadLiveness()
-        self.key = OwnerKey(label, self._pulse)
+        self._liveness = ThreadLiveness()
+        self.key = OwnerKey(label, weakref.ref(self._liveness))
         self.over = False
         #: Rounds that it waited for, by script.
         self.asked: Counter[str] = Counter()

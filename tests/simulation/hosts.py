@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rlock.rules import commands
 from rlock.rules.keys import NOTE
-from rlock.rules.restart_guard import Handshake
+from rlock.rules.memory_epoch import MemoryReport
 from rlock.testing.memory.keyspace import Entry
 
 from .events import Action, Process
@@ -163,7 +163,7 @@ class Host(Process):
         else:
             action()
 
-    def greet(self, kill: list[tuple[str, int]], guarded: bool) -> Handshake:
+    def greet(self, kill: list[tuple[str, int]], guarded: bool) -> MemoryReport:
         """What a handshake finds; connections in ``kill`` are ended first."""
         if self.world.may_kill:
             for life, number in kill:
@@ -172,10 +172,10 @@ class Host(Process):
                     old.close()
                     old.connection.end()
         if not guarded:
-            return Handshake(self.life)
+            return MemoryReport(self.life)
         memory = "durable" if self.durable else "volatile"
         (_, note, _, _, time_us), _ = self.master.run(commands.handshake(self.life, memory))
-        return Handshake(self.life, memory, note.decode(), time_us)
+        return MemoryReport(self.life, memory, note.decode(), time_us)
 
     def execute(self, session: Session, command: commands.Command) -> None:
         """Run a script now; its reply, and what it publishes, are on their way."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rlock.procedures.acquire import AT_ONCE
-from rlock.rules.timing import CLAIM_S, GRACE_FLOOR_S, POLL_CAP_S
+from rlock.rules.timing import CLAIM_S, PARTIAL_QUORUM_FLOOR_S, POLL_CAP_S
 
 from .client import Client, cycle
 from .driver import Program, Thread, sleep
@@ -37,7 +37,7 @@ MEAN_ROUNDS, MAX_ROUNDS = 4.0, 4
 
 
 def in_time(election: Election) -> bool:
-    return election.first <= ROUND_TRIPS + 3 * GRACE_FLOOR_S / election.round_trip
+    return election.first <= ROUND_TRIPS + 3 * PARTIAL_QUORUM_FLOOR_S / election.round_trip
 
 
 def clean(election: Election) -> None:

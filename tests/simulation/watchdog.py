@@ -20,7 +20,7 @@ class Watchdog(watchdog.Watchdog):
     """Renews in a thread of its own."""
 
     def __init__(self, client: Client) -> None:
-        super().__init__(client.holds, client.mutex, client.clock, client._renew, client._heal)
+        super().__init__(client)
         self._client = client
         self._bench = Bench()
         self._runs = False
@@ -33,25 +33,25 @@ class Watchdog(watchdog.Watchdog):
             # Later, because the caller has the mutex.
             client.after(0.0, lambda: Thread(client, f"{client.label}/watchdog").start(self._running()))
 
-    def _stir(self) -> None:
+    def _wake(self) -> None:
         self._stirred = True
         self._bench.poke()
 
     def stop(self) -> None:
         self._closed = True
-        self._stir()
+        self._wake()
 
     def _running(self) -> Program:
         while (due := (yield from self._waiting())) is not None:
             try:
-                yield from self._looking_after(due)
+                yield from self._look_after(due)
             except RLockError:
                 pass  # the client is gone; anything else is an error that the real one would only log
 
     def _waiting(self) -> WaitGenerator[list[Hold] | None]:
         while True:
             with self._mutex:
-                if (due := self._next()) is None:
+                if (due := self._take_due()) is None:
                     self._runs = False
                     return None
                 self._stirred = False
@@ -59,5 +59,5 @@ class Watchdog(watchdog.Watchdog):
                 return due
             yield Wait(self._wake_at - self._clock(), self._bench, lambda: self._stirred)
 
-    def _connect_options(self, on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:
+    def _call_on_lost(self, on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:
         on_lost(error)

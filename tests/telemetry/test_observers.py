@@ -21,6 +21,7 @@ from rlock._client import lock_events
 from rlock._sync.runtime import run
 from rlock.events import Acquired, Event, Lost, NotAcquired, Queued, Released
 from rlock.procedures.contender import Report
+from rlock.procedures.renew import renew
 from rlock.testing import MemoryMasters, memory_client
 
 from ..contract.conftest import eventually
@@ -181,25 +182,26 @@ def test_a_loss_that_nobody_noticed_is_told_by_the_close(observe: Observe) -> No
     assert ledger.faults() == []
 
 
-def test_a_lock_that_is_renewed_no_more_is_told_of_behind_the_renewal_of_others(observe: Observe) -> None:
+def test_a_lock_that_is_renewed_no_more_is_told_of_behind_the_renewal_of_others(
+    observe: Observe, monkeypatch: pytest.MonkeyPatch
+) -> None:
     order: list[str] = []
     with memory_client(3, ttl=5.0) as client:
         engine = client._engine()
         watchdog = engine.watchdog
         watchdog._start = lambda: None  # type: ignore[method-assign]
-        renewing = watchdog._renewing
 
-        def noted(holds: Any) -> Any:
+        def noted(masters: Any, holds: Any) -> Any:
             order.extend(hold.name for hold in holds)
-            return renewing(holds)
+            return renew(masters, holds)
 
-        watchdog._renewing = noted
+        monkeypatch.setattr("rlock._client.watchdog.renew", noted)
         observe(lambda event: order.append(event.event) if isinstance(event, events.RenewalStopped) else None)
         thread = threading.Thread(target=client.lock("dead").acquire)
         thread.start()
         thread.join()
         with client.lock("alive"):
-            run(watchdog._looking_after([*engine.holds]))
+            run(watchdog._look_after([*engine.holds]))
     assert order == ["alive", "renewal_stopped"]
 
 

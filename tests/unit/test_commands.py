@@ -16,8 +16,8 @@ from rlock._client.pending import PendingCall, PendingReply
 from rlock.procedures.port import Request
 from rlock.rules import commands, keys, replies
 from rlock.rules.commands import Command
+from rlock.rules.memory_epoch import MemoryReport
 from rlock.rules.quorum import Settle
-from rlock.rules.restart_guard import Handshake
 from rlock.rules.tickets import Place
 from rlock.rules.wire import OWN
 from rlock.testing import memory_client
@@ -213,7 +213,7 @@ def test_ctrl_c_while_the_first_answer_is_read_leaves_no_wrong_vote(
     tracer = Interrupt(0, ())
     with memory_client(3) as client:
         calls: Any = client._engine().masters
-        calls._guard.judge(1, Handshake("d0e1", note=NOTE.decode()), 0.0)
+        calls._guard.judge(1, MemoryReport("d0e1", note=NOTE.decode()), 0.0)
         monkeypatch.setattr(calls, "_drop", lambda _, fault: wrong.append(f"{tracer.where}: {fault}"))
         for at in range(1, 100):
             command = make()

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from rlock.rules.restart_guard import NEW, Guard
+from rlock.rules.memory_epoch import NEW
+from rlock.rules.restart_guard import Guard
 
 from .test_restart_guard import DAY, FULL, NAMES, met, note, told
 
@@ -56,7 +57,7 @@ def test_where_one_master_has_granted_a_lease_there_is_no_first_use(max_ttl_ms: 
 
 def test_a_lease_that_was_granted_while_the_last_master_was_out_of_reach_is_one() -> None:
     guard = fleet(*YOUNG[:2])
-    guard.recognise(0, note(0.0, "a1", 10_000), 100.0)
+    guard.check_note(0, note(0.0, "a1", 10_000), 100.0)
     guard.judge(2, told(YOUNG[2]), 100.0)
     assert guard.first_use(100.0) == []
 
@@ -71,7 +72,7 @@ def test_first_use_is_asked_for_once() -> None:
     guard = fleet(*YOUNG)
     guard.first_use(100.0)
     assert guard.first_use(100.0) == []
-    guard.judge(0, told(note(-3.0, "a2", 0), 104.0), 104.0, heard_at=103.0)
+    guard.judge(0, told(note(-3.0, "a2", 0), 104.0), 104.0, last_reply_at=103.0)
     assert guard.first_use(104.0) == []
 
 
@@ -86,15 +87,15 @@ def test_a_master_that_counts_already_is_not_asked() -> None:
 @pytest.mark.parametrize("new_connection", [False, True])
 @pytest.mark.parametrize("before", [-7.0, 0.0, 3.0])
 @pytest.mark.parametrize("age", [10.5, FULL + 1.0, DAY])
-@pytest.mark.parametrize("heard_at", [-math.inf, 100.0, 106.0])
+@pytest.mark.parametrize("last_reply_at", [-math.inf, 100.0, 106.0])
 def test_an_earlier_since_of_the_same_life_corrects_the_one_before(
-    heard_at: float, age: float, before: float, *, new_connection: bool
+    last_reply_at: float, age: float, before: float, *, new_connection: bool
 ) -> None:
     """At first use the master found that its memory is as old as its life, for this client or for another."""
     guard = met(note(before))
     text = note(age - 7.0)
-    assert not guard.recognise(0, text, 106.5), "an answer that is no handshake's does not tell the age"
-    guard.judge(0, told(text, 107.0), 107.0, heard_at=heard_at, new_connection=new_connection)
+    assert not guard.check_note(0, text, 106.5), "an answer that is no handshake's does not tell the age"
+    guard.judge(0, told(text, 107.0), 107.0, last_reply_at=last_reply_at, new_connection=new_connection)
     assert guard.wait(0, 107.0) == pytest.approx(max(0.0, FULL - age))
     assert guard.counts(0, text, 107.0) == (age >= FULL)
     assert guard.fault(0, 107.0).startswith(NEW)

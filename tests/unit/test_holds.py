@@ -1,22 +1,136 @@
-"""The lease table."""
+"""The table of holds, and the schedule of their renewals."""
 
 from __future__ import annotations
 
+import math
+import weakref
+from random import Random
+
+import pytest
+
 from rlock.rules.holds import Hold, Holds, OwnerKey, ThreadLiveness
+from rlock.rules.lease import LeaseEvent
 from rlock.rules.options import ClientOptions, LockOptions
+from rlock.rules.timing import FILL_UP_S, RENEW_SLACK_S
+
+LIVENESS = ThreadLiveness()
+KEY = OwnerKey("host/1/main", weakref.ref(LIVENESS))
+
+
+def a_hold(name: str, sent_at: float = 0.0, ttl: float = 9.0, *, renew: bool = True) -> Hold:
+    return Hold(KEY, LockOptions(name, ClientOptions().lease(ttl), renew=renew), f"o:{name}", sent_at)
 
 
 def test_fixed_leases_that_were_released_leave_nothing_behind() -> None:
-    holds, pulse = Holds(), ThreadLiveness()
-    key = OwnerKey("a", pulse)
-    options = LockOptions("x", ClientOptions().lease(None), renew=False)
-    kept = [Hold(key, LockOptions(f"kept-{i}", options.lease, renew=False), f"k:{i}", 0.0) for i in range(10)]
+    """Without a watchdog nobody takes them out of the schedule."""
+    holds = Holds()
+    kept = [a_hold(f"kept-{i}", renew=False) for i in range(10)]
     for hold in kept:
         holds.add(hold)
+        holds.schedule.end(hold)
     for i in range(5_000):
-        hold = Hold(key, options, f"o:{i}", float(i))
+        hold = a_hold("x", float(i), renew=False)
         holds.add(hold)
+        holds.schedule.end(hold)
         holds.remove(hold)
-    # Nobody pops what has ended where no watchdog runs.
-    assert len(holds._others) < 200
-    assert set(holds.take_due(10.0)) == set(kept)
+    assert len(holds.schedule._heap) < 200
+    assert set(holds.schedule.take_due(10.0)) == set(kept)
+
+
+def test_renewals_are_due_at_the_fill_up_each_third_of_the_lease_and_soon_after_a_failure() -> None:
+    schedule, hold = Holds().schedule, a_hold("x", 100.0)
+    end = hold.lease.valid_until
+    schedule.fill_up(hold)
+    assert schedule.next_due() == hold.renewal.due_at == 100.0 + FILL_UP_S
+    schedule.renew(hold, 101.0)
+    assert schedule.next_due() == 104.0
+    schedule.retry(hold, 104.0)
+    assert schedule.next_due() == 104.25
+    schedule.retry(hold, end - 0.1)
+    assert schedule.next_due() == end, "no retry fits in before the end of the validity"
+    schedule.end(hold)
+    assert schedule.next_due() == end
+    assert schedule.take_due(end) == [hold]
+    assert schedule.next_due() == math.inf
+
+
+def test_only_renewals_come_early_to_share_a_round_trip() -> None:
+    schedule = Holds().schedule
+    first, second, short, failed = a_hold("a"), a_hold("b"), a_hold("c", ttl=0.3), a_hold("d")
+    schedule.renew(first, 0.0)
+    schedule.renew(second, RENEW_SLACK_S - 0.001)
+    assert schedule.take_due(3.0) == [first, second]
+    schedule.renew(short, 0.0)
+    assert schedule.take_due(0.07) == [], "a short lease comes early by a part of its period at the most"
+    assert schedule.take_due(0.08) == [short]
+    schedule.retry(failed, 0.0)
+    assert schedule.take_due(0.249) == []
+    assert schedule.take_due(0.25) == [failed]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_is_scheduled_and_removed_each_hold_is_due_once_at_its_last_instant(seed: int) -> None:
+    random, holds = Random(seed), Holds()
+    schedule, due_at = holds.schedule, dict[Hold, float]()
+    table = [a_hold(f"x{i}", ttl=random.choice([0.5, 3.0, 9.0])) for i in range(30)]
+    now = 0.0
+    for _ in range(2_000):
+        hold = random.choice(table)
+        action = random.randrange(5)
+        if action == 0:
+            schedule.remove(hold)
+            due_at.pop(hold, None)
+        elif action < 4:
+            (schedule.renew, schedule.retry)[action % 2](hold, now)
+            due_at[hold] = hold.renewal.due_at
+        else:
+            now += random.uniform(0.0, 0.2)
+            taken = schedule.take_due(now)
+            assert len(set(taken)) == len(taken)
+            assert all(due_at.pop(hold) <= now + RENEW_SLACK_S for hold in taken)
+            assert all(at > now for at in due_at.values()), "nobody is left behind"
+        assert schedule.next_due() == min(due_at.values(), default=math.inf)
+
+
+def test_a_hold_says_why_it_is_not_renewed_and_why_it_was_lost() -> None:
+    fixed, held = a_hold("x", renew=False), a_hold("x")
+    stop = fixed.renewal_stop(1.0)
+    assert stop is not None
+    assert stop.cause == "fixed lease"
+    assert held.renewal_stop(1.0) is None
+    fixed.lease.look(10.0)
+    assert (fixed.cause, fixed.reason) == ("fixed lease", "its validity ended before a quorum renewed it")
+    fixed.renewal.stopped = stop
+    assert fixed.reason.endswith("(it has a fixed lease (renew=False))")
+    held.lease.on(LeaseEvent.DISOWNED, "evicted")
+    assert (held.cause, held.reason) == ("disowned", "evicted")
+
+
+def test_an_owner_that_has_ended_is_neither_alive_nor_renewed() -> None:
+    liveness = ThreadLiveness()
+    key = OwnerKey("host/1/worker", weakref.ref(liveness))
+    hold = Hold(key, LockOptions("x", ClientOptions().lease(None)), "o:1", 0.0)
+    holds = Holds()
+    holds.add(hold)
+    assert holds.holder("x") == "worker"
+    del liveness
+    assert not key.alive
+    assert holds.holder("x") == "worker, which has ended,"
+    stop = hold.renewal_stop(0.1)
+    assert stop is not None
+    assert stop.cause == "dead owner"
+
+
+def test_the_table_finds_a_hold_by_its_owner_and_removes_it_once() -> None:
+    holds, hold, other = Holds(), a_hold("x"), OwnerKey("b", lambda: True)
+    holds.add(hold)
+    assert holds.find(KEY, "x") is hold
+    assert holds.find(other, "x") is None
+    assert hold in holds
+    assert holds.taken("x", 1.0)
+    assert not holds.taken("x", 9.0), "its validity has ended"
+    for _ in range(2):
+        holds.remove(hold)
+        assert hold not in holds
+        assert len(holds) == 0
+        assert holds.holder("x") == ""

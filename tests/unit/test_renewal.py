@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Sequence
 
 import pytest
 
 from rlock.model import Code, Fault, FaultKind, Vote
-from rlock.procedures.renew import BATCH, Count, Renewal, Round, heal, renew
+from rlock.procedures.heal import heal
+from rlock.procedures.renew import BATCH, RenewalOutcome, RenewalRound, judge, renew
 from rlock.rules import commands, replies
 from rlock.rules.holds import Hold, OwnerKey, ThreadLiveness
 from rlock.rules.lease import LeaseEvent
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot, Settle
+from rlock.rules.renewal_votes import LockVotes
 from rlock.rules.timing import heals_until
 
 from .world import DOWN, Call, World, said, words
 
-PULSE = ThreadLiveness()
-KEY = OwnerKey("a", PULSE)
+LIVENESS = ThreadLiveness()
+KEY = OwnerKey("a", weakref.ref(LIVENESS))
 
 
 def a_hold(name: str = "x", owner: str = "me:1", sent_at: float = 1000.0, ttl: float = 10.0) -> Hold:
@@ -38,8 +41,8 @@ YOUNG, HEALED, EVICTED = told(1, guarded=True), told(2), told(-1)
 
 def renewal(world: World, *holds: Hold) -> dict[str, LeaseEvent]:
     """Both halves of a renewal; what became of each lock."""
-    round_: Round = world.run(renew(world, holds))
-    healed: list[Renewal] = world.run(heal(world, round_))
+    round_: RenewalRound = world.run(renew(world, holds))
+    healed: list[RenewalOutcome] = world.run(heal(world, round_))
     found = [(r.hold.name, r.event) for r in [*round_.decided, *healed]]
     assert len(found) == len(dict(found)) == len(holds), "each lock is judged once"
     return dict(found)
@@ -55,7 +58,7 @@ def test_a_renewal_is_judged_lock_by_lock(masters: int) -> None:
             # the second lock of the batch is well everywhere
             vote = DOWN if code is None else replies.decode_batch([b"me:1", [code, 1], b""], 2)
             ballot.cast(i, vote)
-        first, second = (Count(ballot, i).event(world.context, hold, needed) for i in range(2))
+        first, second = (judge(world.context, hold, LockVotes(ballot, i)).event for i in range(2))
         if codes.count(1) >= needed:
             assert first is LeaseEvent.RENEWED
         elif codes.count(-1) >= needed:
@@ -125,7 +128,7 @@ def test_a_master_without_memory_counts_while_somebody_else_could_not_have_won_i
         ballot = Ballot(3, Settle.WON_OR_ALL)
         ballot.cast(0, YES)
         ballot.cast(1, vote)
-        assert Count(ballot, 0).event(world.context, hold, 2) is expected
+        assert judge(world.context, hold, LockVotes(ballot, 0)).event is expected
 
 
 def test_a_longer_max_ttl_that_a_master_tells_of_narrows_what_counts() -> None:
@@ -135,9 +138,9 @@ def test_a_longer_max_ttl_that_a_master_tells_of_narrows_what_counts() -> None:
     for i, vote in enumerate((YES, HEALED)):
         ballot.cast(i, vote)
     world.context.guard.max_ttl = 1.0
-    assert Count(ballot, 0).event(world.context, hold, 2) is LeaseEvent.RENEWED
+    assert judge(world.context, hold, LockVotes(ballot, 0)).event is LeaseEvent.RENEWED
     world.context.guard.max_ttl = 10.0
-    assert Count(ballot, 0).event(world.context, hold, 2) is LeaseEvent.FAILED
+    assert judge(world.context, hold, LockVotes(ballot, 0)).event is LeaseEvent.FAILED
 
 
 def test_a_hold_that_was_released_meanwhile_is_released_again_behind_the_healing() -> None:
@@ -217,10 +220,10 @@ def asked(world: World, holds: Sequence[Hold]) -> tuple[int, list[str]]:
     return len(sent), [name for name, event in found.items() if event is not LeaseEvent.RENEWED]
 
 
-def test_a_refused_lock_is_found_by_few_commands_and_asked_alone_once_a_ttl() -> None:
+def test_a_refused_lock_is_found_by_asking_for_each_lock_alone_and_that_once_a_ttl() -> None:
     holds = [a_hold(f"x{i}") for i in range(BATCH)]
     world = Refusing({key: {"x42"} for key in range(3)})
-    assert asked(world, holds) == (1 + 10 + 10, ["x42"])
+    assert asked(world, holds) == (1 + 100, ["x42"])
     assert asked(world, holds) == (2, ["x42"]), "it stands in a batch of its own from then on"
 
 
@@ -228,7 +231,7 @@ def test_locks_that_are_all_refused_do_not_keep_a_master_busy() -> None:
     holds = [a_hold(f"x{i}") for i in range(BATCH)]
     names = [hold.name for hold in holds]
     world = Refusing({key: {*names} for key in range(3)})
-    assert asked(world, holds) == (1 + 10 + 100, names)
+    assert asked(world, holds) == (1 + 100, names)
     assert asked(world, holds) == (1, names)
     world.now += holds[0].lease.ttl + 0.001
     world.refused.clear()
@@ -256,4 +259,4 @@ def test_a_connection_that_ends_between_the_parts_is_no_refusal_of_a_lock() -> N
 
     world.answer = answer  # type: ignore[method-assign]
     assert set(renewal(world, *holds).values()) == {LeaseEvent.FAILED}
-    assert not any(hold.refused for hold in holds)
+    assert not any(hold.renewal.refused_until for hold in holds)

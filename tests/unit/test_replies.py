@@ -14,11 +14,12 @@ from rlock._client.connection import ConnectOptions, Reader, handshake_steps
 from rlock.errors import RLockError
 from rlock.model import Code, Vote
 from rlock.procedures import inspect
-from rlock.procedures.renew import Count
+from rlock.procedures.renew import judge
 from rlock.program.survey import info
 from rlock.rules import commands, replies
 from rlock.rules.keys import is_lock, owner_token
 from rlock.rules.quorum import Ballot
+from rlock.rules.renewal_votes import LockVotes
 
 from .test_renewal import a_hold
 from .world import World
@@ -75,7 +76,7 @@ def test_whatever_a_script_answers_is_a_vote_that_can_be_counted(name: str) -> N
             ballot.cast(i, vote)
         if name == "renew":
             for i in range(2):
-                Count(ballot, i).event(world.context, a_hold(), 2)
+                judge(world.context, a_hold(), LockVotes(ballot, i))
         elif name != "status":
             assert ballot.answered + ballot.faulted == 3
             assert ballot.foreign_holder() is None or ballot.hopeless is False
@@ -111,11 +112,11 @@ def test_a_greeting_takes_whatever_it_is_told(subscriber: bool, guarded: bool) -
                 told = [spoiled(random, [b"1790000000", b"5"]) for _ in asked]
                 asked = greeting.send(told)
         except StopIteration as stop:
-            handshake = stop.value.handshake
-            assert type(handshake.time_us) is int
-            assert abs(handshake.time_us) < 2**63
-            assert handshake.memory in ("volatile", "durable")
-            assert type(handshake.run_id) is type(handshake.note) is str
+            report = stop.value.memory_report
+            assert type(report.time_us) is int
+            assert abs(report.time_us) < 2**63
+            assert report.memory in ("volatile", "durable")
+            assert type(report.run_id) is type(report.note) is str
 
 
 @pytest.mark.parametrize("junk", [*JUNK, 2**64, 10**400], ids=lambda value: str(value)[:20])

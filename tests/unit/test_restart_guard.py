@@ -9,8 +9,9 @@ import pytest
 
 from rlock.errors import OptionsError
 from rlock.model import Code, Fault, FaultKind, Vote
+from rlock.rules.memory_epoch import FLUSHED, NEW, NO_INFO, RESTARTED, MemoryReport, Note
 from rlock.rules.options import ClientOptions, from_env
-from rlock.rules.restart_guard import FLUSHED, NEW, NO_INFO, RESTARTED, Guard, Handshake, Note
+from rlock.rules.restart_guard import Guard
 from rlock.rules.timing import guard_time
 
 NAMES = ["redis://a", "redis://b", "redis://c"]
@@ -27,10 +28,10 @@ def note(age_s: float | None, run_id: str = "a1", max_ttl_ms: int = 10_000) -> s
     return f"{run_id} {since} {max_ttl_ms}"
 
 
-def told(text: str, now: float = 100.0, run_id: str | None = None) -> Handshake:
+def told(text: str, now: float = 100.0, run_id: str | None = None) -> MemoryReport:
     """A handshake that found this note."""
     known = text.split(" ")[0] if run_id is None else run_id
-    return Handshake(known, "volatile", text, TIME_US + round((now - 100.0) * 1e6))
+    return MemoryReport(known, "volatile", text, TIME_US + round((now - 100.0) * 1e6))
 
 
 def met(text: str, run_id: str | None = None) -> Guard:
@@ -105,8 +106,8 @@ def test_a_master_that_was_never_met_has_no_vote() -> None:
     assert not guard.counts(0, None, 1e9)
     assert not guard.counts(0, note(DAY), 1e9)
     assert (guard.wait(0, 100.0), guard.run_id(0)) == (0.0, "")
-    assert guard.recognise(0, note(DAY), 100.0), "there is nothing to compare it with"
-    assert not guard.recognise(0, "", 100.0)
+    assert guard.check_note(0, note(DAY), 100.0), "there is nothing to compare it with"
+    assert not guard.check_note(0, "", 100.0)
     assert not guard.counts(0, note(DAY), 100.0)
 
 
@@ -114,7 +115,7 @@ def test_without_a_note_no_grant_counts_however_long_ago_that_was() -> None:
     """The handshake was refused: a permission is missing, or there was no memory for the note."""
     guard = met("", run_id="a1")
     assert not guard.counts(0, "", 100.0 + DAY)
-    assert guard.fault(0, 100.0).startswith(f"{NEW}: how old its memory is has still to be found out")
+    assert guard.fault(0, 100.0).startswith(f"{NEW}: the age of its memory is not known yet")
     guard.judge(0, told("", 101.0, "a1"), 101.0)
     assert guard.fault(0, 101.0).startswith(FLUSHED)
 
@@ -132,7 +133,7 @@ def test_of_the_same_since_the_first_judgement_stays(
     guard = met(note(first_age))
     again = told(note(first_age), 105.0)
     again = again._replace(time_us=again.time_us + round(clock_set * 1e6))
-    guard.judge(0, again, 105.0, heard_at=104.0, new_connection=new_connection)
+    guard.judge(0, again, 105.0, last_reply_at=104.0, new_connection=new_connection)
     assert whole_from(guard, 105.0) == pytest.approx(100.0 - first_age)
     assert guard.fault(0, 105.0).startswith(NEW)
 
@@ -147,14 +148,14 @@ def test_of_the_same_since_the_first_judgement_stays(
         ),  # of another life, an earlier one, too
     ],
 )
-@pytest.mark.parametrize("heard_at", [-math.inf, 100.0, 103.0, 106.0])
+@pytest.mark.parametrize("last_reply_at", [-math.inf, 100.0, 103.0, 106.0])
 def test_another_since_is_of_a_memory_that_began_after_the_last_answer_of_the_one_before(
-    heard_at: float, age: float, before: float | None, run_id: str, *, new_connection: bool
+    last_reply_at: float, age: float, before: float | None, run_id: str, *, new_connection: bool
 ) -> None:
     guard = met(note(before))
     text = note(age - 7.0, run_id)  # by the master's clock it is this old at the instant 107
-    guard.judge(0, told(text, 107.0), 107.0, heard_at=heard_at, new_connection=new_connection)
-    expected = max(107.0 - age, heard_at)
+    guard.judge(0, told(text, 107.0), 107.0, last_reply_at=last_reply_at, new_connection=new_connection)
+    expected = max(107.0 - age, last_reply_at)
     assert guard.wait(0, 107.0) == pytest.approx(max(0.0, expected + FULL - 107.0))
     assert guard.counts(0, text, 107.0) == (expected + FULL <= 107.0)
     assert guard.fault(0, 107.0).startswith(FLUSHED if run_id == "a1" else RESTARTED)
@@ -165,7 +166,7 @@ def test_another_since_is_of_a_memory_that_began_after_the_last_answer_of_the_on
 @pytest.mark.parametrize("before", ["", note(3.0), note(DAY)])
 def test_the_operator_s_word_counts_at_once_whatever_was_known(before: str, run_id: str) -> None:
     guard = met(before, run_id="a1")
-    guard.judge(0, told(note(None, run_id), 101.0), 101.0, heard_at=101.0)
+    guard.judge(0, told(note(None, run_id), 101.0), 101.0, last_reply_at=101.0)
     assert guard.wait(0, 101.0) == 0.0
     assert guard.counts(0, note(None, run_id), 101.0)
 
@@ -173,14 +174,14 @@ def test_the_operator_s_word_counts_at_once_whatever_was_known(before: str, run_
 def test_a_master_that_forgets_nothing_counts_at_once_after_a_restart() -> None:
     """Its handshake replaced the run_id of the note and nothing else."""
     guard = met(note(DAY))
-    guard.judge(0, told(note(DAY, "a2"), 101.0), 101.0, heard_at=100.0)
+    guard.judge(0, told(note(DAY, "a2"), 101.0), 101.0, last_reply_at=100.0)
     assert guard.counts(0, note(DAY, "a2"), 101.0)
 
 
 def test_a_note_that_comes_after_none_is_of_a_new_memory() -> None:
     guard = met(note(DAY))
     guard.judge(0, told("", 101.0, "a1"), 101.0)
-    guard.judge(0, told(note(DAY), 102.0), 102.0, heard_at=101.0)
+    guard.judge(0, told(note(DAY), 102.0), 102.0, last_reply_at=101.0)
     assert whole_from(guard, 102.0) == pytest.approx(101.0), "nothing is older than the loss of the note"
 
 
@@ -194,15 +195,15 @@ def test_without_a_run_id_a_memory_is_as_old_as_the_connection(text: str) -> Non
     assert guard.wait(0, 100.0) == pytest.approx(FULL)
     assert guard.fault(0, 100.0).startswith(NO_INFO)
     again = told(text, 105.0, "")
-    guard.judge(0, again, 105.0, heard_at=105.0, new_connection=False)
+    guard.judge(0, again, 105.0, last_reply_at=105.0, new_connection=False)
     assert whole_from(guard, 105.0) == pytest.approx(100.0), "on the same connection"
-    guard.judge(0, again, 106.0, heard_at=105.0, new_connection=True)
+    guard.judge(0, again, 106.0, last_reply_at=105.0, new_connection=True)
     assert whole_from(guard, 106.0) == pytest.approx(106.0), "on a new one"
 
 
 def test_without_a_run_id_a_new_note_on_the_same_connection_is_younger_than_the_connection() -> None:
     guard = met(note(DAY), run_id="")
-    guard.judge(0, told(note(-3.0), 105.0, ""), 105.0, heard_at=102.0, new_connection=False)
+    guard.judge(0, told(note(-3.0), 105.0, ""), 105.0, last_reply_at=102.0, new_connection=False)
     assert whole_from(guard, 105.0) == pytest.approx(103.0)
 
 
@@ -244,7 +245,7 @@ def test_the_guard_time_is_the_option_or_more_if_a_lease_asks_for_more(seconds: 
     assert guard.time == max(seconds or 0.0, guard_time(60.0))
 
 
-# -- recognise: the note that comes with an answer ---------------------------------------------------------
+# -- check_note: the note that comes with an answer ---------------------------------------------------------
 
 TEXTS = {
     "the same": note(DAY),
@@ -262,7 +263,7 @@ TEXTS = {
 def test_an_answer_counts_with_the_note_that_was_judged_and_with_a_longer_lease_in_it(how: str) -> None:
     guard, text = met(note(DAY)), TEXTS[how]
     known = how in ("the same", "a longer lease", "a shorter lease")
-    assert guard.recognise(0, text, 101.0) == known
+    assert guard.check_note(0, text, 101.0) == known
     assert guard.counts(0, text, 101.0) == known
     assert guard.counts(0, None, 101.0) == known
     assert guard.max_ttl == (60.0 if how == "a longer lease" else 10.0)
@@ -270,15 +271,15 @@ def test_an_answer_counts_with_the_note_that_was_judged_and_with_a_longer_lease_
         assert guard.counts(0, None, 101.0)
         return
     assert not guard.counts(0, text, 101.0 + DAY), "until a handshake has judged it"
-    assert guard.recognise(0, text, 102.0) is False, "and the same text again is no better known"
-    assert guard.fault(0, 102.0) == f"{FLUSHED}: how old its memory is has still to be found out"
+    assert guard.check_note(0, text, 102.0) is False, "and the same text again is no better known"
+    assert guard.fault(0, 102.0) == f"{FLUSHED}: the age of its memory is not known yet"
 
 
 @pytest.mark.parametrize(("first", "second"), list(itertools.product(TEXTS, TEXTS)))
 def test_only_a_handshake_brings_a_vote_back_that_a_note_took(first: str, second: str) -> None:
     guard = met(note(DAY))
-    known = guard.recognise(0, TEXTS[first], 101.0)
-    again = guard.recognise(0, TEXTS[second], 102.0)
+    known = guard.check_note(0, TEXTS[first], 101.0)
+    again = guard.check_note(0, TEXTS[second], 102.0)
     assert again <= known
     assert guard.counts(0, TEXTS[second], 102.0) == again
 
@@ -286,7 +287,7 @@ def test_only_a_handshake_brings_a_vote_back_that_a_note_took(first: str, second
 def test_a_longer_lease_in_an_answer_is_learned() -> None:
     guard = met(note(30.0))
     guard.judge(1, told(note(30.0, "b1")), 100.0)
-    assert guard.recognise(0, note(30.0, max_ttl_ms=60_000), 101.0)
+    assert guard.check_note(0, note(30.0, max_ttl_ms=60_000), 101.0)
     assert not guard.counts(0, None, 101.0)
     assert not guard.counts(1, None, 101.0)
 
@@ -294,31 +295,31 @@ def test_a_longer_lease_in_an_answer_is_learned() -> None:
 def test_a_note_that_was_lost_and_is_judged_again_is_no_older_than_the_loss() -> None:
     """It came back from somewhere with the old text: an operator's RESTORE, for one."""
     guard = met(note(DAY))
-    guard.recognise(0, "", 105.0)
-    guard.judge(0, told(note(DAY), 106.0), 106.0, heard_at=104.0, new_connection=False)
+    guard.check_note(0, "", 105.0)
+    guard.judge(0, told(note(DAY), 106.0), 106.0, last_reply_at=104.0, new_connection=False)
     assert whole_from(guard, 106.0) == pytest.approx(105.0)
 
 
-# -- screen ------------------------------------------------------------------------------------------------
+# -- filter_vote -------------------------------------------------------------------------------------------
 
 
 def test_a_grant_of_a_young_memory_is_a_fault_that_says_for_how_long() -> None:
     guard = met(note(3.0))
     granted = YES._replace(note=note(3.0))
-    vote = guard.screen(0, granted, 101.0, grants=True)
+    vote = guard.filter_vote(0, granted, 101.0, grants=True)
     assert (vote.code, vote.guarded) == (Code.FAULT, True)
     assert vote.fault is not None
     assert vote.fault.kind is FaultKind.GUARDED
     assert vote.fault.text == f"{NEW}: it has no vote for 7.1 s more, while a lease from before may be valid"
-    assert guard.screen(0, granted, 100.0 + FULL, grants=True) == granted
-    assert guard.screen(0, YES, 100.0 + FULL, grants=True) == YES
+    assert guard.filter_vote(0, granted, 100.0 + FULL, grants=True) == granted
+    assert guard.filter_vote(0, YES, 100.0 + FULL, grants=True) == YES
 
 
 def test_a_grant_with_a_note_that_nobody_judged_is_a_fault_of_another_kind() -> None:
     """The driver sends it again behind a handshake; a young one it does not."""
     guard = met(note(DAY))
-    guard.recognise(0, "", 101.0)
-    vote = guard.screen(0, YES._replace(note=""), 101.0, grants=True)
+    guard.check_note(0, "", 101.0)
+    vote = guard.filter_vote(0, YES._replace(note=""), 101.0, grants=True)
     assert vote.fault is not None
     assert vote.fault.kind is FaultKind.UNJUDGED
     assert vote.guarded
@@ -337,11 +338,11 @@ def test_refusals_count_and_looks_are_told_of_and_a_batch_settles_nothing(
         Vote(Code.QUEUED),
     ):
         told_of = vote._replace(note=text)
-        assert guard.screen(0, told_of, 101.0, grants=grants) == told_of._replace(guarded=True)
+        assert guard.filter_vote(0, told_of, 101.0, grants=grants) == told_of._replace(guarded=True)
     status = YES._replace(note=text)
-    assert guard.screen(0, status, 101.0, grants=False) == status._replace(guarded=True)
+    assert guard.filter_vote(0, status, 101.0, grants=False) == status._replace(guarded=True)
     batch = Vote(Code.YES, "me:1", codes=[1, 1], note=text)
-    assert guard.screen(0, batch, 101.0, grants=False) == batch._replace(code=Code.FOREIGN, guarded=True)
+    assert guard.filter_vote(0, batch, 101.0, grants=False) == batch._replace(code=Code.FOREIGN, guarded=True)
 
 
 def test_a_fault_stays_the_fault_that_it_was() -> None:
@@ -349,21 +350,21 @@ def test_a_fault_stays_the_fault_that_it_was() -> None:
     down = Vote(Code.FAULT, fault=Fault(FaultKind.DOWN, "refused"))
     for guard in (met(note(3.0)), met(""), Guard(NAMES, 10.0)):
         for grants in (False, True):
-            assert guard.screen(0, down, 101.0, grants=grants) == down
+            assert guard.filter_vote(0, down, 101.0, grants=grants) == down
 
 
 def test_a_vote_that_does_not_count_is_told_of_once_until_it_counts_again() -> None:
     guard = met(note(3.0))
     granted = YES._replace(note=note(3.0))
     for now in (100.0, 101.0):
-        guard.screen(0, granted, now, grants=True)
-    guard.screen(0, granted, 102.0, grants=False)
+        guard.filter_vote(0, granted, now, grants=True)
+    guard.filter_vote(0, granted, 102.0, grants=False)
     assert [str(event) for event in guard.news] == [
         f"redis://a: {NEW}: it has no vote for 8.1 s more, while a lease from before may be valid"
     ]
-    guard.screen(0, granted, 100.0 + FULL, grants=True)
-    guard.recognise(0, "", 200.0)
-    guard.screen(0, YES._replace(note=""), 200.0, grants=True)
+    guard.filter_vote(0, granted, 100.0 + FULL, grants=True)
+    guard.check_note(0, "", 200.0)
+    guard.filter_vote(0, YES._replace(note=""), 200.0, grants=True)
     assert len(list(guard.news)) == 2
 
 
@@ -379,7 +380,7 @@ def test_turned_off_it_judges_nothing_and_stops_nobody() -> None:
     assert guard.first_use(100.0) == []
     for vote in (YES, YES._replace(note=""), Vote(Code.YES, "me:1", codes=[1, 1])):
         for grants in (False, True):
-            assert guard.screen(0, vote, 100.0, grants=grants) == vote
+            assert guard.filter_vote(0, vote, 100.0, grants=grants) == vote
 
 
 def test_a_guard_that_is_too_short_is_refused() -> None:

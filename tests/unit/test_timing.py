@@ -53,17 +53,21 @@ def test_expiry_wait_is_the_moment_at_which_a_quorum_is_free() -> None:
 def test_random_waits_stay_in_their_bounds_and_grow() -> None:
     random = Random(7)
     for _ in range(200):
-        assert 0.96 <= timing.poll_wait(random, deaf=False) <= 1.44
-        assert 0.2 <= timing.poll_wait(random, deaf=True) <= 0.3
+        assert 0.96 <= timing.poll_wait(random, subscribed=True) <= 1.44
+        assert 0.2 <= timing.poll_wait(random, subscribed=False) <= 0.3
         assert 0.0 <= timing.split_wait(random, 40, 0.001, certain=True) <= 0.1
         uncertain = timing.split_wait(random, 40, 0.001, certain=False)
         assert timing.POLL_CAP_S / 2 <= uncertain <= timing.POLL_CAP_S
         assert 0.25 <= timing.unreachable_wait(random, 40) <= 0.5
         assert 1.0 <= timing.probe_wait(random, 40) <= 2.0
     assert timing.probe_wait(random, 0) == timing.probe_wait(random, 1) == 0.0
-    assert timing.grace(0.0003, 0) == timing.GRACE_FLOOR_S < timing.grace(0.0003, 1)
-    assert timing.grace(0.04, 0) == 0.16
-    assert timing.grace(0.0, 40) == timing.grace(0.4, 0) < timing.CLAIM_S
+    assert (
+        timing.partial_quorum_wait(0.0003, 0)
+        == timing.PARTIAL_QUORUM_FLOOR_S
+        < timing.partial_quorum_wait(0.0003, 1)
+    )
+    assert timing.partial_quorum_wait(0.04, 0) == 0.16
+    assert timing.partial_quorum_wait(0.0, 40) == timing.partial_quorum_wait(0.4, 0) < timing.CLAIM_S
     early = [timing.split_wait(random, 1, 0.001, certain=True) for _ in range(200)]
     later = [timing.split_wait(random, 6, 0.001, certain=True) for _ in range(200)]
     assert max(early) <= 0.002 < max(later)
@@ -71,7 +75,7 @@ def test_random_waits_stay_in_their_bounds_and_grow() -> None:
 
 def test_a_waiter_that_is_dead_to_the_world_costs_less_than_two_seconds() -> None:
     random = Random(7)
-    look = max(timing.poll_wait(random, deaf=False) for _ in range(1000))
+    look = max(timing.poll_wait(random, subscribed=True) for _ in range(1000))
     # The lock is handed to it just after somebody looked; the next look is after the claim has expired,
     # or it tells when that will be.
     assert max(look, timing.CLAIM_S + timing.EXPIRY_MARGIN_S) < 1.5

@@ -23,8 +23,9 @@ from rlock.model import Fault, FaultKind
 from rlock.procedures.port import ClientContext, WaitGenerator
 from rlock.rules import commands
 from rlock.rules.keys import NOTE
+from rlock.rules.memory_epoch import MemoryReport
 from rlock.rules.quorum import Ballot, Settle
-from rlock.rules.restart_guard import Guard, Handshake
+from rlock.rules.restart_guard import Guard
 from rlock.testing.memory.masters import Master
 
 TIMEOUT_S = 1.0
@@ -59,10 +60,10 @@ class Server:
         self.refuses: dict[str, str] = {}
         self.shake_hands("volatile")
 
-    def shake_hands(self, memory: str) -> Handshake:
+    def shake_hands(self, memory: str) -> MemoryReport:
         """As another connection does it."""
         (_, note, _, _, time_us), _ = self.master.run(commands.handshake(self.run_id, memory))
-        return Handshake(self.run_id, self.memory, note.decode(), time_us)
+        return MemoryReport(self.run_id, self.memory, note.decode(), time_us)
 
     @property
     def note(self) -> str:

@@ -18,7 +18,8 @@ from ..._sync.endpoints import Endpoint
 from ...clock import now
 from ...model import Code
 from ...rules import commands, keys, replies
-from ...rules.restart_guard import Guard, Handshake
+from ...rules.memory_epoch import MemoryReport
+from ...rules.restart_guard import Guard
 from ...rules.timing import lease_ms
 from .acl import (
     COMMANDS,
@@ -203,9 +204,9 @@ class Examination:
 
     def _shake_hands(self, session: Session) -> None:
         """As each connection of a client begins: the note that it writes is true, whoever comes first."""
-        told = Handshake(self.facts.run_id or "", "durable" if self.facts.durable else "volatile")
+        told = MemoryReport(self.facts.run_id or "", "durable" if self.facts.durable else "volatile")
         vote = replies.decode_handshake(session.run(commands.handshake(told.run_id, told.memory)))
-        self.facts.handshake = told._replace(note=vote.note or "", time_us=vote.time_us)
+        self.facts.memory_report = told._replace(note=vote.note or "", time_us=vote.time_us)
 
     def _listen(self, session: Session, deadline: float) -> None:
         """A second connection: what goes wrong with channels, and whether it leads to the same server."""
@@ -323,8 +324,8 @@ def _guard(fleet: Fleet) -> None:
     guard, at = Guard(labels, fleet.max_ttl, fleet.restart_guard), now()
     for i, facts in enumerate(fleet.masters):
         # Without INFO a memory is as old as the connection, and ours is new: `optional` says so.
-        if facts.handshake is not None and facts.handshake.run_id and facts.mode != "sentinel":
-            guard.judge(i, facts.handshake, at)
+        if facts.memory_report is not None and facts.memory_report.run_id and facts.mode != "sentinel":
+            guard.judge(i, facts.memory_report, at)
     for i, facts in enumerate(fleet.masters):
         facts.guarded = guard.wait(i, at)
         facts.guard_reason = guard.fault(i, at).partition(": it has")[0] if facts.guarded else ""

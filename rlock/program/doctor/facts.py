@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...rules import replies
+from ...rules.memory_epoch import MemoryReport, Note
 from ...rules.quorum import quorum
-from ...rules.restart_guard import Handshake, Note
 from ...rules.timing import guard_time
 from .acl import Permissions
 
@@ -76,7 +76,7 @@ class Facts:
     other_run_id: str | None = None  # told by a second connection
     unheard: bool = False  # a message that was published reached nobody, with a subscriber there
     durable: bool | None = None  # nothing that was answered is lost by a restart; None: it does not tell
-    handshake: Handshake | None = None
+    memory_report: MemoryReport | None = None
     guarded: float = 0.0  # seconds for which the restart guard gives it no vote
     guard_reason: str = ""
     busy: str | None = None
@@ -143,7 +143,7 @@ class Facts:
     @property
     def note(self) -> Note | None:
         """The note of the restart guard."""
-        return Note.parse(self.handshake.note) if self.handshake else None
+        return Note.parse(self.memory_report.note) if self.memory_report else None
 
     @property
     def latency(self) -> float | None:

@@ -17,7 +17,7 @@ from ..._client.endpoints import Endpoint
 from ...model import Fault, FaultKind
 from ...rules import commands
 from ...rules.keys import NOTE
-from ...rules.restart_guard import Handshake
+from ...rules.memory_epoch import MemoryReport
 from .keyspace import Message
 from .link import MemoryConnection
 from .masters import Master
@@ -150,14 +150,14 @@ class MemoryMaster(Endpoint):
                 raise ConnectError(Fault(FaultKind.DOWN, "no answer: it was told to pause"))
             self._keys.prune()
             self._serial += 1
-            handshake = Handshake()
+            report = MemoryReport()
             if not call.subscriber:
-                handshake = Handshake(self._run_id)
+                report = MemoryReport(self._run_id)
             if call.guarded and not call.subscriber:
                 reply, _ = self._keys.run(commands.handshake(self._run_id, "volatile"))
-                handshake = Handshake(self._run_id, "volatile", reply[1].decode(), reply[4])
+                report = MemoryReport(self._run_id, "volatile", reply[1].decode(), reply[4])
             connection = self._connections_by_id[self._serial] = MemoryConnection(
-                self, HandshakeResult(handshake, self._serial)
+                self, HandshakeResult(report, self._serial)
             )
             return connection
 

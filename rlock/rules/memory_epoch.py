@@ -1,0 +1,87 @@
+"""The age of one master's memory, by the note on that master.
+
+The note is the key `rlock:fleet`; only `lua/handshake.lua` writes an age into it, by the master's clock. The
+scripts that grant, renew or heal return it in the same call. Here a client turns the note into an instant of
+its own clock. The client may be more careful than the note, never less.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+NEW = "it is new, or restarted, or was flushed"
+RESTARTED = "it restarted"
+FLUSHED = "its memory was lost (FLUSHALL?)"
+NO_INFO = "this user may not run INFO, so a restart before this connection cannot be seen (grant +info)"
+
+
+class Note(NamedTuple):
+    """The note of a master."""
+
+    run_id: str  # of the server that has it
+    since_us: int  # since when its memory is whole, by its own clock; 0: an operator's word
+    max_ttl_ms: int  # the longest lease that it granted
+
+    @classmethod
+    def parse(cls, text: str) -> Note | None:
+        """The note in a text; None: the text is empty or not understood."""
+        run_id, *numbers = text.rsplit(" ", 2)
+        # 16 digits reach the year 2286; longer numbers would overflow a conversion to seconds.
+        if len(numbers) < 2 or not all(n.isascii() and n.isdigit() and len(n) <= 16 for n in numbers):
+            return None
+        return cls(run_id, int(numbers[0]), int(numbers[1]))
+
+
+class MemoryReport(NamedTuple):
+    """The answers of a master to a new connection about its memory."""
+
+    run_id: str = ""  # "": this user may not run INFO
+    memory: str = "volatile"  # its kind in `lua/handshake.lua`: what a restart does to it
+    note: str = ""
+    time_us: int = 0
+
+
+class MemoryEpoch(NamedTuple):
+    """One life of a master's memory, as this client judged it."""
+
+    note: str  # "": no note, or one that no handshake has judged yet; no grant counts
+    since_us: int | None
+    whole_from: float  # since when the memory is whole, by the client's clock, or a later instant
+    run_id: str
+    reason: str  # why it is no older, for people
+    judged_at: float
+
+
+#: The epoch of a master before its first handshake.
+UNKNOWN = MemoryEpoch("", None, -math.inf, "", NEW, -math.inf)
+
+
+def judge(
+    report: MemoryReport, before: MemoryEpoch, now: float, last_reply_at: float, *, new_connection: bool
+) -> MemoryEpoch:
+    """Judge the report of a handshake, given the epoch that was known before it.
+
+    ``last_reply_at``: when the previous connection got its last reply, or an earlier instant.
+    """
+    note = Note.parse(report.note)
+    if note is None:
+        return MemoryEpoch("", None, now, report.run_id, NEW if before is UNKNOWN else FLUSHED, now)
+    # The master replied before `now`, so its memory is at least this old.
+    whole_from = now - max(0, report.time_us - note.since_us) / 1e6 if note.since_us else -math.inf
+    reason = NEW
+    if before is not UNKNOWN and note.since_us:
+        if before.since_us == note.since_us:
+            # The same memory: keep the first estimate, because this reply may have been read late.
+            whole_from, reason = before.whole_from, before.reason
+        elif before.run_id != report.run_id or before.since_us is None or before.since_us < note.since_us:
+            # This memory began after the last reply of the one before. By the master's clock it may be
+            # older, because somebody may have set that clock.
+            whole_from = max(whole_from, last_reply_at)
+            reason = FLUSHED if before.run_id == report.run_id else RESTARTED
+        # Else the memory is older than its note said: `Guard.first_use`.
+    if not report.run_id:
+        # A snapshot may have restored an old note, and without a run_id nothing shows it.
+        whole_from = now if new_connection or before is UNKNOWN else max(whole_from, before.whole_from)
+        reason = NO_INFO
+    return MemoryEpoch(report.note, note.since_us, whole_from, report.run_id, reason, now)
