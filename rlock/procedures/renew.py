@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ..events import MasterHealed, tell
 from ..model import Code, FaultKind, LeaseState, Vote
 from ..rules import commands
+from ..rules.command_templates import Command
 from ..rules.holds import Hold
 from ..rules.lease import LeaseEvent
 from ..rules.quorum import Ballot, Settle
@@ -26,7 +27,7 @@ BATCH = 100
 PARTS = 10
 
 #: The command for some locks of one length of lease.
-Make = Callable[[float, Sequence[Hold]], commands.Command]
+Make = Callable[[float, Sequence[Hold]], Command]
 
 
 class Renewal(NamedTuple):
@@ -202,7 +203,7 @@ def _bury(masters: Masters, missing: dict[tuple[int, float], list[Hold]]) -> Non
             if hold.lease.state is LeaseState.RELEASED:
                 lacking.setdefault(hold, []).append(master)
     for hold, targets in lacking.items():
-        command = masters.context.release(hold.name, hold.owner, waiter=hold.waiter)
+        command = commands.free(masters.context.wire, hold.name, hold.owner, hold.waiter)
         masters.send(command, targets, resend_for=hold.lease.ttl)
 
 
@@ -276,7 +277,7 @@ def _merge(part: _Refused, vote: Vote) -> None:
 
 
 def _renewing(context: ClientContext) -> Make:
-    def make(ttl: float, holds: Sequence[Hold]) -> commands.Command:
+    def make(ttl: float, holds: Sequence[Hold]) -> Command:
         leases = [(hold.name, hold.owner, hold.count) for hold in holds]
         return commands.renew(lease_ms(ttl), leases, guarded=context.guard.on)
 
@@ -284,7 +285,7 @@ def _renewing(context: ClientContext) -> Make:
 
 
 def _healing(context: ClientContext) -> Make:
-    def make(ttl: float, holds: Sequence[Hold]) -> commands.Command:
+    def make(ttl: float, holds: Sequence[Hold]) -> Command:
         leases = [(hold.name, hold.owner, hold.count, hold.token) for hold in holds]
         return commands.heal(lease_ms(ttl), leases, guarded=context.guard.on)
 
