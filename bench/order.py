@@ -34,7 +34,7 @@ from rlock._client.calls import Calls
 from rlock.rules import scripts
 
 start, count, *urls = sys.argv[1:]
-TRYING = 6  # arguments of one that takes no place
+TRYING = 5  # arguments of one that takes no place
 noted, queued, ask = [], threading.local(), Calls.asking
 
 def watch(self, step):

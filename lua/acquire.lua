@@ -1,55 +1,52 @@
--- acquire: grant the lease on this master if nobody has it, or if it was handed to the caller's place; else
--- give the caller a place in the queue.
+-- acquire: grant the lease on this master if the lock is free or was handed to the caller's place; otherwise
+-- refuse, and give the caller a place in the queue.
 --
 -- KEYS[1] lock       hash
 -- KEYS[2] queue      zset   waiters by ticket
--- KEYS[3] fence      text   `<token> <owner>`, the last fencing token and to whom it was given
+-- KEYS[3] fence      text   `<token> <owner>`, the last fencing token and its owner
 -- KEYS[4] note       text   since when the memory is whole: lua/handshake.lua; left out: restart guard off
--- ARGV[1] owner      text   `<client>:<uuid>`
--- ARGV[2] lease_ms   ms
--- ARGV[3] proposal   us     the fencing token to give, unless one as high was given; older than fence_ms, as
---                           0 is: this master's time
--- ARGV[4] fence_ms   ms     how long the last fencing token is remembered; a token that is ahead of this
---                           master's time: so long from its own time on
--- ARGV[5] count      holds  left out: 1
--- ARGV[6] order      text   `fair`: a free lock is for the first in the queue; `barging`, or left out: for
---                           whoever asks
--- ARGV[7] waiter     text   `<token>|<client_id>`, the caller's place; empty or left out: it does not wait
--- ARGV[8] ticket     us     its place in the queue; 0: by this master's time; empty or left out: none
--- ARGV[9] rank       text   `last`: behind all who stand here, whatever the ticket; `kept`: just there
--- ARGV[10] queue_ms  ms     how long the queue outlives its last visitor; needed with a ticket
--- ARGV[11] told      text   `brief`: ttl_ms in steps of 10, neither length nor time_us (unless that is the
---                           ticket), which are 0; left out: all
+-- ARGV[1] lease_ms   ms
+-- ARGV[2] fence_ms   ms     how long the last fencing token is kept; a token ahead of this master's time is
+--                           kept for so long from its own time on
+-- ARGV[3] order      text   `fair`: a free lock is for the first in the queue; `barging`, or left out: for
+--                           any caller
+-- ARGV[4] rank       text   `last`: behind the present waiters, whatever the ticket; `kept`: exactly there;
+--                           ARGV[4] to ARGV[8] are left out by a caller that does not wait
+-- ARGV[5] queue_ms   ms     how long the queue is kept after its last visitor
+-- ARGV[6] told       text   `brief`: a refusal has ttl_ms in steps of 10, and 0 for length and for time_us
+--                           (unless time_us is the ticket); `all`: the exact values
+-- ARGV[7] waiter     text   `<token>|<client_id>`, the caller's place
+-- ARGV[8] ticket     us     its position in the queue; 0: this master's time
+-- ARGV[n-1] owner    text   `<client>:<uuid>`
+-- ARGV[n] proposal   us     the fencing token to give, unless one as high was given; this master's time
+--                           replaces a proposal that is older than fence_ms (0 is)
 --
 -- Reply: {code, holder, count, ttl_ms, ticket, time_us, token, note, length}: ticket is that of the place
--- (0: none was asked for, or none is needed), time_us this master's time (in a grant 0, unless the proposal
--- is more than a second from it), token the fencing token of a grant, length that of the queue with the place
---    1  granted: the caller holds the lease, and has no place any more
+-- (0: no place), time_us this master's time (in a grant 0, unless the proposal is more than a second from
+-- it), token the fencing token of a grant, length the number of waiters
+--    1  granted: the caller holds the lease and has no place any more
 --   -1  refused: someone else's; holder, count and ttl_ms (-1: no expiry) are theirs
 --   -2  refused: the key is not a lock (another type, or a hash that no lock wrote)
 --   -3  refused: free, and it is the turn of the waiter that holder names
 --
--- Second delivery: the same count, token and lease again, counted from its own arrival; a place that is
--- there stays.
+-- Second delivery: gives the same token and lease again, counted from its own arrival; keeps the place.
 -- Called by: rlock/procedures/attempt.py
 
 local lock, queue, fence, note_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local owner, lease_ms, proposal, fence_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local count, order, waiter, ticket = ARGV[5] or '1', ARGV[6], ARGV[7] or '', ARGV[8] or ''
-local rank, queue_ms, told = ARGV[9], ARGV[10], ARGV[11]
+local lease_ms, fence_ms, owner, proposal = ARGV[1], ARGV[2], ARGV[#ARGV - 1], ARGV[#ARGV]
+local order, rank, queue_ms, told, waiter, ticket = unpack(ARGV, 3, #ARGV - 2)
 
 local fields = redis.pcall('hlen', lock)
 if fields ~= 0 and type(fields) == 'table' and not string.find(fields.err, 'WRONGTYPE', 1, true) then
     return fields
 end
--- In the same call: a client that was idle would not see that a flush took the note, and the locks with it.
+-- In the same call: otherwise an idle client would not see that a flush took the note and the locks.
 local note = note_key and redis.call('get', note_key) or ''
 if fields ~= 0 and fields ~= 1 then
     return {-2, '', 0, -1, 0, 0, 0, note, 0}
 end
 
-local brief = told == 'brief'
--- No functions: each would be made anew by every call, and cost it as much as a command.
+-- No functions: Lua creates each one anew in every call, at the cost of a command.
 local holder, held, first, again, handed = '', 0, nil, false, false
 if fields == 1 then
     local entry = redis.call('hgetall', lock)
@@ -58,23 +55,24 @@ if fields == 1 then
         return {-2, '', 0, -1, 0, 0, 0, note, 0}
     end
     again = holder == owner
-    handed = holder ~= '' and string.sub(waiter, 1, #holder + 1) == holder .. '|'
+    handed = waiter and string.sub(waiter, 1, #holder + 1) == holder .. '|'
 elseif order == 'fair' then
     first = redis.call('zrange', queue, 0, 0)[1]
 end
 
 if not again and not handed and (fields == 1 or (first and first ~= waiter)) then
+    local brief = told == 'brief'
     local code, ttl_ms = -1, 0
     if fields == 0 then
         code, holder = -3, first
     else
         ttl_ms = redis.call('pttl', lock)
         if brief and ttl_ms > 0 then
-            -- So that all masters tell the same, which is read once.
+            -- Rounded, so that the masters' replies are equal: the client parses only the first one.
             ttl_ms = ttl_ms + -ttl_ms % 10
         end
     end
-    if waiter == '' or ticket == '' then
+    if not waiter then
         return {code, holder, held, ttl_ms, 0, 0, 0, note, 0}
     end
 
@@ -83,13 +81,15 @@ if not again and not handed and (fields == 1 or (first and first ~= waiter)) the
         local time = redis.call('time')
         time_us = time[1] * 1000000 + time[2]
     end
-    local place, stands = ticket ~= '0' and tonumber(ticket) or time_us, false
-    -- As it came: to write a number as a text costs as much as a command.
-    local score = ticket ~= '0' and ticket or time_us
+    local place, score, stands = time_us, time_us, false
+    if ticket ~= '0' then
+        -- Reuse the argument string: formatting a number costs as much as a command.
+        place, score = tonumber(ticket), ticket
+    end
     if rank == 'last' then
         local last = redis.pcall('zrange', queue, -1, -1, 'withscores')
         if last.err then
-            -- Somebody else's key, or not allowed: it waits without a place.
+            -- Another type of key, or an ACL: the caller waits without a place.
             return {code, holder, held, ttl_ms, 0, time_us, 0, note, 0}
         end
         local latest = last[2] and tonumber(last[2])
@@ -97,31 +97,30 @@ if not again and not handed and (fields == 1 or (first and first ~= waiter)) the
         if stands then
             place = latest
         elseif latest and place <= latest then
-            -- First come, first served, whatever the caller's idea of the time.
-            place = latest + 1
-            score = place
+            -- First come, first served, even if the caller's estimate of the time is wrong.
+            place, score = latest + 1, latest + 1
         end
     end
     if not stands then
         local added = rank == 'kept' and redis.pcall('zadd', queue, score, waiter)
             or redis.pcall('zadd', queue, 'nx', score, waiter)
         if added ~= 1 and rank ~= 'kept' then
-            -- It stands there already; or there is no memory for a new place.
+            -- The place exists already, or the server has no memory for a new one.
             place = redis.pcall('zscore', queue, waiter)
         elseif type(added) == 'table' then
             place = nil
         end
-        -- Refused for want of memory: it waits without a place, and who holds the lock is told all the same.
+        -- No memory: the caller waits without a place, and still learns who holds the lock.
         if not place or type(place) == 'table' then
             return {code, holder, held, ttl_ms, 0, time_us, 0, note, 0}
         end
     end
     if type(redis.pcall('pexpire', queue, queue_ms)) == 'table' then
-        -- Not allowed: a queue without an expiry would stay for ever.
+        -- An ACL: a queue without an expiry would stay for ever.
         redis.pcall('zrem', queue, waiter)
         place = 0
     end
-    -- Not allowed: nobody has to know it.
+    -- An ACL may forbid ZCARD: the length is optional.
     local length = not brief and tonumber(redis.pcall('zcard', queue)) or 0
     return {code, holder, held, ttl_ms, tonumber(place), time_us, 0, note, length}
 end
@@ -136,16 +135,16 @@ if note ~= '' then
     end
 end
 if again then
-    -- Before the token: without memory, only a script that has written already may store one.
+    -- Before the token: a server without memory lets a script store one only after another write.
     redis.call('pexpire', lock, lease_ms)
 end
--- Before the grant: what may be refused here (memory, an ACL) must not leave a lock without a token.
+-- Before the grant: a refused write (memory, an ACL) must not leave a lock without a token.
 local last, given_to = string.match(redis.call('get', fence) or '', '^(%d+) (.*)$')
--- `+ 0` is tonumber() for half of its price: that reads the text twice.
+-- `+ 0` costs half of tonumber(), which reads the text twice.
 local token, time_us = (last or 0) + 0, 0
 if given_to ~= owner then
     local given, kept_ms = proposal + 0, fence_ms
-    -- As it came: to write a number as a text costs as much as a command.
+    -- Reuse the argument string: formatting a number costs as much as a command.
     local number = given > token and proposal
     local time = redis.call('time')
     local now_us = time[1] * 1000000 + time[2]
@@ -153,18 +152,18 @@ if given_to ~= owner then
         -- Otherwise a client that never waits would not learn that a clock was set.
         time_us = now_us
         if given < now_us - fence_ms * 1000 then
-            -- A token that was forgotten here may be above it.
+            -- This master may have forgotten a higher token.
             given, number = now_us, false
         end
     end
     if not number then
-        -- Above every token that was given here: of two majorities some master is in both.
+        -- Above each earlier token of this master: two majorities share at least one master.
         given = math.max(token + 1, given)
         number = string.format('%.0f', given)
     end
     token = given
     if token > now_us then
-        -- Forgotten earlier, it could be above the next one, which may begin at this master's time.
+        -- Forgotten earlier, it could be above the next token, which may start at this master's time.
         kept_ms = string.format('%.0f', fence_ms + (token - now_us) / 1000)
     end
     redis.call('set', fence, number .. ' ' .. owner, 'px', kept_ms)
@@ -175,15 +174,15 @@ end
 if handed then
     redis.call('del', lock)
 end
-redis.call('hset', lock, owner, count)
+redis.call('hset', lock, owner, '1')
 local expiry = redis.pcall('pexpire', lock, lease_ms)
 if expiry ~= 1 then
-    -- PEXPIRE denied (an ACL): without this the key would stay for ever, there is no rollback.
+    -- An ACL forbids PEXPIRE: without this the key would stay for ever, because nothing is rolled back.
     redis.pcall('del', lock)
     redis.pcall('hdel', lock, owner)
     return expiry
 end
-if waiter ~= '' then
+if waiter then
     redis.pcall('zrem', queue, waiter)
 end
-return {1, owner, count + 0, lease_ms + 0, 0, time_us, token, note, 0}
+return {1, owner, 1, lease_ms + 0, 0, time_us, token, note, 0}

@@ -1,55 +1,57 @@
--- release: give up the lease and the place in the queue; hand the lock to the next, or wake all.
+-- release: give up the lease and a place in the queue; then hand the lock to the next waiter, or wake all.
 --
 -- KEYS[1] lock           hash
 -- KEYS[2] queue          zset  waiters by ticket
--- KEYS[3] fence          text  `<token> <owner>`, the last fencing token and to whom it was given; left out
---                              where there is neither a next waiter nor a ban
--- KEYS[4] evicted        text  it is there while this owner, thrown out by an operator, is not to be healed;
---                              likewise
--- ARGV[1] owner          text  `<client>:<uuid>`; empty: only hand on what is free
--- ARGV[2] channel        text  the lock's; empty: hand it to nobody and publish nothing
--- ARGV[3] message        text  what to publish for all if nobody waits in the queue; empty: nothing (an undo)
--- ARGV[4] claim_ms       ms    how long a waiter may claim what it was handed; 0: only dead waiters go
--- ARGV[5] waiter         text  `<token>|<client_id>`, a place to leave, with what was handed to it; empty, or
---                              left out: none
--- ARGV[6] next_waiter    text  `<token>|<client_id>`, a waiter of the caller's own process; likewise
--- ARGV[7] next_owner     text  the owner token under which the next waiter is to have the lease
+-- KEYS[3] fence          text  `<token> <owner>`, the last fencing token and its owner; left out without
+--                              next_waiter and without ban_ms
+-- KEYS[4] evicted        text  exists while an evicted owner must not be healed; left out without ban_ms
+-- ARGV[1] channel        text  the lock's; empty: hand the lock to nobody and publish nothing
+-- ARGV[2] claim_ms       ms    how long a waiter may claim the lock that was handed to it; 0: remove dead
+--                              waiters, but hand the lock to nobody
+-- ARGV[3] message        text  published to all if no waiter is in the queue; `owner`, or left out: the
+--                              owner token; empty: nothing (an undo)
+-- ARGV[4] waiter         text  `<token>|<client_id>`, the place to leave; a hand-off to it is given up, too;
+--                              empty, or left out: none
+-- ARGV[5] ban_ms         ms    how long the owner must not be healed (it is evicted); likewise
+-- ARGV[6] next_waiter    text  `<token>|<client_id>`, a waiter of the caller's process; ARGV[6] to ARGV[11]
+--                              are left out if there is none
+-- ARGV[7] next_owner     text  the owner token with which the next waiter gets the lease
 -- ARGV[8] next_lease_ms  ms    its lease
 -- ARGV[9] order          text  `fair`: only if it is the first in the queue; `barging`: in any case
--- ARGV[10] proposal      us    the next waiter's fencing token, as in acquire.lua
--- ARGV[11] fence_ms      ms    how long the last fencing token is remembered, likewise
--- ARGV[12] ban_ms        ms    how long the owner is not to be healed: it is evicted; left out: it is not
+-- ARGV[10] proposal      us    its fencing token, as in acquire.lua
+-- ARGV[11] fence_ms      ms    how long the last fencing token is kept, as in acquire.lua
+-- ARGV[n] owner          text  `<client>:<uuid>`; empty: only hand on a lock that is free
 --
 -- Reply: {code, holder, count, ttl_ms, token}: token is the next waiter's fencing token, if it got the lock
 --    1  released; count is the number of subscribers reached, ttl_ms the next waiter's lease, or 0
---    0  absent: nobody holds it here, or it was free and has been handed on; count likewise
---       of both: a count of -2 says that there were too many dead waiters for one call, and perhaps more. The
---       lock is free. All have been told, unless the owner is empty: then the caller calls again
+--    0  absent: nobody holds it here, or it was free and is handed on; count likewise
+--       Both: a count of -2 says that one call could not pass all dead waiters. The lock is free, and all
+--       were told, unless the owner is empty: then the caller calls again
 --   -1  someone else's; holder, count and ttl_ms are theirs
 --   -2  the key is not a lock (another type, or a hash that no lock wrote)
 --
 -- Second delivery: finds the owner gone, answers 0 or -1, writes and publishes nothing; a ban begins anew.
--- Called by: rlock/procedures/release.py; attempt.py to undo one, acquire.py to leave; inspect.py to evict;
--- rlock/_client/hand_off.py to pass on what nobody here waits for any more
+-- Called by: rlock/procedures/release.py; attempt.py, contender.py to undo and to leave, acquire.py to nudge,
+-- inspect.py to evict; rlock/_client/engine.py to pass on
 
 local lock, queue, fence, evicted = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local owner, channel, message, claim_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local waiter, next_waiter, next_owner = ARGV[5] or '', ARGV[6] or '', ARGV[7]
-local next_lease_ms, order = ARGV[8], ARGV[9]
-local proposal, fence_ms, ban_ms = ARGV[10], ARGV[11], ARGV[12]
+local channel, claim_ms, owner = ARGV[1], ARGV[2], ARGV[#ARGV]
+local message, waiter, ban_ms, next_waiter, next_owner, next_lease_ms, order, proposal, fence_ms =
+    unpack(ARGV, 3, #ARGV - 1)
 
-if ban_ms then
-    -- A DEL first: without memory, only a script that has written already may store anything.
+if ban_ms and ban_ms ~= '' then
+    -- A DEL first: a server without memory lets a script store something only after another write.
     redis.pcall('del', evicted)
     redis.pcall('set', evicted, owner, 'px', ban_ms)
 end
-if waiter ~= '' then
+local leaves = waiter and waiter ~= ''
+if leaves then
     redis.pcall('zrem', queue, waiter)
 end
 
 local held = redis.pcall('hget', lock, owner)
-if not held and waiter ~= '' then
-    -- Handed to the place of one who got the lock elsewhere, under another token.
+if not held and leaves then
+    -- The lock was handed to the place, but its waiter holds it with another token, or is gone.
     held = redis.pcall('hget', lock, string.match(waiter, '^(.*)|') or waiter)
 end
 if type(held) == 'table' then
@@ -60,7 +62,7 @@ if type(held) == 'table' then
 end
 if not held then
     local fields = redis.call('hlen', lock)
-    -- Before HGETALL: a hash of somebody's that has a million fields would stop the server for its reply.
+    -- HLEN first: HGETALL of a foreign hash with a million fields would stop the server.
     local entry = fields == 1 and redis.call('hgetall', lock)
     if fields ~= 0 and (not entry or not tonumber(entry[2])) then
         return {-2, '', 0, -1, 0}
@@ -74,17 +76,17 @@ if not held then
 else
     redis.call('del', lock)
 end
--- From here on nothing may raise: a release that has happened must not be answered by an error.
+-- From here on nothing may raise: an error must not answer a release that has happened.
 local code = held and 1 or 0
 if channel == '' then
     return {code, owner, 0, 0, 0}
 end
 
--- Dead waiters that one call passes over: each costs the server 2 to 4 us, in which it serves nobody else.
+-- Dead waiters that one call passes over: each one stops the server for 2 to 4 us.
 local left = 200
-local first = next_waiter == '' and claim_ms ~= '0' and redis.pcall('zpopmin', queue)[1]
--- Nearly always nobody waits, and there is nothing to do here; a function that nobody needs costs a command.
-if first or next_waiter ~= '' or claim_ms == '0' then
+local first = not next_waiter and claim_ms ~= '0' and redis.pcall('zpopmin', queue)[1]
+-- Skipped if nobody waits, the usual case: each function costs as much as a command.
+if first or next_waiter or claim_ms == '0' then
     local function give(holder, lease_ms)
         local written = redis.pcall('hset', lock, holder, '1')
         if type(written) ~= 'table' then
@@ -97,8 +99,8 @@ if first or next_waiter ~= '' or claim_ms == '0' then
         return type(written) ~= 'table'
     end
 
-    if next_waiter ~= '' then
-        -- As in acquire.lua; false if the last cannot be read, or the new one not be remembered.
+    if next_waiter then
+        -- The fencing token, as in acquire.lua; false if the last one cannot be read, or the new one stored.
         local function stamp()
             local last = redis.pcall('get', fence)
             if type(last) == 'table' then
@@ -141,12 +143,12 @@ if first or next_waiter ~= '' or claim_ms == '0' then
             if type(told) == 'number' and told > 0 then
                 return {code, owner, told, 0, 0}
             end
-            -- Nobody listens there any more: its process is dead. The next one must not wait for it.
+            -- No subscriber: its process is dead. The next waiter must not wait for it.
             redis.pcall('del', lock)
         end
         first = nil
     end
-    -- Handed to nobody; but the dead go, or each that comes by would keep them in the queue.
+    -- Not handed on, but the dead are removed: otherwise each caller that passes by would keep their queue.
     while claim_ms == '0' and left > 0 do
         left = left - 1
         local front = redis.pcall('zrange', queue, 0, 0)[1]
@@ -163,6 +165,7 @@ end
 if message == '' and (left > 0 or owner == '') then
     return {code, owner, left > 0 and 0 or -2, 0, 0}
 end
--- After an undo, too, if waiters may live behind the dead: they must not sleep over a free lock.
-local told = redis.pcall('publish', channel, message ~= '' and message or owner)
+-- After an undo, too, if live waiters may stand behind the dead: they must not sleep over a free lock.
+local text = message and message ~= '' and message ~= 'owner' and message or owner
+local told = redis.pcall('publish', channel, text)
 return {code, owner, left == 0 and -2 or type(told) == 'number' and told or -1, 0, 0}

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from rlock._client import calls
 from rlock.procedures import acquire, attempt, inspect, port, settle
-from rlock.rules import commands, options, quorum, renewal_votes, restart_guard
+from rlock.rules import options, quorum, renewal_votes, restart_guard, scripts
 from rlock.rules.timing import valid_until
 
 
@@ -41,10 +41,10 @@ def note_not_read(stack: ExitStack) -> None:
 
 def life_not_compared(stack: ExitStack) -> None:
     """A handshake leaves the note of another life alone."""
-    _rewrite(stack, commands.HANDSHAKE, "elseif run_id == '' or noted == run_id then", "else")
+    _rewrite(stack, scripts.HANDSHAKE, "elseif run_id == '' or noted == run_id then", "else")
     _rewrite(
         stack,
-        commands.HANDSHAKE,
+        scripts.HANDSHAKE,
         """elseif memory ~= 'durable' then
     -- A note of another life came from a snapshot or a primary: later grants are lost.
     since_us = string.format('%.0f', now_us)
@@ -55,7 +55,7 @@ def life_not_compared(stack: ExitStack) -> None:
 
 def no_note_is_old(stack: ExitStack) -> None:
     """A master without a note is taken for one that was never used, and never flushed."""
-    _rewrite(stack, commands.HANDSHAKE, "string.format('%.0f', now_us), '0'", "'1', '0'")
+    _rewrite(stack, scripts.HANDSHAKE, "string.format('%.0f', now_us), '0'", "'1', '0'")
 
 
 def votes_judged_once(stack: ExitStack) -> None:
@@ -112,13 +112,13 @@ def increment(stack: ExitStack) -> None:
     """The masters count holds up and down, so that a second delivery counts twice."""
     _rewrite(
         stack,
-        commands.ACQUIRE,
+        scripts.ACQUIRE,
         "redis.call('pexpire', lock, lease_ms)",
         "redis.call('hincrby', lock, owner, 1)\n    redis.call('pexpire', lock, lease_ms)",
     )
     _rewrite(
         stack,
-        commands.RELEASE,
+        scripts.RELEASE,
         "else\n    redis.call('del', lock)\nend",
         "elseif redis.call('hincrby', lock, owner, -1) < 1 then\n    redis.call('del', lock)\n"
         "else\n    return {1, owner, 0, 0, 0}\nend",
@@ -129,7 +129,7 @@ def increment_tokens(stack: ExitStack) -> None:
     """Fencing tokens are counted up by each master, and the largest of a majority is taken."""
     _rewrite(
         stack,
-        commands.ACQUIRE,
+        scripts.ACQUIRE,
         "local number = given > token and proposal",
         "given = token + 1\n    local number = string.format('%.0f', given)",
     )
@@ -145,7 +145,7 @@ def release_anybody(stack: ExitStack) -> None:
     """A release frees the lock, whoever has it by now."""
     _rewrite(
         stack,
-        commands.RELEASE,
+        scripts.RELEASE,
         "local held = redis.pcall('hget', lock, owner)",
         "local held = owner ~= '' and redis.call('exists', lock) == 1 and '1'",
     )
@@ -190,11 +190,11 @@ def commit(name: str) -> None:
     SABOTAGES[name](ExitStack())
 
 
-def _rewrite(stack: ExitStack, script: commands.Script, old: str, new: str) -> None:
+def _rewrite(stack: ExitStack, script: scripts.Script, old: str, new: str) -> None:
     # The simulation's masters do not read Lua: they have switches of their own for these.
     if old not in script.source:
         raise AssertionError(f"{script.name}.lua has changed: {old!r} is not in it any more")
-    broken = commands.Script(script.name, script.source.replace(old, new, 1))
+    broken = scripts.Script(script.name, script.source.replace(old, new, 1))
     for field in ("source", "sha"):
         stack.enter_context(patch.dict(script.__dict__, {field: getattr(broken, field)}))
 

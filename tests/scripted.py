@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from rlock.rules import keys
-from rlock.rules.wire import OWN
+from rlock.rules.keys import OWN
 
 from .servers import raw
 
@@ -59,8 +59,6 @@ class Box:
 
     def __init__(self, url: str, user: str | None = None, password: str | None = None) -> None:
         self.url = url
-        #: Whether keys and arguments that may be left out are sent all the same, empty.
-        self.whole = False
         self.client = raw(url)
         self._others: list[Box] = []
         if user is not None:
@@ -93,7 +91,6 @@ class Box:
         self,
         owner: str = MINE,
         lease_ms: int | str = LEASE_MS,
-        count: int = 1,
         *,
         order: str = "barging",
         waiter: str = "",
@@ -105,22 +102,17 @@ class Box:
         guarded: bool = True,
         brief: bool = False,
     ) -> Any:
-        words: list[str | int] = [
-            owner,
-            lease_ms,
-            token,
-            fence_ms,
-            count,
-            order,
-            waiter,
-            ticket,
-            rank,
-            queue_ms,
-            *(["brief"] if brief else []),
-        ]
-        if waiter == "" and not self.whole:
-            words = words[: 6 if order == "fair" else 5 if count != 1 else 4]
-        return self.call("acquire", [LOCK, QUEUE, FENCE, *_note(guarded)], *words)
+        words: list[str | int] = [lease_ms, fence_ms]
+        if waiter:
+            words += [order, rank, queue_ms, "brief" if brief else "all", waiter, ticket]
+        elif order == "fair":
+            words += [order]
+        return self.call("acquire", [LOCK, QUEUE, FENCE, *_note(guarded)], *words, owner, token)
+
+    def hold(self, owner: str = MINE, count: int = 2, **options: Any) -> None:
+        """The lock is the owner's, with this hold count."""
+        assert self.granted(owner, **options)
+        assert self.renew(owner, options.get("lease_ms", LEASE_MS), count) == [1]
 
     def granted(self, owner: str = MINE, **options: Any) -> int:
         """The fencing token of an acquire that is granted."""
@@ -145,11 +137,17 @@ class Box:
         ban_ms: int | str = "",
     ) -> Any:
         keys = [LOCK, QUEUE, FENCE, _ban(owner)]
-        words: list[str | int] = [owner, channel, message, claim_ms, waiter]
-        if next_waiter == ban_ms == "" and not self.whole:
-            return self.call("release", keys[:2], *(words if waiter else words[:4]))
-        words += [next_waiter, next_owner or owner_of(next_waiter), next_lease_ms, order, token, FENCE_MS]
-        return self.call("release", keys, *words, *([] if ban_ms == "" else [ban_ms]))
+        words: list[str | int] = [channel, claim_ms, message]
+        if waiter or next_waiter or ban_ms != "":
+            words += [waiter]
+        if next_waiter or ban_ms != "":
+            words += [ban_ms]
+        else:
+            keys = keys[:2]
+        if next_waiter:
+            favoured = next_owner or owner_of(next_waiter)
+            words += [next_waiter, favoured, next_lease_ms, order, token, FENCE_MS]
+        return self.call("release", keys, *words, owner)
 
     def hand_on(self, owner: str = MINE, **options: Any) -> Any:
         """A release of the ordinary kind."""

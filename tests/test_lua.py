@@ -41,8 +41,8 @@ Call = Callable[[Box], Any]
 
 @pytest.mark.parametrize("order", ["barging", "fair"])
 def test_acquire_of_a_free_lock_is_granted_with_an_expiry(box: Box, order: str) -> None:
-    assert box.acquire(count=3, order=order)[:5] == [1, MINE, 3, LEASE_MS, 0]
-    assert box.content() == ("hash", {MINE: "3"})
+    assert box.acquire(order=order)[:5] == [1, MINE, 1, LEASE_MS, 0]
+    assert box.content() == ("hash", {MINE: "1"})
     assert LEASE_MS - 1000 < box.pttl() <= LEASE_MS
 
 
@@ -50,18 +50,16 @@ def test_acquire_of_a_free_lock_is_granted_with_an_expiry(box: Box, order: str) 
 def test_acquire_delivered_twice_leaves_the_count_and_counts_the_lease_from_its_own_arrival(
     box: Box, order: str
 ) -> None:
-    box.acquire()
+    box.hold(count=2)
     time.sleep(0.02)
-    reply = box.acquire(count=2, order=order, token=TOKEN + 9)[:7]
-    assert reply == [1, MINE, 1, LEASE_MS, 0, 0, TOKEN], (
-        "the count that is stored is told, not the one of the call"
-    )
-    assert box.content() == ("hash", {MINE: "1"})
+    reply = box.acquire(order=order, token=TOKEN + 9)[:7]
+    assert reply == [1, MINE, 2, LEASE_MS, 0, 0, TOKEN], "the stored count, which a renewal may have set"
+    assert box.content() == ("hash", {MINE: "2"})
     assert LEASE_MS - 15 <= box.pttl() <= LEASE_MS, "not added up"
 
 
 def test_acquire_is_refused_with_the_holder_and_what_is_left_of_its_lease(box: Box) -> None:
-    box.acquire(THEIRS, count=4)
+    box.hold(THEIRS, count=4)
     with box.nothing_written():
         code, holder, count, ttl_ms, ticket, time_us, *_ = box.acquire()
     assert (code, holder, count) == (-1, THEIRS, 4)
@@ -143,7 +141,7 @@ def test_barging_takes_a_free_lock_whoever_waits(box: Box) -> None:
 
 
 def test_release_frees_and_tells_each_subscriber_once(box: Box, ear: Ear) -> None:
-    box.acquire(count=3)
+    box.hold(count=3)
     assert box.release(channel=CHANNEL, message="hello") == [1, MINE, 1, 0, 0]
     assert box.content() is None
     assert ear.heard() == ["hello"]
@@ -181,7 +179,7 @@ def test_release_delivered_twice_writes_and_publishes_once(box: Box, ear: Ear) -
 
 
 def test_release_of_someone_else_s_lock_tells_whose_it_is(box: Box, ear: Ear) -> None:
-    box.acquire(THEIRS, count=2)
+    box.hold(THEIRS, count=2)
     with box.nothing_written():
         code, holder, count, ttl_ms, _ = box.release(channel=CHANNEL)
     assert (code, holder, count) == (-1, THEIRS, 2)
@@ -201,7 +199,7 @@ def test_a_late_release_of_an_earlier_owner_does_not_free_the_newer_one(box: Box
 
 
 def test_release_by_nobody_leaves_a_lock_that_is_held(box: Box, ear: Ear) -> None:
-    box.acquire(THEIRS, count=2)
+    box.hold(THEIRS, count=2)
     with box.nothing_written():
         code, holder, count, ttl_ms, _ = box.release("", CHANNEL)
     assert (code, holder, count) == (-1, THEIRS, 2)
@@ -253,7 +251,7 @@ def test_status_of_a_free_lock_is_absent(box: Box) -> None:
 
 
 def test_status_tells_the_holder_and_writes_nothing(box: Box) -> None:
-    box.acquire(THEIRS, count=2)
+    box.hold(THEIRS, count=2)
     with box.nothing_written():
         code, holder, count, ttl_ms, length, waiters = box.status()
         assert (code, holder, count, length, waiters) == (1, THEIRS, 2, 0, [])
@@ -270,7 +268,7 @@ def test_status_tells_a_lock_that_never_expires(box: Box) -> None:
 
 
 def test_wait_tells_the_holder_and_touches_nothing_of_its_lease(box: Box) -> None:
-    box.acquire(THEIRS, lease_ms=5_000, count=2)
+    box.hold(THEIRS, count=2, lease_ms=5_000)
     for _ in range(2):
         code, holder, count, ttl_ms = box.wait()
         assert (code, holder, count) == (1, THEIRS, 2)
@@ -345,7 +343,7 @@ def test_renew_of_a_key_that_is_not_a_lock_leaves_it_alone(box: Box, kind: str) 
 def test_no_path_leaves_a_lock_without_an_expiry(box: Box) -> None:
     steps: list[Call] = [
         lambda box: box.acquire(),
-        lambda box: box.acquire(count=2),
+        lambda box: box.hold(count=2),
         lambda box: box.renew(count=2),
         lambda box: box.renew(count=1),
         lambda box: box.heal(count=3),

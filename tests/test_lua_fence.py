@@ -218,13 +218,13 @@ def test_the_next_grant_is_above_a_token_that_was_written_here(box: Box) -> None
     assert box.fence(THEIRS, TOKEN + 500) == [-1, THEIRS, 0, 0, TOKEN + 501]
 
 
-# -- release: the heir's ---------------------------------------------------------------------------------
+# -- release: the next waiter's ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("proposal", "given"), [(TOKEN + 500, TOKEN + 500), (TOKEN, TOKEN + 1), (TOKEN - 500, TOKEN + 1)]
 )
-def test_an_heir_gets_a_higher_token_with_the_lock(box: Box, proposal: int, given: int) -> None:
+def test_a_next_waiter_gets_a_higher_token_with_the_lock(box: Box, proposal: int, given: int) -> None:
     box.granted(token=TOKEN)
     assert box.hand_on(next_waiter=HEIR, next_owner="anna:77", token=proposal) == [
         1,
@@ -235,10 +235,10 @@ def test_an_heir_gets_a_higher_token_with_the_lock(box: Box, proposal: int, give
     ]
     assert box.fenced() == (given, "anna:77")
     assert FENCE_MS - 5_000 < box.pttl(FENCE) <= FENCE_MS
-    assert box.granted("anna:77", token=TOKEN + 900) == given, "it is the heir's from then on"
+    assert box.granted("anna:77", token=TOKEN + 900) == given, "it is the next waiter's from then on"
 
 
-def test_an_heir_s_token_may_be_by_the_master_s_time(box: Box) -> None:
+def test_a_next_waiter_s_token_may_be_by_the_master_s_time(box: Box) -> None:
     box.granted(token=TOKEN - 10**15)
     before = box.time_us()
     given = box.hand_on(next_waiter=HEIR, token=0)[4]
@@ -246,7 +246,7 @@ def test_an_heir_s_token_may_be_by_the_master_s_time(box: Box) -> None:
     assert box.hand_on(owner_of(HEIR), next_waiter="anna:3|s1", token=0)[4] > given
 
 
-def test_an_heir_that_has_a_token_here_keeps_it(box: Box) -> None:
+def test_a_next_waiter_that_has_a_token_here_keeps_it(box: Box) -> None:
     box.granted(token=TOKEN)
     box.fence("anna:77", TOKEN + 5)
     assert box.hand_on(next_waiter=HEIR, next_owner="anna:77", token=TOKEN + 500)[4] == TOKEN + 5
@@ -307,7 +307,7 @@ def test_without_leave_for_the_token_an_acquire_is_an_error_and_takes_nothing(
 
 @pytest.mark.parametrize("rule", ["-set", "-get"])
 @pytest.mark.parametrize("held", [True, False])
-def test_without_leave_for_the_token_an_heir_is_passed_over(
+def test_without_leave_for_the_token_a_next_waiter_is_passed_over(
     box: Box, ears: Ears, rule: str, held: bool
 ) -> None:
     """It falls to the next in the queue; the release itself is none the worse for it."""
@@ -323,7 +323,7 @@ def test_without_leave_for_the_token_an_heir_is_passed_over(
     assert box.fenced() == (TOKEN, MINE), "a token that cannot be read is not written over"
 
 
-def test_without_leave_for_the_token_and_with_nobody_else_an_heir_leaves_it_free(
+def test_without_leave_for_the_token_and_with_nobody_else_a_next_waiter_leaves_it_free(
     box: Box, ears: Ears
 ) -> None:
     box.acquire()
@@ -337,7 +337,7 @@ def test_without_leave_for_the_token_and_with_nobody_else_an_heir_leaves_it_free
     assert box.content() is None
 
 
-def test_without_leave_for_the_time_an_heir_s_token_is_the_next_one(box: Box) -> None:
+def test_without_leave_for_the_time_a_next_waiter_s_token_is_the_next_one(box: Box) -> None:
     box.granted(token=TOKEN)
     assert box.restricted("-time").hand_on(next_waiter=HEIR, token=0)[3:] == [LEASE_MS, TOKEN + 1]
 

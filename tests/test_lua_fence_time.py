@@ -10,7 +10,7 @@ DAY_US = 86_400_000_000
 
 
 @pytest.mark.parametrize("age_us", [0, FENCE_MS * 1000 - DAY_US, FENCE_MS * 1000 + DAY_US])
-@pytest.mark.parametrize("way", ["acquire", "heir"])
+@pytest.mark.parametrize("way", ["acquire", "next waiter"])
 def test_a_proposal_that_is_older_than_the_memory_may_be_below_a_forgotten_token(
     box: Box, way: str, age_us: int
 ) -> None:
@@ -26,7 +26,7 @@ def test_a_proposal_that_is_older_than_the_memory_may_be_below_a_forgotten_token
         assert given == before - age_us
 
 
-@pytest.mark.parametrize("way", ["acquire", "next to a higher one", "heir", "fence", "heal"])
+@pytest.mark.parametrize("way", ["acquire", "next to a higher one", "next waiter", "fence", "heal"])
 def test_a_token_that_is_ahead_of_the_time_is_remembered_until_its_own_time_is_over(
     box: Box, way: str
 ) -> None:
@@ -38,7 +38,7 @@ def test_a_token_that_is_ahead_of_the_time_is_remembered_until_its_own_time_is_o
         box.granted(THEIRS, token=token)
         box.release(THEIRS)
         box.granted(token=TOKEN)
-    elif way == "heir":
+    elif way == "next waiter":
         box.client.hset(LOCK, MINE, 1)
         box.hand_on(next_waiter=HEIR, token=token)
     elif way == "fence":

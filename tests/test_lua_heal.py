@@ -111,7 +111,7 @@ def test_one_that_comes_after_the_release_brings_a_dead_lock_back_until_the_rele
 
 
 def test_the_owner_s_own_lock_is_renewed(box: Box) -> None:
-    box.acquire(lease_ms=5_000, count=2)
+    box.hold(count=2, lease_ms=5_000)
     assert box.heal(count=3) == [1]
     assert 5_000 < box.pttl() <= LEASE_MS
     assert box.content() == ("hash", {MINE: "2"}), "to tell the count is for a renewal"

@@ -15,10 +15,10 @@ import redis
 import rlock
 from rlock._client.connection import ConnectOptions
 from rlock._sync.endpoints import Endpoint
-from rlock.rules import commands, keys
+from rlock.rules import keys, scripts
+from rlock.rules.keys import OWN
 from rlock.rules.memory_epoch import NO_INFO, Note
 from rlock.rules.restart_guard import Guard
-from rlock.rules.wire import OWN
 
 from .contract.conftest import eventually
 from .docs.pages import marked
@@ -173,18 +173,6 @@ def test_a_user_needs_no_more_than_the_least_permissions(allowed: tuple[Box, Ear
     user.close()
 
 
-def test_what_is_left_out_of_a_command_is_as_if_it_were_empty(allowed: tuple[Box, Ears, list[Any]]) -> None:
-    box, ears, answers = allowed
-    box.whole = True
-    assert exercise(box, box, ears) == answers
-    for box.whole in (False, True):
-        box.client.flushall()
-        box.acquire()
-        with box.nothing_written():
-            assert box.acquire(THEIRS)[:2] == [-1, MINE], "and it takes no place"
-        assert box.hand_on() == [1, MINE, 0, 0, 0]
-
-
 @pytest.mark.parametrize("missing", sorted(LEAST - {"eval", "evalsha", "info"}))
 def test_none_of_the_least_permissions_can_be_left_out(
     allowed: tuple[Box, Ears, list[Any]], missing: str
@@ -263,9 +251,9 @@ def test_the_handshake_learns_of_such_a_user_s_master_what_it_may(box: Box, opti
     assert abs(told.time_us - box.time_us()) < 5_000_000
     assert (told.run_id, told.memory) == (run_id, "durable" if optional else "volatile")
     assert (connection.connection_id > 0) == optional
-    loaded = box.client.script_exists(*(script.sha for script in commands.ALL))
+    loaded = box.client.script_exists(*(script.sha for script in scripts.ALL))
     # The handshake was sent in full.
-    assert loaded == [optional or script is commands.HANDSHAKE for script in commands.ALL]
+    assert loaded == [optional or script is scripts.HANDSHAKE for script in scripts.ALL]
     connection.close()
     user.close()
 

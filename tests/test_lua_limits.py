@@ -91,7 +91,7 @@ def test_out_of_memory_a_free_lock_is_handed_on(box: Box, ears: Ears) -> None:
 
 
 def test_out_of_memory_a_waiter_is_told_who_holds_the_lock_and_gets_no_place(box: Box) -> None:
-    box.acquire(THEIRS, count=2)
+    box.hold(THEIRS, count=2)
     box.fill()
     code, holder, count, ttl_ms, ticket, time_us, *_ = box.acquire(waiter=ANNA, ticket=TICKET)
     assert (code, holder, count, ticket) == (-1, THEIRS, 2, 0)
@@ -137,7 +137,7 @@ def test_without_leave_to_publish_a_lock_is_left_to_nobody_who_was_not_told(
 
 
 @pytest.mark.parametrize("rules", [("-hset",), ("-pexpire",), ("-pexpire", "-hdel")])
-@pytest.mark.parametrize("heir", ["", CARA])
+@pytest.mark.parametrize("next_waiter", ["", CARA])
 def test_without_leave_to_hand_on_a_release_frees_and_tells_all(
     box: Box, ear: Ear, ears: Ears, rules: tuple[str, ...], next_waiter: str
 ) -> None:
@@ -154,7 +154,7 @@ def test_without_leave_to_hand_on_a_release_frees_and_tells_all(
     assert ear.heard() == ["0", "0"]
 
 
-@pytest.mark.parametrize("heir", ["", CARA])
+@pytest.mark.parametrize("next_waiter", ["", CARA])
 def test_without_leave_to_expire_or_to_delete_a_free_lock_is_not_handed_on(
     box: Box, next_waiter: str
 ) -> None:
@@ -288,7 +288,7 @@ COSTS: dict[str, Callable[[Box], Any]] = {
     "acquire, granted": lambda box: (box.client.delete(LOCK), box.acquire(waiter=ANNA, order="fair")),
     "release, to the first": lambda box: box.hand_on(),
     "release, of a place": lambda box: box.hand_on(THEIRS, waiter=BEN),
-    "release, to an heir": lambda box: box.hand_on(next_waiter=BEN, order="barging"),
+    "release, to a next waiter": lambda box: box.hand_on(next_waiter=BEN, order="barging"),
     "release, an undo": lambda box: box.release(),
     "wait": lambda box: box.wait(BEN),
     "status": lambda box: box.status(last=1),

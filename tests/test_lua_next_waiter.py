@@ -6,10 +6,10 @@ import pytest
 
 from .scripted import ANNA, BEN, CARA, CHANNEL, HEIR, MINE, THEIRS, TOKEN, Box, Ear, Ears, owner_of
 
-# -- release: an heir, a waiter of the caller's own process ------------------------------------------------
+# -- release: a next waiter, of the caller's own process --------------------------------------------------
 
 
-def test_barging_an_heir_goes_before_all(box: Box, ear: Ear, ears: Ears) -> None:
+def test_barging_a_next_waiter_goes_before_all(box: Box, ear: Ear, ears: Ears) -> None:
     ears.listen(ANNA, BEN)
     box.acquire()
     box.enqueue(BEN, HEIR, CARA)
@@ -26,7 +26,7 @@ def test_barging_an_heir_goes_before_all(box: Box, ear: Ear, ears: Ears) -> None
 
 
 @pytest.mark.parametrize("behind", [(), (HEIR,), (HEIR, BEN)])
-def test_fair_an_heir_gets_it_if_nobody_is_before_it(box: Box, ears: Ears, behind: tuple[str, ...]) -> None:
+def test_fair_a_next_waiter_gets_it_if_it_is_the_first(box: Box, ears: Ears, behind: tuple[str, ...]) -> None:
     ears.listen(BEN, HEIR)
     box.acquire()
     if behind:
@@ -37,7 +37,7 @@ def test_fair_an_heir_gets_it_if_nobody_is_before_it(box: Box, ears: Ears, behin
     assert ears.heard() == {}
 
 
-def test_fair_an_heir_does_not_get_it_before_its_turn(box: Box, ears: Ears) -> None:
+def test_fair_a_next_waiter_does_not_get_it_before_its_turn(box: Box, ears: Ears) -> None:
     ears.listen(BEN, HEIR)
     box.acquire()
     box.enqueue(BEN, HEIR)
@@ -47,7 +47,7 @@ def test_fair_an_heir_does_not_get_it_before_its_turn(box: Box, ears: Ears) -> N
     assert ears.heard() == {BEN: [owner_of(BEN)]}
 
 
-def test_fair_an_heir_behind_the_dead_is_told_like_anybody(box: Box, ears: Ears) -> None:
+def test_fair_a_next_waiter_behind_the_dead_is_told_like_anybody(box: Box, ears: Ears) -> None:
     ears.listen(HEIR)
     box.acquire()
     box.enqueue(BEN, HEIR)
@@ -68,7 +68,7 @@ def test_a_release_by_nobody_hands_on_a_free_lock(box: Box, ear: Ear, ears: Ears
     assert (ears.heard(), ear.heard()) == ({BEN: [owner_of(BEN)]}, [])
 
 
-def test_a_release_by_nobody_favours_an_heir_too(box: Box) -> None:
+def test_a_release_by_nobody_favours_a_next_waiter_too(box: Box) -> None:
     box.enqueue(BEN)
     assert box.release("", CHANNEL, next_waiter=HEIR, next_lease_ms=9_000, order="barging") == [
         0,
@@ -89,7 +89,7 @@ def test_a_release_by_nobody_takes_a_held_lock_from_nobody(box: Box, ear: Ear, e
     assert (ears.heard(), ear.heard()) == ({}, [])
 
 
-def test_an_heir_has_it_under_the_token_that_the_release_names(box: Box) -> None:
+def test_a_next_waiter_has_the_lock_with_the_token_that_the_release_names(box: Box) -> None:
     box.enqueue(ANNA)
     box.acquire()
     assert box.release(channel=CHANNEL, next_waiter=ANNA, next_owner="anna:77", next_lease_ms=9_000) == [

@@ -30,7 +30,7 @@ from .scripted import (
 
 
 def test_a_refused_waiter_gets_a_place_with_the_ticket_it_asked_for(box: Box) -> None:
-    box.acquire(THEIRS, count=2)
+    box.hold(THEIRS, count=2)
     before = box.time_us()
     code, holder, count, ttl_ms, ticket, time_us, *_ = box.acquire(waiter=ANNA, ticket=TICKET)
     assert (code, holder, count, ticket) == (-1, THEIRS, 2, TICKET)
@@ -150,8 +150,8 @@ def test_one_who_was_handed_the_lock_takes_it_with_a_token_of_its_own(box: Box) 
     """The token of a place is never an owner: what is taken back for the one cannot hurt the other."""
     box.enqueue(ANNA, BEN)
     box.acquire(owner_of(ANNA), lease_ms=5_000)  # as a release does it
-    assert box.acquire("anna:9", count=2, waiter=ANNA, ticket=TICKET)[:5] == [1, "anna:9", 2, LEASE_MS, 0]
-    assert box.content() == ("hash", {"anna:9": "2"})
+    assert box.acquire("anna:9", waiter=ANNA, ticket=TICKET)[:5] == [1, "anna:9", 1, LEASE_MS, 0]
+    assert box.content() == ("hash", {"anna:9": "1"})
     assert 5_000 < box.pttl() <= LEASE_MS
     assert box.waiters() == [BEN], "a place now would be handed the lock once more"
     assert box.acquire("ben:9", waiter=BEN, ticket=TICKET)[:2] == [-1, "anna:9"]
@@ -174,16 +174,6 @@ def test_a_master_that_gave_another_ticket_takes_the_one_that_was_agreed(box: Bo
     behind = int(box.line()[BEN]) + 5
     assert box.acquire(waiter=ANNA, ticket=behind, rank="kept")[4] == behind
     assert box.waiters() == [BEN, ANNA]
-
-
-def test_who_asks_for_no_ticket_gets_no_place_but_what_was_handed_to_it(box: Box) -> None:
-    box.acquire()
-    with box.nothing_written():
-        assert box.acquire(THEIRS, waiter=ANNA, ticket="")[:2] == [-1, MINE]
-    assert box.waiters() == []
-    box.release()
-    box.acquire(owner_of(ANNA))
-    assert box.acquire(THEIRS, waiter=ANNA, ticket="")[:2] == [1, THEIRS]
 
 
 def test_a_waiter_whose_name_only_begins_like_the_holder_s_gets_its_place(box: Box) -> None:
@@ -231,7 +221,7 @@ def test_a_release_hands_the_lock_to_the_first_for_the_time_of_a_claim(
     box: Box, ear: Ear, ears: Ears
 ) -> None:
     ears.listen(ANNA, BEN)
-    box.acquire(count=3)
+    box.hold(count=3)
     box.enqueue(ANNA, BEN)
     assert box.hand_on(message="free") == [1, MINE, 1, 0, 0]
     assert box.handed_to(ANNA)

@@ -17,7 +17,7 @@ def test_renew_counts_the_lease_from_now(box: Box) -> None:
 
 
 def test_renew_assigns_the_hold_count(box: Box) -> None:
-    box.acquire(count=1)
+    box.acquire()
     assert box.renew(count=3) == [1]
     assert box.content() == ("hash", {MINE: "3"})
     assert box.renew(count=2) == [1]

@@ -7,6 +7,7 @@ import os
 import time
 
 from rlock.rules import commands
+from rlock.rules.keys import OWN
 
 #: What stands where each pair, or each lock, has something of its own.
 LOCK, OWNER, TOKEN, TTL = "@LOCK@", "@OWNER@", "@TOKEN@", "@TTL@"
@@ -21,7 +22,7 @@ def template() -> list[tuple[str, list[str]]]:
     """
     marks = {str(_TOKEN): TOKEN, str(_TTL_MS): TTL}
     acquire = commands.acquire(LOCK, OWNER, _TTL_MS, token=_TOKEN)
-    release = commands.release(LOCK, OWNER, barging=True, token=_TOKEN)
+    release = commands.free(OWN, LOCK, OWNER)
     return [
         (command.script.source, [marks.get(text, text) for text in command.by_sha()])
         for command in (acquire, release)

@@ -15,10 +15,10 @@ from typing import TypeVar
 from ..errors import RLockError
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.port import ClientContext, Masters, Request, WaitGenerator
-from ..rules import commands
-from ..rules.commands import Command
+from ..rules import commands, scripts
+from ..rules.command_templates import Command
 from ..rules.quorum import Ballot, Settle
-from .connection import Connection, pack
+from .connection import Connection
 from .connections import MasterConnection
 from .endpoints import same_server
 from .pending import PendingCall, PendingReply
@@ -94,7 +94,7 @@ class Calls(Pipeline[L], Masters):
             return
         with self._mutex:
             now, call.guard_time = self._clock(), self._guard.time
-            grants = call.request.command.script in commands.GRANTING
+            grants = call.request.command.script in scripts.GRANTING
             for i, vote in list(call.ballot.votes.items()):
                 call.ballot.amend(i, self._guard.filter_vote(i, vote, now, grants=grants))
 
@@ -169,7 +169,7 @@ class Calls(Pipeline[L], Masters):
         self, command: Command, targets: Sequence[int] | None = None, *, resend_for: float = 0.0
     ) -> None:
         """See `Masters.send`."""
-        packed = pack(command.by_sha())
+        packed = command.packed
         with self._mutex:
             if self._connections.closed:
                 return
@@ -185,7 +185,7 @@ class Calls(Pipeline[L], Masters):
     def _send(self, call: PendingCall) -> None:
         request, ballot = call.request, call.ballot
         command = request.command
-        packed = command.packed or pack(command.by_sha())
+        packed = command.packed
         with self._mutex:
             connections = self._connections
             if connections.closed or self._refusing is not None:
@@ -213,7 +213,7 @@ class Calls(Pipeline[L], Masters):
     def _resend(self, call: PendingCall) -> None:
         """A second delivery, to those that gave no vote; it keeps the stamp of the first."""
         request = call.request
-        packed = pack(request.command.by_sha())
+        packed = request.command.packed
         with self._mutex:
             self._check()
             now = self._clock()
@@ -258,7 +258,7 @@ class Calls(Pipeline[L], Masters):
         for pending in self._redelivery.take(server.index, now):
             if server.connection is connection:
                 # Before anything else on this connection: a release that this master did not get.
-                self._post(server, connection, pending, pack(pending.command.by_sha()))
+                self._post(server, connection, pending, pending.command.packed)
             else:
                 self._note(server, pending)  # it broke again
 

@@ -11,6 +11,7 @@ from ..model import LeaseState
 from ..procedures.contender import undo
 from ..procedures.port import Request, WaitGenerator
 from ..procedures.release import take_back_from
+from ..rules import commands
 from ..rules.holds import Hold
 from ..rules.lease import LeaseEvent
 from . import lock_events
@@ -84,5 +85,5 @@ def _take_back(engine: Engine) -> None:
 
 
 def _release(engine: Engine, hold: Hold) -> Request:
-    command = engine.context.release(hold.name, hold.owner, waiter=hold.waiter)
+    command = commands.free(engine.context.wire, hold.name, hold.owner, hold.waiter)
     return Request(command, hold.options.lease.request_timeout)

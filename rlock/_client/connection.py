@@ -20,19 +20,14 @@ import hiredis
 import redis
 
 from ..model import Fault, FaultKind
-from ..rules import commands, replies
+from ..rules import commands, replies, scripts
+from ..rules.command_templates import end_of_acquire
 from ..rules.memory_epoch import MemoryReport
 
 log = logging.getLogger("rlock")
 
 #: Far enough for a master on another continent.
 LEAST_CONNECT_S = 0.25
-
-
-def pack(words: Sequence[str]) -> bytes:
-    """A command as it goes on the wire. Text only: see `rules.commands.Command`."""
-    packed: bytes = hiredis.pack_command(tuple(words))  # type: ignore[arg-type]
-    return packed
 
 
 class Reader(hiredis.Reader):
@@ -94,7 +89,7 @@ class Connection(ABC):
 
     def expect(self, note: str | None) -> None:
         """With which note grants count from now on; None: with none, so each answer is read and judged."""
-        self.note, self.tail = note, None if note is None else commands.noted_end(note)
+        self.note, self.tail = note, None if note is None else end_of_acquire(note)
 
     @abstractmethod
     def send(self, packed: bytes) -> bool:
@@ -151,7 +146,7 @@ def handshake_steps(label: str, call: ConnectOptions) -> HandshakeSteps:
         life = _field(server, "run_id")
         yield [("CLIENT", "KILL", "ID", str(old)) for run_id, old in call.kill if run_id == life]
     asked = _QUESTIONS if call.guarded else _QUESTIONS[:4]
-    loads = [("SCRIPT", "LOAD", script.source) for script in commands.ALL]
+    loads = [("SCRIPT", "LOAD", script.source) for script in scripts.ALL]
     told = yield [*asked, *loads]
     connection_id, server, replication, memory, *disk = told[: len(asked)]
     if isinstance(server, Exception) and "NOAUTH" in str(server):

@@ -18,13 +18,13 @@ from ..procedures.contender import Contender, Grant, withdraw
 from ..procedures.inspect import statistics
 from ..procedures.port import ClientContext, Port, UnderWay, WaitGenerator
 from ..procedures.release import Outcome, Released, free, release
+from ..rules import commands
 from ..rules.holds import Hold, Holds, OwnerKey
-from ..rules.keys import fresh_client_id, token_of, waiter_name
+from ..rules.keys import WIRES, fresh_client_id, token_of, waiter_name
 from ..rules.lease import LeaseEvent
 from ..rules.options import ClientOptions
 from ..rules.restart_guard import Guard
 from ..rules.timing import CLAIM_S, come_back_wait
-from ..rules.wire import WIRES
 from . import lock_events
 from .calls import Calls
 from .closing import close
@@ -298,7 +298,7 @@ class Engine(Port):
             # A late hand-off to the place of an owner that holds the lock by the other masters: the next
             # waiter could do nothing with a minority.
             hand_on = all(hold.waiter != waiter for hold in self.holds)
-        command = self.context.release(name, token, waiter=waiter, hand_on=hand_on)
+        command = commands.leave_queue(self.context.wire, name, waiter, hand_on=hand_on)
         self.masters.send(command, resend_for=CLAIM_S)
 
     # -- rounds ------------------------------------------------------------------------------------

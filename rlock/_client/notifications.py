@@ -7,8 +7,8 @@ import weakref
 
 from ..procedures.contender import Contender, Findings
 from ..procedures.port import Wake
+from ..rules.keys import Wire
 from ..rules.timing import partial_quorum_wait
-from ..rules.wire import Wire
 from .runtime import Parker
 
 #: Of two reasons to wake up, the higher one says more.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ..model import Code, FaultKind
 from ..procedures.port import Request
-from ..rules.commands import Command
+from ..rules.command_templates import Command
 from ..rules.quorum import Ballot
 
 

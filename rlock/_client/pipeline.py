@@ -10,9 +10,10 @@ from typing import Generic, TypeVar
 from ..events import MasterAnswers, MasterFailed, MasterSlow, OutOfStep
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.port import ClientContext
-from ..rules import commands, replies
+from ..rules import commands, replies, scripts
+from ..rules.command_templates import Command, encode
 from ..rules.memory_epoch import Note
-from .connection import Connection, pack
+from .connection import Connection
 from .connections import Connections, MasterConnection
 from .pending import PendingCall, PendingReply, Redelivery
 
@@ -68,13 +69,14 @@ class Pipeline(ABC, Generic[L]):
                 if tail is None:
                     break  # a grant of this master may not count: each answer is read
                 call, command, sent_at, _ = pending_replies[0]
-                expected = command.expected_reply + tail if command.noted else command.expected_reply
+                start, vote, noted = command.expected_reply
+                expected = start + tail if noted else start
                 if not data.startswith(expected):
                     break
                 pending_replies.popleft()
                 connection.heard_at = sent_at
                 if call is not None and (not call.over or call.request.count_late):
-                    self._vote(call, server.index, command.yes)
+                    self._vote(call, server.index, vote)
                 data = data[len(expected) :]
             if not data:
                 return
@@ -95,13 +97,13 @@ class Pipeline(ABC, Generic[L]):
                 # Not for an acquire that is decided: its release may have passed already, and the
                 # late vote would stand until its lease ends.
                 late = call is not None and (call.over or call.ballot.settled)
-                if not (late and command.script is commands.ACQUIRE):
-                    self._post(server, connection, pending, pack(command.by_source()))
+                if not (late and command.script is scripts.ACQUIRE):
+                    self._post(server, connection, pending, encode(command.by_source()))
                     if server.connection is not connection:
                         return
                     continue
                 # It will be asked for again, by a lock that is not decided yet.
-                load = pack(("SCRIPT", "LOAD", command.script.source))
+                load = encode(("SCRIPT", "LOAD", command.script.source))
                 self._post(server, connection, PendingReply(None, command, pending.sent_at, 0.0), load)
                 continue
             vote = command.decode(reply)
@@ -111,18 +113,18 @@ class Pipeline(ABC, Generic[L]):
                 self._news.note(OutOfStep(server.endpoint.label))
                 return
             if vote.fault is not None:
-                if command.script is commands.HANDSHAKE:
+                if command.script is scripts.HANDSHAKE:
                     # Otherwise no handshake would follow on this connection, and no grant on it would count.
                     connection.judging = False
                 self._refused(server, vote.fault)
-            elif server.refusal is not None and vote.code == _YES and command.script is commands.ACQUIRE:
+            elif server.refusal is not None and vote.code == _YES and command.script is scripts.ACQUIRE:
                 # Only that: without memory, or a disk, a master releases and renews all the same.
                 server.refusal = None
                 self._news.note(MasterAnswers(server.endpoint.label, news=False))
             if vote.note is not None and vote.note != connection.note:
                 self._judge(server, connection, command, vote)
             if server.connection is connection:
-                grants = command.script in commands.GRANTING
+                grants = command.script in scripts.GRANTING
                 vote = self._guard.filter_vote(server.index, vote, self._clock(), grants=grants)
             else:
                 vote = Vote(Code.FAULT, fault=server.fault)
@@ -157,16 +159,14 @@ class Pipeline(ABC, Generic[L]):
         self, server: MasterConnection[L], connection: L, now: float, memory: str, known: str = ""
     ) -> None:
         command = commands.handshake(connection.run_id, memory, known)
-        self._post(server, connection, PendingReply(None, command, now, 0.0), pack(command.by_sha()))
+        self._post(server, connection, PendingReply(None, command, now, 0.0), command.packed)
 
-    def _judge(
-        self, server: MasterConnection[L], connection: L, command: commands.Command, vote: Vote
-    ) -> None:
+    def _judge(self, server: MasterConnection[L], connection: L, command: Command, vote: Vote) -> None:
         """Look at the note that came with an answer: it may say that the master lost its memory."""
         guard, now = self._guard, self._clock()
         max_ttl = guard.max_ttl
         text = vote.note or ""
-        if command.script is commands.HANDSHAKE:
+        if command.script is scripts.HANDSHAKE:
             connection.judging = False
             told = connection.memory_report._replace(note=text, time_us=vote.time_us)
             guard.judge(server.index, told, now, last_reply_at=connection.heard_at, new_connection=False)

@@ -1,8 +1,7 @@
 """Subscriptions: the messages of the masters for the contenders of this process.
 
-One subscriber connection to each master carries all channels. Each lock has two: the lock's own, and that of
-this client, on which masters say which of its waiters they handed the lock. A subscription ends a little
-after its last waiter.
+One subscriber connection to each master carries two channels for each lock: the lock's own, and one of this
+client for hand-offs to its waiters. A subscription ends a little after its last waiter.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ from typing import Any, Generic, TypeVar
 from ..model import Fault, FaultKind
 from ..procedures.contender import Contender, LocalGrant
 from ..procedures.port import ClientContext, Notifications, WaitGenerator, Wake
+from ..rules.command_templates import encode
 from ..rules.timing import CHANNEL_LINGER_S, PARTIAL_QUORUM_S
-from .connection import Connection, pack
+from .connection import Connection
 from .connections import Connections, MasterConnection
 from .notifications import Inbox, Subscription
 from .runtime import Runtime
@@ -90,7 +90,7 @@ class Subscriptions(Notifications, Generic[L]):
             if found is None:
                 found = self._by_name[name] = Subscription(name, self._context.client_id, self._context.wire)
                 self._by_channel[found.public] = self._by_channel[found.client] = found
-                self._send_all(pack(("SUBSCRIBE", *found.names)))
+                self._send_all(encode(("SUBSCRIBE", *found.names)))
             found.idle_at = math.inf
             if found.add(contender):
                 self._by_packet[contender.inbox.packet] = weakref.ref(contender)
@@ -216,7 +216,7 @@ class Subscriptions(Notifications, Generic[L]):
             if found.idle_at <= now:
                 del self._by_name[found.name]
                 del self._by_channel[found.public], self._by_channel[found.client]
-                self._send_all(pack(("UNSUBSCRIBE", *found.names)))
+                self._send_all(encode(("UNSUBSCRIBE", *found.names)))
             elif found.idle_at == math.inf and found.deserted():
                 found.idle_at = now + CHANNEL_LINGER_S
         if not self._by_name:
@@ -308,7 +308,7 @@ class Subscriptions(Notifications, Generic[L]):
     def _welcome(self, server: MasterConnection[L], connection: L) -> None:
         self._refusing.discard(server.index)
         for found in self._by_name.values():
-            self._send(server, connection, pack(("SUBSCRIBE", *found.names)))
+            self._send(server, connection, encode(("SUBSCRIBE", *found.names)))
         if not self._by_name:
             self._connections.drop(server, Fault(FaultKind.DOWN, "not needed any more"))
 

@@ -11,6 +11,7 @@ import math
 
 from ..model import Code, Vote
 from ..rules import commands
+from ..rules.keys import holder_identity
 from ..rules.options import LockOptions
 from ..rules.quorum import Settle
 from ..rules.timing import (
@@ -23,7 +24,6 @@ from ..rules.timing import (
     won_until,
 )
 from ..rules.waiting import Move, Stage, Step, next_move
-from ..rules.wire import holder_identity
 from .attempt import attempt
 from .contender import Contender, Grant, leave_queue, stop_listening, take_back
 from .failures import impossible, no_quorum
@@ -151,7 +151,7 @@ def _nudge(port: Port, contender: Contender, timeout: float) -> WaitGenerator[No
     context = port.context
     votes = contender.findings.ballot.votes
     masters = [i for i, vote in votes.items() if vote.code == Code.QUEUED]
-    nudge, until = context.release(contender.name, "", publish=False), context.clock() + timeout
+    nudge, until = commands.nudge(context.wire, contender.name), context.clock() + timeout
     while masters and context.clock() < until:
         ballot = yield from port.masters.call(nudge, timeout, Settle.ALL, masters)
         masters = [i for i, vote in ballot.votes.items() if vote.hold_count == commands.UNFINISHED]
@@ -186,7 +186,7 @@ def _accept(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
     if token and context.clock() < until:
         waiter, votes = contender.place.waiter, len(local.tokens)
         return Grant(local.owner, local.sent_at, waiter, local.hops, token, votes, handed=True)
-    undone = context.release(contender.name, local.owner, hand_on=True, publish=False)
+    undone = commands.undo(context.wire, contender.name, local.owner)
     port.masters.send(undone, resend_for=options.lease.ttl)
     contender.owners.remove(local.owner)
     return None

@@ -6,8 +6,8 @@ Source: "Distributed Locks with Redis" (redis.io), section "The Redlock algorith
 from __future__ import annotations
 
 from ..model import Code, Verdict
-from ..rules import command_templates, commands
-from ..rules.commands import Command
+from ..rules import commands
+from ..rules.command_templates import Command
 from ..rules.keys import owner_token, same_process
 from ..rules.quorum import Ballot, Settle
 from ..rules.tickets import Place
@@ -90,10 +90,7 @@ def _command(port: Port, contender: Contender, owner: str) -> tuple[Command, boo
     now_us = context.time.us(now)
     place = queue_place(contender)
     if place is None:
-        command = command_templates.acquire(
-            name, owner, lease, place=None, fair=fair, token=now_us, guarded=guarded
-        )
-        return command, False
+        return commands.acquire(name, owner, lease, fair=fair, token=now_us, guarded=guarded), False
     if contender.stage is Stage.JOINING:
         place.ticket = now_us
     # Masters return optional fields only on request: each costs them time under contention.
@@ -152,7 +149,7 @@ def _give_back(port: Port, contender: Contender, owner: str, maybe: list[int]) -
         # end (docs/election.md). Not while somebody may have a quorum: the first would come for a minority
         # again and again.
         hand_on = contender.findings.holder is None and ballot.scattered()
-        undo = port.context.release(contender.name, owner, hand_on=hand_on, publish=False)
+        undo = commands.undo(port.context.wire, contender.name, owner, hand_on=hand_on)
         port.masters.send(undo, maybe, resend_for=contender.options.lease.ttl)
     contender.owners.remove(owner)
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..model import Verdict
+from ..rules import commands
 from ..rules.holds import OwnerKey
 from ..rules.keys import waiter_name
 from ..rules.options import LockOptions
@@ -187,7 +188,7 @@ class Contender:
 def undo(port: Port, options: LockOptions, owner: str) -> None:
     """Take back on all masters what stands under an owner token, and the place under its name."""
     waiter = waiter_name(owner, port.context.client_id)
-    command = port.context.release(options.name, owner, waiter=waiter, publish=False)
+    command = commands.undo(port.context.wire, options.name, owner, waiter)
     port.masters.send(command, resend_for=options.lease.ttl)
 
 
@@ -208,7 +209,7 @@ def stop_listening(port: Port, contender: Contender, *, left: bool) -> None:
     if local is not None and local.owner in contender.owners:
         # A thread of this process handed the lock over when nobody waited for it any more: free it for the
         # others.
-        free = port.context.release(contender.name, local.owner)
+        free = commands.free(port.context.wire, contender.name, local.owner)
         port.masters.send(free, resend_for=contender.options.lease.ttl)
         contender.owners.remove(local.owner)
 
@@ -221,7 +222,7 @@ def leave_queue(port: Port, contender: Contender) -> None:
         # gone.
         stop_listening(port, contender, left=True)
         # If the lock was handed to it a moment ago, the same command passes the lock on.
-        leave = port.context.release(place.name, place.token, waiter=place.waiter)
+        leave = commands.leave_queue(port.context.wire, place.name, place.waiter)
         port.masters.send(leave, resend_for=contender.options.lease.ttl)
         contender.owners.remove(place.token)
         contender.place = None

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..events import MasterHealed
 from ..model import Code, FaultKind, LeaseState, Vote
 from ..rules import commands
+from ..rules.command_templates import Command
 from ..rules.holds import Hold
 from ..rules.quorum import Ballot, Settle
 from ..rules.renewal_votes import Answer, LockVotes
@@ -60,7 +61,7 @@ def _missing(context: ClientContext, round_: RenewalRound) -> Missing:
     return missing
 
 
-def healing(context: ClientContext, holds: Sequence[Hold]) -> commands.Command:
+def healing(context: ClientContext, holds: Sequence[Hold]) -> Command:
     """The command that puts keys back."""
     leases = [(hold.name, hold.owner, hold.count, hold.token) for hold in holds]
     return commands.heal(lease_ms(holds[0].lease.ttl), leases, guarded=context.guard.on)
@@ -90,7 +91,7 @@ def _release_again(masters: Masters, missing: Missing) -> None:
             if hold.lease.state is LeaseState.RELEASED:
                 targets[hold].append(master)
     for hold in targets:
-        command = masters.context.release(hold.name, hold.owner, waiter=hold.waiter)
+        command = commands.free(masters.context.wire, hold.name, hold.owner, hold.waiter)
         masters.send(command, targets[hold], resend_for=hold.lease.ttl)
 
 

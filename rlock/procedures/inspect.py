@@ -6,9 +6,8 @@ from collections.abc import Collection, Sequence
 
 from ..model import Code, LockStatistics, LockStatus, MasterStatus, Waiter
 from ..rules import commands
-from ..rules.keys import since, token_of
+from ..rules.keys import holder_identity, since, token_of
 from ..rules.quorum import Ballot, Settle
-from ..rules.wire import holder_identity
 from .failures import faults, impossible, unreachable
 from .port import ClientContext, Masters, Request, WaitGenerator
 
@@ -163,7 +162,7 @@ def evict(
             continue
         # Its watchdog would put it back as long as its lease is valid.
         context = masters.context
-        command = context.release(name, holder, ban_s=2 * context.guard.max_ttl)
+        command = commands.evict(context.wire, name, holder, 2 * context.guard.max_ttl)
         removed = yield from masters.call(command, timeout, Settle.ALL)
         if removed.granted:
             evicted.append(holder)

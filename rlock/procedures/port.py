@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..clock import Clock
 from ..events import News
-from ..rules import command_templates, commands
-from ..rules.commands import Command
+from ..rules.command_templates import Command
+from ..rules.keys import OWN, Wire
 from ..rules.quorum import Ballot, Settle, quorum
 from ..rules.restart_guard import Guard
 from ..rules.tickets import FleetTime
-from ..rules.wire import OWN, Wire
 
 if TYPE_CHECKING:
     from ..errors import QuorumUnreachableError
@@ -60,16 +59,6 @@ class ClientContext:
     def quorum(self) -> int:
         """Votes that win."""
         return quorum(len(self.masters))
-
-    def release(self, name: str, owner: str, **options: Any) -> Command:
-        """See `commands.release`; told as this client's waiters hear it, and those who share the lock."""
-        if not options and not self.wire.shared:
-            return command_templates.release(name, owner, self.wire)
-        if self.wire.shared and options.get("next_waiter") is None:
-            # They stand in no queue of ours: what was always handed on would never be theirs, and they would
-            # sleep over a vote that was taken back in silence.
-            options.update(to_all=True, hand_on=True, publish=True)
-        return commands.release(name, owner, wire=self.wire, **options)
 
 
 class Request(NamedTuple):

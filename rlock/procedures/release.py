@@ -12,7 +12,8 @@ import enum
 from typing import NamedTuple
 
 from ..model import Code
-from ..rules.commands import Command
+from ..rules import commands
+from ..rules.command_templates import Command
 from ..rules.holds import Hold
 from ..rules.keys import owner_token
 from ..rules.quorum import Ballot
@@ -67,9 +68,7 @@ def free(port: Port, hold: Hold) -> None:
 
 
 def _free(context: ClientContext, hold: Hold) -> Command:
-    if hold.waiter:
-        return context.release(hold.name, hold.owner, waiter=hold.waiter)
-    return context.release(hold.name, hold.owner)
+    return commands.free(context.wire, hold.name, hold.owner, hold.waiter)
 
 
 def _hand_over(
@@ -78,12 +77,13 @@ def _hand_over(
     """Release in favour of a waiter of this process; whether it has the lock."""
     context, lease = port.context, hold.options.lease
     next_owner = owner_token(next_waiter.key.label)
-    command = context.release(
+    command = commands.hand_over(
+        context.wire,
         hold.name,
         hold.owner,
-        waiter=hold.waiter,
-        next_waiter=place,
-        next_owner=next_owner,
+        hold.waiter,
+        place,
+        next_owner,
         barging=may_barge(hold, next_waiter),
         token=context.time.us(context.clock()),
     )
@@ -114,7 +114,7 @@ def take_back_from(port: Port, next_waiter: Contender, next_owner: str, ballot: 
     """Undo on the masters that gave the lock to a waiter that does not get it, or may yet do so."""
     maybe = maybe_handed(ballot, len(port.context.masters))
     if maybe:
-        command = port.context.release(next_waiter.name, next_owner)
+        command = commands.free(port.context.wire, next_waiter.name, next_owner)
         port.masters.send(command, maybe, resend_for=next_waiter.options.lease.ttl)
 
 

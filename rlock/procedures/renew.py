@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..rules import commands
+from ..rules.command_templates import Command
 from ..rules.holds import Hold
 from ..rules.lease import LeaseEvent
 from ..rules.quorum import Ballot, Settle
@@ -17,7 +18,7 @@ from .port import ClientContext, Masters, Request, WaitGenerator
 BATCH = 100
 
 #: One command for holds whose leases have the same length.
-Make = Callable[[ClientContext, Sequence[Hold]], commands.Command]
+Make = Callable[[ClientContext, Sequence[Hold]], Command]
 
 
 class RenewalOutcome(NamedTuple):
@@ -68,7 +69,7 @@ def judge(
     return RenewalOutcome(hold, event, votes.ballot.sent_at)
 
 
-def renewal(context: ClientContext, holds: Sequence[Hold]) -> commands.Command:
+def renewal(context: ClientContext, holds: Sequence[Hold]) -> Command:
     """The command that prolongs leases."""
     leases = [(hold.name, hold.owner, hold.count) for hold in holds]
     return commands.renew(lease_ms(holds[0].lease.ttl), leases, guarded=context.guard.on)

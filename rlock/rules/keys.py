@@ -1,4 +1,4 @@
-"""Names on the wire: owners, channels, keys."""
+"""Names on the wire: owners, waiters, keys, and the channels on which a release is announced."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ _UNSAFE = re.compile(r"[^\w.@-]+")
 _UUID_LENGTH = 32
 _UUID = re.compile(r"[0-9a-f]{32}")
 #: The holder in a lock of Redisson: `<uuid of the client>:<id of the thread>`.
-REDISSON_OWNER = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:(\d+)", re.ASCII)
-#: The digit of a UUID that tells its variant, by any other one: two bits are fixed.
+_REDISSON_OWNER = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:(\d+)", re.ASCII)
+#: From any hex digit to a UUID digit that names the variant: two of its bits are fixed.
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
-#: The one key of a master that belongs to no lock, and that has no expiry: its end tells of a loss of
-#: memory (rules/restart_guard.py).
+#: The only key that belongs to no lock and has no expiry: if it is gone, the master lost its memory
+#: (rules/restart_guard.py).
 NOTE = "rlock:fleet"
+
+
+# -- keys --------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1024)
 def own_key(name: str, what: str) -> str:
-    """A name of ours for something that belongs to a lock.
+    """A key or channel of ours that belongs to a lock.
 
-    The lock's name is its hash tag, so that all that belongs to one lock stays together. A name that
-    holds a brace carries a tag of its own, or one that cannot be nested: it stays as it is, behind a
-    second colon, or "x" and "{x}" would share what is theirs.
+    The lock's name is the hash tag: a cluster keeps all keys of one lock together. A name with a brace has
+    its own tag, or none. It stands behind a second colon, or "x" and "{x}" would share their keys.
     """
     if "{" in name or "}" in name:
         return f"rlock::{name}:{what}"
@@ -35,32 +37,35 @@ def own_key(name: str, what: str) -> str:
 
 
 def queue(name: str) -> str:
-    """The key of the queue of those who wait for a lock."""
+    """The key of a lock's queue of waiters."""
     return own_key(name, "queue")
 
 
 def fence(name: str) -> str:
-    """The key of the last fencing token of a lock."""
+    """The key of a lock's last fencing token."""
     return own_key(name, "fence")
 
 
 def evicted(name: str, owner: str) -> str:
-    """The key that is there while an owner whom an operator has thrown out must not come back."""
+    """The key that exists while an evicted owner must not come back."""
     return own_key(name, f"evicted:{owner}")
 
 
+# -- owners and waiters ------------------------------------------------------------------------------------
+
+
 def fresh_client_id() -> str:
-    """What tells one client in one process from all others, also from those with its host name and pid."""
+    """An id that differs for every client, also for two with the same host name and pid."""
     return os.urandom(8).hex()
 
 
 def waiter_name(token: str, client_id: str) -> str:
-    """How the queue names a waiter: the token under which it is handed the lock, and whom to tell."""
+    """A waiter's name in the queue: the token of a hand-off to it, and the client to notify."""
     return f"{token}|{client_id}"
 
 
 def token_of(waiter: str) -> str:
-    """The token of a waiter's name."""
+    """The token in a waiter's name."""
     return waiter.rpartition("|")[0]
 
 
@@ -73,8 +78,8 @@ def client_label(thread: str) -> str:
 def owner_token(client: str) -> str:
     """A fresh `<client>:<uuid>`.
 
-    The uuid is an RFC 9562 version 7 one: its first 48 bits are the wall clock in milliseconds, which
-    is how `status` knows since when a lock is held without a further key on the masters.
+    The uuid has version 7 of RFC 9562: its first 48 bits are the wall clock in milliseconds. `status` reads
+    from them how long a lock is held; no further key is needed.
     """
     millis = time.time_ns() // 1_000_000 & 0xFFFF_FFFF_FFFF
     bits = os.urandom(10).hex()
@@ -83,26 +88,26 @@ def owner_token(client: str) -> str:
 
 @lru_cache(maxsize=1024)  # each refused acquire names the same holder: 0.1 us, not 2
 def is_owner(field: str) -> bool:
-    """Whether a field looks like an owner token; else the hash is somebody's data."""
+    """Whether a field looks like an owner token; otherwise no lock wrote the hash."""
     client, _, uuid = field.rpartition(":")
     if client and _UUID.fullmatch(uuid):
         return True
-    return REDISSON_OWNER.fullmatch(field) is not None
+    return _REDISSON_OWNER.fullmatch(field) is not None
 
 
 def is_lock(holder: str, count: int | None) -> bool:
-    """Whether a hash with this field and this number in it is one that a lock wrote. None: no number."""
+    """Whether a lock wrote a hash with this field and this number. None: the value is no number."""
     return count is not None and count >= 0 and is_owner(holder)
 
 
 def same_process(owner: str, client: str) -> bool:
-    """Whether an owner token is that of a thread of the same process as this `<client>`."""
+    """Whether an owner token belongs to a thread of the same process as this `<client>`."""
     process = client.rpartition("/")[0]
     return owner.startswith(f"{process}/")
 
 
 def since(owner: str) -> float | None:
-    """The Unix time in seconds at which an owner token was made; None for a token that is not ours."""
+    """The Unix time in seconds at which an owner token was made; None for a token of another program."""
     uuid = owner.rpartition(":")[2]
     if len(uuid) != _UUID_LENGTH or uuid[12] != "7":
         return None
@@ -110,3 +115,62 @@ def since(owner: str) -> float | None:
         return int(uuid[:12], 16) / 1000
     except ValueError:
         return None
+
+
+def holder_identity(holder: str) -> str:
+    """The part of a holder that is the same on all masters.
+
+    A RedissonRedLock has a different uuid on each master, and the same thread id.
+    """
+    if holder[36:37] != ":":
+        return holder  # not Redisson's: the usual case, several times for each refused vote
+    found = _REDISSON_OWNER.fullmatch(holder)
+    return holder if found is None else f"redisson:{found[1]}"
+
+
+# -- channels ----------------------------------------------------------------------------------------------
+
+#: The start of the channels of all locks of Redisson.
+REDISSON_CHANNEL = "redisson_lock__channel:"
+
+
+class Wire:
+    """How the release of a lock is announced.
+
+    The hash of a lock is the same for rlock and for Redisson's RLock since 3.2.0.
+    """
+
+    #: Programs that know nothing of our queue hold the same locks, and wait for them.
+    shared = False
+    #: The message to all who wait, as `lua/release.lua` takes it: the token of the owner that has released.
+    message = "owner"
+
+    def channel(self, name: str) -> str:
+        """The channel for all who wait for a lock."""
+        return own_key(name, "released")
+
+    def client_channel(self, name: str, client_id: str) -> str:
+        """The channel on which one client hears that a lock was handed to one of its waiters.
+
+        With one channel for all, each hand-off would wake every process. And a PUBLISH here that reaches
+        nobody shows that the process is dead.
+        """
+        return f"{self.channel(name)}|{client_id}"
+
+
+class _Redisson(Wire):
+    """Source: Redisson's `RedissonBaseLock`, `RedissonObject.prefixName` and `LockPubSub`."""
+
+    shared = True
+    #: Java's decoder raises an error on anything but a decimal number.
+    message = "0"
+
+    def channel(self, name: str) -> str:
+        return REDISSON_CHANNEL + (name if "{" in name else f"{{{name}}}")
+
+
+OWN = Wire()
+REDISSON: Wire = _Redisson()
+
+#: By the value of `Client(interop=...)`.
+WIRES: dict[str | None, Wire] = {None: OWN, "redisson": REDISSON}

@@ -10,8 +10,8 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OptionsError
+from .keys import WIRES
 from .timing import default_request_timeout, drift, guard_time, longest_acquisition, renew_period
-from .wire import WIRES
 
 if TYPE_CHECKING:
     from ..errors import LeaseLostError

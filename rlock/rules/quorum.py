@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Set
 
 from ..model import LASTING, Code, FaultKind, Verdict, Vote
-from .wire import holder_identity
+from .keys import holder_identity
 
 
 def quorum(masters: int) -> int:

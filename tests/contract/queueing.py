@@ -11,8 +11,8 @@ import pytest
 import rlock
 from rlock._client.calls import Calls
 from rlock.procedures.port import WaitGenerator
-from rlock.rules import commands
-from rlock.rules.commands import Command
+from rlock.rules import scripts
+from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot
 
 from .conftest import Child, eventually
@@ -54,7 +54,7 @@ def counted_attempts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     call = Calls.call
 
     def count(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
-        if command.script is commands.ACQUIRE:
+        if command.script is scripts.ACQUIRE:
             asked.append(str(command.echo).rpartition(":")[0])
         return call(self, command, *args, **options)
 

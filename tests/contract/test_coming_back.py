@@ -12,8 +12,8 @@ import pytest
 import rlock._client.engine
 from rlock._client.calls import Calls
 from rlock.procedures.port import WaitGenerator
-from rlock.rules import commands, timing
-from rlock.rules.commands import Command
+from rlock.rules import scripts, timing
+from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot
 
 from ..servers import Fleet
@@ -32,7 +32,7 @@ def first_asked_after(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     call = Calls.call
 
     def note(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
-        if command.script is commands.ACQUIRE:
+        if command.script is scripts.ACQUIRE:
             asked.append(time.monotonic())
         return call(self, command, *args, **options)
 

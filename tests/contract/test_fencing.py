@@ -17,8 +17,8 @@ import rlock
 from rlock._client.calls import Calls
 from rlock.errors import NOT_HELD
 from rlock.procedures.port import WaitGenerator
-from rlock.rules import commands
-from rlock.rules.commands import Command
+from rlock.rules import scripts
+from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot
 
 from ..servers import AnyMaster, Fleet, raw
@@ -313,7 +313,7 @@ def test_a_write_of_somebody_else_that_comes_in_between_is_outbid(
     def ask_after_another(
         self: Calls[Any], command: Command, *args: Any, **options: Any
     ) -> WaitGenerator[Ballot]:
-        if command.script is commands.FENCE and not late:
+        if command.script is scripts.FENCE and not late:
             late.append(int(command.by_sha()[-2]) + above)
             stamp(masters3.urls, *late * 3)
         return call(self, command, *args, **options)

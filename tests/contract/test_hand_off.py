@@ -15,8 +15,8 @@ from rlock.errors import RLockError
 from rlock.procedures.acquire import FOR_EVER
 from rlock.procedures.contender import Contender, LocalGrant, leave_queue
 from rlock.procedures.port import WaitGenerator, Wake
-from rlock.rules import commands
-from rlock.rules.commands import Command
+from rlock.rules import scripts
+from rlock.rules.command_templates import Command
 from rlock.rules.holds import OwnerKey
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot
@@ -163,7 +163,7 @@ def test_an_heirs_lease_counts_from_before_the_release_was_sent(
 
     def slow_return(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
         ballot = yield from call(self, command, *args, **options)
-        if command.script is commands.RELEASE:
+        if command.script is scripts.RELEASE:
             time.sleep(0.5)  # the masters' leases have begun
         return ballot
 
@@ -266,7 +266,7 @@ def test_close_finds_what_an_heir_that_has_just_gone_is_about_to_pass_on(
 
     def answer_late(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
         ballot = yield from call(self, command, *args, **options)
-        if command.script is commands.RELEASE and not told.is_set():
+        if command.script is scripts.RELEASE and not told.is_set():
             assert leaving.wait(10)
         return ballot
 

@@ -12,14 +12,13 @@ import pytest
 
 import rlock
 from rlock._client.calls import Calls
-from rlock._client.connection import pack
 from rlock._client.engine import Engine
 from rlock.errors import QuorumUnreachableError
 from rlock.procedures import acquire as acquiring
 from rlock.procedures.contender import Grant
 from rlock.procedures.port import WaitGenerator
-from rlock.rules import commands
-from rlock.rules.commands import Command
+from rlock.rules import commands, scripts
+from rlock.rules.command_templates import Command, encode
 from rlock.rules.quorum import Ballot
 
 from ..servers import Fleet, left, raw
@@ -68,7 +67,7 @@ def test_close_finds_an_acquire_that_is_just_about_to_be_undone(
         self: Calls[Any], command: Command, *args: Any, **options: Any
     ) -> WaitGenerator[Ballot]:
         ballot = yield from call(self, command, *args, **options)
-        if command.script is commands.ACQUIRE:
+        if command.script is scripts.ACQUIRE:
             closer.start()
             assert eventually(lambda: engine.closed)
         return ballot
@@ -117,7 +116,7 @@ def test_a_release_that_crosses_a_renewal_is_no_loss(
 ) -> None:
     told: list[rlock.LeaseLostError] = []
     client = make_client(masters3.urls, ttl=0.9)
-    release = commands.RELEASE
+    release = scripts.RELEASE
     call = Calls.call
 
     def slow_return(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
@@ -276,7 +275,7 @@ def test_an_answer_that_belongs_to_another_command_is_no_vote(
     (server,) = calls._connections.servers
     assert server.connection is not None
     # A reply too many on the wire, as after an interrupt in the middle of a command.
-    calls._connections.send(server.connection, pack(commands.acquire("y", "somebody:1", 5000).by_source()))
+    calls._connections.send(server.connection, encode(commands.acquire("y", "somebody:1", 5000).by_source()))
     server.connection.pending.clear()
     assert lock.acquire(timeout=5.0)
     lock.release()

@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rlock.rules.commands import Script
+from rlock.rules.scripts import Script
 
 #: What comes after a loss: nothing any more on that connection, or its end with a RST.
 Then = Literal["silence", "reset"]

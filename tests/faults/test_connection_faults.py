@@ -8,8 +8,8 @@ import time
 import pytest
 
 import rlock
-from rlock.rules import commands
-from rlock.rules.wire import OWN
+from rlock.rules import scripts
+from rlock.rules.keys import OWN
 
 from ..contract.conftest import eventually
 from ..servers import Fleet, raw
@@ -245,7 +245,7 @@ def lossy(masters3: Fleet, proxies: Proxies) -> list[Proxy]:
     return proxies(masters3.urls[1:])
 
 
-def lose(lossy: list[Proxy], script: commands.Script, what: str, then: Then) -> None:
+def lose(lossy: list[Proxy], script: scripts.Script, what: str, then: Then) -> None:
     for proxy in lossy:
         (proxy.lose_request if what == "request" else proxy.lose_reply)(script, then)
 
@@ -262,7 +262,7 @@ def test_an_acquire_of_which_the_request_or_the_reply_is_lost_leaves_no_vote_beh
     usable(client)
     usable(other)
     lock = client.lock("x")
-    lose(lossy, commands.ACQUIRE, what, then)
+    lose(lossy, scripts.ACQUIRE, what, then)
     if then == "reset":
         # Noticed at once, and asked again under the same token: a second delivery counts once.
         assert lock.acquire(blocking=False)
@@ -276,7 +276,7 @@ def test_an_acquire_of_which_the_request_or_the_reply_is_lost_leaves_no_vote_beh
         with within(2.0):
             usable(other, 2.0)
     assert [proxy.losses for proxy in lossy] == [1, 1]
-    lose(lossy, commands.ACQUIRE, what, then)
+    lose(lossy, scripts.ACQUIRE, what, then)
     with within(3.0):
         usable(client)  # with time to wait it is only slower
     assert [proxy.losses for proxy in lossy] == [2, 2]
@@ -292,7 +292,7 @@ def test_renewals_of_which_the_request_or_the_reply_is_lost_are_tried_again_in_t
     lock.acquire()
     lock.acquire()
     for times, (what, then) in enumerate(LOSSES, 1):
-        lose(lossy, commands.RENEW, what, then)
+        lose(lossy, scripts.RENEW, what, then)
         until = time.monotonic() + 2.0
         while [proxy.losses for proxy in lossy] != [times, times]:
             assert time.monotonic() < until, "it is not renewed"
@@ -321,7 +321,7 @@ def test_a_release_of_which_the_request_or_the_reply_is_lost_is_no_error_and_fre
     usable(other)
     lock = client.lock("x")
     lock.acquire()
-    lose(lossy, commands.RELEASE, what, then)
+    lose(lossy, scripts.RELEASE, what, then)
     with within(2.0), caplog.at_level(logging.WARNING, "rlock"):
         lock.release()
     assert [proxy.losses for proxy in lossy] == [1, 1]

@@ -15,8 +15,8 @@ import redis
 
 import rlock
 import rlock.asyncio
+from rlock.rules.keys import REDISSON, holder_identity
 from rlock.rules.options import from_env
-from rlock.rules.wire import REDISSON, holder_identity
 
 from ..conftest import FreshMasters
 from ..contract.conftest import eventually

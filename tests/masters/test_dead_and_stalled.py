@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import rlock
-from rlock.rules.wire import OWN
+from rlock.rules.keys import OWN
 
 from ..contract.conftest import eventually, in_thread
 from ..servers import Fleet, raw

@@ -10,6 +10,7 @@ import pytest
 
 import rlock
 from rlock.rules import commands
+from rlock.rules.command_templates import Command
 
 from ..contract.conftest import eventually
 from ..servers import raw
@@ -98,7 +99,7 @@ def test_healing_brings_no_released_lock_back(
     """The releases come between the renewal, which finds a key missing, and the healing."""
     prepare = commands.heal
 
-    def slowly(*arguments: Any, **options: Any) -> commands.Command:
+    def slowly(*arguments: Any, **options: Any) -> Command:
         command = prepare(*arguments, **options)
         healing.set()
         assert released.wait(5.0)

@@ -15,7 +15,7 @@ from rlock._client.pending import PendingCall
 from rlock.errors import RLockError
 from rlock.model import Fault, FaultKind
 from rlock.procedures.port import Request, WaitGenerator
-from rlock.rules.commands import Command
+from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot
 
 from .connections import Connection, Connections

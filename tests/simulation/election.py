@@ -12,7 +12,7 @@ from typing import Any
 from rlock.errors import QuorumUnreachableError
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER
 from rlock.procedures.contender import Contender
-from rlock.rules.commands import Command
+from rlock.rules.command_templates import Command
 from rlock.rules.options import ClientOptions, LockOptions
 
 from .client import Client, cycle

@@ -7,7 +7,8 @@ from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rlock.rules import commands
+from rlock.rules import commands, scripts
+from rlock.rules.command_templates import Command
 from rlock.rules.keys import NOTE
 from rlock.rules.memory_epoch import MemoryReport
 from rlock.testing.memory.keyspace import Entry
@@ -177,12 +178,13 @@ class Host(Process):
         (_, note, _, _, time_us), _ = self.master.run(commands.handshake(self.life, memory))
         return MemoryReport(self.life, memory, note.decode(), time_us)
 
-    def execute(self, session: Session, command: commands.Command) -> None:
+    def execute(self, session: Session, command: Command) -> None:
         """Run a script now; its reply, and what it publishes, are on their way."""
         reply, messages = self.master.run(command)
         world, client = self.world, session.connection.client
-        if command.script is commands.RELEASE and (words := command.by_sha()[7:])[11:]:
-            world.referee.evict(words[0])  # with a ban, its last argument
+        words = command.by_sha()
+        if command.script is scripts.RELEASE and words[2] == "4":  # with the key for a ban
+            world.referee.evict(words[-1])
         if world.history is not None:
             world.note(f"{client.label} m{self.index} {command.script.name}", command, reply)
         for message in messages:
@@ -192,7 +194,7 @@ class Host(Process):
             # What was done is not heard of; what was refused would make no difference.
             session.connection.cut()
         session.connection.answer(reply)
-        if self.tripwire and command.script is commands.ACQUIRE and reply[0] == 1:
+        if self.tripwire and command.script is scripts.ACQUIRE and reply[0] == 1:
             self.tripwire = False
             self.restart()
 
@@ -210,7 +212,7 @@ class Host(Process):
         return {} if entry is None else dict(entry.fields)
 
 
-def command_of(session: Session, command: commands.Command) -> Action:
+def command_of(session: Session, command: Command) -> Action:
     """What the server does when a command has come."""
     return partial(session.host.execute, session, command)
 

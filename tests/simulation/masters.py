@@ -46,15 +46,17 @@ class Master(masters.Master):
             reply[1] = self.text(keys[0]).encode()
         return reply
 
-    def _acquire(self, keys: Sequence[str], owner: str, *words: str) -> Reply:
+    def _acquire(self, keys: Sequence[str], *words: str) -> Reply:
+        owner = words[-2]
         again = self._holds(keys[0], owner)
-        reply = super()._acquire(keys, owner, *words)
+        reply = super()._acquire(keys, *words)
         if INCREMENT in BROKEN and again:
             self._add(keys[0], owner, 1)
         return reply
 
-    def _release(self, keys: Sequence[str], owner: str, *words: str) -> Reply:
-        lock, waiter, ban_ms = keys[0], "".join(words[3:4]), "".join(words[10:])
+    def _release(self, keys: Sequence[str], *words: str) -> Reply:
+        *options, owner = words
+        lock, waiter, ban_ms = keys[0], "".join(options[3:4]), "".join(options[4:5])
         if RELEASE_ANYBODY in BROKEN and owner != "" and self._fields(lock) > 0:
             self.keys[lock].fields = {owner: "1"}
         if INCREMENT in BROKEN and self._holds(lock, owner) and self._add(lock, owner, -1) >= 1:
@@ -63,7 +65,7 @@ class Master(masters.Master):
             if waiter != "":
                 self._zrem(keys[1], waiter)
             return [1, owner.encode(), 0, 0, 0]
-        return super()._release(keys, owner, *words)
+        return super()._release(keys, *words)
 
     def _holds(self, lock: str, owner: str) -> bool:
         return self._fields(lock) > 0 and owner in self.keys[lock].fields

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from rlock.rules import commands, keys
+from rlock.rules import commands, keys, scripts
+from rlock.rules.command_templates import Command
+from rlock.rules.keys import OWN, REDISSON
 from rlock.rules.tickets import Place
-from rlock.rules.wire import OWN
 from rlock.testing.memory.keyspace import Entry
 
 from ..servers import AnyMaster, raw
@@ -29,7 +30,7 @@ KEYS = [
 ]
 LEASE_MS = 60_000
 TICKET = 1_790_000_000_123_457
-COMMANDS = 600
+COMMANDS = 1_000
 #: How far the expiries of the two may be apart; leases are too long for anything to expire in a sequence.
 TOLERANCE_MS = 5_000
 
@@ -101,7 +102,7 @@ class Twins:
     def hear(self, channel: str, payload: str) -> None:
         """The model's subscriber is this object, and what it hears is in the answer to the command."""
 
-    def run(self, command: commands.Command) -> Any:
+    def run(self, command: Command) -> Any:
         before = self.real.time_us()
         reply = self.real.client.execute_command(*command.by_source())
         self.now_us = told_time(command, reply, before)
@@ -147,14 +148,14 @@ class Twins:
             self.model.keys[key] = Entry("hash", dict(fields))
 
 
-def told_time(command: commands.Command, reply: Any, before: int) -> int:
+def told_time(command: Command, reply: Any, before: int) -> int:
     """The server's time when it ran a script, if the reply gives it away; else that of a moment before."""
     told = [before]
-    if command.script is commands.HANDSHAKE:
+    if command.script is scripts.HANDSHAKE:
         told.append(reply[4])
-    elif command.script is commands.ACQUIRE:
+    elif command.script is scripts.ACQUIRE:
         told += reply[5:7]
-    elif command.script is commands.RELEASE:
+    elif command.script is scripts.RELEASE:
         told.append(reply[4])
     return next((time_us for time_us in reversed(told) if before < time_us < before + 5_000_000), before)
 
@@ -192,7 +193,7 @@ def place(random: Random, name: str) -> Place:
 KINDS = [*3 * ["acquire", "release"], "wait", "renew", "heal", "heal", "fence", "handshake", "status"]
 
 
-def any_command(random: Random, twins: Twins) -> commands.Command:
+def any_command(random: Random, twins: Twins) -> Command:
     name = random.choice((LOCKS[0], LOCKS[0], LOCKS[1]))
     holder = next(iter(twins.model.keys.get(name, Entry("")).fields), "")
     owner = random.choice((*OWNERS, holder, holder, holder)) or OWNERS[0]
@@ -209,25 +210,13 @@ def any_command(random: Random, twins: Twins) -> commands.Command:
             name,
             owner,
             LEASE_MS,
-            random.randrange(1, 4),
             place=random.choice((None, where, where)),
             fair=random.random() < 0.5,
             token=token,
             guarded=guarded,
         )
     if kind == "release":
-        return commands.release(
-            name,
-            random.choice(("", owner, owner)),
-            waiter=random.choice(("", where.waiter)),
-            hand_on=random.random() < 0.8,
-            publish=random.random() < 0.5,
-            next_waiter=random.choice((None, None, where, place(random, name))),
-            next_owner=random.choice(OWNERS),
-            barging=random.random() < 0.5,
-            token=token,
-            ban_s=random.choice((0.0, 0.0, 0.0, 50.0)),
-        )
+        return any_release(random, name, owner, where, token)
     if kind == "wait":
         where.ticket = where.ticket or TICKET
         return commands.wait(where)
@@ -245,14 +234,38 @@ def any_command(random: Random, twins: Twins) -> commands.Command:
     return commands.status(name, random.choice((1, 2, 100)), guarded=guarded)
 
 
+def any_release(random: Random, name: str, owner: str, where: Place, token: int) -> Command:
+    wire = REDISSON if random.random() < 0.1 else OWN
+    waiter, hand_on = random.choice(("", where.waiter)), random.random() < 0.8
+    next_waiter, next_owner = random.choice((where, place(random, name))), random.choice(OWNERS)
+    barging = random.random() < 0.5
+    return random.choice(
+        (
+            commands.free(wire, name, owner, waiter),
+            commands.undo(wire, name, owner, waiter, hand_on=hand_on),
+            commands.hand_over(
+                wire, name, owner, waiter, next_waiter, next_owner, barging=barging, token=token
+            ),
+            commands.leave_queue(wire, name, where.waiter, hand_on=hand_on),
+            commands.nudge(wire, name),
+            commands.evict(wire, name, owner, 50.0),
+        )
+    )
+
+
 @pytest.fixture
 def twins(any_server: AnyMaster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Twins]:
     monkeypatch.setattr(commands, "_CLAIM_MS", str(LEASE_MS // 2))
     monkeypatch.setattr(commands, "_QUEUE_MS", str(LEASE_MS))
     monkeypatch.setattr(commands, "_FENCE_MS", str(LEASE_MS))
+    templates = (commands._acquire, commands._release_template, commands._hand_over)
+    for each in templates:
+        each.cache_clear()  # with these durations
     real = Real(any_server.url)
     yield Twins(real)
     real.close()
+    for each in templates:
+        each.cache_clear()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -283,7 +296,8 @@ def test_the_same_commands_have_the_same_replies_keys_and_messages(twins: Twins,
 
 
 def channels_of(name: str) -> list[str]:
-    return [OWN.channel(name), *(OWN.client_channel(name, client_id) for client_id in STATIONS)]
+    ours = [OWN.channel(name), *(OWN.client_channel(name, client_id) for client_id in STATIONS)]
+    return [*ours, REDISSON.channel(name)]
 
 
 def test_a_lease_that_is_over_is_over_on_both(twins: Twins) -> None:
@@ -305,7 +319,7 @@ def test_the_model_is_what_the_test_says_it_is(twins: Twins) -> None:
     twins.model.keys["job"].fields[OWNERS[0]] = "1"
     twins.model.subscribe(OWN.channel("job"), twins)
     with pytest.raises(AssertionError):
-        twins.run(commands.release("job", OWNERS[0]))
+        twins.run(commands.free(OWN, "job", OWNERS[0]))
     twins.model.unsubscribe(OWN.channel("job"), twins)
     twins.model.write(keys.fence("job"), f"{TICKET} {OWNERS[1]}", str(LEASE_MS))
     with pytest.raises(AssertionError, match=keys.fence("job").replace("{", "\\{")):

@@ -12,9 +12,10 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from rlock._client import calls, pipeline, subscriptions
+from rlock._client import subscriptions
 from rlock.procedures import attempt, release
-from rlock.rules import commands, keys, tickets
+from rlock.rules import keys, tickets
+from rlock.rules.command_templates import Command
 from rlock.rules.options import DEFAULT_TTL, ClientOptions
 
 from .client import Client
@@ -81,9 +82,8 @@ class World:
         with ExitStack() as stack:
             for module in (attempt, tickets, release):
                 stack.enter_context(patch.object(module, "owner_token", self.token))
-            for driver in (calls, subscriptions, pipeline):
-                # The connections carry words.
-                stack.enter_context(patch.object(driver, "pack", _as_it_is))
+            # The connections of subscribers carry words.
+            stack.enter_context(patch.object(subscriptions, "encode", lambda words: words))
             level = _log.level
             _log.setLevel(logging.CRITICAL)
             stack.callback(_log.setLevel, level)
@@ -98,7 +98,7 @@ class World:
         """An owner token out of the seed: they decide between equal tickets."""
         return f"{client}:{self.random.getrandbits(128):032x}"
 
-    def note(self, what: str, command: commands.Command, reply: Any) -> None:
+    def note(self, what: str, command: Command, reply: Any) -> None:
         words = " ".join(_short(str(word)) for word in command.by_sha()[3:])
         told = [_short(word.decode()) if isinstance(word, bytes) else word for word in reply]
         self.tell(f"{what} {words} -> {told}")
@@ -116,10 +116,6 @@ class World:
             if holder or queue:
                 found[i] = (holder, queue)
         return found
-
-
-def _as_it_is(words: tuple[str, ...]) -> tuple[str, ...]:
-    return words
 
 
 def _short(word: str) -> str:

@@ -19,7 +19,7 @@ import redis
 
 import rlock
 from rlock.program.local.embedded import EmbeddedError
-from rlock.rules import commands
+from rlock.rules import scripts
 
 from ..faults.proxy import Proxy
 from .checker import Eviction
@@ -44,7 +44,7 @@ class Field:
     crew: Crew
     names: Sequence[str]
     #: What the workers call by these names: a broken rule may be a broken script, with another hash.
-    commands: Mapping[str, commands.Script]
+    commands: Mapping[str, scripts.Script]
     over: threading.Event = field(default_factory=threading.Event)
     done: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from rlock.program.local.embedded import ServerBinary
-from rlock.rules import commands
+from rlock.rules import scripts
 from rlock.rules.timing import QUEUE_TTL_S
 
 from . import nemesis
@@ -172,14 +172,14 @@ def _fleet(plan: Plan, folder: Path) -> Fleet:
     return Fleet(plan.masters, plan.ttl, folder, plan.server, clocks="clock" in plan.faults)
 
 
-def _scripts(sabotage: str) -> dict[str, commands.Script]:
+def _scripts(sabotage: str) -> dict[str, scripts.Script]:
     """The scripts as workers have them in whom this rule is broken; "": none."""
     with ExitStack() as stack:
         if sabotage:
             from ..sabotage import sabotage as broken
 
             stack.enter_context(broken(sabotage))
-        return {script.name: commands.Script(script.name, script.source) for script in commands.ALL}
+        return {script.name: scripts.Script(script.name, script.source) for script in scripts.ALL}
 
 
 def _setup(plan: Plan, folder: Path, fleet: Fleet, number: int) -> Setup:
@@ -207,7 +207,7 @@ class _Run:
         folder: Path,
         fleet: Fleet,
         crew: Crew,
-        worn: dict[str, commands.Script],
+        worn: dict[str, scripts.Script],
     ) -> None:
         self._plan, self._result, self._folder, self._fleet, self._crew = plan, result, folder, fleet, crew
         self._records = Records()

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._client.connection import ConnectOptions, pack
+from rlock._client.connection import ConnectOptions
+from rlock.rules.command_templates import encode
 from rlock.testing import MemoryMasters, memory_client
 
 from ..contract.conftest import eventually, in_thread
@@ -242,7 +243,7 @@ def test_a_waiter_that_was_dropped_is_not_handed_the_lock(fleet: MemoryMasters, 
     lock.acquire()
     for master in fleet:
         ghost = master.connect(ConnectOptions(1.0, subscriber=True))
-        ghost.send(pack(("SUBSCRIBE", "rlock:{x}:released|ghost")))
+        ghost.send(encode(("SUBSCRIBE", "rlock:{x}:released|ghost")))
         master._keys._zadd("rlock:{x}:queue", 1.0, "ghost:1|ghost")
         del ghost
     gc.collect()

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from rlock._client.connection import ConnectError, ConnectOptions, pack
+from rlock._client.connection import ConnectError, ConnectOptions
 from rlock.rules import commands
+from rlock.rules.command_templates import encode
+from rlock.rules.keys import OWN
 from rlock.testing import MemoryMasters
 from rlock.testing.memory import link as links
 from rlock.testing.memory.link import MemoryConnection
@@ -37,10 +39,10 @@ def test_a_descriptor_is_readable_while_something_has_arrived() -> None:
         master.connect(ConnectOptions(1.0)),
     )
     assert heard(connection) == []
-    connection.send(pack(("SUBSCRIBE", "rlock:{x}:released", "other")))
+    connection.send(encode(("SUBSCRIBE", "rlock:{x}:released", "other")))
     assert heard(connection) == [[b"subscribe", b"rlock:{x}:released", 1], [b"subscribe", b"other", 1]]
-    publisher.send(pack(commands.acquire("x", "a:1", 9_000).by_sha()))
-    publisher.send(pack(commands.release("x", "a:1").by_source()))
+    publisher.send(commands.acquire("x", "a:1", 9_000).packed)
+    publisher.send(encode(commands.free(OWN, "x", "a:1").by_source()))
     assert [reply[0] for reply in heard(publisher)] == [1, 1]
     assert heard(connection) == [[b"message", b"rlock:{x}:released", b"a:1"]]
     assert heard(connection) == []
@@ -49,7 +51,7 @@ def test_a_descriptor_is_readable_while_something_has_arrived() -> None:
     connection.fetch()
     assert connection.ended
     with pytest.raises(OSError, match="reset"):
-        connection.send(pack(("PING",)))
+        connection.send(encode(("PING",)))
     with pytest.raises(ConnectError, match="refused"):
         master.connect(ConnectOptions(1.0))
     for one in (connection, publisher):
@@ -63,11 +65,11 @@ def test_who_asks_for_arrivals_gets_them_without_a_descriptor() -> None:
     arrivals: list[str] = []
     connection.on_arrival = lambda: arrivals.append("!")
     for _ in range(2):
-        connection.send(pack(commands.acquire("x", "a:1", 9_000).by_sha()))
+        connection.send(commands.acquire("x", "a:1", 9_000).packed)
     assert arrivals == ["!"], "once, until what has arrived was read"
     assert [connection.reader.gets()[0] for _ in range(2)] == [1, 1]
     assert connection.reader.gets() is False
-    connection.send(pack(commands.release("x", "a:1").by_sha()))
+    connection.send(commands.free(OWN, "x", "a:1").packed)
     assert arrivals == ["!", "!"]
     assert descriptors() == before
     connection.fetch()
@@ -78,7 +80,7 @@ def test_who_asks_for_arrivals_gets_them_without_a_descriptor() -> None:
 
 def test_a_command_that_no_client_sends_is_an_error_reply() -> None:
     connection = MemoryMasters()[0].connect(ConnectOptions(1.0))
-    connection.send(pack(("FLUSHALL",)) + pack(("EVALSHA", "0" * 40, "0")))
+    connection.send(encode(("FLUSHALL",)) + encode(("EVALSHA", "0" * 40, "0")))
     assert [
         "no FLUSHALL" in str(connection.reader.gets()),
         "no scripts" in str(connection.reader.gets()),
@@ -90,9 +92,9 @@ def test_a_paused_master_does_later_what_it_was_sent_also_by_those_who_have_gone
     master = MemoryMasters()[0]
     first, second = master.connect(ConnectOptions(1.0)), master.connect(ConnectOptions(1.0))
     master.pause()
-    first.send(pack(commands.acquire("x", "a:1", 9_000).by_sha()))
+    first.send(commands.acquire("x", "a:1", 9_000).packed)
     first.close()
-    second.send(pack(commands.acquire("x", "b:1", 9_000).by_sha()))
+    second.send(commands.acquire("x", "b:1", 9_000).packed)
     assert heard(second) == []
     with pytest.raises(ConnectError, match="pause"):
         master.connect(ConnectOptions(1.0))
@@ -108,12 +110,12 @@ def test_who_subscribed_and_has_gone_is_not_counted_as_a_listener() -> None:
         master.connect(ConnectOptions(1.0, subscriber=True)),
         master.connect(ConnectOptions(1.0)),
     )
-    publisher.send(pack(commands.acquire("x", "a:1", 9_000).by_sha()))
+    publisher.send(commands.acquire("x", "a:1", 9_000).packed)
     master.pause()
-    gone.send(pack(("SUBSCRIBE", "rlock:{x}:released")))
+    gone.send(encode(("SUBSCRIBE", "rlock:{x}:released")))
     gone.close()
     master.resume()
-    publisher.send(pack(commands.release("x", "a:1").by_sha()))
+    publisher.send(commands.free(OWN, "x", "a:1").packed)
     assert heard(publisher)[-1] == [1, b"a:1", 0, 0, 0]
     publisher.close()
 
@@ -125,8 +127,8 @@ def test_a_link_is_not_closed_while_a_publisher_rings(monkeypatch: pytest.Monkey
         master.connect(ConnectOptions(1.0)),
         master.connect(ConnectOptions(1.0, subscriber=True)),
     )
-    publisher.send(pack(commands.acquire("x", "a:1", 9_000).by_sha()))
-    connection.send(pack(("SUBSCRIBE", "rlock:{x}:released")))
+    publisher.send(commands.acquire("x", "a:1", 9_000).packed)
+    connection.send(encode(("SUBSCRIBE", "rlock:{x}:released")))
     assert len(heard(connection)) == 1
     ringing, go_on = threading.Event(), threading.Event()
     ring: Callable[[links.WakePipe], None] = links.WakePipe.ring
@@ -137,7 +139,7 @@ def test_a_link_is_not_closed_while_a_publisher_rings(monkeypatch: pytest.Monkey
         ring(bell)
 
     def publish() -> None:
-        publisher.send(pack(commands.release("x", "a:1").by_sha()))
+        publisher.send(commands.free(OWN, "x", "a:1").packed)
 
     monkeypatch.setattr(links.WakePipe, "ring", slow)
     publishing, closing = threading.Thread(target=publish), threading.Thread(target=connection.close)

@@ -1,4 +1,4 @@
-"""What a waiter has the masters tell beside who has the lock: no more than somebody wants to know."""
+"""Masters return their time and the length of the queue only when they will be used."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from rlock import events
 from rlock.model import Code, Vote
 from rlock.procedures.acquire import FOR_EVER
 from rlock.procedures.port import Wake
-from rlock.rules import commands
+from rlock.rules import scripts
+from rlock.rules.keys import REDISSON
 from rlock.rules.tickets import FleetTime
 from rlock.rules.timing import TIME_AGE_S
-from rlock.rules.wire import REDISSON
 
 from .world import (
     YES,
     World,
     held_by,
     named,
-    said,
 )
 
 
@@ -43,8 +42,8 @@ def test_a_grant_that_tells_the_time_corrects_it_and_says_nothing_of_other_maste
 
 def told(world: World) -> list[str]:
     """What each attempt with a place wants to be told, beside who has the lock."""
-    asks = world.sent(commands.ACQUIRE)
-    return ["brief" if said(ask)[-1] == "brief" else "all" for ask in asks if named(ask, "waiter")]
+    asks = world.sent(scripts.ACQUIRE)
+    return [named(ask, "told") for ask in asks if named(ask, "waiter")]
 
 
 def test_what_nobody_needs_to_know_the_masters_need_not_tell() -> None:

@@ -1,16 +1,15 @@
-"""Forms: what is filled in is, byte for byte, what would have been put together."""
+"""Templates: the bytes are those of the words, whatever the names; the expected reply is the usual one."""
 
 from __future__ import annotations
 
 import hiredis
 import pytest
 
-from rlock.model import Code, Vote
-from rlock.rules import command_templates, commands
-from rlock.rules.commands import Command
-from rlock.rules.keys import owner_token
+from rlock.model import Code
+from rlock.rules import commands, keys, replies
+from rlock.rules.command_templates import Command, encode, end_of_acquire
+from rlock.rules.keys import OWN, REDISSON, owner_token
 from rlock.rules.tickets import Place
-from rlock.rules.wire import OWN, REDISSON
 
 NAMES = (
     "x",
@@ -19,64 +18,97 @@ NAMES = (
     "",
     "with spaces\r\n$3\r\n",
     "\x01" * 60,
-    "\x02" * 16,
     "1763000000000000",
     "100%",
     "%b of %s, %%b",
 )
 OWNERS = ("host/1/MainThread:" + "0" * 32, "höst/1/Köln:" + "a" * 32)
 TOKENS = (1_763_000_000_000_000, 1, 10_000)
+NOTE = "d0e1 0 1000"
 
 
-def same(filled: Command, whole: Command) -> None:
-    packed = hiredis.pack_command(whole.by_sha())  # type: ignore[arg-type]
-    assert (filled.packed or packed) == packed
-    assert filled.by_sha() == whole.by_sha()
-    assert filled.by_source() == whole.by_source()
-    assert (filled.script, filled.echo, filled.noted) == (whole.script, whole.echo, whole.noted)
-    assert (filled.expected_reply, filled.decode) == (whole.expected_reply, whole.decode)
+def words_of(packed: bytes) -> list[str]:
+    """The words that a server reads, and nothing behind them."""
+    reader = hiredis.Reader(encoding="utf-8")
+    reader.feed(packed)
+    words: list[str] = reader.gets()
+    assert reader.gets() is False
+    return words
+
+
+def check(command: Command) -> None:
+    assert tuple(words_of(command.packed)) == command.by_sha()
+    assert command.by_source()[2:] == command.by_sha()[2:]
+    assert command.packed == encode(command.by_sha())
+
+
+def place(name: str, owner: str, *, drawn: bool = False) -> Place:
+    made = Place(name, owner.rpartition(":")[0], "client_id", 10_000, fair=False)
+    made.drawn = drawn
+    return made
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("owner", OWNERS)
+@pytest.mark.parametrize("fair", [False, True])
+def test_an_acquire_is_sent_as_its_words(name: str, owner: str, fair: bool) -> None:
+    for token in (0, *TOKENS):
+        for guarded in (False, True):
+            check(commands.acquire(name, owner, 10_000, fair=fair, token=token, guarded=guarded))
+        for drawn in (False, True):
+            where = place(name, owner, drawn=drawn)
+            check(commands.acquire(name, owner, 10_000, place=where, fair=fair, token=token))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("owner", OWNERS)
+@pytest.mark.parametrize("wire", [OWN, REDISSON])
+def test_a_release_and_the_others_are_sent_as_their_words(name: str, owner: str, wire: keys.Wire) -> None:
+    where = place(name, owner)
+    check(commands.free(wire, name, owner))
+    check(commands.free(wire, name, owner, where.waiter))
+    check(commands.undo(wire, name, owner))
+    check(commands.undo(wire, name, owner, hand_on=False))
+    check(commands.leave_queue(wire, name, where.waiter))
+    check(commands.nudge(wire, name))
+    check(commands.evict(wire, name, owner, 20.0))
+    check(commands.hand_over(wire, name, owner, "", where, owner, barging=True, token=7))
+    check(commands.wait(where))
+    check(commands.renew(9_000, [(name, owner, 1), ("y", owner, 2)]))
+    check(commands.status(name))
+
+
 @pytest.mark.parametrize("owner", OWNERS)
 @pytest.mark.parametrize("token", TOKENS)
-def test_an_acquire_that_is_filled_in_is_the_one_that_is_put_together(
-    name: str, owner: str, token: int
-) -> None:
-    for fair in (False, True):
-        for guarded in (False, True):
-            filled = command_templates.acquire(
-                name, owner, 10_000, place=None, fair=fair, token=token, guarded=guarded
-            )
-            whole = commands.acquire(name, owner, 10_000, fair=fair, token=token, guarded=guarded)
-            same(filled, whole)
-            assert filled.yes == whole.yes
+def test_the_expected_reply_to_an_acquire_is_the_grant_with_the_proposal(owner: str, token: int) -> None:
+    grant = [1, owner.encode(), 1, 10_000, 0, 0, token, NOTE.encode(), 0]
+    drawn = commands.acquire("x", owner, 10_000, place=place("x", owner, drawn=True), token=token)
+    for command in (commands.acquire("x", owner, 10_000, token=token), drawn):
+        start, vote, noted = command.expected_reply
+        reader = hiredis.Reader()
+        reader.feed(start + end_of_acquire(NOTE))
+        assert reader.gets() == grant
+        assert (vote, noted) == (replies.decode_one(grant)._replace(note=None), True)
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("owner", OWNERS)
-def test_a_release_that_is_filled_in_is_the_one_that_is_put_together(name: str, owner: str) -> None:
+def test_the_expected_reply_to_a_release_is_that_nobody_was_told(owner: str) -> None:
     for wire in (OWN, REDISSON):
-        filled, whole = command_templates.release(name, owner, wire), commands.release(name, owner, wire=wire)
-        same(filled, whole)
-        assert filled.yes == whole.yes == Vote(Code.YES, owner, 0, 0)
+        start, vote, noted = commands.free(wire, "x", owner).expected_reply
+        reader = hiredis.Reader()
+        reader.feed(start)
+        reply = reader.gets()
+        assert reply == [1, owner.encode(), 0, 0, 0]
+        decoded = replies.decode_one(reply)
+        assert (vote._replace(holder=owner), noted) == (decoded, False)
+        assert vote.code == Code.YES
 
 
-def test_most_are_filled_in_and_one_with_a_place_is_not() -> None:
-    owner = OWNERS[0]
-    place = Place("x", "host/1/MainThread", "client_id", 10_000, fair=False)
-    assert command_templates.release("x", owner, OWN).packed
-    assert command_templates.acquire("x", owner, 9_000, place=None, fair=False, token=5, guarded=True).packed
-    queued = command_templates.acquire("x", owner, 9_000, place=place, fair=False, token=5, guarded=True)
-    assert (queued.packed, queued.by_sha()) == (
-        b"",
-        commands.acquire("x", owner, 9_000, place=place, token=5).by_sha(),
-    )
-
-
-def test_two_commands_of_one_form_have_nothing_of_each_other() -> None:
+def test_two_commands_of_one_template_share_nothing_that_differs() -> None:
     first, second = (owner_token("host/1/MainThread") for _ in range(2))
-    commands = [command_templates.release("x", owner, OWN) for owner in (first, second)]
-    assert first.encode() in commands[0].packed
-    assert second.encode() not in commands[0].packed
-    assert first.encode() not in commands[1].packed
+    one, two = (commands.free(OWN, "x", owner) for owner in (first, second))
+    for command, mine, other in ((one, first, second), (two, second, first)):
+        assert mine.encode() in command.packed
+        assert other.encode() not in command.packed
+        assert command.echo == mine
+        assert command.by_sha()[-1] == mine

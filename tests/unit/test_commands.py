@@ -1,8 +1,7 @@
-"""The commands: what is in them stands where the header of the script says, and no more than is needed."""
+"""The commands: each argument stands where the header of the script says; none is sent without need."""
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -15,15 +14,16 @@ from rlock._client.connections import MasterConnection
 from rlock._client.pending import PendingCall, PendingReply
 from rlock.procedures.port import Request
 from rlock.rules import commands, keys, replies
-from rlock.rules.commands import Command
+from rlock.rules.command_templates import NO_EXPECTED_REPLY, Command, end_of_acquire
+from rlock.rules.keys import OWN, REDISSON
 from rlock.rules.memory_epoch import MemoryReport
 from rlock.rules.quorum import Settle
 from rlock.rules.tickets import Place
-from rlock.rules.wire import OWN
 from rlock.testing import memory_client
 
 from ..interrupts import Interrupt, interrupted
 from .test_hearing import Wire
+from .world import arguments_of
 
 OWNER, TOKEN = "host/1/MainThread:" + "0" * 32, 1_763_000_000_000_000
 CHANNEL = OWN.channel("x")
@@ -43,28 +43,26 @@ def keys_of(command: Command) -> list[str]:
     return list(words[3 : 3 + int(words[2])])
 
 
-def arguments_of(command: Command) -> dict[str, str]:
-    """The arguments by their names in the header."""
-    names = re.findall(r"^-- ARGV\[\d+\] +(\w+) ", command.script.source, re.MULTILINE)
-    given = command.by_sha()[3 + len(keys_of(command)) :]
-    return dict(zip(names, given, strict=False)) | ({"too many": "!"} if len(given) > len(names) else {})
-
-
-def test_a_pair_of_which_nobody_else_knows_sends_what_it_must_and_no_more() -> None:
+def test_an_uncontended_pair_sends_only_the_arguments_that_it_needs() -> None:
     """Each word more costs a master as much as a fiftieth of the pair."""
     taken = commands.acquire("x", OWNER, 9_000, token=TOKEN)
     assert keys_of(taken) == [LOCK, QUEUE, FENCE, keys.NOTE]
     assert keys_of(commands.acquire("x", OWNER, 9_000, token=TOKEN, guarded=False)) == [LOCK, QUEUE, FENCE]
-    asked = {"owner": OWNER, "lease_ms": "9000", "proposal": str(TOKEN), "fence_ms": "3600000"}
+    asked = {"lease_ms": "9000", "fence_ms": "3600000", "owner": OWNER, "proposal": str(TOKEN)}
     assert arguments_of(taken) == asked
-    given_up = commands.release("x", OWNER, barging=True, token=TOKEN)
+    fair = commands.acquire("x", OWNER, 9_000, token=TOKEN, fair=True)
+    assert arguments_of(fair) == asked | {"order": "fair"}
+    given_up = commands.free(OWN, "x", OWNER)
     assert keys_of(given_up) == [LOCK, QUEUE]
-    assert arguments_of(given_up) == {
-        "owner": OWNER,
-        "channel": CHANNEL,
-        "message": OWN.message(OWNER),
-        "claim_ms": "1000",
-    }
+    assert arguments_of(given_up) == {"channel": CHANNEL, "claim_ms": "1000", "owner": OWNER}
+
+
+def test_the_arguments_that_differ_each_time_are_the_last_ones() -> None:
+    assert commands.acquire("x", OWNER, 9_000, token=TOKEN).by_sha()[-2:] == (OWNER, str(TOKEN))
+    place = waiting()
+    asked = commands.acquire("x", OWNER, 9_000, place=place, token=TOKEN)
+    assert asked.by_sha()[-4:] == (place.waiter, "42", OWNER, str(TOKEN))
+    assert commands.free(OWN, "x", OWNER, "a:1|s").by_sha()[-2:] == ("a:1|s", OWNER)
 
 
 @pytest.mark.parametrize("fair", [False, True])
@@ -73,59 +71,79 @@ def test_an_acquire_that_waits_tells_its_place(fair: bool, drawn: bool) -> None:
     place = waiting(drawn=drawn)
     command = commands.acquire("x", OWNER, 9_000, place=place, fair=fair, token=TOKEN)
     told = arguments_of(command)
-    assert list(told.values())[:4] == [OWNER, "9000", str(TOKEN), "3600000"]
-    assert told["count"] == "1"
+    assert (told["owner"], told["proposal"]) == (OWNER, str(TOKEN))
+    assert (told["lease_ms"], told["fence_ms"]) == ("9000", "3600000")
     assert told["order"] == ("fair" if fair else "barging")
     assert (told["waiter"], told["ticket"]) == (place.waiter, "42")
     assert (told["rank"], told["queue_ms"]) == ("kept" if drawn else "last", "30000")
-    assert "too many" not in told
 
 
-def test_an_acquire_tells_a_count_and_an_order_that_are_not_the_usual_ones() -> None:
-    assert arguments_of(commands.acquire("x", OWNER, 9_000, 3))["count"] == "3"
-    fair = arguments_of(commands.acquire("x", OWNER, 9_000, 3, fair=True))
-    assert (fair["count"], fair["order"]) == ("3", "fair")
-    assert "waiter" not in fair
-
-
-def test_a_release_tells_the_place_that_it_leaves() -> None:
-    command = commands.release("x", OWNER, waiter="a:1|s", hand_on=False, publish=False)
-    assert keys_of(command) == [LOCK, QUEUE]
+def told_by(command: Command) -> tuple[str, ...]:
+    """Whom a release tells, and who leaves the queue with it."""
     told = arguments_of(command)
-    assert (told["channel"], told["message"], told["waiter"]) == ("", "", "a:1|s")
-    assert "next_waiter" not in told
-    assert arguments_of(commands.release("x", OWNER, to_all=True))["claim_ms"] == "0"
+    words = told["channel"], told["claim_ms"], told.get("message", "owner"), told.get("waiter", "")
+    return (*words, told["owner"])
+
+
+def test_a_release_tells_the_next_waiter_or_all() -> None:
+    assert told_by(commands.free(OWN, "x", OWNER)) == (CHANNEL, "1000", "owner", "", OWNER)
+    assert told_by(commands.free(OWN, "x", OWNER, "a:1|s")) == (CHANNEL, "1000", "owner", "a:1|s", OWNER)
+
+
+def test_an_undo_tells_the_next_waiter_at_most() -> None:
+    assert told_by(commands.undo(OWN, "x", OWNER)) == (CHANNEL, "1000", "", "", OWNER)
+    assert told_by(commands.undo(OWN, "x", OWNER, "a:1|s")) == (CHANNEL, "1000", "", "a:1|s", OWNER)
+    assert told_by(commands.undo(OWN, "x", OWNER, hand_on=False))[0] == ""
+
+
+def test_a_waiter_that_leaves_gives_up_its_place_and_a_hand_off_to_it() -> None:
+    assert told_by(commands.leave_queue(OWN, "x", "a:1|s")) == (CHANNEL, "1000", "owner", "a:1|s", "a:1")
+    assert told_by(commands.leave_queue(OWN, "x", "a:1|s", hand_on=False))[0] == ""
+
+
+def test_a_nudge_has_no_owner_and_tells_one_waiter() -> None:
+    assert told_by(commands.nudge(OWN, "x")) == (CHANNEL, "1000", "", "", "")
+
+
+def test_an_eviction_has_the_keys_and_the_time_of_its_ban() -> None:
+    command = commands.evict(OWN, "x", OWNER, 20.0)
+    assert keys_of(command) == [LOCK, QUEUE, FENCE, EVICTED]
+    assert told_by(command) == (CHANNEL, "1000", "owner", "", OWNER)
+    told = arguments_of(command)
+    assert (told["ban_ms"], told.get("next_waiter", "")) == ("20000", "")
 
 
 @pytest.mark.parametrize("barging", [False, True])
-@pytest.mark.parametrize("ban_s", [0.0, 20.0])
-def test_a_release_tells_its_heir(barging: bool, ban_s: float) -> None:
+@pytest.mark.parametrize("waiter", ["", "a:1|s"])
+def test_a_hand_over_names_the_next_waiter_and_its_owner_token(barging: bool, waiter: str) -> None:
     next_waiter = waiting()
-    command = commands.release(
-        "x", OWNER, next_waiter=next_waiter, next_owner="a:9", barging=barging, token=TOKEN, ban_s=ban_s
-    )
-    assert keys_of(command) == [LOCK, QUEUE, FENCE, EVICTED]
+    command = commands.hand_over(OWN, "x", OWNER, waiter, next_waiter, "a:9", barging=barging, token=TOKEN)
+    assert keys_of(command) == [LOCK, QUEUE, FENCE]
+    assert told_by(command) == (CHANNEL, "1000", "owner", waiter, OWNER)
     told = arguments_of(command)
-    assert (told["owner"], told["waiter"], told["next_waiter"], told["next_owner"]) == (
-        OWNER,
-        "",
-        next_waiter.waiter,
-        "a:9",
-    )
+    assert (told["next_waiter"], told["next_owner"]) == (next_waiter.waiter, "a:9")
     assert (told["next_lease_ms"], told["proposal"], told["fence_ms"]) == ("9000", str(TOKEN), "3600000")
-    assert told["order"] == ("barging" if barging else "fair")
-    assert told.get("ban_ms") == ("20000" if ban_s else None)
-    assert "too many" not in told
+    assert (told["order"], told["ban_ms"]) == ("barging" if barging else "fair", "")
 
 
-def test_a_release_that_bans_has_the_key_for_it() -> None:
-    command = commands.release("x", OWNER, ban_s=20.0)
-    assert keys_of(command)[3] == EVICTED
-    told = arguments_of(command)
-    assert (told["next_waiter"], told["ban_ms"]) == ("", "20000")
+def test_a_lock_shared_with_redisson_is_handed_to_nobody_and_every_release_is_told_to_all() -> None:
+    """Redisson's waiters are not in our queue."""
+    all_told = REDISSON.channel("x"), "0", "0"
+    for command in (
+        commands.free(REDISSON, "x", OWNER),
+        commands.free(REDISSON, "x", OWNER, "a:1|s"),
+        commands.undo(REDISSON, "x", OWNER),
+        commands.undo(REDISSON, "x", OWNER, hand_on=False),
+        commands.leave_queue(REDISSON, "x", "a:1|s", hand_on=False),
+        commands.nudge(REDISSON, "x"),
+        commands.evict(REDISSON, "x", OWNER, 20.0),
+    ):
+        assert told_by(command)[:3] == all_told
+    handed = commands.hand_over(REDISSON, "x", OWNER, "", waiting(), "a:9", barging=True, token=TOKEN)
+    assert told_by(handed)[:3] == (REDISSON.channel("x"), "1000", "0"), "or our own waiters behind it starve"
 
 
-# -- answers that are foreseen ---------------------------------------------------------------------------
+# -- expected replies ---------------------------------------------------------------------------------------
 
 NOTE = b"d0e1 0 1000"
 REFUSED = [-1, THEIRS, 2, 8_990, 42, 0, 0, NOTE, 0]
@@ -134,14 +152,15 @@ RELEASED = [1, OWNER.encode(), 1, 0, 0]
 
 
 def expected_reply(command: Command, note: bytes = NOTE) -> Any:
-    """What the answer that is foreseen says."""
+    """The expected reply, parsed."""
     reader = hiredis.Reader()
-    reader.feed(command.expected_reply + (commands.noted_end(note.decode()) if command.noted else b""))
+    start, _, noted = command.expected_reply
+    reader.feed(start + (end_of_acquire(note.decode()) if noted else b""))
     return reader.gets()
 
 
 def leaving() -> Command:
-    return commands.release("x", OWNER, waiter="a:1|s")
+    return commands.free(OWN, "x", OWNER, "a:1|s")
 
 
 def asking(**options: Any) -> Command:
@@ -157,19 +176,19 @@ def asking(**options: Any) -> Command:
         (leaving(), RELEASED),
         (leaving(), [-1, THEIRS, 1, 900, 0]),
         (
-            commands.release("x", OWNER, next_waiter=waiting(), next_owner="a:9"),
+            commands.hand_over(OWN, "x", OWNER, "", waiting(), "a:9", barging=False, token=0),
             [1, OWNER.encode(), 1, 9_000, TOKEN],
         ),
     ],
 )
-def test_of_the_other_masters_the_answer_of_the_first_is_foreseen(command: Command, reply: list[Any]) -> None:
-    assert command.expected_reply == commands.NOT_FORESEEN
+def test_the_first_reply_is_expected_of_the_other_masters(command: Command, reply: list[Any]) -> None:
+    assert command.expected_reply is NO_EXPECTED_REPLY
     whole = replies.decode_one(reply)
     assert command.decode(reply) == whole
     note = reply[7] if len(reply) == 9 else b""
     assert expected_reply(command, note) == reply
-    # what a master says of itself is not foreseen of another one
-    assert command.yes == whole._replace(note=None)
+    # the note of one master is not expected from another
+    assert command.expected_reply[1] == whole._replace(note=None)
 
 
 @pytest.mark.parametrize(
@@ -182,13 +201,13 @@ def test_of_the_other_masters_the_answer_of_the_first_is_foreseen(command: Comma
     ],
     ids=["a grant to another one", "with the length of a queue", "a fault", "nonsense"],
 )
-def test_an_answer_that_the_others_cannot_give_is_not_foreseen(reply: Any) -> None:
+def test_a_reply_that_the_others_cannot_give_is_not_expected(reply: Any) -> None:
     command = asking()
     assert command.decode(reply) == replies.decode_one(reply)
-    assert command.expected_reply == commands.NOT_FORESEEN
+    assert command.expected_reply is NO_EXPECTED_REPLY
 
 
-def test_a_later_answer_that_differs_is_read_and_changes_nothing_of_what_is_foreseen() -> None:
+def test_a_later_reply_that_differs_is_parsed_and_does_not_change_the_expected_one() -> None:
     command = asking()
     command.decode(REFUSED)
     other = [-1, LATER, *REFUSED[2:]]
@@ -217,9 +236,9 @@ def test_ctrl_c_while_the_first_answer_is_read_leaves_no_wrong_vote(
         monkeypatch.setattr(calls, "_drop", lambda _, fault: wrong.append(f"{tracer.where}: {fault}"))
         for at in range(1, 100):
             command = make()
-            with interrupted(at, "commands.py") as tracer:
+            with interrupted(at, "command_templates.py") as tracer:
                 command.decode(reply)
-            cut_short += command.expected_reply == commands.NOT_FORESEEN
+            cut_short += command.expected_reply is NO_EXPECTED_REPLY
             call, connection = PendingCall(Request(command, 1.0, Settle.ALL), 3, 0.0), Wire(HandshakeResult())
             connection.expect(note.decode())
             connection.pending.append(PendingReply(call, command, 0.0, 0.0))
@@ -237,17 +256,17 @@ def test_ctrl_c_while_the_first_answer_is_read_leaves_no_wrong_vote(
     assert cut_short > 5
 
 
-def test_that_one_who_was_handed_the_lock_gets_it_is_foreseen() -> None:
+def test_the_grant_of_a_lock_that_was_handed_over_is_expected() -> None:
     claim = asking(drawn=True)
     assert expected_reply(claim) == GRANTED
-    assert claim.yes == replies.decode_one(GRANTED)._replace(note=None)
+    assert claim.expected_reply[1] == replies.decode_one(GRANTED)._replace(note=None)
     untimed = commands.acquire("x", OWNER, 9_000, place=waiting(drawn=True))
-    assert untimed.expected_reply == commands.NOT_FORESEEN, "nobody knows the token of a master's own time"
+    assert untimed.expected_reply is NO_EXPECTED_REPLY, "nobody knows the token of a master's own time"
 
 
-def test_who_wants_to_know_no_more_says_so() -> None:
+def test_a_brief_reply_is_asked_for_only_with_a_place() -> None:
     assert arguments_of(asking())["told"] == "brief"
-    assert "told" not in arguments_of(commands.acquire("x", OWNER, 9_000, place=waiting(), token=TOKEN))
+    assert arguments_of(commands.acquire("x", OWNER, 9_000, place=waiting(), token=TOKEN))["told"] == "all"
     assert "told" not in arguments_of(commands.acquire("x", OWNER, 9_000, token=TOKEN, brief=True))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import rlock
 import rlock.asyncio
-from rlock.rules import commands
+from rlock.rules import scripts
 
 ROOT = Path(rlock.__file__).resolve().parent
 TOP = ROOT.parent
@@ -117,8 +117,8 @@ def test_no_file_is_over_400_lines(path: Path) -> None:
 
 
 def test_every_script_of_the_folder_is_loaded_and_no_other() -> None:
-    files = {entry.name for entry in commands.folder().iterdir() if entry.name.endswith(".lua")}
-    assert files == {f"{script.name}.lua" for script in commands.ALL}
+    files = {entry.name for entry in scripts.folder().iterdir() if entry.name.endswith(".lua")}
+    assert files == {f"{script.name}.lua" for script in scripts.ALL}
 
 
 def test_the_public_names_are_there_and_documented() -> None:

@@ -14,10 +14,10 @@ from rlock.model import Code, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
 from rlock.procedures.contender import Grant, withdraw
 from rlock.procedures.inspect import evict, locked, status
-from rlock.rules import commands
+from rlock.rules import scripts
 from rlock.rules.timing import SETTLE_CAP_S, SETTLE_TRIES, valid_until
 
-from .world import ABSENT, DENIED, DOWN, ODD, YES, Call, Send, Wait, World, held_by, named, said
+from .world import ABSENT, DENIED, DOWN, ODD, YES, Call, Send, Wait, World, held_by, named
 
 FORGETFUL = ABSENT._replace(guarded=True)
 #: Of a split, contenders that give way to one that asks here, because they began later; and that do not.
@@ -44,8 +44,8 @@ def test_a_lost_round_is_undone_where_a_vote_may_stand_and_wakes_nobody() -> Non
     # the one that granted and the one that broke off; the others have named another holder
     assert undo.targets == [0, 4]
     assert undo.resend_for == 10.0
-    owner = said(ask)[0]
-    assert said(undo)[0] == owner
+    owner = named(ask, "owner")
+    assert named(undo, "owner") == owner
     assert world.contender.owners == []
     assert named(undo, "channel") == "", "a quorum stands for somebody: the vote is of no use to the next one"
     assert named(undo, "message") == "", (
@@ -72,11 +72,11 @@ def test_the_leader_of_a_split_keeps_its_votes_and_only_its_last_round_counts() 
     world.call_takes = 0.01
     grant = world.acquire(AT_ONCE)
     assert isinstance(grant, Grant)
-    first, second, third = world.sent(commands.ACQUIRE)
+    first, second, third = world.sent(scripts.ACQUIRE)
     assert world.kinds() == ["Call", "Wait", "Call", "Wait", "Call"], (
         "a vote of each of two rounds is no quorum"
     )
-    assert {said(ask)[0] for ask in (first, second, third)} == {grant.owner}
+    assert {named(ask, "owner") for ask in (first, second, third)} == {grant.owner}
     assert grant.sent_at == pytest.approx(world.now - 0.01), "before the first byte of the round that counts"
     assert world.contender.owners == [grant.owner]
 
@@ -87,7 +87,7 @@ def test_a_leader_that_was_overtaken_takes_its_votes_back_on_all_masters() -> No
     undo = world.steps[-1]
     assert isinstance(undo, Send)
     assert undo.targets == [0, 1, 2], "the first round may still be on its way to a master that was away"
-    assert said(undo)[0] == said(world.steps[0])[0]
+    assert named(undo, "owner") == named(world.steps[0], "owner")
 
 
 def test_one_who_does_not_lead_gives_its_votes_back_and_looks_until_somebody_has_a_quorum() -> None:
@@ -96,9 +96,9 @@ def test_one_who_does_not_lead_gives_its_votes_back_and_looks_until_somebody_has
     assert world.acquire(AT_ONCE) is None
     assert world.kinds() == ["Call", "Send", "Wait", "Call", "Wait", "Call"]
     assert [ask.command.script for ask in world.steps if isinstance(ask, Call)] == [
-        commands.ACQUIRE,
-        commands.STATUS,
-        commands.STATUS,
+        scripts.ACQUIRE,
+        scripts.STATUS,
+        scripts.STATUS,
     ]
 
 
@@ -108,7 +108,7 @@ def test_a_leader_that_does_not_move_is_passed_over() -> None:
     again = [held_by(OLD), YES, held_by(YOUNG)]
     world = World(3, [held_by(OLD), YES, held_by(YOUNG)], dead, dead, again, [held_by(OLD), YES, YES])
     assert isinstance(world.acquire(AT_ONCE), Grant)
-    assert len(world.sent(commands.ACQUIRE)) == 3
+    assert len(world.sent(scripts.ACQUIRE)) == 3
 
 
 def test_an_interrupt_while_votes_are_kept_takes_them_back_everywhere() -> None:
@@ -130,7 +130,7 @@ def test_a_split_that_nobody_settles_is_an_error_within_a_bounded_time() -> None
     world = World(3, [held_by(OLD), YES, held_by(YOUNG)])
     with pytest.raises(QuorumUnreachableError, match=f"m0: it voted for {OLD}, which was not seen to have"):
         world.acquire(AT_ONCE)
-    assert len(world.sent(commands.ACQUIRE)) + len(world.sent(commands.STATUS)) <= 1 + 2 * SETTLE_TRIES
+    assert len(world.sent(scripts.ACQUIRE)) + len(world.sent(scripts.STATUS)) <= 1 + 2 * SETTLE_TRIES
     assert world.now - 1000.0 < SETTLE_TRIES * SETTLE_CAP_S
 
 
@@ -138,7 +138,7 @@ def test_a_wait_that_was_refused_by_a_holder_once_ends_without_another_round() -
     world = World(3, [held_by()] * 3, [held_by("a:1"), held_by("b:1"), YES])
     world.heard_by = 0
     assert world.acquire(world.now + 0.2) is None
-    assert not world.sent(commands.STATUS), "somebody had it during this call"
+    assert not world.sent(scripts.STATUS), "somebody had it during this call"
 
 
 def test_an_owner_that_young_masters_name_is_no_proof_that_somebody_has_the_lock() -> None:
@@ -278,8 +278,8 @@ def test_evict_removes_the_holders_that_were_seen_and_nobody_else() -> None:
     theirs = Vote(Code.YES, "them:1", 1, 500)
     world = World(3, [theirs, theirs, ABSENT], [YES, YES, ABSENT])
     assert world.run(evict(world, "x", 0.5)) == ["them:1"]
-    (command,) = world.sent(commands.RELEASE)
-    assert said(command)[0] == "them:1"
+    (command,) = world.sent(scripts.RELEASE)
+    assert named(command, "owner") == "them:1"
     assert named(command, "channel"), "the next one gets it"
 
 
@@ -302,9 +302,9 @@ def test_a_token_that_took_until_the_end_of_the_round_is_no_grant() -> None:
         else:
             with pytest.raises(QuorumUnreachableError, match="in time"):
                 world.acquire(AT_ONCE)
-            assert world.sent(commands.RELEASE)
-        assert len(world.sent(commands.FENCE)) == 1
+            assert world.sent(scripts.RELEASE)
+        assert len(world.sent(scripts.FENCE)) == 1
 
 
 def test_a_master_without_memory_remembers_no_token_and_grants_no_lease() -> None:
-    assert {commands.ACQUIRE, commands.FENCE} == set(commands.GRANTING)
+    assert {scripts.ACQUIRE, scripts.FENCE} == set(scripts.GRANTING)

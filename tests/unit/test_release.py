@@ -10,11 +10,11 @@ from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.acquire import FOR_EVER
 from rlock.procedures.contender import Contender
 from rlock.procedures.release import Released, handed_tokens, maybe_handed, outcome, release
-from rlock.rules import commands
+from rlock.rules import scripts
 from rlock.rules.holds import Hold, OwnerKey
 from rlock.rules.quorum import Ballot
 
-from .world import ABSENT, DOWN, OPTIONS, YES, Send, World, held_by, named, said
+from .world import ABSENT, DOWN, OPTIONS, YES, Send, World, held_by, named
 
 FORGETFUL = ABSENT._replace(guarded=True)
 
@@ -59,9 +59,9 @@ def test_absent_after_a_second_delivery_is_a_release_that_was_done() -> None:
 def test_a_release_without_a_waiter_is_one_call_to_all_masters() -> None:
     world = World(3, [YES] * 3)
     outcome = world.run(release(world, hold()))
-    (call,) = world.sent(commands.RELEASE)
+    (call,) = world.sent(scripts.RELEASE)
     assert (outcome.released, outcome.handed_over) == (Released.DONE, False)
-    assert (said(call)[0], call.targets, call.resend_for) == ("me:1", None, 10.0)
+    assert (named(call, "owner"), call.targets, call.resend_for) == ("me:1", None, 10.0)
 
 
 def waiter(world: World) -> Contender:
@@ -79,7 +79,7 @@ def test_a_release_in_favour_of_a_waiter_of_this_process_names_it() -> None:
     world = World(3, [HANDED] * 3)
     contender = waiter(world)
     outcome = world.run(release(world, hold()))
-    (call,) = world.sent(commands.RELEASE)
+    (call,) = world.sent(scripts.RELEASE)
     assert contender.place is not None
     assert contender.local_grant is not None
     assert named(call, "next_waiter") == contender.place.waiter
@@ -98,9 +98,9 @@ def test_a_release_that_is_delivered_late_favours_nobody() -> None:
     world = World(3, [HANDED] * 3)
     waiter(world)
     world.run(release(world, hold()))
-    (call,) = world.sent(commands.RELEASE)
+    (call,) = world.sent(scripts.RELEASE)
     late = Send(call.late, None, 0.0)
-    assert said(late)[0] == "me:1"
+    assert named(late, "owner") == "me:1"
     assert (named(late, "next_waiter"), named(late, "next_owner")) == ("", "")
 
 
@@ -117,8 +117,8 @@ def test_a_hand_over_that_nobody_takes_is_undone_where_it_may_stand(why: str) ->
     else:
         with pytest.raises(StopIteration):
             procedure.send(None)
-    call, undo = world.sent(commands.RELEASE)
-    assert said(undo)[0] == named(call, "next_owner")
+    call, undo = world.sent(scripts.RELEASE)
+    assert named(undo, "owner") == named(call, "next_owner")
     assert undo.targets == {"interrupt": [0, 1, 2], "too few masters": [0]}.get(why, [0, 1])
     assert contender.local_grant is None
     assert world.under_way.handing_over == {}

@@ -11,7 +11,7 @@ import pytest
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.heal import heal
 from rlock.procedures.renew import BATCH, RenewalOutcome, RenewalRound, judge, renew
-from rlock.rules import commands, replies
+from rlock.rules import replies, scripts
 from rlock.rules.holds import Hold, OwnerKey, ThreadLiveness
 from rlock.rules.lease import LeaseEvent
 from rlock.rules.options import ClientOptions, LockOptions
@@ -19,7 +19,7 @@ from rlock.rules.quorum import Ballot, Settle
 from rlock.rules.renewal_votes import LockVotes
 from rlock.rules.timing import heals_until
 
-from .world import DOWN, Call, World, said, words
+from .world import DOWN, Call, World, named, words
 
 LIVENESS = ThreadLiveness()
 KEY = OwnerKey("a", weakref.ref(LIVENESS))
@@ -94,7 +94,7 @@ def test_what_is_missing_is_put_back_and_counted(
     original = world.answer
 
     def answer(step: Call) -> Ballot:
-        if step.command.script is commands.HEAL:
+        if step.command.script is scripts.HEAL:
             assert step.targets is not None
             ballot = Ballot(1, step.settle, sent_at=world.now)
             ballot.cast(step.targets[0], next(answers))
@@ -104,9 +104,9 @@ def test_what_is_missing_is_put_back_and_counted(
     world.answer = answer  # type: ignore[method-assign]
     assert renewal(world, a_hold()) == {"x": event}
     absent = [i for i, vote in enumerate(renewed) if vote is ABSENT]
-    needed = [(step.targets[0]) for step in world.sent(commands.HEAL)]
+    needed = [(step.targets[0]) for step in world.sent(scripts.HEAL)]
     assert needed == absent, "each master that lacks it, and no other"
-    for step in world.sent(commands.HEAL):
+    for step in world.sent(scripts.HEAL):
         assert words(step)[3] == "x"
         assert words(step)[-3:] == ("me:1", "1", "77"), "with its owner, its count and its fencing token"
 
@@ -152,15 +152,15 @@ def test_a_hold_that_was_released_meanwhile_is_released_again_behind_the_healing
 
     def answer(step: Call) -> Ballot:
         reply = original(step)
-        if world.sent(commands.HEAL):
+        if world.sent(scripts.HEAL):
             hold.lease.on(LeaseEvent.RELEASE)
         return reply
 
     world.answer = answer  # type: ignore[method-assign]
     world.run(heal(world, round_))
-    (tell,) = world.sent(commands.RELEASE)
-    assert (said(tell)[0], tell.targets, tell.resend_for) == ("me:1", [1], 10.0)
-    assert world.steps.index(tell) > world.steps.index(world.sent(commands.HEAL)[0])
+    (tell,) = world.sent(scripts.RELEASE)
+    assert (named(tell, "owner"), tell.targets, tell.resend_for) == ("me:1", [1], 10.0)
+    assert world.steps.index(tell) > world.steps.index(world.sent(scripts.HEAL)[0])
 
 
 def test_nothing_is_put_back_after_a_release_a_loss_or_the_end_of_the_validity() -> None:
@@ -171,7 +171,7 @@ def test_nothing_is_put_back_after_a_release_a_loss_or_the_end_of_the_validity()
     released.lease.on(LeaseEvent.RELEASE)
     lost.lease.on(LeaseEvent.DISOWNED, "taken")
     world.run(heal(world, round_))
-    (asked,) = world.sent(commands.HEAL)
+    (asked,) = world.sent(scripts.HEAL)
     assert words(asked)[3] == "held"
     assert int(words(asked)[2]) == 4, "its three keys, and the note"
 
@@ -182,13 +182,13 @@ def test_many_locks_share_few_commands_and_keep_their_ttl() -> None:
     three = [a_hold(f"s{i}", f"p{i}", ttl=3.0) for i in range(2)]
     round_ = world.run(renew(world, [*three, *ten]))
     assert {id(r.hold) for r in round_.decided} == {id(hold) for hold in [*ten, *three]}
-    asks = world.sent(commands.RENEW)
+    asks = world.sent(scripts.RENEW)
     assert sorted(int(words(ask)[2]) for ask in asks) == [3, 51, 101, 101], "the locks, and the note"
     for ask in asks:
         keys = int(words(ask)[2])
         assert words(ask)[3 + keys] == ("3000" if keys == 3 else "10000")
     assert world.run(heal(world, round_)) == []
-    assert not world.sent(commands.HEAL)
+    assert not world.sent(scripts.HEAL)
 
 
 class Refusing(World):
@@ -216,7 +216,7 @@ def asked(world: World, holds: Sequence[Hold]) -> tuple[int, list[str]]:
     """How many commands a renewal sent to master 0, and which locks it did not prolong."""
     world.steps.clear()
     found = renewal(world, *holds)
-    sent = [step for step in world.sent(commands.RENEW) if step.targets is None or 0 in step.targets]
+    sent = [step for step in world.sent(scripts.RENEW) if step.targets is None or 0 in step.targets]
     return len(sent), [name for name, event in found.items() if event is not LeaseEvent.RENEWED]
 
 

@@ -94,7 +94,7 @@ def test_whatever_a_script_answers_is_a_vote_that_can_be_counted(name: str) -> N
 @pytest.mark.parametrize("name", ["acquire", "release", "status"])
 def test_what_is_foreseen_after_a_strange_answer_is_no_reason_to_raise(name: str) -> None:
     for seed in range(2_000):
-        command = commands.acquire("x", OWNER.decode(), 900).learn()
+        command = commands.acquire("x", OWNER.decode(), 900).expect_first_reply()
         assert type(command.decode(spoiled(Random(seed), DECODERS[name][1]))) is Vote
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rlock.model import Code, Vote
 from rlock.procedures import inspect
 from rlock.procedures.inspect import evict, status, statuses
-from rlock.rules import commands
+from rlock.rules import scripts
 
-from .world import ABSENT, DOWN, YES, World, said, words
+from .world import ABSENT, DOWN, YES, World, named, said, words
 
 THEIRS = Vote(Code.YES, "them:1", 1, 500)
 OTHERS = Vote(Code.YES, "others:2", 1, 400)
@@ -48,8 +48,8 @@ def test_with_no_names_the_driver_is_called_all_the_same_to_see_to_its_connectio
 def test_only_the_owners_that_are_named_are_evicted() -> None:
     world = World(3, [THEIRS, THEIRS, OTHERS], [ABSENT, ABSENT, YES])
     assert world.run(evict(world, "x", 0.5, {"others:2"})) == ["others:2"]
-    (command,) = world.sent(commands.RELEASE)
-    assert said(command)[0] == "others:2"
+    (command,) = world.sent(scripts.RELEASE)
+    assert named(command, "owner") == "others:2"
     nobody = World(3, [THEIRS] * 3)
     assert nobody.run(evict(nobody, "x", 0.5, {"others:2"})) == []
-    assert not nobody.sent(commands.RELEASE)
+    assert not nobody.sent(scripts.RELEASE)

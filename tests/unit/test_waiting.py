@@ -12,10 +12,10 @@ from rlock.model import Code, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
 from rlock.procedures.contender import Grant, LocalGrant, withdraw
 from rlock.procedures.port import Wake
-from rlock.rules import commands
+from rlock.rules import scripts
+from rlock.rules.keys import OWN, REDISSON
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.tickets import FleetTime, Place
-from rlock.rules.wire import OWN, REDISSON
 
 from .world import (
     ABSENT,
@@ -39,7 +39,7 @@ def test_each_attempt_has_an_owner_token_of_its_own() -> None:
     world = World(1, [held_by()], [held_by()], [YES])
     world.park = lambda step: Wake.FREE
     world.acquire(FOR_EVER)
-    owners = [said(ask)[0] for ask in world.sent(commands.ACQUIRE)]
+    owners = [named(ask, "owner") for ask in world.sent(scripts.ACQUIRE)]
     assert len(owners) == len(set(owners)) == 3
 
 
@@ -48,7 +48,7 @@ def test_the_order_is_try_subscribe_try_again_sleep() -> None:
     world.park = lambda step: Wake.FREE
     world.acquire(FOR_EVER)
     assert world.kinds() == ["Call", "Subscribe", "Call", "Send", "Subscribe", "Wait", "Call"]
-    first, second, third = world.sent(commands.ACQUIRE)
+    first, second, third = world.sent(scripts.ACQUIRE)
     assert named(first, "waiter") == "", "who cannot hear of a hand-off yet takes no place"
     assert named(second, "waiter") == named(third, "waiter") != ""
 
@@ -74,8 +74,8 @@ def test_an_interrupt_at_any_wait_takes_back_what_may_stand_on_any_master() -> N
         assert contender.owners == []
         sends = [step for step in undone if isinstance(step, Send)]
         assert all(send.targets is None for send in sends), "also masters that have not answered"
-        if isinstance(in_flight, Call) and in_flight.command.script is commands.ACQUIRE:
-            assert said(sends[-1])[0] == said(in_flight)[0]
+        if isinstance(in_flight, Call) and in_flight.command.script is scripts.ACQUIRE:
+            assert named(sends[-1], "owner") == named(in_flight, "owner")
         if any(isinstance(step, Subscribe) for step in world.steps[:before]):
             # First: otherwise a thread of this process could hand the lock to a contender that leaves.
             assert isinstance(undone[0], Unsubscribe)
@@ -95,7 +95,7 @@ def test_a_waiter_looks_at_one_master_only_and_at_another_one_each_time() -> Non
     still = [Vote(Code.YES, "them:1", 1, 9_000)] * 3
     world = World(3, [held_by()] * 3, [held_by()] * 3, still)
     world.acquire(world.now + 8.0)
-    looks = [list(look.targets or ()) for look in world.sent(commands.WAIT) if isinstance(look, Call)]
+    looks = [list(look.targets or ()) for look in world.sent(scripts.WAIT) if isinstance(look, Call)]
     assert len(looks) >= 4
     assert all(len(targets) == 1 for targets in looks)
     asked = [targets[0] for targets in looks]
@@ -116,7 +116,7 @@ def test_a_look_that_finds_another_holder_is_no_reason_to_try() -> None:
     world = World(3, [held_by()] * 3, [other] * 3)
     world.subscribed = True
     assert world.acquire(world.now + 6.0) is None
-    assert len(world.sent(commands.ACQUIRE)) == 1, "whoever it is, its release names the next one"
+    assert len(world.sent(scripts.ACQUIRE)) == 1, "whoever it is, its release names the next one"
 
 
 def test_a_look_that_finds_a_claim_under_way_comes_back_when_it_has_run_out() -> None:
@@ -153,11 +153,11 @@ def test_one_who_was_handed_the_lock_takes_it_with_a_round_of_its_own() -> None:
     world.subscribed = True
     world.park = lambda step: Wake.HANDED
     grant = world.won(FOR_EVER)
-    refused, taken = world.sent(commands.ACQUIRE)
+    refused, taken = world.sent(scripts.ACQUIRE)
     (place,) = {step.contender.place for step in world.steps if isinstance(step, Subscribe)}
     assert place is not None
     assert named(refused, "waiter") == named(taken, "waiter") == grant.waiter == place.waiter
-    assert grant.owner not in (place.token, said(refused)[0]), "an owner of its own each time"
+    assert grant.owner not in (place.token, named(refused, "owner")), "an owner of its own each time"
     assert place.token in world.contender.owners, "it may still stand in a queue, and goes with the release"
 
 
@@ -166,13 +166,13 @@ def test_a_round_that_was_lost_after_a_hand_off_keeps_the_place() -> None:
     world.subscribed = True
     world.park = lambda step: Wake.HANDED
     grant = world.won(FOR_EVER)
-    first, second, _ = world.sent(commands.ACQUIRE)
-    kept = [step for step in world.sent(commands.WAIT) if isinstance(step, Send)]
+    first, second, _ = world.sent(scripts.ACQUIRE)
+    kept = [step for step in world.sent(scripts.WAIT) if isinstance(step, Send)]
     assert said(kept[-1])[0:2] == (grant.waiter, "42"), "with its ticket"
     assert kept[-1].targets == [2], "where it had been taken out of the queue to be handed the lock"
-    (given_back,) = world.sent(commands.RELEASE)
-    assert (said(given_back)[0], given_back.targets) == (said(second)[0], [2])
-    assert said(given_back)[0] != said(first)[0]
+    (given_back,) = world.sent(scripts.RELEASE)
+    assert (named(given_back, "owner"), given_back.targets) == (named(second, "owner"), [2])
+    assert named(given_back, "owner") != named(first, "owner")
 
 
 def test_votes_that_are_given_back_find_our_place_in_the_queue() -> None:
@@ -181,8 +181,8 @@ def test_votes_that_are_given_back_find_our_place_in_the_queue() -> None:
     world.acquire(FOR_EVER)
     told = [step for step in world.steps if isinstance(step, Send)]
     place, undo = told[-2:]
-    assert (place.command.script, place.targets) == (commands.WAIT, None)
-    assert (undo.command.script, undo.targets) == (commands.RELEASE, [0])
+    assert (place.command.script, place.targets) == (scripts.WAIT, None)
+    assert (undo.command.script, undo.targets) == (scripts.RELEASE, [0])
     assert named(undo, "channel"), "and go to the first in it"
 
 
@@ -190,7 +190,7 @@ def test_who_cannot_hear_of_a_hand_off_takes_no_place() -> None:
     world = World(3, [held_by()] * 3)
     world.heard_by = 1
     assert world.acquire(world.now + 2.0) is None
-    assert {named(ask, "waiter") for ask in world.sent(commands.ACQUIRE)} == {""}
+    assert {named(ask, "waiter") for ask in world.sent(scripts.ACQUIRE)} == {""}
     looks = [step for step in world.steps if isinstance(step, Wait)]
     assert len(looks) >= 6, "it looks all the more often"
 
@@ -202,7 +202,7 @@ def test_a_fair_one_that_finds_a_free_lock_before_its_turn_has_it_handed_on() ->
     grant = world.won(AT_ONCE, fair)
     assert isinstance(grant, Grant), "those before it were dead"
     first, nudge, second = world.steps
-    assert said(nudge)[0] == "", "whatever is held stays"
+    assert named(nudge, "owner") == "", "whatever is held stays"
     assert named(first, "order") == named(second, "order") == "fair"
     world = World(3, [queued] * 3, [ABSENT] * 3, [held_by("first:1")] * 3)
     assert world.acquire(AT_ONCE, fair) is None
@@ -220,7 +220,7 @@ def test_a_grant_by_another_thread_counts_from_before_its_release_was_sent() -> 
     grant = world.won(FOR_EVER)
     assert (grant.owner, grant.sent_at, grant.hops) == ("a:77", world.now - 0.25, 3)
     assert "a:77" in world.contender.owners
-    assert len(world.sent(commands.ACQUIRE)) == 1, "no round trip of its own"
+    assert len(world.sent(scripts.ACQUIRE)) == 1, "no round trip of its own"
 
 
 def test_a_grant_that_comes_too_late_is_given_back() -> None:
@@ -236,7 +236,7 @@ def test_a_grant_that_comes_too_late_is_given_back() -> None:
     world.park = granted
     grant = world.won(FOR_EVER)
     assert grant.owner != "a:77"
-    assert [said(tell)[0] for tell in world.sent(commands.RELEASE)] == ["a:77"]
+    assert [named(tell, "owner") for tell in world.sent(scripts.RELEASE)] == ["a:77"]
 
 
 def place(ticket: int = 0) -> Place:
@@ -281,7 +281,7 @@ def test_one_who_is_queued_sleeps_through_a_hand_off_between_others() -> None:
     world = World(5, between, still)
     world.subscribed = True
     assert world.acquire(world.now + 3.0) is None
-    assert len(world.sent(commands.ACQUIRE)) == 1
+    assert len(world.sent(scripts.ACQUIRE)) == 1
     first = next(step for step in world.steps if isinstance(step, Wait))
     assert first.until < 1000.31, "votes may have been given back in silence: the first look comes soon"
 
@@ -353,7 +353,7 @@ def test_who_waits_gives_late_refusals_a_moment_and_has_nothing_to_undo() -> Non
         assert world.acquire(FOR_EVER) is not None
         (rest,) = [step for step in world.steps if isinstance(step, Collect)]
         assert rest.until == pytest.approx(1000.0 + 3 * 0.0004, abs=1e-6)
-        undos = [tell.targets for tell in world.sent(commands.RELEASE)]
+        undos = [tell.targets for tell in world.sent(scripts.RELEASE)]
         assert undos == undone
 
 

@@ -21,7 +21,8 @@ from rlock._client.runtime import NO_WAIT
 from rlock._sync.runtime import Runtime
 from rlock.model import Fault, FaultKind
 from rlock.procedures.port import ClientContext, WaitGenerator
-from rlock.rules import commands
+from rlock.rules import commands, scripts
+from rlock.rules.command_templates import Command
 from rlock.rules.keys import NOTE
 from rlock.rules.memory_epoch import MemoryReport
 from rlock.rules.quorum import Ballot, Settle
@@ -80,7 +81,7 @@ class Server:
         self.master.whole = False
 
     def run(self, words: Sequence[str]) -> bytes:
-        name = next(s.name for s in commands.ALL if words[1] in (s.sha, s.source))
+        name = next(s.name for s in scripts.ALL if words[1] in (s.sha, s.source))
         self.ran.append(name)
         if name in self.refuses:
             return resp(self.refuses[name])
@@ -185,7 +186,7 @@ class WiredCalls(calls.Calls[Connection]):
         token = EPOCH_US + round(self.now * 1e6)
         return self.ask(commands.acquire("job", owner, lease_ms, token=token), settle)
 
-    def ask(self, command: commands.Command, settle: Settle = Settle.VERDICT) -> Ballot:
+    def ask(self, command: Command, settle: Settle = Settle.VERDICT) -> Ballot:
         self.trips = 0
         waits = self.call(command, TIMEOUT_S, settle)
         while True:

@@ -24,8 +24,8 @@ from rlock.procedures.port import (
     WaitGenerator,
     Wake,
 )
-from rlock.rules import commands, replies
-from rlock.rules.commands import Command
+from rlock.rules import replies, scripts
+from rlock.rules.command_templates import Command
 from rlock.rules.holds import OwnerKey
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot, Settle
@@ -149,7 +149,7 @@ class World(Port, Masters, Notifications):
     def kinds(self) -> list[str]:
         return [type(step).__name__ for step in self.steps]
 
-    def sent(self, script: commands.Script) -> list[Any]:
+    def sent(self, script: scripts.Script) -> list[Any]:
         return [s for s in self.steps if isinstance(s, (Call, Send)) and s.command.script is script]
 
     # -- masters -------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class World(Port, Masters, Notifications):
             if vote is not None and vote.code == Code.YES:
                 if step.command.decode is replies.decode_refused:
                     vote = vote._replace(code=Code.FOREIGN)
-                elif step.command.script is commands.ACQUIRE:
+                elif step.command.script is scripts.ACQUIRE:
                     vote = vote._replace(holder=step.command.echo or "")
             if vote is not None:
                 ballot.cast(i, vote)
@@ -287,7 +287,17 @@ def said(step: Call | Send) -> tuple[Any, ...]:
 
 
 def named(step: Call | Send, argument: str) -> str:
-    """An argument by its name in the script's header; empty where it is left out."""
-    place = re.search(rf"^-- ARGV\[(\d+)\] +{argument} ", step.command.script.source, re.MULTILINE)
-    assert place is not None
-    return "".join(said(step)[int(place[1]) - 1 : int(place[1])])
+    """An argument by its name in the script's header; empty if it is left out."""
+    assert re.search(rf"^-- ARGV\[.+\] +{argument} ", step.command.script.source, re.MULTILINE)
+    return arguments_of(step.command).get(argument, "")
+
+
+def arguments_of(command: Command) -> dict[str, str]:
+    """The arguments by their names in the script's header; ARGV[n] is the last one."""
+    words = command.by_sha()
+    given = list(words[3 + int(words[2]) :])
+    names = re.findall(r"^-- ARGV\[(\d+|n(?:-1)?)\] +(\w+) ", command.script.source, re.MULTILINE)
+    found = {name: given.pop() for place, name in reversed(names) if place.startswith("n")}
+    found |= dict(zip((name for place, name in names if place.isdecimal()), given, strict=False))
+    assert len(found) == len(words) - 3 - int(words[2]), "an argument that the header does not name"
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ...client import Client
-from ...rules.wire import WIRES
+from ...rules.keys import WIRES
 from .. import exits
 from ..doctor import checks  # noqa: F401  (fills the list of checks)
 from ..doctor.acl import Scope

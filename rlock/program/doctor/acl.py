@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...rules import keys
+from ...rules.keys import OWN, REDISSON_CHANNEL, Wire
 from ...rules.options import MAX_NAME_BYTES, check_name
-from ...rules.wire import OWN, REDISSON_CHANNEL, Wire
 
 #: What the scripts call, and the client itself; in the order of README.md.
 COMMANDS = (

@@ -275,7 +275,7 @@ class Examination:
         if replies.decode_one(taken).code != Code.YES:
             facts.write_fault = str(taken)
         # In any case: an error does not say that nothing was written.
-        session.run(commands.release(name, owner, hand_on=False, publish=False))
+        session.run(commands.undo(keys.OWN, name, owner, hand_on=False))
 
 
 def side_by_side(calls: Sequence[Callable[[], None]], within: float) -> list[bool]:

@@ -13,7 +13,7 @@ import redis
 
 from ..._client.connection import Reader, without_arguments
 from ..._sync.endpoints import Endpoint
-from ...rules.commands import Command
+from ...rules.command_templates import Command
 from ...rules.replies import is_noscript
 from .facts import Trouble
 

@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...rules.commands import UNFINISHED, Command
+from ...rules.command_templates import Command
+from ...rules.commands import UNFINISHED
 from .keyspace import Keyspace, Message
 
 Reply = list[Any]
@@ -82,21 +83,9 @@ class Master(Keyspace):
 
     # -- the scripts, each as its file reads -------------------------------------------------------------
 
-    def _acquire(
-        self,
-        keys: Sequence[str],
-        owner: str,
-        lease_ms: str,
-        proposal: str,
-        fence_ms: str,
-        count: str = "1",
-        order: str = "barging",
-        waiter: str = "",
-        ticket: str = "",
-        rank: str = "",
-        queue_ms: str = "",
-        told: str = "",
-    ) -> Reply:
+    def _acquire(self, keys: Sequence[str], lease_ms: str, fence_ms: str, *words: str) -> Reply:
+        *waiting, owner, proposal = words
+        order, rank, queue_ms, told, waiter, ticket = (*waiting, *[""] * (6 - len(waiting)))
         lock, queue, fence = keys[:3]
         note = self._note(keys, 3)
         fields = self._fields(lock)
@@ -116,16 +105,16 @@ class Master(Keyspace):
         if handed or (not fields and first in (None, waiter)):
             token = self._stamp(fence, owner, proposal, fence_ms)
             self.keys.pop(lock, None)
-            self._set(lock, owner, count)
+            self._set(lock, owner, "1")
             self._pexpire(lock, lease_ms)
             self._zrem(queue, waiter)
             note = self._note(keys, 3, lease_ms)
-            return [1, owner.encode(), int(count), int(lease_ms), 0, time_us, token, note, 0]
+            return [1, owner.encode(), 1, int(lease_ms), 0, time_us, token, note, 0]
         code, ttl_ms = (-1, self.pttl(lock)) if fields else (-3, 0)
         if told == "brief" and ttl_ms > 0:
             ttl_ms += -ttl_ms % 10
         holder = holder or first or ""
-        if waiter == "" or ticket == "":
+        if waiter == "":
             return [code, holder.encode(), held, ttl_ms, 0, 0, 0, note, 0]
         time_us = self._us
         entry = self.find(queue)
@@ -141,22 +130,9 @@ class Master(Keyspace):
             time_us, length = (time_us if ticket == "0" else 0), 0
         return [code, holder.encode(), held, ttl_ms, int(place), time_us, 0, note, length]
 
-    def _release(
-        self,
-        keys: Sequence[str],
-        owner: str,
-        channel: str,
-        message: str,
-        claim_ms: str,
-        waiter: str = "",
-        next_waiter: str = "",
-        next_owner: str = "",
-        next_lease_ms: str = "",
-        order: str = "",
-        proposal: str = "",
-        fence_ms: str = "",
-        ban_ms: str = "",
-    ) -> Reply:
+    def _release(self, keys: Sequence[str], channel: str, claim_ms: str, *words: str) -> Reply:
+        *options, owner = words
+        message, waiter, ban_ms, next_waiter, *favour = (*options, *("owner", "", "", "")[len(options) :])
         lock, queue = keys[:2]
         if ban_ms != "":
             self.write(keys[3], owner, ban_ms)
@@ -179,11 +155,13 @@ class Master(Keyspace):
         code = 1 if held else 0
         if channel == "":
             return [code, owner.encode(), 0, 0, 0]
-        if next_waiter != "" and (order == "barging" or self._first(queue) in (None, next_waiter)):
-            token = self._stamp(keys[2], next_owner, proposal, fence_ms)
-            self._give(lock, next_owner, next_lease_ms)
-            self._zrem(queue, next_waiter)
-            return [code, owner.encode(), 1, int(next_lease_ms), token]
+        if next_waiter != "":
+            next_owner, next_lease_ms, order, proposal, fence_ms = favour
+            if order == "barging" or self._first(queue) in (None, next_waiter):
+                token = self._stamp(keys[2], next_owner, proposal, fence_ms)
+                self._give(lock, next_owner, next_lease_ms)
+                self._zrem(queue, next_waiter)
+                return [code, owner.encode(), 1, int(next_lease_ms), token]
         left = PASSED_OVER
         while claim_ms == "0" and left and (first := self._first(queue)) is not None:
             left -= 1
@@ -200,7 +178,8 @@ class Master(Keyspace):
             if told > 0:
                 return [code, owner.encode(), told, 0, 0]
             del self.keys[lock]
-        message = message or ("" if left else owner)
+        if message == "owner" or not (message or left):
+            message = owner
         told = self._publish(channel, message) if message else 0
         return [code, owner.encode(), told if left else UNFINISHED, 0, 0]
 

@@ -15,7 +15,7 @@ from ... import clock
 from ..._client.connection import ConnectError, ConnectOptions, HandshakeResult
 from ..._client.endpoints import Endpoint
 from ...model import Fault, FaultKind
-from ...rules import commands
+from ...rules import commands, scripts
 from ...rules.keys import NOTE
 from ...rules.memory_epoch import MemoryReport
 from .keyspace import Message
@@ -74,8 +74,8 @@ class MemoryMaster(Endpoint):
         self._up, self._paused = True, False
         self._began_us, self._began_at = time.time_ns() // 1000, clock.now()
         self._keys = _Keys(self._time_us)
-        self._by_sha = {script.sha: script.name for script in commands.ALL}
-        self._by_source = {script.source: script.name for script in commands.ALL}
+        self._by_sha = {script.sha: script.name for script in scripts.ALL}
+        self._by_source = {script.source: script.name for script in scripts.ALL}
         self._connections_by_id: weakref.WeakValueDictionary[int, MemoryConnection] = (
             weakref.WeakValueDictionary()
         )
@@ -205,7 +205,7 @@ class MemoryMaster(Endpoint):
         elif verb in ("EVALSHA", "EVAL"):
             self._run(connection, verb, words)
         elif verb == "SCRIPT" and words[1].upper() == "LOAD":
-            connection.arrive(commands.Script("", words[2]).sha.encode())
+            connection.arrive(scripts.Script("", words[2]).sha.encode())
         else:
             connection.arrive(hiredis.ReplyError(f"ERR an in-memory master knows no {verb}"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ....rules.wire import WIRES
+from ....rules.keys import WIRES
 from ...words import listed
 from ..acl import OPTIONAL, Permissions, Scope, lines
 from ..facts import Facts, Fleet, Trouble

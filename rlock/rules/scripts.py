@@ -1,0 +1,53 @@
+"""The Lua scripts of `lua/`."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+
+@dataclass(frozen=True)
+class Script:
+    """One file of `lua/`."""
+
+    name: str
+    source: str
+
+    @cached_property
+    def sha(self) -> str:
+        """Its key in the script cache of a master."""
+        return hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
+
+
+def folder() -> Traversable:
+    """The folder of the scripts: inside the installed package, or at the top of a checkout."""
+    installed = resources.files("rlock") / "lua"
+    if installed.is_dir():
+        return installed
+    # An editable install and a plain checkout have no copy in the package.
+    return Path(__file__).resolve().parents[2] / "lua"
+
+
+def _load(name: str) -> Script:
+    return Script(name, (folder() / f"{name}.lua").read_text(encoding="utf-8"))
+
+
+ACQUIRE = _load("acquire")
+RENEW = _load("renew")
+RELEASE = _load("release")
+STATUS = _load("status")
+WAIT = _load("wait")
+HEAL = _load("heal")
+FENCE = _load("fence")
+HANDSHAKE = _load("handshake")
+
+ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT, HEAL, FENCE, HANDSHAKE)
+#: A YES to one of these makes a holder or a token, so the master must have its whole memory.
+GRANTING = (ACQUIRE, FENCE)
