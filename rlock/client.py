@@ -16,7 +16,7 @@ from . import clock
 from ._client.endpoints import Endpoint as BaseEndpoint
 from ._sync.endpoints import Endpoint
 from ._sync.engine import Engine
-from ._sync.greenlets import half_patched, scene
+from ._sync.greenlets import OTHER_NATIVE_THREAD, PATCHED_TOO_LATE, check_patches
 from .base import BaseClient, clients
 from .errors import OptionsError, RLockError
 from .lock import RLock
@@ -27,16 +27,6 @@ from .rules.options import DEFAULT_TTL, check_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-HALF = "greenlets would wait in ways that stop all of them; patch everything, with no arguments"
-TOO_LATE = (
-    "this client was used before gevent or eventlet patched the process, and waits in a way that stops all "
-    "greenlets: patch in the first lines of the program, or use the client only afterwards"
-)
-ELSEWHERE = (
-    "this client belongs to the greenlets of another native thread, whose hub cannot wake this one: "
-    "make a client in each native thread (a worker of gevent.threadpool or eventlet.tpool)"
-)
 
 
 class Client(BaseClient[RLock]):
@@ -149,9 +139,11 @@ class Client(BaseClient[RLock]):
         """This process's engine; a fork that bypassed the hooks is noticed here."""
         engine = self._current
         if engine is not None and engine.pid == os.getpid():
-            # Told apart by the first where nobody has put greenlets in the place of threads.
-            if engine.scene[0] is not threading.get_ident or (engine.scene[1] and engine.scene != scene()):
-                raise OptionsError(ELSEWHERE if engine.scene[0] is scene()[0] else TOO_LATE)
+            if engine.get_ident is not threading.get_ident:
+                check_patches()
+                raise OptionsError(PATCHED_TOO_LATE)
+            if engine.hub_thread and engine.hub_thread != threading.get_native_id():
+                raise OptionsError(OTHER_NATIVE_THREAD)
             return engine
         with self._mutex:
             engine = self._current
@@ -159,8 +151,7 @@ class Client(BaseClient[RLock]):
                 engine.abandon()
                 engine = None
             if engine is None:
-                if half := half_patched():
-                    raise OptionsError(f"{half}: {HALF}")
+                check_patches()
                 try:
                     engine = self._current = Engine(self._endpoints, self._options, clock.now)
                 except OSError as error:
