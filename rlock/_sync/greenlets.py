@@ -13,7 +13,7 @@ EVENTLET = (
     "eventlet has patched this process, and rlock does not support eventlet: "
     "use gevent (monkey.patch_all()), ordinary threads, or rlock.asyncio"
 )
-PATCHED_IN_PART = "greenlets would wait in ways that stop all of them; patch everything: monkey.patch_all() without arguments"
+PATCHED_IN_PART = "greenlets would wait in ways that stop all of them; patch everything, with no arguments"
 PATCHED_TOO_LATE = (
     "this client was used before gevent patched the process, and would now stop all greenlets while it "
     "waits: patch in the first lines of the program, or use the client only after the patch"
@@ -38,7 +38,7 @@ def hub_thread() -> int:
 def check_patches() -> None:
     """Refuse a process in which a client cannot work, with `OptionsError`.
 
-    Greenlets on locks of real threads stop the process for ever. With an unpatched `select` nothing is renewed.
+    Greenlets on locks of real threads stop the process for ever. Without a patched `select` no renewal runs.
     """
     eventlet = sys.modules.get("eventlet.patcher")
     if eventlet is not None and any(map(eventlet.is_monkey_patched, _EVENTLET_PARTS)):
