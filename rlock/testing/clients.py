@@ -102,7 +102,7 @@ def use(source: Any, client: C) -> Iterator[C]:
         instead.update(before)
 
 
-def _losing(lock: BaseLock) -> WaitGenerator[None]:
+def _losing(lock: BaseLock[Any]) -> WaitGenerator[None]:
     engine: Engine = lock._client._engine()
     name, holds = lock.name, [hold for hold in lock._holders() if hold.lease.remaining(engine.clock()) > 0]
     if not holds:
