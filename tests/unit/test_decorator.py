@@ -271,6 +271,17 @@ def sure(x: int) -> float: return 1.0
 @rlock.locked(client, "a:{x}", timeout=3, on_busy=lambda x: "busy")
 def answered(x: int) -> float: return 1.0
 
+@rlock.locked(client, "a:{x}", blocking=False, on_busy="raise")
+def raised(x: int) -> float: return 1.0
+
+@rlock.locked(client, "a:{x}", timeout=3, on_busy="skip")
+def left_out(x: int) -> float: return 1.0
+
+async def other(x: int) -> str: return "other"
+
+@rlock.locked(client, "a:{x}", blocking=False, on_busy=other)
+async def answered_task(x: int) -> float: return 1.0
+
 @rlock.locked(client, "a:{x}", blocking=False)
 async def task(x: int) -> float: return 1.0
 
@@ -283,7 +294,11 @@ async def main() -> None:
     reveal_type(skipped(1))  # float | None
     reveal_type(sure(1))  # float
     reveal_type(answered(1))  # float | str
+    reveal_type(raised(1))  # float
+    reveal_type(left_out(1))  # float | None
+    reveal_type(await answered_task(1))  # float | str
     reveal_type(Shop().method(1))  # float | None
+    reveal_type(Shop.method(Shop(), 1))  # float | None
     skipped("a")  # error
     skipped.lock("a")  # error
     Shop().method("a")  # error
