@@ -1,4 +1,4 @@
-"""Options, checked once, where they are given; each inequality has its own sentence."""
+"""Options, checked once when they are given; each rule has an error text of its own."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from ..errors import LeaseLostError
 
 DEFAULT_TTL = 10.0
-#: Redisson's `lockWatchdogTimeout` unless it is configured.
+#: The default of Redisson's `lockWatchdogTimeout`.
 REDISSON_TTL = 30.0
-#: Shorter leases end in the noise of an ordinary scheduler and of the 1 ms expiry.
+#: Scheduling delays and the 1 ms resolution of PEXPIRE would end shorter leases.
 MIN_TTL = 0.1
 MAX_NAME_BYTES = 1024
 
 
 @dataclass(frozen=True)
 class ClientOptions:
-    """What one client's locks share. Seconds."""
+    """The options that all locks of one client share. Times are seconds."""
 
     ttl: float = DEFAULT_TTL
     max_ttl: float = DEFAULT_TTL
@@ -55,7 +55,7 @@ class ClientOptions:
         self.lease(None)
 
     def lease(self, ttl: float | None) -> LeaseOptions:
-        """The lease of one lock: its own ttl, or the client's."""
+        """The lease of one lock with its own ttl, or else the client's."""
         ttl = self.ttl if ttl is None else _seconds("ttl", ttl)
         if ttl < MIN_TTL:
             raise OptionsError(f"ttl={ttl:g} s is too short: use {MIN_TTL:g} s or more, 10 s if in doubt")
@@ -88,16 +88,16 @@ class ClientOptions:
 
 @dataclass(frozen=True)
 class LeaseOptions:
-    """Checked times that fit together. Seconds."""
+    """Checked times of one lock. Seconds."""
 
     ttl: float
     request_timeout: float
-    longest: float = 1.0  # how long an acquisition may take to be won
+    longest: float = 1.0  # a round that takes longer does not count
 
 
 @dataclass(frozen=True)
 class LockOptions:
-    """What one lock is made of."""
+    """The options of one lock."""
 
     name: str
     lease: LeaseOptions
@@ -119,7 +119,7 @@ class LockOptions:
 
 
 def check_name(name: object) -> str:
-    """A lock's name, or an error that says what is wrong with it."""
+    """Return the name of a lock, or raise `OptionsError`."""
     if not isinstance(name, str):
         raise OptionsError(f"a lock's name must be a str, not {type(name).__name__}: {name!r}")
     if not name:
