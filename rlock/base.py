@@ -262,9 +262,9 @@ class BaseLock(Generic[Signal]):
         No network: the acquire itself agrees on the token, in the same round trip unless masters disagree.
         The order needs no clock and no lease while a quorum of masters remembers the last token, which they
         do for an hour after the last use. After that hour the next token is greater unless the masters'
-        clocks were set back by more than the hour. After a loss of memory the order needs masters' clocks
-        that differ by less than the time until the next acquire. The token fits into 53 bits: it is the
-        masters' time in microseconds, or a little more.
+        clocks were set back to before its end. After a loss of memory the order needs masters' clocks that
+        differ by less than the time until the next acquire. The token fits into 53 bits: it is the masters'
+        time in microseconds, or a little more.
 
         :raises LeaseLostError: the caller does not hold the lock.
         """
