@@ -63,7 +63,7 @@ def test_greenlets_and_an_ordinary_process_lose_no_update(masters3: Fleet, tmp_p
     assert_nothing_is_left(masters3)
 
 
-def test_without_the_lock_they_lose_some(masters1: Fleet, tmp_path: Path) -> None:
+def test_without_the_lock_greenlets_lose_updates(masters1: Fleet, tmp_path: Path) -> None:
     path = counter(tmp_path)
     patched_outcome(COUNT, masters1.urls, "", path, 10)
     assert int(path.read_bytes()) < 6 * 10
@@ -76,7 +76,7 @@ def test_a_greenlet_is_an_owner(masters3: Fleet) -> None:
     assert_nothing_is_left(masters3)
 
 
-def test_others_run_on_while_one_waits_and_the_release_wakes_it(masters3: Fleet) -> None:
+def test_other_greenlets_run_while_one_waits_and_the_release_wakes_it(masters3: Fleet) -> None:
     ordinary = holder(masters3.urls, "x")
     try:
         with program("", masters3.urls, command=["-c", patched(WAIT)]) as waiting:
