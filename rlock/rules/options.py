@@ -22,6 +22,7 @@ REDISSON_TTL = 30.0
 #: Scheduling delays and the 1 ms resolution of PEXPIRE would end shorter leases.
 MIN_TTL = 0.1
 MAX_NAME_BYTES = 1024
+_MAY_BE_ZERO = ("restart_guard",)
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class ClientOptions:
         if self.request_timeout is not None:
             _seconds("request_timeout", self.request_timeout)
         if self.restart_guard is not None:
-            _zero_or_seconds("restart_guard", self.restart_guard)
+            _seconds("restart_guard", self.restart_guard)
             least = guard_time(self.max_ttl)
             if 0 < self.restart_guard < least:
                 raise OptionsError(
@@ -138,13 +139,10 @@ def check_name(name: object) -> str:
 def _seconds(option: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise OptionsError(f"{option} must be a number of seconds, not {value!r}")
-    if not math.isfinite(value) or value <= 0:
-        raise OptionsError(f"{option} must be a finite number of seconds above 0, not {value!r}")
+    zero = "0 or " if option in _MAY_BE_ZERO else ""
+    if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+        raise OptionsError(f"{option} must be {zero}a finite number of seconds above 0, not {value!r}")
     return float(value)
-
-
-def _zero_or_seconds(option: str, value: object) -> float:
-    return 0.0 if value == 0 and not isinstance(value, bool) else _seconds(option, value)
 
 
 def _least_ttl(timeout: float) -> float:
@@ -171,10 +169,9 @@ def from_env(environ: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:
         text = environ.get(variable, "").strip()
         if text:
             try:
-                check = _zero_or_seconds if option == "restart_guard" else _seconds
-                options[option] = check(option, float(text))
+                options[option] = _seconds(option, float(text))
             except ValueError:
-                least = "0 or above" if option == "restart_guard" else "above 0"
+                least = "0 or above" if option in _MAY_BE_ZERO else "above 0"
                 raise OptionsError(f"{variable} must be a number of seconds, {least}, not {text!r}") from None
     interop = environ.get("RLOCK_INTEROP", "").strip()
     if interop:
