@@ -168,7 +168,7 @@ class _Source:
         self.known: Any = given if _is_client(given) else None
         no_factory = not callable(given) or inspect.iscoroutinefunction(given) or isinstance(given, type)
         if self.known is None and no_factory:
-            raise OptionsError(f"locked() needs a client, or what returns one when called: not {given!r}")
+            raise OptionsError(f"locked() needs a client, or a function that returns one, not {given!r}")
 
     def client(self) -> Any:
         """The client, made now if this is the first use."""

@@ -1,4 +1,4 @@
-"""The event that tells a task of a loss."""
+"""The loss signal of tasks."""
 
 from __future__ import annotations
 

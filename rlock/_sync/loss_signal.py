@@ -1,4 +1,4 @@
-"""The event that tells a thread of a loss."""
+"""The loss signal of threads."""
 
 from __future__ import annotations
 

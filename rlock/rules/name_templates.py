@@ -29,7 +29,7 @@ def name_from(name: object, function: Callable[..., Any]) -> Callable[[Any, Any]
     if callable(name):
         return lambda args, kwargs: name(*args, **kwargs)
     if not isinstance(name, str):
-        raise OptionsError(f"locked() needs a name, a template or what returns a name, not {name!r}")
+        raise OptionsError(f"locked() needs a name, a template or a function of a name, not {name!r}")
     try:
         fields = list(_fields(name))
     except ValueError as error:
