@@ -45,6 +45,16 @@ class Fault(NamedTuple):
     text: str
 
 
+class Queue(NamedTuple):
+    """The queue of a lock on one master."""
+
+    length: int = 0
+    waiters: Sequence[tuple[str, int]] = ()  # the first of them, with their tickets; in a status only
+
+
+NO_QUEUE = Queue()
+
+
 class Vote(NamedTuple):
     """One master's answer in a round."""
 
@@ -56,8 +66,7 @@ class Vote(NamedTuple):
     codes: Sequence[int] = ()  # one for each lock, in the answer to a batch
     ticket: int = 0  # of the caller in this master's queue
     time_us: int = 0  # this master's clock
-    length: int = 0  # of this master's queue
-    queue: Sequence[tuple[str, int]] = ()  # its waiters, with their tickets
+    queue: Queue = NO_QUEUE
     token: int = 0  # the fencing token of a grant
     note: str | None = None  # the master's note, see rules/restart_guard.py; None: not requested
     guarded: bool = False  # its memory is younger than the longest lease
