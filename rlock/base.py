@@ -1,18 +1,20 @@
-"""What the blocking client and lock share with those for asyncio: all that needs no network."""
+"""The parts of clients and locks that blocking and asyncio share, nearly all of them without network."""
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import uuid
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from . import clock
 from ._client.endpoints import Endpoint, endpoints
-from .errors import NOT_HELD, LeaseLostError, OptionsError
+from .errors import NOT_HELD, LeaseLostError, OptionsError, RLockError
 from .model import LeaseState
 from .procedures.acquire import AT_ONCE, FOR_EVER
 from .rules.options import DEFAULT_TTL, REDISSON_TTL, ClientOptions, LockOptions, from_env
@@ -23,25 +25,25 @@ if TYPE_CHECKING:
     from ._client.engine import Engine
     from .rules.holds import Hold
 
-#: By identity, so that a pickled lock finds its client again, or one copy of it in another process.
-clients: weakref.WeakValueDictionary[str, BaseClient[Any]] = weakref.WeakValueDictionary()
+log = logging.getLogger("rlock")
 
-L = TypeVar("L")
+#: By identity, so that a pickled lock finds its client again, or the one copy of it in another process.
+clients: weakref.WeakValueDictionary[str, BaseClient[Any, Any]] = weakref.WeakValueDictionary()
 
-#: Of which every time-out from 0 to `threading.TIMEOUT_MAX` is one for the standard library, too.
-_NUMBERS = (int, float)
-_LONGEST = threading.TIMEOUT_MAX
+Lock = TypeVar("Lock")
+RedisClient = TypeVar("RedisClient")
+Signal = TypeVar("Signal")
 
 
-class BaseClient(ABC, Generic[L]):
+class BaseClient(ABC, Generic[Lock, RedisClient]):
     """The masters and the options of a client; see `rlock.Client`."""
 
-    _kind: ClassVar[type[Endpoint]]
-    _lock: ClassVar[type[Any]]
+    _endpoint_type: ClassVar[type[Endpoint]]
+    _lock_type: ClassVar[type[Any]]
 
     def __init__(
         self,
-        masters: Any,
+        masters: Sequence[str | RedisClient | Endpoint] | str | RedisClient | Endpoint,
         ttl: float = DEFAULT_TTL,
         *,
         max_ttl: float | None = None,
@@ -49,21 +51,24 @@ class BaseClient(ABC, Generic[L]):
         restart_guard: float | None = None,
         interop: str | None = None,
     ) -> None:
-        self._endpoints: Sequence[Any] = endpoints(masters, self._kind)
+        self._endpoints: Sequence[Any] = endpoints(masters, self._endpoint_type)
         if max_ttl is None:
             max_ttl = REDISSON_TTL if interop else DEFAULT_TTL
         self._options = ClientOptions(ttl, max_ttl, request_timeout, restart_guard, interop)
         self._id = uuid.uuid4().hex
         self._closed = False
+        self._set_up()
+        # Last: a fork in another thread must not find half a client.
         clients[self._id] = self
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **options: Any) -> Self:
-        """A client out of RLOCK_MASTERS, and RLOCK_TTL, _MAX_TTL, _REQUEST_TIMEOUT, _RESTART_GUARD, _INTEROP.
+        """A client from RLOCK_MASTERS, and RLOCK_TTL, _MAX_TTL, _REQUEST_TIMEOUT, _RESTART_GUARD, _INTEROP.
 
-        RLOCK_MASTERS holds URLs, separated by commas or blanks; ``options`` go before the environment.
+        RLOCK_MASTERS holds URLs, separated by commas or blanks. An option that is given here overrides the
+        environment.
 
-        :raises OptionsError: RLOCK_MASTERS is not set, or a value is none that the option can have.
+        :raises OptionsError: RLOCK_MASTERS is not set, or an option cannot have the value of its variable.
         """
         masters, found = from_env(os.environ if environ is None else environ)
         return cls(masters, **{**found, **options})
@@ -87,29 +92,34 @@ class BaseClient(ABC, Generic[L]):
         renew: bool = True,
         on_lost: Callable[[LeaseLostError], object] | None = None,
         max_hold: float | None = None,
-    ) -> L:
+    ) -> Lock:
         """The lock of this name. No network.
 
-        :param fair: first come, first served, by tickets that are the same on every master, across
-            threads, processes and machines. Without it one who comes at the right moment may take a
-            free lock before those who wait, and threads of one process may pass it among themselves a
-            few times. Both kinds stand in one queue, and are safe together.
-        :param ttl: seconds, if not the client's.
+        :param fair: first come, first served, across threads, processes and machines. Every master orders the
+            waiters by the same tickets. Without ``fair`` a newcomer may take a free lock before the waiters
+            do, and threads of one process may pass the lock among themselves a few times. Fair and other
+            locks of one name share one queue and exclude each other.
+        :param ttl: length of the lease in seconds, if not the client's.
         :param renew: False: a fixed lease that ends after ``ttl``, however long the work takes.
-        :param on_lost: called once with a `LeaseLostError` when a hold is lost; in a thread that calls those
-            of all locks of a client one after another (one that blocks delays the others; `close` waits
-            for none), or with asyncio by the event loop (a coroutine function as a task).
-        :param max_hold: seconds after which a hold is renewed no more; it ends with its lease.
-        :raises OptionsError: with what is wrong and what to do.
+        :param on_lost: called once with a `LeaseLostError` when a hold is lost. A blocking client calls the
+            callbacks of all its locks in one thread, one after another: a callback that blocks delays the
+            others, and `close` waits for none. With asyncio the event loop calls it; a coroutine function
+            runs as a task.
+        :param max_hold: seconds after which a hold is not renewed any more. It ends with its lease.
+        :raises OptionsError: a value is impossible, or two options contradict each other.
         """
         if fair and self._options.interop:
             raise OptionsError(
-                "a lock that is shared with Redisson cannot be fair: its threads stand in no queue of ours, "
-                "nor we in theirs; leave fair=True out"
+                "a lock that is shared with Redisson cannot be fair: Redisson and rlock do not wait in one "
+                "queue; leave fair=True out"
             )
         options = LockOptions(name, self._options.lease(ttl), renew, on_lost, max_hold, fair)
-        made: L = self._lock(self, options)
+        made: Lock = self._lock_type(self, options)
         return made
+
+    @abstractmethod
+    def _set_up(self) -> None:
+        """Make what belongs to this process (and, with asyncio, to its event loops)."""
 
     @abstractmethod
     def _here(self) -> Engine | None:
@@ -117,14 +127,14 @@ class BaseClient(ABC, Generic[L]):
 
     @abstractmethod
     def _after_fork(self) -> None:
-        """In a forked child: forget what is the parent's."""
+        """In a forked child: drop what belongs to the parent."""
 
     def _now(self) -> float:
         engine = self._here()
         return clock.now() if engine is None else engine.clock()
 
     def _hold(self, name: str) -> Hold | None:
-        """The caller's hold. Without an engine there is none; none is made to find that out."""
+        """The caller's hold. Makes no engine: without one there is no hold."""
         engine = self._here()
         return None if engine is None else engine.hold(name)
 
@@ -136,38 +146,31 @@ class BaseClient(ABC, Generic[L]):
         sources = [endpoint.source for endpoint in self._endpoints]
         if not all(isinstance(source, str) for source in sources):
             raise TypeError("a client made of redis.Redis objects cannot be pickled: give it URLs")
-        return _client, (type(self), self._id, sources, self._options)
+        return _unpickled, (type(self), self._id, sources, self._options)
 
     def __repr__(self) -> str:
-        module = type(self).__module__.removesuffix(".client")
-        return f"<{module}.Client {', '.join(self.masters)} ttl={self.ttl:g}>"
+        return f"<{_public_name(self)} {', '.join(self.masters)} ttl={self.ttl:g}>"
 
 
-def _client(
-    kind: type[BaseClient[Any]], ident: str, masters: list[str], options: ClientOptions
-) -> BaseClient[Any]:
-    """The client of this identity: the one that is here, or a copy of it."""
+def _unpickled(
+    kind: type[BaseClient[Any, Any]], ident: str, masters: list[str], options: ClientOptions
+) -> BaseClient[Any, Any]:
+    """The client of this identity if this process has it, or else a copy."""
     known = clients.get(ident)
     if known is not None:
         return known
-    client = kind(
-        masters,
-        options.ttl,
-        max_ttl=options.max_ttl,
-        request_timeout=options.request_timeout,
-        restart_guard=options.restart_guard,
-        interop=options.interop,
-    )
+    client = kind(masters, **asdict(options))
     client._id = ident
     return clients.setdefault(ident, client)
 
 
-class BaseLock:
-    """What a lock can say without asking anybody; see `rlock.RLock`."""
+class BaseLock(Generic[Signal]):
+    """The part of a lock that is the same for threads and tasks; see `rlock.RLock`."""
 
     __slots__ = ("__weakref__", "_client", "_options")
 
     _client: Any
+    _signal_type: ClassVar[type[Any]]
 
     def __init__(self, client: Any, options: LockOptions | None = None) -> None:
         if options is None:
@@ -177,7 +180,7 @@ class BaseLock:
 
     @property
     def name(self) -> str:
-        """The name that all who share this lock use."""
+        """The name that all users of this lock share."""
         return self._options.name
 
     def _hold(self) -> Hold | None:
@@ -185,25 +188,25 @@ class BaseLock:
         return hold
 
     def _until(self, blocking: bool, timeout: float) -> float:
-        """Until when to try."""
+        """The instant at which an acquire gives up. Refuses the arguments that `threading.RLock` refuses."""
         if blocking is True:
             if timeout == -1:
                 return FOR_EVER
-            if type(timeout) in _NUMBERS and 0 <= timeout <= _LONGEST:
+            if type(timeout) in (int, float) and 0 <= timeout <= threading.TIMEOUT_MAX:
                 now: float = self._client._now()
                 return now + timeout
         if timeout is None:
             raise TypeError(
                 "timeout must be a number of seconds, or -1 to wait as long as it takes, not None"
             )
-        # A fresh lock of the standard library refuses what it refuses, in its own words.
+        # Its errors and their texts are those of the standard library, also in later versions of Python.
         threading.RLock().acquire(blocking, timeout)
         if not blocking:
             return AT_ONCE
         return FOR_EVER if timeout == -1 else self._client._now() + timeout
 
     def is_owned(self) -> bool:
-        """Whether the caller holds it with validity left, at this moment. No network."""
+        """Whether the caller holds the lock with validity left, at this moment. No network."""
         return self.remaining() > 0.0
 
     @property
@@ -213,14 +216,14 @@ class BaseLock:
         return 0 if hold is None else hold.count
 
     def remaining(self) -> float:
-        """Seconds of validity left to the caller; 0.0 when it does not hold. No network."""
+        """Seconds of validity left to the caller; 0.0 when it does not hold the lock. No network."""
         hold = self._hold()
         return 0.0 if hold is None else hold.lease.remaining(self._client._now())
 
     def check(self) -> None:
-        """Raise `LeaseLostError` unless the caller holds it with validity left. No network.
+        """Raise `LeaseLostError` unless the caller holds the lock with validity left. No network.
 
-        What is true when it returns may be untrue a moment later: the caller can be stopped right behind it.
+        The answer may be out of date a moment later: the system can stop the caller right after this call.
 
         :raises LeaseLostError: the hold was lost, or the caller never had it; ``reason`` says which.
         """
@@ -231,18 +234,37 @@ class BaseLock:
             raise LeaseLostError(self.name, hold.reason)
 
     @property
+    def lost(self) -> Signal:
+        """Set when the caller's present hold is lost: ``is_set()``, ``wait(timeout)`` (awaited with asyncio).
+
+        Keep it in a variable to ask after the release. Without a hold the signal is never set.
+        """
+        engine = self._client._engine()
+        hold = engine.hold(self.name)
+        if hold is None:
+            unset: Signal = self._signal_type(None, engine.clock)
+            return unset
+        with engine.mutex:
+            if hold.report.signal is None:
+                hold.report.signal = self._signal_type(hold, engine.clock)
+            signal: Signal = hold.report.signal
+        return signal
+
+    @property
     def fencing_token(self) -> int:
         """The number of the caller's hold: strictly greater for every later holder of this name.
 
-        Nested acquires have the same. Give it to the resource with each access, and have the resource
-        refuse what is lower than the highest that it has seen (equal is allowed): that stops a holder
-        that was paused until its lease was over, which no lock can. So it can be had after a loss, too.
+        Nested acquires have the same token. Send the token to the resource with each access, and let the
+        resource refuse a token below the highest one that it has seen (equal is allowed). This stops a holder
+        that was paused until its lease had ended, which no lock can do. So the token can also be read after a
+        loss.
 
-        No network: it is agreed on while the lock is acquired, in the same round trip unless masters
-        disagree. It rests on no clock and no lease, as long as a quorum of masters remembers the last token.
-        They do for an hour; after it, the next one is above unless clocks are set back behind its end.
-        After a loss of their memory it rests on their clocks being closer together than the time until the
-        next acquire. It fits into 53 bits: the masters' time in microseconds, or a little more.
+        No network: the acquire itself agrees on the token, in the same round trip unless masters disagree.
+        The order needs no clock and no lease while a quorum of masters remembers the last token, which they
+        do for an hour after the last use. After that hour the next token is greater unless the masters'
+        clocks were set back to before its end. After a loss of memory the order needs masters' clocks that
+        differ by less than the time until the next acquire. The token fits into 53 bits: it is the masters'
+        time in microseconds, or a little more.
 
         :raises LeaseLostError: the caller does not hold the lock.
         """
@@ -265,6 +287,24 @@ class BaseLock:
     def __repr__(self) -> str:
         now = self._client._now()
         valid = [hold for hold in self._holders() if hold.lease.remaining(now) > 0]
-        told = f" owner={valid[0].owner!r} count={valid[0].count}" if valid else ""
-        state, module = "locked" if valid else "unlocked", type(self).__module__.removesuffix(".lock")
-        return f"<{state} {module}.RLock object name={self.name!r}{told} at {id(self):#x}>"
+        holder = f" owner={valid[0].owner!r} count={valid[0].count}" if valid else ""
+        state = "locked" if valid else "unlocked"
+        return f"<{state} {_public_name(self)} object name={self.name!r}{holder} at {id(self):#x}>"
+
+
+def log_failed_release(failure: RLockError, error: BaseException) -> None:
+    """Log a failed release and note it on the body's own exception, which the caller must see."""
+    log.error("%s", failure)
+    if hasattr(error, "add_note"):  # Python 3.11
+        error.add_note(f"rlock: {failure}")
+
+
+def refuse_with(self: object, *_: object) -> NoReturn:
+    """``__enter__`` of a client or a lock for tasks."""
+    raise TypeError(f"{self!r} is for tasks: use `async with`, or an rlock.Client")
+
+
+def _public_name(made: object) -> str:
+    """`rlock.RLock`: the name that users import, not the module in which the class is defined."""
+    kind = type(made)
+    return f"{kind.__module__.removesuffix('.client').removesuffix('.lock')}.{kind.__name__}"

@@ -1,4 +1,4 @@
-"""Client: the masters, and what all locks on them share."""
+"""Client: the masters, and the connections and threads that all locks on them share."""
 
 from __future__ import annotations
 
@@ -6,87 +6,57 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import redis
 
 from . import clock
-from ._client.endpoints import Endpoint as BaseEndpoint
 from ._sync.endpoints import Endpoint
 from ._sync.engine import Engine
-from ._sync.greenlets import half_patched, scene
+from ._sync.greenlets import OTHER_NATIVE_THREAD, PATCHED_TOO_LATE, check_patches
 from .base import BaseClient, clients
 from .errors import OptionsError, RLockError
 from .lock import RLock
 from .model import LockStatus
 from .procedures import inspect
 from .procedures.init import init
-from .rules.options import DEFAULT_TTL, check_name
+from .rules.options import check_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-HALF = "greenlets would wait in ways that stop all of them; patch everything, with no arguments"
-TOO_LATE = (
-    "this client was used before gevent or eventlet patched the process, and waits in a way that stops all "
-    "greenlets: patch in the first lines of the program, or use the client only afterwards"
-)
-ELSEWHERE = (
-    "this client belongs to the greenlets of another native thread, whose hub cannot wake this one: "
-    "make a client in each native thread (a worker of gevent.threadpool or eventlet.tpool)"
-)
 
-
-class Client(BaseClient[RLock]):
+class Client(BaseClient[RLock, redis.Redis]):
     """Locks on N independent masters; N = 1 is first class, 3 and 5 survive the loss of 1 and 2.
 
-    Nothing is connected before the first use. Thread-safe; after ``fork()`` the child holds nothing and
+    Nothing is connected before the first use. Thread-safe. After ``fork()`` the child holds nothing and
     makes connections of its own.
 
     :param masters: URLs (``redis://``, ``rediss://``, ``unix://``) or ready ``redis.Redis`` objects, of
-        which the connection settings are taken. Every process that shares a lock must name the same.
-    :param ttl: length of a lease in seconds, 10 by default. It is renewed each third of it; after a crash
-        the lock is free within it.
-    :param max_ttl: the longest ttl of any client of the fleet, in seconds; one value everywhere. Default:
-        10; with ``interop`` 30, the lease of a Redisson that is not configured otherwise.
-    :param request_timeout: seconds to wait for one master; default: 0.5, or a sixth of a shorter ttl.
-    :param restart_guard: for how many seconds a master that restarted or was flushed has no vote, because
-        leases that it has forgotten may still be valid; default: what ``max_ttl`` asks for, 11.1 for 10.
-        0: none, so a restart can give the lock to a second owner. Masters with ``appendonly yes`` and
-        ``appendfsync always`` forget nothing, and are waited for in no case.
-    :param interop: "redisson": locks are shared with Java's `RLock`, and on N masters its
+        which the connection settings are taken. Every process that shares a lock must name the same masters.
+    :param ttl: length of a lease in seconds, 10 by default. A held lock is renewed each third of it; after
+        a crash the lock is free within it.
+    :param max_ttl: the longest ttl of any client of the fleet, in seconds: one value for the whole fleet.
+        Default: 10; with ``interop`` 30, the lease of a Redisson that is not configured otherwise.
+    :param request_timeout: seconds to wait for one master. Default: 0.5, or a sixth of a shorter ttl.
+    :param restart_guard: seconds for which a master that restarted or was flushed has no vote, because
+        leases that it has forgotten may still be valid. Default: enough for ``max_ttl``, 11.1 for 10.
+        0 turns the guard off, so a restart can give the lock to a second owner. Masters with ``appendonly
+        yes`` and ``appendfsync always`` forget nothing, and vote at once.
+    :param interop: "redisson": locks are shared with Java's `RLock`, and on N masters with its
         `RedissonRedLock` (docs/howto/redisson.md). Every client of these locks must say so; no fair locks.
     :raises OptionsError: no masters, one of them twice, or times that cannot work together.
     """
 
-    _kind = Endpoint
-    _lock = RLock
+    _endpoint_type = Endpoint
+    _lock_type = RLock
 
-    def __init__(
-        self,
-        masters: Sequence[str | redis.Redis | BaseEndpoint] | str | redis.Redis | BaseEndpoint,
-        ttl: float = DEFAULT_TTL,
-        *,
-        max_ttl: float | None = None,
-        request_timeout: float | None = None,
-        restart_guard: float | None = None,
-        interop: str | None = None,
-    ) -> None:
+    def _set_up(self) -> None:
         self._mutex = threading.Lock()
         self._current: Engine | None = None
-        super().__init__(
-            masters,
-            ttl,
-            max_ttl=max_ttl,
-            request_timeout=request_timeout,
-            restart_guard=restart_guard,
-            interop=interop,
-        )
 
     def status(self, name: str) -> LockStatus:
-        """Who holds a lock, since when, for how long, and what each master says. One round to all.
+        """The holder of a lock, since when, for how long, and each master's view. One round to all.
 
         :raises QuorumUnreachableError: fewer than a quorum answered.
         """
@@ -94,9 +64,9 @@ class Client(BaseClient[RLock]):
         return engine.perform(inspect.status(engine.masters, check_name(name), self._timeout))
 
     def evict(self, name: str) -> list[str]:
-        """Remove whoever holds a lock; the owner tokens that were removed. Two rounds to all.
+        """Remove every holder of a lock; returns the removed owner tokens. Two rounds to all.
 
-        The holder learns of it with its next renewal, within a third of its ttl; until then it works on.
+        The holder learns of it with its next renewal, within a third of its ttl, and works on until then.
         It cannot come back: masters refuse to heal an evicted hold.
 
         :raises QuorumUnreachableError: fewer than a quorum answered.
@@ -107,12 +77,11 @@ class Client(BaseClient[RLock]):
     def init(self) -> dict[str, str | None]:
         """State that nothing was locked before: lifts the restart guard of every master that answers.
 
-        For a fleet that is new. On one that is in use it takes the guard's protection away: leases that a
-        restarted master has forgotten may still be valid. Holds for the masters' present lives and for all
-        clients, those included that are waiting. Two rounds to all.
+        For a new fleet. On a fleet in use it removes the guard's protection: leases that a restarted master
+        has forgotten may still be valid. It lasts until a master restarts, and counts for all clients, also
+        for those that already wait. Two rounds to all.
 
-        Answer: each master's name, with None when it has its vote from now on, or with what was wrong
-        with it.
+        Returns each master's name, with None when its votes count from now on, or else with the reason.
 
         :raises OptionsError: ``restart_guard=0`` has turned the guard off.
         """
@@ -120,25 +89,20 @@ class Client(BaseClient[RLock]):
         return engine.perform(init(engine.masters, self._timeout))
 
     def close(self) -> None:
-        """Release what is held, end all threads and connections. Waiting acquires end with `RLockError`.
+        """Release every hold, end all threads and connections. Waiting acquires end with `RLockError`.
 
-        A second time: nothing. Called by itself at the end of the process.
+        A second call does nothing. The end of the process closes every client.
         """
         with self._mutex:
             self._closed = True
-            engine = self._current
-        if engine is not None and engine.pid == os.getpid():
+        engine = self._here()
+        if engine is not None:
             engine.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _here(self) -> Engine | None:
@@ -146,32 +110,36 @@ class Client(BaseClient[RLock]):
         return None if engine is None or engine.pid != os.getpid() else engine
 
     def _engine(self) -> Engine:
-        """This process's engine; a fork that bypassed the hooks is noticed here."""
+        """This process's engine, made with the first use."""
         engine = self._current
-        if engine is not None and engine.pid == os.getpid():
-            # Told apart by the first where nobody has put greenlets in the place of threads.
-            if engine.scene[0] is not threading.get_ident or (engine.scene[1] and engine.scene != scene()):
-                raise OptionsError(ELSEWHERE if engine.scene[0] is scene()[0] else TOO_LATE)
-            return engine
+        if engine is None or engine.pid != os.getpid():
+            return self._new_engine()
+        if engine.get_ident is not threading.get_ident:
+            check_patches()
+            raise OptionsError(PATCHED_TOO_LATE)
+        if engine.hub_thread and engine.hub_thread != threading.get_native_id():
+            raise OptionsError(OTHER_NATIVE_THREAD)
+        return engine
+
+    def _new_engine(self) -> Engine:
         with self._mutex:
             engine = self._current
-            if engine is not None and engine.pid != os.getpid():
-                engine.abandon()
-                engine = None
-            if engine is None:
-                if half := half_patched():
-                    raise OptionsError(f"{half}: {HALF}")
-                try:
-                    engine = self._current = Engine(self._endpoints, self._options, clock.now)
-                except OSError as error:
-                    raise RLockError(f"nothing was asked for: {error}") from error
-                _free_at_the_end_of_a_child()
-                if self._closed:
-                    engine.close()  # it answers what needs no network: nothing is held
+            if engine is not None and engine.pid == os.getpid():
+                return engine  # another thread was faster
+            if engine is not None:
+                engine.abandon()  # a fork that called no hook, such as one in C
+            check_patches()
+            try:
+                engine = self._current = Engine(self._endpoints, self._options, clock.now)
+            except OSError as error:
+                raise RLockError(f"no master was asked: {error}") from error
+            _close_at_the_end_of_a_child()
+            if self._closed:
+                engine.close()  # it still answers questions that need no network: nothing is held
             return engine
 
     def _after_fork(self) -> None:
-        # Another thread of the parent may have held the mutex; here nobody would ever release it.
+        # Another thread of the parent may have held the mutex: in the child nobody would ever release it.
         self._mutex = threading.Lock()
         engine, self._current = self._current, None
         if engine is not None:
@@ -182,11 +150,11 @@ def _after_fork_in_child() -> None:
     for client in list(clients.values()):
         client._after_fork()
     for engine in list(Engine.holding):
-        engine.abandon()  # its client is gone; the hold is the parent's
+        engine.abandon()  # its client is garbage already, and the hold is the parent's
 
 
 def _at_exit() -> None:
-    # What a process still holds when it ends would block the others for a ttl.
+    # A lock that the process still holds would block the other processes for a ttl.
     for client in list(clients.values()):
         if isinstance(client, Client):
             client.close()
@@ -195,13 +163,13 @@ def _at_exit() -> None:
             engine.close()
 
 
-#: The process that has seen to it.
+#: The child of multiprocessing that has its finalizer.
 _child = 0
 
 
-def _free_at_the_end_of_a_child() -> None:
-    # A forked child of multiprocessing ends with os._exit, which calls no atexit; what it calls are the
-    # finalizers that were made in the child. It is one if the parent's module says so.
+def _close_at_the_end_of_a_child() -> None:
+    # A forked child of multiprocessing ends with os._exit, which runs no atexit function but the finalizers
+    # that the child has made.
     global _child
     process = sys.modules.get("multiprocessing.process")
     if process is None or process.parent_process() is None or _child == os.getpid():

@@ -1,4 +1,4 @@
-"""Local time: one clock that never steps and that counts suspend."""
+"""Local time: a clock that never steps and that counts suspend."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-#: Reads an instant in seconds. Only differences mean anything.
+#: Returns an instant in seconds. Only differences mean anything.
 Clock = Callable[[], float]
 
 
 def _local_clock() -> Clock:
-    # CLOCK_MONOTONIC stands still while a laptop sleeps or a VM is suspended, the masters' leases do
-    # not: a holder that woke up would believe in a lease that ended long ago.
+    # CLOCK_MONOTONIC stands still while a laptop sleeps or a VM is suspended, and the masters' leases do not.
+    # A holder that woke up would trust a lease that ended long ago.
     if hasattr(time, "CLOCK_BOOTTIME"):
         return partial(time.clock_gettime, time.CLOCK_BOOTTIME)
     if sys.platform == "darwin":
-        # On macOS CLOCK_MONOTONIC goes on during sleep; time.monotonic() there does not.
+        # On macOS CLOCK_MONOTONIC goes on during sleep, and time.monotonic() does not.
         return partial(time.clock_gettime, time.CLOCK_MONOTONIC)
     return time.monotonic
 
 
-#: The clock that everything uses unless a test injects another.
+#: The clock of every client, unless a test injects another.
 now: Clock = _local_clock()

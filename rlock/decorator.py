@@ -9,12 +9,23 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import clock
-from .decorated import Answering, LockWords, Name, OnLost, Skipping, Source, Sure
+from .decorated import (
+    AsyncFallback,
+    B,
+    Fallback,
+    MayReturnFallback,
+    MayReturnNone,
+    Name,
+    OnLost,
+    RaisesWhenBusy,
+    Skip,
+)
 from .errors import LockBusyError, OptionsError
 from .rules.name_templates import described, name_from
 from .rules.options import ClientOptions, LockOptions
@@ -22,68 +33,37 @@ from .rules.options import ClientOptions, LockOptions
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .decorated import Options
     from .lock import RLock
 
 log = logging.getLogger("rlock")
 
-B = TypeVar("B")
-
-#: What ``on_busy`` may be beside a callable.
+#: The values of ``on_busy`` beside a callable.
 SKIP, RAISE = "skip", "raise"
 
 
 @overload
 def locked(
-    client: Source,
-    name: Name,
-    *,
-    blocking: Literal[True] = True,
-    timeout: float = -1,
-    on_busy: None = None,
-    **options: Unpack[LockWords],
-) -> Sure: ...
+    client: Any, name: Name, *, blocking: Literal[True] = ..., on_busy: None = ..., **options: Unpack[Options]
+) -> RaisesWhenBusy: ...
 @overload
 def locked(
-    client: Source,
-    name: Name,
-    *,
-    blocking: bool = True,
-    timeout: float = -1,
-    on_busy: Literal["raise"],
-    **options: Unpack[LockWords],
-) -> Sure: ...
+    client: Any, name: Name, *, blocking: bool = ..., on_busy: Literal["raise"], **options: Unpack[Options]
+) -> RaisesWhenBusy: ...
 @overload
 def locked(
-    client: Source,
-    name: Name,
-    *,
-    blocking: bool = True,
-    timeout: float = -1,
-    on_busy: Literal["skip"] | None = None,
-    **options: Unpack[LockWords],
-) -> Skipping: ...
+    client: Any, name: Name, *, blocking: bool = ..., on_busy: Skip = ..., **options: Unpack[Options]
+) -> MayReturnNone: ...
 @overload
 def locked(
-    client: Source,
-    name: Name,
-    *,
-    blocking: bool = True,
-    timeout: float = -1,
-    on_busy: Callable[..., Coroutine[Any, Any, B]],
-    **options: Unpack[LockWords],
-) -> Answering[B]: ...
+    client: Any, name: Name, *, blocking: bool = ..., on_busy: AsyncFallback[B], **options: Unpack[Options]
+) -> MayReturnFallback[B]: ...
 @overload
 def locked(
-    client: Source,
-    name: Name,
-    *,
-    blocking: bool = True,
-    timeout: float = -1,
-    on_busy: Callable[..., B],
-    **options: Unpack[LockWords],
-) -> Answering[B]: ...
+    client: Any, name: Name, *, blocking: bool = ..., on_busy: Fallback[B], **options: Unpack[Options]
+) -> MayReturnFallback[B]: ...
 def locked(
-    client: Source,
+    client: Any,
     name: Name,
     *,
     blocking: bool = True,
@@ -102,45 +82,45 @@ def locked(
         @rlock.locked(client, "report:{user_id}", blocking=False)
         def report(user_id): ...
 
-    A lease cannot exclude a paused holder. The body is not stopped when the lease is lost while it runs: it
-    asks ``function.lock(...).check()`` before what must not be done twice, with the arguments of the call (of
-    a method: with ``self``, too).
+    A lease cannot exclude a paused holder, and a loss of the lease does not stop the body. Before a step that
+    must not be done twice the body calls ``function.lock(...).check()``, with the arguments of the call (of
+    a method: also ``self``).
 
-    The call raises `LockBusyError` (a ``TimeoutError``) as above; `QuorumUnreachableError`, which never
-    counts as busy; `LeaseLostError` when the body has ended, and the lease before it: its result is dropped.
-    An exception of the body is never replaced. Nested calls under one name do not wait.
+    The call raises `LockBusyError` (a ``TimeoutError``) as said below. `QuorumUnreachableError`: too few
+    masters answered, which never counts as busy. `LeaseLostError`: the lease ended before the body did, whose
+    result is dropped. An exception of the body is never replaced. Nested calls under one name do not wait.
 
-    The function keeps its name, signature and kind, and is itself at ``function.__wrapped__``;
-    ``function.lock(...)`` is the lock of a call, and costs no network. A call costs what acquire and
-    release do, one round trip each; a nested one costs none.
+    The function keeps its name, signature and kind; ``function.__wrapped__`` is the original.
+    ``function.lock(...)`` is the lock of a call, and costs no network. A call costs an acquire and a release,
+    one round trip each; a nested call costs none.
 
-    :param client: an ``rlock.Client`` for functions, an ``rlock.asyncio.Client`` for coroutine functions; or
-        what returns one, called without arguments at the first use in the process, once for all functions
-        that are given the same: ``rlock.Client.from_env``.
+    :param client: an ``rlock.Client`` for functions, an ``rlock.asyncio.Client`` for coroutine functions. Or
+        a function without parameters that returns one, such as ``rlock.Client.from_env``: it is called with
+        the first use in the process, once for all decorators that name it.
     :param name: the lock's name, as a template for ``str.format`` over the parameters, defaults included:
-        ``"report:{user_id}"``, ``"{order.id}"``, ``"{self.shard}"``, ``"{args[0]}"``. Or what returns it,
-        called with the arguments.
-    :param blocking: False: one round to the masters decides, and a busy lock means that the call is skipped:
-        it returns None, which is logged at INFO.
-    :param timeout: seconds to wait at the most, -1: as long as it takes. When it is over: `LockBusyError`.
-    :param on_busy: what a busy lock means, if not that: "skip", "raise", or what is called with the arguments
-        and gives the call's result.
-    :param fair: this one and those below as for ``client.lock``.
+        ``"report:{user_id}"``, ``"{order.id}"``, ``"{self.shard}"``, ``"{args[0]}"``. Or a function that
+        returns the name, called with the arguments.
+    :param blocking: False: one round to the masters decides. When the lock is busy the call is skipped: it
+        returns None, and the log has a line at INFO.
+    :param timeout: seconds to wait, then the call raises `LockBusyError`; -1: as long as it takes.
+    :param on_busy: another behaviour when the lock is busy: "skip", "raise", or a function that is called
+        with the arguments and gives the call's result.
+    :param fair: this option and those below as for ``client.lock``.
     :param ttl: seconds.
     :param renew: False: a fixed lease.
     :param on_lost: called once when the hold is lost.
     :param max_hold: seconds.
-    :raises OptionsError: at decoration, or at the call for what is known only then: it says what to do.
+    :raises OptionsError: at decoration, or at the call if the fault is known only then: it says what to do.
     """
     options = {"fair": fair, "ttl": ttl, "renew": renew, "on_lost": on_lost, "max_hold": max_hold}
     source = _Source(client)
-    plan = _Plan(source, name, blocking, timeout, _mode(blocking, timeout, on_busy), options)
+    plan = _Plan(source, name, blocking, timeout, _checked_on_busy(blocking, timeout, on_busy), options)
     plan.check_options()
     return functools.partial(_decorate, plan)
 
 
-def _mode(blocking: object, timeout: object, on_busy: object) -> Any:
-    """What a busy lock means, out of arguments that fit together."""
+def _checked_on_busy(blocking: object, timeout: object, on_busy: object) -> Any:
+    """The value of ``on_busy`` or its default; refuses arguments that do not fit together."""
     if not isinstance(blocking, bool):
         raise OptionsError(f"blocking must be True or False, not {blocking!r}")
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
@@ -165,13 +145,13 @@ def _mode(blocking: object, timeout: object, on_busy: object) -> Any:
 
 
 _made: dict[Callable[[], Any], Any] = {}
-#: What tests use in the place of a client, or of what makes one (`rlock.testing.use`).
-instead: dict[Any, Any] = {}
+#: The clients that tests put in the place of a client or of its factory (`rlock.testing.use`).
+substitutes: dict[Any, Any] = {}
 _making = threading.Lock()
 
 
 def _after_fork_in_child() -> None:
-    # Another thread of the parent may have been making a client; here nobody would ever release it.
+    # Another thread of the parent may have held the lock: in the child nobody would ever release it.
     global _making
     _making = threading.Lock()
 
@@ -180,36 +160,30 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class _Source:
-    """A client, or what makes one."""
+    """A client, or the factory of one."""
 
-    def __init__(self, client: Any) -> None:
-        self._given = client
-        self._factory: Callable[[], Any] | None = None
-        self.known: Any = None
-        if _is_client(client):
-            self.known = client
-        elif callable(client) and not inspect.iscoroutinefunction(client) and not isinstance(client, type):
-            self._factory = client
-        else:
-            raise OptionsError(f"locked() needs a client, or what returns one when called: not {client!r}")
+    def __init__(self, given: Any) -> None:
+        self._given = given
+        #: None: a factory makes it with the first use.
+        self.known: Any = given if _is_client(given) else None
+        no_factory = not callable(given) or inspect.iscoroutinefunction(given) or isinstance(given, type)
+        if self.known is None and no_factory:
+            raise OptionsError(f"locked() needs a client, or a function that returns one, not {given!r}")
 
     def client(self) -> Any:
-        """The client; made now if it is the first use."""
-        if instead and self._given in instead:
-            return instead[self._given]
-        if self._factory is None:
-            return self.known
-        made = _made.get(self._factory)
-        if made is not None:
-            return made
-        # Two clients exclude each other in one thread: one for each factory, whoever comes first.
-        with _making:
-            client = _made.get(self._factory)
-            if client is None:
-                client = self._factory()
-                if not _is_client(client):
-                    raise OptionsError(f"{self._factory!r} must return a client, not {client!r}")
-                _made[self._factory] = client
+        """The client, made now if this is the first use."""
+        if substitutes and self._given in substitutes:
+            return substitutes[self._given]
+        client = _made.get(self._given) if self.known is None else self.known
+        if client is None:
+            # Two clients exclude each other even in one thread: a factory makes one for all its decorators.
+            with _making:
+                client = _made.get(self._given)
+                if client is None:
+                    client = self._given()
+                    if not _is_client(client):
+                        raise OptionsError(f"{self._given!r} must return a client, not {client!r}")
+                    _made[self._given] = client
         return client
 
 
@@ -217,41 +191,30 @@ def _is_client(client: object) -> bool:
     return not isinstance(client, type) and callable(getattr(client, "lock", None))
 
 
-def _is_asynchronous(client: object) -> bool:
-    return hasattr(type(client), "__aenter__")
-
-
+@dataclass(frozen=True)
 class _Plan:
     """The checked arguments of one decorator."""
 
-    def __init__(
-        self,
-        source: _Source,
-        name: Any,
-        blocking: bool,
-        timeout: float,
-        on_busy: Any,
-        options: dict[str, Any],
-    ) -> None:
-        self.source = source
-        self.name = name
-        self.blocking = blocking
-        self.timeout = timeout
-        self.on_busy = on_busy
-        self.options = options
+    source: _Source
+    name: Any
+    blocking: bool
+    timeout: float
+    on_busy: Any
+    options: dict[str, Any]
 
     def check_options(self) -> None:
-        """What is wrong with the lock's options is said where the function is, not at its first call."""
+        """Refuse impossible options at decoration and not at the first call."""
         if self.source.known is not None:
             self.source.known.lock("name", **self.options)
             return
-        ttl = self.options["ttl"]
-        lease = (ClientOptions() if ttl is None else ClientOptions(ttl, max_ttl=ttl)).lease(ttl)
-        LockOptions("name", **{**{k: v for k, v in self.options.items() if k != "ttl"}, "lease": lease})
+        rest = dict(self.options)
+        ttl = rest.pop("ttl")
+        client = ClientOptions() if ttl is None else ClientOptions(ttl, max_ttl=ttl)
+        LockOptions("name", client.lease(ttl), **rest)
 
     def check_kind(self, function: Any, client: Any, coroutine: bool) -> None:
-        """A function cannot await, and a coroutine function must not block the event loop."""
-        if _is_asynchronous(client) == coroutine:
+        """Refuse a client that a function cannot await, or that would block the event loop."""
+        if hasattr(type(client), "__aenter__") == coroutine:
             return
         if coroutine:
             raise OptionsError(
@@ -263,10 +226,10 @@ class _Plan:
             f"rlock.asyncio.Client: give it an rlock.Client, or make it `async def`"
         )
 
-    def busy(self, function: Any, name: str, waited_s: float, args: Any, kwargs: Any) -> Any:
-        """The call's result when somebody else has the lock."""
+    def busy(self, function: Any, name: str, began: float, args: Any, kwargs: Any) -> Any:
+        """The call's result when another owner has the lock."""
         if self.on_busy == RAISE:
-            raise LockBusyError(name, waited_s)
+            raise LockBusyError(name, clock.now() - began if self.blocking else 0.0)
         if self.on_busy == SKIP:
             log.info("lock %r is held by another owner: %s was skipped", name, described(function))
             return None
@@ -298,7 +261,7 @@ def _decorate(plan: _Plan, function: Any) -> Any:
     made = _coroutine_wrapper(plan, function, lock) if coroutine else _wrapper(plan, function, lock)
     made.lock = lock
     with contextlib.suppress(TypeError, ValueError):
-        # What wraps() leaves is not followed by everybody: Celery checks a task's arguments without it.
+        # Celery checks the arguments of a task and does not follow __wrapped__.
         made.__signature__ = inspect.signature(function)
     return made
 
@@ -306,9 +269,9 @@ def _decorate(plan: _Plan, function: Any) -> Any:
 def _wrapper(plan: _Plan, function: Any, lock_of: Callable[..., RLock]) -> Any:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        lock = lock_of(*args, **kwargs)
-        with _Attempt(lock, plan) as attempt:
-            if attempt.taken:
+        lock, began = lock_of(*args, **kwargs), clock.now()
+        with _Attempt(lock, plan) as taken:
+            if taken:
                 result = function(*args, **kwargs)
                 if inspect.iscoroutine(result):
                     result.close()
@@ -317,7 +280,7 @@ def _wrapper(plan: _Plan, function: Any, lock_of: Callable[..., RLock]) -> Any:
                         f"locked() directly above its `async def`, with an rlock.asyncio.Client"
                     )
                 return result
-        return plan.busy(function, lock.name, attempt.waited_s, args, kwargs)
+        return plan.busy(function, lock.name, began, args, kwargs)
 
     return wrapper
 
@@ -325,38 +288,36 @@ def _wrapper(plan: _Plan, function: Any, lock_of: Callable[..., RLock]) -> Any:
 def _coroutine_wrapper(plan: _Plan, function: Any, lock_of: Callable[..., Any]) -> Any:
     @functools.wraps(function)
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
-        lock = lock_of(*args, **kwargs)
-        async with _AsyncAttempt(lock, plan) as attempt:
-            if attempt.taken:
+        lock, began = lock_of(*args, **kwargs), clock.now()
+        async with contextlib.AsyncExitStack() as stack:
+            if await lock.acquire(plan.blocking, plan.timeout):
+                stack.push_async_exit(lock)
                 return await function(*args, **kwargs)
-        answer = plan.busy(function, lock.name, attempt.waited_s, args, kwargs)
-        return await answer if isinstance(answer, Awaitable) else answer
+        result = plan.busy(function, lock.name, began, args, kwargs)
+        return await result if isinstance(result, Awaitable) else result
 
     return wrapper
 
 
 class _Attempt:
-    """`with` around a lock that one may not get: ``taken`` says whether."""
+    """`with` around a lock that may stay busy: the value says whether it was taken."""
 
     def __init__(self, lock: RLock, plan: _Plan) -> None:
         self._lock = lock
         self._plan = plan
-        self.taken = False
-        self.waited_s = 0.0
+        self._taken = False
 
-    def __enter__(self) -> _Attempt:
-        lock, plan = self._lock, self._plan
-        before, began_at = lock.hold_count, clock.now()
+    def __enter__(self) -> bool:
+        lock = self._lock
+        before = lock.hold_count
         try:
-            self.taken = lock.acquire(plan.blocking, plan.timeout)
-            if plan.blocking:
-                self.waited_s = clock.now() - began_at
+            self._taken = lock.acquire(self._plan.blocking, self._plan.timeout)
+            return self._taken
         except BaseException:
-            # Ctrl-C on the way out of acquire: `with` will call no __exit__.
+            # After a Ctrl-C behind the grant `with` calls no __exit__, and the lock would stay held.
             if lock.hold_count > before:
                 lock.__exit__(*sys.exc_info())
             raise
-        return self
 
     def __exit__(
         self,
@@ -364,31 +325,5 @@ class _Attempt:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self.taken:
+        if self._taken:
             self._lock.__exit__(kind, error, traceback)
-
-
-class _AsyncAttempt:
-    """The same for tasks."""
-
-    def __init__(self, lock: Any, plan: _Plan) -> None:
-        self._lock = lock
-        self._plan = plan
-        self.taken = False
-        self.waited_s = 0.0
-
-    async def __aenter__(self) -> _AsyncAttempt:
-        began_at = clock.now()
-        self.taken = await self._lock.acquire(self._plan.blocking, self._plan.timeout)
-        if self._plan.blocking:
-            self.waited_s = clock.now() - began_at
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self.taken:
-            await self._lock.__aexit__(kind, error, traceback)

@@ -1,15 +1,15 @@
-"""The errors. Every one carries its fields, pickles, and says what to do."""
+"""The errors. Each has fields, can be pickled, and its text says what to do."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: The reason of an error about a lock that the caller did not hold in the first place.
+#: The reason of an error about a lock that the caller never held.
 NOT_HELD = "the calling thread or task does not hold it"
 
 
 class RLockError(Exception):
-    """Base of everything that this package raises on purpose."""
+    """Base of all errors that this package raises on purpose."""
 
 
 class OptionsError(RLockError, ValueError):
@@ -19,8 +19,8 @@ class OptionsError(RLockError, ValueError):
 class NotHeldError(RLockError, RuntimeError):
     """Release of a lock that the calling thread, or task, does not hold.
 
-    A ``RuntimeError`` too, as ``threading.RLock`` raises. ``holder`` says who of the same client does hold
-    it, if anybody does.
+    Also a ``RuntimeError``, as ``threading.RLock`` raises. ``holder`` names the thread or task of the same
+    client that holds the lock, if one does.
     """
 
     def __init__(self, name: str, holder: str = "") -> None:
@@ -29,8 +29,8 @@ class NotHeldError(RLockError, RuntimeError):
         self.holder = holder
 
     def __str__(self) -> str:
-        told = f"; {self.holder} does, and no other can release it" if self.holder else ""
-        return f"cannot release un-acquired lock {self.name!r}: {NOT_HELD}{told}"
+        holder = f"; {self.holder} does, and no other can release it" if self.holder else ""
+        return f"cannot release un-acquired lock {self.name!r}: {NOT_HELD}{holder}"
 
 
 class LeaseLostError(NotHeldError):
@@ -51,9 +51,9 @@ class LeaseLostError(NotHeldError):
 
 
 class QuorumUnreachableError(RLockError):
-    """Fewer than a quorum of masters answered, or may vote, or votes stayed split: nobody can say who has it.
+    """Too few masters answered or may vote, or votes stayed split: nobody can say which owner has the lock.
 
-    ``faults`` maps each master that did not vote to what was wrong with it.
+    ``faults`` maps each master that did not vote to the reason.
     """
 
     def __init__(self, name: str, quorum: int, answered: int, faults: Mapping[str, str]) -> None:
@@ -65,19 +65,19 @@ class QuorumUnreachableError(RLockError):
         self.faults = faults
 
     def __str__(self) -> str:
-        told = "; ".join(f"{master}: {fault}" for master, fault in self.faults.items())
+        faults = "; ".join(f"{master}: {fault}" for master, fault in self.faults.items())
         masters = "1 master" if self.quorum == 1 else f"{self.quorum} masters"
-        return f"lock {self.name!r} needs the votes of {masters}, and too many gave none: {told}"
+        return f"lock {self.name!r} needs the votes of {masters}, and too many gave none: {faults}"
 
 
 class LockBusyError(RLockError, TimeoutError):
-    """Somebody else had the lock for all the time that the caller would wait, ``waited`` seconds.
+    """Another owner had the lock for all the time that the caller would wait, ``waited`` seconds.
 
-    Raised by functions that `rlock.locked` decorates; ``acquire`` returns False instead.
+    Functions that `rlock.locked` decorates raise it; ``acquire`` returns False instead.
     """
 
     def __init__(self, name: str, waited: float) -> None:
-        super().__init__(name)  # with two arguments an OSError takes them for an errno and its text
+        super().__init__(name)  # an OSError takes two arguments for an errno and its text
         self.args = (name, waited)
         self.name = name
         self.waited = waited

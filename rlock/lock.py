@@ -1,13 +1,12 @@
-"""RLock: the lock that users hold in their hands."""
+"""RLock: the lock that threads hold."""
 
 from __future__ import annotations
 
-import logging
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ._sync.loss_signal import LossSignal
-from .base import BaseLock
+from .base import BaseLock, log, log_failed_release
 from .errors import LeaseLostError, RLockError
 from .model import LockStatistics
 from .procedures.inspect import locked
@@ -17,51 +16,50 @@ if TYPE_CHECKING:
 
     from .client import Client
 
-log = logging.getLogger("rlock")
 
-
-class RLock(BaseLock):
+class RLock(BaseLock[LossSignal]):
     """A reentrant lock across processes and machines, with the interface of ``threading.RLock``.
 
     Made by ``client.lock(name)``. The owner is a thread of a client, not this object: two objects of one
     client with one name nest in one thread and exclude each other between threads.
 
-    A lease cannot exclude a paused holder. What is promised: no two *valid* leases of one name overlap.
-    A hold is valid from the return of ``acquire`` until ``remaining()`` is 0; it is renewed as long as
-    the process, the thread and a quorum of masters are well. Ask ``check()`` before what must not be
-    done twice.
+    A lease cannot exclude a paused holder. The promise is: no two *valid* leases of one name overlap. A hold
+    is valid from the return of ``acquire`` until ``remaining()`` is 0. It is renewed as long as the process,
+    the thread and a quorum of masters work. Call ``check()`` before a step that must not be done twice.
 
-    A lock that is not held can be pickled. The pickle holds the masters' URLs with their passwords: whoever
-    can read the broker or the file where it is kept can read them.
+    A lock that is not held can be pickled. The pickle holds the masters' URLs with their passwords: every
+    reader of the broker or the file that keeps it can read them.
 
-    Not for signal handlers: one that uses the lock while the same thread is inside it dead-locks.
+    Not for signal handlers: a handler that uses the lock while its thread is inside the lock's code
+    dead-locks.
     """
 
     __slots__ = ()
 
     _client: Client
+    _signal_type = LossSignal
 
     # -- threading.RLock ---------------------------------------------------------------------------
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock; True when the caller has it, False when the time is over and somebody else had it.
+        """Take the lock: True when the caller has it, False when another owner kept it for all the time.
 
-        Nested calls cost no network. Otherwise: one round trip to the q-th fastest master. One who has
-        to wait takes a place in the queue with the round that refused it, is handed the lock by the
-        release of the one before it, and claims it: one round trip more. While it waits: one
-        subscription, and a look at one master every second or so.
+        A nested call costs no network. The outermost one costs one round trip to the q-th fastest master.
+        A refused caller joins the queue in the same round trip. The release before its turn hands it the
+        lock, and the caller claims it with one more round trip. A waiter keeps one subscription and looks at
+        one master every second or so.
 
-        :param blocking: wait; with False one round to the masters decides, or a few if contenders at the
-            same instant have split the votes: one of them gets it.
+        :param blocking: wait. With False one round to the masters decides. A few rounds do if contenders at
+            the same instant have split the votes: one of them gets the lock.
         :param timeout: seconds to wait at the most; -1: as long as it takes. The first round may run on
             to its request time-out, and to settle a split vote at the end takes up to half a second.
         :raises ValueError: or OverflowError or TypeError, exactly as ``threading.RLock``.
-        :raises QuorumUnreachableError: the time is over and nobody can say that somebody else had it: fewer
-            than a quorum of masters answered the last round or may vote, or votes stayed split. One who had
-            seen a holder and was only waiting for it gets False. Never with ``timeout=-1``, which goes on
-            trying and logs.
-        :raises OptionsError: no waiting can help (wrong password, a replica, a key of another type).
-        :raises LeaseLostError: nested, and the outer hold was lost.
+        :raises QuorumUnreachableError: the time is over and no quorum said that another owner had the lock:
+            too few masters answered the last round or may vote, or votes stayed split. A caller that had
+            seen a holder and only waited for it gets False. Never with ``timeout=-1``: that goes on trying
+            and logs.
+        :raises OptionsError: waiting cannot help (wrong password, a replica, a key of another type).
+        :raises LeaseLostError: the call is nested, and the outer hold was lost.
         """
         until = self._until(blocking, timeout)
         return self._client._engine().acquire(self._options, until)
@@ -69,25 +67,24 @@ class RLock(BaseLock):
     def release(self) -> None:
         """Give back one acquire; the last one hands the lock to the first waiter, or frees it.
 
-        The last release costs one round trip to the q-th fastest master; masters that cannot be reached
-        get it when they are back. Fewer confirmations than a quorum are logged, not raised: the work
-        was done under a valid lease, and what is left of the lock ends with it.
+        The last release costs one round trip to the q-th fastest master. Masters that cannot be reached get
+        it when they are back. Fewer confirmations than a quorum are logged, not raised: the work was done
+        under a valid lease, and the rest of the lock ends with that lease.
 
-        :raises NotHeldError: (a ``RuntimeError``) the calling thread does not hold it.
+        :raises NotHeldError: (a ``RuntimeError``) the calling thread does not hold the lock.
         :raises LeaseLostError: the hold had been lost. The acquire is given back all the same.
         """
         self._client._engine().release(self.name)
 
     def __enter__(self) -> Self:
-        engine = self._client._engine()
         before = self.hold_count
         try:
             self.acquire()
         except BaseException:
-            # Ctrl-C on the way out of acquire: `with` will call no __exit__.
-            hold = engine.hold(self.name)
+            # After a Ctrl-C behind the grant `with` calls no __exit__, and the lock would stay held.
+            hold = self._hold()
             if hold is not None and hold.count > before:
-                engine.release_hold(hold, before)
+                self._client._engine().release_hold(hold, before)
             raise
         return self
 
@@ -97,61 +94,42 @@ class RLock(BaseLock):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        left = None
+        left = 0
         try:
             left = self.hold_count - 1
             self.release()
         except RLockError as failure:
             if error is None:
                 raise
-            # The body's own exception is what the caller must see; the failure is told beside it.
-            log.error("%s", failure)
-            if hasattr(error, "add_note"):
-                error.add_note(f"rlock: {failure}")
+            log_failed_release(failure, error)
         except BaseException:
-            # Ctrl-C before the release was done: nobody would try again.
-            if self.hold_count > (self.hold_count - 1 if left is None else left):
+            # After a Ctrl-C before the release nobody else would release.
+            if self.hold_count > left:
                 self.release()
             raise
 
     # -- what a lease adds -------------------------------------------------------------------------
 
     def locked(self) -> bool:
-        """Whether anybody holds it, asked of the masters: one round to all of them.
+        """Whether anybody holds the lock, asked of the masters: one round to all of them.
 
-        False is certain for the moment of the question; True may be a holder whose missing votes lie on
-        masters that do not answer, or that restarted or were flushed a short time ago.
+        False is certain for the moment of the question. With True the lock may still be free: masters that
+        do not answer, or that restarted or were flushed a short time ago, may keep a holder's missing votes.
 
-        :raises QuorumUnreachableError: fewer than a quorum answered; or none of them names a holder, and too
+        :raises QuorumUnreachableError: fewer than a quorum answered; or no master names a holder, and too
             many restarted or were flushed less than ``max_ttl`` and a margin ago.
         """
         engine = self._client._engine()
         return engine.perform(locked(engine.masters, self.name, self._options.lease.request_timeout))
 
     def statistics(self) -> LockStatistics:
-        """Who waits for it, in which order and since when, asked of the masters: one round to all.
+        """The waiters, their order and since when they wait, asked of the masters: one round to all.
 
-        For people and gauges: it may have changed before it is read.
+        For people and gauges: the queue may have changed before the answer is read.
 
         :raises QuorumUnreachableError: fewer than a quorum answered.
         """
         return self._client._engine().statistics(self.name, self._options.lease.request_timeout)
-
-    @property
-    def lost(self) -> LossSignal:
-        """Set when the calling thread's present hold is lost: ``is_set()``, ``wait(timeout)``.
-
-        Keep it in a variable to ask after the release; without a hold one that is never set.
-        """
-        engine = self._client._engine()
-        hold = engine.hold(self.name)
-        if hold is None:
-            return LossSignal(None, engine.clock)
-        with engine.mutex:
-            signal = hold.report.signal
-            if not isinstance(signal, LossSignal):
-                signal = hold.report.signal = LossSignal(hold, engine.clock)
-        return signal
 
     # -- what threading.Condition and the standard library's tests use -----------------------------
 
@@ -160,21 +138,19 @@ class RLock(BaseLock):
 
     def _release_save(self) -> int:
         engine = self._client._engine()
-        hold = engine.hold(self.name)
-        if hold is None:
-            raise RuntimeError("cannot release un-acquired lock")
+        hold = engine.held(self.name)
         count = hold.count
         try:
             engine.release_hold(hold, 0)
         except LeaseLostError as loss:
-            # Condition.wait has put its waiter in the list already: raising here would leave it there,
-            # and the next notify() would go to nobody. The lock is given up for the wait anyway.
+            # Raised here, the loss would leave the waiter of Condition.wait in its list, and the next
+            # notify() would wake nobody. The caller gives the lock up for the wait anyway.
             log.error("%s", loss)
         return count
 
     def _acquire_restore(self, count: int) -> None:
         self.acquire()
-        hold = self._client._engine().hold(self.name)
+        hold = self._hold()
         if hold is not None:
             hold.count = count
 
@@ -182,6 +158,6 @@ class RLock(BaseLock):
         return self.hold_count
 
     def _at_fork_reinit(self) -> None:
-        # After a real fork the child's engine is new and holds nothing; in the same process this frees
-        # the lock, as it does with the standard library's.
+        # After a real fork the child's engine is new and holds nothing. In the same process this frees the
+        # lock, as with the standard library's.
         self._client._engine().reset(self.name)

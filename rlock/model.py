@@ -1,4 +1,4 @@
-"""The words: votes, faults, verdicts, states."""
+"""Votes, faults, verdicts, states: the data that all layers share."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 
 class Code(enum.IntEnum):
-    """What one master answered about one lock; the scripts use the same numbers."""
+    """One master's answer about one lock; the scripts use the same numbers."""
 
-    HEALED = 2  # it was gone here, and was put back
+    HEALED = 2  # the master had lost it, and it was put back
     YES = 1  # granted, renewed, released, held
-    ABSENT = 0  # nobody holds it here
-    FOREIGN = -1  # someone else's
-    NOT_A_LOCK = -2  # the key is something that no lock wrote
-    QUEUED = -3  # nobody holds it here, and it is another waiter's turn
-    FAULT = -9  # no answer that could be counted: neither yes nor no
+    ABSENT = 0  # nobody holds it on this master
+    FOREIGN = -1  # another owner holds it
+    NOT_A_LOCK = -2  # no lock wrote this key
+    QUEUED = -3  # nobody holds it on this master, and it is another waiter's turn
+    FAULT = -9  # neither yes nor no
 
 
 class FaultKind(enum.Enum):
@@ -26,15 +26,15 @@ class FaultKind(enum.Enum):
     DOWN = "down"  # no connection
     TIMEOUT = "timeout"  # connected, and no answer in time
     BROKEN = "broken"  # the connection ended before the answer
-    ERROR = "error"  # it answered with an error that may pass: LOADING, OOM, MISCONF, ...
+    ERROR = "error"  # an error that may pass: LOADING, OOM, MISCONF, ...
     DENIED = "denied"  # wrong password, or a permission is missing
     REPLICA = "replica"  # not a master
     DUPLICATE = "duplicate"  # the same server as another of the list
     GUARDED = "guarded"  # it granted, but its memory is younger than the longest lease
-    UNJUDGED = "unjudged"  # it granted, and how old its memory is was not known yet
+    UNJUDGED = "unjudged"  # it granted, but the age of its memory was not known yet
 
 
-#: Faults that waiting does not mend: someone has to change a setting.
+#: Waiting does not mend these faults: someone has to change a setting.
 LASTING = frozenset({FaultKind.DENIED, FaultKind.REPLICA, FaultKind.DUPLICATE})
 
 
@@ -43,6 +43,16 @@ class Fault(NamedTuple):
 
     kind: FaultKind
     text: str
+
+
+class Queue(NamedTuple):
+    """The queue of a lock on one master."""
+
+    length: int = 0
+    waiters: Sequence[tuple[str, int]] = ()  # the first of them, with their tickets; in a status only
+
+
+NO_QUEUE = Queue()
 
 
 class Vote(NamedTuple):
@@ -54,27 +64,26 @@ class Vote(NamedTuple):
     ttl_ms: int = -2
     fault: Fault | None = None
     codes: Sequence[int] = ()  # one for each lock, in the answer to a batch
-    ticket: int = 0  # the caller's place in this master's queue
+    ticket: int = 0  # of the caller in this master's queue
     time_us: int = 0  # this master's clock
-    length: int = 0  # of this master's queue
-    queue: Sequence[tuple[str, int]] = ()  # who waits there, with their tickets
+    queue: Queue = NO_QUEUE
     token: int = 0  # the fencing token of a grant
-    note: str | None = None  # the master's note, see rules/restart_guard.py; None: it was not asked for
+    note: str | None = None  # the master's note, see rules/restart_guard.py; None: not requested
     guarded: bool = False  # its memory is younger than the longest lease
 
 
 class Verdict(enum.Enum):
-    """What a round came to."""
+    """The outcome of a round."""
 
     WON = "won"  # a quorum granted, and validity is left
     HELD = "held"  # a quorum named one other owner
-    SPLIT = "split"  # a quorum may vote, and nobody was seen with a quorum
+    SPLIT = "split"  # a quorum may vote, and no owner has a quorum
     UNREACHABLE = "unreachable"  # fewer masters than a quorum may vote
     TOO_LATE = "too late"  # a quorum granted, but no validity was left
 
 
 class LeaseState(enum.Enum):
-    """Where a hold stands."""
+    """The state of a hold."""
 
     HELD = "held"
     SUSPECT = "suspect"  # a renewal failed; the validity has not ended
@@ -96,7 +105,7 @@ class MasterStatus:
 
 @dataclass(frozen=True)
 class Waiter:
-    """Somebody who stands in the queue of a lock.
+    """A waiter in the queue of a lock.
 
     ``since`` is the Unix time in seconds at which it began to wait, by its own wall clock.
     """
@@ -107,16 +116,16 @@ class Waiter:
 
 @dataclass(frozen=True)
 class LockStatus:
-    """What the masters say of one lock.
+    """The masters' answers about one lock.
 
-    ``holder`` is who has it on a quorum, or None. ``free`` is whether certainly nobody has it: without a
-    holder it may still be held, by an owner whose votes are on masters that do not answer, or that restarted
-    or were flushed a short time ago. ``since`` is the Unix time in seconds at which the winning attempt
-    began, by the holder's own wall clock: for people, never for decisions. ``remaining`` is for how many
-    seconds a quorum still has its key, unless it is renewed; None: no expiry, or no holder. ``quorum`` is
-    how many votes a holder needs, and ``masters`` what each of them says. ``waiters`` are the first hundred
-    who stand in the queue, in the order of their tickets; ``queue_length`` is how many there are. Of the
-    threads of one client that wait in default mode only one stands in the queue.
+    ``holder`` is the owner on a quorum, or None. ``free``: certainly nobody has the lock. A lock without a
+    holder may still be held, by an owner whose votes are on masters that do not answer, or that restarted or
+    were flushed a short time ago. ``since`` is the Unix time in seconds at which the winning attempt began,
+    by the holder's own wall clock: for people, never for decisions. ``remaining``: seconds for which a quorum
+    still has the key, unless it is renewed; None: no expiry, or no holder. ``quorum``: the votes that a
+    holder needs. ``masters``: each master's view. ``waiters``: the first hundred of the queue, in the order
+    of their tickets; ``queue_length``: all of them. In default mode all waiting threads of a client share
+    one place in the queue.
     """
 
     name: str
@@ -132,18 +141,18 @@ class LockStatus:
 
     @property
     def locked(self) -> bool:
-        """Whether somebody holds it on a quorum."""
+        """Whether an owner holds it on a quorum."""
         return self.holder is not None
 
 
 @dataclass(frozen=True)
 class LockStatistics:
-    """Who waits for a lock, as of the moment of the question: for people and gauges, not for decisions.
+    """The waiters of a lock at the moment of the question: for people and gauges, not for decisions.
 
-    ``queue_length``: places in the masters' queue; one for each waiting thread in fair mode, one for each
-    waiting client in default mode. Waiters that died are in it until a release passes over them.
-    ``position``: how many are before the first of the calling client; 0: it is next; None: it has none.
-    ``local_waiters``: threads of the calling client that wait, in the queue or behind one that is.
+    ``queue_length``: places in the masters' queue: in fair mode one for each waiting thread, in default mode
+    one for each waiting client. Waiters that died are counted until a release passes over them.
+    ``position``: places before the first one of the calling client; 0: it is next; None: it has none.
+    ``local_waiters``: threads of the calling client that wait, with or without a place of their own.
     ``waiters``: the first hundred, in order.
     """
 

@@ -1,4 +1,4 @@
-"""Masters, as the asyncio driver reaches them."""
+"""The endpoints of the asyncio driver."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .connection import StreamConnection, connect
 
 
 class Endpoint(endpoints.Endpoint):
-    """Where one master is; dialled by a task."""
+    """One master's address; a task connects."""
 
-    kit = endpoints.RedisPyClasses(
+    redis_py = endpoints.RedisPyClasses(
         redis.asyncio.Redis,
         redis.asyncio.Connection,
         redis.asyncio.SSLConnection,
@@ -25,6 +25,6 @@ class Endpoint(endpoints.Endpoint):
         hint="use redis://host:port, rediss://host:port (TLS), unix:///path, or a ready redis.asyncio.Redis",
     )
 
-    async def connect_async(self, call: ConnectOptions) -> StreamConnection:
-        """A connection with its greeting over. Raises `ConnectError`."""
-        return await connect(self.connection(call.timeout, call.connect_timeout), self.label, call)
+    async def connect_async(self, options: ConnectOptions) -> StreamConnection:
+        """A connection after its handshake. Raises `ConnectError`."""
+        return await connect(self.connection(options.timeout, options.connect_timeout), self.label, options)

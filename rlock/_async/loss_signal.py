@@ -1,4 +1,4 @@
-"""The event that tells a task of a loss."""
+"""The loss signal of tasks."""
 
 from __future__ import annotations
 
@@ -12,19 +12,15 @@ from .runtime import Parker, run
 
 
 class LossSignal(loss_signal.LossSignal):
-    """Like an ``asyncio.Event`` that is set when one hold is lost; nobody else can set or clear it.
-
-    It is right at the moment of the question: it looks at the clock, and does not wait for the watchdog
-    to have noticed. A hold that was released in time never sets it.
-    """
+    """As `rlock.LossSignal`, for tasks: ``wait`` is a coroutine. A thread may ask ``is_set()``."""
 
     def __init__(self, hold: Hold | None, clock: Clock) -> None:
         super().__init__(hold, clock)
         self._loop = asyncio.get_running_loop()
         self._waiting: list[Parker] = []
 
-    def _tell(self) -> None:
-        # A thread that was given the signal may be the first to ask after the loss.
+    def _wake(self) -> None:
+        # Thread-safe: a thread that was given the signal may be the first to see the loss.
         for parker in [*self._waiting]:
             self._loop.call_soon_threadsafe(parker.wake)
 

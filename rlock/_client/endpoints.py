@@ -1,6 +1,6 @@
-"""Masters: where they are, and how connections to them are made.
+"""The masters' addresses, and connections to them.
 
-redis-py makes them, so TLS, users and passwords, unix sockets and credential providers are its own.
+redis-py makes the connections, with its own TLS, users and passwords, unix sockets and credential providers.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from inspect import signature
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -16,7 +17,7 @@ import redis
 
 from ..errors import OptionsError
 
-#: Arguments of redis-py's own pools that mean nothing to a single connection of ours.
+#: Arguments of redis-py's pools: a single connection would refuse them.
 _POOL_ARGUMENTS = (
     "maint_",
     "oss_cluster_",
@@ -34,7 +35,7 @@ _POOL_ARGUMENTS = (
 #: The host and port of a URL, an IPv6 address in brackets.
 _HOST = re.compile(r"(\[[^\[\]]+\]|[^:\[\]\s]+)(:[0-9]*)?")
 
-#: A peer that vanished without a word is noticed by the kernel after some 11 s, with no command sent.
+#: After some 11 s the kernel notices a peer that has vanished, without a command.
 _KEEPALIVE = {
     getattr(socket, option): value
     for option, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
@@ -43,7 +44,7 @@ _KEEPALIVE = {
 
 
 def quiet(connection_class: type[Any]) -> dict[str, Any]:
-    """Arguments that keep redis-py from spending a round trip each on announcements of its own."""
+    """Arguments without which redis-py announces itself, with one more round trip for each announcement."""
     known = signature(connection_class.__init__).parameters
     arguments: dict[str, Any] = {}
     if "driver_info" in known:
@@ -57,82 +58,69 @@ def quiet(connection_class: type[Any]) -> dict[str, Any]:
     return arguments
 
 
+@dataclass(frozen=True)
 class RedisPyClasses:
     """The parts of redis-py that a driver uses: those that block, or those for asyncio."""
 
-    def __init__(
-        self,
-        client: type[Any],
-        plain: type[Any],
-        tls: type[Any],
-        parse_url: Callable[[str], Mapping[str, Any]],
-        quiet: Mapping[str, Any],
-        retry: object,
-        *,
-        hint: str,
-    ) -> None:
-        #: Ready clients, of which the settings are taken.
-        self.client = client
-        #: Connections without and with TLS.
-        self.plain = plain
-        self.tls = tls
-        self.parse_url = parse_url
-        self.quiet = quiet
-        #: redis-py retries ten times by default, and so would repeat a script silently.
-        self.no_retry = retry
-        #: What a master may be, for people.
-        self.hint = hint
+    client: type[Any]
+    plain: type[Any]  # a connection without TLS
+    tls: type[Any]  # a connection with TLS
+    parse_url: Callable[[str], Mapping[str, Any]]
+    quiet: Mapping[str, Any]
+    no_retry: object  # by default redis-py retries ten times, and so would silently repeat a script
+    hint: str  # the forms of a master, for error texts
 
 
 class Endpoint:
-    """Where one master is and how to speak to it. Makes connections; holds none."""
+    """One master's address. Makes connections; holds none."""
 
-    kit: ClassVar[RedisPyClasses]
+    redis_py: ClassVar[RedisPyClasses]
 
     def __init__(self, master: object) -> None:
-        kit = self.kit
+        redis_py = self.redis_py
         if isinstance(master, str):
-            self._class, self._arguments = _from_url(kit, master)
+            self._class, self._arguments = _from_url(redis_py, master)
         else:
-            self._class, self._arguments = _from_client(kit, master)
-        #: What is pickled to make the same endpoint elsewhere.
+            self._class, self._arguments = _from_client(redis_py, master)
+        #: Pickled, to make the same endpoint in another process.
         self.source = master
         #: Its name for people, without user and password.
-        self.label = _label(kit, self._class, self._arguments)
+        self.label = _label(redis_py, self._class, self._arguments)
         if isinstance(master, str):
             try:
                 self.connection(1.0)
             except (TypeError, ValueError, redis.RedisError) as error:
-                # The & in `?password=a&b` makes an option of the rest of the password.
+                # In `?password=a&b` the & turns the rest of the password into an option.
                 secret = "pass" in master.lower()
                 why = "write & in a password as %26" if secret else error
                 raise OptionsError(f"{self.label} has an option that means nothing: {why}") from None
 
     @property
     def place(self) -> tuple[str, ...]:
-        """What two names of one server have in common; the database number does not make two masters."""
+        """The same for two names of one server; a database number does not make another master."""
         if "path" in self._arguments:
             return ("unix", str(self._arguments["path"]))
         host = str(self._arguments.get("host", "localhost")).lower()
         return (host, str(self._arguments.get("port", 6379)))
 
     def connection(self, timeout: float, connect_timeout: float | None = None) -> Any:
-        """A connection that is not open yet. ``timeout``: seconds for each step of opening it.
+        """A connection that is not open yet.
 
-        ``connect_timeout``: for the first one, if not the same.
+        ``timeout``: seconds for each step of opening it; ``connect_timeout``: for the first step, if not the
+        same.
         """
         arguments = {
             **self._arguments,
             "socket_timeout": timeout,
             "socket_connect_timeout": timeout if connect_timeout is None else connect_timeout,
-            "retry": self.kit.no_retry,
+            "retry": self.redis_py.no_retry,
             "retry_on_error": [],
             "retry_on_timeout": False,
             "health_check_interval": 0,
-            # RESP2: replies come in order and nothing else comes in between.
+            # With RESP2 nothing but replies in order arrives; RESP3 has push messages in between.
             "protocol": 2,
             "decode_responses": False,
-            **self.kit.quiet,
+            **self.redis_py.quiet,
         }
         if "path" not in arguments:
             arguments.setdefault("socket_keepalive", True)
@@ -143,21 +131,21 @@ class Endpoint:
 
 def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
     """Checked masters: at least one, each a URL, a client of redis-py or an endpoint, no server twice."""
-    hint = kind.kit.hint
+    hint = kind.redis_py.hint
     if isinstance(masters, str):
-        # The value of RLOCK_MASTERS, pasted.
+        # One string may hold several URLs, as RLOCK_MASTERS does.
         masters = [url for url in re.split(r"[,\s]+", masters) if url]
-    elif isinstance(masters, (kind.kit.client, Endpoint)):
+    elif isinstance(masters, (kind.redis_py.client, Endpoint)):
         masters = [masters]
     if not isinstance(masters, Sequence):
         kind_of = f"{type(masters).__module__}.{type(masters).__qualname__}".removeprefix("builtins.")
         raise OptionsError(f"masters must be a list of URLs, not {kind_of}: {hint}")
     if not masters:
         raise OptionsError(f"at least one master is needed, and the list is empty: {hint}")
-    # All of them first: a comma in a password makes two URLs of one, and the first of them may be right.
-    for place, url in enumerate(masters, 1):
-        if isinstance(url, str) and (fault := _malformed(kind.kit, url)) is not None:
-            raise OptionsError(f"URL {place} of {len(masters)} {fault}: {hint}")
+    # All URLs before the first endpoint: a comma in a password splits a URL, and its first part may be valid.
+    for number, url in enumerate(masters, 1):
+        if isinstance(url, str) and (fault := _malformed(kind.redis_py, url)) is not None:
+            raise OptionsError(f"URL {number} of {len(masters)} {fault}: {hint}")
     found: dict[tuple[str, ...], Endpoint] = {}
     for master in masters:
         endpoint = master if isinstance(master, Endpoint) else kind(master)
@@ -171,7 +159,7 @@ def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
 
 
 def same_server(one: Endpoint, other: Endpoint, run_id: str) -> str:
-    """The error for two names of one server."""
+    """The error text for two names of one server."""
     return (
         f"{one.label} and {other.label} are the same server (run_id {run_id}): a majority of one server is "
         f"none, each master must be a server of its own"
@@ -179,14 +167,14 @@ def same_server(one: Endpoint, other: Endpoint, run_id: str) -> str:
 
 
 def _plain(url: str) -> str:
-    """The URL as redis-py knows it."""
+    """The URL with the scheme that redis-py knows."""
     return url.replace("valkeys://", "rediss://", 1).replace("valkey://", "redis://", 1)
 
 
-def _malformed(kit: RedisPyClasses, url: str) -> str | None:
-    """Say what is wrong with a URL and repeat no part of it.
+def _malformed(redis_py: RedisPyClasses, url: str) -> str | None:
+    """The fault of a URL, or None. Repeats no part of the URL.
 
-    Where a password holds `/`, `?`, `#` or a comma, parts of it stand where a host or an option should.
+    A password that holds `/`, `?`, `#` or a comma puts parts of itself in the place of a host or an option.
     """
     plain = _plain(url)
     scheme, _, rest = plain.partition("://")
@@ -195,7 +183,7 @@ def _malformed(kit: RedisPyClasses, url: str) -> str | None:
     place = re.split("[/?#]", rest, maxsplit=1)[0]
     path, _, query = rest[len(place) :].partition("?")
     _, user, host = place.rpartition("@")
-    # A socket's path may hold an @, unless it may as well be the end of a password.
+    # A socket's path may hold an @, unless that may be the end of a password.
     unix = scheme == "unix"
     if "#" in path + query or "@" in (query if unix and not user else path + query):
         return "has a # or an @ behind the host (in a password write / as %2F, ? as %3F, # as %23, @ as %40)"
@@ -209,21 +197,21 @@ def _malformed(kit: RedisPyClasses, url: str) -> str | None:
         return "has a path that is not the number of a database"
     try:
         urlsplit(plain.encode().decode())
-    except ValueError:  # its text is a part of the URL
+    except ValueError:  # the text of this error repeats a part of the URL
         return "has characters that no URL can have (in a password write each as %XX)"
     try:
-        kit.parse_url(plain)
+        redis_py.parse_url(plain)
     except ValueError as error:
         return f"cannot be used ({error})"
     return None
 
 
-def _from_url(kit: RedisPyClasses, url: str) -> tuple[type[Any], dict[str, Any]]:
-    arguments = dict(kit.parse_url(_plain(url)))
-    connection_class = arguments.pop("connection_class", kit.plain)
-    if issubclass(connection_class, kit.tls):
-        # Otherwise redis-py before 6 accepts a certificate of another host, and redis-py 6.0 wants the name
-        # checked in a certificate that is not checked, which Python refuses.
+def _from_url(redis_py: RedisPyClasses, url: str) -> tuple[type[Any], dict[str, Any]]:
+    arguments = dict(redis_py.parse_url(_plain(url)))
+    connection_class = arguments.pop("connection_class", redis_py.plain)
+    if issubclass(connection_class, redis_py.tls):
+        # Otherwise redis-py before 6 accepts a certificate of another host. redis-py 6.0 checks the name also
+        # without a checked certificate, which Python refuses.
         arguments.setdefault("ssl_check_hostname", arguments.get("ssl_cert_reqs") != "none")
     return connection_class, _without_pool(arguments)
 
@@ -232,10 +220,10 @@ def _without_pool(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in arguments.items() if not key.startswith(_POOL_ARGUMENTS)}
 
 
-def _from_client(kit: RedisPyClasses, client: object) -> tuple[type[Any], dict[str, Any]]:
-    if not isinstance(client, kit.client):
+def _from_client(redis_py: RedisPyClasses, client: object) -> tuple[type[Any], dict[str, Any]]:
+    if not isinstance(client, redis_py.client):
         kind = f"{type(client).__module__}.{type(client).__qualname__}"
-        raise OptionsError(f"a {kind} is no master: {kit.hint}")
+        raise OptionsError(f"a {kind} is no master: {redis_py.hint}")
     pool = client.connection_pool
     if hasattr(pool, "sentinel_manager"):
         raise OptionsError(
@@ -245,9 +233,9 @@ def _from_client(kit: RedisPyClasses, client: object) -> tuple[type[Any], dict[s
     return pool.connection_class, _without_pool(pool.connection_kwargs)
 
 
-def _label(kit: RedisPyClasses, connection_class: type[Any], arguments: Mapping[str, Any]) -> str:
+def _label(redis_py: RedisPyClasses, connection_class: type[Any], arguments: Mapping[str, Any]) -> str:
     if "path" in arguments:
         return f"unix://{arguments['path']}"
-    scheme = "rediss" if issubclass(connection_class, kit.tls) else "redis"
+    scheme = "rediss" if issubclass(connection_class, redis_py.tls) else "redis"
     host, database = arguments.get("host", "localhost"), arguments.get("db") or 0
     return f"{scheme}://{host}:{arguments.get('port', 6379)}" + (f"/{database}" if database else "")

@@ -1,4 +1,4 @@
-"""The event that tells of a loss."""
+"""The part of a loss signal that threads and tasks share."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ from ..rules.holds import Hold
 
 
 class LossSignal(ABC):
-    """Like an ``Event`` that is set when one hold is lost; nobody else can set or clear it.
-
-    It is right at the moment of the question: it looks at the clock, and does not wait for the watchdog
-    to have noticed. A hold that was released in time never sets it.
-    """
+    """See `rlock.LossSignal`."""
 
     def __init__(self, hold: Hold | None, clock: Clock) -> None:
         self._hold = hold
@@ -25,11 +21,11 @@ class LossSignal(ABC):
         """For the watchdog."""
         if not self._set:
             self._set = True
-            self._tell()
+            self._wake()
 
     @abstractmethod
-    def _tell(self) -> None:
-        """Wake those who wait."""
+    def _wake(self) -> None:
+        """Wake all waiters."""
 
     def is_set(self) -> bool:
         """Whether the hold was lost. No network."""
@@ -38,11 +34,11 @@ class LossSignal(ABC):
         return self._set
 
     def _left(self, until: float | None) -> float | None:
-        """How long to sleep before the next look; None: until told."""
+        """Seconds to sleep before the next look; None: until `set`."""
         now = self._clock()
         left = None if until is None else until - now
         if self._hold is not None and self._hold.lease.state in (LeaseState.HELD, LeaseState.SUSPECT):
-            # Not later than the end of the validity, whether or not the watchdog says so.
+            # A waiter wakes at the end of the validity, also when the watchdog is late.
             end = max(self._hold.lease.valid_until - now, 0.001)
             left = end if left is None else min(left, end)
         return left

@@ -6,6 +6,7 @@ The caller writes its command to every master and then waits, with no thread in 
 
 from __future__ import annotations
 
+import select
 from collections import deque
 from collections.abc import Sequence
 
@@ -20,7 +21,6 @@ from ..procedures.port import ClientContext, WaitGenerator
 from .connection import SocketConnection
 from .connections import Connections
 from .endpoints import Endpoint
-from .polling import POLLIN
 from .runtime import Parker, Runtime
 
 
@@ -143,7 +143,7 @@ class Calls(calls.Calls[SocketConnection]):
     def _serve(self, fd: int, event: int) -> None:
         try:
             server = self._connections.by_fd.get(fd)
-            if event != POLLIN or server is None or (connection := server.connection) is None:
+            if event != select.POLLIN or server is None or (connection := server.connection) is None:
                 served = self._connections.serve(fd, event)
                 if served is None:
                     return

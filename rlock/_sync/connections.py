@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import select
 import threading
 import time
 import weakref
@@ -19,7 +20,6 @@ from ..model import Fault
 from ..procedures.port import WaitGenerator
 from .connection import SocketConnection
 from .endpoints import Endpoint
-from .polling import POLLIN, POLLOUT, poller
 from .runtime import Runtime
 
 
@@ -41,8 +41,7 @@ class WakePipe:
         """Interrupt."""
         if self._close.alive:
             try:
-                # Not os.write: eventlet replaces it by one that waits until the pipe takes it.
-                os.writev(self.write_end, [b"!"])
+                os.write(self.write_end, b"!")
             except BlockingIOError:
                 pass  # full of rings that nobody has answered yet
 
@@ -51,8 +50,7 @@ class WakePipe:
         if not self._close.alive:
             return  # a greenlet that a fork copied: the number is somebody else's descriptor by now
         try:
-            # Not os.read: eventlet replaces it by one that waits until somebody rings.
-            os.readv(self.fileno, [bytearray(4096)])
+            os.read(self.fileno, 4096)
         except BlockingIOError:
             pass
 
@@ -89,9 +87,9 @@ class Connections(connections.Connections[SocketConnection]):
         self._changed = ParkingLot(mutex, clock, Runtime())
         #: The master whose link has this descriptor.
         self.by_fd: dict[int, MasterConnection[SocketConnection]] = {}
-        self._poll = poller()
+        self._poll = select.poll()
         self._wake_pipe = WakePipe()
-        self._poll.register(self._wake_pipe.fileno, POLLIN)
+        self._poll.register(self._wake_pipe.fileno, select.POLLIN)
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -120,15 +118,15 @@ class Connections(connections.Connections[SocketConnection]):
                 # Dropped by a thread that was interrupted half-way: unknown to us, and polled for ever.
                 self._forget(fd)
             return None
-        if event & POLLOUT:
+        if event & select.POLLOUT:
             connection.flush()
             if not connection.outbox:
-                self._poll.modify(fd, POLLIN)
+                self._poll.modify(fd, select.POLLIN)
         return server, connection
 
     def hold_back(self, connection: SocketConnection) -> None:
         """Write what a link keeps when the kernel takes it."""
-        self._poll.modify(connection.fileno, POLLIN | POLLOUT)
+        self._poll.modify(connection.fileno, select.POLLIN | select.POLLOUT)
         self.wake()
 
     def drop(self, server: MasterConnection[SocketConnection], fault: Fault) -> SocketConnection | None:
@@ -140,7 +138,7 @@ class Connections(connections.Connections[SocketConnection]):
 
     def _register(self, server: MasterConnection[SocketConnection], connection: SocketConnection) -> None:
         self.by_fd[connection.fileno] = server
-        self._poll.register(connection.fileno, POLLIN)
+        self._poll.register(connection.fileno, select.POLLIN)
 
     def _unregister(self, connection: SocketConnection) -> None:
         self.by_fd.pop(connection.fileno, None)

@@ -1,4 +1,4 @@
-"""Masters, as the blocking driver reaches them."""
+"""The endpoints of the blocking driver."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .connection import SocketConnection, connect
 
 
 class Endpoint(endpoints.Endpoint):
-    """Where one master is; dialled by a thread."""
+    """One master's address; a thread connects."""
 
-    kit = endpoints.RedisPyClasses(
+    redis_py = endpoints.RedisPyClasses(
         redis.Redis,
         redis.Connection,
         redis.SSLConnection,
@@ -25,6 +25,6 @@ class Endpoint(endpoints.Endpoint):
         hint="use redis://host:port, rediss://host:port (TLS), unix:///path, or a ready redis.Redis object",
     )
 
-    def connect(self, call: ConnectOptions) -> SocketConnection:
-        """A connection with its greeting over. Blocks; raises `ConnectError`."""
-        return connect(self.connection(call.timeout, call.connect_timeout), self.label, call)
+    def connect(self, options: ConnectOptions) -> SocketConnection:
+        """A connection after its handshake. Blocks; raises `ConnectError`."""
+        return connect(self.connection(options.timeout, options.connect_timeout), self.label, options)

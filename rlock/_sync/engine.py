@@ -20,7 +20,7 @@ from ..rules.keys import client_label
 from ..rules.options import ClientOptions, LockOptions
 from .calls import Calls
 from .endpoints import Endpoint
-from .greenlets import scene
+from .greenlets import hub_thread
 from .runtime import Runtime, run
 from .subscriptions import Subscriptions
 from .watchdog import Watchdog
@@ -40,7 +40,8 @@ class Engine(engine.Engine):
     def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions, clock: Clock) -> None:
         runtime = Runtime()
         super().__init__([endpoint.label for endpoint in endpoints], options, clock, runtime)
-        self.scene = scene()
+        #: As of now: gevent may patch later, and a hub cannot wake the greenlets of another thread.
+        self.get_ident, self.hub_thread = threading.get_ident, hub_thread()
         context, timeout = self.context, options.lease(None).request_timeout
         self.masters = Calls(endpoints, context, timeout, runtime)
         self.notifications = Subscriptions(endpoints, timeout, context, runtime, self._pass_on)

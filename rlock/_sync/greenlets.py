@@ -1,4 +1,4 @@
-"""The scene: what threads are in this process, threads of the system or greenlets that a hub runs."""
+"""Greenlets: what gevent does to threads, and the processes in which a client would stop for ever."""
 
 from __future__ import annotations
 
@@ -7,42 +7,49 @@ import threading
 from collections.abc import Sequence
 from types import BuiltinFunctionType
 
-#: Two values that differ: what was made in the one cannot be used in the other.
-Scene = tuple[object, int]
+from ..errors import OptionsError
+
+EVENTLET = (
+    "eventlet has patched this process, and rlock does not support eventlet: "
+    "use gevent (monkey.patch_all()), ordinary threads, or rlock.asyncio"
+)
+PATCHED_IN_PART = "greenlets would wait in ways that stop all of them; patch everything, with no arguments"
+PATCHED_TOO_LATE = (
+    "this client was used before gevent patched the process, and would now stop all greenlets while it "
+    "waits: patch in the first lines of the program, or use the client only after the patch"
+)
+OTHER_NATIVE_THREAD = (
+    "this client belongs to the greenlets of another native thread, and their hub cannot wake this one: "
+    "make a client in each native thread (each worker of a gevent.threadpool)"
+)
+
+_GEVENT_PARTS = ("threading", "select", "socket", "time")
+_EVENTLET_PARTS = ("os", "select", "socket", "thread", "time")
 
 
-def greened() -> bool:
-    """Whether gevent or eventlet has put greenlets in the place of threads."""
-    return type(threading.get_ident) is not BuiltinFunctionType
+def hub_thread() -> int:
+    """The native thread whose hub runs the calling greenlet; 0 if threads are not patched.
 
-
-def scene() -> Scene:
-    """Where the caller runs: under which library, and with greenlets in which native thread.
-
-    Each native thread has a hub of its own, and a hub wakes its own greenlets only.
+    Each native thread has its own hub, and a hub wakes its own greenlets only.
     """
-    return threading.get_ident, threading.get_native_id() if greened() else 0
+    return 0 if type(threading.get_ident) is BuiltinFunctionType else threading.get_native_id()
 
 
-#: Where the libraries say what they have patched, and how they call it.
-_PATCHERS = {
-    "gevent.monkey": ("is_module_patched", ("threading", "select", "socket", "time")),
-    "eventlet.patcher": ("is_monkey_patched", ("thread", "select", "socket", "time")),
-}
+def check_patches() -> None:
+    """Refuse a process in which a client cannot work, with `OptionsError`.
 
-
-def half_patched() -> str:
-    """What a library has left unpatched beside what it has patched; empty: nothing.
-
-    With greenlets on threads' locks the process stops for ever; with an unpatched `select` nobody renews.
+    Greenlets on locks of real threads stop the process for ever. Without a patched `select` no renewal runs.
     """
-    for name, (question, parts) in _PATCHERS.items():
-        module = sys.modules.get(name)
-        patched = [part for part in parts if module is not None and getattr(module, question)(part)]
-        missing = [part for part in parts if part not in patched]
-        if patched and missing:
-            return f"{name.partition('.')[0]} has patched {_listed(patched)} but not {_listed(missing)}"
-    return ""
+    eventlet = sys.modules.get("eventlet.patcher")
+    if eventlet is not None and any(map(eventlet.is_monkey_patched, _EVENTLET_PARTS)):
+        raise OptionsError(EVENTLET)
+    gevent = sys.modules.get("gevent.monkey")
+    patched = [part for part in _GEVENT_PARTS if gevent is not None and gevent.is_module_patched(part)]
+    missing = [part for part in _GEVENT_PARTS if part not in patched]
+    if patched and missing:
+        raise OptionsError(
+            f"gevent has patched {_listed(patched)} but not {_listed(missing)}: {PATCHED_IN_PART}"
+        )
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The event that tells a thread of a loss."""
+"""The loss signal of threads."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ..rules.holds import Hold
 
 
 class LossSignal(loss_signal.LossSignal):
-    """Like a ``threading.Event`` that is set when one hold is lost; nobody else can set or clear it.
+    """Like a ``threading.Event`` that is set when one hold is lost; only rlock can set it.
 
-    It is right at the moment of the question: it looks at the clock, and does not wait for the watchdog
-    to have noticed. A hold that was released in time never sets it.
+    The answer is right at the moment of the question: it comes from the clock, and does not wait for the
+    watchdog to notice the loss. A hold that was released in time never sets the signal.
     """
 
     def __init__(self, hold: Hold | None, clock: Clock) -> None:
         super().__init__(hold, clock)
         self._event = threading.Event()
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         self._event.set()
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -1,74 +1,52 @@
-"""Client: the masters, and what all locks on them share."""
+"""Client: the masters, and the connections that all locks on them share in an event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import weakref
-from collections.abc import Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import redis.asyncio
 
 from .. import clock
 from .._async.endpoints import Endpoint
 from .._async.engine import Engine
-from .._client.endpoints import Endpoint as BaseEndpoint
-from ..base import BaseClient
+from ..base import BaseClient, refuse_with
 from ..errors import RLockError
 from ..model import LockStatus
 from ..procedures import inspect
 from ..procedures.init import init
-from ..rules.options import DEFAULT_TTL, check_name
+from ..rules.options import check_name
 from .lock import RLock
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Client(BaseClient[RLock]):
+class Client(BaseClient[RLock, redis.asyncio.Redis]):
     """Locks for tasks; the arguments, errors and guarantees are those of `rlock.Client`.
 
-    Nothing is connected before the first use. It belongs to no event loop: in each one in which it is used
-    it has connections and holds of its own, so it may stand in a module, and outlive an ``asyncio.run``.
+    Nothing is connected before the first use. A client belongs to no event loop: in each loop that uses it,
+    it has connections and holds of its own. So it may stand in a module, and outlive an ``asyncio.run``.
     Not thread-safe within a loop, as everything of asyncio. After ``fork()`` the child holds nothing.
 
-    Close it, or use ``async with``: Python can not do that at the end of the process, when the loop is gone.
+    Close it, or use ``async with``: at the end of the process the loop is gone, and Python cannot close it.
 
     :param masters: URLs or ready ``redis.asyncio.Redis`` objects, of which the connection settings are taken.
     """
 
-    _kind = Endpoint
-    _lock = RLock
+    _endpoint_type = Endpoint
+    _lock_type = RLock
 
-    def __init__(
-        self,
-        masters: Sequence[str | redis.asyncio.Redis | BaseEndpoint]
-        | str
-        | redis.asyncio.Redis
-        | BaseEndpoint,
-        ttl: float = DEFAULT_TTL,
-        *,
-        max_ttl: float | None = None,
-        request_timeout: float | None = None,
-        restart_guard: float | None = None,
-        interop: str | None = None,
-    ) -> None:
+    def _set_up(self) -> None:
         self._engines: dict[asyncio.AbstractEventLoop, Engine] = {}
-        # The event loops know the sockets: a client that is dropped without close() would leave them.
+        # The event loops refer to the sockets: without this a client that is dropped without close() leaves
+        # them open.
         weakref.finalize(self, _drop, self._engines).atexit = False
-        super().__init__(
-            masters,
-            ttl,
-            max_ttl=max_ttl,
-            request_timeout=request_timeout,
-            restart_guard=restart_guard,
-            interop=interop,
-        )
 
     async def status(self, name: str) -> LockStatus:
-        """Who holds a lock, since when, for how long, and what each master says. One round to all.
+        """The holder of a lock, since when, for how long, and each master's view. One round to all.
 
         :raises QuorumUnreachableError: fewer than a quorum answered.
         """
@@ -76,17 +54,17 @@ class Client(BaseClient[RLock]):
         return await engine.perform(inspect.status(engine.masters, check_name(name), self._timeout))
 
     async def evict(self, name: str) -> list[str]:
-        """Remove whoever holds a lock; the owner tokens that were removed. See `rlock.Client.evict`."""
+        """Remove every holder of a lock; returns the removed owner tokens. See `rlock.Client.evict`."""
         engine = self._engine()
         return await engine.perform(inspect.evict(engine.masters, check_name(name), self._timeout))
 
     async def init(self) -> dict[str, str | None]:
-        """State that nothing was locked before; see `rlock.Client.init`, its dangers included."""
+        """State that nothing was locked before; see `rlock.Client.init`, with its dangers."""
         engine = self._engine()
         return await engine.perform(init(engine.masters, self._timeout))
 
     async def close(self) -> None:
-        """Release what is held, end all tasks and connections. Waiting acquires end with `RLockError`.
+        """Release every hold, end all tasks and connections. Waiting acquires end with `RLockError`.
 
         Also in other event loops, if they still run.
         """
@@ -98,24 +76,15 @@ class Client(BaseClient[RLock]):
             if loop is here:
                 await engine.close()
             elif loop.is_running():
-                await _closed(engine, loop)
+                await _close_in(loop, engine)
 
-    if not TYPE_CHECKING:  # a type checker has words of its own for it
-
-        def __enter__(self) -> NoReturn:
-            raise TypeError("an rlock.asyncio.Client is for tasks: use `async with`")
-
-        def __exit__(self, *_: object) -> None: ...
+    if not TYPE_CHECKING:  # a type checker has an error of its own for `with`
+        __enter__ = __exit__ = refuse_with
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def _here(self) -> Engine | None:
@@ -127,14 +96,14 @@ class Client(BaseClient[RLock]):
         return None if engine is None or engine.pid != os.getpid() else engine
 
     def _engine(self) -> Engine:
-        """The engine of the running event loop; RuntimeError: there is none."""
+        """The engine of the running event loop, made with the first use. RuntimeError: no loop runs."""
         engine = self._here()
         if engine is None:
             if self._closed:
                 raise RLockError("the client is closed")
+            # Each asyncio.run that did not close the client leaves an engine of a closed loop.
             for loop in [loop for loop in list(self._engines) if loop.is_closed()]:
-                # As after each asyncio.run that did not close the client.
-                dead = self._engines.pop(loop, None)  # another thread may have come first
+                dead = self._engines.pop(loop, None)  # None: another thread was faster
                 if dead is not None:
                     dead.abandon()
             engine = Engine(self._endpoints, self._options, clock.now)
@@ -150,16 +119,16 @@ class Client(BaseClient[RLock]):
 def _drop(engines: dict[asyncio.AbstractEventLoop, Engine]) -> None:
     for loop, engine in engines.items():
         if not loop.is_closed() and engine.pid == os.getpid():
-            # Not at once: the garbage collector comes at any line.
+            # Not at once: the garbage collector may run in the middle of any line of the loop's thread.
             loop.call_soon_threadsafe(engine.drop)
 
 
-async def _closed(engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
-    """Close it in its own event loop, which may end meanwhile and cancel it; that is not for us."""
+async def _close_in(loop: asyncio.AbstractEventLoop, engine: Engine) -> None:
+    """Close an engine in its own event loop, which may end meanwhile and cancel the close."""
     closing = engine.close()
     try:
         there = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(closing, loop))
-    except RuntimeError:  # it has been closed since
+    except RuntimeError:  # the loop was closed since
         closing.close()
         return
     while not there.done() and loop.is_running():

@@ -256,6 +256,6 @@ def _time_for(left: float, options: LockOptions) -> float:
 def _report_place(port: Port, contender: Contender) -> None:
     if contender.stage in (Stage.JOINING, Stage.WAITING) and port.wants_queue_length(contender):
         votes, quorum = contender.findings.ballot.votes, contender.findings.ballot.quorum
-        lengths = sorted((vote.length for vote in votes.values() if vote.length), reverse=True)
+        lengths = sorted((vote.queue.length for vote in votes.values() if vote.queue.length), reverse=True)
         if len(lengths) >= quorum:
             port.report_queued(contender, lengths[quorum - 1])

@@ -74,7 +74,7 @@ def attempt(
     findings.took_s = ballot.decided_at - ballot.sent_at
     if not brief:
         context.time.observe(ballot.votes, ballot.sent_at, ballot.decided_at)
-        findings.queue_length = max((vote.length for vote in ballot.votes.values()), default=0)
+        findings.queue_length = max((vote.queue.length for vote in ballot.votes.values()), default=0)
     else:
         findings.queue_length = 0
     _give_back(port, contender, owner, _maybe_granted(ballot, kept=kept))

@@ -30,10 +30,10 @@ def _queue(ballot: Ballot) -> tuple[int, tuple[Waiter, ...]]:
 
     Told by a quorum: on fewer masters there may be places of waiters that are gone.
     """
-    lengths = sorted((vote.length for vote in ballot.votes.values()), reverse=True)
+    lengths = sorted((vote.queue.length for vote in ballot.votes.values()), reverse=True)
     tickets: dict[str, list[int]] = {}
     for vote in ballot.votes.values():
-        for waiter, ticket in vote.queue:
+        for waiter, ticket in vote.queue.waiters:
             tickets.setdefault(waiter, []).append(ticket)
     standing = [(max(told), waiter) for waiter, told in tickets.items() if len(told) >= ballot.quorum]
     length = lengths[ballot.quorum - 1] if len(lengths) >= ballot.quorum else 0

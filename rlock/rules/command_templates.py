@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..model import Code, Vote
+from ..model import NO_QUEUE, Code, Vote
 from .replies import decode_one
 from .scripts import Script
 
@@ -120,7 +120,7 @@ def expect_grant(owner: str, lease_ms: int, token: int) -> ExpectedReply:
     """The reply to `acquire` of a master that grants the lease and the proposed token."""
     text = owner.encode()
     start = b"*9\r\n:1\r\n$%d\r\n%b\r\n:1\r\n:%d\r\n:0\r\n:0\r\n:%d\r\n" % (len(text), text, lease_ms, token)
-    return start, _vote(Vote, (_YES, owner, 1, lease_ms, None, (), 0, 0, 0, (), token, None, False)), True
+    return start, _vote(Vote, (_YES, owner, 1, lease_ms, None, (), 0, 0, NO_QUEUE, token, None, False)), True
 
 
 def end_of_acquire(note: str) -> bytes:

@@ -1,4 +1,4 @@
-"""A lock's name out of the arguments of a call."""
+"""A lock's name from a template and the arguments of a call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import OptionsError
 from .options import check_name
 
-#: What Python shows of an object that has no text of its own: another one in each process.
+#: Part of Python's default text of an object: the address differs from process to process.
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -21,15 +21,15 @@ def described(function: object) -> str:
 
 
 def name_from(name: object, function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """What makes the lock's name out of a call's arguments, ``(args, kwargs)``.
+    """A function of ``(args, kwargs)`` that returns the lock's name; ``client.lock`` checks that name.
 
-    :raises OptionsError: now for a template that can never be filled; in a call for one that this call
-        does not fill. The lock itself looks at the name that comes out.
+    :raises OptionsError: the template fits no call of ``function``. The returned function raises it when
+        the template does not fit this call.
     """
     if callable(name):
-        return lambda args, kwargs: name(*args, **kwargs)  # the lock looks at it
+        return lambda args, kwargs: name(*args, **kwargs)
     if not isinstance(name, str):
-        raise OptionsError(f"locked() needs a name, a template or what returns a name, not {name!r}")
+        raise OptionsError(f"locked() needs a name, a template or a function of a name, not {name!r}")
     try:
         fields = list(_fields(name))
     except ValueError as error:
@@ -44,14 +44,14 @@ def name_from(name: object, function: Callable[..., Any]) -> Callable[[Any, Any]
                 f"{{{field}}} in the name {name!r} is no parameter of {described(function)}, which has "
                 f"{', '.join(signature.parameters) or 'none'}"
             )
-    filler = _Filler()
+    formatter = _Formatter()
 
     def fill(args: Any, kwargs: Any) -> Any:
-        # A call that does not fit raises the TypeError that the function itself would.
+        # Outside the `try`: wrong arguments raise the same TypeError as without the decorator.
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         try:
-            return filler.vformat(name, (), bound.arguments)
+            return formatter.vformat(name, (), bound.arguments)
         except OptionsError:
             raise
         except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -74,7 +74,7 @@ def _signature(name: str, function: Callable[..., Any]) -> inspect.Signature:
 
 
 def _fields(template: str) -> Iterator[str]:
-    """The parameters that a template names, those within format specifications included."""
+    """The parameters that a template names, also within format specifications."""
     for _, field, spec, _ in string.Formatter().parse(template):
         if field is None:
             continue
@@ -88,15 +88,15 @@ def _fields(template: str) -> Iterator[str]:
         yield from _fields(spec or "")
 
 
-class _Filler(string.Formatter):
+class _Formatter(string.Formatter):
     def get_value(self, key: int | str, args: Any, kwargs: Mapping[str, Any]) -> Any:
         return kwargs[str(key)]
 
     def convert_field(self, value: Any, conversion: Any) -> Any:
-        # Each process would lock a name of its own, and none would exclude another.
+        # Otherwise each process would lock a name of its own, and exclude no other process.
         if not isinstance(value, str) and _ADDRESS.search(str(value)):
             raise OptionsError(
-                f"a lock's name must be the same in every process, and {value} has no text of its own: name "
-                f"a field of it, such as {{order.id}}"
+                f"a lock's name must be the same in every process, and the text of {value} is not: name a "
+                f"field of it, such as {{order.id}}"
             )
         return super().convert_field(value, conversion)

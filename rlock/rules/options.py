@@ -1,4 +1,4 @@
-"""Options, checked once, where they are given; each inequality has its own sentence."""
+"""Options, checked once when they are given; each rule has an error text of its own."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from ..errors import LeaseLostError
 
 DEFAULT_TTL = 10.0
-#: Redisson's `lockWatchdogTimeout` unless it is configured.
+#: The default of Redisson's `lockWatchdogTimeout`.
 REDISSON_TTL = 30.0
-#: Shorter leases end in the noise of an ordinary scheduler and of the 1 ms expiry.
+#: Scheduling delays and the 1 ms resolution of PEXPIRE would end shorter leases.
 MIN_TTL = 0.1
 MAX_NAME_BYTES = 1024
+_MAY_BE_ZERO = ("restart_guard",)
 
 
 @dataclass(frozen=True)
 class ClientOptions:
-    """What one client's locks share. Seconds."""
+    """The options that all locks of one client share. Times are seconds."""
 
     ttl: float = DEFAULT_TTL
     max_ttl: float = DEFAULT_TTL
@@ -44,7 +45,7 @@ class ClientOptions:
         if self.request_timeout is not None:
             _seconds("request_timeout", self.request_timeout)
         if self.restart_guard is not None:
-            _zero_or_seconds("restart_guard", self.restart_guard)
+            _seconds("restart_guard", self.restart_guard)
             least = guard_time(self.max_ttl)
             if 0 < self.restart_guard < least:
                 raise OptionsError(
@@ -55,7 +56,7 @@ class ClientOptions:
         self.lease(None)
 
     def lease(self, ttl: float | None) -> LeaseOptions:
-        """The lease of one lock: its own ttl, or the client's."""
+        """The lease of one lock with its own ttl, or else the client's."""
         ttl = self.ttl if ttl is None else _seconds("ttl", ttl)
         if ttl < MIN_TTL:
             raise OptionsError(f"ttl={ttl:g} s is too short: use {MIN_TTL:g} s or more, 10 s if in doubt")
@@ -88,16 +89,16 @@ class ClientOptions:
 
 @dataclass(frozen=True)
 class LeaseOptions:
-    """Checked times that fit together. Seconds."""
+    """Checked times of one lock. Seconds."""
 
     ttl: float
     request_timeout: float
-    longest: float = 1.0  # how long an acquisition may take to be won
+    longest: float = 1.0  # a round that takes longer does not count
 
 
 @dataclass(frozen=True)
 class LockOptions:
-    """What one lock is made of."""
+    """The options of one lock."""
 
     name: str
     lease: LeaseOptions
@@ -119,7 +120,7 @@ class LockOptions:
 
 
 def check_name(name: object) -> str:
-    """A lock's name, or an error that says what is wrong with it."""
+    """Return the name of a lock, or raise `OptionsError`."""
     if not isinstance(name, str):
         raise OptionsError(f"a lock's name must be a str, not {type(name).__name__}: {name!r}")
     if not name:
@@ -138,13 +139,10 @@ def check_name(name: object) -> str:
 def _seconds(option: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise OptionsError(f"{option} must be a number of seconds, not {value!r}")
-    if not math.isfinite(value) or value <= 0:
-        raise OptionsError(f"{option} must be a finite number of seconds above 0, not {value!r}")
+    zero = "0 or " if option in _MAY_BE_ZERO else ""
+    if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+        raise OptionsError(f"{option} must be {zero}a finite number of seconds above 0, not {value!r}")
     return float(value)
-
-
-def _zero_or_seconds(option: str, value: object) -> float:
-    return 0.0 if value == 0 and not isinstance(value, bool) else _seconds(option, value)
 
 
 def _least_ttl(timeout: float) -> float:
@@ -171,10 +169,9 @@ def from_env(environ: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:
         text = environ.get(variable, "").strip()
         if text:
             try:
-                check = _zero_or_seconds if option == "restart_guard" else _seconds
-                options[option] = check(option, float(text))
+                options[option] = _seconds(option, float(text))
             except ValueError:
-                least = "0 or above" if option == "restart_guard" else "above 0"
+                least = "0 or above" if option in _MAY_BE_ZERO else "above 0"
                 raise OptionsError(f"{variable} must be a number of seconds, {least}, not {text!r}") from None
     interop = environ.get("RLOCK_INTEROP", "").strip()
     if interop:

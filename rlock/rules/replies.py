@@ -11,7 +11,7 @@ import math
 import re
 from typing import Any
 
-from ..model import Code, Fault, FaultKind, Vote
+from ..model import NO_QUEUE, Code, Fault, FaultKind, Queue, Vote
 from .keys import is_lock, is_owner, token_of
 
 #: Integers on the wire have 64 bits.
@@ -122,11 +122,12 @@ def decode_one(reply: Any) -> Vote:
         if code == _FOREIGN and not is_lock(holder, count):
             return Vote(Code.NOT_A_LOCK, note=note)
         # By position: half as dear, and each answer of each acquire comes by here.
-        return Vote(code, holder, count, ttl_ms, None, (), ticket, time_us, queued, (), token, note)
+        queue = Queue(queued) if queued else NO_QUEUE
+        return Vote(code, holder, count, ttl_ms, None, (), ticket, time_us, queue, token, note)
     if kinds == _RELEASED:
         code, holder, count, ttl_ms, token = reply
         holder = holder.decode("utf-8", "replace")
-        return Vote(code, holder, count, ttl_ms, None, (), 0, 0, 0, (), token)
+        return Vote(code, holder, count, ttl_ms, None, (), 0, 0, NO_QUEUE, token)
     if kinds == _LOOKED:
         code, holder, count, ttl_ms = reply
         return Vote(code, holder.decode("utf-8", "replace"), count, ttl_ms)
@@ -153,9 +154,9 @@ def decode_status(reply: Any) -> Vote:
     code, holder, count, ttl_ms, length, told, note = reply
     pairs = zip(map(text, told[::2]), map(whole, told[1::2]), strict=False)
     # Entries that no waiter wrote are left out, or status would list them as waiters.
-    queue = [(name, ticket) for name, ticket in pairs if ticket is not None and is_owner(token_of(name))]
+    waiters = [(name, ticket) for name, ticket in pairs if ticket is not None and is_owner(token_of(name))]
     note = text(note)
-    return _of_a_lock(Vote(code, text(holder), count, ttl_ms, length=length, queue=queue, note=note))
+    return _of_a_lock(Vote(code, text(holder), count, ttl_ms, queue=Queue(length, waiters), note=note))
 
 
 def decode_refused(reply: Any) -> Vote:

@@ -10,7 +10,7 @@ from .._client.engine import Engine
 from .._sync.runtime import run
 from ..base import BaseLock
 from ..client import Client
-from ..decorator import instead
+from ..decorator import substitutes
 from ..errors import NotHeldError, RLockError
 from ..lock import RLock
 from ..procedures.heal import heal
@@ -93,16 +93,16 @@ def use(source: Any, client: C) -> Iterator[C]:
     ``source`` is what stands in the decorator: a client, or what returns one (`rlock.Client.from_env`); that
     is not called. For the whole process, and for calls that begin in the block.
     """
-    before = {source: instead[source]} if source in instead else {}
-    instead[source] = client
+    before = {source: substitutes[source]} if source in substitutes else {}
+    substitutes[source] = client
     try:
         yield client
     finally:
-        del instead[source]
-        instead.update(before)
+        del substitutes[source]
+        substitutes.update(before)
 
 
-def _losing(lock: BaseLock) -> WaitGenerator[None]:
+def _losing(lock: BaseLock[Any]) -> WaitGenerator[None]:
     engine: Engine = lock._client._engine()
     name, holds = lock.name, [hold for hold in lock._holders() if hold.lease.remaining(engine.clock()) > 0]
     if not holds:

@@ -114,7 +114,9 @@ def test_a_second_call_is_skipped_and_the_log_says_so(
     assert work() == "done"
 
 
-def test_one_who_has_waited_in_vain_is_told_so(client: rlock.Client, other: Callable[..., Any]) -> None:
+def test_a_caller_whose_time_is_over_gets_a_lock_busy_error(
+    client: rlock.Client, other: Callable[..., Any]
+) -> None:
     @rlock.locked(client, "x", timeout=0.3)
     def work() -> None:
         raise AssertionError("without the lock")
@@ -125,7 +127,9 @@ def test_one_who_has_waited_in_vain_is_told_so(client: rlock.Client, other: Call
     assert 0.29 < caught.value.waited < 5
 
 
-def test_one_who_waits_gets_the_lock_when_it_is_free(client: rlock.Client, other: Callable[..., Any]) -> None:
+def test_a_waiting_caller_gets_the_lock_when_it_is_free(
+    client: rlock.Client, other: Callable[..., Any]
+) -> None:
     @rlock.locked(client, "x", timeout=30)
     def work() -> str:
         return "done"
@@ -144,7 +148,9 @@ def test_one_who_waits_gets_the_lock_when_it_is_free(client: rlock.Client, other
     thread.join(30)
 
 
-def test_what_a_busy_lock_means_can_be_chosen(client: rlock.Client, other: Callable[..., Any]) -> None:
+def test_on_busy_decides_the_result_of_a_call_with_a_busy_lock(
+    client: rlock.Client, other: Callable[..., Any]
+) -> None:
     def body(a: int, b: int = 0) -> tuple[str, int, int]:
         return "body", a, b
 
@@ -165,7 +171,9 @@ def test_what_a_busy_lock_means_can_be_chosen(client: rlock.Client, other: Calla
 
 
 @pytest.mark.real_masters
-def test_masters_out_of_reach_are_no_busy_lock(fresh_masters: FreshMasters, make_client: MakeClient) -> None:
+def test_unreachable_masters_do_not_count_as_busy(
+    fresh_masters: FreshMasters, make_client: MakeClient
+) -> None:
     fleet = fresh_masters(3)
     client = make_client(fleet.urls, request_timeout=0.2)
     for master in fleet[:2]:
@@ -209,7 +217,7 @@ def test_a_function_may_call_itself_and_others_with_the_same_name(client: rlock.
     assert client.lock("x").hold_count == 0
 
 
-def test_a_loss_is_told_when_the_body_has_ended_and_never_in_the_place_of_its_error(
+def test_a_loss_is_raised_after_the_body_and_never_instead_of_its_error(
     client: rlock.Client, masters3: Fleet, make_client: MakeClient
 ) -> None:
     stranger = make_client(masters3.urls)

@@ -103,7 +103,7 @@ def test_a_second_call_is_skipped_and_the_log_says_so(run: Run, caplog: pytest.L
     assert "'x'" in told
 
 
-def test_one_who_has_waited_in_vain_is_told_so(run: Run) -> None:
+def test_a_caller_whose_time_is_over_gets_a_lock_busy_error(run: Run) -> None:
     async def main(client: rlock.asyncio.Client, stranger: rlock.asyncio.Client) -> None:
         @rlock.locked(client, "x", timeout=0.3)
         async def work() -> None:
@@ -118,7 +118,7 @@ def test_one_who_has_waited_in_vain_is_told_so(run: Run) -> None:
     run(main)
 
 
-def test_one_who_waits_gets_the_lock_when_it_is_free(run: Run) -> None:
+def test_a_waiting_caller_gets_the_lock_when_it_is_free(run: Run) -> None:
     async def main(client: rlock.asyncio.Client, stranger: rlock.asyncio.Client) -> None:
         @rlock.locked(client, "x", timeout=20)
         async def work() -> bool:
@@ -133,7 +133,7 @@ def test_one_who_waits_gets_the_lock_when_it_is_free(run: Run) -> None:
     run(main)
 
 
-def test_what_a_busy_lock_means_may_be_a_coroutine_function_or_a_function(run: Run) -> None:
+def test_on_busy_may_be_a_coroutine_function_or_a_function(run: Run) -> None:
     async def main(client: rlock.asyncio.Client, stranger: rlock.asyncio.Client) -> None:
         async def body(a: int, b: int = 0) -> tuple[str, int, int]:
             return "body", a, b
@@ -156,7 +156,7 @@ def test_what_a_busy_lock_means_may_be_a_coroutine_function_or_a_function(run: R
     run(main)
 
 
-def test_masters_out_of_reach_are_no_busy_lock(fresh_real_masters: FreshMasters) -> None:
+def test_unreachable_masters_do_not_count_as_busy(fresh_real_masters: FreshMasters) -> None:
     fleet = fresh_real_masters(3)
     for master in fleet[:2]:
         master.kill()

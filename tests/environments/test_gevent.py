@@ -1,12 +1,201 @@
-"""rlock under gevent, monkey-patched."""
+"""rlock under gevent, monkey-patched; under eventlet it refuses to work."""
 
 from __future__ import annotations
 
-from .greenlets import GreenletContract
-from .programs import needs
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlock
+from rlock._sync.greenlets import EVENTLET
+from rlock.program.local.embedded import EmbeddedError, Master, Tls
+
+from ..servers import Fleet, servers_found
+from .gevent_programs import (
+    BARE,
+    COUNT,
+    DEAD,
+    EARLY,
+    END,
+    FORK,
+    HALF,
+    HOG,
+    KILL,
+    LATE,
+    OWNERS,
+    PRELUDE,
+    SLEEP,
+    THREAD,
+    TLS,
+    WAIT,
+    WAKE_PIPE,
+)
+from .programs import (
+    COMMON,
+    ORDINARY,
+    assert_nothing_is_left,
+    counter,
+    holder,
+    needs,
+    outcome,
+    program,
+)
 
 pytestmark = needs("gevent")
 
 
-class TestGreenlets(GreenletContract):
-    library = "gevent"
+def patched(text: str) -> str:
+    """The program, with gevent's patch in its first line."""
+    return PRELUDE + COMMON + text
+
+
+def patched_outcome(text: str, urls: list[str], *arguments: object, **options: Any) -> Any:
+    return outcome("", urls, *arguments, command=["-c", patched(text)], **options)
+
+
+def test_greenlets_and_an_ordinary_process_lose_no_update(masters3: Fleet, tmp_path: Path) -> None:
+    path = counter(tmp_path)
+    with program(ORDINARY, masters3.urls, "x", path, 40) as process:
+        patched_outcome(COUNT, masters3.urls, "x", path, 10)
+        assert process.end() == 0
+    assert int(path.read_bytes()) == 6 * 10 + 40
+    assert_nothing_is_left(masters3)
+
+
+def test_without_the_lock_greenlets_lose_updates(masters1: Fleet, tmp_path: Path) -> None:
+    path = counter(tmp_path)
+    patched_outcome(COUNT, masters1.urls, "", path, 10)
+    assert int(path.read_bytes()) < 6 * 10
+
+
+def test_a_greenlet_is_an_owner(masters3: Fleet) -> None:
+    told = patched_outcome(OWNERS, masters3.urls)
+    assert told["mine"] == [True, 2]
+    assert told["others"] == [False, 0, False, "NotHeldError"]
+    assert_nothing_is_left(masters3)
+
+
+def test_other_greenlets_run_while_one_waits_and_the_release_wakes_it(masters3: Fleet) -> None:
+    ordinary = holder(masters3.urls, "x")
+    try:
+        with program("", masters3.urls, command=["-c", patched(WAIT)]) as waiting:
+            assert waiting.facts() == {"waits": True}
+            assert waiting.facts() == {"half": True}
+            ordinary.say()
+            released = ordinary.facts()["released_at"]
+            told = waiting.facts()
+            assert waiting.end() == 0
+    finally:
+        ordinary.close()
+    # A waiter that heard nothing would look again 0.9 s later.
+    assert 0 <= told["got_at"] - released < 0.6
+    assert told["ticks"] > 30
+    assert told["longest"] < 0.5
+    assert_nothing_is_left(masters3)
+
+
+def test_a_lease_is_renewed_while_its_holder_sleeps(masters3: Fleet) -> None:
+    with program("", masters3.urls, command=["-c", patched(SLEEP)]) as sleeping:
+        assert sleeping.facts() == {"held": True}
+        with rlock.Client(masters3.urls, 0.9) as other:
+            assert other.lock("x").acquire(timeout=2.0) is False
+        assert sleeping.facts()["remaining"] > 0
+        assert sleeping.end() == 0
+
+
+def test_a_greenlet_that_hogs_the_processor_learns_that_it_lost_the_lock(masters3: Fleet) -> None:
+    told = patched_outcome(HOG, masters3.urls)
+    assert told == {
+        "owned": False,
+        "lost": True,
+        "check": "LeaseLostError",
+        "release": "LeaseLostError",
+        "told": ["x"],
+    }
+
+
+def test_the_lock_of_a_greenlet_that_died_is_free_within_a_ttl(masters3: Fleet) -> None:
+    told = patched_outcome(DEAD, masters3.urls)
+    assert told["got"] is True
+    assert told["after"] < 3.0
+
+
+def test_a_waiter_that_is_killed_or_runs_out_of_time_leaves_nothing(masters3: Fleet) -> None:
+    told = patched_outcome(KILL, masters3.urls)
+    assert (told["before"], told["killed"], told["timed_out"]) == (1, 0, 0)
+    assert told["got"] is True
+    assert told["after"] < 2.0  # less than a ttl: nothing was forgotten
+    assert_nothing_is_left(masters3)
+
+
+def test_the_end_of_the_process_frees_what_its_greenlets_hold(masters3: Fleet) -> None:
+    patched_outcome(END, masters3.urls)
+    with rlock.Client(masters3.urls, 3.0) as other:
+        # The ttl is 10 s.
+        assert other.lock("x").acquire(timeout=3.0)
+        assert other.lock("y").acquire(timeout=3.0)
+
+
+def test_a_native_thread_needs_a_client_of_its_own(masters3: Fleet) -> None:
+    told = patched_outcome(THREAD, masters3.urls)
+    assert told == {"shared": "OptionsError", "own": True}
+
+
+def test_a_forked_child_holds_nothing_and_the_parent_goes_on(masters3: Fleet) -> None:
+    assert patched_outcome(FORK, masters3.urls) == {"child": [False, "NotHeldError", False, True]}
+    assert_nothing_is_left(masters3)
+
+
+def test_a_client_that_was_used_before_the_patch_says_so(masters3: Fleet) -> None:
+    text = COMMON + EARLY + PRELUDE + LATE
+    told = outcome("", masters3.urls, command=["-c", text])
+    assert "patch in the first lines of the program" in told["used"]
+    assert told["unused"] is True
+
+
+def test_without_the_patch_greenlets_are_one_owner(masters1: Fleet) -> None:
+    """What the page warns of; no promise."""
+    prelude = PRELUDE.replace("monkey.patch_all()", "")
+    told = outcome("", masters1.urls, command=["-c", prelude + COMMON + BARE])
+    assert max(told["counts"]) == 2
+
+
+@pytest.mark.parametrize(("left_out", "named"), [("thread=False", "thread"), ("select=False", "select")])
+def test_a_process_that_is_patched_in_part_is_refused(left_out: str, named: str, masters1: Fleet) -> None:
+    prelude = PRELUDE.replace("patch_all()", f"patch_all({left_out})")
+    told = outcome("", masters1.urls, command=["-c", prelude + COMMON + HALF])
+    assert told["error"].startswith("gevent has patched ")
+    assert f"but not {named}" in told["error"]
+
+
+def test_the_wake_pipe_never_waits(masters1: Fleet) -> None:
+    assert patched_outcome(WAKE_PIPE, masters1.urls) == {"woken": True}
+
+
+@needs("eventlet")
+def test_a_process_that_eventlet_has_patched_is_refused(masters1: Fleet) -> None:
+    patch = "import eventlet; eventlet.monkey_patch()\n"
+    assert outcome("", masters1.urls, command=["-c", patch + COMMON + HALF]) == {"error": EVENTLET}
+    told = outcome("", masters1.urls, command=["-c", COMMON + EARLY + patch + LATE])
+    assert told == {"used": EVENTLET, "unused": EVENTLET}
+
+
+def test_it_works_over_tls(certificate: Tls) -> None:
+    with tls_master(certificate) as master:
+        url = f"rediss://127.0.0.1:{master.port}?ssl_ca_certs={certificate.ca}"
+        # A fresh master gets no `rlock init` from anybody: the guard would wait for 11 s.
+        told = patched_outcome(TLS.replace("URLS, 0.9", "URLS, 0.9, restart_guard=0"), [url])
+    assert told == {"done": 20}
+
+
+def tls_master(certificate: Tls) -> Master:
+    for binary in servers_found():
+        master = Master(binary, tls=certificate)
+        try:
+            return master.start()
+        except EmbeddedError as error:
+            master.close()
+            if "without TLS" not in str(error):
+                raise
+    pytest.skip("no server that was found speaks TLS")

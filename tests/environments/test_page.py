@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rlock.client import ELSEWHERE, HALF, TOO_LATE
+from rlock._sync.greenlets import EVENTLET, OTHER_NATIVE_THREAD, PATCHED_IN_PART, PATCHED_TOO_LATE
 
 from ..docs.pages import marked
 from ..servers import Fleet
@@ -15,7 +15,7 @@ FOLDER = Path(__file__).resolve().parent
 
 def test_the_errors_of_the_page_are_those_of_the_code() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    for error in (TOO_LATE, ELSEWHERE, HALF):
+    for error in (EVENTLET, OTHER_NATIVE_THREAD, PATCHED_IN_PART, PATCHED_TOO_LATE):
         assert error in text
 
 

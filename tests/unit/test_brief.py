@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from rlock import events
-from rlock.model import Code, Vote
+from rlock.model import Code, Queue, Vote
 from rlock.procedures.acquire import FOR_EVER
 from rlock.procedures.port import Wake
 from rlock.rules import scripts
@@ -60,7 +60,7 @@ def test_what_nobody_needs_to_know_the_masters_need_not_tell() -> None:
 
 def test_who_shares_a_lock_or_is_observed_wants_to_know_all() -> None:
     timed = held_by()._replace(time_us=1_790_000_000_000_000)
-    rounds = [timed], [timed], [held_by()._replace(length=2)], [held_by()], [YES]
+    rounds = [timed], [timed], [held_by()._replace(queue=Queue(2))], [held_by()], [YES]
     world = World(1, *rounds)
     world.context = replace(world.context, wire=REDISSON)
     world.acquire(FOR_EVER)

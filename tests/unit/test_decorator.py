@@ -98,7 +98,7 @@ def test_options_are_checked_at_decoration_when_the_client_is_not_there_yet(opti
 
 
 @pytest.mark.parametrize("client", [None, 3, "redis://x", rlock.Client])
-def test_what_is_no_client_is_refused(client: object) -> None:
+def test_anything_but_a_client_or_a_factory_is_refused(client: object) -> None:
     with pytest.raises(OptionsError, match="needs a client"):
         locked(client, "x")
 
@@ -135,13 +135,13 @@ def test_generators_are_refused() -> None:
             locked(client, "x")(generator)
 
 
-def test_what_is_no_function_is_refused() -> None:
+def test_anything_but_a_function_is_refused() -> None:
     for thing in (rlock.Client, 3, None):
         with pytest.raises(OptionsError, match="decorates functions"):
             locked(CLIENT, "x")(thing)  # type: ignore[arg-type]
 
 
-def test_a_function_cannot_await_what_is_to_answer_for_it() -> None:
+def test_on_busy_of_a_function_cannot_be_a_coroutine_function() -> None:
     async def answer() -> None: ...
 
     with pytest.raises(OptionsError, match="cannot await on_busy"):
@@ -165,7 +165,7 @@ def test_the_error_of_a_busy_lock_is_a_time_out_and_pickles_and_says_what_to_do(
 # -- the client --------------------------------------------------------------------------------------------
 
 
-def test_what_makes_the_client_is_called_at_the_first_use_and_once_for_all_functions() -> None:
+def test_a_factory_is_called_at_the_first_use_and_once_for_all_functions() -> None:
     made: list[rlock.Client] = []
 
     def make() -> rlock.Client:
@@ -231,7 +231,7 @@ def test_the_lock_of_a_task_is_given_back_when_its_body_fails() -> None:
     assert not client.held
 
 
-def test_a_busy_task_is_skipped_or_raises_or_is_answered_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_busy_task_is_skipped_or_raises_or_returns_its_fallback(caplog: pytest.LogCaptureFixture) -> None:
     async def later(user: int) -> str:
         await asyncio.sleep(0)
         return f"later {user}"
@@ -249,7 +249,7 @@ def test_a_busy_task_is_skipped_or_raises_or_is_answered_for(caplog: pytest.LogC
     assert client.held == {"r:3"}, "it was not ours to release"
 
 
-def test_masters_out_of_reach_are_no_busy_lock_for_a_task() -> None:
+def test_unreachable_masters_do_not_count_as_busy_for_a_task() -> None:
     client = TaskClient()
     client.fault = rlock.QuorumUnreachableError("r:3", 2, 1, {})
     with pytest.raises(rlock.QuorumUnreachableError):
@@ -271,6 +271,17 @@ def sure(x: int) -> float: return 1.0
 @rlock.locked(client, "a:{x}", timeout=3, on_busy=lambda x: "busy")
 def answered(x: int) -> float: return 1.0
 
+@rlock.locked(client, "a:{x}", blocking=False, on_busy="raise")
+def raised(x: int) -> float: return 1.0
+
+@rlock.locked(client, "a:{x}", timeout=3, on_busy="skip")
+def left_out(x: int) -> float: return 1.0
+
+async def other(x: int) -> str: return "other"
+
+@rlock.locked(client, "a:{x}", blocking=False, on_busy=other)
+async def answered_task(x: int) -> float: return 1.0
+
 @rlock.locked(client, "a:{x}", blocking=False)
 async def task(x: int) -> float: return 1.0
 
@@ -283,7 +294,11 @@ async def main() -> None:
     reveal_type(skipped(1))  # float | None
     reveal_type(sure(1))  # float
     reveal_type(answered(1))  # float | str
+    reveal_type(raised(1))  # float
+    reveal_type(left_out(1))  # float | None
+    reveal_type(await answered_task(1))  # float | str
     reveal_type(Shop().method(1))  # float | None
+    reveal_type(Shop.method(Shop(), 1))  # float | None
     skipped("a")  # error
     skipped.lock("a")  # error
     Shop().method("a")  # error

@@ -74,10 +74,10 @@ def test_a_field_that_is_no_parameter_is_refused_at_decoration_with_those_there_
         ("r:{user_id", "is no template"),
         ("", "must not be empty"),
         ("rlock:x", "the library's own"),
-        (5, "a template or what returns a name"),
+        (5, "a template or a function of a name"),
     ],
 )
-def test_a_name_that_can_never_be_is_refused_at_decoration(template: Any, told: str) -> None:
+def test_an_impossible_name_is_refused_at_decoration(template: Any, told: str) -> None:
     with pytest.raises(OptionsError, match=told):
         locked(CLIENT, template)(report)
 

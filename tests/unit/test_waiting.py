@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rlock.model import Code, Vote
+from rlock.model import Code, Queue, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
 from rlock.procedures.contender import Grant, LocalGrant, withdraw
 from rlock.procedures.port import Wake
@@ -294,7 +294,7 @@ def shared_world(masters: int, *rounds: Any) -> World:
 
 
 def crowd(waiters: int) -> Vote:
-    return held_by()._replace(length=waiters)
+    return held_by()._replace(queue=Queue(waiters))
 
 
 def test_of_many_whom_one_message_wakes_each_comes_in_its_own_time() -> None:

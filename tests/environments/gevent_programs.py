@@ -1,19 +1,12 @@
-"""The programs of greenlets.py: after a prelude that patches, and programs.COMMON."""
+"""The programs of test_gevent.py: after a prelude that patches, and programs.COMMON."""
 
 from __future__ import annotations
 
-#: How the libraries are called in the programs below.
-PRELUDES = {
-    "gevent": """
+PRELUDE = """
 from gevent import monkey; monkey.patch_all()
 import gevent as green
 def join(greenlet): return greenlet.get()
-""",
-    "eventlet": """
-import eventlet as green; green.monkey_patch()
-def join(greenlet): return greenlet.wait()
-""",
-}
+"""
 
 COUNT = """
 import contextlib
@@ -127,6 +120,8 @@ green.sleep(0.5)
 """
 
 THREAD = """
+def in_a_native_thread(*call):
+    return green.get_hub().threadpool.apply(call[0], call[1:])
 client = rlock.Client(URLS, 3.0)
 with client.lock("x"):
     pass
@@ -138,18 +133,6 @@ def own():
         return lock.is_owned()
 tell(shared=in_a_native_thread(quiet, shared), own=in_a_native_thread(quiet, own))
 """
-
-NATIVE = {
-    "gevent": """
-def in_a_native_thread(*call):
-    return green.get_hub().threadpool.apply(call[0], call[1:])
-""",
-    "eventlet": """
-from eventlet import tpool
-def in_a_native_thread(*call):
-    return tpool.execute(*call)
-""",
-}
 
 FORK = """
 client = rlock.Client(URLS, 0.9)
@@ -190,12 +173,13 @@ LATE = """
 def use(client):
     with client.lock("x") as lock:
         return lock.is_owned()
-try:
-    use(client)
-    tell(used="worked")
-except rlock.OptionsError as error:
-    tell(used=str(error))
-tell(unused=use(kept))
+def told(client):
+    try:
+        return use(client)
+    except rlock.OptionsError as error:
+        return str(error)
+tell(used=told(client))
+tell(unused=told(kept))
 os._exit(0)  # the library itself is broken by patching while threads run
 """
 
@@ -216,16 +200,15 @@ except rlock.OptionsError as error:
     tell(error=str(error))
 """
 
-#: eventlet replaces os.read and os.write by functions that wait.
-BELL = """
+WAKE_PIPE = """
 from rlock._sync.connections import WakePipe
-bell = WakePipe()
+pipe = WakePipe()
 with green.Timeout(10):
-    bell.answer()
+    pipe.answer()
     for _ in range(70_000):
-        bell.wake()
-    bell.answer()
-tell(rang=True)
+        pipe.wake()
+    pipe.answer()
+tell(woken=True)
 """
 
 TLS = """
