@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,6 +45,14 @@ FreshMasters = Callable[..., Fleet]
 #: Only tests of these folders may be marked `timing`, which gives them a second try in .ci/run. What the
 #: others find may be a broken promise of the lock: seen once, it was there.
 MAY_MEASURE = {"bench", "program", "report", "tasks", "telemetry"}
+
+# A run that was started in the background inherits SIGINT and SIGHUP as ignored. Its children would inherit that,
+# and each test that interrupts one would fail after its time-out.
+with contextlib.suppress(ValueError):  # not the main thread
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 _LOG = logging.getLogger("rlock")
 _AS_IT_WAS = _LOG.level, _LOG.propagate, _LOG.disabled, logging.root.manager.disable

@@ -215,7 +215,7 @@ def test_tasks_are_told_of_once_among_cancellations_losses_and_closes(fleet: Any
 INTERRUPTED = (
     "lock.py",
     "engine.py",
-    "outcomes.py",
+    "lock_events.py",
     "acquire.py",
     "attempt.py",
     "release.py",
