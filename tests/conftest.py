@@ -222,6 +222,12 @@ def ears(box: Box) -> Iterator[Ears]:
     ears.close()
 
 
+def _end(master: AnyMaster) -> None:
+    if master.running:
+        master.kill()  # a server that is asked to end may take seconds for its files
+    master.close()
+
+
 @pytest.fixture
 def fresh_real_masters() -> Iterator[FreshMasters]:
     with contextlib.ExitStack() as stack:
@@ -229,7 +235,7 @@ def fresh_real_masters() -> Iterator[FreshMasters]:
         def make(count: int, **options: Any) -> Fleet:
             fleet = Fleet(_start(count, **options))
             for master in fleet:
-                stack.callback(master.close)
+                stack.callback(_end, master)
             return fleet
 
         yield make
