@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from rlock.program.doctor import checks
-from rlock.program.doctor.acl import Permissions, Scope, denial, lines
-from rlock.program.doctor.checks.limits import pubsub_limits
-from rlock.program.doctor.facts import ClockSample, Facts, Fleet, Probe, Trouble, clock_offset, plain
+from rlock.program.doctor.acl import Permissions, Scope, denial
+from rlock.program.doctor.facts import ClockSample, Facts, Fleet, Probe, Trouble, plain
 from rlock.program.doctor.findings import CHECKS, Finding, Severity, diagnose
 from rlock.program.doctor.report import closing, report
 from rlock.rules.memory_epoch import MemoryReport
@@ -312,20 +311,6 @@ def test_the_worst_comes_first_and_then_the_order_of_the_masters() -> None:
     assert [f.master for f in of("busy", found)] == [seen.masters[0].master, seen.masters[1].master]
 
 
-def test_of_two_clocks_the_difference_is_told_and_not_half_of_it() -> None:
-    seen = clocks(0, 3600)
-    assert clock_offset(seen.masters[1], seen) == (3600.0, 0.001)
-    assert "3600.0 s ahead" in of("clock-offset", diagnose(seen))[0].what
-
-
-def test_an_even_number_and_a_shared_host_say_how_many_may_fail() -> None:
-    (found,) = of("hosts", diagnose(hosts("10.0.0.1", "10.0.0.1", "10.0.2.1")))
-    assert "2 of 3 masters may fail together" in found.what
-    assert "more than the 1 that may fail" in found.why
-    (found,) = of("hosts", diagnose(hosts("10.0.0.1", "10.0.0.1", "10.0.2.1", "10.0.3.1", "10.0.4.1")))
-    assert "2 may fail, and this host alone takes 2 of them" in found.why
-
-
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
@@ -349,26 +334,6 @@ def test_a_refusal_is_read_as_every_server_says_it(reply: str, why: str | None) 
     assert denial(reply.encode()) is None, "an answer that only looks so"
 
 
-def test_the_line_of_a_user_without_anything_is_two_where_one_might_be_refused() -> None:
-    bare = Permissions(("get",), ("~a*",), ("&c*",), unsure_of_keys=True, unsure_of_channels=True)
-    assert lines("joe", bare) == ("ACL SETUSER joe resetchannels &c* +get", "ACL SETUSER joe ~a*")
-    assert lines("joe", Permissions(keys=("~a*",))) == ("ACL SETUSER joe ~a*",)
-
-
-@pytest.mark.parametrize(
-    ("text", "limits"),
-    [
-        ("normal 0 0 0 slave 1 2 3 pubsub 33554432 8388608 60", (33554432, 8388608, 60)),
-        ("pubsub 0 0 0", (0, 0, 0)),
-        ("normal 0 0 0", None),
-        ("pubsub 1 2", None),
-        ("pubsub a b c", None),
-    ],
-)
-def test_the_limits_of_subscribers_are_read(text: str, limits: tuple[int, int, int] | None) -> None:
-    assert pubsub_limits(text) == limits
-
-
 # -- the page ------------------------------------------------------------------------------------------------
 
 
@@ -379,12 +344,3 @@ def test_the_table_of_the_page_is_the_list_of_the_code() -> None:
 
 def test_the_page_explains_every_check_and_no_other() -> None:
     assert re.findall(r"^### ([\w-]+)$", PAGE, re.MULTILINE) == list(CHECKS)
-
-
-def test_what_is_true_of_several_masters_is_said_once_with_their_names() -> None:
-    both = fleet(*(master(i, info={"aof_enabled": "0"}) for i in (0, 1)), master(2))
-    found = of("durability", diagnose(both))
-    assert len(found) == 2
-    (line,) = (line for line in report(both, found) if "[durability]" in line)
-    assert all(facts.master in line for facts in both.masters[:2])
-    assert both.masters[2].master not in line

@@ -14,7 +14,7 @@ from rlock.rules.keys import owner_token, queue, waiter_name
 from ..conftest import FreshMasters
 from ..contract.conftest import eventually
 from ..servers import Fleet, raw
-from .asking import ask, one_line
+from .shell import ask, one_line
 
 
 def held(fleet: Fleet, name: str, owner: str) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from rlock.program.survey import info
 from rlock.program.survey.names import given, lock_of, matcher, queues, waited_for
-from rlock.rules import replies
 from rlock.rules.keys import NOTE, fence, is_owner, owner_token, queue
 
 from ..scripted import Box
@@ -110,15 +109,6 @@ def test_the_pattern_for_queues_finds_all_of_them(box: Box) -> None:
     for pattern in ("*", "x*", "?", "[{]*", "*{*", "\\{x\\}", "orders:[0-9]*"):
         found = {waited_for(str(key).encode()) for key in box.client.keys(queues(pattern))}
         assert found >= {name for name in NAMES if matcher(pattern)(name)}, pattern
-
-
-def test_a_pattern_of_many_stars_ends_in_time() -> None:
-    assert not matcher("*" * 200 + "b")("a" * 1000)
-
-
-def test_what_a_master_does_not_tell_is_none_and_not_zero() -> None:
-    told = info.health(replies.fields(Exception("NOPERM")), None)
-    assert set(told.values()) == {None}
 
 
 def test_durable_takes_both_settings() -> None:

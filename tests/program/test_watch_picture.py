@@ -120,14 +120,6 @@ def test_leases_and_waits_count_on_between_two_looks_and_never_below_zero() -> N
     assert "waits 7.5 s" in drawn(snapshot, late=2.5)
 
 
-def test_a_lease_that_is_about_to_end_is_red() -> None:
-    for late, style in ((0.0, ""), (6.0, "yellow"), (7.5, "bold red")):
-        picture = everything(fleet(lock("a")), View(), 130, AT + late)
-        (row,) = [line for line in picture if line.plain.startswith("a ")]
-        assert (style in [span.style for span in row.spans]) or not style
-        assert ("bold red" in [span.style for span in row.spans]) == (style == "bold red")
-
-
 def paper(snapshot: Snapshot) -> str:
     return "\n".join(line.plain for line in everything(snapshot, View(), 130, AT))
 
@@ -158,15 +150,9 @@ def test_a_master_whose_memory_is_full_is_not_called_ok() -> None:
     assert "372%" in lines[3]
 
 
-def test_what_a_master_does_not_tell_is_a_dash() -> None:
-    silent = MasterHealth("redis://10.0.0.1:6379", None, latency=0.001)
-    shown = drawn(fleet(masters=(silent,) * 3)).splitlines()
-    assert shown[2].split() == ["redis://10.0.0.1:6379", "ok", "1.00", "ms", *["-"] * 8]
-
-
-@pytest.mark.parametrize("columns", [60, 72, 80, 100, 132, 200])
-@pytest.mark.parametrize("lines", [13, 24, 50])
-@pytest.mark.parametrize("name", ["a", "名前" * 40, "x" * 300, "a\x1b[2J\n"])
+@pytest.mark.parametrize("columns", [60, 80, 132])
+@pytest.mark.parametrize("lines", [13, 50])
+@pytest.mark.parametrize("name", ["名前" * 40, "a\x1b[2J\n"])
 def test_it_fits_whatever_the_names_are(columns: int, lines: int, name: str) -> None:
     snapshot = fleet(*(lock(f"{name}{i}", waiters=i) for i in range(60)))
     for utf8 in (True, False):
@@ -174,16 +160,6 @@ def test_it_fits_whatever_the_names_are(columns: int, lines: int, name: str) -> 
         assert "VOTES" in shown or columns < 80
         assert "\x1b" not in shown
         assert utf8 or "…" not in shown
-
-
-def test_a_narrow_terminal_leaves_out_columns_before_it_cuts_names() -> None:
-    snapshot = fleet(lock("a-rather-long-name", "a-host-with-a-name/1234/a-thread", waiters=1))
-    wide, narrow = drawn(snapshot, columns=132), drawn(snapshot, columns=62)
-    assert "NEXT" in wide
-    assert "NEXT" not in narrow
-    assert "CLIENTS" not in narrow
-    assert "a-rather-long-name" in narrow
-    assert "WAITERS" in narrow
 
 
 def test_too_small_is_one_line_that_says_what_is_needed() -> None:
@@ -215,21 +191,6 @@ def test_the_table_follows_the_chosen_lock() -> None:
     assert "1-" in drawn(snapshot, view).splitlines()[-1]
 
 
-def test_a_chosen_lock_that_is_released_leaves_the_first_one_chosen() -> None:
-    view = View(chosen="b")
-    assert "a  web-1" in drawn(fleet(lock("a"), lock("c")), view)
-
-
-def test_sorting_goes_round() -> None:
-    snapshot, view = fleet(lock("a"), lock("b", waiters=3)), View()
-    assert [each.name for each in view.shown(snapshot)] == ["a", "b"]
-    obey(view, "s", snapshot)
-    assert [each.name for each in view.shown(snapshot)] == ["b", "a"]
-    for _ in range(3):
-        obey(view, "s", snapshot)
-    assert view.order == "name"
-
-
 def test_a_filter_is_typed_kept_and_dropped() -> None:
     snapshot, view = fleet(lock("query"), lock("orders")), View()
     for key in ("/", "q", "u", "x", "backspace"):
@@ -244,29 +205,6 @@ def test_a_filter_is_typed_kept_and_dropped() -> None:
     obey(view, "escape", snapshot)
     assert len(view.shown(snapshot)) == 2
     assert not obey(view, "q", snapshot)
-
-
-def test_help_and_pause_come_and_go() -> None:
-    snapshot, view = fleet(lock("a")), View()
-    obey(view, "?", snapshot)
-    assert "quit" in drawn(snapshot, view, columns=60, lines=13)
-    obey(view, "x", snapshot)
-    assert not view.help
-    obey(view, "p", snapshot)
-    assert "paused" in drawn(snapshot, view).splitlines()[0]
-    obey(view, " ", snapshot)
-    assert not view.paused
-
-
-def test_an_old_picture_says_that_it_is_old() -> None:
-    assert "old" not in drawn(fleet(lock("a")), late=3).splitlines()[0]
-    assert "12 s old" in drawn(fleet(lock("a")), late=12).splitlines()[0]
-
-
-def test_an_empty_fleet_is_said_to_be_one() -> None:
-    assert "no lock is held or waited for" in drawn(fleet())
-    assert "among those that were found so far" in drawn(fleet(more=True))
-    assert "0+ held" in drawn(fleet(more=True))
 
 
 def test_keys_come_whole_and_in_pieces() -> None:
