@@ -46,8 +46,8 @@ FreshMasters = Callable[..., Fleet]
 #: others find may be a broken promise of the lock: seen once, it was there.
 MAY_MEASURE = {"bench", "program", "report", "tasks", "telemetry"}
 
-# A run that was started in the background inherits SIGINT and SIGHUP as ignored. Its children would inherit that,
-# and each test that interrupts one would fail after its time-out.
+# A run that was started in the background inherits SIGINT and SIGHUP as ignored. Its children would inherit
+# that, and each test that interrupts one would fail after its time-out.
 with contextlib.suppress(ValueError):  # not the main thread
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
