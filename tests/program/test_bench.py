@@ -100,15 +100,6 @@ def test_masters_on_other_machines_are_not_loaded_without_a_yes() -> None:
     assert "127.0.0.1" not in found.err
 
 
-def test_a_master_that_is_down_is_named_and_the_others_are_measured(masters3: Fleet) -> None:
-    masters = [*masters3.urls[:2], "redis://127.0.0.1:1"]
-    found = rlock("bench", "--json", "--seconds", "1", "--processes", "2", masters=masters)
-    assert found.code == 0
-    rows = [json.loads(line) for line in found.out.splitlines()]
-    (down,) = [row for row in rows if row["measured"] == "latency" and row["fault"]]
-    assert (down["master"], down["count"], down["p50"]) == ("redis://127.0.0.1:1", 0, None)
-
-
 def test_without_a_quorum_it_is_69_and_a_prefix_that_is_no_name_64() -> None:
     found = rlock("bench", "--seconds", "1", masters=["redis://127.0.0.1:1"])
     assert found.code == 69

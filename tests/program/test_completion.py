@@ -172,13 +172,6 @@ def test_the_source_for_man_is_typeset_without_a_warning(topic: list[str]) -> No
     )
 
 
-def test_the_exit_codes_have_a_page_and_an_unknown_topic_a_suggestion() -> None:
-    assert "  75 " in rlock("help", "exit-codes").out
-    found = rlock("help", "staus")
-    assert found.code == 64
-    assert "did you mean 'status'?" in found.err
-
-
 def test_what_is_special_to_roff_and_to_tables_comes_through() -> None:
     page = Page("rlock-x", "brief")
     page.add(

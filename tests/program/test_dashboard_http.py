@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import sys
 from pathlib import Path
 from urllib.parse import quote
 
@@ -161,18 +160,6 @@ def test_it_answers_only_to_its_own_names(host: str, status: int) -> None:
     assert (b"orders:42" in told) is (status == 200)
 
 
-def test_no_host_two_hosts_and_a_url_for_a_path_are_refused() -> None:
-    with site() as page:
-        for lines in (
-            "GET / HTTP/1.1",
-            "GET / HTTP/1.0",
-            "GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example",
-            "GET http://evil.example/ HTTP/1.1\r\nHost: localhost",
-            "GET * HTTP/1.1\r\nHost: localhost",
-        ):
-            assert page.raw(f"{lines}\r\n\r\n".encode()).startswith(b"HTTP/1.1 400 "), lines
-
-
 def test_metrics_are_the_last_look_without_the_names_of_locks() -> None:
     pytest.importorskip("prometheus_client")
     from prometheus_client.parser import text_string_to_metric_families
@@ -207,13 +194,3 @@ def test_metrics_are_the_last_look_without_the_names_of_locks() -> None:
         ("redlock_locks_more", None): 1,
         ("redlock_hand_offs_per_second", None): 3.5,
     }
-
-
-def test_without_the_extra_metrics_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with site() as page:
-        answer, body = page.get("/metrics")
-        assert page.get("/api/snapshot")[0].status == 200
-    assert answer.status == 404
-    assert body.count(b"\n") == 1
-    assert b"pip install 'rlock[prometheus]'" in body

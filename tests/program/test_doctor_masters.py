@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,6 @@ from ..servers import Fleet, left, raw
 from .doctoring import Seen, doctor, label
 
 FreshMasters = Callable[..., Fleet]
-RELOAD = "import redis, sys; redis.Redis.from_url(sys.argv[1]).execute_command('DEBUG', 'RELOAD')"
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
 
@@ -123,42 +120,6 @@ def test_a_setting_of_one_master_is_found_and_the_printed_command_mends_it(good:
     assert not doctor(good.urls).of(check)
 
 
-def test_connections_that_run_out_are_found_before_and_after(good: Fleet) -> None:
-    tell(good[0], "CONFIG", "SET", "maxclients", "12")
-    with contextlib.ExitStack() as stack:
-        for _ in range(10):
-            held = raw(good.urls[0])
-            held.ping()
-            stack.callback(held.close)
-        told(doctor(good.urls), "clients", "warning", good.urls[0])
-        for _ in range(2):
-            held = raw(good.urls[0])
-            held.ping()
-            stack.callback(held.close)
-        found = told(doctor(good.urls), "reachable", "error", good.urls[0])
-        assert "accepts no more connections" in found["what"]
-        assert "maxclients" in found["action"]
-
-
-def test_a_snapshot_that_failed_is_found_with_what_it_does_to_writes(good: Fleet) -> None:
-    # A directory of that name: the finished snapshot cannot be given its name, as on a disk with a fault.
-    folder = str(raw(good.urls[0]).config_get("dir")["dir"])
-    (Path(folder) / "dump.rdb").mkdir()
-    tell(good[0], "CONFIG", "SET", "save", "3600 1")
-    tell(good[0], "BGSAVE")
-    assert eventually(lambda: raw(good.urls[0]).info("persistence")["rdb_last_bgsave_status"] == "err", 10)
-    seen = doctor(good.urls)
-    found = told(seen, "disk", "error", good.urls[0])
-    assert "MISCONF" in seen.one("writes")["what"]
-    (Path(folder) / "dump.rdb").rmdir()
-    tell(good[0], "CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
-    assert told(doctor(good.urls), "disk", "warning", good.urls[0])["commands"] == ["BGSAVE"]
-    tell(good[0], "CONFIG", "SET", "stop-writes-on-bgsave-error", "yes")
-    assert found["commands"] == ['CONFIG SET save ""']
-    tell(good[0], "CONFIG", "SET", "save", "")
-    assert not doctor(good.urls).of("writes")
-
-
 def test_a_replica_is_found_with_its_master_and_its_master_is_told_of_it(good: Fleet) -> None:
     host, port = "127.0.0.1", good.urls[0].rpartition(":")[2]
     tell(good[1], "REPLICAOF", host, port)
@@ -203,27 +164,6 @@ def test_a_script_that_does_not_end_is_found(good: Fleet) -> None:
     assert found["commands"] == ["SCRIPT KILL"]
     tell(good[2], "SCRIPT", "KILL")
     assert not doctor(good.urls).of("busy")
-
-
-def test_a_master_that_loads_its_data_is_found(fresh_masters: FreshMasters, server: ServerBinary) -> None:
-    debug = () if server.version.startswith("6.") else ("--enable-debug-command", "yes")
-    fleet = fresh_masters(3, args=debug)
-    with raw(fleet.urls[0], 60) as slow:
-        for i in range(600):
-            slow.set(f"key-{i}", "x" * 65536)  # it looks at its connections once in 2 MB
-        slow.config_set("rdbcompression", "no")
-        slow.config_set("key-load-delay", "10000")
-        process = subprocess.Popen(
-            [sys.executable, "-c", RELOAD, fleet.urls[0]]
-        )  # fmt: skip
-        try:
-            assert eventually(lambda: slow.info("persistence")["loading"] == 1, 10)
-            seen = doctor(fleet.urls)
-        finally:
-            process.kill()
-            process.wait()
-    told(seen, "loading", "error", fleet.urls[0])
-    assert not seen.of("writes")
 
 
 @pytest.mark.parametrize(("command", "check"), [("EVALSHA", "commands"), ("INFO", "proxy")])

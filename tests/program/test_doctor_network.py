@@ -177,17 +177,6 @@ def test_a_balancer_in_front_of_several_servers_is_found(
     ]
 
 
-def test_a_slow_master_is_found_by_how_slow_it_is(good: Fleet, serve: Serve) -> None:
-    for delay, severity in ((0.15, "error"),):
-        url = serve(forward(itertools.cycle(places(good.urls[2:])), delay))
-        seen = doctor([*good.urls[:2], url], request_timeout="0.1")
-        found = seen.one("latency")
-        assert (found["severity"], found["master"]) == (severity, url)
-        assert "RLOCK_REQUEST_TIMEOUT" in found["action"]
-        assert seen.masters[2]["latency"] >= delay
-    assert not doctor(good.urls, request_timeout="0.4").of("latency")
-
-
 # -- as a user in a shell sees it ----------------------------------------------------------------------------
 
 

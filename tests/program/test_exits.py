@@ -106,14 +106,6 @@ def test_a_lost_lock_with_kill_gives_no_chance_to_tidy_up(masters3: Fleet) -> No
     assert lost(masters3.urls, "--on-lost", "term", script=script)[:2] == (76, "told\n")
 
 
-def test_a_hold_of_over_max_hold_is_lost(masters3: Fleet) -> None:
-    found = rlock(
-        "run", "--max-hold", "0.5", "--ttl", "1", "job", "sleep", "20", masters=masters3.urls, RLOCK_TTL="1"
-    )
-    assert found.code == 76
-    assert "max_hold" in found.err
-
-
 def test_retries_try_again_until_masters_answer(fresh_masters: FreshMasters) -> None:
     fleet = fresh_masters(1)
     fleet[0].stop()
@@ -170,16 +162,6 @@ def test_json_tells_what_happened_on_stderr_one_object_a_line(masters3: Fleet) -
     rows = [json.loads(line) for line in lost(masters3.urls, "--json").err.splitlines()]
     assert [row["event"] for row in rows if row["event"] != "log"] == ["acquired", "lost", "ended"]
     assert rows[-1]["exit_status"] == 76
-
-
-def test_quiet_says_nothing_of_a_lock_that_is_held_and_something_of_masters_out_of_reach(
-    masters3: Fleet,
-) -> None:
-    with library.Client(masters3.urls).lock("job"):
-        assert rlock("run", "-nqE0", "job", "true", masters=masters3.urls) == (0, "", "")
-    found = rlock("run", "-nqE0", "job", "true", masters=NOWHERE)
-    assert found.code == 69
-    assert "refused" in found.err
 
 
 #: Not needed to run a command, and slow to load. (redis-py itself loads asyncio and ssl.)

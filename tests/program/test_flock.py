@@ -12,7 +12,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -207,29 +206,3 @@ def test_the_lock_of_flock_outlives_its_command_in_the_background_and_ours_does_
             os.kill(left_running, signal.SIGKILL)
     assert codes == [1, 0]
     assert "| What COMMAND leaves in the background |" in PAGE.read_text()
-
-
-def test_verbose_tells_how_long_the_lock_took_and_why_it_was_not_got(pair: Pair) -> None:
-    theirs, ours = pair.run(["--verbose", LOCK, "echo", "hi"])
-    told = re.compile(r"(flock|rlock): getting lock took \d+\.\d{6} seconds\n(flock|rlock): executing echo\n")
-    assert told.search(theirs.out)
-    assert told.search(ours.err)
-    assert ours.out == "hi\n", "stdout is COMMAND's: another difference that the page lists"
-    with pair.held():
-        theirs, ours = pair.run(["--verbose", "-n", LOCK, "echo", "hi"])
-    assert "failed to get lock" in theirs.err
-    assert "'job' is held by" in ours.err
-    assert "| `--verbose` |" in PAGE.read_text()
-
-
-def test_flock_s_own_boilerplate_for_scripts_works_with_rlock_run(pair: Pair, tmp_path: Path) -> None:
-    script = tmp_path / "once"
-    script.write_text(
-        "#!/bin/sh\n"
-        f'[ "$RLOCK_NAME" != "{NAME}" ] && exec "{sys.executable}" -m rlock run -en {NAME} "$0" "$@" || :\n'
-        'echo "$1 under $RLOCK_NAME"\n'
-    )
-    script.chmod(0o755)
-    assert done([str(script), "x"], env=environment(pair.urls)).out == f"x under {NAME}\n"
-    with pair.held():
-        assert done([str(script), "x"], env=environment(pair.urls))[:2] == (75, "")

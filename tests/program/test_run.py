@@ -110,19 +110,10 @@ def test_the_command_finds_the_lock_in_its_environment(start: Start, masters3: F
     found = dict(line.split("=", 1) for line in out.splitlines())
     assert code == 0
     assert found["RLOCK_NAME"] == "job"
+    assert "RLOCK_MASTERS" not in found, "it may hold passwords: only --pass-masters passes it"
     assert found["RLOCK_TTL"] == "3"
     assert len(found["RLOCK_OWNER"].rpartition(":")[2]) == 32
     assert int(found["RLOCK_FENCING_TOKEN"]) > 1_700_000_000_000_000
-
-
-def test_the_command_finds_the_masters_only_when_they_are_to_be_passed(start: Start, masters3: Fleet) -> None:
-    urls = ",".join(masters3.urls)
-    show = ("job", "--", "sh", "-c", "echo ${RLOCK_MASTERS-none}")
-    # They may hold passwords. It makes no difference where rlock has them from.
-    assert ended(start("run", *show))[:2] == (0, "none\n")
-    assert ended(start("run", "--masters", urls, *show, RLOCK_MASTERS=""))[:2] == (0, "none\n")
-    assert ended(start("run", "--pass-masters", *show))[:2] == (0, f"{urls}\n")
-    assert ended(start("run", "--pass-masters", "--masters", urls, *show, RLOCK_MASTERS=""))[1] == f"{urls}\n"
 
 
 def test_a_busy_lock_is_75_and_says_who_has_it(start: Start, masters3: Fleet) -> None:
@@ -317,17 +308,6 @@ def test_the_words_of_the_command_arrive_byte_by_byte(language: str, masters3: F
         command, env=environment(masters3.urls, LC_ALL=language), capture_output=True, timeout=60, check=False
     )
     assert found.stdout == b"".join(word + b"|" for word in words)
-
-
-def test_status_names_the_masters_that_are_the_reason(start: Start, masters3: Fleet) -> None:
-    some = f"{masters3.urls[0]},redis://127.0.0.1:1,redis://127.0.0.1:2"
-    code, out, _ = ended(start("status", "job", RLOCK_MASTERS=some))
-    assert code == 69
-    assert out.count("refused") == 2
-    assert "answers" in out
-    code, out, _ = ended(start("status", "--json", "job", RLOCK_MASTERS=some))
-    assert code == 69
-    assert [view["fault"] is None for view in json.loads(out)["masters"]] == [True, False, False]
 
 
 def test_status_for_people_and_for_programs(start: Start, masters3: Fleet) -> None:

@@ -68,15 +68,6 @@ def test_the_users_file_goes_before_the_machines_and_an_empty_variable_means_non
     assert file_of({"HOME": str(tmp_path), "RLOCK_CONFIG": "/elsewhere"}) == Path("/elsewhere")
 
 
-def test_without_a_home_the_directory_that_one_stands_in_is_not_searched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / ".config" / "rlock").mkdir(parents=True)
-    written(tmp_path / ".config" / "rlock", 'masters = ["redis://trap"]')
-    monkeypatch.chdir(tmp_path)
-    assert file_of({}) in (None, Path("/etc/rlock/config.toml"))
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [

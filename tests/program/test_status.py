@@ -7,7 +7,7 @@ import pty
 import subprocess
 
 import rlock
-from rlock.rules.keys import owner_token, queue, waiter_name
+from rlock.rules.keys import owner_token
 
 from ..servers import Fleet, raw
 from .shell import RLOCK, ask, environment
@@ -48,15 +48,6 @@ def test_on_a_terminal_a_typing_error_is_noticed(masters3: Fleet) -> None:
         code, out, err = ask(masters3.urls, "status", "nightly:reprot")
         assert (code, err) == (0, "")
         assert "free" in out
-
-
-def test_waiters_that_are_not_shown_are_counted(masters1: Fleet) -> None:
-    places = {waiter_name(owner_token("web/1/main"), "s"): i for i in range(103)}
-    raw(masters1.urls[0]).zadd(queue("job"), places)
-    _, out, _ = ask(masters1.urls, "status", "job")
-    assert "waiting: 103" in out
-    assert "  100. web/1/main:" in out
-    assert out.splitlines()[-1] == "  and 3 more"
 
 
 def test_free_is_said_only_where_nobody_can_have_it(masters3: Fleet) -> None:

@@ -91,20 +91,6 @@ def test_hashes_that_no_lock_wrote_are_not_shown(masters1: Fleet) -> None:
         assert set(survey._names) == {"java", "lock"}, "others are not even asked for again"
 
 
-def test_a_lock_that_is_only_waited_for_is_found_by_its_queue(masters3: Fleet) -> None:
-    waiter = waiter_name(owner_token("web/1/main"), "station")
-    for name in ("left", "{left}", "lefthand"):
-        for master in masters3:
-            raw(master.url).zadd(queue(name), {waiter: 1})
-    found = look(masters3.urls)
-    assert [(lock.name, lock.holder, lock.queue_length) for lock in found.locks] == [
-        ("left", None, 1),
-        ("lefthand", None, 1),
-        ("{left}", None, 1),
-    ]
-    assert [lock.name for lock in look(masters3.urls, "lef[t]").locks] == ["left"]
-
-
 def test_with_a_limit_those_that_are_waited_for_go_before_and_more_is_said(masters1: Fleet) -> None:
     client = raw(masters1.urls[0])
     for i in range(30):
@@ -241,22 +227,6 @@ def test_a_user_who_may_not_scan_or_ask_gets_what_he_may(any_server: AnyMaster) 
         snapshot = survey.look()
         assert unlisted(snapshot) is None
         assert [lock.name for lock in snapshot.locks] == ["lock"]
-
-
-def test_clocks_are_compared_with_the_median(monkeypatch: pytest.MonkeyPatch, masters3: Fleet) -> None:
-    from rlock.program.survey import info
-
-    told: list[float] = [3.0, 8.0, 3.0]
-    clocks: dict[int, float] = {}
-
-    def ahead(reply: object) -> float | None:
-        thread = threading.get_ident()
-        clocks.setdefault(thread, told[len(clocks) % 3])
-        return time.time() + clocks[thread]
-
-    monkeypatch.setattr(info, "time_of", ahead)
-    offsets = sorted(each.clock_offset or 0.0 for each in look(masters3.urls).masters)
-    assert offsets == [pytest.approx(0.0, abs=0.2), pytest.approx(0.0, abs=0.2), pytest.approx(5.0, abs=0.2)]
 
 
 def test_the_restart_guard_of_a_master_is_shown(fresh_masters: FreshMasters) -> None:

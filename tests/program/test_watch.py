@@ -11,7 +11,6 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ import rlock
 from ..conftest import FreshMasters
 from ..contract.conftest import eventually
 from ..servers import Fleet
-from .shell import RLOCK, ask, environment, one_line
+from .shell import RLOCK, ask, environment
 
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 
@@ -174,42 +173,6 @@ def test_stopped_it_gives_the_terminal_back_and_takes_it_again(watch: Open, mast
     assert put_back(screen)
 
 
-def test_a_terminal_that_is_too_small_says_so_until_it_is_not(watch: Open) -> None:
-    screen = watch(columns=50, lines=10)
-    assert screen.shows("too small: 50x10, needs 60x13")
-    screen.resize(90, 24)
-    assert screen.shows("masters answer")
-    screen.resize(40, 24)
-    assert screen.shows("too small: 40x24")
-    screen.type("q")
-    assert screen.ends() == 0
-    assert put_back(screen)
-
-
-def test_paused_it_asks_no_master_until_it_goes_on(watch: Open, masters3: Fleet) -> None:
-    screen = watch()
-    assert screen.shows("no lock is held")
-    screen.type("p")
-    assert screen.shows("paused")
-    time.sleep(0.5)
-    with rlock.Client(masters3.urls) as client, client.lock("unseen"):
-        assert not screen.shows("unseen", within=1.0)
-        screen.type("p")
-        assert screen.shows("unseen")
-
-
-def test_names_are_chosen_by_typing(watch: Open, masters3: Fleet) -> None:
-    with rlock.Client(masters3.urls) as client, client.lock("query"), client.lock("orders"):
-        screen = watch()
-        assert screen.shows("query")
-        screen.type("/ord\r")
-        assert screen.shows("1 locks  /ord")
-        screen.type("?")
-        assert screen.shows("any key goes back")
-        screen.type("x\x1b")
-        assert screen.shows("2 locks")
-
-
 def test_a_master_that_dies_and_comes_back_is_seen_to(watch: Open, fresh_masters: FreshMasters) -> None:
     fleet = fresh_masters(3)
     screen = watch(urls=fleet.urls)
@@ -225,24 +188,6 @@ def test_a_master_that_dies_and_comes_back_is_seen_to(watch: Open, fresh_masters
     assert screen.shows("fewer than 2 masters answer")
     screen.type("q")
     assert screen.ends() == 0
-
-
-def test_without_rich_it_says_what_to_install(masters3: Fleet) -> None:
-    program = (
-        "import sys; sys.modules['rich'] = None; from rlock.program.main import main; "
-        "sys.argv = ['rlock', 'watch', '--once']; main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment(masters3.urls),
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert done.returncode == 64
-    assert one_line(done.stderr), done.stderr
-    assert "rlock[watch]" in done.stderr
 
 
 def test_json_is_a_look_a_line_until_nobody_reads(masters3: Fleet) -> None:

@@ -142,14 +142,6 @@ def test_masters_that_give_no_answer_or_no_vote_are_shown_with_the_reason() -> N
     assert "no locks to be seen: NOPERM scan" in drawn(fleet(masters=silent))
 
 
-def test_a_master_whose_memory_is_full_is_not_called_ok() -> None:
-    masters = (master(0, memory=90, max_memory=100), master(1, memory=372, max_memory=100), master(2))
-    lines = drawn(fleet(masters=masters)).splitlines()
-    assert lines[2].split()[1] == lines[4].split()[1] == "ok"
-    assert lines[3].split()[1] == "full"
-    assert "372%" in lines[3]
-
-
 @pytest.mark.parametrize("columns", [60, 80, 132])
 @pytest.mark.parametrize("lines", [13, 50])
 @pytest.mark.parametrize("name", ["名前" * 40, "a\x1b[2J\n"])
@@ -168,27 +160,6 @@ def test_too_small_is_one_line_that_says_what_is_needed() -> None:
         assert first == f"too small: {columns}x{lines}, needs 60x13 (q quits)"[:columns]
         assert not any(rest)
     assert least(5) == (60, 15)
-
-
-def test_the_table_follows_the_chosen_lock() -> None:
-    snapshot, view = fleet(*(lock(f"n{i:03}") for i in range(100))), View()
-    assert "n000" in drawn(snapshot, view)
-    for _ in range(40):
-        assert obey(view, "j", snapshot)
-    assert view.chosen == "n040"
-    shown = drawn(snapshot, view)
-    assert "n040 " in shown
-    assert "n000" not in shown
-    obey(view, "end", snapshot)
-    assert "n099 " in drawn(snapshot, view)
-    obey(view, "j", snapshot)
-    assert view.chosen == "n099"
-    obey(view, "page up", snapshot)
-    assert view.chosen == f"n{99 - view.page:03}"
-    obey(view, "g", snapshot)
-    obey(view, "up", snapshot)
-    assert view.chosen == "n000"
-    assert "1-" in drawn(snapshot, view).splitlines()[-1]
 
 
 def test_a_filter_is_typed_kept_and_dropped() -> None:
