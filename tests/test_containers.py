@@ -89,11 +89,6 @@ def test_the_line_that_compose_tells_people_to_export_names_the_published_ports(
     assert told == re.findall(r"127\.0\.0\.1:(\d+):6379", PLAIN)
 
 
-def test_compose_gives_each_master_its_own_volume() -> None:
-    mounted = re.findall(r'volumes: \["(\w+):/data"\]', PLAIN)
-    assert len(set(mounted)) == len(mounted) == 5, "two masters on one append-only file are one master"
-
-
 def test_compose_masters_are_durable_so_that_a_restart_forgets_no_vote() -> None:
     settings = re.findall(r'- "?([^"\n]*)"?$', PLAIN, re.MULTILINE)
     pairs = dict(pairwise(settings))
@@ -101,13 +96,6 @@ def test_compose_masters_are_durable_so_that_a_restart_forgets_no_vote() -> None
     assert pairs["--appendfsync"] == "always"
     assert pairs["--maxmemory-policy"] == "noeviction"
     assert "replicaof" not in PLAIN
-
-
-def test_the_health_check_of_compose_succeeds_in_a_container(containers: list[ContainerMaster]) -> None:
-    words = re.search(r'test: \["CMD", (.*?)\]', PLAIN)
-    assert words is not None
-    status, output = containers[0].run(re.findall(r'"(.*?)"', words[1]))
-    assert (status, output.strip()) == (0, "PONG")
 
 
 def test_the_masters_of_compose_keep_a_lock_through_a_restart_of_them_all(compose: Compose) -> None:
@@ -122,16 +110,6 @@ def test_the_masters_of_compose_keep_a_lock_through_a_restart_of_them_all(compos
         with rlock.Client(urls, 60.0, max_ttl=60.0) as other:
             assert [master.holder is not None for master in other.status("x").masters] == [True] * 5
             assert not other.lock("x").acquire(blocking=False)
-
-
-def test_every_container_grants_refuses_and_releases(containers: list[ContainerMaster]) -> None:
-    for master in containers:
-        with contextlib.closing(Box(master.url)) as box:
-            box.granted(MINE, guarded=False)
-            assert box.acquire(THEIRS, guarded=False)[:3] == [-1, MINE, 1]
-            assert box.release(MINE)[:3] == [1, MINE, 0]
-            box.granted(THEIRS, guarded=False)
-            assert box.release(THEIRS)[:3] == [1, THEIRS, 0]
 
 
 def test_a_durable_container_that_was_killed_still_knows_whom_it_voted_for(

@@ -195,15 +195,6 @@ def test_what_is_not_installed_is_named_in_one_line(tmp_path: Path, missing: str
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_with_something_in_it_is_not_used(tmp_path: Path) -> None:
-    (tmp_path / "worker-1.jsonl").write_text("an earlier run\n")
-    done = subprocess.run(
-        [*DEMO, "--keep", str(tmp_path)], capture_output=True, text=True, timeout=30, check=False
-    )
-    assert done.returncode == 64
-    assert "is not empty" in done.stderr
-
-
 # -- it leaves nothing behind ----------------------------------------------------------------------------
 
 
@@ -211,7 +202,6 @@ def test_a_directory_with_something_in_it_is_not_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "after", "code"),
     [
-        (signal.SIGINT, "5 masters", 130),
         (signal.SIGINT, "now under the lock", 130),
         (signal.SIGTERM, "control:", 143),
     ],
@@ -306,13 +296,6 @@ def test_a_terminal_gets_a_dashboard_and_its_ctrl_c_ends_every_process(terminal:
     assert terminal.interrupt() == 130
     assert left_of(started) == set()
     assert terminal.shown.endswith("\x1b[?25h") or "\x1b[?25h" in terminal.shown[-400:]  # the cursor is back
-
-
-@pytest.mark.parametrize("terminal", [{"NO_COLOR": "1"}, {"CI": "true"}], indirect=True)
-def test_no_color_and_ci_get_plain_lines_on_a_terminal_too(terminal: Terminal) -> None:
-    terminal.read_until("control:")
-    assert terminal.interrupt() == 130
-    assert "\x1b" not in terminal.shown
 
 
 class Stream:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import stat
-import subprocess
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -61,17 +59,11 @@ def test_a_password_of_any_characters_works_and_stands_in_no_command_line(binary
         assert stat.S_IMODE(mode) == 0o600
 
 
-@EVERY_SERVER
-def test_a_unix_socket_replaces_the_port(binary: ServerBinary) -> None:
-    with Master(binary, unixsocket=True, password="p w") as master, raw(master.url) as client:
+def test_a_unix_socket_replaces_the_port(server: ServerBinary) -> None:
+    with Master(server, unixsocket=True, password="p w") as master, raw(master.url) as client:
         assert master.url.startswith("unix://")
         assert client.ping()
         assert client.config_get("port")["port"] == "0"
-
-
-def test_a_path_that_no_socket_address_holds_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(EmbeddedError, match="too long"):
-        Master(unixsocket=True, directory=tmp_path / ("x" * 100)).start()
 
 
 def test_arguments_win_over_the_defaults_and_an_own_directory_stays(tmp_path: Path) -> None:
@@ -115,33 +107,6 @@ def test_a_port_that_somebody_took_in_between_is_replaced_by_another(monkeypatch
         with Master() as master, raw(master.url) as client:
             assert master.port != taken
             assert client.ping()
-
-
-def test_a_port_that_was_asked_for_is_never_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Master() as first:
-        monkeypatch.setattr(embedded, "START_TIMEOUT_S", 0.3)
-        second = Master(first.binary, port=first.port)
-        with pytest.raises(EmbeddedError, match=f"{first.port}"):
-            second.start()
-        assert second.port == first.port
-        assert first.running
-        second.close()
-
-
-def test_another_server_on_the_port_is_not_taken_for_the_one_that_was_started() -> None:
-    with Master() as first:
-        impostor = Master(first.binary, port=first.port)
-        impostor._cell.append(subprocess.Popen(["sleep", "60"]))
-        try:
-            assert not impostor._answers()
-            assert first._answers()
-        finally:
-            impostor.close()
-
-
-def test_free_ports_lie_outside_the_range_of_outgoing_connections() -> None:
-    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    assert all(spawn.free_port() < lowest for _ in range(20))
 
 
 # -- obeying ---------------------------------------------------------------------------------------------
@@ -199,29 +164,6 @@ def test_a_paused_master_can_be_ended_at_once(end: Callable[[Master], None]) -> 
         assert gone(pid)
 
 
-def test_pausing_a_master_that_does_not_run_is_an_error() -> None:
-    with Master() as master:
-        master.kill()
-        master.kill()
-        master.stop()
-        with pytest.raises(EmbeddedError, match="cannot pause"):
-            master.pause()
-        with pytest.raises(EmbeddedError, match="cannot resume"):
-            master.resume()
-
-
-def test_a_master_outlives_the_thread_that_started_it() -> None:
-    with Master() as master:
-        master.kill()
-        thread = threading.Thread(target=master.start)
-        thread.start()
-        thread.join()
-        time.sleep(0.2)  # the death signal of a thread comes at once; 0.2 s is plenty
-        assert master.running
-        with raw(master.url) as client:
-            assert client.ping()
-
-
 def test_the_servers_are_not_in_the_process_group_that_a_terminal_interrupts() -> None:
     with Master() as master:
         assert master.pid is not None
@@ -264,12 +206,6 @@ def test_if_one_of_them_fails_all_are_ended(monkeypatch: pytest.MonkeyPatch, tmp
             Masters(3, ports=ports, directory=tmp_path)
     assert {master.port for master in made} == set(ports)
     assert not any(master.running for master in made)
-
-
-@pytest.mark.parametrize(("count", "ports"), [(0, []), (-1, []), (2, [7001])])
-def test_a_count_that_does_not_fit_is_refused(count: int, ports: list[int]) -> None:
-    with pytest.raises(EmbeddedError, match="cannot start"):
-        Masters(count, ports=ports)
 
 
 # -- TLS -------------------------------------------------------------------------------------------------

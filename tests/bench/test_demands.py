@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bench.harness.demands import DEMANDS, Verdict, judge
+from bench.harness.demands import Verdict, judge
 from bench.harness.results import Case, Results, Row, Scenario
 
 
@@ -46,36 +46,6 @@ def test_a_pair_is_compared_with_the_floors_and_with_the_fastest_peer() -> None:
     assert "1.04 x" in str(fastest)
 
 
-def test_a_pair_is_compared_by_rounds_where_the_run_did_so() -> None:
-    run = run_of("pair", ({"masters": 1}, p50(rlock=130.0, redis_py=100.0)))
-    assert found(run, "redis-py").value == pytest.approx(1.3)
-    run.scenarios[0].cases[0].rows["rlock"].ratios["redis-py"] = 0.9
-    assert found(run, "redis-py").value == 0.9
-
-
-def test_masters_in_trouble_are_compared_with_healthy_ones() -> None:
-    run = run_of("degraded", ({"masters": 5, "state": "one dead"}, {"rlock": {}}))
-    run.scenarios[0].cases[0].rows["rlock"].ratios = {"healthy": 1.1, "healthy_p99": 2.1}
-    assert found(run, "one dead", "p50").kept is True
-    assert found(run, "one dead", "p99").kept is False
-    assert found(run, "one stalled", "p50").kept is None
-
-
-def test_sequential_peers_are_those_that_take_a_round_trip_for_each_master() -> None:
-    trips = {"rlock": 2.0, "pottery": 2.5, "redlock-ng": 10.0, "redisson-redlock": 7.5}
-    far = {key: {"round_trips": count} for key, count in trips.items()}
-    near = {key: {"p50_us": count * 2000.0} for key, count in trips.items()}
-    # Where the masters are near, a machine that is busy makes it look so of others.
-    near["pottery"]["round_trips"] = 8.0
-    run = run_of(
-        "wide_area",
-        ({"masters": 5, "rtt_ms": [2, 2, 2, 2, 2]}, near),
-        ({"masters": 5, "rtt_ms": [20, 20, 20, 20, 20]}, far),
-    )
-    verdict = found(run, "one after another")
-    assert (verdict.value, verdict.kept) == (3.75, False)
-
-
 def test_contention_is_compared_with_peers_of_either_kind() -> None:
     def row(changes: float, cpu: float, **more: float) -> dict[str, float]:
         return {"changes_per_s": changes, "cpu_ms_per_section": cpu, **more}
@@ -113,14 +83,6 @@ def test_contention_is_compared_with_peers_of_either_kind() -> None:
         assert verdict.kept is expected[1], words
 
 
-def test_idle_waiters_are_compared_with_those_that_poll() -> None:
-    rates = {"rlock": 2.0, "python-redis-lock": 0.5, "redlock-ng": 1300.0, "pottery": 150.0}
-    rows = {key: {"requests_per_s": rate} for key, rate in rates.items()}
-    verdict = found(run_of("idle", ({"masters": 5, "waiters": 50}, rows)), "idle")
-    assert verdict.value == pytest.approx(2 / 150)
-    assert verdict.kept is False
-
-
 def test_an_error_of_ours_is_a_demand_that_was_missed() -> None:
     run = run_of("nested", ({"masters": 1}, {"rlock": {}, "rlock-fair": {}, "pottery": {}}))
     rows = run.scenarios[0].cases[0].rows
@@ -129,7 +91,3 @@ def test_an_error_of_ours_is_a_demand_that_was_missed() -> None:
     assert found(run, "no row of rlock").kept is True
     rows["rlock"].error = "LeaseLostError: gone"
     assert found(run, "no row of rlock").kept is False
-
-
-def test_every_demand_has_words_of_its_own() -> None:
-    assert len({(demand.scenario, demand.text) for demand in DEMANDS}) == len(DEMANDS)

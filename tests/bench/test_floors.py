@@ -7,7 +7,7 @@ import re
 import pytest
 import redis
 
-from bench.harness.contestant import Contestant, Failed, Unsupported
+from bench.harness.contestant import Contestant, Failed
 from bench.harness.field import ALL
 
 from ..conftest import FreshMasters
@@ -15,7 +15,6 @@ from ..servers import Fleet
 from .contestants import TTL_MS, entry
 
 FLOORS = [found.key for found in ALL if found.family == "floor"]
-ALL_REPLIES = ["floor-all", "floor-c"]
 MAJORITY = ["floor-majority", "floor-c-majority"]
 
 
@@ -63,43 +62,6 @@ def test_a_floor_that_does_not_get_the_lock_has_no_time(masters3: Fleet, key: st
         assert "refused" in failing_pair(floor)
 
 
-@pytest.mark.parametrize("key", FLOORS)
-def test_a_floor_says_what_it_cannot_do(masters1: Fleet, key: str) -> None:
-    with entry(key).open(masters1.urls, TTL_MS) as floor:
-        with pytest.raises(Unsupported, match=r"it answers pairs.* only"):
-            floor.ask("contend", lock="a", threads=1, hold_us=0, start_ns=0, stop_ns=0)
-        usage = floor.ask("usage")
-        assert usage["cpu_ns"] > 0
-        assert usage["rss_bytes"] > 500_000
-
-
-@pytest.mark.parametrize("key", FLOORS)
-def test_threads_of_a_floor_have_connections_of_their_own(masters3: Fleet, key: str) -> None:
-    client = redis.Redis.from_url(masters3.urls[2])
-    with entry(key).open(masters3.urls, TTL_MS) as floor:
-        before = client.info("stats")["total_connections_received"]
-        reply = floor.ask("throughput", prefix="t", threads=3, seconds=0.3)
-        assert client.info("stats")["total_connections_received"] == before + 3
-        assert reply["errors"] == []
-        assert reply["pairs"] > 10
-        assert 0.25e9 < reply["ns"] < 3e9
-        tokens = {key.decode() for key in client.scan_iter("rlock:{*")}
-        assert tokens >= {f"rlock:{{t{i}}}:fence" for i in range(3)}, "each has a lock of its own"
-
-
-@pytest.mark.parametrize("key", FLOORS)
-def test_a_thread_of_a_floor_that_does_not_get_its_lock_says_so(masters3: Fleet, key: str) -> None:
-    with entry("rlock").open(masters3.urls, TTL_MS) as ours, entry(key).open(masters3.urls, TTL_MS) as floor:
-        ours.ask("acquire", lock="t1", wait_ms=1000)
-        reply = floor.ask("throughput", prefix="t", threads=3, seconds=0.2)
-        (error,) = reply["errors"]
-        assert "refused" in error
-        assert reply["pairs"] > 5, "the others go on"
-        # And the next one is asked anew.
-        ours.ask("release", lock="t1")
-        assert floor.ask("throughput", prefix="t", threads=3, seconds=0.2)["errors"] == []
-
-
 @pytest.mark.parametrize("key", MAJORITY)
 def test_the_majority_is_enough_while_one_master_is_stopped_or_gone(
     fresh_masters: FreshMasters, key: str
@@ -121,15 +83,3 @@ def test_the_majority_is_enough_while_one_master_is_stopped_or_gone(
         assert len(floor.ask("pairs", lock="a", count=20)["ns"]) == 20
         masters[1].kill()
         assert "too few masters" in failing_pair(floor)
-
-
-@pytest.mark.parametrize("key", ALL_REPLIES)
-def test_all_replies_are_waited_for(fresh_masters: FreshMasters, key: str) -> None:
-    masters = fresh_masters(3)
-    with entry(key).open(masters.urls, TTL_MS) as floor:
-        floor.ask("pairs", lock="a", count=2)
-        masters[2].pause()
-        with pytest.raises(Failed, match="no answer"):
-            floor.ask("pairs", lock="a", count=1, timeout=0.5)
-        masters[2].resume()
-        assert len(floor.answer()["ns"]) == 1

@@ -39,21 +39,6 @@ def test_ratios_are_only_where_both_have_the_figure() -> None:
     assert rows["redsync"].ratios == {}
 
 
-def test_a_case_is_found_by_its_settings() -> None:
-    run = a_run()
-    assert list(run.find("pair", masters=5)) == [run.scenarios[0].cases[0]]
-    assert len(list(run.find("pair"))) == 2
-    assert not list(run.find("pair", masters=3))
-    assert not list(run.find("nested"))
-
-
-def test_a_figure_that_is_no_number_is_not_written() -> None:
-    run = a_run()
-    run.scenarios[0].cases[0].rows["rlock"].figures["p99_us"] = float("nan")
-    with pytest.raises(ValueError, match="JSON"):
-        run.to_json()
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -70,8 +55,3 @@ def test_what_is_no_document_of_a_run_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(BadResults) as refused:
         Results.from_json(text)
     assert "\n" not in str(refused.value)
-
-
-def test_a_file_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(BadResults, match="cannot read"):
-        Results.read(tmp_path / "none.json")

@@ -39,12 +39,12 @@ class Kind:
     masters: str = "real_masters"
     #: The masters are servers: other processes reach them, and a test can look into them with all commands.
     servers: bool = True
-    #: On how many masters, in the tests that use ``urls``.
+    #: On how many masters, in the tests of EVERY_KIND that use ``urls``.
     sizes: tuple[int, ...] = (1, 3, 5)
 
 
-#: Every test of this folder that has to do with masters runs for each of these; those that are marked
-#: ``kinds("blocking", ...)`` only for the kinds that are named.
+#: The tests of a module that says `EVERY_KIND = True` run for each of these. Tests that are marked
+#: ``kinds("blocking", ...)`` run only for the kinds that are named.
 KINDS = {
     "blocking": Kind(rlock.Client),
     "fair": Kind(FairClient, sizes=(3,)),
@@ -53,6 +53,8 @@ KINDS = {
     "asyncio": Kind(tasks.Client),
     "asyncio-memory": Kind(memory.asyncio_client, masters="memory_masters", servers=False, sizes=(3,)),
 }
+#: The kinds of all other tests, and on how many masters they run.
+USUAL = {"blocking": (1, 5), "asyncio": (1,)}
 
 
 #: About what threads of one process do among themselves in default mode.
@@ -70,14 +72,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     real = "child" in metafunc.fixturenames or metafunc.definition.get_closest_marker("real_masters")
     mark = metafunc.definition.get_closest_marker("kinds")
-    names = [name for name in KINDS if mark is None or name in mark.args]
+    every = getattr(metafunc.module, "EVERY_KIND", False)
+    names = [name for name in (KINDS if every else USUAL) if mark is None or name in mark.args]
     if "child" in metafunc.fixturenames or metafunc.definition.get_closest_marker("own_wire"):
         names = [name for name in names if name != "interop"]
     kinds = [name for name in names if KINDS[name].servers or not real]
     if "make_client" not in metafunc.fixturenames and "kind" not in signature(metafunc.function).parameters:
         kinds = kinds[:1]  # its clients are in other processes: there is only one kind of these
     if "urls" in metafunc.fixturenames:
-        each = [(name, size) for name in kinds for size in KINDS[name].sizes]
+        each = [(name, size) for name in kinds for size in (KINDS[name].sizes if every else USUAL[name])]
         ids = [f"{name}-N{size}" for name, size in each]
         metafunc.parametrize(("kind", "urls"), each, indirect=True, ids=ids)
     else:

@@ -79,11 +79,6 @@ class TestRLockWithTasks(OnMasters, lock_tests.RLockTests):  # type: ignore[misc
     kind = KINDS["asyncio"]
 
 
-class TestRLockWithTasksInMemory(OnMasters, lock_tests.RLockTests):  # type: ignore[misc,name-defined]
-    masters = 3
-    kind = KINDS["asyncio-memory"]
-
-
 class TestConditionOn1(OnMasters, lock_tests.ConditionTests):  # type: ignore[misc,name-defined]
     masters = 1
 
@@ -94,11 +89,6 @@ class TestConditionOn3(OnMasters, lock_tests.ConditionTests):  # type: ignore[mi
 
 class TestConditionOn5(OnMasters, lock_tests.ConditionTests):  # type: ignore[misc,name-defined]
     masters = 5
-
-
-class TestConditionInMemory(OnMasters, lock_tests.ConditionTests):  # type: ignore[misc,name-defined]
-    masters = 3
-    kind = KINDS["memory"]
 
 
 def test_the_standard_library_brings_the_tests_that_we_count_on() -> None:

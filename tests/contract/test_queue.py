@@ -256,11 +256,16 @@ def test_statistics_show_who_waits_since_when_and_where(masters3: Fleet, make_cl
     lock = client.lock("x")
     assert lock.statistics() == rlock.LockStatistics("x", 0, None, 0, ())
     began = time.time()
+
+    def take(client: rlock.Client) -> None:
+        with client.lock("x"):
+            pass
+
     with holder.lock("x"):
-        threads = [threading.Thread(target=lambda: client.lock("x").acquire(timeout=5)) for _ in range(3)]
+        threads = [threading.Thread(target=take, args=(client,)) for _ in range(3)]
         threads[0].start()
         assert eventually(lambda: lock.statistics().queue_length == 1)
-        threads.append(threading.Thread(target=lambda: holder.lock("x").acquire(timeout=5)))
+        threads.append(threading.Thread(target=take, args=(holder,)))
         for thread in threads[1:]:
             thread.start()
         assert eventually(lambda: lock.statistics().queue_length == 2)

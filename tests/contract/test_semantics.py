@@ -13,6 +13,7 @@ import rlock
 from ..servers import Fleet, left, raw
 from .conftest import in_thread
 
+EVERY_KIND = True
 MakeClient = Callable[..., rlock.Client]
 
 

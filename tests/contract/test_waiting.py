@@ -15,6 +15,7 @@ import rlock
 from ..servers import Fleet, left, raw
 from .conftest import Child, default_mode, eventually, in_thread
 
+EVERY_KIND = True
 MakeClient = Callable[..., rlock.Client]
 StartChild = Callable[..., Child]
 
@@ -138,17 +139,17 @@ def test_an_idle_waiter_sends_a_look_at_one_master_every_second_or_two(
 ) -> None:
     client, other = make_client(masters.urls, ttl=10.0), make_client(masters.urls, ttl=10.0)
     with client.lock("x", renew=False):
-        threads = [threading.Thread(target=lambda: other.lock("x").acquire(timeout=8)) for _ in range(10)]
+        threads = [threading.Thread(target=lambda: other.lock("x").acquire(timeout=5)) for _ in range(10)]
         for thread in threads:
             thread.start()
         time.sleep(1.0)
         before = commands(masters)
-        time.sleep(6.0)
+        time.sleep(3.4)
         sent = commands(masters) - before
     for thread in threads:
         thread.join()
     # Ten threads on five masters: one of them looks at one master, each 0.96 to 1.44 s.
-    assert 4 <= sent <= 7
+    assert 2 <= sent <= 4
 
 
 def test_a_waiter_survives_the_loss_of_its_subscriptions(masters3: Fleet, make_client: MakeClient) -> None:

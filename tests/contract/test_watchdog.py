@@ -29,7 +29,7 @@ def test_a_lock_outlives_its_ttl_while_it_is_held(urls: list[str], make_client: 
     client, other = make_client(urls, ttl=0.6), make_client(urls)
     lock = client.lock("x")
     with lock:
-        until = time.monotonic() + 2.0
+        until = time.monotonic() + 1.3
         while time.monotonic() < until:
             assert not other.lock("x").acquire(blocking=False)
             lock.check()
@@ -37,7 +37,7 @@ def test_a_lock_outlives_its_ttl_while_it_is_held(urls: list[str], make_client: 
 
 
 @pytest.mark.real_masters
-@pytest.mark.parametrize("ttl", [0.12, 0.3, 1.0])
+@pytest.mark.parametrize("ttl", [0.12, 0.6])
 def test_a_lease_is_renewed_each_third_of_it_and_not_more_often(
     ttl: float, masters1: Fleet, make_client: MakeClient
 ) -> None:
@@ -48,9 +48,9 @@ def test_a_lease_is_renewed_each_third_of_it_and_not_more_often(
 
     with make_client(masters1.urls, ttl=ttl).lock("x"):
         before = renewals()
-        time.sleep(2.0)
+        time.sleep(1.5)
         done = renewals() - before
-    assert 2.0 / ttl <= done <= 1.2 * (2.0 / (ttl / 3)) * 4 / 3 + 2
+    assert 1.5 / ttl <= done <= 1.2 * (1.5 / (ttl / 3)) * 4 / 3 + 2
 
 
 @threads_only
@@ -67,7 +67,7 @@ def test_one_thread_renews_a_thousand_locks(masters3: Fleet, make_client: MakeCl
     locks = [client.lock(f"lock-{i}") for i in range(1000)]
     for lock in locks:
         lock.acquire()
-    time.sleep(3.0)
+    time.sleep(2.2)
     assert sum(name == "rlock-watchdog" for name in [t.name for t in threading.enumerate()]) == 1
     for lock in locks:
         lock.check()
@@ -315,8 +315,8 @@ def test_on_lost_is_called_for_a_loss_that_the_owner_sees_first(
     masters3: Fleet, make_client: MakeClient
 ) -> None:
     """The release of a lost hold takes it out of the table, from under the watchdog's eyes."""
-    client = make_client(masters3.urls, ttl=0.9)
-    for i in range(5):
+    client = make_client(masters3.urls, ttl=0.6)
+    for i in range(2):
         told: list[rlock.LeaseLostError] = []
         lock = client.lock(f"x{i}", on_lost=told.append, renew=False)
         lock.acquire()

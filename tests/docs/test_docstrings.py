@@ -55,16 +55,3 @@ def test_the_methods_of_a_client_and_a_lock_have_docstrings() -> None:
     for kind in (rlock.Client, rlock.RLock, rlock.asyncio.Client, rlock.asyncio.RLock, rlock.LossSignal):
         for name, thing in inspect.getmembers(kind):
             assert name.startswith("_") or inspect.getdoc(thing), f"{kind.__name__}.{name}"
-
-
-@pytest.mark.parametrize(
-    "docstring", ["One.\n\n:param x: y\n\nMore.", "One.\n\nRaises `RLockError` when it rains."]
-)
-def test_what_is_wrong_is_noticed(docstring: str) -> None:
-    assert fault(docstring)
-
-
-def test_the_comment_behind_a_field_is_its_meaning() -> None:
-    fields = pytest.importorskip("site_fields", reason="griffe is not installed (the extra rlock[docs])")
-    source = 'class A(B):\n    """Is."""\n\n    x: int  # of y\n    z: str = "#"\n    n = 1  # no field\n'
-    assert fields.meanings(source) == {"x": "of y"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import threading
 import types
 import urllib.error
@@ -90,15 +89,6 @@ def two_tokens(make_client: MakeClient, masters: Fleet) -> tuple[int, int]:
 def test_every_python_block_of_the_page_is_run_here() -> None:
     assert PAGE.read_text(encoding="utf-8").count("```python") == len(recipes())
     assert {*recipes()} == {*WORKERS, "server", "token"}
-
-
-def test_the_token_is_there_while_the_lock_is_held(masters3: Fleet, make_client: MakeClient) -> None:
-    lock = make_client(masters3.urls).lock("x")
-    found: dict[str, Any] = {"lock": lock}
-    exec(source("token"), found)
-    assert 0 < found["token"] < 2**53
-    with pytest.raises(rlock.LeaseLostError):
-        _ = lock.fencing_token
 
 
 # -- all workers -------------------------------------------------------------------------------------------
@@ -219,37 +209,6 @@ def test_a_process_that_was_stopped_beyond_its_lease_writes_nothing_when_it_goes
 
 
 # -- one by one --------------------------------------------------------------------------------------------
-
-
-def test_an_upsert_makes_the_row_and_is_fenced_from_then_on(
-    masters3: Fleet, make_client: MakeClient, ready: Callable[..., Any]
-) -> None:
-    row = ready("row")
-    old, new = two_tokens(make_client, masters3)
-    db = sqlite3.connect("data.db")
-    row.write(db, row.UPSERT, "b", 1, new)
-    row.write(db, row.UPSERT, "b", 2, new)
-    with pytest.raises(row.Refused):
-        row.write(db, row.UPSERT, "b", 3, old)
-    assert db.execute("SELECT price, fence FROM items WHERE id = 'b'").fetchone() == (2, new)
-    db.close()
-
-
-def test_a_job_that_fails_leaves_neither_rows_nor_its_claim(
-    masters3: Fleet, make_client: MakeClient, ready: Callable[..., Any]
-) -> None:
-    job = ready("job")
-
-    def fail(db: sqlite3.Connection) -> None:
-        db.execute("UPDATE totals SET total = 0")
-        raise ZeroDivisionError
-
-    db = sqlite3.connect("data.db")
-    with pytest.raises(ZeroDivisionError):
-        job.run(make_client(masters3.urls), db, "a", fail)
-    assert job.value() == 100
-    assert db.execute("SELECT count(*) FROM fences").fetchone() == (0,)
-    db.close()
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["as it stands", "without flock"])

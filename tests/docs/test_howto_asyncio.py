@@ -64,28 +64,6 @@ def test_what_the_page_calls_awaited_is_a_coroutine_function_and_nothing_else() 
 # -- the owner -----------------------------------------------------------------------------------------------
 
 
-def test_a_coroutine_that_is_awaited_nests_and_a_task_that_is_made_is_another_owner(run: Run) -> None:
-    async def main(client: rlock.asyncio.Client) -> None:
-        lock = client.lock("x")
-
-        async def child() -> tuple[bool, bool]:
-            taken = await lock.acquire(timeout=0.2)
-            return taken, lock.is_owned()
-
-        async with lock:
-            assert await asyncio.create_task(child()) == (False, False)
-            assert await child() == (True, True)
-            await lock.release()
-
-            async def release() -> None:
-                with pytest.raises(rlock.NotHeldError):
-                    await lock.release()
-
-            await asyncio.create_task(release())
-
-    run(main)
-
-
 @groups
 def test_children_are_given_the_signal_and_the_token_of_their_parent(run: Run) -> None:
     parts, written = module(block(PAGE, "parts.py")), []
@@ -114,53 +92,18 @@ def test_children_are_given_the_signal_and_the_token_of_their_parent(run: Run) -
 # -- time-outs and cancellation ------------------------------------------------------------------------------
 
 
-def test_wait_for_is_a_trap_before_python_3_12(run: Run) -> None:
-    async def main(client: rlock.asyncio.Client) -> None:
-        lock = client.lock("x")
-        assert await asyncio.wait_for(lock.acquire(), 5) is True
-        assert await lock.locked()
-        if sys.version_info >= (3, 12):
-            assert lock.is_owned()
-            await lock.release()
-            return
-        assert not lock.is_owned()
-        with pytest.raises(rlock.NotHeldError):
-            await lock.release()
-
-    run(main)
-
-
 @groups
-@pytest.mark.parametrize("scope", ["asyncio", "anyio"])
-def test_a_time_out_around_it_leaves_nothing_behind(scope: str, run: Run, masters3: Fleet) -> None:
-    def limit() -> Any:
-        if scope == "asyncio":
-            return asyncio.timeout(0.3)
-        return pytest.importorskip("anyio").fail_after(0.3)
-
-    class Limit:
-        """`async with` for both."""
-
-        async def __aenter__(self) -> None:
-            self.inner = limit()
-            if scope == "asyncio":
-                await self.inner.__aenter__()
-            else:
-                self.inner.__enter__()
-
-        async def __aexit__(self, *told: Any) -> Any:
-            return await self.inner.__aexit__(*told) if scope == "asyncio" else self.inner.__exit__(*told)
-
+def test_a_time_out_around_it_leaves_nothing_behind(run: Run, masters3: Fleet) -> None:
     async def main(client: rlock.asyncio.Client) -> None:
         lock = client.lock("x")
         async with rlock.asyncio.Client(masters3.urls) as stranger:
             async with stranger.lock("x"):
                 with pytest.raises(TimeoutError):
-                    async with Limit():
+                    async with asyncio.timeout(0.3):
                         await lock.acquire()
                 assert (await stranger.lock("x").statistics()).queue_length == 0
             with pytest.raises(TimeoutError):
-                async with Limit(), lock:
+                async with asyncio.timeout(0.3), lock:
                     await asyncio.sleep(30)
             assert await stranger.lock("x").acquire(blocking=False), "the release was cut short"
             await stranger.lock("x").release()
@@ -218,15 +161,6 @@ def test_a_thread_leaves_the_loop_to_the_renewal_and_is_told_of_a_loss(run: Run)
     run(main, ttl=1.0)
 
 
-def test_in_a_thread_the_lock_of_a_task_says_not_held(run: Run) -> None:
-    async def main(client: rlock.asyncio.Client) -> None:
-        async with client.lock("x") as lock:
-            with pytest.raises(rlock.LeaseLostError, match="does not hold it"):
-                await asyncio.to_thread(lock.check)
-
-    run(main)
-
-
 def test_a_cancellation_releases_while_the_thread_still_runs(run: Run) -> None:
     thread, begun, go_on = module(block(PAGE, "thread.py")), threading.Event(), threading.Event()
 
@@ -273,18 +207,6 @@ def test_a_client_outlives_an_event_loop_and_a_cancelled_main_gives_back(masters
     assert asyncio.run(main(True))
 
 
-def test_what_a_task_still_holds_is_freed_when_its_event_loop_ends(
-    masters3: Fleet, make_client: Callable[..., rlock.Client]
-) -> None:
-    client = rlock.asyncio.Client(masters3.urls)
-
-    async def main() -> None:
-        await client.lock("x").acquire()
-
-    asyncio.run(main())
-    assert make_client(masters3.urls).lock("x").acquire(blocking=False)
-
-
 def test_a_blocking_client_excludes_threads_and_asyncio_and_no_tasks_of_its_thread(
     run: Run, masters3: Fleet, make_client: Callable[..., rlock.Client]
 ) -> None:
@@ -318,30 +240,3 @@ def _visit(lock: rlock.RLock) -> bool:
 
 
 # -- what does not work --------------------------------------------------------------------------------------
-
-
-@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_condition_of_asyncio_keeps_the_lock_while_it_waits(run: Run) -> None:
-    async def main(client: rlock.asyncio.Client) -> None:
-        lock = client.lock("x")
-        condition = asyncio.Condition(lock)  # type: ignore[arg-type]
-
-        async def wait() -> None:
-            await lock.acquire()
-            await condition.wait()
-
-        waiting = asyncio.create_task(wait())
-        await asyncio.sleep(0.3)
-        assert await lock.locked()
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-
-    run(main)
-
-
-def test_without_an_event_loop_of_asyncio_it_says_so(masters3: Fleet) -> None:
-    lock = rlock.asyncio.Client(masters3.urls).lock("x")
-    acquire = lock.acquire()
-    with pytest.raises(RuntimeError, match="no running event loop"):
-        acquire.send(None)

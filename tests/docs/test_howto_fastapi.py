@@ -6,7 +6,6 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -167,38 +166,6 @@ def test_the_lock_is_given_back_before_the_response_and_without_the_scope_after_
     assert held == [scope == "none"]
 
 
-@pytest.mark.parametrize("scope", ["function", "none"])
-def test_a_background_task_runs_without_the_lock_and_without_the_scope_under_it(
-    shop: Shop, scope: str
-) -> None:
-    page = module(block(PAGE, "app.py", *((SCOPE, "") if scope == "none" else ("", ""))))
-    app: Any = page.app
-    owned: dict[str, bool] = {}
-
-    async def later(order_id: int, background: Any, lock: Any) -> None:
-        async def in_the_task() -> None:
-            owned["task"] = lock.is_owned()
-
-        def in_a_thread() -> None:
-            owned["thread"] = lock.is_owned()
-
-        owned["endpoint"] = lock.is_owned()
-        background.add_task(in_the_task)
-        background.add_task(in_a_thread)
-
-    # As text FastAPI would look for them in this module.
-    later.__annotations__ |= {"background": fastapi.BackgroundTasks, "lock": page.Held, "order_id": int}
-    later.__annotations__["return"] = None
-    app.post("/later/{order_id}")(later)
-
-    async def main() -> None:
-        async with serving(app, strict=True) as web:
-            assert (await web.post("/later/1")).status_code == 200
-
-    run(main)
-    assert owned == {"endpoint": True, "task": scope == "none", "thread": False}
-
-
 def test_the_background_task_of_the_page_waits_for_a_lock_of_its_own(shop: Shop, masters3: Fleet) -> None:
     held: list[bool] = []
 
@@ -317,53 +284,3 @@ def test_two_requests_are_in_at_once_with_a_blocking_lock_in_a_dependency(broken
 
     run(main)
     assert inside == [1, 1]
-
-
-def test_a_blocking_lock_of_a_dependency_is_released_by_another_thread_and_stays_held(broken: Any) -> None:
-    app: Any = fastapi.FastAPI()
-    free = threading.Event()
-    blocked: list[asyncio.Task[Any]] = []
-
-    async def ship(order_id: int) -> None:
-        import anyio.to_thread
-
-        # The thread that has entered is the next one that the pool gives away.
-        blocked.append(asyncio.create_task(anyio.to_thread.run_sync(free.wait)))
-        await asyncio.sleep(0.1)
-
-    app.post("/orders/{order_id}", dependencies=[fastapi.Depends(broken.order_lock)])(ship)
-
-    async def main() -> None:
-        try:
-            async with serving(app, strict=True) as web:
-                with pytest.raises(rlock.NotHeldError):
-                    await web.post("/orders/1")
-                assert broken.client.lock("order:1").locked()
-        finally:
-            free.set()
-        await blocked[0]
-
-    run(main)
-
-
-def test_the_lock_of_a_middleware_is_not_the_endpoint_s(shop: Shop) -> None:
-    app: Any = shop.app()
-    told: list[tuple[bool, bool]] = []
-
-    async def around(request: Any, call_next: Any) -> Any:
-        async with app.state.locks.lock("x"):
-            return await call_next(request)
-
-    async def x() -> None:
-        lock = app.state.locks.lock("x")
-        told.append((lock.is_owned(), await lock.acquire(blocking=False)))
-
-    app.middleware("http")(around)
-    app.get("/x")(x)
-
-    async def main() -> None:
-        async with serving(app, strict=True) as web:
-            assert (await web.get("/x")).status_code == 200
-
-    run(main)
-    assert told == [(False, False)]

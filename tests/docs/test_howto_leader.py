@@ -119,25 +119,6 @@ def test_a_leader_that_is_told_to_end_hands_over_at_once(crew: Crew) -> None:
     assert standby.end() == 0
 
 
-def test_a_leader_that_was_evicted_stands_by(
-    crew: Crew, masters3: Fleet, make_client: Callable[..., rlock.Client]
-) -> None:
-    leader, standby = crew
-    assert make_client(masters3.urls).evict("leader:reports")
-    assert eventually(lambda: standby.token, 15)
-    assert eventually(lambda: "standing by again" in "".join(leader.log), 15)
-    assert not leader.since(standby.token)
-
-
-def test_after_its_term_another_one_gets_a_turn(start_member: Callable[..., Member]) -> None:
-    members = [start_member("TERM_S = 60.0", "TERM_S = 1.0") for _ in range(2)]
-    assert eventually(lambda: all(member.token for member in members), 20)
-    turns = sorted({token for member in members for _, token in member.steps})
-    owners = [[token in {found for _, found in member.steps} for member in members] for token in turns]
-    assert all(sum(owner) == 1 for owner in owners), "two have led with one token"
-    assert "lease" not in "".join(members[0].log + members[1].log), "it was lost, and not handed over"
-
-
 def test_without_masters_nobody_leads_and_with_them_again(
     start_member: Callable[..., Member], masters3: Fleet
 ) -> None:

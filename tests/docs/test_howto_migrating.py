@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import redis
-from redis.exceptions import LockError, LockNotOwnedError, ResponseError
 
 import rlock
+import rlock.asyncio
 
-from ..conftest import FreshMasters
-from ..contract.conftest import Child, eventually, in_thread
 from ..contract.conftest import child as child  # fixtures
+from ..contract.conftest import in_thread
 from ..contract.conftest import make_client as make_client
-from ..servers import Fleet, raw
+from ..servers import Fleet
 from .migrating import PACKAGES, PAIRS, blocks, run, side, text
 
 MakeClient = Callable[..., rlock.Client]
@@ -43,18 +41,6 @@ def test_every_python_block_of_the_page_is_run_here() -> None:
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_what_stood_there_before_excludes_another_lock_of_the_same_library(
-    name: str, setup: dict[str, Any], masters3: Fleet
-) -> None:
-    found = setup if name == "redis_py" else setup | {name: peer(name)}
-    lock, other = (run(side(name, "before"), masters3.urls, **found)["lock"] for _ in range(2))
-    with lock:
-        assert not other.acquire(blocking=False)
-    assert other.acquire(blocking=False)
-    other.release()
-
-
-@pytest.mark.parametrize("name", PAIRS)
 def test_what_stands_there_now_excludes_other_threads_and_clients(
     name: str, setup: dict[str, Any], masters3: Fleet, make_client: MakeClient
 ) -> None:
@@ -73,48 +59,6 @@ def test_what_stands_there_now_excludes_other_threads_and_clients(
 # -- what changes, whichever you leave -----------------------------------------------------------------------
 
 
-def test_a_second_acquire_in_one_thread_fails_with_redis_py_and_nests_here(setup: dict[str, Any]) -> None:
-    old, new = setup["server"].lock("old", timeout=30), setup["client"].lock("new")
-    with old, new:
-        assert old.acquire(blocking=False) is False
-        assert new.acquire(blocking=False) is True
-        assert new.hold_count == 2
-        new.release()
-
-
-def test_the_arguments_are_those_of_threading(setup: dict[str, Any]) -> None:
-    lock = setup["client"].lock("x")
-    with pytest.raises(TypeError):
-        lock.acquire(timeout=None)
-    with pytest.raises(ValueError, match="timeout"):
-        lock.acquire(blocking=False, timeout=5)
-
-
-def test_no_error_is_one_of_redis_py_and_those_of_release_are_runtime_errors() -> None:
-    errors = (rlock.RLockError, rlock.NotHeldError, rlock.LeaseLostError, rlock.QuorumUnreachableError)
-    assert not any(issubclass(error, redis.RedisError) for error in (*errors, rlock.OptionsError))
-    assert issubclass(rlock.NotHeldError, RuntimeError)
-    assert issubclass(rlock.LeaseLostError, RuntimeError)
-    assert issubclass(LockError, ValueError)
-
-
-def test_when_the_master_is_down_redis_py_raises_at_once_and_rlock_when_the_time_ends(
-    fresh_masters: FreshMasters, make_client: MakeClient
-) -> None:
-    fleet = fresh_masters(1)
-    client = make_client(fleet.urls)
-    held = client.lock("held")
-    held.acquire()
-    fleet[0].kill()
-    assert held.is_owned(), "asks no server"
-    with pytest.raises(redis.ConnectionError):
-        raw(fleet.urls[0]).lock("x").acquire(blocking_timeout=30)
-    began = time.monotonic()
-    with pytest.raises(rlock.QuorumUnreachableError):
-        client.lock("x").acquire(timeout=1)
-    assert time.monotonic() - began > 0.9
-
-
 def test_a_fixed_time_is_ttl_with_renew_false_and_max_ttl_where_it_is_long(
     masters3: Fleet, make_client: MakeClient
 ) -> None:
@@ -123,32 +67,6 @@ def test_a_fixed_time_is_ttl_with_renew_false_and_max_ttl_where_it_is_long(
     lock = make_client(masters3.urls, max_ttl=30).lock("x", ttl=30, renew=False)
     with lock:
         assert 25 < lock.remaining() < 30
-
-
-def test_a_lock_that_ran_out_hides_the_exception_of_the_body_with_redis_py_and_not_here(
-    setup: dict[str, Any],
-) -> None:
-    with pytest.raises(LockNotOwnedError), setup["server"].lock("old", timeout=0.2):
-        time.sleep(0.5)
-        raise KeyError("body")
-    with pytest.raises(KeyError, match="body"), setup["client"].lock("new", ttl=0.5, renew=False):
-        time.sleep(0.8)
-        raise KeyError("body")
-    with pytest.raises(rlock.LeaseLostError), setup["client"].lock("new", ttl=0.5, renew=False):
-        time.sleep(0.8)
-
-
-def test_the_first_argument_of_redis_py_s_acquire_is_sleep(setup: dict[str, Any]) -> None:
-    server, lock = setup["server"], setup["client"].lock("new")
-    with lock:
-        assert in_thread(lambda: lock.acquire(False)) is False
-    with server.lock("old", timeout=30):
-        waiting = threading.Thread(target=server.lock("old", timeout=30).acquire, args=(False,))
-        waiting.start()
-        waiting.join(0.5)
-        assert waiting.is_alive()
-    waiting.join(30)
-    assert not waiting.is_alive()
 
 
 # -- when another thread releases ----------------------------------------------------------------------------
@@ -183,46 +101,6 @@ def test_when_the_thread_of_the_owner_ends_the_lease_is_renewed_no_more(
 # -- what you lose -------------------------------------------------------------------------------------------
 
 
-ENDS = """
-import sys, redis, rlock
-assert redis.Redis.from_url(sys.argv[1]).lock("old").acquire()
-assert rlock.Client(sys.argv[1]).lock("new").acquire()
-print("held")
-sys.stdin.readline()
-"""
-
-
-def test_the_lock_of_redis_py_outlives_its_process_and_ours_does_not(
-    masters1: Fleet, child: Callable[..., Child], make_client: MakeClient
-) -> None:
-    (url,) = masters1.urls
-    new = make_client(url).lock("new")
-    program = child(ENDS, url)
-    assert program.line() == "held"
-    assert new.locked()
-    program.say()
-    assert program.end() == 0
-    assert not new.locked()
-    assert raw(url).lock("old").locked()
-    assert raw(url).ttl("old") == -1, "for ever"
-
-
-def test_a_client_has_one_thread_and_one_more_when_somebody_waits(setup: dict[str, Any]) -> None:
-    def threads() -> int:
-        return len([thread for thread in threading.enumerate() if thread.name.startswith("rlock")])
-
-    before = threads()
-    with setup["server"].lock("old", timeout=30):
-        assert threads() == before
-    lock = setup["client"].lock("new")
-    with lock:
-        assert threads() == before + 1
-        waiting = threading.Thread(target=lambda: lock.acquire() and lock.release())
-        waiting.start()
-        assert eventually(lambda: threads() == before + 2)
-    waiting.join(30)
-
-
 # -- one key for both ----------------------------------------------------------------------------------------
 
 
@@ -249,28 +127,6 @@ def test_where_rlock_holds_the_key_redis_py_waits(setup: dict[str, Any]) -> None
     waiting.join(30)
     assert old.owned()
     old.release()
-
-
-def test_where_rlock_took_the_key_of_one_who_was_late_redis_py_raises_what_is_no_lock_error(
-    setup: dict[str, Any],
-) -> None:
-    old = setup["server"].lock("x", timeout=0.2)
-    old.acquire()
-    assert eventually(lambda: not setup["server"].exists("x"))
-    with setup["client"].lock("x"):
-        for ask in (lambda: old.extend(1), old.owned, old.locked, old.release):
-            with pytest.raises(ResponseError, match="WRONGTYPE") as error:
-                ask()
-            assert not isinstance(error.value, LockError)
-
-
-def test_where_redis_py_holds_the_key_on_one_of_three_both_have_it(
-    setup: dict[str, Any], masters3: Fleet, make_client: MakeClient
-) -> None:
-    lock = make_client(masters3.urls).lock("x")
-    with setup["server"].lock("x", timeout=30) as old, lock:
-        assert old.owned()
-        assert lock.is_owned()
 
 
 # -- the clients of one master and of three ------------------------------------------------------------------
@@ -300,3 +156,17 @@ def test_the_recipe_changes_the_set_of_masters(
     assert both.acquire(blocking=False) is True
     with contextlib.suppress(rlock.NotHeldError):
         both.release()
+
+
+def test_the_tasks_of_the_page_take_their_turns(masters3: Fleet) -> None:
+    visits: list[int] = []
+
+    async def ship(order: int) -> None:
+        visits.append(order)
+
+    async def main() -> None:
+        async with rlock.asyncio.Client(masters3.urls) as client:
+            await run(blocks()["aioredlock"], masters3.urls, ship=ship)["now"](client)
+
+    asyncio.run(main())
+    assert visits == [42]

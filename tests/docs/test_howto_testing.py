@@ -18,9 +18,7 @@ FILES = blocks("howto/testing.md")
 #: What a reader may break in the code under test, and the tests of the page that notice.
 BREAKS = {
     "no lock": ("if not lock.acquire(timeout=0.1):", "if False:", 1),
-    "no check": ("        lock.check() ", "        # lock.check() ", 1),
     "no answer to a missing quorum": ("except rlock.QuorumUnreachableError", "except ZeroDivisionError", 1),
-    "nothing is given back": ("            lock.release()", "            pass", 1),
 }
 
 
@@ -47,21 +45,6 @@ def test_they_fail_when_the_code_under_test_is_broken(project: pytest.Pytester, 
     project.path.joinpath("shop.py").write_text(FILES["shop.py"].replace(old, new), encoding="utf-8")
     result = project.runpytest_subprocess("test_in_memory.py", "test_errors.py")
     assert result.parseoutcomes().get("failed", 0) >= failures
-
-
-TASKS = {
-    "no lock": ('client.lock("stock") as', 'client.lock(f"{parts}") as'),
-    "no check": ("lock.check()", "pass"),
-}
-
-
-@pytest.mark.parametrize("what", TASKS)
-def test_those_of_tasks_fail_when_their_code_is_broken(project: pytest.Pytester, what: str) -> None:
-    old, new = TASKS[what]
-    assert old in FILES["test_tasks.py"]
-    project.path.joinpath("test_tasks.py").write_text(FILES["test_tasks.py"].replace(old, new))
-    result = project.runpytest_subprocess("test_tasks.py")
-    assert result.parseoutcomes().get("failed", 0) >= 1
 
 
 def test_the_fixtures_and_settings_that_it_names_are_there() -> None:

@@ -44,40 +44,11 @@ def found(text: str, folder: Path) -> list[Block]:
     [
         "```python\nprint(1)\n```\n",
         "```\nACL SETUSER\n```\n",
-        "    pip install rlock\n",
-        "    $ ls\n",
         "<!-- not run: because -->\n```console\n$ ls\n```\n",
         "<!-- tested: tests/no_such_file.py -->\n```console\n$ ls\n```\n",
-        "<!-- tested: tests/unit/test_house.py -->\n```console\n$ ls\n```\n",
-        "<!-- terminal: 1 -->\n```python\nprint(1)\n```\n",
         "<!-- recipe: a.py -->\n```python\nprint(1)\n```\n",
-        "<!-- recipe: a.py -->\n\n```python\nprint(1)\n```\n",
-        "~~~python\nprint(1)\n~~~\n",
     ],
 )
 def test_a_block_that_nothing_runs_is_noticed(text: str, tmp_path: Path) -> None:
     (block,) = found(text, tmp_path)
     assert fault(block, TESTS)
-
-
-def test_blocks_are_found_with_their_marks(tmp_path: Path) -> None:
-    text = "a\n<!-- terminal: 1; goes on -->\n```console\n$ ls\n```\n    a drawing --> b\n````md\n```\n````\n"
-    one, two = found(text, tmp_path)
-    assert (one.line, one.language, one.mark, one.value) == (3, "console", "terminal", "1; goes on")
-    assert (two.line, two.text) == (7, "```")
-    assert not fault(one, TESTS)
-
-
-def test_a_recipe_that_no_test_of_its_page_uses_is_noticed() -> None:
-    page = TOP / "docs" / "metrics.md"
-    block = Block(page, 1, "python", "print(1)", "recipe", "_".join(("nobody", "asks", "for", "this.py")))
-    assert "uses" in fault(block, TESTS)
-    assert not fault(block._replace(value="serve.py"), TESTS)
-
-
-def test_a_test_that_may_leave_out_blocks_that_bear_its_name_is_noticed() -> None:
-    block = Block(TOP / "README.md", 1, "console", "$ ls", "tested", "tests/unit/test_docs.py")
-    assert "README.md" in TESTS["tests/unit/test_docs.py"]
-    assert "marked" in fault(block, TESTS)
-    block = block._replace(value="tests/docs/test_readme.py")
-    assert "more than a language" in fault(block, TESTS)

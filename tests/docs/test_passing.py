@@ -105,12 +105,7 @@ def test_what_a_page_names_is_there(page: Path) -> None:
     "said",
     [
         "rlock statsu NAME",
-        "rlock run --nowait NAME COMMAND",
-        "rlock status --wait 3 NAME",
         "client.stats(name)",
-        "lock.token",
-        "rlock.Lock",
-        "rlock.telemetry.statsd.enable()",
     ],
 )
 def test_what_is_not_there_is_noticed(said: str) -> None:

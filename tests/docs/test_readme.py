@@ -11,8 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import rlock
 import rlock.asyncio
 from rlock.program.local.embedded import ServerBinary
@@ -130,8 +128,3 @@ def test_the_example_of_statistics_has_the_fields_that_there_are(
         return re.findall(r"(\w+)(?==)|(?<![\w=])(Lock\w+|Waiter)\(", of)
 
     assert names(" ".join(shown[1].split())) == names(told)
-
-
-@pytest.mark.parametrize("line", [*UP, *THEN])
-def test_a_command_of_the_page_has_a_comment(line: str) -> None:
-    assert re.search(rf"^\$ {re.escape(line)} +# \w+", TEXT, re.MULTILINE)

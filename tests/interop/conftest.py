@@ -75,7 +75,14 @@ def fresh_jvm(redisson: Build, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield make
 
 
-@pytest.fixture(params=WAYS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The tests of a module that says `EVERY_WAY = True` run with and without ``interop``."""
+    if "python" in metafunc.fixturenames:
+        every = getattr(metafunc.module, "EVERY_WAY", False)
+        metafunc.parametrize("python", WAYS if every else WAYS[-1:], indirect=True)
+
+
+@pytest.fixture
 def python(request: pytest.FixtureRequest) -> Iterator[MakePython]:
     """Excludes Redisson in either way; only ``interop`` is woken by it, and wakes it."""
     with contextlib.ExitStack() as stack:

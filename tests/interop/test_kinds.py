@@ -28,20 +28,20 @@ def lacks(build: Build, kind: str) -> bool:
 
 @pytest.mark.parametrize("kind", SAME)
 def test_rlock_and_a_lock_of_this_kind_exclude_each_other(
-    any_server: AnyMaster, java: MakeJava, python: MakePython, redisson: Build, kind: str
+    master: AnyMaster, java: MakeJava, python: MakePython, redisson: Build, kind: str
 ) -> None:
     if lacks(redisson, kind):
         pytest.skip(f"Redisson {redisson.redisson} has no such lock")
-    client = python([any_server.url])
+    client = python([master.url])
     lock = client.lock("x")
-    redissons = java([any_server.url], watchdog_ms=10_000)
+    redissons = java([master.url], watchdog_ms=10_000)
     thread, other = redissons.thread("one"), redissons.thread("other")
     thread.lock("x", kind=kind)
-    assert raw(any_server.url).hgetall("x") == {thread.owners[0]: "1"}
+    assert raw(master.url).hgetall("x") == {thread.owners[0]: "1"}
     assert client.status("x").holder == thread.owners[0]
     assert not lock.acquire(timeout=0.2)
     waiter = other.begin("lock", "x", kind=kind)
-    server = raw(any_server.url)
+    server = raw(master.url)
     deadline = time.monotonic() + 5.0
     while not SAME[kind].keys() <= {*server.keys()} and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -61,13 +61,13 @@ def test_rlock_and_a_lock_of_this_kind_exclude_each_other(
 
 @pytest.mark.parametrize("kind", ["read", "write"])
 def test_a_read_write_lock_of_java_is_an_error_that_says_so(
-    any_server: AnyMaster, java: MakeJava, python: MakePython, kind: str
+    master: AnyMaster, java: MakeJava, python: MakePython, kind: str
 ) -> None:
-    client = python([any_server.url])
+    client = python([master.url])
     lock = client.lock("x")
-    thread = java([any_server.url]).thread()
+    thread = java([master.url]).thread()
     thread.lock("x", kind=kind)
-    held = raw(any_server.url).hgetall("x")
+    held = raw(master.url).hgetall("x")
     assert held["mode"] == kind
     for call in (
         lambda: lock.acquire(blocking=False),
@@ -78,7 +78,7 @@ def test_a_read_write_lock_of_java_is_an_error_that_says_so(
     ):
         with pytest.raises(rlock.OptionsError, match="the key holds something that no lock wrote"):
             call()
-    assert raw(any_server.url).hgetall("x") == held
+    assert raw(master.url).hgetall("x") == held
     thread.unlock("x", kind=kind)
     assert lock.acquire(timeout=10.0), "with Java's key the error goes"
     lock.release()

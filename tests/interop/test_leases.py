@@ -13,11 +13,11 @@ from ..servers import Fleet, raw
 from .conftest import MakeJava, MakeJvm, MakePython
 from .jvm import Client, JavaError
 
+EVERY_WAY = True
 #: Of Java, renewed each third of it.
 LEASE_MS = 1500
 #: What a busy machine may add.
 LATE_S = 8.0
-N = pytest.mark.parametrize("count", [1, 3], ids=["N=1", "N=3"])
 
 
 def eventually(what: Callable[[], object], within: float = LATE_S) -> bool:
@@ -40,41 +40,33 @@ def holders(fleet: Fleet) -> list[list[str]]:
     return [[str(owner) for owner in raw(url).hkeys("x")] for url in fleet.urls]
 
 
-@N
-def test_java_renews_for_longer_than_its_lease(
-    masters: Fleet, java: MakeJava, python: MakePython, count: int
-) -> None:
-    fleet = masters(count)
-    thread = short(java(fleet.urls, watchdog_ms=LEASE_MS)).thread()
+def test_java_renews_for_longer_than_its_lease(masters3: Fleet, java: MakeJava, python: MakePython) -> None:
+    thread = short(java(masters3.urls, watchdog_ms=LEASE_MS)).thread()
     thread.lock("x")
-    lock = python(fleet.urls).lock("x")
+    lock = python(masters3.urls).lock("x")
     assert not lock.acquire(timeout=3 * LEASE_MS / 1000)
-    assert holders(fleet) == [[owner] for owner in thread.owners]
+    assert holders(masters3) == [[owner] for owner in thread.owners]
     thread.unlock("x")
 
 
-@N
 def test_a_lease_of_java_that_nobody_renews_ends_by_itself(
-    masters: Fleet, java: MakeJava, python: MakePython, count: int
+    masters3: Fleet, java: MakeJava, python: MakePython
 ) -> None:
-    fleet = masters(count)
-    thread = java(fleet.urls).thread()
+    thread = java(masters3.urls).thread()
     begin = time.monotonic()
     thread.lock("x", lease_ms=LEASE_MS)
-    lock = python(fleet.urls).lock("x")
+    lock = python(masters3.urls).lock("x")
     assert lock.acquire(timeout=LEASE_MS / 1000 + LATE_S)
     assert time.monotonic() - begin > LEASE_MS / 1000 - 0.1, "an expiry published nothing, and came not early"
     lock.release()
 
 
-@N
 def test_a_killed_java_process_frees_the_lock_within_its_lease(
-    masters: Fleet, fresh_jvm: MakeJvm, python: MakePython, count: int
+    masters3: Fleet, fresh_jvm: MakeJvm, python: MakePython
 ) -> None:
-    fleet = masters(count)
     jvm = fresh_jvm()
-    short(jvm.client(fleet.urls, watchdog_ms=LEASE_MS)).thread().lock("x")
-    lock = python(fleet.urls).lock("x")
+    short(jvm.client(masters3.urls, watchdog_ms=LEASE_MS)).thread().lock("x")
+    lock = python(masters3.urls).lock("x")
     assert not lock.acquire(timeout=2 * LEASE_MS / 1000), "its watchdog works"
     jvm.kill()
     killed = time.monotonic()
@@ -103,40 +95,38 @@ def test_a_stopped_java_process_takes_nothing_back_when_it_goes_on(
     lock.release()
 
 
-@N
 def test_a_force_of_java_is_a_loss_for_one_who_shares_the_lock_and_a_gap_for_one_who_does_not(
-    masters: Fleet, java: MakeJava, python: MakePython, count: int
+    masters3: Fleet, java: MakeJava, python: MakePython
 ) -> None:
-    fleet = masters(count)
-    client = python(fleet.urls, ttl=3.0)
+    client = python(masters3.urls, ttl=3.0)
     lock = client.lock("x")
-    thread = java(fleet.urls).thread()
+    thread = java(masters3.urls).thread()
     assert lock.acquire()
-    held = holders(fleet)
+    held = holders(masters3)
     assert all(held)
-    assert thread.force("x") == [True] * count
-    assert holders(fleet) == [[]] * count
+    assert thread.force("x") == [True] * 3
+    assert holders(masters3) == [[]] * 3
     if client._options.interop:
         assert lock.lost.wait(LATE_S)
-        assert holders(fleet) == [[]] * count, "it was forced, and stays free"
+        assert holders(masters3) == [[]] * 3, "it was forced, and stays free"
         with pytest.raises(rlock.LeaseLostError):
             lock.release()
         return
-    assert eventually(lambda: holders(fleet) == held), "its watchdog puts it back within a third of the ttl"
+    assert eventually(lambda: holders(masters3) == held), (
+        "its watchdog puts it back within a third of the ttl"
+    )
     assert lock.is_owned()
     assert not lock.lost.is_set()
     assert not thread.trylock("x")
     lock.release()
-    assert holders(fleet) == [[]] * count
+    assert holders(masters3) == [[]] * 3
 
 
-@N
 def test_a_force_of_java_and_another_owner_are_a_loss_that_rlock_tells(
-    masters: Fleet, java: MakeJava, python: MakePython, count: int
+    masters3: Fleet, java: MakeJava, python: MakePython
 ) -> None:
-    fleet = masters(count)
-    lock = python(fleet.urls, ttl=3.0).lock("x")
-    thread = java(fleet.urls).thread()
+    lock = python(masters3.urls, ttl=3.0).lock("x")
+    thread = java(masters3.urls).thread()
     assert lock.acquire()
     thread.force("x")
     assert thread.trylock("x")
@@ -144,5 +134,5 @@ def test_a_force_of_java_and_another_owner_are_a_loss_that_rlock_tells(
     assert not lock.is_owned()
     with pytest.raises(rlock.LeaseLostError):
         lock.release()
-    assert holders(fleet) == [[owner] for owner in thread.owners], "Java's hold is as it was"
+    assert holders(masters3) == [[owner] for owner in thread.owners], "Java's hold is as it was"
     thread.unlock("x")

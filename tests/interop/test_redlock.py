@@ -6,7 +6,7 @@ Java is another owner on each master: one RedissonClient, and so one uuid, for e
 from __future__ import annotations
 
 from ..conftest import FreshMasters
-from ..servers import Fleet, left, raw
+from ..servers import Fleet, raw
 from .conftest import MakeJava, MakePython
 
 LEASE_MS = 10_000
@@ -36,22 +36,6 @@ def test_rlock_is_refused_while_java_holds_three(masters3: Fleet, java: MakeJava
     thread.unlock("x")
     assert lock.acquire(timeout=10.0)
     lock.release()
-
-
-def test_java_is_refused_while_rlock_holds_three(masters3: Fleet, java: MakeJava, python: MakePython) -> None:
-    lock = python(masters3.urls).lock("x")
-    thread = java(masters3.urls).thread()
-    with lock:
-        held = [raw(url).hgetall("x") for url in masters3.urls]
-        assert not thread.trylock("x")
-        assert not thread.trylock("x", wait_ms=600)
-        assert [raw(url).hgetall("x") for url in masters3.urls] == held
-        # It answers nothing where an RLock raises, and takes nothing away.
-        thread.unlock("x")
-        assert [raw(url).hgetall("x") for url in masters3.urls] == held
-        assert lock.is_owned()
-    assert thread.trylock("x")
-    thread.unlock("x")
 
 
 def test_java_does_not_get_two_of_three_from_under_rlock(
@@ -97,19 +81,3 @@ def test_evict_removes_java_from_every_master(masters3: Fleet, java: MakeJava, p
     with client.lock("x"):
         thread.unlock("x")  # it does not know; what it has not is not taken from another one
         assert client.lock("x").is_owned()
-
-
-def test_nothing_without_an_expiry_is_left_of_both(
-    masters3: Fleet, java: MakeJava, python: MakePython
-) -> None:
-    thread = java(masters3.urls).thread()
-    lock = python(masters3.urls).lock("x")
-    for _ in range(3):
-        thread.lock("x")
-        assert not lock.acquire(timeout=0.05)
-        thread.unlock("x")
-        with lock:
-            assert not thread.trylock("x")
-    for url in masters3.urls:
-        assert [key for key in left(url) if raw(url).pttl(key) == -1] == []
-        assert not raw(url).exists("x")

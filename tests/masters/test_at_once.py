@@ -18,7 +18,7 @@ import rlock
 from ..faults.proxy import Proxy
 from ..servers import Fleet
 
-INSTANTS = 40
+INSTANTS = 20
 
 
 def contend(urls: list[str], orders: Connection) -> None:

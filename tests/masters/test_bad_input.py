@@ -108,7 +108,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize("kind", [rlock.Client, rlock.asyncio.Client])
-@pytest.mark.parametrize("scheme", ["redis", "rediss", "valkey", "unix", "http", ""])
+@pytest.mark.parametrize("scheme", ["redis", "unix", "http", ""])
 def test_no_part_of_a_password_is_shown_however_malformed_its_url_is(scheme: str, kind: type[Any]) -> None:
     refused = 0
     for secret, place in itertools.product(SECRETS, PLACES):
@@ -278,7 +278,7 @@ def test_ready_clients_lend_their_settings_and_not_their_retries(fresh_masters: 
         )
         for url in fleet.urls
     ]
-    with rlock.Client(ready) as client:
+    with rlock.Client(ready, restart_guard=0) as client:  # the note is in another database
         with client.lock("x"):
             assert all(server.exists("x") for server in ready), "not in their database"
         for master in fleet:

@@ -43,7 +43,7 @@ def test_a_client_can_start_with_two_of_five_masters_gone(fresh_masters: FreshMa
 @pytest.mark.parametrize("how", ["kill", "pause"])
 def test_a_master_that_is_back_counts_again(fresh_masters: FreshMasters, how: str) -> None:
     fleet = fresh_masters(3)
-    with rlock.Client(fleet.urls, 3.0, max_ttl=3.0) as client:
+    with rlock.Client(fleet.urls, 2.0, max_ttl=2.0) as client:
         lock = client.lock("x")
         cycle(lock, 5)
         getattr(fleet[0], how)()
@@ -65,7 +65,7 @@ def test_a_master_that_is_back_counts_again(fresh_masters: FreshMasters, how: st
 @pytest.mark.parametrize("how", ["kill", "pause"])
 def test_a_majority_gone_is_an_error_and_not_contention(fresh_masters: FreshMasters, how: str) -> None:
     fleet = fresh_masters(3)
-    with rlock.Client(fleet.urls, 3.0, max_ttl=3.0) as client:
+    with rlock.Client(fleet.urls, 2.0, max_ttl=2.0) as client:
         lock = client.lock("x")
         cycle(lock, 3)
         for master in fleet[1:]:
@@ -94,7 +94,7 @@ def test_waiting_for_ever_goes_on_until_the_masters_are_back(
     fresh_masters: FreshMasters, caplog: pytest.LogCaptureFixture
 ) -> None:
     fleet = fresh_masters(3)
-    with rlock.Client(fleet.urls, 3.0, max_ttl=3.0) as client:
+    with rlock.Client(fleet.urls, 2.0, max_ttl=2.0) as client:
         for master in fleet:
             master.kill()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -19,18 +20,19 @@ FreshMasters = Callable[..., Fleet]
 
 
 def works(urls: list[str]) -> None:
-    with rlock.Client(urls, 0.9) as client, rlock.Client(urls, 0.9) as other:
+    options: dict[str, Any] = {"ttl": 0.9, "restart_guard": 0}
+    with rlock.Client(urls, **options) as client, rlock.Client(urls, **options) as other:
         lock = client.lock("x")
         with lock, lock:
             assert in_thread(lambda: client.lock("x").acquire(timeout=0.2)) is False
-            assert other.lock("x").acquire(timeout=1.5) is False
+            assert other.lock("x").acquire(timeout=1.0) is False
             lock.check()
         many = [client.lock(f"lock-{i}") for i in range(300)]
         for one in many:
             one.acquire()
         assert in_thread(lambda: lock.acquire(timeout=5.0)) is True
         # Renewed over the same connection, in commands longer than one TLS record.
-        assert other.lock("lock-0").acquire(timeout=1.5) is False
+        assert other.lock("lock-0").acquire(timeout=1.0) is False
         for one in many:
             one.release()
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from rlock.program.main import main
 
 RLOCK = [sys.executable, "-m", "rlock"]
 
@@ -40,3 +45,31 @@ def done(command: Sequence[str | bytes], **options: Any) -> Done:
 def rlock(*words: str | bytes, masters: Sequence[str] = (), **extra: str) -> Done:
     """Run ``rlock words``; its exit code and what it said."""
     return done([*RLOCK, *words], env=environment(masters, **extra))
+
+
+def inside(*words: str | bytes, masters: Sequence[str] = (), **extra: str) -> Done:
+    """Run ``rlock words`` in this process: quick, for commands that start and serve nothing."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        patch.dict(os.environ, environment(masters, **extra), clear=True),
+        patch.object(sys, "argv", ["rlock", *map(os.fsdecode, words)]),
+        patch.object(sys, "stdin", io.StringIO()),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    assert isinstance(code, int)
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+def ask(urls: Sequence[str], *words: str, **extra: str) -> Done:
+    """`inside`, on these masters and with short leases."""
+    return inside(*words, masters=urls, RLOCK_TTL="2", **extra)
+
+
+def one_line(err: str) -> bool:
+    """Whether there is one line on stderr, which is ours."""
+    return err.startswith("rlock: ") and err.count("\n") == 1

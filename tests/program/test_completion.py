@@ -24,7 +24,7 @@ from rlock.program.names import complete_name
 
 from ..conftest import FreshMasters
 from ..servers import Fleet, raw
-from .shell import done, environment, rlock
+from .shell import done, environment, inside, rlock
 
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash on this machine")
 needs_zsh = pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh on this machine")
@@ -77,17 +77,6 @@ def test_bash_completes_the_names_of_locks_behind_their_colons(path: str, master
         assert in_bash("rlock run --fair ot", path, masters3.urls) == ["other"]
         assert in_bash("rlock status x", path, masters3.urls) == []
         assert in_bash("rlock status [o]*", path, masters3.urls) == []
-
-
-@needs_bash
-def test_masters_out_of_reach_get_no_word(path: str, tmp_path: Path) -> None:
-    line = "source <(rlock completion bash); COMP_LINE='rlock status o'; COMP_POINT=${#COMP_LINE}; "
-    command = ["bash", "-c", f"{line}_rlock_completion rlock; echo ${{#COMPREPLY[@]}}"]
-    for masters in (["redis://127.0.0.1:1"], ["redis://10.255.255.1", "redis://10.255.255.2"], ["x"], []):
-        assert done(command, env=environment(masters, PATH=path)) == (0, "0\n", "")
-    broken = tmp_path / "config.toml"
-    broken.write_text("tll =")
-    assert done(command, env=environment(PATH=path, RLOCK_CONFIG=str(broken))) == (0, "0\n", "")
 
 
 @pytest.mark.timing
@@ -143,20 +132,6 @@ def typed(command: Sequence[str], keys: bytes, wanted: bytes, env: dict[str, str
         os.waitpid(pid, 0)
 
 
-@needs_bash
-def test_the_tab_key_completes_a_name_with_a_colon_in_an_interactive_bash(
-    path: str, masters3: Fleet, tmp_path: Path
-) -> None:
-    rc = tmp_path / "rc"
-    rc.write_text("PS1='READY> '\nsource <(rlock completion bash)\n")
-    env = environment(masters3.urls, PATH=path, TERM="dumb", HOME=str(tmp_path))
-    with library.Client(masters3.urls) as client, client.lock("orders:42"):
-        shown = typed(
-            ["bash", "--noprofile", "--rcfile", str(rc), "-i"], b"rlock status orders:\t", b"orders:42", env
-        )
-    assert b"rlock status orders:42" in shown
-
-
 @needs_zsh
 def test_the_tab_key_completes_in_an_interactive_zsh(path: str, masters3: Fleet, tmp_path: Path) -> None:
     (tmp_path / ".zshrc").write_text(
@@ -168,18 +143,12 @@ def test_the_tab_key_completes_in_an_interactive_zsh(path: str, masters3: Fleet,
     assert b"orders:42" in shown
 
 
-def test_an_unknown_shell_is_refused_with_those_that_there_are() -> None:
-    found = rlock("completion", "tcsh")
-    assert (found.code, found.out) == (64, "")
-    assert "'bash', 'zsh', 'fish'" in found.err
-
-
 SECTIONS = ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "SEE ALSO")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_manual_of_every_command_has_the_sections_of_a_manual(command: str) -> None:
-    found = rlock("help", command)
+    found = inside("help", command)
     assert (found.code, found.err) == (0, "")
     lines = found.out.splitlines()
     assert [line for line in lines if line in SECTIONS] == list(SECTIONS)
@@ -191,7 +160,7 @@ def test_the_manual_of_every_command_has_the_sections_of_a_manual(command: str) 
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not on this machine")
-@pytest.mark.parametrize("topic", [[], *([command] for command in COMMANDS), ["exit-codes"]], ids=str)
+@pytest.mark.parametrize("topic", [[], ["run"], ["exit-codes"]], ids=str)
 def test_the_source_for_man_is_typeset_without_a_warning(topic: list[str]) -> None:
     source = rlock("help", "--man", *topic).out
     found = subprocess.run(
@@ -201,23 +170,6 @@ def test_the_source_for_man_is_typeset_without_a_warning(topic: list[str]) -> No
     assert "EXIT STATUS" in found.stdout.replace("\b", "").replace("EE", "E") or "EEXXIITT" in "".join(
         found.stdout.split("\b")
     )
-
-
-def test_the_exit_codes_have_a_page_and_an_unknown_topic_a_suggestion() -> None:
-    assert "  75 " in rlock("help", "exit-codes").out
-    found = rlock("help", "staus")
-    assert found.code == 64
-    assert "did you mean 'status'?" in found.err
-
-
-def test_on_a_terminal_the_manual_goes_through_the_pager(tmp_path: Path) -> None:
-    pager = tmp_path / "pager"
-    pager.write_text("#!/bin/sh\necho PAGER\ncat\n")
-    pager.chmod(0o755)
-    env = environment(PAGER=str(pager), TERM="dumb")
-    shown = typed([sys.executable, "-m", "rlock", "help", "run"], b"", b"SEE ALSO", env)
-    assert b"PAGER" in shown
-    assert b"SEE ALSO" in shown
 
 
 def test_what_is_special_to_roff_and_to_tables_comes_through() -> None:

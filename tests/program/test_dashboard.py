@@ -10,17 +10,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from urllib.parse import quote
 
 import pytest
 
 import rlock
-from rlock.program.local.spawn import free_port
 
 from ..conftest import FreshMasters
 from ..contract.conftest import eventually
 from ..servers import AnyMaster, Fleet, raw
-from .dashboards import NASTY, Dashboard, get
+from .dashboards import Dashboard, get
 from .test_run import Start, ended, start  # noqa: F401 - a fixture
 
 Open = Callable[..., Dashboard]
@@ -63,30 +61,6 @@ def test_it_prints_its_url_and_shows_the_real_fleet(dashboard: Open, masters3: F
     assert eventually(lambda: page.snapshot()["locks"] == [])
 
 
-def test_any_name_is_seen_in_the_list_and_alone(dashboard: Open, masters3: Fleet) -> None:
-    with rlock.Client(masters3.urls) as client:
-        for name in NASTY:
-            client.lock(name).acquire()
-        page = dashboard(masters3.urls)
-        assert eventually(lambda: {lock["name"] for lock in page.snapshot()["locks"]} == set(NASTY))
-        for name in NASTY:
-            told = json.loads(get(page.port, f"/api/lock?name={quote(name, safe='')}")[1])
-            assert told["name"] == name
-            assert told["holder"] is not None
-
-
-def test_a_pattern_and_a_limit_show_some_of_the_locks(dashboard: Open, masters3: Fleet) -> None:
-    with rlock.Client(masters3.urls) as client:
-        for name in ("orders:1", "orders:2", "orders:3", "mail"):
-            client.lock(name).acquire()
-        page = dashboard(masters3.urls, "orders:*")
-        assert eventually(lambda: len(page.snapshot()["locks"]) == 3)
-        assert {lock["name"] for lock in page.snapshot()["locks"]} == {"orders:1", "orders:2", "orders:3"}
-        few = dashboard(masters3.urls, "--limit", "2")
-        assert eventually(lambda: len(few.snapshot()["locks"]) == 2)
-        assert few.snapshot()["more"] is True
-
-
 def test_no_master_sees_a_command_that_writes(dashboard: Open, masters3: Fleet) -> None:
     with rlock.Client(masters3.urls) as client:
         client.lock("job").acquire()
@@ -95,7 +69,7 @@ def test_no_master_sees_a_command_that_writes(dashboard: Open, masters3: Fleet) 
         for master in masters3:
             raw(master.url).config_resetstat()
         dumped = [raw(master.url).dump("job") for master in masters3]
-        until = time.monotonic() + 3.0
+        until = time.monotonic() + 2.2
         while time.monotonic() < until:
             for path in ("/", "/api/snapshot", "/api/lock/job", "/api/lock/none", "/metrics"):
                 assert get(page.port, path)[0].status == 200
@@ -139,47 +113,16 @@ def test_no_secret_is_shown(dashboard: Open, fresh_masters: FreshMasters) -> Non
     assert "someone" not in shown
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_at_once(number: int, dashboard: Open, masters3: Fleet) -> None:
+def test_a_signal_ends_it_at_once(dashboard: Open, masters3: Fleet) -> None:
     page = dashboard(masters3.urls)
     with socket.create_connection(("127.0.0.1", page.port)):  # somebody who never asks
         page.snapshot()
-        code, err, took = page.end(number)
+        code, err, took = page.end(signal.SIGINT)
     assert (code, err.splitlines()[-1]) == (0, "ended")
     assert "Traceback" not in err
     assert took < 3
     page = dashboard(masters3.urls)
-    assert page.end(number)[0] == 0, "also when nobody ever looked"
-
-
-def test_a_signal_ends_it_at_once_while_masters_hang(dashboard: Open, fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(3)
-    page = dashboard(fleet.urls)
-    page.snapshot()
-    for master in fleet:
-        master.pause()
-    assert eventually(lambda: not any(m["fault"] is None for m in page.snapshot()["masters"]), within=20)
-    code, err, took = page.end(signal.SIGTERM)
-    assert code == 0
-    assert "Traceback" not in err
-    assert took < 3
-
-
-def test_a_fleet_of_which_nobody_answers_is_shown_with_its_faults(dashboard: Open) -> None:
-    page = dashboard(["redis://127.0.0.1:1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"])
-    found = page.snapshot()
-    assert [m["fault"] is None for m in found["masters"]] == [False] * 3
-    answer, body = get(page.port, "/api/lock/job")
-    assert answer.status == 503
-    assert len(json.loads(body)["masters"]) == 3
-
-
-def test_a_page_on_the_same_port_follows_the_one_that_ended(dashboard: Open, masters3: Fleet) -> None:
-    port = free_port()
-    first = dashboard(masters3.urls, port=port)
-    first.snapshot()
-    first.close()
-    assert dashboard(masters3.urls, port=port).port == port
+    assert page.end(signal.SIGTERM)[0] == 0, "also when nobody ever looked"
 
 
 def test_a_port_in_use_is_one_line(start: Start) -> None:  # noqa: F811
@@ -194,38 +137,13 @@ def test_a_port_in_use_is_one_line(start: Start) -> None:  # noqa: F811
     ("words", "told"),
     [
         (["--host", "0.0.0.0"], "--allow-remote"),
-        (["--host", "::"], "--allow-remote"),
-        (["--host", "no-such-host.invalid"], "no address"),
         (["--host", "203.0.113.7", "--allow-remote"], "cannot listen"),
-        (["--masters", "http://x"], "redis://"),
-        (["--masters", ""], "RLOCK_MASTERS"),
     ],
 )
 def test_bad_addresses_are_one_line(words: list[str], told: str, start: Start) -> None:  # noqa: F811
     code, out, err = ended(start("dashboard", "--port", "0", *words))
     assert (code, out, err.count("\n")) == (64, "", 1)
     assert told in err
-
-
-def test_it_is_open_to_others_only_by_word_and_warns(dashboard: Open, masters3: Fleet) -> None:
-    page = dashboard(masters3.urls, "--host", "0.0.0.0", "--allow-remote", "--allow-host", "locks.example")
-    for host, status in (("10.1.2.3:80", 200), ("locks.example", 200), ("evil.example", 403)):
-        assert get(page.port, "/", Host=host)[0].status == status
-    assert "warning: " in page.end(signal.SIGTERM)[1]
-
-
-def test_ipv6_loopback_works(dashboard: Open, masters3: Fleet) -> None:
-    if not socket.has_ipv6:
-        pytest.skip("no IPv6 here")
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError as error:
-        pytest.skip(f"no IPv6 here: {error}")
-    page = dashboard(masters3.urls, "--host", "::1")
-    assert page.url == f"http://[::1]:{page.port}/"
-    with socket.create_connection(("::1", page.port), 10) as connection:
-        connection.sendall(f"GET /healthz HTTP/1.1\r\nHost: [::1]:{page.port}\r\n\r\n".encode())
-        assert b" 200 OK" in connection.recv(100)
 
 
 def test_other_commands_do_not_load_it() -> None:

@@ -60,23 +60,6 @@ def test_nobody_looks_before_somebody_watches(looker: Looker, lookout: Lookout) 
     assert lookout.sight().snapshot is not None, "the first question waits for the first look"
 
 
-def test_however_many_watch_there_is_one_look_at_a_time(looker: Looker, lookout: Lookout) -> None:
-    until = time.monotonic() + 1.5
-
-    def watch() -> None:
-        while time.monotonic() < until:
-            lookout.sight()
-            time.sleep(0.01)
-
-    watchers = [threading.Thread(target=watch) for _ in range(8)]
-    for watcher in watchers:
-        watcher.start()
-    for watcher in watchers:
-        watcher.join()
-    assert 3 <= looker.looks <= 7, "every 0.3 s, for 1.5 s"
-    assert looker.made == 1
-
-
 def test_looks_end_when_nobody_watches_and_later_the_connections_do(looker: Looker, lookout: Lookout) -> None:
     lookout.sight()
     time.sleep(1.2)
@@ -88,16 +71,6 @@ def test_looks_end_when_nobody_watches_and_later_the_connections_do(looker: Look
     assert old is not None
     assert old.at > time.time() - 1.0, "after a rest the first answer is fresh"
     assert looker.made == 2
-
-
-def test_a_scrape_stays_connected_for_the_next_one(looker: Looker, lookout: Lookout) -> None:
-    lookout.sight(stay_s=4.0)
-    lookout.sight()
-    time.sleep(3.0)
-    assert looker.closed == 0
-    lookout.sight()
-    assert looker.made == 1
-    assert eventually(lambda: looker.closed == 1, within=10)
 
 
 @pytest.mark.parametrize("error", [RLockError("the masters are away"), ZeroDivisionError("a bug")])
@@ -124,12 +97,3 @@ def test_a_look_that_hangs_keeps_no_answer_back(looker: Looker, lookout: Lookout
     assert time.monotonic() - began < 2, "it is under way: nobody waits for it twice"
     looker.gate.set()
     assert eventually(lambda: lookout.sight().snapshot is not None)
-
-
-def test_close_ends_it_and_what_it_looks_with(looker: Looker) -> None:
-    lookout = Lookout(looker)
-    lookout.sight()
-    lookout.close()
-    assert looker.closed == 1
-    assert lookout.sight().snapshot is not None
-    assert looker.looks == 1

@@ -13,7 +13,6 @@ import pytest
 
 import rlock
 from rlock.program.dashboard.lookout import Sight
-from rlock.program.survey.snapshot import MasterHealth
 from rlock.rules.keys import client_label
 
 from ..conftest import FreshMasters
@@ -25,27 +24,6 @@ from .test_dashboard import Open, dashboard  # noqa: F401 - a fixture
 
 NONE = "\u2013"
 pytestmark = pytest.mark.timeout(180)
-
-CONTRAST_AND_NAMES = """
-const wrong = [];
-const part = (v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
-const lum = ([r, g, b]) => 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
-const rgb = (s) => s.match(/[\\d.]+/g).map(Number);
-for (const e of document.querySelectorAll("body *")) {
-  const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
-  if (!own || !e.checkVisibility() || e.closest(".unseen, .skip, noscript")) continue;
-  let back = e;
-  while (back && rgb(getComputedStyle(back).backgroundColor)[3] === 0) back = back.parentElement;
-  const a = lum(rgb(getComputedStyle(e).color).slice(0, 3));
-  const b = lum(rgb(getComputedStyle(back ?? document.body).backgroundColor).slice(0, 3));
-  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  if (ratio < 4.5) wrong.push(`${e.outerHTML.slice(0, 80)}: ${ratio.toFixed(2)}`);
-}
-for (const e of document.querySelectorAll("button, input, a"))
-  if (!(e.getAttribute("aria-label") || e.innerText.trim()))
-    wrong.push(`no name: ${e.outerHTML.slice(0, 80)}`);
-return wrong;
-"""
 
 
 @pytest.fixture(scope="module")
@@ -135,32 +113,6 @@ def test_who_waits_is_seen_in_order_and_gets_the_lock(
     assert eventually(lambda: seen.text("#detail-state").startswith("Free "))
 
 
-def test_hand_offs_are_counted(
-    seen: Seen,
-    dashboard: Open,  # noqa: F811
-    masters3: Fleet,
-) -> None:
-    seen.open(dashboard(masters3.urls).url)
-    stop = threading.Event()
-
-    def work() -> None:
-        with rlock.Client(masters3.urls) as client:
-            while not stop.is_set():
-                with client.lock("job"):
-                    time.sleep(0.02)
-
-    workers = [threading.Thread(target=work) for _ in range(3)]
-    try:
-        for worker in workers:
-            worker.start()
-        assert eventually(lambda: seen.text("#rate") not in (NONE, "0") and float(seen.text("#rate")) > 1)
-        assert eventually(lambda: seen.js("return document.getElementById('line').points.length") >= 2)
-    finally:
-        stop.set()
-        for worker in workers:
-            worker.join(20)
-
-
 def test_a_master_that_is_killed_is_seen_and_so_is_its_return(
     seen: Seen,
     dashboard: Open,  # noqa: F811
@@ -211,18 +163,6 @@ def test_a_server_that_is_gone_is_told_and_so_is_its_return(
         assert seen.js("return document.getElementById('said').textContent") == "The page is live again."
 
 
-def test_looks_that_fail_are_told_with_their_reason(seen: Seen) -> None:
-    with site() as page:
-        seen.open(f"http://127.0.0.1:{page.server.port}/")
-        assert eventually(lambda: seen.row("orders:42"))
-        page.lookout.now = Sight(page.lookout.now.snapshot, "<b>no</b> descriptors left")
-        assert eventually(lambda: "<b>no</b> descriptors left" in seen.text("#banner"))
-        page.lookout.now = Sight(snapshot(lock("new")))
-        assert eventually(lambda: seen.text("#banner") == "" and seen.row("new"))
-        # The snapshot stays, and grows old.
-        assert eventually(lambda: "not been looked at" in seen.text("#banner"), within=15)
-
-
 def test_names_are_text_whatever_they_hold(
     seen: Seen,
     dashboard: Open,  # noqa: F811
@@ -250,22 +190,6 @@ def test_names_are_text_whatever_they_hold(
         assert seen.js("return document.title") == "rlock: 3 of 3 masters answer, quorum 2"
 
 
-def test_markup_from_masters_is_text_too(seen: Seen) -> None:
-    evil = "<img src=x onerror='document.title=1'>"
-    masters = (
-        MasterHealth(evil, evil),
-        MasterHealth("b" + evil, None, role=evil, version=evil, flavour=evil, unlisted=evil),
-    )
-    with site(
-        Sight(snapshot(lock("a", holder=evil), lock("b", holder=f"{evil}/1/{evil}:0"), masters=masters))
-    ) as page:
-        seen.open(f"http://127.0.0.1:{page.server.port}/#lock=a")
-        assert eventually(lambda: seen.text("#detail-owner") == evil)
-        assert seen.js("return document.querySelectorAll('main img, main script').length") == 0
-        assert evil in seen.texts(".card h3")
-        assert seen.js("return document.title").startswith("! rlock:")
-
-
 def test_the_policy_stops_a_script_that_got_in_all_the_same(seen: Seen) -> None:
     with site() as page:
         seen.open(f"http://127.0.0.1:{page.server.port}/")
@@ -280,7 +204,7 @@ def test_the_policy_stops_a_script_that_got_in_all_the_same(seen: Seen) -> None:
         assert any("Content Security Policy" in line or "TrustedScript" in line for line in seen.logs())
 
 
-@pytest.mark.parametrize("width", [320, 360, 780, 1024, 1400, 1920])
+@pytest.mark.parametrize("width", [320, 780, 1400])
 def test_no_width_scrolls_sideways(width: int, seen: Seen) -> None:
     locks = [lock(name, waiters=3) for name in NASTY]
     with site(Sight(snapshot(*locks, lock("x", "h" * 200 + "/1/" + "t" * 99 + ":0")))) as page:
@@ -294,16 +218,6 @@ def test_no_width_scrolls_sideways(width: int, seen: Seen) -> None:
                      && wide(e) && !e.closest(".unseen")).map((e) => e.outerHTML.slice(0, 80))"""
             )
             assert cut == []
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_contrast_and_names_of_controls(dark: bool, seen: Seen) -> None:
-    with site() as page:
-        seen.open(f"http://127.0.0.1:{page.server.port}/#lock=orders:42", dark=dark)
-        assert eventually(lambda: seen.text("#detail-state").startswith("Held by"))
-        assert seen.js(CONTRAST_AND_NAMES) == []
-        ground = seen.js("return getComputedStyle(document.body).backgroundColor")
-        assert (int(ground.split("(")[1].split(",")[0]) < 60) is dark
 
 
 def test_filter_sort_and_details_work_by_keyboard(seen: Seen) -> None:
@@ -338,27 +252,6 @@ def test_filter_sort_and_details_work_by_keyboard(seen: Seen) -> None:
         assert eventually(lambda: seen.text("#detail-state").startswith("Held by")), "asked for by its name"
         seen.keys("/", escape)
         assert len(seen.texts("#rows .name")) == 4
-
-
-def test_hundreds_of_locks_are_drawn_without_a_stutter(seen: Seen) -> None:
-    def many() -> Sight:
-        return Sight(snapshot(*(lock(f"tenant:{i:04}", waiters=i % 5) for i in range(500))))
-
-    with site(many()) as page:
-        seen.open(f"http://127.0.0.1:{page.server.port}/#lock=tenant:0007")
-        assert eventually(lambda: len(seen.texts("#rows tr")) == 500)
-        seen.js(
-            """window.tasks = []; document.querySelector("#rows tr").mark = 1;
-               new PerformanceObserver((l) => tasks.push(...l.getEntries().map((e) => e.duration)))
-                 .observe({type: "longtask"});"""
-        )
-        until = time.monotonic() + 4.0
-        while time.monotonic() < until:
-            page.lookout.now = many()
-            time.sleep(0.5)
-        assert seen.js("return document.querySelector('#rows tr').mark") == 1, "rows are kept"
-        assert max(seen.js("return tasks"), default=0) < 400  # two busy cores; unhurried it is below 50
-        assert seen.js("return document.querySelectorAll('#rows tr').length") == 500
 
 
 def test_a_page_in_the_background_asks_for_nothing(seen: Seen) -> None:

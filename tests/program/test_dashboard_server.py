@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import socket
 import threading
 import time
@@ -10,10 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from rlock.program.dashboard.lookout import Sight
-
 from ..contract.conftest import eventually
-from .dashboards import Site, lock, site, snapshot
+from .dashboards import Site, lock, site
 
 ASK = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 GARBAGE = (
@@ -54,16 +51,6 @@ def test_nonsense_gets_an_error_or_an_end_and_the_next_one_an_answer(
     assert capfd.readouterr().err == ""
 
 
-def test_random_bytes_do_not_crash_it(caplog: pytest.LogCaptureFixture) -> None:
-    chance = random.Random(6)
-    with site(head_s=0.3) as page:
-        for _ in range(60):
-            start = chance.choice([b"", b"GET /", b"GET / HTTP/1.1\r\nHost: localhost\r\n"])
-            page.raw(start + chance.randbytes(chance.randrange(1, 400)) + b"\r\n\r\n")
-        assert page.raw(ASK).endswith(b"ok\n")
-    assert not caplog.records
-
-
 def test_a_request_that_drips_is_ended_in_time() -> None:
     with site(head_s=1.0) as page, ExitStack() as stack:
         slow = connected(page, stack, b"GET / HTTP/1.1\r\n")
@@ -73,17 +60,6 @@ def test_a_request_that_drips_is_ended_in_time() -> None:
                 slow.sendall(b"a")
                 time.sleep(0.1)
         assert time.monotonic() - began < 5, "each byte gave it more time"
-
-
-def test_idle_connections_keep_nobody_out() -> None:
-    with site(head_s=60.0, threads=4) as page, ExitStack() as stack:
-        before = threads()
-        idle = [connected(page, stack) for _ in range(40)]
-        began = time.monotonic()
-        assert page.raw(ASK).endswith(b"ok\n")
-        assert time.monotonic() - began < 10
-        assert threads() <= before + 4
-        assert len(idle) == 40
 
 
 def test_when_all_threads_answer_others_are_told_to_come_again() -> None:
@@ -99,23 +75,6 @@ def test_when_all_threads_answer_others_are_told_to_come_again() -> None:
         assert eventually(lambda: page.raw(ASK).startswith(b"HTTP/1.1 503 "))
         free.set()
         assert eventually(lambda: page.raw(ASK).endswith(b"ok\n"))
-
-
-@pytest.mark.timing
-def test_a_reader_that_does_not_read_is_given_up_and_holds_up_nobody() -> None:
-    many = snapshot(*(lock(f"n{i:04}" + "x" * 900) for i in range(4000)))  # more than the sockets buffer
-    with site(Sight(many), body_s=1.0) as page, ExitStack() as stack:
-        before = threads()
-        deaf = socket.socket()
-        stack.callback(deaf.close)
-        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        deaf.connect(("127.0.0.1", page.server.port))
-        deaf.sendall(b"GET /api/snapshot HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert eventually(lambda: threads() > before)
-        began = time.monotonic()
-        assert page.raw(ASK).endswith(b"ok\n")
-        assert time.monotonic() - began < 1.0
-        assert eventually(lambda: threads() == before, within=10), "its thread waits for ever"
 
 
 def test_half_closed_and_vanished_clients_leave_no_thread(caplog: pytest.LogCaptureFixture) -> None:
@@ -134,13 +93,6 @@ def test_half_closed_and_vanished_clients_leave_no_thread(caplog: pytest.LogCapt
     assert not caplog.records
 
 
-def test_keep_alive_is_answered_with_an_end() -> None:
-    with site() as page:
-        told = page.raw(ASK.replace(b"\r\n\r\n", b"\r\nConnection: keep-alive\r\n\r\n") * 2)
-    assert told.count(b"HTTP/1.1 200 OK") == 1
-    assert b"\r\nConnection: close\r\n" in told
-
-
 def test_a_fault_of_our_own_is_500_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     def status(name: str) -> object:
         raise ZeroDivisionError("secret detail")
@@ -151,13 +103,3 @@ def test_a_fault_of_our_own_is_500_and_logged(caplog: pytest.LogCaptureFixture) 
     assert answer.status == 500
     assert b"secret" not in body
     assert "was not answered" in caplog.text
-
-
-def test_who_still_sends_when_the_answer_is_there_gets_it() -> None:
-    with site() as page, ExitStack() as stack:
-        talker = connected(page, stack, b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        for _ in range(4):
-            time.sleep(0.05)
-            talker.sendall(b"x" * 10_000)  # a reset would end this with an error
-        talker.shutdown(socket.SHUT_WR)
-        assert talker.makefile("rb").read().startswith(b"HTTP/1.1 405 ")

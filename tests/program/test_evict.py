@@ -16,7 +16,7 @@ from rlock.rules.keys import owner_token
 
 from ..contract.conftest import eventually
 from ..servers import Fleet, raw
-from .asking import RLOCK, ask, environment, one_line
+from .shell import RLOCK, ask, environment, one_line
 
 
 def answer(urls: list[str], name: str, keys: str, between: object = None) -> tuple[int, str]:
@@ -142,9 +142,3 @@ def test_what_is_left_on_a_minority_is_called_what_it_is(masters3: Fleet) -> Non
     assert code == 0
     assert "is no holder, and stands on 1 of 3 masters" in out
     assert not raw(masters3.urls[0]).exists("job")
-
-
-def test_without_a_quorum_it_evicts_nobody_and_says_why() -> None:
-    code, out, err = ask(["redis://127.0.0.1:1"], "evict", "job", "-y")
-    assert (code, out) == (69, "")
-    assert "refused" in err

@@ -12,7 +12,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -40,52 +39,29 @@ FREE: list[list[str]] = [
     [LOCK, "true"],
     [LOCK, "false"],
     [LOCK, "sh", "-c", "exit 7"],
-    [LOCK, "sh", "-c", "exit 255"],
     [LOCK, "sh", "-c", "kill -9 $$"],
-    [LOCK, "sh", "-c", "kill -TERM $$"],
     [LOCK, "echo", "-n", "a", "b c", "--help", "-w"],
     [LOCK, "echo", "--", "x"],
     [LOCK, "-c", "echo $((1 + 2)); exit 3"],
-    [LOCK, "-c", "echo $0 $#"],
     [LOCK, "-c", "exit 1", "more"],
-    [LOCK, "-c"],
     [LOCK],
-    [],
     ["-n", LOCK, "echo", "x"],
-    ["--nb", LOCK, "echo", "x"],
-    ["--nonblock", LOCK, "echo", "x"],
-    ["-w", "1", LOCK, "echo", "x"],
     ["-w", ".5", LOCK, "echo", "x"],
-    ["-w", "0", LOCK, "echo", "x"],
-    ["--wait", "1.25", LOCK, "echo", "x"],
     ["--timeout=1", LOCK, "echo", "x"],
     ["-w", "soon", LOCK, "echo", "x"],
-    ["-w", "", LOCK, "echo", "x"],
-    ["-w"],
     ["-E", "0", "-n", LOCK, "sh", "-c", "exit 4"],
     ["-E", "256", "-n", LOCK, "true"],
-    ["-E", "-1", "-n", LOCK, "true"],
-    ["-E", "x", "-n", LOCK, "true"],
     ["-nE9", LOCK, "echo", "x"],
-    ["-en", LOCK, "echo", "x"],
     ["-x", LOCK, "echo", "x"],
-    ["--exclusive", LOCK, "echo", "x"],
     ["-o", LOCK, "echo", "x"],
-    ["--close", LOCK, "echo", "x"],
     ["--bogus", LOCK, "echo", "x"],
-    ["-n", LOCK, "-c", "cat"],
-    ["--help-me", LOCK, "true"],
 ]
 
 #: Somebody else has it.
 HELD: list[list[str]] = [
     ["-n", "-E", "42", LOCK, "echo", "ran"],
-    ["--nonblock", "--conflict-exit-code", "255", LOCK, "echo", "ran"],
     ["-nE0", LOCK, "echo", "ran"],
-    ["-w", "0", "-E", "3", LOCK, "echo", "ran"],
-    ["-w", ".2", "-E", "42", LOCK, "echo", "ran"],
     ["--timeout", "0.2", "-E", "1", LOCK, "-c", "echo ran"],
-    ["-w", "0.2", "-E", "0", LOCK, "echo", "ran"],
 ]
 
 #: (what the page calls it, words, held, exit status of flock, of rlock run).
@@ -97,7 +73,6 @@ DIFFERENT: list[tuple[str, list[str], bool, int, int]] = [
     ("`-n` and `-w` together", ["-n", "-w", "1", LOCK, "true"], False, 0, 64),
     ("A negative `-w`", ["-w", "-1", LOCK, "true"], False, 71, 64),
     ("`-w nan`, or one of ages", ["-w", "nan", LOCK, "true"], False, 71, 64),
-    ("`-w nan`, or one of ages", ["-w", "1e300", LOCK, "true"], False, 71, 64),
     ("`-s`, `--shared`", ["-s", LOCK, "true"], False, 0, 64),
     ("`-F`, `--no-fork`", ["-F", LOCK, "true"], False, 0, 64),
     ("`-u`, `--unlock`", ["-u", LOCK, "true"], False, 0, 64),
@@ -180,21 +155,21 @@ def test_both_wait_until_the_lock_is_free_and_then_run(which: int, pair: Pair) -
     with pair.held():
         process = subprocess.Popen(command, env=environment(pair.urls), stdout=subprocess.PIPE, text=True)
         with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(1.5)
+            process.wait(1.0)
     out, _ = process.communicate(timeout=20)
     assert (process.returncode, out) == (0, "ran\n")
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["flock", "rlock"])
 def test_both_give_up_when_their_time_is_over_and_not_before(which: int, pair: Pair) -> None:
-    command = pair.commands(["-w", "1.5", "-E", "9", LOCK, "true"])[which]
+    command = pair.commands(["-w", "1.0", "-E", "9", LOCK, "true"])[which]
     with pair.held():
         began = time.monotonic()
         assert done(command, env=environment(pair.urls)).code == 9
-        assert 1.5 <= time.monotonic() - began < 10
+        assert 1.0 <= time.monotonic() - began < 10
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("which", [0, 1], ids=["flock", "rlock"])
 def test_a_signal_ends_the_wait_of_both_with_128_and_its_number(
     which: int, number: signal.Signals, pair: Pair
@@ -231,29 +206,3 @@ def test_the_lock_of_flock_outlives_its_command_in_the_background_and_ours_does_
             os.kill(left_running, signal.SIGKILL)
     assert codes == [1, 0]
     assert "| What COMMAND leaves in the background |" in PAGE.read_text()
-
-
-def test_verbose_tells_how_long_the_lock_took_and_why_it_was_not_got(pair: Pair) -> None:
-    theirs, ours = pair.run(["--verbose", LOCK, "echo", "hi"])
-    told = re.compile(r"(flock|rlock): getting lock took \d+\.\d{6} seconds\n(flock|rlock): executing echo\n")
-    assert told.search(theirs.out)
-    assert told.search(ours.err)
-    assert ours.out == "hi\n", "stdout is COMMAND's: another difference that the page lists"
-    with pair.held():
-        theirs, ours = pair.run(["--verbose", "-n", LOCK, "echo", "hi"])
-    assert "failed to get lock" in theirs.err
-    assert "'job' is held by" in ours.err
-    assert "| `--verbose` |" in PAGE.read_text()
-
-
-def test_flock_s_own_boilerplate_for_scripts_works_with_rlock_run(pair: Pair, tmp_path: Path) -> None:
-    script = tmp_path / "once"
-    script.write_text(
-        "#!/bin/sh\n"
-        f'[ "$RLOCK_NAME" != "{NAME}" ] && exec "{sys.executable}" -m rlock run -en {NAME} "$0" "$@" || :\n'
-        'echo "$1 under $RLOCK_NAME"\n'
-    )
-    script.chmod(0o755)
-    assert done([str(script), "x"], env=environment(pair.urls)).out == f"x under {NAME}\n"
-    with pair.held():
-        assert done([str(script), "x"], env=environment(pair.urls))[:2] == (75, "")

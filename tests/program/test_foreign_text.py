@@ -19,36 +19,24 @@ import rlock
 from tests.servers import Fleet, raw
 
 from .rude import RUDE, SHAPES, rude
-from .shell import RLOCK, environment
+from .shell import RLOCK, environment, inside
 from .shell import rlock as run
 
 NAME = f"jobs{RUDE}\nrlock: all is well"
 
 COMMANDS = (
     ("status", NAME),
-    ("status", "--json", NAME),
     ("list",),
-    ("list", NAME),
     ("watch", "--once"),
-    ("watch", "--once", "--json"),
     ("doctor", "--measure", "0"),
-    ("doctor", "--measure", "0", "--json", "--name", f"{NAME}*"),
     ("evict", "--yes", NAME),
-    ("init",),
     ("run", "-n", NAME, "true"),
-    ("run", "-n", "--json", NAME, "true"),
-    ("run", "-w", "0.1", "--verbose", NAME, "true"),
 )
 MISTAKES = (
     (RUDE,),
     ("status", f"--{RUDE}", "x"),
     ("status", "--masters", f"redis://{RUDE}:1", "x"),
-    ("status", "--config", f"/{RUDE}", "x"),
-    ("up", "-n", RUDE),
-    ("help", RUDE),
-    ("completion", RUDE),
     ("dashboard", "--host", RUDE),
-    ("run", "x"),
 )
 
 
@@ -67,7 +55,8 @@ def hold(masters: Fleet, name: str, owner: str) -> None:
 def test_no_answer_of_a_master_reaches_the_terminal_as_more_than_text(kind: str) -> None:
     with rude(kind) as url:
         for words in COMMANDS:
-            found = run(*words, masters=[url])
+            # A log record has to be fit for a terminal, too: only a process of its own prints it.
+            found = (run if words[0] in ("run", "status") else inside)(*words, masters=[url])
             assert obeyed(found.out + found.err) == set(), words
             assert "\nrlock: all is well" not in found.out + found.err, words
             assert found.out or found.err or words[0] == "run", words
@@ -104,7 +93,7 @@ def client_of(urls: list[str]) -> rlock.Client:
 
 @pytest.mark.parametrize("words", MISTAKES, ids=lambda words: words[0] if words[0] != RUDE else "rude")
 def test_what_was_typed_is_shown_as_text_too(words: tuple[str, ...]) -> None:
-    found = run(*words, masters=["redis://127.0.0.1:1"])
+    found = inside(*words, masters=["redis://127.0.0.1:1"])
     assert found.code == 64 or found.code == 78
     assert obeyed(found.out + found.err) == set()
     assert found.err.startswith("rlock: ")
@@ -116,12 +105,9 @@ def test_names_and_owners_are_shown_as_text(masters3: Fleet) -> None:
     hold(masters3, NAME, owner)
     for words in (
         ("status", NAME),
-        ("status", "--json", NAME),
-        ("list",),
         ("list", "--json"),
         ("watch", "--once"),
         ("run", "-n", NAME, "true"),
-        ("run", "-n", "--json", NAME, "true"),
         ("evict", "--yes", NAME),
     ):
         found = run(*words, masters=masters3.urls)
@@ -154,18 +140,3 @@ def test_a_terminal_gets_our_own_colours_and_no_others(masters3: Fleet) -> None:
     ours = text.replace("\x1b[33m", "").replace("\x1b[1m", "").replace("\x1b[0m", "").replace("\r", "")
     assert "gnorts" in ours
     assert obeyed(ours) == set()
-
-
-def test_stdout_that_takes_ascii_only_gets_ascii(masters3: Fleet) -> None:
-    hold(masters3, "überweisung", f"höst/1/main:{uuid.uuid4().hex}")
-    for words in (
-        ("status", "überweisung"),
-        ("list",),
-        ("watch", "--once"),
-        ("evict", "-y", "überweisung"),
-    ):
-        found = run(*words, masters=masters3.urls, PYTHONIOENCODING="ascii")
-        assert "berweisung" in found.out + found.err, words
-    told = run("status", "--json", "überweisung", masters=masters3.urls, PYTHONIOENCODING="ascii").out
-    assert told.isascii()
-    assert json.loads(told)["name"] == "überweisung"

@@ -14,7 +14,7 @@ from rlock.rules.keys import owner_token
 
 from ..servers import Fleet, raw
 from .dashboards import Dashboard, get
-from .shell import rlock as run
+from .shell import inside as run
 
 OWNER = owner_token("host/1/main")
 

@@ -14,7 +14,7 @@ from rlock.rules.keys import owner_token, queue, waiter_name
 from ..conftest import FreshMasters
 from ..contract.conftest import eventually
 from ..servers import Fleet, raw
-from .asking import ask, one_line
+from .shell import ask, one_line
 
 
 def held(fleet: Fleet, name: str, owner: str) -> None:
@@ -92,22 +92,6 @@ def test_json_is_an_object_a_line_with_the_words_of_status(masters3: Fleet) -> N
 )
 def test_none_is_no_failure_and_is_said_aside(words: list[str], told: str, masters3: Fleet) -> None:
     assert ask(masters3.urls, "list", *words) == (0, "", told + "\n")
-
-
-def test_a_limit_is_said_aside(masters3: Fleet) -> None:
-    for name in ("a", "b", "c"):
-        held(masters3, name, owner_token("web/1/main"))
-    code, out, err = ask(masters3.urls, "list", "--limit", "2")
-    assert (code, len(out.splitlines())) == (0, 3)
-    assert "there may be more" in err
-    assert "--limit" in err
-
-
-def test_a_name_cannot_play_tricks_on_the_terminal(masters3: Fleet) -> None:
-    held(masters3, "x\x1b[2J\n", owner_token("web/1/main"))
-    _, out, _ = ask(masters3.urls, "list")
-    assert "x\\x1b[2J\\n" in out
-    assert "\x1b" not in out
 
 
 def test_bad_input_is_one_line_and_a_code(masters3: Fleet, fresh_masters: FreshMasters) -> None:

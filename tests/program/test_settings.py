@@ -11,13 +11,13 @@ import pytest
 from rlock.program.settings import KEYS, ConfigError, file_of, read
 
 from ..servers import Fleet
-from .shell import Done, rlock
+from .shell import Done, inside, rlock
 
 SECRET = "hunter2"
 
 
 def in_force(*words: str, **extra: str) -> dict[str, tuple[object, str]]:
-    found = rlock("config", "--json", *words, **extra)
+    found = inside("config", "--json", *words, **extra)
     assert found.code == 0, found.err
     rows = map(json.loads, found.out.splitlines())
     return {row["setting"]: (row["value"], row["source"]) for row in rows}
@@ -68,36 +68,19 @@ def test_the_users_file_goes_before_the_machines_and_an_empty_variable_means_non
     assert file_of({"HOME": str(tmp_path), "RLOCK_CONFIG": "/elsewhere"}) == Path("/elsewhere")
 
 
-def test_without_a_home_the_directory_that_one_stands_in_is_not_searched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / ".config" / "rlock").mkdir(parents=True)
-    written(tmp_path / ".config" / "rlock", 'masters = ["redis://trap"]')
-    monkeypatch.chdir(tmp_path)
-    assert file_of({}) in (None, Path("/etc/rlock/config.toml"))
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("ttl = \n", "line 1"),
-        ("ttl = 1\nttl = 2\n", "line 2"),
-        ("\n\nmasters = [", "end of document"),
         ("tll = 3", "did you mean 'ttl'?"),
         ("colour = 3", "it may hold masters, ttl"),
         ("[rlock]\nttl = 3", "'rlock' is no setting"),
         ('ttl = "3"', "ttl must be a number of seconds, not '3'"),
-        ("ttl = true", "ttl must be a number"),
         ("ttl = -1", "above 0, not -1"),
-        ("ttl = inf", "above 0, not inf"),
-        ("max_ttl = nan", "above 0, not nan"),
         ("restart_guard = -1", "0 or above, not -1"),
         ('interop = "jedis"', "interop must be \"redisson\", or be left out, not 'jedis'"),
-        ("interop = true", "not true or false"),
         ("masters = 3", "masters must be a list of URLs"),
-        ("masters = [1]", "masters must be a list of URLs"),
         ("masters = []", "masters is empty"),
-        ('masters = " , "', "masters is empty"),
         (f'masters = [["redis://:{SECRET}@a"]]', "masters must be a list of URLs"),
         (f'masters = {{ a = "redis://:{SECRET}@a" }}', "masters must be a list of URLs"),
     ],
@@ -119,15 +102,15 @@ def refused(found: Done, told: str) -> None:
 
 
 def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
-    refused(rlock("config", "--config", str(tmp_path)), "Is a directory")
-    refused(rlock("config", "--config", str(tmp_path / "none")), "No such file")
+    refused(inside("config", "--config", str(tmp_path)), "Is a directory")
+    refused(inside("config", "--config", str(tmp_path / "none")), "No such file")
     refused(rlock("run", "job", "true", RLOCK_CONFIG=str(tmp_path / "none")), "No such file")
-    refused(rlock("config", "--config", "/dev/zero"), "over 1 MB")
-    refused(rlock("config", "--config", str(tmp_path / ("x" * 300))), "too long")
+    refused(inside("config", "--config", "/dev/zero"), "over 1 MB")
+    refused(inside("config", "--config", str(tmp_path / ("x" * 300))), "too long")
     latin = tmp_path / "latin"
     latin.write_bytes(b"# \xe9\n")
-    refused(rlock("config", "--config", str(latin)), "utf-8")
-    refused(rlock("config", "--config", str(written(tmp_path, "tll = 1"))), "did you mean 'ttl'?")
+    refused(inside("config", "--config", str(latin)), "utf-8")
+    refused(inside("config", "--config", str(written(tmp_path, "tll = 1"))), "did you mean 'ttl'?")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
@@ -150,26 +133,16 @@ def test_a_folder_that_may_not_be_entered_is_no_traceback(tmp_path: Path) -> Non
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-@pytest.mark.parametrize(
-    "url", ["redis://:{}@10.0.0.1", "unix:///run/redis.sock?password={}", "redis://:{}/9@a"]
-)
-@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660])
+@pytest.mark.parametrize(("url", "mode"), [("redis://:{}@10.0.0.1", 0o644), ("redis://:{}/9@a", 0o640)])
 def test_a_password_that_others_can_read_is_told_once(url: str, mode: int, tmp_path: Path) -> None:
     path = written(tmp_path, f'masters = ["redis://10.0.0.2", "{url.format(SECRET)}"]', mode)
     told = f"rlock: {path} holds a password, and others than its owner can read it: chmod 600 {path}\n"
-    found = rlock("config", "--config", str(path))
+    found = inside("config", "--config", str(path))
     assert found.err.startswith(told)
     assert found.code == (64 if "/9" in url else 0), "the warning is no error"
     assert SECRET not in found.out + found.err
     path.chmod(0o600)
-    assert told not in rlock("config", "--config", str(path)).err
-
-
-def test_a_file_without_a_password_may_be_read_by_all(tmp_path: Path) -> None:
-    path = written(
-        tmp_path, 'masters = ["redis://10.0.0.1", "redis://worker@10.0.0.2", "unix:///r@1.sock"]', 0o644
-    )
-    assert rlock("config", "--config", str(path)).err == ""
+    assert told not in inside("config", "--config", str(path)).err
 
 
 def test_a_run_takes_its_masters_from_the_file(masters3: Fleet, tmp_path: Path) -> None:
@@ -177,10 +150,3 @@ def test_a_run_takes_its_masters_from_the_file(masters3: Fleet, tmp_path: Path) 
     program = ["sh", "-c", "echo $RLOCK_TTL $RLOCK_MASTERS"]
     found = rlock("run", "job", "--config", str(path), "--pass-masters", "--", *program)
     assert found.out == f"3 {','.join(masters3.urls)}\n"
-
-
-def test_times_that_cannot_work_together_are_64(tmp_path: Path) -> None:
-    path = written(tmp_path, 'masters = ["redis://a"]\nttl = 20\n')
-    found = rlock("config", "--config", str(path))
-    assert found.code == 64
-    assert "max_ttl" in found.err

@@ -7,10 +7,10 @@ import pty
 import subprocess
 
 import rlock
-from rlock.rules.keys import owner_token, queue, waiter_name
+from rlock.rules.keys import owner_token
 
 from ..servers import Fleet, raw
-from .asking import RLOCK, ask, environment
+from .shell import RLOCK, ask, environment
 
 
 def on_a_terminal(urls: list[str], *words: str, **extra: str) -> str:
@@ -39,12 +39,6 @@ def on_a_terminal(urls: list[str], *words: str, **extra: str) -> str:
     return shown.decode()
 
 
-def test_it_names_the_process_and_the_host_of_the_holder(masters3: Fleet) -> None:
-    with rlock.Client(masters3.urls) as client, client.lock("job"):
-        _, out, _ = ask(masters3.urls, "status", "job")
-        assert f"process {os.getpid()} on " in out.splitlines()[1]
-
-
 def test_on_a_terminal_a_typing_error_is_noticed(masters3: Fleet) -> None:
     with rlock.Client(masters3.urls) as client, client.lock("nightly:report"):
         shown = on_a_terminal(masters3.urls, "status", "nightly:reprot")
@@ -54,21 +48,6 @@ def test_on_a_terminal_a_typing_error_is_noticed(masters3: Fleet) -> None:
         code, out, err = ask(masters3.urls, "status", "nightly:reprot")
         assert (code, err) == (0, "")
         assert "free" in out
-
-
-def test_colours_are_for_terminals_whose_user_wants_them(masters3: Fleet) -> None:
-    assert "\x1b[" in on_a_terminal(masters3.urls, "status", "job")
-    assert "\x1b[" not in on_a_terminal(masters3.urls, "status", "job", NO_COLOR="1")
-    assert "\x1b[" not in ask(masters3.urls, "status", "job")[1]
-
-
-def test_waiters_that_are_not_shown_are_counted(masters1: Fleet) -> None:
-    places = {waiter_name(owner_token("web/1/main"), "s"): i for i in range(103)}
-    raw(masters1.urls[0]).zadd(queue("job"), places)
-    _, out, _ = ask(masters1.urls, "status", "job")
-    assert "waiting: 103" in out
-    assert "  100. web/1/main:" in out
-    assert out.splitlines()[-1] == "  and 3 more"
 
 
 def test_free_is_said_only_where_nobody_can_have_it(masters3: Fleet) -> None:

@@ -91,27 +91,6 @@ def test_hashes_that_no_lock_wrote_are_not_shown(masters1: Fleet) -> None:
         assert set(survey._names) == {"java", "lock"}, "others are not even asked for again"
 
 
-def test_a_lock_that_is_only_waited_for_is_found_by_its_queue(masters3: Fleet) -> None:
-    waiter = waiter_name(owner_token("web/1/main"), "station")
-    for name in ("left", "{left}", "lefthand"):
-        for master in masters3:
-            raw(master.url).zadd(queue(name), {waiter: 1})
-    found = look(masters3.urls)
-    assert [(lock.name, lock.holder, lock.queue_length) for lock in found.locks] == [
-        ("left", None, 1),
-        ("lefthand", None, 1),
-        ("{left}", None, 1),
-    ]
-    assert [lock.name for lock in look(masters3.urls, "lef[t]").locks] == ["left"]
-
-
-def test_a_lock_of_which_one_master_alone_has_the_key_is_shown_without_a_holder(masters3: Fleet) -> None:
-    raw(masters3.urls[2]).hset("left", mapping={owner_token("web/1/main"): 1})
-    (lock,) = look(masters3.urls).locks
-    assert lock.holder is None
-    assert [view.holder is not None for view in lock.masters] == [False, False, True]
-
-
 def test_with_a_limit_those_that_are_waited_for_go_before_and_more_is_said(masters1: Fleet) -> None:
     client = raw(masters1.urls[0])
     for i in range(30):
@@ -250,37 +229,6 @@ def test_a_user_who_may_not_scan_or_ask_gets_what_he_may(any_server: AnyMaster) 
         assert [lock.name for lock in snapshot.locks] == ["lock"]
 
 
-def test_a_replica_and_a_wrong_password_are_told_as_what_they_are(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(2, password="right")
-    host, _, port = fleet.urls[0].rpartition("@")[2].partition(":")
-    owner = raw(fleet.urls[1])
-    owner.config_set("masterauth", "right")
-    owner.replicaof(host, int(port))
-    wrong = fleet.urls[0].replace("right", "wrong")
-    with rlock.Client([wrong, fleet.urls[1]]) as client, Survey(client) as survey:
-        survey.look()
-        denied, replica = survey.look().masters
-        assert "WRONGPASS" in str(denied.fault) or "invalid" in str(denied.fault)
-        assert "replica" in str(replica.fault)
-        assert "wrong" not in repr(survey.look())
-
-
-def test_clocks_are_compared_with_the_median(monkeypatch: pytest.MonkeyPatch, masters3: Fleet) -> None:
-    from rlock.program.survey import info
-
-    told: list[float] = [3.0, 8.0, 3.0]
-    clocks: dict[int, float] = {}
-
-    def ahead(reply: object) -> float | None:
-        thread = threading.get_ident()
-        clocks.setdefault(thread, told[len(clocks) % 3])
-        return time.time() + clocks[thread]
-
-    monkeypatch.setattr(info, "time_of", ahead)
-    offsets = sorted(each.clock_offset or 0.0 for each in look(masters3.urls).masters)
-    assert offsets == [pytest.approx(0.0, abs=0.2), pytest.approx(0.0, abs=0.2), pytest.approx(5.0, abs=0.2)]
-
-
 def test_the_restart_guard_of_a_master_is_shown(fresh_masters: FreshMasters) -> None:
     fleet = fresh_masters(1)
     fleet[0].restart()
@@ -290,31 +238,6 @@ def test_the_restart_guard_of_a_master_is_shown(fresh_masters: FreshMasters) -> 
         client.init()
         with Survey(client) as survey:
             assert survey.look().masters[0].guarded == 0.0
-
-
-def test_a_restart_is_noticed_where_there_are_no_locks(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(1)
-    with rlock.Client(fleet.urls) as client, Survey(client, hand_offs=False) as survey:
-        assert survey.look().masters[0].guarded == 0.0
-        fleet[0].restart()
-        assert eventually(lambda: survey.look().masters[0].guarded > 5.0, within=5.0)
-
-
-def test_after_close_no_thread_is_left(masters3: Fleet) -> None:
-    before = set(threading.enumerate())
-    with rlock.Client(masters3.urls) as client:
-        with Survey(client) as survey:
-            survey.look()
-            assert [thread for thread in threading.enumerate() if thread.name == "rlock-hand-offs"]
-        assert eventually(
-            lambda: (
-                not [
-                    thread
-                    for thread in set(threading.enumerate()) - before
-                    if thread.name in ("rlock-survey", "rlock-hand-offs")
-                ]
-            )
-        )
 
 
 def _timed(survey: Survey) -> tuple[Snapshot, float]:

@@ -9,8 +9,7 @@ import pytest
 
 from rlock.program.survey import info
 from rlock.program.survey.names import given, lock_of, matcher, queues, waited_for
-from rlock.rules import replies
-from rlock.rules.keys import NOTE, fence, is_owner, owner_token, queue
+from rlock.rules.keys import NOTE, fence, queue
 
 from ..scripted import Box
 
@@ -46,14 +45,6 @@ def test_other_keys_are_no_queues(key: bytes) -> None:
 def test_what_no_lock_can_be_called_is_none() -> None:
     for key in (b"rlock:fleet", b"\xff\xfe", b"", b"x" * 1100):
         assert lock_of(key) is None
-
-
-def test_owner_tokens_are_told_from_other_fields() -> None:
-    assert is_owner(owner_token("host/1/main"))
-    assert is_owner(owner_token("a:b:c"))
-    assert is_owner("8743c9c0-0795-4907-87fd-6c719a6b4586:1"), "Redisson's"
-    for field in ("name", "user:1", ":0" * 16, "x:" + "g" * 32, "x:" + "a" * 31, "a" * 33, ""):
-        assert not is_owner(field)
 
 
 PATTERNS = [
@@ -110,15 +101,6 @@ def test_the_pattern_for_queues_finds_all_of_them(box: Box) -> None:
     for pattern in ("*", "x*", "?", "[{]*", "*{*", "\\{x\\}", "orders:[0-9]*"):
         found = {waited_for(str(key).encode()) for key in box.client.keys(queues(pattern))}
         assert found >= {name for name in NAMES if matcher(pattern)(name)}, pattern
-
-
-def test_a_pattern_of_many_stars_ends_in_time() -> None:
-    assert not matcher("*" * 200 + "b")("a" * 1000)
-
-
-def test_what_a_master_does_not_tell_is_none_and_not_zero() -> None:
-    told = info.health(replies.fields(Exception("NOPERM")), None)
-    assert set(told.values()) == {None}
 
 
 def test_durable_takes_both_settings() -> None:

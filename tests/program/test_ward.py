@@ -17,7 +17,7 @@ from rlock.program.ward import Ward
 from ..contract.conftest import eventually
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_the_command_is_being_started_reaches_it(
     number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

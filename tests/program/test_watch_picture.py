@@ -120,14 +120,6 @@ def test_leases_and_waits_count_on_between_two_looks_and_never_below_zero() -> N
     assert "waits 7.5 s" in drawn(snapshot, late=2.5)
 
 
-def test_a_lease_that_is_about_to_end_is_red() -> None:
-    for late, style in ((0.0, ""), (6.0, "yellow"), (7.5, "bold red")):
-        picture = everything(fleet(lock("a")), View(), 130, AT + late)
-        (row,) = [line for line in picture if line.plain.startswith("a ")]
-        assert (style in [span.style for span in row.spans]) or not style
-        assert ("bold red" in [span.style for span in row.spans]) == (style == "bold red")
-
-
 def paper(snapshot: Snapshot) -> str:
     return "\n".join(line.plain for line in everything(snapshot, View(), 130, AT))
 
@@ -150,23 +142,9 @@ def test_masters_that_give_no_answer_or_no_vote_are_shown_with_the_reason() -> N
     assert "no locks to be seen: NOPERM scan" in drawn(fleet(masters=silent))
 
 
-def test_a_master_whose_memory_is_full_is_not_called_ok() -> None:
-    masters = (master(0, memory=90, max_memory=100), master(1, memory=372, max_memory=100), master(2))
-    lines = drawn(fleet(masters=masters)).splitlines()
-    assert lines[2].split()[1] == lines[4].split()[1] == "ok"
-    assert lines[3].split()[1] == "full"
-    assert "372%" in lines[3]
-
-
-def test_what_a_master_does_not_tell_is_a_dash() -> None:
-    silent = MasterHealth("redis://10.0.0.1:6379", None, latency=0.001)
-    shown = drawn(fleet(masters=(silent,) * 3)).splitlines()
-    assert shown[2].split() == ["redis://10.0.0.1:6379", "ok", "1.00", "ms", *["-"] * 8]
-
-
-@pytest.mark.parametrize("columns", [60, 72, 80, 100, 132, 200])
-@pytest.mark.parametrize("lines", [13, 24, 50])
-@pytest.mark.parametrize("name", ["a", "名前" * 40, "x" * 300, "a\x1b[2J\n"])
+@pytest.mark.parametrize("columns", [60, 80, 132])
+@pytest.mark.parametrize("lines", [13, 50])
+@pytest.mark.parametrize("name", ["名前" * 40, "a\x1b[2J\n"])
 def test_it_fits_whatever_the_names_are(columns: int, lines: int, name: str) -> None:
     snapshot = fleet(*(lock(f"{name}{i}", waiters=i) for i in range(60)))
     for utf8 in (True, False):
@@ -176,58 +154,12 @@ def test_it_fits_whatever_the_names_are(columns: int, lines: int, name: str) -> 
         assert utf8 or "…" not in shown
 
 
-def test_a_narrow_terminal_leaves_out_columns_before_it_cuts_names() -> None:
-    snapshot = fleet(lock("a-rather-long-name", "a-host-with-a-name/1234/a-thread", waiters=1))
-    wide, narrow = drawn(snapshot, columns=132), drawn(snapshot, columns=62)
-    assert "NEXT" in wide
-    assert "NEXT" not in narrow
-    assert "CLIENTS" not in narrow
-    assert "a-rather-long-name" in narrow
-    assert "WAITERS" in narrow
-
-
 def test_too_small_is_one_line_that_says_what_is_needed() -> None:
     for columns, lines in ((59, 40), (100, 12), (20, 5), (5, 1)):
         first, *rest = drawn(fleet(lock("a")), columns=columns, lines=lines).split("\n")
         assert first == f"too small: {columns}x{lines}, needs 60x13 (q quits)"[:columns]
         assert not any(rest)
     assert least(5) == (60, 15)
-
-
-def test_the_table_follows_the_chosen_lock() -> None:
-    snapshot, view = fleet(*(lock(f"n{i:03}") for i in range(100))), View()
-    assert "n000" in drawn(snapshot, view)
-    for _ in range(40):
-        assert obey(view, "j", snapshot)
-    assert view.chosen == "n040"
-    shown = drawn(snapshot, view)
-    assert "n040 " in shown
-    assert "n000" not in shown
-    obey(view, "end", snapshot)
-    assert "n099 " in drawn(snapshot, view)
-    obey(view, "j", snapshot)
-    assert view.chosen == "n099"
-    obey(view, "page up", snapshot)
-    assert view.chosen == f"n{99 - view.page:03}"
-    obey(view, "g", snapshot)
-    obey(view, "up", snapshot)
-    assert view.chosen == "n000"
-    assert "1-" in drawn(snapshot, view).splitlines()[-1]
-
-
-def test_a_chosen_lock_that_is_released_leaves_the_first_one_chosen() -> None:
-    view = View(chosen="b")
-    assert "a  web-1" in drawn(fleet(lock("a"), lock("c")), view)
-
-
-def test_sorting_goes_round() -> None:
-    snapshot, view = fleet(lock("a"), lock("b", waiters=3)), View()
-    assert [each.name for each in view.shown(snapshot)] == ["a", "b"]
-    obey(view, "s", snapshot)
-    assert [each.name for each in view.shown(snapshot)] == ["b", "a"]
-    for _ in range(3):
-        obey(view, "s", snapshot)
-    assert view.order == "name"
 
 
 def test_a_filter_is_typed_kept_and_dropped() -> None:
@@ -244,29 +176,6 @@ def test_a_filter_is_typed_kept_and_dropped() -> None:
     obey(view, "escape", snapshot)
     assert len(view.shown(snapshot)) == 2
     assert not obey(view, "q", snapshot)
-
-
-def test_help_and_pause_come_and_go() -> None:
-    snapshot, view = fleet(lock("a")), View()
-    obey(view, "?", snapshot)
-    assert "quit" in drawn(snapshot, view, columns=60, lines=13)
-    obey(view, "x", snapshot)
-    assert not view.help
-    obey(view, "p", snapshot)
-    assert "paused" in drawn(snapshot, view).splitlines()[0]
-    obey(view, " ", snapshot)
-    assert not view.paused
-
-
-def test_an_old_picture_says_that_it_is_old() -> None:
-    assert "old" not in drawn(fleet(lock("a")), late=3).splitlines()[0]
-    assert "12 s old" in drawn(fleet(lock("a")), late=12).splitlines()[0]
-
-
-def test_an_empty_fleet_is_said_to_be_one() -> None:
-    assert "no lock is held or waited for" in drawn(fleet())
-    assert "among those that were found so far" in drawn(fleet(more=True))
-    assert "0+ held" in drawn(fleet(more=True))
 
 
 def test_keys_come_whole_and_in_pieces() -> None:

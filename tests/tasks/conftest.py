@@ -14,9 +14,16 @@ from .stepping import Eyes
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The tests of a module that says `EVERY_LOOP = True` run in both event loops."""
+    if "run" in metafunc.fixturenames:
+        every = getattr(metafunc.module, "EVERY_LOOP", False)
+        metafunc.parametrize("run", ["asyncio", "uvloop"] if every else ["asyncio"], indirect=True)
+
+
+@pytest.fixture
 def run(request: pytest.FixtureRequest) -> Run:
-    """``asyncio.run``, of both event loops."""
+    """``asyncio.run`` of an event loop."""
     if request.param == "asyncio":
         return asyncio.run
     uvloop = pytest.importorskip("uvloop")

@@ -158,17 +158,14 @@ SCENES: tuple[tuple[Scene, int], ...] = (
 
 
 @pytest.mark.parametrize(("scene", "least"), SCENES, ids=[scene.__name__ for scene, _ in SCENES])
-@pytest.mark.parametrize("n", [1, 3])
 def test_a_cancellation_at_any_await_of_an_acquire_leaves_nothing(
-    masters: Fleet, scene: Scene, least: int, n: int
+    eyes: Eyes, scene: Scene, least: int
 ) -> None:
     async def main() -> None:
-        eyes = Eyes(masters(n).urls)
         async with _cast(eyes) as cast:
             for fair, late in WAYS:
                 assert await enumerate_all(cast, scene, fair=fair, late=late) >= least
             await quiet(eyes)
-        eyes.close()
 
     asyncio.run(main())
 
@@ -201,10 +198,8 @@ def test_also_with_one_of_three_masters_stopped_that_goes_on_later(
         masters[2].resume()
 
 
-@pytest.mark.parametrize("n", [1, 3])
-def test_also_at_the_first_use_of_a_client(masters: Fleet, n: int) -> None:
+def test_also_at_the_first_use_of_a_client(eyes: Eyes) -> None:
     async def main() -> None:
-        eyes = Eyes(masters(n).urls)
         async with Client(eyes.urls, TTL) as rival:
             for late in (False, True):
                 for at in itertools.count(1):
@@ -220,18 +215,15 @@ def test_also_at_the_first_use_of_a_client(masters: Fleet, n: int) -> None:
                             pass
             await nothing_left(eyes, rival)
             await quiet(eyes)
-        eyes.close()
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["to a task of the same client", "to another client"])
-@pytest.mark.parametrize("n", [1, 3])
-def test_also_while_the_lock_is_being_handed_over(masters: Fleet, own: bool, n: int) -> None:
+def test_also_while_the_lock_is_being_handed_over(eyes: Eyes, own: bool) -> None:
     """By ``task.cancel()`` in each turn of the event loop that a hand-off takes."""
 
     async def main() -> None:
-        eyes = Eyes(masters(n).urls)
         async with _cast(eyes) as cast:
             for fair in (False, True):
                 got = turns = 0
@@ -252,7 +244,6 @@ def test_also_while_the_lock_is_being_handed_over(masters: Fleet, own: bool, n: 
                     turns += 1
                 assert turns > 4
             await quiet(eyes)
-        eyes.close()
 
     asyncio.run(main())
 

@@ -27,6 +27,8 @@ from ..servers import Fleet
 from .conftest import Run
 from .stepping import TTL, Eyes, free_at_once, nothing_left, soon
 
+EVERY_LOOP = True
+
 SHORT = 0.6
 
 
@@ -321,7 +323,7 @@ _EVERYTHING = """
 
 
 @pytest.mark.timing  # asyncio reports each step that takes 0.1 s
-@pytest.mark.parametrize("flags", [(), ("-X", "dev", "-W", "error")], ids=["debug=True", "-X dev -W error"])
+@pytest.mark.parametrize("flags", [("-X", "dev", "-W", "error")], ids=["-X dev -W error"])
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_the_debug_modes_of_python_and_of_asyncio_have_nothing_to_say(
     eyes: Eyes, flags: tuple[str, ...], loop: str

@@ -42,24 +42,6 @@ def test_a_timeout_of_asyncio_ends_a_wait_and_leaves_nothing(run: Run, eyes: Eye
     run(main())
 
 
-@since_311
-def test_under_a_timeout_of_asyncio_the_caller_is_the_owner(run: Run, eyes1: Eyes) -> None:
-    async def main() -> None:
-        async with Client(eyes1.urls, TTL) as client, Client(eyes1.urls, TTL) as other:
-            lock = client.lock("x")
-            async with asyncio.timeout(5):
-                await lock.acquire()
-            lock.check()
-            await lock.release()
-            # One that comes while the body runs: the lock is given back.
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.1), lock:
-                    await asyncio.sleep(5)
-            await free_at_once(other, "x")
-
-    run(main())
-
-
 def test_an_acquire_in_wait_for_is_the_callers_since_312_and_a_dead_tasks_before(
     eyes1: Eyes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -80,19 +62,6 @@ def test_an_acquire_in_wait_for_is_the_callers_since_312_and_a_dead_tasks_before
             assert "'x' is renewed no more" in caplog.text
 
     asyncio.run(main())
-
-
-def test_a_wait_for_whose_time_ends_leaves_nothing(run: Run, eyes: Eyes) -> None:
-    async def main() -> None:
-        async with Client(eyes.urls, TTL) as client, Client(eyes.urls, TTL) as other:
-            async with other.lock("x"):
-                with pytest.raises(asyncio.TimeoutError):
-                    await asyncio.wait_for(client.lock("x").acquire(), 0.1)
-                assert await soon(lambda: not eyes.queued("x")), "its place stands"
-            await free_at_once(other, "x")
-            await nothing_left(eyes, client, other)
-
-    run(main())
 
 
 @since_311
@@ -140,45 +109,6 @@ def test_a_shielded_acquire_goes_on_and_is_nobodys_when_the_caller_is_cancelled(
             # The child has it, and has ended: a lease, and no more.
             assert await soon(lambda: "'x' is renewed no more" in caplog.text)
             assert await other.lock("x").acquire(timeout=SHORT + 1.5)
-
-    run(main())
-
-
-def test_what_gather_acquires_is_not_the_callers(run: Run, eyes1: Eyes) -> None:
-    async def main() -> None:
-        async with Client(eyes1.urls, SHORT) as client:
-            locks = [client.lock(name) for name in "ab"]
-            assert await asyncio.gather(*[lock.acquire() for lock in locks]) == [True, True]
-            assert [lock.hold_count for lock in locks] == [0, 0]
-            assert await locks[0].acquire(timeout=SHORT + 1.5), "not free within a lease"
-            await locks[0].release()
-
-    run(main())
-
-
-def test_a_child_task_is_another_owner(run: Run, eyes1: Eyes) -> None:
-    async def main() -> None:
-        async with Client(eyes1.urls, TTL) as client:
-            lock = client.lock("x")
-
-            async def child() -> None:
-                assert lock.hold_count == 0
-                assert not lock.is_owned()
-                assert not lock.lost.is_set()
-                with pytest.raises(rlock.NotHeldError):
-                    await lock.release()
-                with pytest.raises(rlock.LeaseLostError):
-                    lock.check()
-                assert await lock.acquire(blocking=False) is False
-                assert await lock.acquire(timeout=0.1) is False
-
-            async with lock:
-                await asyncio.ensure_future(child())
-                waiting = asyncio.ensure_future(_take(lock))
-                await asyncio.sleep(0.1)
-                assert not waiting.done()
-                assert lock.hold_count == 1
-            assert await asyncio.wait_for(waiting, 1) == "done"
 
     run(main())
 

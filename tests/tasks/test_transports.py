@@ -26,13 +26,13 @@ async def works(urls: list[str], **options: Any) -> None:
         lock = client.lock("x")
         async with lock, lock:
             assert await asyncio.ensure_future(client.lock("x").acquire(timeout=0.2)) is False
-            assert await other.lock("x").acquire(timeout=1.5) is False
+            assert await other.lock("x").acquire(timeout=1.0) is False
             lock.check()
         many = [client.lock(f"lock-{i}") for i in range(300)]
         for one in many:
             await one.acquire()
         # Renewed over the same connection, in commands longer than one TLS record.
-        assert await other.lock("lock-0").acquire(timeout=1.5) is False
+        assert await other.lock("lock-0").acquire(timeout=1.0) is False
         async with other.lock("x"):
             waiting = asyncio.ensure_future(lock.acquire(timeout=5.0))
             await asyncio.sleep(0.05)
@@ -46,21 +46,6 @@ def test_over_unix_sockets(run: Run, fresh_masters: FreshMasters) -> None:
     urls = fresh_masters(3, unixsocket=True).urls
     assert all(url.startswith("unix://") for url in urls)
     run(works(urls))
-
-
-def test_with_a_password(run: Run, fresh_masters: FreshMasters) -> None:
-    async def main() -> None:
-        urls = fresh_masters(1, password="secret").urls
-        assert "secret" in urls[0]
-        await works(urls)
-        wrong = urls[0].replace("secret", "guess")
-        async with Client([wrong]) as client:
-            # At once, also without a time: no waiting mends that.
-            with pytest.raises(rlock.OptionsError, match="password") as caught:
-                await asyncio.wait_for(client.lock("x").acquire(), 5)
-            assert "guess" not in str(caught.value)
-
-    run(main())
 
 
 def test_over_tls_with_a_certificate_that_is_checked(
@@ -80,27 +65,6 @@ def test_over_tls_with_a_certificate_that_is_checked(
         async with Client([f"redis://127.0.0.1:{tls_master.port}"]) as bare:
             with pytest.raises(rlock.QuorumUnreachableError):
                 await bare.lock("x").acquire(timeout=0.5)
-
-    with tls_master:
-        run(main())
-
-
-def test_a_certificate_for_another_host_is_refused_unless_the_url_says_otherwise(
-    run: Run,
-    tls_master: Master,
-    certificate: Tls,
-) -> None:
-    # The certificate is for 127.0.0.1 only.
-    url = f"rediss://localhost:{tls_master.port}?ssl_ca_certs={certificate.ca}"
-
-    async def main() -> None:
-        async with Client([url]) as client:
-            with pytest.raises(rlock.QuorumUnreachableError) as caught:
-                await client.lock("x").acquire(timeout=0.5)
-            assert "certificate is not valid for 'localhost'" in str(caught.value)
-        for choice in ("ssl_check_hostname=false", "ssl_cert_reqs=none"):
-            async with Client([f"{url}&{choice}"], restart_guard=0) as client, client.lock("x") as lock:
-                lock.check()
 
     with tls_master:
         run(main())

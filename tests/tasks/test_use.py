@@ -116,18 +116,6 @@ def test_a_wait_for_a_loss_ends_with_it_and_not_before(run: Run, eyes: Eyes) -> 
     run(main())
 
 
-def test_a_wait_for_the_loss_of_a_fixed_lease_needs_no_watchdog(run: Run, eyes1: Eyes) -> None:
-    async def main() -> None:
-        async with Client(eyes1.urls, TTL) as client:
-            lock = client.lock("x", ttl=0.3, renew=False)
-            await lock.acquire()
-            assert await lock.lost.wait(3) is True
-            with pytest.raises(rlock.LeaseLostError):
-                await lock.release()
-
-    run(main())
-
-
 # -- bad use -------------------------------------------------------------------------------------------
 
 
@@ -158,21 +146,6 @@ def test_a_forgotten_await_takes_nothing_and_python_says_so(eyes1: Eyes) -> None
     asyncio.run(main())
 
 
-def test_outside_a_loop_a_lock_is_not_held_and_cannot_be_taken(eyes1: Eyes) -> None:
-    client = Client(eyes1.urls, TTL)
-    lock = client.lock("x")
-    assert lock.hold_count == 0
-    assert lock.is_owned() is False
-    assert lock.remaining() == 0.0
-    assert "unlocked" in repr(lock)
-    with pytest.raises(rlock.LeaseLostError):
-        lock.check()
-    for work in (lock.acquire(), lock.release(), client.status("x"), client.close()):
-        with pytest.raises(RuntimeError, match="event loop"):
-            work.send(None)
-    assert eyes1.keys() == []
-
-
 def test_in_a_callback_of_a_loop_that_is_no_task_a_lock_cannot_be_taken(run: Run, eyes1: Eyes) -> None:
     said: list[str] = []
 
@@ -197,20 +170,6 @@ def test_in_a_callback_of_a_loop_that_is_no_task_a_lock_cannot_be_taken(run: Run
     run(main())
     assert len(said) == 2
     assert all("task" in one for one in said)
-
-
-@pytest.mark.parametrize("arguments", [(False, 1), (True, -2), (True, "1"), ("yes", None)])
-def test_arguments_that_a_lock_of_threading_refuses_are_refused_before_anything_is_asked(
-    eyes1: Eyes, arguments: tuple[object, object]
-) -> None:
-    async def main() -> None:
-        async with Client(eyes1.urls, TTL) as client:
-            before = eyes1.connections()
-            with pytest.raises((ValueError, TypeError)):
-                await client.lock("x").acquire(*arguments)  # type: ignore[arg-type]
-            assert eyes1.connections() == before
-
-    asyncio.run(main())
 
 
 def test_a_blocking_lock_that_two_tasks_of_a_thread_have_at_once_is_warned_of(

@@ -211,24 +211,6 @@ def test_a_coroutine_that_blocks_the_loop_for_longer_than_the_ttl_has_lost_its_l
     run(main())
 
 
-def test_a_release_right_after_a_block_that_was_too_long_says_so(run: Run, eyes: Eyes) -> None:
-    told: list[rlock.LeaseLostError] = []
-
-    async def main() -> None:
-        async with Client(eyes.urls, SHORT) as client:
-            lock = client.lock("x", on_lost=told.append)
-            with pytest.raises(rlock.LeaseLostError):
-                async with lock:
-                    time.sleep(SHORT + 0.2)
-            with pytest.raises(ValueError, match="mine"):
-                async with lock:
-                    time.sleep(SHORT + 0.2)
-                    raise ValueError("mine")
-            assert await soon(lambda: len(told) == 2)
-
-    run(main())
-
-
 def test_a_coroutine_that_blocks_the_loop_for_less_than_the_ttl_loses_nothing(
     run: Run, eyes: Eyes, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import shutil
 import subprocess
@@ -13,7 +12,7 @@ import pytest
 from rlock.telemetry.instruments import ALL, Kind
 
 from ..docs.pages import block
-from .panels import ALERTS, ALERTS_TEST, DASHBOARD, dashboard, panels, queries
+from .panels import ALERTS, ALERTS_TEST, queries
 
 #: What only the /metrics of `rlock dashboard` has.
 FLEET = {"redlock_master_clock_offset_seconds"}
@@ -49,56 +48,6 @@ def test_alerts_ask_for_metrics_that_are_there() -> None:
     asked = named(ALERTS.read_text(encoding="utf-8"))
     assert asked
     assert asked <= samples() | FLEET
-
-
-def test_labels_of_the_dashboard_are_those_of_the_metrics() -> None:
-    known = {label for instrument in ALL for label in instrument.labels} | {"job", "instance", "le"}
-    for title, expression in queries("1m", "1h"):
-        grouped = re.findall(r"\bby \(([^)]*)\)", expression)
-        matched = re.findall(r"(\w+)=~?\"", expression)
-        assert {word for group in grouped for word in group.split(", ")} | set(matched) <= known, title
-
-
-def test_panels_lie_side_by_side() -> None:
-    places = [panel["gridPos"] for panel in dashboard()["panels"]]
-    for place in places:
-        assert 0 <= place["x"] < place["x"] + place["w"] <= 24
-    for one, other in itertools.combinations(places, 2):
-        apart = (
-            one["x"] + one["w"] <= other["x"]
-            or other["x"] + other["w"] <= one["x"]
-            or one["y"] + one["h"] <= other["y"]
-            or other["y"] + other["h"] <= one["y"]
-        )
-        assert apart, (one, other)
-
-
-def test_the_dashboard_works_with_any_data_source_and_is_new_to_its_grafana() -> None:
-    board = dashboard()
-    ids = [panel["id"] for panel in board["panels"]]
-    assert len(ids) == len(set(ids))
-    assert "id" not in board, "Grafana gives the id; one of ours would replace another dashboard"
-    assert 8 <= len(board["uid"]) <= 40
-    variables = {variable["name"]: variable for variable in board["templating"]["list"]}
-    assert list(variables) == ["datasource", "job", "lock"]
-    for name in ("job", "lock"):
-        # ".+" would hide locks without a label.
-        assert variables[name]["allValue"] == ".*"
-    for thing in [*panels(), variables["job"], variables["lock"]]:
-        assert thing["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
-    for panel in panels():
-        for target in panel["targets"]:
-            assert target["datasource"]["uid"] == "${datasource}"
-            assert target["legendFormat"] or panel["type"] == "stat"
-    rows = [panel["title"] for panel in board["panels"] if panel["type"] == "row"]
-    assert rows == ["Fleet", "Locks", "Waiting", "Renewal and losses", "Masters"]
-    assert str(DASHBOARD).endswith(".json")
-
-
-@needs_promtool
-def test_promtool_finds_nothing_wrong_with_the_rules() -> None:
-    done = promtool("check", "rules", ALERTS.name)
-    assert "9 rules found" in done.stdout
 
 
 @needs_promtool

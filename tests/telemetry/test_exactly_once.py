@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -33,13 +33,9 @@ def ledger() -> Iterator[Ledger]:
     end()
 
 
-@pytest.fixture(params=["memory", "servers"])
-def fleet(request: pytest.FixtureRequest) -> Any:
-    """Where three masters are: in memory, or real ones."""
-    if request.param == "memory":
-        return MemoryMasters(3)
-    masters: Callable[[int], Fleet] = request.getfixturevalue("real_masters")
-    return masters(3).urls
+@pytest.fixture
+def fleet(masters3: Fleet) -> list[str]:
+    return masters3.urls
 
 
 # -- threads ---------------------------------------------------------------------------------------
@@ -215,7 +211,7 @@ def test_tasks_are_told_of_once_among_cancellations_losses_and_closes(fleet: Any
 INTERRUPTED = (
     "lock.py",
     "engine.py",
-    "outcomes.py",
+    "lock_events.py",
     "acquire.py",
     "attempt.py",
     "release.py",

@@ -8,7 +8,6 @@ import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from logging.handlers import QueueHandler
 from queue import SimpleQueue
 from typing import Any
@@ -25,7 +24,6 @@ from rlock.procedures.renew import renew
 from rlock.testing import MemoryMasters, memory_client
 
 from ..contract.conftest import eventually
-from ..servers import Fleet
 from . import happenings as made
 from .ledger import Ledger
 
@@ -165,23 +163,6 @@ def test_an_interrupt_in_one_observer_keeps_the_others_from_nothing(observe: Obs
     assert ledger.faults() == []
 
 
-def test_a_loss_that_nobody_noticed_is_told_by_the_close(observe: Observe) -> None:
-    ledger, lost = Ledger(), threading.Event()
-    observe(ledger)
-    with memory_client(3) as client:
-        client.lock("unwatched", ttl=0.1, renew=False).acquire()
-        client._engine().watchdog._start = lambda: None  # type: ignore[method-assign]
-        client.lock("job", ttl=0.1, renew=False, on_lost=lambda _: lost.set()).acquire()
-        time.sleep(0.15)
-        assert not ledger.of(Lost)
-    assert {event.lock: event.cause for event in ledger.of(Lost)} == {
-        "unwatched": "fixed lease",
-        "job": "fixed lease",
-    }
-    assert lost.wait(5)
-    assert ledger.faults() == []
-
-
 def test_a_lock_that_is_renewed_no_more_is_told_of_behind_the_renewal_of_others(
     observe: Observe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,28 +200,6 @@ def test_events_and_their_records_go_through_queues_and_pickles(
         QueueHandler(queue).emit(record)
         again = pickle.loads(pickle.dumps(queue.get()))
         assert (again.getMessage(), again.event) == (str(event), event.event)
-
-
-def test_one_server_under_two_names_is_one_error_however_often_it_is_dialled(
-    masters: Callable[[int], Fleet], observe: Observe, caplog: pytest.LogCaptureFixture
-) -> None:
-    first, second = masters(2).urls
-    twice = second.replace("127.0.0.1", "localhost")
-    assert twice != second
-    ledger = Ledger()
-    observe(ledger)
-    caplog.set_level(logging.INFO, "rlock")
-
-    def refused() -> int:
-        with suppress(rlock.OptionsError):
-            client.lock("job").acquire(blocking=False)
-        return sum(event.kind == "duplicate" for event in ledger.of(events.MasterFailed))
-
-    with rlock.Client([first, second, twice], 5.0, restart_guard=0) as client:
-        assert eventually(lambda: refused() >= 3, 30)
-    levels = [record.levelname for record in caplog.records if getattr(record, "kind", "") == "duplicate"]
-    assert levels == ["ERROR"]
-    assert not [record for record in caplog.records if getattr(record, "event", "") == "master_answers"]
 
 
 @pytest.mark.parametrize(

@@ -103,25 +103,6 @@ def test_an_acquire_and_a_hold_are_spans_of_their_real_times(told: Told) -> None
     assert {span.status.status_code for span in told.spans} == {StatusCode.UNSET}
 
 
-@pytest.mark.parametrize(
-    ("outcome", "status"),
-    [
-        ("busy", StatusCode.UNSET),
-        ("interrupted", StatusCode.UNSET),
-        ("unreachable", StatusCode.ERROR),
-        ("error", StatusCode.ERROR),
-    ],
-)
-def test_an_acquire_that_failed_says_how(told: Told, outcome: str, status: StatusCode) -> None:
-    events.tell(made.not_acquired(outcome, queued=True))
-    events.tell(made.not_acquired("busy"))
-    span, again = told.spans
-    assert (attributes(span)["rlock.queued"], attributes(again)["rlock.queued"]) == (True, False)
-    assert span.status.status_code is status
-    assert attributes(span)["rlock.outcome"] == outcome
-    assert attributes(span).get("error.type") == (outcome if status is StatusCode.ERROR else None)
-
-
 def test_a_loss_is_an_event_of_its_hold_and_an_error(told: Told) -> None:
     events.tell(made.acquired())
     events.tell(events.RenewalFailed("orders:42", "o1", remaining=6.5))
@@ -137,23 +118,6 @@ def test_a_loss_is_an_event_of_its_hold_and_an_error(told: Told) -> None:
     assert dict(hold.events[2].attributes or {})["rlock.cause"] == "max_hold"
     assert hold.status.status_code is StatusCode.ERROR
     assert attributes(hold)["error.type"] == "max_hold"
-
-
-def test_a_hold_that_its_clients_close_released_is_no_error(told: Told) -> None:
-    events.tell(made.acquired())
-    events.tell(made.lost(cause=events.CLOSED))
-    hold = told.spans[-1]
-    assert hold.status.status_code is StatusCode.UNSET
-    assert [event.name for event in hold.events] == ["rlock.lost"]
-
-
-def test_a_hold_ends_where_its_release_began(told: Told) -> None:
-    events.tell(made.acquired())
-    before = time.time_ns()
-    events.tell(made.released(took=3600.0))
-    end = told.spans[-1].end_time
-    assert end is not None
-    assert end < before - 3000 * 10**9
 
 
 def test_holds_of_which_nobody_tells_the_end_do_not_pile_up(
@@ -179,72 +143,6 @@ def test_a_forked_child_does_not_end_the_spans_of_its_parent(told: Told) -> None
     assert [span.name for span in told.spans] == ["rlock.acquire orders", "rlock.hold orders"]
 
 
-def test_a_hold_from_before_has_a_span_of_its_whole_time(sdk: Told) -> None:
-    handle = opentelemetry.enable(sdk.tracers, sdk.meters)
-    events.tell(made.released(held=2.0, took=0.0))
-    with sdk.tracers.get_tracer("page").start_as_current_span("bystander"):
-        events.tell(made.lost(held=3.0))
-    handle.disable()
-    released, lost = (span for span in sdk.spans if span.name == "rlock.hold orders")
-    for span, held in ((released, 2), (lost, 3)):
-        assert span.start_time is not None and span.end_time is not None  # noqa: PT018
-        assert span.end_time - span.start_time == held * 1_000_000_000
-    assert lost.parent is None, "who notices a loss is not the one who acquired"
-
-
-def test_spans_are_children_of_their_own_threads_span(told: Told) -> None:
-    tracer = told.tracers.get_tracer("page")
-    here = threading.Barrier(4)
-
-    def page(number: int) -> None:
-        with tracer.start_as_current_span(f"page {number}"):
-            here.wait(10)
-            events.tell(made.acquired(owner=f"o{number}"))
-            here.wait(10)
-        events.tell(made.released(owner=f"o{number}"))  # after its span: the hold's parent is the acquirer
-
-    threads = [threading.Thread(target=page, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert_each_under_its_page(told.spans, 4)
-
-
-def test_spans_are_children_of_their_own_tasks_span(told: Told) -> None:
-    tracer = told.tracers.get_tracer("page")
-
-    async def page(number: int) -> None:
-        with tracer.start_as_current_span(f"page {number}"):
-            await asyncio.sleep(0)
-            events.tell(made.acquired(owner=f"o{number}"))
-            await asyncio.sleep(0)
-            events.tell(made.released(owner=f"o{number}"))
-
-    async def pages() -> None:
-        await asyncio.gather(*(page(number) for number in range(4)))
-
-    asyncio.run(pages())
-    assert_each_under_its_page(told.spans, 4)
-
-
-def assert_each_under_its_page(spans: list[ReadableSpan], count: int) -> None:
-    pages = {
-        span.context.span_id: span.name for span in spans if span.context and span.name.startswith("page")
-    }
-    parents = {
-        (span.name, attributes(span)["rlock.owner"]): pages[span.parent.span_id]
-        for span in spans
-        if span.parent is not None
-    }
-    expected = {
-        (f"rlock.{what} orders", f"o{number}"): f"page {number}"
-        for number in range(count)
-        for what in ("acquire", "hold")
-    }
-    assert parents == expected
-
-
 def test_every_metric_has_a_value_after_one_of_each_event(told: Told) -> None:
     for event in made.ALL:
         events.tell(event)
@@ -259,17 +157,6 @@ def test_every_metric_has_a_value_after_one_of_each_event(told: Told) -> None:
     assert [point.value for point in metrics["rlock.master.up"]] == [1]
     assert [point.value for point in metrics["rlock.renewal.failures"]] == [2]
     assert [point.value for point in metrics["rlock.held"]] == [0]
-
-
-def test_levels_are_what_is_held_now(told: Told) -> None:
-    events.tell(made.acquired(owner="a"))
-    events.tell(made.acquired(owner="b"))
-    events.tell(events.Queued("orders:1", 1))
-    assert [point.value for point in told.metrics()["rlock.held"]] == [2]
-    events.tell(made.released(owner="a"))
-    metrics = told.metrics()
-    assert [point.value for point in metrics["rlock.held"]] == [1]
-    assert [point.value for point in metrics["rlock.waiting"]] == [1]
 
 
 def test_twice_with_one_provider_is_refused_and_after_disable_it_begins_again(told: Told) -> None:
@@ -290,15 +177,6 @@ def test_twice_with_one_provider_is_refused_and_after_disable_it_begins_again(to
     metrics = told.metrics()
     assert [point.value for point in metrics["rlock.held"]] == [1]
     assert [point.count for point in metrics["rlock.acquire.duration"]] == [2]
-
-
-def test_without_a_label_names_of_spans_are_all_alike(sdk: Told) -> None:
-    handle = opentelemetry.enable(sdk.tracers, sdk.meters, lock_label=None)
-    events.tell(made.acquired())
-    handle.disable()
-    assert [span.name for span in sdk.spans] == ["rlock.acquire", "rlock.hold"]
-    (point,) = sdk.metrics()["rlock.acquire.duration"]
-    assert dict(point.attributes) == {"rlock.outcome": "acquired"}
 
 
 def test_the_api_alone_is_enough(caplog: pytest.LogCaptureFixture) -> None:
@@ -349,21 +227,3 @@ def assert_a_trace_for_each(spans: list[ReadableSpan], pages: int) -> None:
         assert span.context is not None
         traces.setdefault(span.context.trace_id, []).append(span.name.partition(" ")[0])
     assert sorted(map(sorted, traces.values())) == [["page", "rlock.acquire", "rlock.hold"]] * pages
-
-
-def test_an_evicted_hold_is_a_span_with_an_error(told: Told, masters3: Fleet) -> None:
-    with rlock.Client(masters3.urls, 1.0) as client:
-        lock = client.lock("orders:42")
-        lock.acquire()
-        client.evict("orders:42")
-        assert lock.lost.wait(10)
-        deadline = time.monotonic() + 10
-        while len(told.spans) < 2 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        with pytest.raises(rlock.LeaseLostError):
-            lock.release()
-    acquire, hold = told.spans
-    assert hold.name == "rlock.hold orders"
-    assert hold.status.status_code is StatusCode.ERROR
-    assert dict(hold.events[-1].attributes or {})["rlock.cause"] == "disowned"
-    assert attributes(hold)["rlock.owner"] == attributes(acquire)["rlock.owner"]

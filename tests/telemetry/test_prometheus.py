@@ -5,20 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 pytest.importorskip("prometheus_client")
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 
 import rlock
 from rlock import events
 from rlock.telemetry import prometheus
-from rlock.telemetry.instruments import ALL, Kind
+from rlock.telemetry.instruments import ALL
 from rlock.telemetry.labels import LIMIT, OTHER
 
 from . import happenings as made
@@ -138,16 +136,6 @@ def test_names_of_locks_make_few_labels(registry: CollectorRegistry) -> None:
     assert len(labels_of(registry, "redlock_master_up", "master")) == LIMIT + 1
 
 
-@pytest.mark.parametrize(
-    ("lock_label", "label"), [(None, ""), (str.upper, "ORDERS:42"), (lambda name: len(name), "9")]
-)
-def test_the_label_is_the_users_choice(registry: CollectorRegistry, lock_label: Any, label: str) -> None:
-    handle = prometheus.enable(registry, lock_label=lock_label)
-    events.tell(made.acquired())
-    assert registry.get_sample_value("redlock_held", {"lock": label}) == 1
-    handle.disable()
-
-
 def test_a_label_that_cannot_be_made_is_other_and_logged_once(
     registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -173,58 +161,6 @@ def test_twice_on_one_registry_is_refused_and_changes_nothing(
     events.tell(made.acquired())
     assert registry.get_sample_value("redlock_held", {"lock": "orders"}) == 1
     again.disable()
-
-
-def test_a_name_that_the_program_uses_itself_is_told_and_leaves_its_registry_alone(
-    registry: CollectorRegistry,
-) -> None:
-    Counter("redlock_losses_total", "the program's own", registry=registry)
-    with pytest.raises(rlock.OptionsError, match="redlock_losses"):
-        prometheus.enable(registry)
-    assert [metric.name for metric in registry.collect()] == ["redlock_losses"]
-
-
-@pytest.mark.parametrize("buckets", [[], [0, 1], [1, 1], [2, 1], ["x"], 5])
-def test_buckets_that_are_none_are_refused(registry: CollectorRegistry, buckets: Any) -> None:
-    with pytest.raises(rlock.OptionsError, match="buckets must be"):
-        prometheus.enable(registry, buckets=buckets)
-    assert list(registry.collect()) == []
-
-
-def test_buckets_of_the_users_are_those_of_all_times(registry: CollectorRegistry) -> None:
-    handle = prometheus.enable(registry, buckets=[0.5, 5])
-    for event in made.ALL:
-        events.tell(event)
-    for instrument in ALL:
-        if instrument.kind is Kind.HISTOGRAM and instrument.timed:
-            assert labels_of(registry, f"{instrument.name}_bucket", "le") == {"0.5", "5.0", "+Inf"}
-    handle.disable()
-
-
-def test_a_label_that_is_no_function_is_refused(registry: CollectorRegistry) -> None:
-    with pytest.raises(rlock.OptionsError, match="lock_label must be"):
-        prometheus.enable(registry, lock_label="orders")  # type: ignore[arg-type]
-
-
-def test_threads_come_in_one_at_a_time(registry: CollectorRegistry) -> None:
-    inside: list[int] = []
-    crowds: list[int] = []
-
-    def label(name: str) -> str:
-        inside.append(1)
-        time.sleep(0.002)
-        crowds.append(len(inside))
-        inside.pop()
-        return name
-
-    handle = prometheus.enable(registry, lock_label=label)
-    threads = [threading.Thread(target=events.tell, args=(made.acquired(owner=str(n)),)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    handle.disable()
-    assert crowds == [1] * 8
 
 
 @pytest.mark.usefixtures("enabled")

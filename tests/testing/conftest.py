@@ -11,9 +11,9 @@ import rlock
 from rlock.testing import MemoryMasters, memory_client
 
 
-@pytest.fixture(params=[1, 3], ids=lambda n: f"N={n}")
-def fleet(request: pytest.FixtureRequest) -> MemoryMasters:
-    return MemoryMasters(request.param)
+@pytest.fixture
+def fleet() -> MemoryMasters:
+    return MemoryMasters(3)
 
 
 @pytest.fixture

@@ -79,30 +79,6 @@ def test_a_hold_of_another_task_is_lost_too_and_wakes_who_waits_for_the_loss(run
     run(main)
 
 
-def test_what_is_not_held_cannot_be_lost(run: Run) -> None:
-    async def main(client: rlock.asyncio.Client) -> None:
-        with pytest.raises(rlock.NotHeldError):
-            await lose(client.lock("x"))
-
-    run(main)
-
-
-def test_without_a_quorum_nothing_is_lost() -> None:
-    fleet = MemoryMasters(3)
-
-    async def main() -> None:
-        async with in_memory(fleet) as client, client.lock("x") as lock:
-            for master in (fleet[0], fleet[1]):
-                master.down()
-            with pytest.raises(rlock.QuorumUnreachableError):
-                await lose(lock)
-            lock.check()
-            for master in (fleet[0], fleet[1]):
-                master.up()
-
-    asyncio.run(main())
-
-
 def test_clients_of_both_kinds_exclude_and_wake_each_other_in_memory() -> None:
     fleet = MemoryMasters()
     with memory_client(masters=fleet) as blocking:

@@ -47,13 +47,6 @@ def test_a_hold_is_lost_at_once_and_everything_says_so(client: rlock.Client, ren
     lock.release()
 
 
-def test_it_is_free_for_others_then(client: rlock.Client) -> None:
-    lock = client.lock("x")
-    with pytest.raises(rlock.LeaseLostError), lock:
-        lose(lock)
-        assert in_thread(lambda: client.lock("x").acquire(timeout=1)) is True
-
-
 def test_a_hold_of_another_thread_is_lost_too(client: rlock.Client) -> None:
     held, go_on, told = threading.Event(), threading.Event(), []
 
@@ -71,16 +64,6 @@ def test_a_hold_of_another_thread_is_lost_too(client: rlock.Client) -> None:
     go_on.set()
     thread.join(10)
     assert told == [False]
-
-
-def test_what_is_not_held_cannot_be_lost(client: rlock.Client) -> None:
-    with pytest.raises(rlock.NotHeldError):
-        lose(client.lock("x"))
-    lock = client.lock("x", ttl=0.3, renew=False)
-    lock.acquire()
-    assert lock.lost.wait(5)
-    with pytest.raises(rlock.NotHeldError):
-        lose(lock)
 
 
 def test_without_a_quorum_nothing_is_lost() -> None:

@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -87,25 +86,6 @@ def test_many_threads_of_many_clients_never_overlap(fleet: MemoryMasters) -> Non
     assert all(before < after for before, after in itertools.pairwise(tokens))
 
 
-def test_nobody_waits_for_the_restart_guard(fleet: MemoryMasters) -> None:
-    began = time.monotonic()
-    kinds: list[dict[str, Any]] = [{}, {"max_ttl": 600.0}, {"restart_guard": 0.0}, {"restart_guard": 30.0}]
-    for options in kinds:
-        with memory_client(masters=fleet, **options) as client:
-            assert client.lock("x").acquire(timeout=5)
-        fleet.flush()
-    assert time.monotonic() - began < 3
-
-
-def test_time_of_day_that_is_stopped_stops_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "time", lambda: 1.0)
-    monkeypatch.setattr(time, "time_ns", lambda: 10**9)
-    with memory_client() as client, memory_client(masters=client._endpoints) as other:
-        in_thread(lambda: client.lock("x", ttl=0.3, renew=False).acquire())
-        assert not other.lock("x").acquire(blocking=False)
-        assert other.lock("x").acquire(timeout=2)
-
-
 # -- faults ----------------------------------------------------------------------------------------
 
 
@@ -123,17 +103,6 @@ def test_masters_that_are_down_give_no_vote_and_come_back(fleet: MemoryMasters, 
         master.up()
     assert lock.acquire(timeout=5)
     lock.release()
-
-
-def test_a_minority_that_is_down_is_not_noticed(caplog: pytest.LogCaptureFixture) -> None:
-    fleet = MemoryMasters(5)
-    with memory_client(masters=fleet) as client:
-        with client.lock("x") as lock:
-            fleet[0].down()
-            fleet[1].down()
-            lock.check()
-        with client.lock("x"):
-            assert client.status("x").holder
 
 
 def test_a_waiter_is_woken_after_its_masters_were_away(fleet: MemoryMasters, client: rlock.Client) -> None:
@@ -169,36 +138,6 @@ def test_a_hold_ends_with_its_lease_when_the_masters_stay_away(fleet: MemoryMast
         assert lock.lost.wait(5)
         with pytest.raises(rlock.LeaseLostError, match="validity"):
             lock.release()
-
-
-def test_a_release_of_masters_that_hang_for_a_moment_waits_for_them(
-    fleet: MemoryMasters, client: rlock.Client
-) -> None:
-    lock = client.lock("x")
-    lock.acquire()
-    for master in fleet:
-        master.pause()
-
-    def go_on() -> None:
-        for master in fleet:
-            master.resume()
-
-    threading.Timer(0.1, go_on).start()
-    lock.release()
-    assert not lock.locked()
-
-
-def test_a_flush_drops_locks_and_queues_and_a_holder_puts_its_own_back(
-    fleet: MemoryMasters, client: rlock.Client
-) -> None:
-    with memory_client(masters=fleet, ttl=0.6) as other:
-        in_thread(lambda: other.lock("a", renew=False).acquire())
-        lock = other.lock("b")
-        lock.acquire()
-        fleet.flush()
-        assert client.lock("a").acquire(blocking=False)
-        assert eventually(lambda: client.status("b").holder)
-        lock.check()
 
 
 # -- costs -----------------------------------------------------------------------------------------
@@ -276,7 +215,7 @@ def test_a_fork_waits_for_the_end_of_a_script(fleet: MemoryMasters, client: rloc
     for thread in threads:
         thread.start()
     try:
-        for i in range(30):
+        for i in range(12):
             told = forked(lambda i=i: client.lock(f"child-{i}").acquire(timeout=5))  # type: ignore[misc]
             assert told == "True"
     finally:

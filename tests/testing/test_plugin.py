@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 import rlock
@@ -103,17 +100,6 @@ def test_without_a_server_its_tests_are_skipped_and_the_reason_says_what_to_inst
     result.stdout.fnmatch_lines(["*rlock_masters: *embedded*RLOCK_TEST_MASTERS*"])
 
 
-def test_a_server_that_does_not_start_is_an_error_and_no_skip(run: pytest.Pytester) -> None:
-    run.makeconftest(
-        CONFTEST
-        + "\nfrom rlock.testing import plugin"
-        + "\nfrom rlock.program.local.embedded import ServerBinary"
-        + "\nplugin.find_server = lambda: ServerBinary('/nowhere/valkey-server', 'valkey', '9.1.0')"
-    )
-    run.makepyfile("def test_on_masters(rlock_client): ...")
-    run.runpytest_subprocess().assert_outcomes(errors=1)
-
-
 @pytest.mark.parametrize("wanted", ["0", "redis:/nowhere"])
 def test_a_setting_that_cannot_be_meant_is_an_error(
     run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, wanted: str
@@ -121,11 +107,3 @@ def test_a_setting_that_cannot_be_meant_is_an_error(
     monkeypatch.setenv("RLOCK_TEST_MASTERS", wanted)
     run.makepyfile("def test_on_masters(rlock_client): ...")
     run.runpytest_subprocess().assert_outcomes(errors=1)
-
-
-def test_nobody_who_does_not_ask_for_it_gets_the_plugin() -> None:
-    program = "import sys, pytest; pytest.main(['--version']); print('rlock' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd="/"
-    )
-    assert done.stdout.split()[-1] == "False"
