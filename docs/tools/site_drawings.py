@@ -14,6 +14,7 @@ from pathlib import Path
 
 from site_svg import AMBER, BLUE, GREEN, RED, Picture
 from site_tables import write_tables
+from site_waiting import acquire, moves, stages
 
 from rlock.model import Code, Fault, FaultKind, LeaseState, Verdict, Vote
 from rlock.rules import timing
@@ -181,61 +182,10 @@ def times(ttl: float = 10.0, max_ttl: float = 10.0) -> Picture:
     return drawn
 
 
-def acquire() -> Picture:
-    """The way of an acquire, by the verdicts of its rounds."""
-    drawn = Picture("acquire", 760, 470, "The way of an acquire")
-    drawn.box(280, 10, 200, 44, fill=BLUE)
-    drawn.text(380, 37, "acquire()")
-    drawn.line("M380 54V80")
-    drawn.box(230, 82, 300, 58, fill=BLUE)
-    drawn.text(380, 106, "a round: note the instant,\nask all masters at once")
-    drawn.line("M380 140V170")
-    drawn.text(392, 160, "decided by the q-th answer that settles it", anchor="start", size=12)
-    places = {
-        Verdict.WON: (5, GREEN, "fencing token known\nand still in time?"),
-        Verdict.HELD: (157, BLUE, "a quorum named\none other owner"),
-        Verdict.SPLIT: (309, BLUE, "nobody was seen\nwith a quorum"),
-        Verdict.UNREACHABLE: (461, RED, "fewer than a quorum\nmay vote"),
-        Verdict.TOO_LATE: (613, AMBER, "no validity left when\nit was decided"),
-    }
-    assert {*places} == {*Verdict}
-    drawn.line("M76 172H684", arrow=False)
-    for verdict, (x, colour, words) in places.items():
-        drawn.line(f"M{x + 71:g} 172V200")
-        drawn.box(x, 202, 142, 76, fill=colour, opacity=0.25)
-        drawn.text(x + 71, 224, verdict.value, size=16)
-        drawn.text(x + 71, 246, words, size=12)
-    drawn.line("M76 278V330")
-    drawn.text(84, 308, "yes", anchor="start", size=12)
-    drawn.box(5, 332, 142, 44, fill=GREEN, opacity=0.35)
-    drawn.text(76, 359, "True: it is held")
-    after = {
-        Verdict.HELD: "undo; stand in the queue,\nsleep until the release\nhands it over, or a look",
-        Verdict.SPLIT: "undo; what is given back\ngoes to the first in the\nqueue; pause at random",
-        Verdict.UNREACHABLE: "undo where it may have\nbeen granted; log; wait,\nwith growing pauses",
-        Verdict.TOO_LATE: "undo; log; wait,\nwith growing pauses",
-    }
-    over = {
-        Verdict.HELD: "time over: False",
-        Verdict.SPLIT: "time over: settle it",
-        Verdict.UNREACHABLE: "time over: error",
-        Verdict.TOO_LATE: "time over: error",
-    }
-    for verdict, words in after.items():
-        x, colour, _ = places[verdict]
-        drawn.line(f"M{x + 71:g} 278V330")
-        drawn.box(x, 332, 142, 76, fill=colour)
-        drawn.text(x + 71, 354, words, size=11)
-        drawn.line(f"M{x + 71:g} 408V440", arrow=False)
-        drawn.text(x + 71, 460, over[verdict], size=12)
-    drawn.line("M684 440H757V111H532")
-    drawn.line("M228 440H684", arrow=False)
-    return drawn
-
-
 def everything() -> Mapping[str, str]:
     """Name of the file and what it holds."""
-    return {f"{made.name}.svg": str(made) for made in (lease(), floors(), verdicts(), times(), acquire())}
+    drawn = (lease(), floors(), verdicts(), times(), stages(), moves(), acquire())
+    return {f"{made.name}.svg": str(made) for made in drawn}
 
 
 def main() -> None:
