@@ -1,6 +1,6 @@
 """The drawings of the pages, made of the code's own tables.
 
-    PYTHONPATH=. python docs/tools/site_drawings.py        # writes docs/diagrams/*.svg and the computed tables
+    PYTHONPATH=. python docs/tools/site_drawings.py      # writes docs/diagrams/*.svg and the computed tables
 
 A test compares the files with the output of this module.
 """
