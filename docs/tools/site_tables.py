@@ -1,4 +1,4 @@
-"""The tables that the code computes. They stand in the pages between two marks, so a checkout has them, too."""
+"""The tables that the code computes. They stand in the pages between two marks, for checkouts as well."""
 
 from __future__ import annotations
 
