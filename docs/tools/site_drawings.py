@@ -1,8 +1,8 @@
 """The drawings of the pages, made of the code's own tables.
 
-    python docs/tools/site_drawings.py        # writes docs/diagrams/*.svg and the tables in the pages
+    PYTHONPATH=. python docs/tools/site_drawings.py      # writes docs/diagrams/*.svg and the computed tables
 
-A test compares what is there with what this would write.
+A test compares the files with the output of this module.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from site_svg import AMBER, BLUE, GREEN, RED, Picture
 from site_tables import write_tables
+from site_waiting import acquire, moves, stages
 
 from rlock.model import Code, Fault, FaultKind, LeaseState, Verdict, Vote
 from rlock.rules import timing
@@ -26,11 +27,11 @@ FOLDER = TOP / "docs" / "diagrams"
 
 def lease() -> Picture:
     """The states of a lease, and the events that lead from one to another."""
-    told: dict[tuple[LeaseState, LeaseState], list[str]] = {}
+    arrows: dict[tuple[LeaseState, LeaseState], list[str]] = {}
     final = (LeaseState.LOST, LeaseState.RELEASED)
     for (before, event), after in TRANSITIONS.items():
         if not (before is after and before in final):
-            told.setdefault((before, after), []).append(event.value)
+            arrows.setdefault((before, after), []).append(event.value)
     held, suspect, lost, released = LeaseState.HELD, LeaseState.SUSPECT, *final
     at = {held: (190, 160), suspect: (530, 160), lost: (360, 290), released: (360, 40)}
     colour = {held: GREEN, suspect: AMBER, lost: RED, released: BLUE}
@@ -45,19 +46,33 @@ def lease() -> Picture:
         (suspect, released): ("M515 138L410 54", 495, 84, "middle"),
         (lost, released): ("M417 292C880 330 880 0 419 40", 690, 290, "start"),
     }
-    assert paths.keys() == told.keys(), "the table has other arrows than the drawing has places for"
+    assert paths.keys() == arrows.keys(), "the table has other arrows than the drawing has places for"
     drawn = Picture("lease", 790, 325, "The states of a lease")
     for state, (x, y) in at.items():
         drawn.box(x - 55, y - 22, 110, 44, fill=colour[state])
         drawn.text(x, y + 5, state.value, size=16)
     for pair, (path, x, y, anchor) in paths.items():
         drawn.line(path)
-        drawn.text(x, y, ", ".join(told[pair]), anchor=anchor, size=13)
+        drawn.text(x, y, ", ".join(arrows[pair]), anchor=anchor, size=13)
     return drawn
 
 
+#: The content of each floor, in words.
+HOLDS = {
+    "words": "errors, events, votes and verdicts, the clock; no logic",
+    "rules": "pure functions and tables; the time is a parameter",
+    "procedures": "the algorithm as generators; each waits only through its port",
+    "client": "connections, calls, subscriptions, holds: the same for both drivers",
+    "drivers": "sockets, and the only places that wait: threads or an event loop",
+    "public": "the classes and functions that users import",
+    "telemetry": "metrics and spans, as observers of events",
+    "CLI": "the command line, local masters, the dashboard",
+    "testing": "masters in memory and fixtures, for the tests of users",
+}
+
+
 def floors() -> Picture:
-    """The floors of the house, and which of them each one uses."""
+    """The floors of the code, with the floors that each one imports."""
     tree = ast.parse((TOP / "tests" / "unit" / "test_house.py").read_text(encoding="utf-8"))
     (rows,) = [
         ast.literal_eval(node.value)
@@ -65,7 +80,33 @@ def floors() -> Picture:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "FLOORS"
     ]
     place = {module: name for name, modules in rows for module in modules}
-    uses: dict[str, set[str]] = {name: set() for name, _ in rows}
+    order = [name for name, _ in rows]
+    uses = _imports(place)
+    assert {*HOLDS} == {*order}, "FLOORS has other floors than HOLDS"
+    drawn = Picture("floors", 760, 30 + 80 * len(rows), "The floors of the code: imports go down only")
+    for level, (name, modules) in enumerate(reversed(rows)):
+        y = 20 + 80 * level
+        drawn.box(10, y, 740, 66, fill=BLUE, opacity=0.06 + 0.045 * level)
+        drawn.text(24, y + 38, name, anchor="start", size=17)
+        shown = [
+            f"{module}/" if (TOP / "rlock" / module).is_dir() else f"{module}.py"
+            for module in modules
+            if not module.startswith("__")
+        ]
+        below = [each for each in order if each in uses[name] and each != name]
+        assert all(order.index(each) < order.index(name) for each in below), f"{name} imports upward"
+        used = f"imports {', '.join(below)}" if below else "imports nothing of rlock"
+        drawn.text(140, y + 20, f"in rlock/: {', '.join(shown)}", anchor="start", size=13)
+        drawn.text(140, y + 38, HOLDS[name], anchor="start", size=12)
+        drawn.text(140, y + 56, used, anchor="start", size=12, more='opacity="0.7"')
+        if level:
+            drawn.line(f"M70 {y - 14}V{y - 1}")
+    return drawn
+
+
+def _imports(place: Mapping[str, str]) -> Mapping[str, set[str]]:
+    """The floors that each floor imports; ``place`` gives the floor of each module."""
+    uses: dict[str, set[str]] = {name: set() for name in place.values()}
     for path in (TOP / "rlock").rglob("*.py"):
         parts = path.relative_to(TOP / "rlock").with_suffix("").parts
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -76,25 +117,11 @@ def floors() -> Picture:
             for first in [named[0]] if named else [alias.name for alias in node.names]:
                 if first in place:
                     uses[place[parts[0]]].add(place[first])
-    drawn = Picture("floors", 760, 30 + 62 * len(rows), "The floors of the house: imports go down only")
-    order = [name for name, _ in rows]
-    for level, (name, modules) in enumerate(reversed(rows)):
-        y = 20 + 62 * level
-        drawn.box(10, y, 740, 50, fill=BLUE, opacity=0.06 + 0.05 * level)
-        drawn.text(24, y + 31, name, anchor="start", size=17)
-        shown = [module for module in modules if not module.startswith("__")]
-        drawn.text(140, y + 21, "rlock: " + ", ".join(shown), anchor="start", size=13)
-        below = [each for each in order if each in uses[name] and each != name]
-        assert all(order.index(each) < order.index(name) for each in below), f"{name} imports upward"
-        told = f"uses {', '.join(below)}" if below else "uses nothing of rlock"
-        drawn.text(140, y + 40, told, anchor="start", size=12, more='opacity="0.75"')
-        if level:
-            drawn.line(f"M70 {y - 12}V{y}")
-    return drawn
+    return uses
 
 
 def ballot_of(masters: int, granted: int, refused: int) -> Ballot:
-    """A round in which that many masters granted and refused, and the others gave no answer."""
+    """A round: so many masters granted, so many refused, and the others gave no answer."""
     made = Ballot(masters)
     for master in range(masters):
         if master < granted:
@@ -107,9 +134,9 @@ def ballot_of(masters: int, granted: int, refused: int) -> Ballot:
 
 
 def verdicts(masters: int = 5) -> Picture:
-    """What a round comes to, for each number of masters that grant and refuse."""
+    """The verdict on a round, for each number of masters that grant and refuse."""
     colour = {Verdict.WON: GREEN, Verdict.HELD: BLUE, Verdict.SPLIT: AMBER, Verdict.UNREACHABLE: RED}
-    drawn = Picture("verdicts", 760, 400, f"What a round comes to, with {masters} masters")
+    drawn = Picture("verdicts", 760, 400, f"The verdict on a round of {masters} masters")
     drawn.text(
         380,
         24,
@@ -129,7 +156,7 @@ def verdicts(masters: int = 5) -> Picture:
 
 
 def times(ttl: float = 10.0, max_ttl: float = 10.0) -> Picture:
-    """One lease on a line: when it is renewed, when it ends for whom."""
+    """One lease on a line of time: its renewals, and its ends for the holder and for the masters."""
     valid = timing.valid_until(0.0, ttl)
     marks = [
         (0.0, "sent", "the instant before\nthe first byte", 1),
@@ -175,67 +202,16 @@ def times(ttl: float = 10.0, max_ttl: float = 10.0) -> Picture:
         drawn.line(f"M{x(at):g} {200 if height > 0 else 226}V{end:g}", arrow=False, dashed=True)
         lines = f"{name} {at:.4g} s\n{words}"
         top = end - 16 * lines.count("\n") - 6 if height > 0 else end + 14
-        # The end of the validity and that of the key are too close for two words above each other.
+        # Centred, the texts of the end of the validity and of the key would overlap.
         anchor = {valid: "end", ttl: "start"}.get(at, "middle")
         drawn.text(x(at), top, lines, anchor=anchor, size=12)
     return drawn
 
 
-def acquire() -> Picture:
-    """The way of an acquire, by the verdicts of its rounds."""
-    drawn = Picture("acquire", 760, 470, "The way of an acquire")
-    drawn.box(280, 10, 200, 44, fill=BLUE)
-    drawn.text(380, 37, "acquire()")
-    drawn.line("M380 54V80")
-    drawn.box(230, 82, 300, 58, fill=BLUE)
-    drawn.text(380, 106, "a round: note the instant,\nask all masters at once")
-    drawn.line("M380 140V170")
-    drawn.text(392, 160, "decided by the q-th answer that settles it", anchor="start", size=12)
-    places = {
-        Verdict.WON: (5, GREEN, "fencing token known\nand still in time?"),
-        Verdict.HELD: (157, BLUE, "a quorum named\none other owner"),
-        Verdict.SPLIT: (309, BLUE, "nobody was seen\nwith a quorum"),
-        Verdict.UNREACHABLE: (461, RED, "fewer than a quorum\nmay vote"),
-        Verdict.TOO_LATE: (613, AMBER, "no validity left when\nit was decided"),
-    }
-    assert {*places} == {*Verdict}
-    drawn.line("M76 172H684", arrow=False)
-    for verdict, (x, colour, words) in places.items():
-        drawn.line(f"M{x + 71:g} 172V200")
-        drawn.box(x, 202, 142, 76, fill=colour, opacity=0.25)
-        drawn.text(x + 71, 224, verdict.value, size=16)
-        drawn.text(x + 71, 246, words, size=12)
-    drawn.line("M76 278V330")
-    drawn.text(84, 308, "yes", anchor="start", size=12)
-    drawn.box(5, 332, 142, 44, fill=GREEN, opacity=0.35)
-    drawn.text(76, 359, "True: it is held")
-    after = {
-        Verdict.HELD: "undo; stand in the queue,\nsleep until the release\nhands it over, or a look",
-        Verdict.SPLIT: "undo; what is given back\ngoes to the first in the\nqueue; pause at random",
-        Verdict.UNREACHABLE: "undo where it may have\nbeen granted; log; wait,\nwith growing pauses",
-        Verdict.TOO_LATE: "undo; log; wait,\nwith growing pauses",
-    }
-    over = {
-        Verdict.HELD: "time over: False",
-        Verdict.SPLIT: "time over: settle it",
-        Verdict.UNREACHABLE: "time over: error",
-        Verdict.TOO_LATE: "time over: error",
-    }
-    for verdict, words in after.items():
-        x, colour, _ = places[verdict]
-        drawn.line(f"M{x + 71:g} 278V330")
-        drawn.box(x, 332, 142, 76, fill=colour)
-        drawn.text(x + 71, 354, words, size=11)
-        drawn.line(f"M{x + 71:g} 408V440", arrow=False)
-        drawn.text(x + 71, 460, over[verdict], size=12)
-    drawn.line("M684 440H757V111H532")
-    drawn.line("M228 440H684", arrow=False)
-    return drawn
-
-
 def everything() -> Mapping[str, str]:
-    """Name of the file and what it holds."""
-    return {f"{made.name}.svg": str(made) for made in (lease(), floors(), verdicts(), times(), acquire())}
+    """The text of each file, by its name."""
+    drawn = (lease(), floors(), verdicts(), times(), stages(), moves(), acquire())
+    return {f"{made.name}.svg": str(made) for made in drawn}
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What a field of a dataclass means stands in a comment behind it; on the site it is a parameter's text."""
+"""The comment behind a field of a dataclass becomes the text of a parameter on the site."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import griffe
 
 
 def meanings(source: str) -> dict[str, str]:
-    """The fields of a class whose source this is, with the comment in the line of each."""
+    """The fields of the class in ``source``, each with the comment in its line."""
     comments = {
         token.start[0]: token.string.lstrip("# ")
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
@@ -27,13 +27,12 @@ def meanings(source: str) -> dict[str, str]:
 
 
 class Fields(griffe.Extension):
-    """Add them to the docstrings of dataclasses."""
+    """Adds the fields to the docstrings of dataclasses."""
 
     def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
-        """Called by griffe for each class that it has read."""
+        """See griffe: called for each class after it was read."""
         if cls.docstring is None or not any("dataclass" in str(each.value) for each in cls.decorators):
             return
-        # A comment is for people: `code` is marked, and the rest is plain.
-        told = [f":param {name}: {text}" for name, text in meanings(cls.source).items()]
-        if told and not re.search(r"^:param", cls.docstring.value, re.MULTILINE):
-            cls.docstring.value += "\n\n" + "\n".join(told)
+        fields = [f":param {name}: {text}" for name, text in meanings(cls.source).items()]
+        if fields and not re.search(r"^:param", cls.docstring.value, re.MULTILINE):
+            cls.docstring.value += "\n\n" + "\n".join(fields)

@@ -1,7 +1,7 @@
-"""What MkDocs does with the pages beside rendering them.
+"""Hooks of MkDocs.
 
-The pages are written for two readers: of a checkout, and of the site. What a checkout finds beside docs/
-(scripts, tests, rules) is copied into the site as pages of its own, and links are led there.
+The pages have two kinds of readers: of a checkout, and of the site. Links to files outside docs/ (scripts,
+tests, rules) work in a checkout. For the site these files are copied into pages of their own.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _NAMED_TEST = re.compile(r"\[`?(test_\w+)`?\]\(([^)#\s]+)\)")
 _INCLUDE = re.compile(r"^<!-- include: (\S+)(?: (ACL))? -->$", re.MULTILINE)
 _MERMAID = re.compile(r"^<!-- on the site: (.+) -->\n```mermaid\n.*?^```$", re.MULTILINE | re.DOTALL)
 _IMAGE = re.compile(r'<img alt="([^"]*)" src="[^"]*?((?:diagrams|performance)/[\w-]+\.svg)" ?/?>')
-#: A link whose words are the name of a file: right in a checkout, and on the site the title is better.
+#: A link whose text is the name of a page. The site shows the title of that page in its place.
 _FILE_NAME = re.compile(r"\[`?(?:[\w./-]+/)?([\w-]+\.md)`?\]\((?!\w+:)([\w./-]+\.md)((?:#[\w-]+)?)\)")
-#: A block that is a file bears its name.
+#: A block that is a file has the name of the file as its title.
 _FILE = re.compile(r"(^<!-- recipe: (\S+\.\w+) -->\n```\w+)$", re.MULTILINE)
 _SCHEME = "source:"
 _LANGUAGES = {".py": "python", ".lua": "lua", ".yml": "yaml", ".yaml": "yaml", ".toml": "toml", ".c": "c"}
 
 
 def _outside(page: str, target: str) -> Path | None:
-    """The file of the checkout that a link of a page leads to, if it is no page of the site."""
+    """The file of the checkout that a link leads to; None: the link leads to a page of the site."""
     path = (DOCS / posixpath.dirname(page) / target).resolve()
     if not path.is_relative_to(TOP) or not path.exists():
         return None
@@ -45,7 +45,7 @@ def _outside(page: str, target: str) -> Path | None:
 
 
 def _uri(path: Path) -> str:
-    """Where the copy of a file stands in the site."""
+    """The place of a file's copy in the site."""
     inside = path.relative_to(TOP).as_posix()
     return f"source/{inside}/index.md" if path.is_dir() else f"source/{inside}.md"
 
@@ -55,7 +55,7 @@ def _links(page: str, text: str) -> list[Path]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for each file outside docs/ that some page links to, and the pages of folders."""
+    """Add a page for each file or folder outside docs/ that some page links to."""
     wanted: dict[str, Path] = {}
     for file in list(files.documentation_pages()):
         for path in _links(file.src_uri, file.content_string):
@@ -72,24 +72,24 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def _page(path: Path) -> str:
-    """A file of the checkout, or a folder of it, as a page that search leaves out."""
+    """A file or folder of the checkout as a page; the search leaves it out."""
     head = f"---\nsearch:\n  exclude: true\n---\n# {path.relative_to(TOP).as_posix()}\n\n"
     if path.is_dir():
         inside = [each for each in sorted(path.iterdir()) if each.is_file() and each.suffix in _LANGUAGES]
         return head + "".join(f"- [{each.name}]({each.name}.md)\n" for each in inside)
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
-        # Its links are for its own place; here it is shown for what it says.
+        # Without its links: they are relative to the place of the file.
         return head + re.sub(r"^# ", "## ", re.sub(r"\]\((?!\w+:)[^)]*\)", "]", text), flags=re.MULTILINE)
     return f'{head}````{{.{_LANGUAGES.get(path.suffix, "text")} linenums="1"}}\n{text}````\n'
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Include what a page includes, and lead links out of docs/ to the copies in the site."""
+    """Insert included files, and change links out of docs/ to the copies in the site."""
     uri = page.file.src_uri
     if uri.startswith("source/"):
         return markdown
-    # A checkout shows it by mermaid; the site must not, because mermaid would be fetched from a CDN.
+    # A checkout shows mermaid. The site must not, because the browser would fetch mermaid from a CDN.
     markdown = _FILE.sub(r'\1 title="\2"', _MERMAID.sub(r"\1", markdown))
 
     def lead(match: re.Match[str]) -> str:
@@ -122,7 +122,7 @@ def _line_of(path: Path, test: str) -> int:
 
 
 def _include(uri: str, markdown: str) -> str:
-    """Put a file of the checkout where a page asks for it; of README.md the line with the ACL."""
+    """Replace each include by its file; with ``ACL`` by the line of that file with the ACL."""
 
     def put(match: re.Match[str]) -> str:
         path = (DOCS / posixpath.dirname(uri) / match[1]).resolve()
@@ -136,7 +136,7 @@ def _include(uri: str, markdown: str) -> str:
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Resolve the links to the copies, and put drawings into the page, where they take its colours."""
+    """Resolve the links to the copies, and put drawings into the page, so that they have its colours."""
 
     def resolve(match: re.Match[str]) -> str:
         inside, _, anchor = match[1].partition("#")
@@ -148,7 +148,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         return f'href="{get_relative_url(file.url, page.url)}{told}"'
 
     def inline(match: re.Match[str]) -> str:
-        # By itself it goes by the colours of the system; a reader of the site may have chosen others.
+        # Otherwise the drawing would follow the system's colours, and the reader may have chosen others here.
         svg = (DOCS / match[2]).read_text(encoding="utf-8").replace(ALONE, "")
         kind = "drawing plot" if match[2].startswith("performance/") else "drawing"
         return f'<span class="{kind}" role="img" aria-label="{match[1]}">{svg}</span>'

@@ -1,16 +1,16 @@
-"""A few words of SVG. Everything is drawn in the reader's own colour (`currentColor`), light or dark."""
+"""A few elements of SVG. All lines have the reader's own colour (`currentColor`), light or dark."""
 
 from __future__ import annotations
 
 from html import escape
 
-#: For a checkout, where the picture stands alone. The site puts it into the page and leaves this away.
+#: For a checkout, which shows the file by itself. The site puts the drawing into the page without this.
 ALONE = "<style>@media (prefers-color-scheme: dark) { svg { color: #ddd } }</style>"
 GREEN, AMBER, RED, BLUE = "#2e9e5b", "#d08a00", "#d1453b", "#3b7dd8"
 
 
 class Picture:
-    """What is drawn goes into the order in which it is told."""
+    """A drawing; later elements cover earlier ones."""
 
     def __init__(self, name: str, width: int, height: int, title: str) -> None:
         self.name, self.width, self.height, self.title = name, width, height, title
@@ -19,7 +19,7 @@ class Picture:
     def text(
         self, x: float, y: float, words: str, *, anchor: str = "middle", size: int = 14, more: str = ""
     ) -> None:
-        """Words, lines apart by newlines."""
+        """Text; a newline begins a new line."""
         for number, line in enumerate(words.split("\n")):
             self.parts.append(
                 f'<text x="{x:g}" y="{y + number * size * 1.25:g}" text-anchor="{anchor}" font-size="{size}"'
@@ -29,14 +29,14 @@ class Picture:
     def box(
         self, x: float, y: float, width: float, height: float, *, fill: str = "none", opacity: float = 0.18
     ) -> None:
-        """A box with round corners, its inside in a pale colour."""
+        """A box with round corners and a pale fill."""
         self.parts.append(
             f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="8" fill="{fill}" '
             f'fill-opacity="{opacity:g}" stroke="currentColor" stroke-width="1.2"/>'
         )
 
     def line(self, path: str, *, arrow: bool = True, dashed: bool = False) -> None:
-        """A path, with a head at its end."""
+        """A path, with an arrow head at its end."""
         head = f' marker-end="url(#{self.name}-head)"' if arrow else ""
         dash = ' stroke-dasharray="5 4"' if dashed else ""
         self.parts.append(

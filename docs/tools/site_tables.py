@@ -1,4 +1,4 @@
-"""The tables of the pages that the code computes: between two marks, so that a checkout has them as well."""
+"""The tables that the code computes. They stand in the pages between two marks, for checkouts as well."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _rows(head: str, rows: list[list[str]]) -> str:
 
 
 def sizing() -> str:
-    """What follows from a ttl."""
+    """The durations that follow from a ttl."""
     rows = []
     for ttl in (1.0, 2.0, 5.0, 10.0, 30.0, 60.0):
         lease = ClientOptions(ttl, ttl).lease(None)
@@ -47,7 +47,7 @@ def sizing() -> str:
 
 
 def masters() -> str:
-    """What a number of masters survives."""
+    """The number of masters that each fleet can lose."""
     rows = [
         [str(count), str(quorum(count)), str(count - quorum(count)), str(count - quorum(count) + 1)]
         for count in range(1, 8)
@@ -66,7 +66,7 @@ def exclude(old: int, new: int, common: int) -> bool:
 
 
 def changes() -> str:
-    """Which lists of masters may be in use at the same time."""
+    """The lists of masters that may be in use at the same time."""
     rows = []
     for count in range(1, 7):
         for what, new, common in (

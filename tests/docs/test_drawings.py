@@ -9,6 +9,9 @@ import pytest
 import site_drawings
 import site_tables
 
+from rlock.model import Verdict
+from rlock.rules.waiting import MOVES, STAGES, Move
+
 from .pages import DOCS
 
 WRITE = "run: python docs/tools/site_drawings.py"
@@ -23,6 +26,21 @@ def test_a_drawing_is_up_to_date(name: str) -> None:
 
 def test_there_is_no_other_drawing() -> None:
     assert {path.name for path in (DOCS / "diagrams").iterdir()} == {*DRAWN}
+
+
+def words(name: str) -> str:
+    """The text of a drawing, with its lines joined."""
+    return " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", DRAWN[name]))
+
+
+def test_the_drawings_of_waiting_show_the_whole_tables() -> None:
+    for (before, step), after in STAGES.items():
+        assert {before.value, step.value, after.value} <= set(words("stages.svg").split())
+    for row in MOVES:
+        assert f"{row.when} " in words("moves.svg")
+        assert f"{row.move.name} {row.move.value}" in words("moves.svg")
+    for name in (*(move.name for move in Move), *(verdict.value for verdict in Verdict)):
+        assert name in words("acquire.svg")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
