@@ -56,8 +56,6 @@ class Engine(engine.Engine):
     def _holding(self) -> None:
         pass
 
-    # -- run in the calling task ------------------------------------------------------------------
-
     async def acquire(self, options: LockOptions, until: float) -> bool:
         """Nested: counted here, at once. Else: by the masters, waiting until ``until``."""
         key = self.key()

@@ -61,8 +61,6 @@ class Subscriptions(subscriptions.Subscriptions[StreamConnection]):
         super()._wait_for_more(inbox, seconds)
         inbox.parker.wake()  # it has to wake up sooner
 
-    # -- connections -------------------------------------------------------------------------------
-
     def _arrived(
         self, server: MasterConnection[StreamConnection], connection: StreamConnection, data: bytes
     ) -> None:
@@ -103,8 +101,6 @@ class Subscriptions(subscriptions.Subscriptions[StreamConnection]):
         with self._mutex:
             if self._by_name and not self._connections.closed:
                 self._connections.connect_due()
-
-    # -- keeping house -----------------------------------------------------------------------------
 
     def _run(self) -> None:
         if self._look_timer is None:

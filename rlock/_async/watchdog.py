@@ -54,8 +54,6 @@ class Watchdog(watchdog.Watchdog):
         if self._task is not None and self._task is not asyncio.current_task(self._loop):
             self._task.cancel()
 
-    # -- the task ----------------------------------------------------------------------------------
-
     async def _run(self) -> None:
         due: Sequence[Hold] | None = ()
         while due is not None:

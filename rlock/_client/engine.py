@@ -67,8 +67,6 @@ class Engine(Port):
         """The clock of all instants of this client."""
         return self.context.clock
 
-    # -- added by a driver -------------------------------------------------------------------------
-
     @abstractmethod
     def key(self) -> OwnerKey:
         """The calling thread or task. Made once for each, kept by it alone."""
@@ -76,8 +74,6 @@ class Engine(Port):
     @abstractmethod
     def _holding(self) -> None:
         """The first hold came, or the last one went. With the mutex."""
-
-    # -- acquire: the port -------------------------------------------------------------------------
 
     def nested(self, hold: Hold) -> bool:
         """Acquire once more what the owner holds: True. Raises `LeaseLostError` after a loss.
@@ -96,7 +92,6 @@ class Engine(Port):
             raise
 
     def enter(self, contender: Contender) -> WaitGenerator[bool]:
-        """See `Port.enter`."""
         line, until = self._local_queue, contender.until
         if not line.join(contender):
             came = yield from line.wait(contender, until - contender.report.began_at)
@@ -111,11 +106,9 @@ class Engine(Port):
         return True
 
     def leave(self, contender: Contender) -> None:
-        """See `Port.leave`."""
         self._local_queue.leave(contender)
 
     def prepare(self, contender: Contender) -> WaitGenerator[None]:
-        """See `Port.prepare`."""
         options = contender.options
         with self.mutex:
             if self.closed:
@@ -130,7 +123,6 @@ class Engine(Port):
         self.under_way.acquiring[id(contender)] = (options, contender.owners)
 
     def admit(self, contender: Contender, grant: Grant) -> bool:
-        """See `Port.admit`."""
         options = contender.options
         hold = Hold(
             contender.key,
@@ -159,15 +151,12 @@ class Engine(Port):
         return held
 
     def taken(self, name: str) -> bool:
-        """See `Port.taken`."""
         return self.holds.taken(name, self.clock())
 
     def wants_queue_length(self, contender: Contender) -> bool:
-        """See `Port.wants_queue_length`."""
         return observed() and not contender.report.queued
 
     def report_queued(self, contender: Contender, length: int) -> None:
-        """See `Port.report_queued`."""
         # First: an interrupt in between may leave the event out, but never counts a waiter for ever.
         contender.report.queued = True
         tell(Queued(contender.name, length))
@@ -201,8 +190,6 @@ class Engine(Port):
         self.under_way.acquiring.pop(id(contender), None)
         # Behind the undo: votes must not wait for observers.
         lock_events.not_acquired(contender.options, contender.report, self.clock, error)
-
-    # -- release -----------------------------------------------------------------------------------
 
     def hold(self, name: str) -> Hold | None:
         """The caller's hold of a lock, lost or not."""
@@ -301,15 +288,11 @@ class Engine(Port):
         command = commands.leave_queue(self.context.wire, name, waiter, hand_on=hand_on)
         self.masters.send(command, resend_for=CLAIM_S)
 
-    # -- rounds ------------------------------------------------------------------------------------
-
     def statistics_gen(self, name: str, timeout: float) -> WaitGenerator[LockStatistics]:
         """Who waits for a lock."""
         own = self.notifications.waiting(name)
         local = len(own) + self._local_queue.length(name)
         return statistics(self.masters, name, timeout, own, local)
-
-    # -- the end -----------------------------------------------------------------------------------
 
     def close_gen(self) -> WaitGenerator[None]:
         """Release what is held, take back what is asked for, end connections and the watchdog."""

@@ -20,7 +20,7 @@ from ..model import Fault, FaultKind
 from ..procedures.contender import Contender, LocalGrant
 from ..procedures.port import ClientContext, Notifications, WaitGenerator, Wake
 from ..rules.command_templates import encode
-from ..rules.timing import CHANNEL_LINGER_S, PARTIAL_QUORUM_S
+from ..rules.timing import CHANNEL_LINGER_S, PARTIAL_QUORUM_S, partial_quorum_wait
 from .connection import Connection
 from .connections import Connections, MasterConnection
 from .notifications import Inbox, Subscription
@@ -62,8 +62,6 @@ class Subscriptions(Notifications, Generic[L]):
         #: Masters that refuse subscriptions: nobody waits for their confirmation.
         self._refusing: set[int] = set()
 
-    # -- added by a driver -------------------------------------------------------------------------
-
     @abstractmethod
     def _read_until(self, inbox: Inbox, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
         """Wait until ``done``, at most ``timeout`` seconds; ``inbox.asleep`` meanwhile. Without the mutex."""
@@ -72,15 +70,11 @@ class Subscriptions(Notifications, Generic[L]):
     def _run(self) -> None:
         """Have `_tidy` called every `LOOK_S` until it returns False. With the mutex."""
 
-    # -- for the waiters ---------------------------------------------------------------------------
-
     def is_subscribed(self, name: str) -> bool:
-        """See `Notifications.is_subscribed`."""
         found = self._by_name.get(name)
         return found is not None and len(found.confirmed) >= self._context.quorum
 
     def subscribe(self, contender: Contender, timeout: float) -> WaitGenerator[int]:
-        """See `Notifications.subscribe`."""
         name = contender.name
         if contender.inbox is None:
             assert contender.place is not None
@@ -103,7 +97,6 @@ class Subscriptions(Notifications, Generic[L]):
         return len(found.confirmed)
 
     def wait(self, contender: Contender, until: float) -> WaitGenerator[Wake]:
-        """See `Notifications.wait`."""
         inbox: Inbox | None = contender.inbox
         if inbox is None:
             # It cannot hear yet: only the time and close() end this.
@@ -114,7 +107,6 @@ class Subscriptions(Notifications, Generic[L]):
             return inbox.take_reason()
 
     def unsubscribe(self, contender: Contender, *, left: bool) -> None:
-        """See `Notifications.unsubscribe`."""
         inbox: Inbox | None = contender.inbox
         if inbox is None:
             return
@@ -133,10 +125,7 @@ class Subscriptions(Notifications, Generic[L]):
                 # Most likely the last round has taken these votes; if not, there is no hurry.
                 self._unclaimed.append((inbox.name, inbox.token.decode()))
 
-    # -- for a holder of this process ----------------------------------------------------------------
-
     def next_waiter(self, name: str) -> Contender | None:
-        """See `Notifications.next_waiter`."""
         if name not in self._by_name:
             return None
         with self._mutex:
@@ -151,7 +140,6 @@ class Subscriptions(Notifications, Generic[L]):
         return min(asleep, key=lambda entry: entry[:2])[2] if asleep else None
 
     def hand_over(self, contender: Contender, grant: LocalGrant) -> bool:
-        """See `Notifications.hand_over`."""
         with self._mutex:
             inbox: Inbox | None = contender.inbox
             if inbox is None or contender not in self._contenders(contender.name):
@@ -178,8 +166,6 @@ class Subscriptions(Notifications, Generic[L]):
             server.connection is None or server.index in found.confirmed or server.index in self._refusing
             for server in connections.servers
         )
-
-    # -- what was read -----------------------------------------------------------------------------
 
     def _due(self) -> float:
         """When to act without having read anything."""
@@ -283,7 +269,7 @@ class Subscriptions(Notifications, Generic[L]):
             inbox.wake(Wake.HANDED)
         elif len(handed_by) < self._context.quorum and (len(handed_by) == 1 or inbox.deadline == math.inf):
             # Masters on which the holder had no key, or that are out of reach, publish nothing.
-            self._wait_for_more(inbox, inbox.patience())
+            self._wait_for_more(inbox, partial_quorum_wait(inbox.findings.took_s, inbox.findings.partial))
 
     def _published(self, inbox: Inbox, master: int, message: bytes) -> None:
         if message != inbox.message:
@@ -329,8 +315,6 @@ class Subscriptions(Notifications, Generic[L]):
             if server.index in found.confirmed:
                 found.confirmed.discard(server.index)
                 found.lost.add(server.index)
-
-    # -- the end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
         """End the connections; waiters wake up. Twice is once."""

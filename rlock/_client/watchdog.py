@@ -46,8 +46,6 @@ class Watchdog(ABC):
         self._wake_at = math.inf
         self._closed = False
 
-    # -- what a driver adds ------------------------------------------------------------------------
-
     @abstractmethod
     def _start(self) -> None:
         """Start the thread or task unless it runs. Raises RuntimeError on failure. With the mutex."""
@@ -63,8 +61,6 @@ class Watchdog(ABC):
     @abstractmethod
     def _call_on_lost(self, on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:
         """Call ``on_lost`` where it cannot block or end the watchdog."""
-
-    # -- for the engine ----------------------------------------------------------------------------
 
     def ensure_running(self) -> None:
         """Start before the first write of an acquire. Raises RuntimeError on failure. With the mutex.
@@ -105,8 +101,6 @@ class Watchdog(ABC):
             # Behind the log record, because the callback may end the process; also if an observer raises.
             if on_lost is not None:
                 self._call_on_lost(on_lost, LeaseLostError(hold.name, reason))
-
-    # -- the thread or task ------------------------------------------------------------------------
 
     def _take_due(self) -> list[Hold] | None:
         """The holds that are due; empty: sleep until ``_wake_at``; None: end. With the mutex."""

@@ -61,8 +61,6 @@ class Engine(engine.Engine):
     def _holding(self) -> None:
         (self.holding.add if len(self.holds) else self.holding.discard)(self)
 
-    # -- run in the calling thread ----------------------------------------------------------------
-
     def acquire(self, options: LockOptions, until: float) -> bool:
         """Nested: counted here, at once. Else: by the masters, waiting until ``until``."""
         key = self.key()

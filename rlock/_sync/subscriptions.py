@@ -58,15 +58,12 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
         self._end = Parker()
 
     def hand_over(self, contender: Contender, grant: LocalGrant) -> bool:
-        """See `Notifications.hand_over`."""
         given = super().hand_over(contender, grant)
         with self._mutex:
             reader = self._reader
             if given and reader is not None and reader is contender.inbox and not self._connections.closed:
                 self._connections.wake()  # it waits for the masters' sockets
         return given
-
-    # -- reading -----------------------------------------------------------------------------------
 
     def _read_until(self, inbox: Inbox, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
         """Wait until ``done``, reading for all if nobody else does. Ctrl-C may come at any line."""
@@ -114,8 +111,6 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
             self._wake_partial()
         if self._unclaimed:
             self._pass_on_unclaimed()
-
-    # -- the thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
         if self._thread is None:
@@ -171,8 +166,6 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
         server = self._connections.by_fd.get(fd)
         if server is not None:
             self._drop(server, why)
-
-    # -- the end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
         """End the connections and the thread; waiters wake up. Twice is once."""

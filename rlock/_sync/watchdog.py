@@ -47,8 +47,6 @@ class Watchdog(watchdog.Watchdog):
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
 
-    # -- the threads -------------------------------------------------------------------------------
-
     def _run(self) -> None:
         try:
             while (due := self._wait()) is not None:
