@@ -31,7 +31,7 @@ from .closing import close
 from .local_queue import LocalQueue
 from .runtime import Runtime
 from .subscriptions import Subscriptions
-from .watchdog import REASONS, Watchdog
+from .watchdog import DISOWNED, Watchdog
 
 log = logging.getLogger("rlock")
 
@@ -221,9 +221,8 @@ class Engine(Port):
             finally:
                 releasing.pop(hold.owner, None)
             if released is Released.NOT_OURS and not self.closed:
-                event = LeaseEvent.DISOWNED
-                self.watchdog.report_loss(hold, REASONS[event], event.value)
-                raise LeaseLostError(hold.name, REASONS[event])
+                self.watchdog.report_loss(hold, DISOWNED, LeaseEvent.DISOWNED.value)
+                raise LeaseLostError(hold.name, DISOWNED)
             if released is Released.UNSURE and not self.closed:
                 tell(ReleaseUnsure(hold.name, hold.owner, hold.lease.ttl))
             if observed():
