@@ -10,9 +10,6 @@ from ..procedures.port import Wake
 from ..rules.keys import Wire
 from .runtime import Parker
 
-#: Of two reasons to wake up, the higher one says more.
-_RANK = {Wake.TIME: 0, Wake.FREE: 1, Wake.HANDED: 2, Wake.GRANTED: 3}
-
 
 class Inbox:
     """The messages for one waiter."""
@@ -52,8 +49,7 @@ class Inbox:
     def wake(self, reason: Wake) -> None:
         """Wake its thread or task, because a try may succeed now."""
         self.deadline = math.inf
-        if _RANK[reason] > _RANK[self.reason]:
-            self.reason = reason
+        self.reason = max(self.reason, reason)
         self.parker.wake()
 
 

@@ -39,7 +39,6 @@ class Watchdog(watchdog.Watchdog):
         self._changed.notify_all()
 
     def stop(self) -> None:
-        """End the watchdog's thread."""
         with self._changed:
             self._closed = True
             thread = self._thread

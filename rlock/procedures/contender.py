@@ -81,22 +81,6 @@ class Report:
 class Contender:
     """One acquire of one owner. ``until``: the instant at which its time ends."""
 
-    __slots__ = (
-        "__weakref__",
-        "findings",
-        "has_left",
-        "inbox",
-        "key",
-        "local_grant",
-        "options",
-        "owners",
-        "parker",
-        "place",
-        "report",
-        "stage",
-        "until",
-    )
-
     def __init__(self, key: OwnerKey, options: LockOptions, until: float, began_at: float) -> None:
         self.key = key
         self.options = options

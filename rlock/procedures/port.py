@@ -106,13 +106,13 @@ class Masters(Protocol):
         """
 
 
-class Wake(enum.Enum):
-    """Why a waiter wakes up."""
+class Wake(enum.IntEnum):
+    """The reason to wake up; of several reasons the highest counts."""
 
-    TIME = "time"  # the instant has come
-    FREE = "free"  # a quorum of masters published to all waiters, or a subscription had to be made again
-    HANDED = "handed"  # masters handed the lock to this waiter: a quorum, or some and no more came
-    GRANTED = "granted"  # a thread of this process released the lock in its favour: `Contender.local_grant`
+    TIME = 0  # the instant has come
+    FREE = 1  # a quorum of masters published to all waiters, or a subscription had to be made again
+    HANDED = 2  # masters handed the lock to this waiter: a quorum, or fewer and no more came
+    GRANTED = 3  # a thread of this process handed the lock over: `Contender.local_grant`
 
 
 class Notifications(Protocol):
