@@ -129,7 +129,8 @@ class RLock(BaseLock[LossSignal]):
 
         :raises QuorumUnreachableError: fewer than a quorum answered.
         """
-        return self._client._engine().statistics(self.name, self._options.lease.request_timeout)
+        engine = self._client._engine()
+        return engine.perform(engine.statistics(self.name, self._options.lease.request_timeout))
 
     # -- what threading.Condition and the standard library's tests use -----------------------------
 

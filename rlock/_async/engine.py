@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from .._client import engine
 from ..clock import Clock
-from ..model import LockStatistics
 from ..procedures.acquire import acquire
 from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
@@ -35,12 +34,11 @@ class Engine(engine.Engine):
         super().__init__([endpoint.label for endpoint in endpoints], options, clock, runtime)
         context, timeout = self.context, options.lease(None).request_timeout
         self.masters = Calls(endpoints, context, timeout, runtime)
-        self.notifications = Subscriptions(endpoints, timeout, context, runtime, self._pass_on)
+        self.notifications = Subscriptions(self, endpoints, timeout)
         self.watchdog = Watchdog(self, self._let_go)
         self._keys: weakref.WeakKeyDictionary[asyncio.Task[object], OwnerKey] = weakref.WeakKeyDictionary()
 
     def key(self) -> OwnerKey:
-        """Which task calls. RuntimeError: none."""
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("no task is running: a lock of rlock.asyncio is held by a task")
@@ -56,10 +54,8 @@ class Engine(engine.Engine):
     def _holding(self) -> None:
         pass
 
-    # -- run in the calling task ------------------------------------------------------------------
-
     async def acquire(self, options: LockOptions, until: float) -> bool:
-        """Nested: counted here, at once. Else: by the masters, waiting until ``until``."""
+        """Count a nested acquire at once. Otherwise ask the masters, until ``until``."""
         key = self.key()
         hold = self.holds.find(key, options.name)
         if hold is not None:
@@ -72,37 +68,29 @@ class Engine(engine.Engine):
             raise
 
     async def release(self, name: str) -> None:
-        """One acquire less; with the last one the masters are told."""
         hold = self.held(name)
         await self.release_hold(hold, hold.count - 1)
 
     async def release_hold(self, hold: Hold, left: int) -> None:
-        """Set the hold count to ``left``; 0 gives the lock up. Raises `LeaseLostError` after a loss."""
         await run(self.release_gen(hold, left))
 
     async def perform(self, procedure: WaitGenerator[T]) -> T:
-        """Run a procedure on this client's connections."""
         return await run(procedure)
 
-    async def statistics(self, name: str, timeout: float) -> LockStatistics:
-        """Who waits for a lock."""
-        return await run(self.statistics_gen(name, timeout))
-
     async def close(self) -> None:
-        """Release what is held, take back what is asked for, end tasks and connections."""
         await run(self.close_gen())
         # The event loop closes the sockets in its next turn, and this may be the last thing that it does.
         await asyncio.sleep(0)
 
     def drop(self) -> None:
-        """Its client has gone: close the connections, unless something is still held."""
+        """Close the connections of a client that was collected, unless something is still held."""
         if not len(self.holds):
             self.closed = True
             self.notifications.close()
             self.masters.close()
 
     def _let_go(self) -> WaitGenerator[None]:
-        """Release what tasks that have ended hold: the event loop is being shut down."""
+        """Release the locks of ended tasks: the event loop is being shut down."""
         for hold in self.holds:
             if not hold.owner_key.alive:
                 log.warning("lock %r was still held by a task that has ended; it is released", hold.name)

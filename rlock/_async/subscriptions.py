@@ -10,27 +10,21 @@ import hiredis
 
 from .._client import subscriptions
 from .._client.connections import MasterConnection
+from .._client.engine import Engine
 from .._client.notifications import Inbox
 from .._client.subscriptions import LOOK_S
-from ..procedures.port import ClientContext, WaitGenerator
+from ..procedures.port import WaitGenerator
 from .connection import StreamConnection
 from .connections import Connections
 from .endpoints import Endpoint
-from .runtime import Runtime
 
 
 class Subscriptions(subscriptions.Subscriptions[StreamConnection]):
     """The subscriber connections of one client in one event loop."""
 
-    def __init__(
-        self,
-        endpoints: Sequence[Endpoint],
-        request_timeout: float,
-        context: ClientContext,
-        runtime: Runtime,
-        pass_on: Callable[[str, str], None],
-    ) -> None:
-        super().__init__(context, runtime, pass_on)
+    def __init__(self, engine: Engine, endpoints: Sequence[Endpoint], request_timeout: float) -> None:
+        super().__init__(engine)
+        context = engine.context
         self._loop = asyncio.get_running_loop()
         self._connections = Connections(
             endpoints,
@@ -61,8 +55,6 @@ class Subscriptions(subscriptions.Subscriptions[StreamConnection]):
         super()._wait_for_more(inbox, seconds)
         inbox.parker.wake()  # it has to wake up sooner
 
-    # -- connections -------------------------------------------------------------------------------
-
     def _arrived(
         self, server: MasterConnection[StreamConnection], connection: StreamConnection, data: bytes
     ) -> None:
@@ -77,7 +69,7 @@ class Subscriptions(subscriptions.Subscriptions[StreamConnection]):
             self._pass_on_unclaimed()
 
     def _changed(self) -> None:
-        """A connection came, or an attempt ended: waiters may have all confirmations that they can get."""
+        """Wake waiters after a change of connections: no further confirmation may be possible."""
         for found in self._by_name.values():
             for inbox in found.inboxes:
                 inbox.parker.wake()
@@ -88,7 +80,7 @@ class Subscriptions(subscriptions.Subscriptions[StreamConnection]):
         self._connect_later()
 
     def _connect_later(self) -> None:
-        """Connect to masters again when it is time, as long as somebody waits."""
+        """Connect to masters again when it is time, while there are subscriptions."""
         if self._connect_timer is not None:
             self._connect_timer.cancel()
             self._connect_timer = None
@@ -104,8 +96,6 @@ class Subscriptions(subscriptions.Subscriptions[StreamConnection]):
             if self._by_name and not self._connections.closed:
                 self._connections.connect_due()
 
-    # -- keeping house -----------------------------------------------------------------------------
-
     def _run(self) -> None:
         if self._look_timer is None:
             self._look_timer = self._loop.call_later(LOOK_S, self._look)
@@ -117,7 +107,6 @@ class Subscriptions(subscriptions.Subscriptions[StreamConnection]):
         self._pass_on_unclaimed()
 
     def close(self) -> None:
-        """End the connections; waiters wake up. Twice is once."""
         super().close()
         for timer in (self._look_timer, self._connect_timer):
             if timer is not None:

@@ -49,12 +49,9 @@ class Watchdog(watchdog.Watchdog):
         self._parker.wake()
 
     def stop(self) -> None:
-        """End the watchdog's task."""
         self._closed = True
         if self._task is not None and self._task is not asyncio.current_task(self._loop):
             self._task.cancel()
-
-    # -- the task ----------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         due: Sequence[Hold] | None = ()

@@ -1,4 +1,4 @@
-"""Closing: the end of a client. Nothing of it may stay on a master, and nobody may wait for it."""
+"""Closing: the end of a client. It leaves nothing on a master, and no thread or task waiting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger("rlock")
 
 
 def close(engine: Engine) -> WaitGenerator[None]:
-    """Release what is held, take back what is asked for, end connections and the watchdog. Twice is once."""
+    """Release the holds, undo acquires, end connections and the watchdog. A second call does nothing."""
     with engine.mutex:
         if engine.closed:
             return
@@ -33,11 +33,11 @@ def close(engine: Engine) -> WaitGenerator[None]:
         lost = [hold for hold in engine.holds if hold.lease.look(now) is LeaseState.LOST]
         holds = [hold for hold in engine.holds if hold not in lost]
         for hold in holds:
-            # It stays in the table, lost: its owner is told so when it releases.
+            # It stays in the table as lost: otherwise its owner's release would find no hold.
             engine.holds.schedule.remove(hold)
             hold.lease.on(LeaseEvent.DISOWNED, AT_CLOSE)
             hold.report.end_reported = True
-        # Also those of which another owner is just about to inform the masters: it may be too late.
+        # Also holds whose owners are releasing now: their commands may come too late.
         releasing = [*holds, *engine.under_way.releasing.values()]
     for hold in holds:
         if hold.report.signal is not None:
@@ -45,7 +45,7 @@ def close(engine: Engine) -> WaitGenerator[None]:
     try:
         _take_back(engine)
         if releasing:
-            # All are written first, then one wait for all of them: bounded, however many there are.
+            # Pipelined, so the wait is bounded for any number of holds.
             try:
                 yield from engine.masters.call_many([_release(engine, hold) for hold in releasing])
             except RLockError as error:
@@ -58,7 +58,6 @@ def close(engine: Engine) -> WaitGenerator[None]:
         yield from engine.masters.drain(to_the_end=True)
         raise
     finally:
-        # Also when it is interrupted: nothing of this client may go on.
         engine.watchdog.stop()
         engine.notifications.close()
         engine.masters.close()
@@ -66,17 +65,13 @@ def close(engine: Engine) -> WaitGenerator[None]:
             event = Lost(hold.name, hold.owner, now - hold.acquired_at, CLOSED, AT_CLOSE)
             lock_events.emit_in_order(hold, event)
         for hold in lost:
-            # The watchdog did not come to it, or does not watch it.
             engine.watchdog.report_loss(hold)
 
 
 def _take_back(engine: Engine) -> None:
-    """Undo acquires and hand-overs that other threads or tasks have under way.
-
-    Their rounds are written and may be won, so the undo goes out on the same connections.
-    """
+    """Undo acquires and hand-overs of other threads or tasks, behind their rounds on the same connections."""
     engine.masters.refuse()
-    # Before the acquires: a next owner goes from here to the list of its acquire, never back.
+    # Before the acquires: otherwise a token that moves to its acquire meanwhile would be missed.
     for next_owner, contender in list(engine.under_way.handing_over.items()):
         take_back_from(engine, contender, next_owner, None)
     for options, owners in list(engine.under_way.acquiring.values()):

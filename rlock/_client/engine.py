@@ -14,8 +14,8 @@ from ..clock import Clock
 from ..errors import LeaseLostError, NotHeldError, QuorumUnreachableError, RLockError
 from ..events import News, Queued, ReleaseUnsure, observed, tell
 from ..model import LeaseState, LockStatistics
+from ..procedures import inspect
 from ..procedures.contender import Contender, Grant, withdraw
-from ..procedures.inspect import statistics
 from ..procedures.port import ClientContext, Port, UnderWay, WaitGenerator
 from ..procedures.release import Outcome, Released, free, release
 from ..rules import commands
@@ -31,7 +31,7 @@ from .closing import close
 from .local_queue import LocalQueue
 from .runtime import Runtime
 from .subscriptions import Subscriptions
-from .watchdog import REASONS, Watchdog
+from .watchdog import DISOWNED, Watchdog
 
 log = logging.getLogger("rlock")
 
@@ -47,7 +47,8 @@ class Engine(Port):
         self, masters: Sequence[str], options: ClientOptions, clock: Clock, runtime: Runtime
     ) -> None:
         self.pid = os.getpid()
-        # Seeded by the system: two processes forked from one must not back off in step.
+        self.clock = clock
+        # Seeded by the system: otherwise two processes forked from one would back off in step.
         random = Random()
         guard = Guard(masters, options.max_ttl, options.restart_guard)
         self.context = ClientContext(
@@ -62,22 +63,13 @@ class Engine(Port):
         #: The lock that went to another process last, and when to ask for it again at the earliest.
         self._handed_on = ("", 0.0)
 
-    @property
-    def clock(self) -> Clock:
-        """The clock of all instants of this client."""
-        return self.context.clock
-
-    # -- added by a driver -------------------------------------------------------------------------
-
     @abstractmethod
     def key(self) -> OwnerKey:
-        """The calling thread or task. Made once for each, kept by it alone."""
+        """The identity of the calling thread or task."""
 
     @abstractmethod
     def _holding(self) -> None:
-        """The first hold came, or the last one went. With the mutex."""
-
-    # -- acquire: the port -------------------------------------------------------------------------
+        """Note that the first hold came, or that the last one went. With the mutex."""
 
     def nested(self, hold: Hold) -> bool:
         """Acquire once more what the owner holds: True. Raises `LeaseLostError` after a loss.
@@ -96,10 +88,9 @@ class Engine(Port):
             raise
 
     def enter(self, contender: Contender) -> WaitGenerator[bool]:
-        """See `Port.enter`."""
-        line, until = self._local_queue, contender.until
-        if not line.join(contender):
-            came = yield from line.wait(contender, until - contender.report.began_at)
+        queue, until = self._local_queue, contender.until
+        if not queue.join(contender):
+            came = yield from queue.wait(contender, until - contender.report.began_at)
             if not came:
                 return False
         handed_on, back_at = self._handed_on
@@ -111,11 +102,9 @@ class Engine(Port):
         return True
 
     def leave(self, contender: Contender) -> None:
-        """See `Port.leave`."""
         self._local_queue.leave(contender)
 
     def prepare(self, contender: Contender) -> WaitGenerator[None]:
-        """See `Port.prepare`."""
         options = contender.options
         with self.mutex:
             if self.closed:
@@ -130,17 +119,9 @@ class Engine(Port):
         self.under_way.acquiring[id(contender)] = (options, contender.owners)
 
     def admit(self, contender: Contender, grant: Grant) -> bool:
-        """See `Port.admit`."""
         options = contender.options
-        hold = Hold(
-            contender.key,
-            options,
-            grant.owner,
-            grant.sent_at,
-            waiter=grant.waiter,
-            hops=grant.hops,
-            token=grant.token,
-        )
+        owner, waiter, token = grant.owner, grant.waiter, grant.token
+        hold = Hold(contender.key, options, owner, grant.sent_at, waiter=waiter, hops=grant.hops, token=token)
         with self.mutex:
             if self.closed:
                 raise RLockError("the client was closed")
@@ -159,24 +140,18 @@ class Engine(Port):
         return held
 
     def taken(self, name: str) -> bool:
-        """See `Port.taken`."""
         return self.holds.taken(name, self.clock())
 
     def wants_queue_length(self, contender: Contender) -> bool:
-        """See `Port.wants_queue_length`."""
         return observed() and not contender.report.queued
 
     def report_queued(self, contender: Contender, length: int) -> None:
-        """See `Port.report_queued`."""
         # First: an interrupt in between may leave the event out, but never counts a waiter for ever.
         contender.report.queued = True
         tell(Queued(contender.name, length))
 
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
-        """Log the first failure, and from the eighth on each doubling:
-
-        a wait without end must not be silent.
-        """
+        """Log the first failure, and from the eighth on each doubling."""
         if failures == 1 or (failures >= 8 and failures & (failures - 1) == 0):
             log.warning("still waiting (failed rounds: %d): %s", failures, error)
 
@@ -188,21 +163,15 @@ class Engine(Port):
         return got
 
     def give_back(self, contender: Contender, error: BaseException) -> None:
-        """Undo an acquire that ended with an exception. Waits for nothing.
-
-        Ctrl-C can come between any two lines, a cancellation at any wait, also after the grant: the caller
-        never learns that it has the lock.
-        """
+        """Undo an acquire that ended with an exception, possibly after its grant. Waits for nothing."""
         hold = self.holds.find(contender.key, contender.name)
         if hold is not None and hold.owner in contender.owners:
             lock_events.taken_back(hold, contender.report)
             self._forget(hold)
         withdraw(self, contender)
         self.under_way.acquiring.pop(id(contender), None)
-        # Behind the undo: votes must not wait for observers.
+        # After the undo: votes must not wait for observers.
         lock_events.not_acquired(contender.options, contender.report, self.clock, error)
-
-    # -- release -----------------------------------------------------------------------------------
 
     def hold(self, name: str) -> Hold | None:
         """The caller's hold of a lock, lost or not."""
@@ -227,14 +196,14 @@ class Engine(Port):
                     hold.count = left
                     if left == 0:
                         self._remove(hold)
-                        # Before the masters know: a renewal that crosses the release must see no loss in it.
+                        # Before the masters know: otherwise a renewal at the same time would report a loss.
                         hold.lease.on(LeaseEvent.RELEASE)
                         if not lost:
                             releasing[hold.owner] = hold
                             if hold.waiter:
                                 self.notifications.left.append(token_of(hold.waiter))
                 if lost:
-                    # Here if the owner is faster than the watchdog: on_lost is called for every loss.
+                    # Otherwise on_lost is not called if the owner is faster than the watchdog.
                     self.watchdog.report_loss(hold, reason)
                     raise LeaseLostError(hold.name, reason)
                 if left:
@@ -252,9 +221,8 @@ class Engine(Port):
             finally:
                 releasing.pop(hold.owner, None)
             if released is Released.NOT_OURS and not self.closed:
-                event = LeaseEvent.DISOWNED
-                self.watchdog.report_loss(hold, REASONS[event], event.value)
-                raise LeaseLostError(hold.name, REASONS[event])
+                self.watchdog.report_loss(hold, DISOWNED, LeaseEvent.DISOWNED.value)
+                raise LeaseLostError(hold.name, DISOWNED)
             if released is Released.UNSURE and not self.closed:
                 tell(ReleaseUnsure(hold.name, hold.owner, hold.lease.ttl))
             if observed():
@@ -262,7 +230,7 @@ class Engine(Port):
                 lock_events.released(hold, began, self.clock(), confirmed=confirmed, handed=handed_over)
         except BaseException:
             if left == 0:
-                # Ctrl-C where nothing else reports its end, or a close at the same time.
+                # Otherwise Ctrl-C or a close at the same time leaves the end unreported.
                 lock_events.given_up(hold, self.clock())
             raise
 
@@ -278,7 +246,7 @@ class Engine(Port):
         """Drop a hold and release it, without waiting for the masters."""
         with self.mutex:
             self._remove(hold)
-            # A healing that crosses this has to see it.
+            # Otherwise a healing at the same time would put the key back.
             hold.lease.on(LeaseEvent.RELEASE)
         free(self, hold)
         lock_events.given_up(hold, self.clock())
@@ -289,30 +257,25 @@ class Engine(Port):
             if hold.name == name:
                 self._forget(hold)
 
-    def _pass_on(self, name: str, token: str) -> None:
+    def pass_on(self, name: str, token: str) -> None:
         """Pass on a hand-off whose waiter has left, instead of letting it run out."""
         waiter = waiter_name(token, self.context.client_id)
         with self.mutex:
             if token in self.notifications.left or any(hold.owner == token for hold in self.holds):
                 return
-            # A late hand-off to the place of an owner that holds the lock by the other masters: the next
-            # waiter could do nothing with a minority.
+            # A late hand-off may reach an owner that already holds the lock. The next waiter could do nothing
+            # with the votes of a minority.
             hand_on = all(hold.waiter != waiter for hold in self.holds)
         command = commands.leave_queue(self.context.wire, name, waiter, hand_on=hand_on)
         self.masters.send(command, resend_for=CLAIM_S)
 
-    # -- rounds ------------------------------------------------------------------------------------
-
-    def statistics_gen(self, name: str, timeout: float) -> WaitGenerator[LockStatistics]:
-        """Who waits for a lock."""
+    def statistics(self, name: str, timeout: float) -> WaitGenerator[LockStatistics]:
+        """The waiters for a lock."""
         own = self.notifications.waiting(name)
         local = len(own) + self._local_queue.length(name)
-        return statistics(self.masters, name, timeout, own, local)
-
-    # -- the end -----------------------------------------------------------------------------------
+        return inspect.statistics(self.masters, name, timeout, own, local)
 
     def close_gen(self) -> WaitGenerator[None]:
-        """Release what is held, take back what is asked for, end connections and the watchdog."""
         return close(self)
 
     def abandon(self) -> None:

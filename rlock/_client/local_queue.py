@@ -1,8 +1,7 @@
-"""LocalQueue: of the owners of one process that wait for one lock, one asks the masters.
+"""LocalQueue: for each lock, one owner of a process asks the masters, and the others wait behind it.
 
-A line for each lock name, first come first served. Ctrl-C can come between any two lines, also in the
-`finally` in which an owner leaves. So nobody trusts the owner in front: it is gone if it has left, or if its
-contender was collected, and the others look twice a second.
+Ctrl-C can keep an owner from leaving, even inside a `finally`. So the others look twice a second whether the
+owner in front has left, or its contender was collected.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
 from .runtime import Runtime
 
-#: How often the owners in line look whether the one in front is still there.
+#: How often waiting owners check whether the owner in front has gone.
 LOOK_S = 0.5
 
 
@@ -35,7 +34,7 @@ class _Line:
 
 
 class LocalQueue:
-    """The lines of one process. Thread-safe."""
+    """The local queues of one process, by lock. Thread-safe."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -43,7 +42,7 @@ class LocalQueue:
         self._lines: dict[str, _Line] = {}
 
     def join(self, contender: Contender) -> bool:
-        """Whether its turn comes at once; if not, it stands in the line now. `leave` is owed."""
+        """Join the line; whether the contender is first. The caller must `leave` in any case."""
         with self._mutex:
             line = self._lines.get(contender.name)
             if line is None:
@@ -57,20 +56,21 @@ class LocalQueue:
             return False
 
     def wait(self, contender: Contender, timeout: float) -> WaitGenerator[bool]:
-        """Wait for its turn, at most ``timeout`` seconds (inf: no limit); whether it came."""
-        while not self._is_first(contender):
-            if timeout <= 0:
-                return False
-            yield from contender.parker.park(min(timeout, LOOK_S))
-            timeout -= LOOK_S
+        """Wait at most ``timeout`` seconds (inf: no limit) until the contender is first; whether it is."""
+        while True:
             with self._mutex:
                 line = self._lines.get(contender.name)
                 if line is not None:
                     self._advance(line)
-        return True
+                    if line.first() is contender:
+                        return True
+            if timeout <= 0:
+                return False
+            yield from contender.parker.park(min(timeout, LOOK_S))
+            timeout -= LOOK_S
 
     def leave(self, contender: Contender) -> None:
-        """Let the next owner ask, or step out of the line. Twice is once."""
+        """Leave the line; the next owner becomes first. A second call does nothing."""
         contender.has_left = True
         with self._mutex:
             line = self._lines.get(contender.name)
@@ -83,15 +83,10 @@ class LocalQueue:
                     del self._lines[contender.name]
 
     def length(self, name: str) -> int:
-        """How many owners stand behind the one that asks."""
+        """The number of owners behind the first."""
         with self._mutex:
             line = self._lines.get(name)
             return len(line.waiting) if line is not None and line.waiting else 0
-
-    def _is_first(self, contender: Contender) -> bool:
-        with self._mutex:
-            line = self._lines.get(contender.name)
-            return line is not None and line.first() is contender
 
     def _advance(self, line: _Line) -> None:
         while line.deserted and line.waiting:

@@ -8,29 +8,11 @@ import weakref
 from ..procedures.contender import Contender, Findings
 from ..procedures.port import Wake
 from ..rules.keys import Wire
-from ..rules.timing import partial_quorum_wait
 from .runtime import Parker
-
-#: Of two reasons to wake up, the higher one says more.
-_RANK = {Wake.TIME: 0, Wake.FREE: 1, Wake.HANDED: 2, Wake.GRANTED: 3}
 
 
 class Inbox:
     """The messages for one waiter."""
-
-    __slots__ = (
-        "asleep",
-        "deadline",
-        "findings",
-        "handed_by",
-        "heard_from",
-        "message",
-        "name",
-        "packet",
-        "parker",
-        "reason",
-        "token",
-    )
 
     def __init__(self, name: str, token: str, findings: Findings, parker: Parker) -> None:
         self.name = name
@@ -44,24 +26,20 @@ class Inbox:
         #: The masters that published the message below to all waiters.
         self.heard_from: set[int] = set()
         self.message: bytes | None = None
-        #: When messages from fewer masters than a quorum wake it all the same.
+        #: The instant at which messages from fewer masters than a quorum wake it, too.
         self.deadline = math.inf
-        #: Why it has to wake up, and does not know yet.
+        #: The reason to wake up that it has not taken yet.
         self.reason = Wake.TIME
-        #: Its thread or task sleeps, or reads for the others that do.
+        #: Its thread or task sleeps, or reads for the others that sleep.
         self.asleep = False
         self.parker = parker
 
-    def patience(self) -> float:
-        """How long to wait for the rest of a quorum, in seconds."""
-        return partial_quorum_wait(self.findings.took_s, self.findings.partial)
-
     def has_reason(self) -> bool:
-        """Whether it has to wake up."""
+        """Whether to wake up."""
         return self.reason is not Wake.TIME
 
     def take_reason(self) -> Wake:
-        """Why to wake up; given once."""
+        """The reason to wake up, then TIME until the next `wake`."""
         reason, self.reason = self.reason, Wake.TIME
         if reason is Wake.HANDED:
             self.handed_by = set()  # the next round takes these votes
@@ -69,27 +47,14 @@ class Inbox:
         return reason
 
     def wake(self, reason: Wake) -> None:
-        """A try may succeed now."""
+        """Wake its thread or task, because a try may succeed now."""
         self.deadline = math.inf
-        if _RANK[reason] > _RANK[self.reason]:
-            self.reason = reason
+        self.reason = max(self.reason, reason)
         self.parker.wake()
 
 
 class Subscription:
-    """The channels of one lock on all masters, and the contenders that listen."""
-
-    __slots__ = (
-        "_contenders",
-        "_prefix",
-        "client",
-        "confirmed",
-        "idle_at",
-        "lost",
-        "name",
-        "names",
-        "public",
-    )
+    """The channels of one lock on all masters, and the subscribed contenders."""
 
     def __init__(self, name: str, client_id: str, wire: Wire) -> None:
         self.name = name
@@ -109,7 +74,7 @@ class Subscription:
 
     @property
     def contenders(self) -> list[Contender]:
-        """The contenders that listen."""
+        """The subscribed contenders."""
         return [found for ref in list(self._contenders.values()) if (found := ref()) is not None]
 
     @property
@@ -124,7 +89,7 @@ class Subscription:
         return None if contender is None else contender.inbox
 
     def add(self, contender: Contender) -> bool:
-        """Let it listen; False: it did already."""
+        """Subscribe a contender; False: it was subscribed already."""
         inbox: Inbox = contender.inbox
         if self.inbox(inbox.token) is inbox:
             return False
@@ -133,11 +98,11 @@ class Subscription:
         return True
 
     def remove(self, inbox: Inbox) -> bool:
-        """It listens no more; False: it did not."""
+        """End the subscription of one contender; False: it had none."""
         return self._contenders.pop(inbox.token, None) is not None
 
     def deserted(self) -> bool:
-        """Whether nobody listens. Forgets contenders that were collected."""
+        """Whether no contender is left. Forgets contenders that were collected."""
         for token in [token for token, ref in self._contenders.items() if ref() is None]:
             del self._contenders[token]
         return not self._contenders

@@ -14,17 +14,19 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..model import Fault, FaultKind
 from ..procedures.contender import Contender, LocalGrant
-from ..procedures.port import ClientContext, Notifications, WaitGenerator, Wake
+from ..procedures.port import Notifications, WaitGenerator, Wake
 from ..rules.command_templates import encode
-from ..rules.timing import CHANNEL_LINGER_S, PARTIAL_QUORUM_S
+from ..rules.timing import CHANNEL_LINGER_S, PARTIAL_QUORUM_S, partial_quorum_wait
 from .connection import Connection
 from .connections import Connections, MasterConnection
 from .notifications import Inbox, Subscription
-from .runtime import Runtime
+
+if TYPE_CHECKING:
+    from .engine import Engine
 
 log = logging.getLogger("rlock")
 
@@ -35,34 +37,28 @@ L = TypeVar("L", bound=Connection)
 
 
 class Subscriptions(Notifications, Generic[L]):
-    """The subscriber connections of one client in one process.
-
-    ``pass_on`` is called with the lock and the token of a place that was handed the lock, when nobody here
-    waits for it any more.
-    """
+    """The subscriber connections of one client in one process."""
 
     _connections: Connections[L]
 
-    def __init__(self, context: ClientContext, runtime: Runtime, pass_on: Callable[[str, str], None]) -> None:
-        self._context = context
-        self._runtime = runtime
-        self._pass_on = pass_on
-        #: Hand-offs to places for which nobody waits.
+    def __init__(self, engine: Engine) -> None:
+        self._context = engine.context
+        self._runtime = engine.runtime
+        self._pass_on = engine.pass_on
+        #: Hand-offs to places without a waiter: the lock, and the token of the place.
         self._unclaimed: list[tuple[str, str]] = []
-        #: Tokens of places that were left on every master not long ago: a hand-off to them is old.
+        #: Tokens of places that were lately removed from all masters: a hand-off to them is an old one.
         self.left: deque[str] = deque(maxlen=64)
         self._mutex = threading.Lock()
         self._by_name: dict[str, Subscription] = {}
-        #: By each of its two channels, as they come over the wire.
+        #: By each of its two channels.
         self._by_channel: dict[bytes, Subscription] = {}
-        #: By the bytes that hand them the lock. Weak, as in `Subscription`.
+        #: By the message that hands them the lock. Weak, as in `Subscription`.
         self._by_packet: dict[bytes, weakref.ref[Contender]] = {}
         #: Inboxes with messages from fewer masters than a quorum, by token.
         self._partial: dict[bytes, Inbox] = {}
-        #: Masters that refuse subscriptions: nobody waits for their confirmation.
+        #: Masters that refuse subscriptions: no waiter waits for their confirmation.
         self._refusing: set[int] = set()
-
-    # -- added by a driver -------------------------------------------------------------------------
 
     @abstractmethod
     def _read_until(self, inbox: Inbox, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
@@ -72,15 +68,11 @@ class Subscriptions(Notifications, Generic[L]):
     def _run(self) -> None:
         """Have `_tidy` called every `LOOK_S` until it returns False. With the mutex."""
 
-    # -- for the waiters ---------------------------------------------------------------------------
-
     def is_subscribed(self, name: str) -> bool:
-        """See `Notifications.is_subscribed`."""
         found = self._by_name.get(name)
         return found is not None and len(found.confirmed) >= self._context.quorum
 
     def subscribe(self, contender: Contender, timeout: float) -> WaitGenerator[int]:
-        """See `Notifications.subscribe`."""
         name = contender.name
         if contender.inbox is None:
             assert contender.place is not None
@@ -103,10 +95,9 @@ class Subscriptions(Notifications, Generic[L]):
         return len(found.confirmed)
 
     def wait(self, contender: Contender, until: float) -> WaitGenerator[Wake]:
-        """See `Notifications.wait`."""
         inbox: Inbox | None = contender.inbox
         if inbox is None:
-            # It cannot hear yet: only the time and close() end this.
+            # Not subscribed: only the time and close() end this.
             yield from self._runtime.sleep(until - self._context.clock())
             return Wake.TIME
         yield from self._read_until(inbox, inbox.has_reason, until - self._context.clock())
@@ -114,7 +105,6 @@ class Subscriptions(Notifications, Generic[L]):
             return inbox.take_reason()
 
     def unsubscribe(self, contender: Contender, *, left: bool) -> None:
-        """See `Notifications.unsubscribe`."""
         inbox: Inbox | None = contender.inbox
         if inbox is None:
             return
@@ -130,13 +120,10 @@ class Subscriptions(Notifications, Generic[L]):
             if found.deserted():
                 found.idle_at = self._context.clock() + CHANNEL_LINGER_S
             if inbox.handed_by and not left:
-                # Most likely the last round has taken these votes; if not, there is no hurry.
+                # Otherwise votes that the last round did not take would wait for their expiry.
                 self._unclaimed.append((inbox.name, inbox.token.decode()))
 
-    # -- for a holder of this process ----------------------------------------------------------------
-
     def next_waiter(self, name: str) -> Contender | None:
-        """See `Notifications.next_waiter`."""
         if name not in self._by_name:
             return None
         with self._mutex:
@@ -151,7 +138,6 @@ class Subscriptions(Notifications, Generic[L]):
         return min(asleep, key=lambda entry: entry[:2])[2] if asleep else None
 
     def hand_over(self, contender: Contender, grant: LocalGrant) -> bool:
-        """See `Notifications.hand_over`."""
         with self._mutex:
             inbox: Inbox | None = contender.inbox
             if inbox is None or contender not in self._contenders(contender.name):
@@ -179,10 +165,8 @@ class Subscriptions(Notifications, Generic[L]):
             for server in connections.servers
         )
 
-    # -- what was read -----------------------------------------------------------------------------
-
     def _due(self) -> float:
-        """When to act without having read anything."""
+        """The instant at which to act even if no message comes."""
         due = math.inf if self._connections.whole else self._connections.next_probe()
         for inbox in self._partial.values():
             due = min(due, inbox.deadline)
@@ -206,7 +190,7 @@ class Subscriptions(Notifications, Generic[L]):
             self._pass_on(name, token)
 
     def _tidy(self) -> bool:
-        """End the subscriptions that nobody needs; whether one is left. With the mutex."""
+        """End the unused subscriptions; whether one is left. With the mutex."""
         now = self._context.clock()
         if self._connections.closed:
             return False
@@ -226,7 +210,7 @@ class Subscriptions(Notifications, Generic[L]):
         return True
 
     def _take(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
-        """Handle bytes that arrived: most often one message, for one of this client's waiters."""
+        # Most often one message for one waiter: comparing it whole is cheaper than parsing it.
         ref = self._by_packet.get(data)
         contender = None if ref is None else ref()
         if contender is not None and contender.inbox is not None and not connection.reader.has_data():
@@ -283,7 +267,7 @@ class Subscriptions(Notifications, Generic[L]):
             inbox.wake(Wake.HANDED)
         elif len(handed_by) < self._context.quorum and (len(handed_by) == 1 or inbox.deadline == math.inf):
             # Masters on which the holder had no key, or that are out of reach, publish nothing.
-            self._wait_for_more(inbox, inbox.patience())
+            self._wait_for_more(inbox, partial_quorum_wait(inbox.findings.took_s, inbox.findings.partial))
 
     def _published(self, inbox: Inbox, master: int, message: bytes) -> None:
         if message != inbox.message:
@@ -291,12 +275,11 @@ class Subscriptions(Notifications, Generic[L]):
         if master in inbox.heard_from:
             inbox.heard_from.clear()  # published again: another release with the same text
         inbox.heard_from.add(master)
-        # On the q-th master and not before: after the first message only one master is free, so a try would
-        # fail and disturb the others.
+        # Not before the q-th master: a try at fewer free masters would fail and disturb the other waiters.
         if len(inbox.heard_from) == self._context.quorum:
             inbox.wake(Wake.FREE)
         elif len(inbox.heard_from) == 1 and not self._context.wire.shared:
-            # With Redisson's channels undone votes are published as well, so a minority says nothing.
+            # Redisson's channels also carry undone votes, so there messages of a minority mean nothing.
             self._wait_for_more(inbox, PARTIAL_QUORUM_S)
 
     def _wait_for_more(self, inbox: Inbox, seconds: float) -> None:
@@ -330,10 +313,7 @@ class Subscriptions(Notifications, Generic[L]):
                 found.confirmed.discard(server.index)
                 found.lost.add(server.index)
 
-    # -- the end -----------------------------------------------------------------------------------
-
     def close(self) -> None:
-        """End the connections; waiters wake up. Twice is once."""
         with self._mutex:
             if self._connections.closed:
                 return
@@ -346,5 +326,5 @@ class Subscriptions(Notifications, Generic[L]):
             self._by_packet.clear()
 
     def abandon(self) -> None:
-        """In a forked child: drop the copies of the sockets; the servers must not notice. Takes no mutex."""
+        # In a forked child, where another thread may have had the mutex.
         self._connections.abandon()

@@ -1,7 +1,7 @@
-"""Watchdog: the one thread or task that renews all locks of a client, and reports losses.
+"""Watchdog: the thread or task that renews all locks of a client, and reports losses.
 
-It exists while something is held. A loss does not depend on it: `rules/lease.py` computes that from the clock
-whenever somebody asks. The watchdog only reports it.
+It runs while the client holds a lock. Each check of a lease computes a loss from the clock
+(`rules/lease.py`); the watchdog only reports it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 #: The reason of a loss by `close`.
 AT_CLOSE = "its client was closed"
 
-REASONS = {
-    LeaseEvent.DISOWNED: "a quorum of masters answered that it holds the lock no more "
-    "(an operator evicted it, or another owner has it after an expiry)",
-}
+#: The reason of a loss by `LeaseEvent.DISOWNED`.
+DISOWNED = (
+    "a quorum of masters answered that it holds the lock no more "
+    "(an operator evicted it, or another owner has it after an expiry)"
+)
 
 
 class Watchdog(ABC):
@@ -45,8 +46,6 @@ class Watchdog(ABC):
         self._needed_until = -math.inf
         self._wake_at = math.inf
         self._closed = False
-
-    # -- what a driver adds ------------------------------------------------------------------------
 
     @abstractmethod
     def _start(self) -> None:
@@ -63,8 +62,6 @@ class Watchdog(ABC):
     @abstractmethod
     def _call_on_lost(self, on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:
         """Call ``on_lost`` where it cannot block or end the watchdog."""
-
-    # -- for the engine ----------------------------------------------------------------------------
 
     def ensure_running(self) -> None:
         """Start before the first write of an acquire. Raises RuntimeError on failure. With the mutex.
@@ -93,7 +90,7 @@ class Watchdog(ABC):
             hold.report.end_reported = True
             self._schedule.remove(hold)
             if not hold.owner_key.alive:
-                self._holds.remove(hold)  # otherwise for ever: a dead owner does not release
+                self._holds.remove(hold)  # a dead owner never releases
             reason = reason or hold.reason
             signal, on_lost = hold.report.signal, hold.options.on_lost
         held = self._clock() - hold.acquired_at
@@ -102,11 +99,9 @@ class Watchdog(ABC):
         try:
             emit_in_order(hold, Lost(hold.name, hold.owner, held, cause or hold.cause, reason))
         finally:
-            # Behind the log record, because the callback may end the process; also if an observer raises.
+            # After the log record: the callback may end the process. In any case: an observer may raise.
             if on_lost is not None:
                 self._call_on_lost(on_lost, LeaseLostError(hold.name, reason))
-
-    # -- the thread or task ------------------------------------------------------------------------
 
     def _take_due(self) -> list[Hold] | None:
         """The holds that are due; empty: sleep until ``_wake_at``; None: end. With the mutex."""
@@ -117,7 +112,7 @@ class Watchdog(ABC):
         next_due = self._schedule.next_due()
         if self._closed or (next_due == math.inf and now >= self._needed_until):
             return None
-        # A short sleep at the most. Otherwise the last release would have to wake the watchdog to end it.
+        # A short sleep at most: otherwise the last release would have to wake the watchdog.
         self._wake_at = min(now + LINGER_S, next_due)
         return []
 
@@ -189,7 +184,7 @@ class Watchdog(ABC):
                     state = hold.lease.renewed(sent_at, now)
                 else:
                     hold.lease.look(now)
-                    state = hold.lease.on(event, REASONS.get(event, ""))
+                    state = hold.lease.on(event, DISOWNED if event is LeaseEvent.DISOWNED else "")
                 if state is LOST:
                     lost.append(hold)
                 elif state is HELD:

@@ -11,7 +11,6 @@ from typing import ClassVar, TypeVar
 
 from .._client import engine
 from ..clock import Clock
-from ..model import LockStatistics
 from ..procedures.acquire import acquire
 from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
@@ -33,23 +32,22 @@ T = TypeVar("T")
 class Engine(engine.Engine):
     """Connections, threads and holds of one client in one process. Thread-safe."""
 
-    #: Engines that hold something: they live until it is released, whether or not anybody still has
-    #: their client, so that the end of the process can free it.
+    #: Engines that hold something. Otherwise the end of the process could not release the locks of a client
+    #: that was collected.
     holding: ClassVar[set[Engine]] = set()
 
     def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions, clock: Clock) -> None:
         runtime = Runtime()
         super().__init__([endpoint.label for endpoint in endpoints], options, clock, runtime)
-        #: As of now: gevent may patch later, and a hub cannot wake the greenlets of another thread.
+        #: Before gevent patches it; a hub cannot wake the greenlets of another thread.
         self.get_ident, self.hub_thread = threading.get_ident, hub_thread()
         context, timeout = self.context, options.lease(None).request_timeout
         self.masters = Calls(endpoints, context, timeout, runtime)
-        self.notifications = Subscriptions(endpoints, timeout, context, runtime, self._pass_on)
+        self.notifications = Subscriptions(self, endpoints, timeout)
         self.watchdog = Watchdog(self)
         self._local = threading.local()
 
     def key(self) -> OwnerKey:
-        """Who the calling thread is."""
         try:
             key: OwnerKey = self._local.key
         except AttributeError:
@@ -61,10 +59,8 @@ class Engine(engine.Engine):
     def _holding(self) -> None:
         (self.holding.add if len(self.holds) else self.holding.discard)(self)
 
-    # -- run in the calling thread ----------------------------------------------------------------
-
     def acquire(self, options: LockOptions, until: float) -> bool:
-        """Nested: counted here, at once. Else: by the masters, waiting until ``until``."""
+        """Count a nested acquire at once. Otherwise ask the masters, until ``until``."""
         key = self.key()
         hold = self.holds.find(key, options.name)
         if hold is not None:
@@ -88,37 +84,28 @@ class Engine(engine.Engine):
             raise
 
     def release(self, name: str) -> None:
-        """One acquire less; with the last one the masters are told."""
         hold = self.held(name)
         self.release_hold(hold, hold.count - 1)
 
     def release_hold(self, hold: Hold, left: int) -> None:
-        """Set the hold count to ``left``; 0 gives the lock up. Raises `LeaseLostError` after a loss."""
         run(self.release_gen(hold, left))
 
     def perform(self, procedure: WaitGenerator[T]) -> T:
-        """Run a procedure on this client's connections."""
         return run(procedure)
 
-    def statistics(self, name: str, timeout: float) -> LockStatistics:
-        """Who waits for a lock."""
-        return run(self.statistics_gen(name, timeout))
-
     def close(self) -> None:
-        """Release what is held, take back what is asked for, end threads and connections."""
         try:
             run(self.close_gen())
         finally:
             self.holding.discard(self)
 
     def abandon(self) -> None:
-        """In a forked child: the parent's holds, threads and sockets are not ours."""
         super().abandon()
         self.holding.discard(self)
 
 
 def _task() -> int | None:
-    """Which task of asyncio calls, if one does: None in an ordinary thread."""
+    """The id of the asyncio task that calls; None in an ordinary thread."""
     library = sys.modules.get("asyncio")
     if library is None or library._get_running_loop() is None:
         return None
@@ -126,8 +113,7 @@ def _task() -> int | None:
 
 
 def _thread_name() -> str:
-    # Not threading.current_thread(): for a thread that was not started by `threading` it would make a
-    # dummy Thread object that stays for ever.
+    # Not threading.current_thread(): it leaks a dummy Thread for a thread that `threading` did not start.
     ident = threading.get_ident()
     for thread in threading.enumerate():
         if thread.ident == ident:

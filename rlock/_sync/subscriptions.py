@@ -1,7 +1,7 @@
-"""Subscriptions of threads: of the threads that wait, one reads for all (the reader).
+"""Subscriptions of threads: one of the waiting threads, the reader, reads for all.
 
-So a message reaches a lonely waiter without a change of threads. A daemon thread keeps house twice a second
-while there are subscriptions: it reads when nobody waits, and ends subscriptions.
+So a single waiter gets its message without a thread switch. Twice a second a daemon thread ends unused
+subscriptions, and reads if no thread waits.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from collections.abc import Callable, Sequence
 import hiredis
 
 from .._client import subscriptions
+from .._client.engine import Engine
 from .._client.notifications import Inbox
 from .._client.subscriptions import LOOK_S
 from ..procedures.contender import Contender, LocalGrant
-from ..procedures.port import ClientContext, WaitGenerator
+from ..procedures.port import WaitGenerator
 from .connection import SocketConnection
 from .connections import Connections
 from .endpoints import Endpoint
-from .runtime import Parker, Runtime
+from .runtime import Parker
 
 log = logging.getLogger("rlock")
 
@@ -33,15 +34,9 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
 
     _connections: Connections
 
-    def __init__(
-        self,
-        endpoints: Sequence[Endpoint],
-        request_timeout: float,
-        context: ClientContext,
-        runtime: Runtime,
-        pass_on: Callable[[str, str], None],
-    ) -> None:
-        super().__init__(context, runtime, pass_on)
+    def __init__(self, engine: Engine, endpoints: Sequence[Endpoint], request_timeout: float) -> None:
+        super().__init__(engine)
+        context = engine.context
         self._connections = Connections(
             endpoints,
             self._mutex,
@@ -51,14 +46,12 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
             timeout=request_timeout,
             subscriber=True,
         )
-        #: The inbox whose thread reads for all. That thread may have been interrupted on the way out, so the
-        #: others go by whether it is asleep.
+        #: The inbox whose thread reads for all. Others check its `asleep`: Ctrl-C may have ended that thread.
         self._reader: Inbox | None = None
         self._thread: threading.Thread | None = None
         self._end = Parker()
 
     def hand_over(self, contender: Contender, grant: LocalGrant) -> bool:
-        """See `Notifications.hand_over`."""
         given = super().hand_over(contender, grant)
         with self._mutex:
             reader = self._reader
@@ -66,10 +59,7 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
                 self._connections.wake()  # it waits for the masters' sockets
         return given
 
-    # -- reading -----------------------------------------------------------------------------------
-
     def _read_until(self, inbox: Inbox, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
-        """Wait until ``done``, reading for all if nobody else does. Ctrl-C may come at any line."""
         until = self._context.clock() + timeout
         inbox.asleep = True
         try:
@@ -92,15 +82,15 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
         finally:
             inbox.asleep = False
             with self._mutex:
+                # None: `_appoint` has woken this thread to be the reader, so another one must be woken now.
                 if self._reader is inbox or self._reader is None:
-                    # Also if it was only appointed: the next one has to know.
                     self._reader = None
                     self._appoint()
                     if self._connections.closed:
                         self._connections.close_wake_pipe()
 
     def _appoint(self) -> None:
-        """Let another waiter read on."""
+        """Wake another waiter to be the reader."""
         for found in self._by_name.values():
             for inbox in found.inboxes:
                 if inbox.asleep:
@@ -114,8 +104,6 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
             self._wake_partial()
         if self._unclaimed:
             self._pass_on_unclaimed()
-
-    # -- the thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
         if self._thread is None:
@@ -132,7 +120,7 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
             while True:
                 with self._mutex:
                     if not self._tidy():
-                        # Under the mutex: a waiter that comes now finds no thread and starts one.
+                        # With the mutex: otherwise a waiter that comes now would start no thread.
                         self._thread = None
                         return
                     reader = self._reader
@@ -162,8 +150,7 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
         except (OSError, hiredis.HiredisError) as error:
             self._drop_fd(fd, str(error) or type(error).__name__)
         except BaseException:
-            # Ctrl-C: what was read may be gone, a message for another waiter with it. All who listen look
-            # again when the channels stand on a new connection.
+            # Ctrl-C may have lost a message. A new subscription makes all waiters look again.
             self._drop_fd(fd, "interrupted")
             raise
 
@@ -172,10 +159,7 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
         if server is not None:
             self._drop(server, why)
 
-    # -- the end -----------------------------------------------------------------------------------
-
     def close(self) -> None:
-        """End the connections and the thread; waiters wake up. Twice is once."""
         super().close()
         with self._mutex:
             thread = self._thread

@@ -39,15 +39,12 @@ class Watchdog(watchdog.Watchdog):
         self._changed.notify_all()
 
     def stop(self) -> None:
-        """End the watchdog's thread."""
         with self._changed:
             self._closed = True
             thread = self._thread
             self._changed.notify_all()
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
-
-    # -- the threads -------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:

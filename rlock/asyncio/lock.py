@@ -78,4 +78,5 @@ class RLock(BaseLock[LossSignal]):
 
     async def statistics(self) -> LockStatistics:
         """The waiters, their order and since when they wait; see `rlock.RLock.statistics`."""
-        return await self._client._engine().statistics(self.name, self._options.lease.request_timeout)
+        engine = self._client._engine()
+        return await engine.perform(engine.statistics(self.name, self._options.lease.request_timeout))

@@ -1,8 +1,7 @@
-"""Acquire: one owner of each process asks the masters; it tries, and between its tries it waits.
+"""Acquire: one owner of each process asks the masters, and waits between its tries.
 
-The order try, subscribe, confirm, try again, sleep closes the gap in which nobody would hear a release. What
-follows a lost round stands in a table: `rules/waiting.py`. The queue is that of a monitor with hand-off (as
-in AQS): docs/waiting.md.
+The order is try, subscribe, confirm, try again, sleep: otherwise the contender could miss a release. The
+table in `rules/waiting.py` gives the next move after a lost round. The queue is like AQS: docs/waiting.md.
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ from .settle import settle
 
 #: ``until`` of an acquire that tries once.
 AT_ONCE = -math.inf
-#: ``until`` of an acquire that waits as long as it takes.
+#: ``until`` of an acquire without a time-out.
 FOR_EVER = math.inf
 
 
 def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
-    """Try until `Contender.until` (an instant, AT_ONCE or FOR_EVER). False: somebody else had the lock.
+    """Try until `Contender.until` (an instant, AT_ONCE or FOR_EVER). False: another owner had the lock.
 
-    Raises `QuorumUnreachableError` when the time is over and nobody can say who had the lock; `OptionsError`
-    as soon as no waiting can help. After any exception the caller owes `withdraw`.
+    Raises `QuorumUnreachableError` if the time is over and no quorum names a holder. Raises `OptionsError` as
+    soon as no waiting can help. After any exception the caller must `withdraw`.
     """
     name = contender.name
     if contender.until == AT_ONCE and port.taken(name):
-        # Another owner of this process holds it validly: that is contention, and no master knows better.
+        # Another owner of this process has a valid lease, so the masters need not be asked.
         return False
-    # In fair mode each owner draws its ticket when it comes, not when the owners before it have been served.
+    # In fair mode each owner draws its ticket at once, not after the owners before it in this process.
     lines_up = contender.until > AT_ONCE and not contender.options.fair
     try:
         if lines_up and not (yield from port.enter(contender)):
-            # The owner in front may have waited for masters that have no vote, and not for a holder.
+            # The owner in front may have waited for masters without a vote: then no holder is known.
             if port.taken(name):
                 return False
             contender.until = AT_ONCE
@@ -59,7 +58,7 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
         while True:
             grant = yield from _contend(port, contender)
             if grant is None:
-                # First: a round that settles a split has no place, or what masters hand to it would be lost.
+                # First: a hand-off to this place during `settle` would be lost.
                 leave_queue(port, contender)
                 grant = yield from settle(port, contender)
             if grant is None:
@@ -69,7 +68,7 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
                 if contender.place is not None:
                     stop_listening(port, contender, left=False)
                 return True
-            # Its validity ended between the verdict and now: this thread was kept from running.
+            # Its validity has ended since the verdict, because this thread did not run.
             leave_queue(port, contender)
             take_back(port, contender)
     finally:
@@ -78,7 +77,7 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
 
 
 def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
-    """Try and wait by turns. None: the time is over."""
+    """Try and wait, again and again. None: the time is over."""
     context, options, findings = port.context, contender.options, contender.findings
     until, clock, random = contender.until, context.clock, context.random
     failures = splits = 0
@@ -113,7 +112,7 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
                 contender, min(now + unreachable_wait(random, failures), until)
             )
         elif move is Move.SUBSCRIBE:
-            # A message from before the confirmation is not heard, so another try follows at once.
+            # A release before the confirmation sends no message here, so another try follows at once.
             failures = 0
             yield from _subscribe(port, contender, timeout)
             continue
@@ -144,10 +143,7 @@ def _subscribe(port: Port, contender: Contender, timeout: float) -> WaitGenerato
 
 
 def _nudge(port: Port, contender: Contender, timeout: float) -> WaitGenerator[None]:
-    """Have masters that are free hand the lock to the first waiter that lives.
-
-    A master passes over so many dead waiters in one call. With more of them it is called again.
-    """
+    """Make free masters hand the lock to their first live waiter. One call skips a few dead waiters only."""
     context = port.context
     votes = contender.findings.ballot.votes
     masters = [i for i, vote in votes.items() if vote.code == Code.QUEUED]
@@ -158,16 +154,16 @@ def _nudge(port: Port, contender: Contender, timeout: float) -> WaitGenerator[No
 
 
 def _spread(port: Port, contender: Contender) -> WaitGenerator[Wake]:
-    """Where one message wakes all waiters: come one after another, or none of them gets a quorum."""
+    """Delay this try if one message wakes all waiters: otherwise none of them gets a quorum."""
     context, findings = port.context, contender.findings
-    # With a master away, a thread of Java that waits at the first of the others would always come first.
+    # Not while a master is down: a waiting Redisson client would then always be first.
     crowd = context.wire.shared and context.quorum > 1 and not findings.ballot.faulted
     if contender.place is None or not crowd:
         return Wake.FREE
     wait = spread_wait(context.random, findings.queue_length, findings.took_s)
     at = min(context.clock() + wait, contender.until)
     wake = Wake.FREE
-    # Undone votes are published meanwhile; the round that follows finds them.
+    # Messages about undone votes must not end the delay.
     while wake in (Wake.FREE, Wake.TIME) and context.clock() < at:
         wake = yield from port.notifications.wait(contender, at)
     return Wake.FREE if wake is Wake.TIME else wake
@@ -193,10 +189,10 @@ def _accept(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
 
 
 def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[Wake]:
-    """Sleep while somebody has the lock. TIME before the contender's time is over: the lock may be free.
+    """Sleep while another owner has the lock. TIME before the contender's time is over: it may be free.
 
-    A look asks one master, because a message may be lost and a holder may die without a release. Each look
-    asks another master: one may be wrong or dead.
+    A message may be lost, and a holder may die. So the waiter looks at one master now and then, each time at
+    another one.
     """
     context, findings = port.context, contender.findings
     clock, until, ballot = context.clock, contender.until, findings.ballot
@@ -205,7 +201,7 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
     free_at = clock() + expiry_wait(ttls, ballot.quorum - ballot.granted)
     master = -1
     while True:
-        # Asked each time: a subscription that was slow or lost must not make this waiter poll for ever.
+        # Asked each time: otherwise a slow or lost subscription would make this waiter poll for ever.
         confirmed = yield from port.notifications.subscribe(contender, 0.0)
         if contender.confirmed_by(confirmed, context.quorum):
             return Wake.TIME
@@ -223,14 +219,13 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
         if vote.ttl_ms >= 0:
             expires_at = clock() + expiry_wait([vote.ttl_ms], 1)
             same = holder_identity(vote.holder) == holder
-            # The same holder has renewed. Another one may be a waiter that was handed the lock and has
-            # stopped.
+            # The same holder has renewed its lease. Another holder may have stopped after a hand-off.
             free_at = max(free_at, expires_at) if same else expires_at
             holder = holder_identity(vote.holder)
 
 
 def _look(port: Port, contender: Contender, last: int) -> WaitGenerator[tuple[Vote | None, int]]:
-    """The vote of one master that answers, the next one after ``last``; and which it is."""
+    """The vote of the next master after ``last`` that answers, and its index."""
     context, place, masters = port.context, contender.place, contender.findings.ballot.masters
     if contender.stage is Stage.WAITING and place is not None:
         command = commands.wait(place)
@@ -248,7 +243,7 @@ def _look(port: Port, contender: Contender, last: int) -> WaitGenerator[tuple[Vo
 
 
 def _time_for(left: float, options: LockOptions) -> float:
-    """The time-out of a round: not far past the caller's time, nor so short that the round cannot succeed."""
+    """The time-out of a round: at most the time that is left, but long enough for a round to succeed."""
     timeout = options.lease.request_timeout
     return timeout if left <= 0 else min(timeout, max(left, LAST_ROUND_S))
 

@@ -16,7 +16,7 @@ from ..rules.waiting import Stage, Step
 from .contender import Contender, Grant
 from .failures import impossible
 from .fencing import agree, agreed_on
-from .port import ClientContext, Port, WaitGenerator
+from .port import Port, WaitGenerator
 
 #: Bound once: enum lookup is measurable on this path.
 _YES, _WON = Code.YES, Verdict.WON
@@ -27,13 +27,11 @@ def attempt(
 ) -> WaitGenerator[Grant | None]:
     """Ask all masters for the lock once. None: the round was lost, and its undo was sent.
 
-    Each attempt has an owner token of its own, so a late command of this attempt never touches the next one.
-    Masters that have handed the lock to the contender's place turn that into a vote for this token.
+    Each attempt has its own owner token, so a late command never touches the next attempt. A master that
+    handed the lock to the contender's place now votes for this token. After an exception, `withdraw` it.
 
     ``keep``: after a split the leader keeps its votes and asks all masters again. Only the grants of its last
     round count, from before that round was sent.
-
-    An exception leaves the token in `Contender.owners`; `withdraw` undoes it.
     """
     context, options, findings = port.context, contender.options, contender.findings
     ttl = options.lease.ttl
@@ -53,13 +51,13 @@ def attempt(
             token = agreed_on(given, ballot.quorum)
             if not token:
                 token = yield from agree(port.masters, options, owner, given, until)
-            # Checked last: the fencing token may have taken what was left of the validity.
+            # Checked last: the lease may have ended while the masters agreed on a token.
             if token and context.clock() < until:
                 waiter = "" if contender.place is None else contender.place.waiter
                 return Grant(owner, ballot.sent_at, waiter, token=token, votes=len(given))
             verdict = Verdict.TOO_LATE
         elif ballot.outstanding and ballot.settled and _may_wait_for_stragglers(contender):
-            # A reply that comes within this moment needs no undo.
+            # A master that refuses within this moment needs no undo.
             decided_at = ballot.decided_at
             yield from port.masters.collect(
                 [ballot], context.clock() + straggler_wait(decided_at - ballot.sent_at)
@@ -67,7 +65,8 @@ def attempt(
             ballot.decided_at = decided_at
             verdict = ballot.judge(decided_at, until)
         findings.note(verdict, ballot)
-        if not (keep and verdict is Verdict.SPLIT and leads(contender, owner)):
+        may_settle = keep and verdict is Verdict.SPLIT and findings.settling < SETTLE_TRIES
+        if not (may_settle and ballot.leader(findings.passed_over) == owner):
             break
         kept = True
         yield from pause(port, contender)
@@ -82,7 +81,7 @@ def attempt(
 
 
 def _command(port: Port, contender: Contender, owner: str) -> tuple[Command, bool]:
-    """The command of one attempt; whether it asks for neither the masters' time nor the queue's length."""
+    """The command of one attempt; whether it leaves out the masters' time and the queue's length."""
     context, options = port.context, contender.options
     name, fair, guarded = options.name, options.fair, context.guard.on
     lease = lease_ms(options.lease.ttl)
@@ -102,12 +101,12 @@ def _command(port: Port, contender: Contender, owner: str) -> tuple[Command, boo
 
 
 def queue_place(contender: Contender) -> Place | None:
-    """The place that goes with a round: none before a quorum lets the contender hear of a hand-off."""
+    """The place to send with a round: none before a quorum has confirmed the subscription."""
     return contender.place if contender.stage in (Stage.JOINING, Stage.WAITING) else None
 
 
 def _may_wait_for_stragglers(contender: Contender) -> bool:
-    # While it waits, no thread of its own process could hand it the lock. In fair mode that rarely happens.
+    # While it waits, no thread of its process could hand it the lock. In fair mode that is rare.
     holder = contender.findings.holder or ""
     return contender.place is not None and (
         contender.options.fair or not same_process(holder, contender.key.label)
@@ -115,13 +114,9 @@ def _may_wait_for_stragglers(contender: Contender) -> bool:
 
 
 def _maybe_granted(ballot: Ballot, *, kept: bool) -> list[int]:
-    """The masters that may have a vote of a lost round.
-
-    "No answer" may be a vote, or become one. A master that refused has none, and neither has one to which the
-    command was never sent.
-    """
+    """The masters that may have a vote of a lost round: a missing reply may be a vote, or become one."""
     if kept:
-        # An earlier round may have reached a master that the last one did not.
+        # An earlier round may have left votes on other masters.
         return list(range(ballot.masters))
     if ballot.refused == ballot.masters:
         return []
@@ -142,28 +137,20 @@ def _give_back(port: Port, contender: Contender, owner: str, maybe: list[int]) -
             # Otherwise the masters would have different orders, and no waiter would get a quorum.
             port.masters.send(commands.wait(place))
         elif ballot.granted and contender.stage is Stage.WAITING:
-            # First a place on those masters, too, or their votes would pass this contender by.
+            # First a place there, too: otherwise the undo hands the vote to a later waiter.
             port.masters.send(commands.wait(place), maybe)
     if maybe:
-        # A vote that is given back goes to the first in the queue, so all votes come to one contender in the
-        # end (docs/election.md). Not while somebody may have a quorum: the first would come for a minority
-        # again and again.
+        # The first in the queue gets the vote, so one contender gets all votes in the end (docs/election.md).
+        # Not while another owner may have a quorum: the first would wake for a minority again and again.
         hand_on = contender.findings.holder is None and ballot.scattered()
         undo = commands.undo(port.context.wire, contender.name, owner, hand_on=hand_on)
         port.masters.send(undo, maybe, resend_for=contender.options.lease.ttl)
     contender.owners.remove(owner)
 
 
-def leads(contender: Contender, owner: str) -> bool:
-    """Whether ``owner`` keeps its votes after the split that was found last."""
-    findings = contender.findings
-    return findings.settling < SETTLE_TRIES and findings.ballot.leader(findings.passed_over) == owner
-
-
 def pause(port: Port, contender: Contender) -> WaitGenerator[None]:
-    """Let the others act before the next round that settles a split."""
-    context: ClientContext = port.context
-    findings = contender.findings
+    """Let other contenders act before the next round that settles a split."""
+    context, findings = port.context, contender.findings
     took = findings.ballot.decided_at - findings.ballot.sent_at
     wait = settle_wait(context.random, findings.settling, took)
     findings.settling += 1

@@ -1,14 +1,14 @@
-"""Contender: one acquire from its first round to its end, with all that it has to give back.
+"""Contender: one acquire from its first round to its end, and the undo of everything that it sent.
 
-A contender that ends without the lock must leave nothing on any master: no vote, no place in the queue, no
-subscription. So each owner token is noted in `owners` before the first byte of its round is sent, and taken
-out when its undo was sent. `withdraw` sends the rest. It waits for nothing, so it can follow Ctrl-C between
-any two lines.
+A contender that ends without the lock must leave no vote, queue place or subscription behind. So `owners`
+notes each owner token before its round is sent, until its undo was sent. `withdraw` sends the other undos. It
+waits for nothing, so it can follow Ctrl-C between any two lines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..model import Verdict
@@ -24,7 +24,7 @@ from .port import ClientContext, Port
 
 
 class Grant(NamedTuple):
-    """The lock is won."""
+    """A lock that was won."""
 
     owner: str
     sent_at: float
@@ -36,7 +36,7 @@ class Grant(NamedTuple):
 
 
 class LocalGrant(NamedTuple):
-    """What a thread that releases hands to a waiter of its own process."""
+    """A lock that a releasing thread hands to a waiter of its process."""
 
     owner: str  # the token under which the masters have the lease
     sent_at: float  # when the release was sent
@@ -44,41 +44,21 @@ class LocalGrant(NamedTuple):
     tokens: Sequence[int] = ()  # the fencing tokens that the masters gave with it
 
 
+@dataclass(slots=True)
 class Findings:
-    """What the rounds of one acquire have shown."""
+    """The results of the rounds of one acquire."""
 
-    __slots__ = (
-        "ballot",
-        "contended",
-        "holder",
-        "nudged",
-        "partial",
-        "passed_over",
-        "queue_length",
-        "settling",
-        "took_s",
-        "verdict",
-    )
-
-    def __init__(self) -> None:
-        #: The last round, its verdict, and the owner that a quorum named.
-        self.ballot: Ballot
-        self.verdict = Verdict.UNREACHABLE
-        self.holder: str | None = None
-        #: How long the last round took: about how far apart the masters' messages come.
-        self.took_s = 0.0
-        #: The length of the queue in that round, this contender included; 0: no master said.
-        self.queue_length = 0
-        #: The masters were nudged before the last round.
-        self.nudged = False
-        #: How many hand-offs in a row came from too few masters.
-        self.partial = 0
-        #: Some owner certainly had a quorum during this call: then "somebody else had it" is true.
-        self.contended = False
-        #: Rounds that were spent on settling a split vote.
-        self.settling = 0
-        #: Owners of a minority that did not move: votes are given back for them only once.
-        self.passed_over: set[str] = set()
+    ballot: Ballot = field(init=False)  # of the last round
+    verdict: Verdict = Verdict.UNREACHABLE  # of the last round
+    holder: str | None = None  # the owner that a quorum named in the last round
+    took_s: float = 0.0  # duration of the last round: about how far apart the masters' messages come
+    queue_length: int = 0  # in the last round, this contender included; 0: no master reported it
+    nudged: bool = False  # the masters were nudged before the last round
+    partial: int = 0  # hand-offs in a row from fewer masters than a quorum
+    contended: bool = False  # some owner certainly had a quorum during this call
+    settling: int = 0  # rounds that were spent on settling a split vote
+    #: Owners of a minority that did not move: votes are given back for them only once.
+    passed_over: set[str] = field(default_factory=set)
 
     def note(self, verdict: Verdict, ballot: Ballot) -> None:
         """Remember a round."""
@@ -89,35 +69,17 @@ class Findings:
             self.contended = self.contended or ballot.votes_for(holder) >= ballot.quorum
 
 
+@dataclass(slots=True)
 class Report:
-    """What observers were told of one acquire: each thing once, also if Ctrl-C comes between two lines."""
+    """The events of one acquire that were emitted: each one once, also if Ctrl-C comes between two lines."""
 
-    __slots__ = ("began_at", "ended", "queued")
-
-    def __init__(self, began_at: float) -> None:
-        self.began_at = began_at
-        self.queued = False
-        self.ended = False
+    began_at: float
+    queued: bool = False
+    ended: bool = False
 
 
 class Contender:
     """One acquire of one owner. ``until``: the instant at which its time ends."""
-
-    __slots__ = (
-        "__weakref__",
-        "findings",
-        "has_left",
-        "inbox",
-        "key",
-        "local_grant",
-        "options",
-        "owners",
-        "parker",
-        "place",
-        "report",
-        "stage",
-        "until",
-    )
 
     def __init__(self, key: OwnerKey, options: LockOptions, until: float, began_at: float) -> None:
         self.key = key
@@ -130,9 +92,9 @@ class Contender:
         #: The messages for it, and where its thread or task sleeps; the driver's own, made on first use.
         self.inbox: Any = None
         self.parker: Any = None
-        #: It no longer stands in the line of its process.
+        #: It no longer stands in the local queue.
         self.has_left = False
-        #: What a releasing thread of this process has left to it.
+        #: The lock, if a releasing thread of this process has handed it over.
         self.local_grant: LocalGrant | None = None
         self.findings = Findings()
         self.report = Report(began_at)
@@ -186,7 +148,7 @@ class Contender:
 
 
 def undo(port: Port, options: LockOptions, owner: str) -> None:
-    """Take back on all masters what stands under an owner token, and the place under its name."""
+    """Remove an owner token's vote and queue place from all masters."""
     waiter = waiter_name(owner, port.context.client_id)
     command = commands.undo(port.context.wire, options.name, owner, waiter)
     port.masters.send(command, resend_for=options.lease.ttl)
@@ -200,28 +162,23 @@ def take_back(port: Port, contender: Contender) -> None:
 
 
 def stop_listening(port: Port, contender: Contender, *, left: bool) -> None:
-    """End the subscription. ``left``:
-
-    the place goes from all masters, so a later hand-off to it means nothing.
-    """
+    """End the subscription. ``left``: see `Notifications.unsubscribe`."""
     port.notifications.unsubscribe(contender, left=left)
     local, contender.local_grant = contender.local_grant, None
     if local is not None and local.owner in contender.owners:
-        # A thread of this process handed the lock over when nobody waited for it any more: free it for the
-        # others.
+        # Otherwise a lock that was handed over too late would stay locked until its lease ends.
         free = commands.free(port.context.wire, contender.name, local.owner)
         port.masters.send(free, resend_for=contender.options.lease.ttl)
         contender.owners.remove(local.owner)
 
 
 def leave_queue(port: Port, contender: Contender) -> None:
-    """Give the place in the queue up, if there is one."""
+    """Leave the queue, if the contender has a place."""
     place = contender.place
     if place is not None:
-        # First: otherwise a releasing thread of this process could hand the lock to a contender that has
-        # gone.
+        # First: otherwise a releasing thread of this process could hand the lock to this contender.
         stop_listening(port, contender, left=True)
-        # If the lock was handed to it a moment ago, the same command passes the lock on.
+        # The command also passes on a lock that a master has just handed to this place.
         leave = commands.leave_queue(port.context.wire, place.name, place.waiter)
         port.masters.send(leave, resend_for=contender.options.lease.ttl)
         contender.owners.remove(place.token)
@@ -230,7 +187,7 @@ def leave_queue(port: Port, contender: Contender) -> None:
 
 
 def withdraw(port: Port, contender: Contender) -> None:
-    """Take back everything that this acquire has asked for, whatever ended it. Waits for nothing."""
+    """Undo everything that this acquire has sent. Waits for nothing."""
     leave_queue(port, contender)
     take_back(port, contender)
     port.leave(contender)

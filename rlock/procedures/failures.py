@@ -1,4 +1,4 @@
-"""Failures: the errors that a ballot leads to, with the reason of each master."""
+"""Failures: the errors for a ballot, with the reason of each master."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def faults(context: ClientContext, ballot: Ballot) -> dict[str, str]:
     for i, master in enumerate(context.masters):
         vote = ballot.votes.get(i)
         if vote is None:
-            if not ballot.settled:  # else the ballot was decided without this master, which may be well
+            if not ballot.settled:  # otherwise the ballot was decided without this master
                 found[master] = "no answer in time"
         elif vote.fault is not None:
             found[master] = vote.fault.text
@@ -30,7 +30,7 @@ def faults(context: ClientContext, ballot: Ballot) -> dict[str, str]:
 def no_quorum(
     context: ClientContext, options: LockOptions, verdict: Verdict, ballot: Ballot
 ) -> QuorumUnreachableError:
-    """The error for a round after which nobody can say that somebody else has the lock."""
+    """The error for a round in which no quorum named a holder."""
     name = options.name
     if verdict is Verdict.TOO_LATE:
         limit = options.lease.longest
@@ -52,14 +52,13 @@ def unreachable(context: ClientContext, name: str, ballot: Ballot) -> QuorumUnre
         if vote.guarded and vote.fault is None:
             found[context.masters[i]] = context.guard.fault(i, now)
     if any(vote.guarded for vote in ballot.votes.values()):
-        # Once, at the end: otherwise it would follow each of the masters.
         last = list(found)[-1]
         found[last] += " (`rlock init` makes new masters usable at once; not while something may be locked)"
     return QuorumUnreachableError(name, context.quorum, ballot.answered, found)
 
 
 def impossible(context: ClientContext, name: str, ballot: Ballot) -> OptionsError:
-    """The error for a lock that no waiting can get: settings have to change first."""
+    """The error for a lock that needs other settings first: waiting cannot help."""
     found = "; ".join(f"{master}: {fault}" for master, fault in faults(context, ballot).items())
     return OptionsError(
         f"lock {name!r} is out of order until this is mended on enough of the "

@@ -1,9 +1,9 @@
 """Fence: agree with the masters on the fencing token of a grant.
 
-Each master gives a token above all that it gave before, and as high as was proposed. If a majority gave the
-same one, that is the token; a later majority has a master in common with it, which gives a higher one. If
-they differ, the largest is written to a majority first. Source: Attiya, Bar-Noy and Dolev, "Sharing memory
-robustly in message-passing systems" (JACM 1995), the register with several writers.
+Each master gives a token above its earlier ones, and at least the proposed one. A token that a majority gave
+is final: a later majority shares a master with it, which gives a higher token. Otherwise the largest token is
+first written to a majority. Source: the register with several writers of Attiya, Bar-Noy and Dolev, "Sharing
+memory robustly in message-passing systems" (JACM 1995).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .port import Masters, WaitGenerator
 
 
 def agreed_on(given: Sequence[int], quorum: int) -> int:
-    """The token that a quorum gave, of those ``given`` with the votes for one owner; 0: none."""
+    """The token that a quorum gave; 0: none."""
     if given.count(given[0]) >= quorum:
         return given[0]
     token = max(given, key=given.count)
@@ -27,9 +27,9 @@ def agreed_on(given: Sequence[int], quorum: int) -> int:
 def agree(
     masters: Masters, options: LockOptions, owner: str, given: Sequence[int], until: float
 ) -> WaitGenerator[int]:
-    """The token of a grant to ``owner`` where masters gave different ones; 0: not before ``until``.
+    """The token of a grant for which masters gave different tokens; 0: no agreement before ``until``.
 
-    A round trip for each try, nearly always one.
+    Nearly always one round trip.
     """
     token = max(given)
     while (left := until - masters.context.clock()) > 0:
@@ -40,6 +40,6 @@ def agree(
             return token
         if ballot.answered < ballot.quorum:
             return 0
-        # Somebody's late write was faster: above that one, too.
+        # A late write of another owner was faster: the next token must be above that one, too.
         token = max(vote.token for vote in votes if vote.code != Code.FAULT) + 1
     return 0

@@ -1,7 +1,7 @@
 """Heal: put the keys of a holder back on masters that lack them.
 
-A lock then outlives the restart of all masters, one after another. It also fills up a lease that was won on
-fewer masters than there are.
+So a lock outlives the restart of all masters, one after another. A lease that was won on some masters only
+gets the other masters, too.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ def heal(
 ) -> WaitGenerator[list[RenewalOutcome]]:
     """Put back the missing keys; the outcomes that `renew` left undecided.
 
-    Waits for the last answers to the renewal, at most for its request time-out and ``until``. No network
-    where all masters have all keys.
+    Waits for the last replies to the renewal, at most until ``until``. Sends nothing if no key is missing.
     """
     yield from masters.collect([ballot for _, ballot in round_.batches], until)
     yield from _repeat_refused(masters, renewal, round_.batches)
@@ -52,7 +51,7 @@ def _missing(context: ClientContext, round_: RenewalRound) -> Missing:
         for index, hold in enumerate(holds):
             before = hold.renewal.last_votes
             votes = hold.renewal.last_votes = None if complete else LockVotes(ballot, index)
-            # A lease that has ended by the client's own clock may be another owner's by now.
+            # After the end of a lease another owner may have the lock.
             if votes and hold.lease.state_at(context.clock()) in (LeaseState.HELD, LeaseState.SUSPECT):
                 # A master that is too slow may have answered the renewal before this one.
                 earlier = before.absent() if before else []
@@ -84,7 +83,7 @@ def _put_back(masters: Masters, missing: Missing, healed: Healed) -> WaitGenerat
 
 
 def _release_again(masters: Masters, missing: Missing) -> None:
-    """Repeat the releases of the meantime. Otherwise a healed key would stand without a holder."""
+    """Repeat the releases that came during the healing: otherwise a healed key would have no holder."""
     targets: defaultdict[Hold, list[int]] = defaultdict(list)
     for master, holds in missing.items():
         for hold in holds:
@@ -98,10 +97,10 @@ def _release_again(masters: Masters, missing: Missing) -> None:
 def _repeat_refused(
     masters: Masters, make: Make, batches: Iterable[tuple[Sequence[Hold], Ballot]]
 ) -> WaitGenerator[None]:
-    """Repeat lock by lock each batch that a master's ACL refused; the answers replace its vote.
+    """Repeat lock by lock each batch that a master's ACL refused; the replies replace its vote.
 
-    A master refuses a whole script for one forbidden key. Otherwise all locks of the batch would run out. A
-    lock that is refused alone is left out for a ttl. Otherwise many of them would delay all renewals.
+    A master refuses a whole script for one forbidden key, so all locks of the batch would run out. A lock
+    that is refused alone is left out for a ttl: otherwise many of them would delay all renewals.
     """
     context, now = masters.context, masters.context.clock()
     repeats: list[tuple[int, Hold, LockVotes]] = []

@@ -1,4 +1,4 @@
-"""Init: an operator's word that nothing is locked, for a fleet that is new."""
+"""Init: an operator states that no lock is held on new masters, so they may vote at once."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .port import Masters, Request, WaitGenerator
 
 
 def init(masters: Masters, timeout: float) -> WaitGenerator[dict[str, str | None]]:
-    """Lift the restart guard of every master that answers, for its present life.
+    """Lift the restart guard of every master that answers, until its next restart.
 
-    Answer: None for each master that took note, else what was wrong with it. Two round trips.
+    Returns None for each master that accepted, otherwise its fault. Two round trips.
     """
     context = masters.context
     guard = context.guard
     if not guard.on:
         raise OptionsError("restart_guard=0 has turned the restart guard off: there is nothing to lift")
-    # Each connection begins with a handshake, which has written the note and told the run_id: this looks.
+    # The first handshake of each connection has written the note; this one changes nothing.
     ballot = yield from masters.call(commands.handshake("", "volatile"), timeout, Settle.ALL)
     found: dict[str, str | None] = dict.fromkeys(context.masters, "no answer in time")
     found |= faults(context, ballot)

@@ -11,7 +11,7 @@ from ..rules.quorum import Ballot, Settle
 from .failures import faults, impossible, unreachable
 from .port import ClientContext, Masters, Request, WaitGenerator
 
-#: Locks that are asked for at once: the answers of a round have to be read within its time-out.
+#: Locks in one pipeline: all replies must be read within the time-out.
 BATCH = 100
 
 
@@ -26,10 +26,7 @@ def _look(masters: Masters, name: str, timeout: float) -> WaitGenerator[Ballot]:
 
 
 def _queue(ballot: Ballot) -> tuple[int, tuple[Waiter, ...]]:
-    """How long the queue is, and its first, in order.
-
-    Told by a quorum: on fewer masters there may be places of waiters that are gone.
-    """
+    """The length of the queue, and its first waiters, by a quorum: a minority may have old places."""
     lengths = sorted((vote.queue.length for vote in ballot.votes.values()), reverse=True)
     tickets: dict[str, list[int]] = {}
     for vote in ballot.votes.values():
@@ -42,11 +39,10 @@ def _queue(ballot: Ballot) -> tuple[int, tuple[Waiter, ...]]:
 
 
 def locked(masters: Masters, name: str, timeout: float) -> WaitGenerator[bool]:
-    """Whether somebody may hold it; False is certain.
+    """Whether some owner may hold it; False is certain.
 
-    A dead master may have the missing vote of a holder, and one that restarted may have lost it. Raises
-    `QuorumUnreachableError` when fewer than a quorum answered, or when no master names a holder and too many
-    may have forgotten one.
+    Raises `QuorumUnreachableError` if fewer than a quorum answered, or if no master names a holder and too
+    many may have forgotten one.
     """
     ballot = yield from _look(masters, name, timeout)
     if not may_be_held(ballot):
@@ -57,7 +53,7 @@ def locked(masters: Masters, name: str, timeout: float) -> WaitGenerator[bool]:
 
 
 def may_be_held(ballot: Ballot) -> bool:
-    """Whether somebody may have a quorum: an owner that masters name, or one that they have forgotten."""
+    """Whether an owner may have a quorum: one that masters name, or one that they have forgotten."""
     votes = ballot.votes.values()
     # A young master counts against "free" even if it names a holder: it may have lost an earlier grant.
     young = sum(vote.guarded for vote in votes)
@@ -71,10 +67,7 @@ def may_be_held(ballot: Ballot) -> bool:
 
 
 def status(masters: Masters, name: str, timeout: float) -> WaitGenerator[LockStatus]:
-    """Every master's view, and what a quorum of them agrees on.
-
-    Raises `QuorumUnreachableError` when fewer than a quorum answered.
-    """
+    """The view of each master, and of a quorum. Raises `QuorumUnreachableError` if fewer answered."""
     ballot = yield from _look(masters, name, timeout)
     return told(masters.context, name, ballot)
 
@@ -82,13 +75,13 @@ def status(masters: Masters, name: str, timeout: float) -> WaitGenerator[LockSta
 def statuses(
     masters: Masters, names: Sequence[str], timeout: float, waiters: int = commands.STATUS_WAITERS
 ) -> WaitGenerator[list[LockStatus]]:
-    """The status of many locks, in their order, with the first ``waiters`` who wait for each.
+    """The status of many locks in order, each with its first ``waiters`` waiters.
 
-    Raises nothing where masters give no answer: each status says so of them. One with fewer answers than
-    ``quorum`` knows no holder, and it need not be free.
+    Masters that do not answer are faults in each status. With fewer answers than ``quorum`` a status has no
+    holder, and its lock need not be free.
     """
     context, found = masters.context, list[LockStatus]()
-    # No names: the driver looks after its connections all the same.
+    # Also without names: the call connects to the masters.
     for start in range(0, max(len(names), 1), BATCH):
         batch = names[start : start + BATCH]
         requests = [
@@ -101,7 +94,7 @@ def statuses(
 
 
 def told(context: ClientContext, name: str, ballot: Ballot) -> LockStatus:
-    """What a ballot of `commands.status` says of a lock."""
+    """The status of a lock by a ballot of `commands.status`."""
     wrong = faults(context, ballot)
     views = []
     for i, master in enumerate(context.masters):
@@ -120,7 +113,7 @@ def told(context: ClientContext, name: str, ballot: Ballot) -> LockStatus:
         free = ballot.answered >= ballot.quorum and not may_be_held(ballot)
         return LockStatus(name, None, None, 0, None, context.quorum, tuple(views), length, waiters, free)
     holder = mine[0].holder or ""
-    # With fewer than a quorum of keys left the hold is over: the q-th longest lease counts.
+    # The hold ends when fewer than a quorum of keys are left: the q-th longest lease counts.
     left = sorted((view.remaining for view in mine if view.remaining is not None), reverse=True)
     return LockStatus(
         name,
@@ -138,10 +131,7 @@ def told(context: ClientContext, name: str, ballot: Ballot) -> LockStatus:
 def statistics(
     masters: Masters, name: str, timeout: float, own: Collection[str], local_waiters: int
 ) -> WaitGenerator[LockStatistics]:
-    """Who waits. ``own``: the owner tokens of the calling client's waiters.
-
-    Raises `QuorumUnreachableError` when fewer than a quorum answered.
-    """
+    """The waiters. ``own``: the owner tokens of the calling client's waiters."""
     ballot = yield from _look(masters, name, timeout)
     length, waiters = _queue(ballot)
     position = next((i for i, waiter in enumerate(waiters) if waiter.owner in own), None)
@@ -151,16 +141,13 @@ def statistics(
 def evict(
     masters: Masters, name: str, timeout: float, owners: Collection[str] | None = None
 ) -> WaitGenerator[list[str]]:
-    """Remove whoever is seen to hold it, on every master, for good; their owner tokens.
-
-    ``owners``: only these. Raises `QuorumUnreachableError` when fewer than a quorum answered.
-    """
+    """Remove all holders (or those of ``owners``) from every master; their owner tokens."""
     ballot = yield from _look(masters, name, timeout)
     evicted = []
     for holder in ballot.holders():
         if owners is not None and holder not in owners:
             continue
-        # Its watchdog would put it back as long as its lease is valid.
+        # The masters note the eviction: otherwise the holder's watchdog would put the key back.
         context = masters.context
         command = commands.evict(context.wire, name, holder, 2 * context.guard.max_ttl)
         removed = yield from masters.call(command, timeout, Settle.ALL)

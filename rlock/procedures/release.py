@@ -1,9 +1,8 @@
-"""Release: give the lease up on every master, and wake the next waiter.
+"""Release: remove the lease from every master, and wake the next waiter.
 
-The lock goes to a waiter of the same process, if there is one that may have it, without another round trip:
-the release names it (`next_waiter`) and the owner token that it gets (`next_owner`), and the masters write
-its lease in the same script. Otherwise each master hands the lock to the first in its queue, or publishes
-that it is free.
+A waiter of the same process gets the lock without another round trip. The release names it (`next_waiter`)
+and its new owner token (`next_owner`), and the same script writes its lease. Without such a waiter each
+master hands the lock to the first in its queue, or publishes that it is free.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ class Released(enum.Enum):
     """The outcome of a release."""
 
     DONE = "done"  # a quorum freed it
-    NOT_OURS = "not ours"  # a quorum did not know the owner: the hold had been lost unnoticed
-    UNSURE = "unsure"  # neither; the rest of the lock ends with the lease
+    NOT_OURS = "not ours"  # a quorum did not know the owner: the hold was lost before
+    UNSURE = "unsure"  # neither; votes that are left end with the lease
 
 
 class Outcome(NamedTuple):
@@ -41,14 +40,14 @@ class Outcome(NamedTuple):
 
 
 def release(port: Port, hold: Hold) -> WaitGenerator[Outcome]:
-    """One round to all masters; those that cannot be reached get it when they are back.
+    """Send the release to all masters; a master that cannot be reached gets it when it is back.
 
-    After an exception the caller owes `free`: the command may have reached some masters only.
+    After an exception the caller must `free`: the command may have reached some masters only.
     """
     context, next_waiter = port.context, port.notifications.next_waiter(hold.name)
     place = None if next_waiter is None else next_waiter.place
     if next_waiter is not None and context.wire.shared and not may_barge(hold, next_waiter):
-        place = None  # otherwise threads of one process could keep the lock from Redisson's for ever
+        place = None  # otherwise threads of one process could keep Redisson's waiters out for ever
     if next_waiter is None or place is None:
         command, given = _free(context, hold), False
         lease = hold.options.lease
@@ -74,7 +73,7 @@ def _free(context: ClientContext, hold: Hold) -> Command:
 def _hand_over(
     port: Port, hold: Hold, next_waiter: Contender, place: Place
 ) -> WaitGenerator[tuple[Ballot, bool]]:
-    """Release in favour of a waiter of this process; whether it has the lock."""
+    """Release and hand the lock to a waiter of this process; whether it has the lock."""
     context, lease = port.context, hold.options.lease
     next_owner = owner_token(next_waiter.key.label)
     command = commands.hand_over(
@@ -87,7 +86,7 @@ def _hand_over(
         barging=may_barge(hold, next_waiter),
         token=context.time.us(context.clock()),
     )
-    # Delivered late, it must not favour a waiter that may have gone by then.
+    # A late delivery must not give the lock to a waiter that may have gone by then.
     late = _free(context, hold)
     ballot: Ballot | None = None
     given: bool | None = False
@@ -111,7 +110,7 @@ def _hand_over(
 
 
 def take_back_from(port: Port, next_waiter: Contender, next_owner: str, ballot: Ballot | None) -> None:
-    """Undo on the masters that gave the lock to a waiter that does not get it, or may yet do so."""
+    """Undo a hand-over on the masters that wrote the lease, or may yet write it."""
     maybe = maybe_handed(ballot, len(port.context.masters))
     if maybe:
         command = commands.free(port.context.wire, next_waiter.name, next_owner)
@@ -119,16 +118,15 @@ def take_back_from(port: Port, next_waiter: Contender, next_owner: str, ballot: 
 
 
 def may_barge(hold: Hold, next_waiter: Contender) -> bool:
-    """Whether a waiter of the same process may have the lock before those who came earlier.
+    """Whether a waiter of the same process may overtake the queue.
 
-    Only where nobody asks for order, and a bounded number of times: otherwise the threads of one process
-    could keep a lock among themselves.
+    Never in fair mode, and a bounded number of times: otherwise one process could keep the lock for ever.
     """
     return not (hold.options.fair or next_waiter.options.fair) and hold.hops < LOCAL_HAND_OFFS
 
 
 def maybe_handed(ballot: Ballot | None, masters: int) -> list[int]:
-    """The masters that gave the lock to the next waiter, or may yet do so."""
+    """The masters that wrote the lease of the next waiter, or may yet write it."""
     votes = {} if ballot is None else ballot.votes
     return [
         i
@@ -143,25 +141,23 @@ def maybe_handed(ballot: Ballot | None, masters: int) -> list[int]:
 
 
 def handed_tokens(ballot: Ballot) -> list[int]:
-    """The fencing tokens that eligible masters gave to the next waiter with the lock."""
+    """The fencing tokens of the next waiter from eligible masters."""
     votes = list(ballot.votes.values())
     # A master that restarted may have voted for another owner before: its lease is no vote.
     return [vote.token for vote in votes if vote.code == Code.YES and vote.ttl_ms > 0 and not vote.guarded]
 
 
 def outcome(context: ClientContext, ballot: Ballot) -> Released:
-    """Judge the answers."""
+    """Judge the replies."""
     if ballot.granted >= context.quorum:
         return Released.DONE
     freed = denied = 0
     for i, vote in list(ballot.votes.items()):
         if vote.code == Code.YES or (vote.code != Code.FAULT and i in ballot.resent):
-            # Not ours at a second delivery: the first one freed it, or handed it on, and its reply was
-            # lost.
+            # "Not ours" after a second delivery: the first one freed the lock, and its reply was lost.
             freed += 1
         elif vote.code in (Code.ABSENT, Code.FOREIGN) and vote.guarded:
-            # The master restarted or was flushed. The lease was valid all the same: nobody else could have
-            # it.
+            # The master restarted or was flushed. The lease was still valid: no other owner could have it.
             freed += 1
         elif vote.code != Code.FAULT:
             denied += 1

@@ -14,10 +14,10 @@ from ..rules.renewal_votes import Answer, LockVotes
 from ..rules.timing import lease_ms
 from .port import ClientContext, Masters, Request, WaitGenerator
 
-#: Locks in one command: enough for few round trips, few enough to block a master for some 0.2 ms only.
+#: Locks in one command: it blocks a master for about 0.2 ms.
 BATCH = 100
 
-#: One command for holds whose leases have the same length.
+#: Makes one command for holds with the same ttl.
 Make = Callable[[ClientContext, Sequence[Hold]], Command]
 
 
@@ -63,7 +63,7 @@ def renew(masters: Masters, holds: Sequence[Hold]) -> WaitGenerator[RenewalRound
 def judge(
     context: ClientContext, hold: Hold, votes: LockVotes, healed: Sequence[Answer] = ()
 ) -> RenewalOutcome:
-    """Judge the votes on one lock, with the answers of masters on which it was put back."""
+    """Judge the votes on one lock, with the replies of masters on which it was healed."""
     now, max_ttl, shared = context.clock(), context.guard.max_ttl, context.wire.shared
     event = votes.event(hold.lease.valid_until, now, max_ttl, healed, shared=shared)
     return RenewalOutcome(hold, event, votes.ballot.sent_at)
@@ -81,7 +81,7 @@ def request(context: ClientContext, make: Make, holds: Sequence[Hold], settle: S
 
 
 def in_batches(holds: Iterable[Hold]) -> Iterator[list[Hold]]:
-    """Batches of one ttl. Locks that a master refused stand apart, or it would refuse others with them."""
+    """Batches of one ttl. Locks that a master refused come apart: otherwise it refuses the others, too."""
     groups: dict[tuple[float, bool], list[Hold]] = {}
     for hold in holds:
         groups.setdefault((hold.lease.ttl, bool(hold.renewal.refused_until)), []).append(hold)

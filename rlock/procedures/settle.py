@@ -1,9 +1,8 @@
 """Settle: the end of an acquire that may wait no longer and has not got the lock.
 
-"Somebody else had it" is answered only if one owner was seen on a quorum of masters. A split vote is no proof
-of that: each contender may stand in the way of all others. So the leader (`Ballot.leader`) keeps its votes
-and asks again (`attempt`). The others have given theirs back. They look until one owner has a quorum, and ask
-again if nobody gets it. docs/election.md.
+The acquire may return False only if one owner was seen on a quorum of masters. After a split vote, each
+contender may only be blocking the others. So the leader (`Ballot.leader`) keeps its votes and asks again
+(`attempt`). The others look until one owner has a quorum, and ask again if none gets it. docs/election.md.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from .contender import Contender, Grant
 from .failures import impossible, no_quorum
 from .port import Port, WaitGenerator
 
-#: Verdicts after which nobody knows yet who gets it. HELD: the owner may still lack a vote (`Findings.note`).
+#: Verdicts that do not prove a holder. HELD: the owner may still lack a vote (`Findings.note`).
 _OPEN = (Verdict.SPLIT, Verdict.HELD)
 
 
 def settle(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
-    """None: somebody else had it during this call. Sends nothing if that is known already.
+    """Find a holder. None: another owner had the lock during this call. Sends nothing if that is known.
 
-    Raises `QuorumUnreachableError` where nobody can say so after `SETTLE_TRIES` pauses.
+    Raises `QuorumUnreachableError` if no quorum names an owner after `SETTLE_TRIES` pauses.
     """
     context, options, findings = port.context, contender.options, contender.findings
     timeout = options.lease.request_timeout
@@ -37,7 +36,7 @@ def settle(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
         before, seen = seen, look.standing()
         if findings.verdict is not Verdict.SPLIT or (seen and (seen != before or not look.split())):
             continue
-        # The lock is free, or the owners of votes do not move: they are dead, stopped, or about to give up.
+        # The lock is free, or the owners of the votes are dead, stopped, or about to give up.
         findings.passed_over.update(seen.values())
         grant = yield from attempt(port, contender, timeout, keep=True)
         if grant is not None:

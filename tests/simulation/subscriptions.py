@@ -28,9 +28,9 @@ class Subscriptions(subscriptions.Subscriptions[Connection]):
     _connections: Connections
 
     def __init__(self, client: Client, request_timeout: float) -> None:
-        context = client.context
         self._bench = Bench(self._read)
-        super().__init__(context, Runtime(client, self._bench), client._pass_on)
+        super().__init__(client)
+        self._runtime = Runtime(client, self._bench)
         self._client = client
         self._connections = Connections(
             client, self._mutex, self._welcome, self._bench, timeout=request_timeout, subscriber=True
