@@ -10,7 +10,6 @@
 --   -1  too low: token is the last one that was given here
 --
 -- Second delivery: finds it there under the same owner, answers 1.
--- Called by: rlock/procedures/fencing.py
 
 local fence = KEYS[1]
 local owner, token, fence_ms = ARGV[1], ARGV[2], ARGV[3]

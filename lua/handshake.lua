@@ -15,7 +15,6 @@
 --    1  noted
 --
 -- Second delivery: finds the note of this life, and leaves it.
--- Called by: rlock/_client/connection.py on each connection, pipeline.py; rlock/procedures/init.py
 
 local note = KEYS[1]
 local run_id, memory, known = ARGV[1], ARGV[2], ARGV[3]

@@ -18,7 +18,6 @@
 --
 -- Second delivery: finds the owner and renews. A delivery after the release would bring a dead lock back:
 -- whoever sends this sends the release again behind it when the lock was released meanwhile.
--- Called by: rlock/procedures/heal.py
 
 local lease_ms, fence_ms = ARGV[1], ARGV[2]
 local locks = (#ARGV - 2) / 3

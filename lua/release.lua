@@ -31,8 +31,6 @@
 --   -2  the key is not a lock (another type, or a hash that no lock wrote)
 --
 -- Second delivery: finds the owner gone, answers 0 or -1, writes and publishes nothing; a ban begins anew.
--- Called by: rlock/procedures/release.py; attempt.py, contender.py to undo and to leave, acquire.py to nudge,
--- inspect.py to evict; rlock/_client/engine.py to pass on
 
 local lock, queue, fence, evicted = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local channel, claim_ms, owner = ARGV[1], ARGV[2], ARGV[#ARGV]

@@ -13,7 +13,6 @@
 --
 -- Second delivery: assigns the same count and sets the same expiry again, counted from its own arrival;
 -- on a lock that was released in between it finds the owner gone and writes nothing.
--- Called by: rlock/procedures/renew.py
 
 local lease_ms = ARGV[1]
 local locks = (#ARGV - 1) / 2

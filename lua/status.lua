@@ -11,7 +11,6 @@
 --   -2  the key is not a lock
 --
 -- Second delivery: reads again.
--- Called by: rlock/procedures/inspect.py, settle.py
 
 local lock, queue, note_key = KEYS[1], KEYS[2], KEYS[3]
 local last = ARGV[1]

@@ -12,7 +12,6 @@
 --   -2  the key is not a lock
 --
 -- Second delivery: sets the same place again.
--- Called by: rlock/procedures/acquire.py, attempt.py
 
 local lock, queue = KEYS[1], KEYS[2]
 local waiter, ticket, queue_ms = ARGV[1], ARGV[2], ARGV[3]

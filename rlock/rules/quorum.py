@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Set
+from dataclasses import dataclass, field
 
 from ..model import LASTING, Code, FaultKind, Verdict, Vote
 from .keys import holder_identity
@@ -30,38 +31,29 @@ _YES, _FOREIGN, _ALL = Code.YES, Code.FOREIGN, Settle.ALL
 NONE: Set[int] = frozenset()
 
 
+@dataclass(slots=True, eq=False)
 class Ballot:
     """The answers of one round. It counts them as they arrive, and knows when no further answer matters."""
 
-    __slots__ = (
-        "decided_at",
-        "faulted",
-        "granted",
-        "masters",
-        "quorum",
-        "refused",
-        "resent",
-        "sent_at",
-        "settle",
-        "settled",
-        "unsent",
-        "votes",
-    )
+    masters: int
+    settle: Settle = Settle.VERDICT
+    sent_at: float = 0.0  # before the first byte of the round was sent
+    votes: dict[int, Vote] = field(default_factory=dict)
+    granted: int = 0
+    refused: int = 0
+    faulted: int = 0
+    #: Masters that were not sent the command, because they were not connected.
+    unsent: Set[int] = NONE
+    #: Masters that were sent the command twice: "absent" may be the work of the first delivery.
+    resent: Set[int] = NONE
+    quorum: int = field(init=False)
+    settled: bool = field(init=False)  # no further answer matters
+    decided_at: float = field(init=False)  # when it was settled
 
-    def __init__(self, masters: int, settle: Settle = Settle.VERDICT, *, sent_at: float = 0.0) -> None:
-        self.masters = masters
-        self.quorum = masters // 2 + 1
-        self.settle = settle
-        #: No further answer matters.
-        self.settled = not masters
-        self.votes: dict[int, Vote] = {}
-        self.granted = self.refused = self.faulted = 0
-        #: When the round began, before its first byte was sent; and when it was settled.
-        self.sent_at = self.decided_at = sent_at
-        #: Masters that were not sent the command, because they were not connected.
-        self.unsent: Set[int] = NONE
-        #: Masters that were sent the command twice: "absent" may be the work of the first delivery.
-        self.resent: Set[int] = NONE
+    def __post_init__(self) -> None:
+        self.quorum = self.masters // 2 + 1
+        self.settled = not self.masters
+        self.decided_at = self.sent_at
 
     def cast(self, master: int, vote: Vote) -> bool:
         """Count one master's answer; whether it settled the round. A second answer changes nothing."""
