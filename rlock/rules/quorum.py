@@ -152,7 +152,7 @@ class Ballot:
 
     @property
     def hopeless(self) -> bool:
-        """Whether no waiting can bring a quorum: too many masters need another setting or another key."""
+        """Whether waiting cannot bring a quorum: too many masters need another setting or another key."""
         stuck = sum(
             vote.code == Code.NOT_A_LOCK or (vote.fault is not None and vote.fault.kind in LASTING)
             for vote in self.votes.values()
@@ -180,18 +180,11 @@ class Ballot:
         return holder if most >= self.quorum else None
 
     def split(self) -> bool:
-        """Whether certainly nobody else has a quorum: the votes went to several contenders.
-
-        The caller's own votes are given back and count for nobody. A master that did not answer, or that lost
-        its memory, may have the missing vote of a holder.
-        """
+        """Whether certainly nobody else has a quorum, whatever the masters without a vote would say."""
         return self._most_named()[1] + self.masters - self.voters < self.quorum
 
     def scattered(self) -> bool:
-        """Whether nobody else has a quorum by the answers so far and the masters that failed.
-
-        Less certain than `split`: an answer that is on its way may still name a holder with a quorum.
-        """
+        """Whether nobody else has a quorum, unless an answer that is on its way names one."""
         return self._most_named()[1] + self.faulted < self.quorum
 
     def standing(self) -> dict[int, str]:
