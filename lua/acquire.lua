@@ -1,36 +1,32 @@
--- acquire: grant the lease on this master if the lock is free or was handed to the caller's place; otherwise
--- refuse, and give the caller a place in the queue.
+-- acquire: grant the lease if the lock is free or was handed to the place of the caller; otherwise refuse,
+-- and give the caller a place in the queue.
 --
 -- KEYS[1] lock       hash
 -- KEYS[2] queue      zset   waiters by ticket
 -- KEYS[3] fence      text   `<token> <owner>`, the last fencing token and its owner
--- KEYS[4] note       text   since when the memory is whole: lua/handshake.lua; left out: restart guard off
+-- KEYS[4] note       text   since when the memory is whole (handshake.lua); left out: restart guard off
 -- ARGV[1] lease_ms   ms
--- ARGV[2] fence_ms   ms     how long the last fencing token is kept; a token ahead of this master's time is
---                           kept for so long from its own time on
--- ARGV[3] order      text   `fair`: a free lock is for the first in the queue; `barging`, or left out: for
---                           any caller
+-- ARGV[2] fence_ms   ms     how long the last fencing token is kept, from its own time on if that is ahead
+-- ARGV[3] order      text   `fair`: a free lock is for the first in the queue; else for any caller
 -- ARGV[4] rank       text   `last`: behind the present waiters, whatever the ticket; `kept`: exactly there;
---                           ARGV[4] to ARGV[8] are left out by a caller that does not wait
+--                           a caller that does not wait leaves out ARGV[4] to ARGV[8]
 -- ARGV[5] queue_ms   ms     how long the queue is kept after its last visitor
--- ARGV[6] told       text   `brief`: a refusal has ttl_ms in steps of 10, and 0 for length and for time_us
---                           (unless time_us is the ticket); `all`: the exact values
+-- ARGV[6] told       text   `all`; or `brief`: a refusal has ttl_ms in steps of 10, length 0, and no time_us
+--                           except for a ticket
 -- ARGV[7] waiter     text   `<token>|<client_id>`, the caller's place
 -- ARGV[8] ticket     us     its position in the queue; 0: this master's time
 -- ARGV[n-1] owner    text   `<client>:<uuid>`
--- ARGV[n] proposal   us     the fencing token to give, unless one as high was given; this master's time
---                           replaces a proposal that is older than fence_ms (0 is)
+-- ARGV[n] proposal   us     the fencing token to give, unless one as high was given; older than fence_ms:
+--                           this master's time replaces it
 --
--- Reply: {code, holder, count, ttl_ms, ticket, time_us, token, note, length}: ticket is that of the place
--- (0: no place), time_us this master's time (in a grant 0, unless the proposal is more than a second from
--- it), token the fencing token of a grant, length the number of waiters
+-- Reply: {code, holder, count, ttl_ms, ticket, time_us, token, note, length}: ticket of the place (0: none),
+-- time_us is 0 in a grant if the proposal is within a second of it, length of the queue
 --    1  granted: the caller holds the lease and has no place any more
 --   -1  refused: someone else's; holder, count and ttl_ms (-1: no expiry) are theirs
 --   -2  refused: the key is not a lock (another type, or a hash that no lock wrote)
 --   -3  refused: free, and it is the turn of the waiter that holder names
 --
 -- Second delivery: gives the same token and lease again, counted from its own arrival; keeps the place.
--- Called by: rlock/procedures/attempt.py
 
 local lock, queue, fence, note_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease_ms, fence_ms, owner, proposal = ARGV[1], ARGV[2], ARGV[#ARGV - 1], ARGV[#ARGV]

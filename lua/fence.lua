@@ -1,16 +1,15 @@
--- fence: remember a fencing token, if none as high was given here.
+-- fence: store a fencing token, unless this master has given one as high.
 --
--- KEYS[1] fence     text   `<token> <owner>`, the last fencing token and to whom it was given
+-- KEYS[1] fence     text   `<token> <owner>`, the last fencing token and its owner
 -- ARGV[1] owner     text   `<client>:<uuid>`
 -- ARGV[2] token     us
--- ARGV[3] fence_ms  ms     how long it is remembered, as in acquire.lua
+-- ARGV[3] fence_ms  ms     how long it is kept, as in acquire.lua
 --
 -- Reply: {code, owner, 0, 0, token}
---    1  remembered as the owner's
+--    1  stored for the owner
 --   -1  too low: token is the last one that was given here
 --
--- Second delivery: finds it there under the same owner, answers 1.
--- Called by: rlock/procedures/fencing.py
+-- Second delivery: finds the token of the same owner, answers 1.
 
 local fence = KEYS[1]
 local owner, token, fence_ms = ARGV[1], ARGV[2], ARGV[3]

@@ -1,21 +1,18 @@
--- handshake: compare, and write, the note that says since when this master's memory is whole. The first
--- script on every connection: a restart ends all connections, so no client asks a new life for a vote
--- without it.
+-- handshake: compare and write the note that says since when this master's memory is whole. It is the first
+-- script on every connection: a restart ends all connections, so no new memory votes without it.
 --
--- KEYS[1] note     text   `<run_id> <since_us> <max_ttl_ms>`; since_us is by this master's clock, 0: an
---                         operator stated that nothing was locked before; max_ttl_ms is the longest lease
---                         granted here
--- ARGV[1] run_id   text   of this master, as INFO gave it on this connection; empty: INFO is not allowed
+-- KEYS[1] note     text   `<run_id> <since_us> <max_ttl_ms>`; since_us by this master's clock, 0: an operator
+--                         stated that nothing was locked before; max_ttl_ms: the longest lease granted here
+-- ARGV[1] run_id   text   of this master, from INFO on this connection; empty: INFO is not allowed
 -- ARGV[2] memory   text   `volatile`: a restart may lose it; `durable`: it loses nothing; `unused`: no lease
 --                         was granted on any master since its note was written; `vouched`: an operator says
 --                         that nothing is locked
 -- ARGV[3] known    text   the note that was found here; needed with `unused`
 --
--- Reply: {code, note, 0, 0, time_us}: note as it stands here now, time_us this master's time
+-- Reply: {code, note, 0, 0, time_us}: the present note, and this master's time
 --    1  noted
 --
--- Second delivery: finds the note of this life, and leaves it.
--- Called by: rlock/_client/connection.py on each connection, pipeline.py; rlock/procedures/init.py
+-- Second delivery: finds the note of this memory, and leaves it.
 
 local note = KEYS[1]
 local run_id, memory, known = ARGV[1], ARGV[2], ARGV[3]

@@ -1,24 +1,23 @@
--- heal: put the keys of a holder back on a master that has lost them, or never had them.
+-- heal: put the keys of a holder back on a master that lost them, or never had them.
 --
 -- KEYS[3i-2] lock      hash
--- KEYS[3i-1] fence     text   `<token> <owner>`, the last fencing token and to whom it was given
--- KEYS[3i]   evicted   text   it is there while this owner, thrown out by an operator, must not come back
--- KEYS[n]    note      text   since when the memory is whole: lua/handshake.lua; left out: restart guard off
+-- KEYS[3i-1] fence     text   `<token> <owner>`, the last fencing token and its owner
+-- KEYS[3i]   evicted   text   exists while an evicted owner must not be healed
+-- KEYS[n]    note      text   as in acquire.lua
 -- ARGV[1]    lease_ms  ms
--- ARGV[2]    fence_ms  ms     how long the last fencing token is remembered, as in acquire.lua
+-- ARGV[2]    fence_ms  ms     how long the last fencing token is kept, as in acquire.lua
 -- ARGV[3i]   owner     text   `<client>:<uuid>`
 -- ARGV[3i+1] count     holds
 -- ARGV[3i+2] token     us     the holder's fencing token
 --
 -- Reply: {owner, codes, note}: the first owner, as an echo, and one code for each lock in the order of KEYS
 --    2  healed: it was absent, and is the owner's again for lease_ms from now
---    1  it was the owner's; renewed
---    0  absent still: the server refused to write it, or to tell whether the owner was evicted
+--    1  renewed: it was the owner's
+--    0  absent still: the server refused a write, or to read whether the owner was evicted
 --   -1  someone else's, or not a lock, or the owner was evicted
 --
--- Second delivery: finds the owner and renews. A delivery after the release would bring a dead lock back:
--- whoever sends this sends the release again behind it when the lock was released meanwhile.
--- Called by: rlock/procedures/heal.py
+-- Second delivery: finds the owner and renews. After the release it would bring the lock back, so its sender
+-- repeats the release behind it.
 
 local lease_ms, fence_ms = ARGV[1], ARGV[2]
 local locks = (#ARGV - 2) / 3

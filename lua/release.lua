@@ -2,37 +2,33 @@
 --
 -- KEYS[1] lock           hash
 -- KEYS[2] queue          zset  waiters by ticket
--- KEYS[3] fence          text  `<token> <owner>`, the last fencing token and its owner; left out without
---                              next_waiter and without ban_ms
+-- KEYS[3] fence          text  as in acquire.lua; left out without next_waiter and without ban_ms
 -- KEYS[4] evicted        text  exists while an evicted owner must not be healed; left out without ban_ms
 -- ARGV[1] channel        text  the lock's; empty: hand the lock to nobody and publish nothing
 -- ARGV[2] claim_ms       ms    how long a waiter may claim the lock that was handed to it; 0: remove dead
 --                              waiters, but hand the lock to nobody
 -- ARGV[3] message        text  published to all if no waiter is in the queue; `owner`, or left out: the
 --                              owner token; empty: nothing (an undo)
--- ARGV[4] waiter         text  `<token>|<client_id>`, the place to leave; a hand-off to it is given up, too;
---                              empty, or left out: none
--- ARGV[5] ban_ms         ms    how long the owner must not be healed (it is evicted); likewise
--- ARGV[6] next_waiter    text  `<token>|<client_id>`, a waiter of the caller's process; ARGV[6] to ARGV[11]
---                              are left out if there is none
+-- ARGV[4] waiter         text  `<token>|<client_id>`, the place to leave, with a hand-off to it; may be empty
+-- ARGV[5] ban_ms         ms    how long the owner must not be healed (it is evicted); may be empty
+-- ARGV[6] next_waiter    text  `<token>|<client_id>`, a waiter of the caller's process; without one ARGV[6]
+--                              to ARGV[11] are left out
 -- ARGV[7] next_owner     text  the owner token with which the next waiter gets the lease
 -- ARGV[8] next_lease_ms  ms    its lease
 -- ARGV[9] order          text  `fair`: only if it is the first in the queue; `barging`: in any case
 -- ARGV[10] proposal      us    its fencing token, as in acquire.lua
--- ARGV[11] fence_ms      ms    how long the last fencing token is kept, as in acquire.lua
+-- ARGV[11] fence_ms      ms    as in acquire.lua
 -- ARGV[n] owner          text  `<client>:<uuid>`; empty: only hand on a lock that is free
 --
--- Reply: {code, holder, count, ttl_ms, token}: token is the next waiter's fencing token, if it got the lock
+-- Reply: {code, holder, count, ttl_ms, token}: the next waiter's fencing token, if it got the lock
 --    1  released; count is the number of subscribers reached, ttl_ms the next waiter's lease, or 0
---    0  absent: nobody holds it here, or it was free and is handed on; count likewise
---       Both: a count of -2 says that one call could not pass all dead waiters. The lock is free, and all
---       were told, unless the owner is empty: then the caller calls again
+--    0  absent: nobody holds it here, or it was free and is handed on; count as for 1
+--       Both: count -2 says that one call could not pass all dead waiters. The lock is free and all were
+--       told; with an empty owner the caller calls again.
 --   -1  someone else's; holder, count and ttl_ms are theirs
 --   -2  the key is not a lock (another type, or a hash that no lock wrote)
 --
 -- Second delivery: finds the owner gone, answers 0 or -1, writes and publishes nothing; a ban begins anew.
--- Called by: rlock/procedures/release.py; attempt.py, contender.py to undo and to leave, acquire.py to nudge,
--- inspect.py to evict; rlock/_client/engine.py to pass on
 
 local lock, queue, fence, evicted = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local channel, claim_ms, owner = ARGV[1], ARGV[2], ARGV[#ARGV]

@@ -1,7 +1,7 @@
--- renew: prolong the leases of many locks of one process, and tell their hold counts.
+-- renew: prolong the leases of many locks of one process, and store their hold counts.
 --
 -- KEYS[i]    lock      hash
--- KEYS[n]    note      text   since when the memory is whole: lua/handshake.lua; left out: restart guard off
+-- KEYS[n]    note      text   as in acquire.lua
 -- ARGV[1]    lease_ms  ms
 -- ARGV[2i]   owner     text   `<client>:<uuid>`
 -- ARGV[2i+1] count     holds
@@ -11,9 +11,7 @@
 --    0  absent: nobody holds it here
 --   -1  someone else's, or not a lock
 --
--- Second delivery: assigns the same count and sets the same expiry again, counted from its own arrival;
--- on a lock that was released in between it finds the owner gone and writes nothing.
--- Called by: rlock/procedures/renew.py
+-- Second delivery: sets the same count and expiry again, from its own arrival; released locks stay free.
 
 local lease_ms = ARGV[1]
 local locks = (#ARGV - 1) / 2

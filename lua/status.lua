@@ -1,9 +1,9 @@
--- status: who holds the lock on this master, for how long, and who waits. Writes nothing.
+-- status: read who holds the lock on this master, for how long, and who waits. Writes nothing.
 --
 -- KEYS[1] lock      hash   left out, with the queue: the caller only wants an answer
 -- KEYS[2] queue     zset   waiters by ticket
--- KEYS[3] note      text   since when the memory is whole: lua/handshake.lua; left out: restart guard off
--- ARGV[1] last      rank   of the last waiter to tell; 0 is the first, -1 all
+-- KEYS[3] note      text   as in acquire.lua
+-- ARGV[1] last      rank   of the last waiter to list; 0 is the first, -1 all
 --
 -- Reply: {code, holder, count, ttl_ms, length, {waiter, ticket, waiter, ticket, ...}, note}
 --    1  held; ttl_ms is what is left of the lease (-1: no expiry)
@@ -11,7 +11,6 @@
 --   -2  the key is not a lock
 --
 -- Second delivery: reads again.
--- Called by: rlock/procedures/inspect.py, settle.py
 
 local lock, queue, note_key = KEYS[1], KEYS[2], KEYS[3]
 local last = ARGV[1]

@@ -1,18 +1,17 @@
--- wait: keep the place in the queue, and tell who holds the lock on this master.
+-- wait: keep the place in the queue, and read who holds the lock on this master.
 --
 -- KEYS[1] lock      hash
 -- KEYS[2] queue     zset   waiters by ticket
 -- ARGV[1] waiter    text   `<token>|<client_id>`
 -- ARGV[2] ticket    us     its place, the same on every master
--- ARGV[3] queue_ms  ms     how long the queue outlives its last visitor
+-- ARGV[3] queue_ms  ms     how long the queue is kept after its last visitor
 --
 -- Reply: {code, holder, count, ttl_ms}
---    1  held; the holder may be the waiter itself, which was handed the lock and has not heard of it
+--    1  held; the holder may be the waiter itself, which was handed the lock and does not know it yet
 --    0  absent: nobody holds it here
 --   -2  the key is not a lock
 --
 -- Second delivery: sets the same place again.
--- Called by: rlock/procedures/acquire.py, attempt.py
 
 local lock, queue = KEYS[1], KEYS[2]
 local waiter, ticket, queue_ms = ARGV[1], ARGV[2], ARGV[3]

@@ -114,8 +114,7 @@ class BaseClient(ABC, Generic[Lock, RedisClient]):
                 "queue; leave fair=True out"
             )
         options = LockOptions(name, self._options.lease(ttl), renew, on_lost, max_hold, fair)
-        made: Lock = self._lock_type(self, options)
-        return made
+        return self._lock_type(self, options)  # type: ignore[no-any-return]
 
     @abstractmethod
     def _set_up(self) -> None:
@@ -189,17 +188,13 @@ class BaseLock(Generic[Signal]):
 
     def _until(self, blocking: bool, timeout: float) -> float:
         """The instant at which an acquire gives up. Refuses the arguments that `threading.RLock` refuses."""
-        if blocking is True:
-            if timeout == -1:
-                return FOR_EVER
-            if type(timeout) in (int, float) and 0 <= timeout <= threading.TIMEOUT_MAX:
-                now: float = self._client._now()
-                return now + timeout
+        if blocking is True and timeout == -1:
+            return FOR_EVER
         if timeout is None:
             raise TypeError(
                 "timeout must be a number of seconds, or -1 to wait as long as it takes, not None"
             )
-        # Its errors and their texts are those of the standard library, also in later versions of Python.
+        # It raises the errors of the standard library, also in later versions of Python.
         threading.RLock().acquire(blocking, timeout)
         if not blocking:
             return AT_ONCE
@@ -259,12 +254,11 @@ class BaseLock(Generic[Signal]):
         that was paused until its lease had ended, which no lock can do. So the token can also be read after a
         loss.
 
-        No network: the acquire itself agrees on the token, in the same round trip unless masters disagree.
-        The order needs no clock and no lease while a quorum of masters remembers the last token, which they
-        do for an hour after the last use. After that hour the next token is greater unless the masters'
-        clocks were set back to before its end. After a loss of memory the order needs masters' clocks that
-        differ by less than the time until the next acquire. The token fits into 53 bits: it is the masters'
-        time in microseconds, or a little more.
+        No network: the acquire itself agrees on the token. The order needs no clock and no lease while a
+        quorum of masters remembers the last token, for an hour after the last use. After that it needs
+        masters' clocks that were not set back; after a loss of memory, clocks that also differ by less than
+        the time until the next acquire. The token fits into 53 bits: it is the masters' time in microseconds,
+        or a little more.
 
         :raises LeaseLostError: the caller does not hold the lock.
         """

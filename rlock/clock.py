@@ -12,8 +12,7 @@ Clock = Callable[[], float]
 
 
 def _local_clock() -> Clock:
-    # CLOCK_MONOTONIC stands still while a laptop sleeps or a VM is suspended, and the masters' leases do not.
-    # A holder that woke up would trust a lease that ended long ago.
+    # CLOCK_MONOTONIC stops during suspend: a holder that woke up would trust a lease that ended long ago.
     if hasattr(time, "CLOCK_BOOTTIME"):
         return partial(time.clock_gettime, time.CLOCK_BOOTTIME)
     if sys.platform == "darwin":

@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import clock
@@ -90,9 +89,8 @@ def locked(
     masters answered, which never counts as busy. `LeaseLostError`: the lease ended before the body did, whose
     result is dropped. An exception of the body is never replaced. Nested calls under one name do not wait.
 
-    The function keeps its name, signature and kind; ``function.__wrapped__`` is the original.
-    ``function.lock(...)`` is the lock of a call, and costs no network. A call costs an acquire and a release,
-    one round trip each; a nested call costs none.
+    The function keeps its name, signature and kind; ``function.__wrapped__`` is the original. A call costs an
+    acquire and a release, one round trip each; ``function.lock(...)`` and a nested call cost none.
 
     :param client: an ``rlock.Client`` for functions, an ``rlock.asyncio.Client`` for coroutine functions. Or
         a function without parameters that returns one, such as ``rlock.Client.from_env``: it is called with
@@ -105,11 +103,7 @@ def locked(
     :param timeout: seconds to wait, then the call raises `LockBusyError`; -1: as long as it takes.
     :param on_busy: another behaviour when the lock is busy: "skip", "raise", or a function that is called
         with the arguments and gives the call's result.
-    :param fair: this option and those below as for ``client.lock``.
-    :param ttl: seconds.
-    :param renew: False: a fixed lease.
-    :param on_lost: called once when the hold is lost.
-    :param max_hold: seconds.
+    :param fair: and ``ttl``, ``renew``, ``on_lost``, ``max_hold``: as for ``client.lock``.
     :raises OptionsError: at decoration, or at the call if the fault is known only then: it says what to do.
     """
     options = {"fair": fair, "ttl": ttl, "renew": renew, "on_lost": on_lost, "max_hold": max_hold}
@@ -319,11 +313,6 @@ class _Attempt:
                 lock.__exit__(*sys.exc_info())
             raise
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self._taken:
-            self._lock.__exit__(kind, error, traceback)
+            self._lock.__exit__(*error)

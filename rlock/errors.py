@@ -19,8 +19,7 @@ class OptionsError(RLockError, ValueError):
 class NotHeldError(RLockError, RuntimeError):
     """Release of a lock that the calling thread, or task, does not hold.
 
-    Also a ``RuntimeError``, as ``threading.RLock`` raises. ``holder`` names the thread or task of the same
-    client that holds the lock, if one does.
+    ``holder`` names the thread or task of the same client that holds the lock, if one does.
     """
 
     def __init__(self, name: str, holder: str = "") -> None:

@@ -1,8 +1,4 @@
-"""What happens to locks and masters, as data: one vocabulary for log records, metrics and spans.
-
-A client emits each event once. Events with a level go to the log; metrics and spans are observers
-(`observe`). Without observers, an event without a level is not even made.
-"""
+"""The events of locks and masters, for log records, metrics and spans. Each is emitted once."""
 
 from __future__ import annotations
 
@@ -27,12 +23,12 @@ class Event:
 
     @property
     def level(self) -> int:
-        """The level of its log record; 0: it has none, as an event with ``news=False``."""
+        """The level of its log record; 0: it has none."""
         return self._level if getattr(self, "news", True) else 0
 
     @property
     def event(self) -> str:
-        """Its name in log records: the class name in small letters with underscores."""
+        """Its name in log records, such as ``not_acquired``."""
         return "".join("_" + c.lower() if c.isupper() else c for c in type(self).__name__)[1:]
 
     def __str__(self) -> str:
@@ -175,10 +171,7 @@ class ReleaseUnsure(Event):
 
 @dataclass(frozen=True)
 class MasterFailed(Event):
-    """A master gives no vote: its connection ended, could not be made, or the master refuses.
-
-    Every failure is an event; only a failure that differs from the last one is logged.
-    """
+    """A master gives no vote: its connection ended, could not be made, or the master refuses."""
 
     master: str
     kind: str  # a `FaultKind`: "down", "timeout", "broken", "error", "denied", "replica", "duplicate"
@@ -281,14 +274,12 @@ _observers: tuple[Observer, ...] = ()
 def observe(observer: Observer) -> Callable[[], None]:
     """Call ``observer`` with every event of every client of this process; returns the function that ends it.
 
-    The observer runs where the event happens, also in the thread that renews, with no mutex of rlock held.
-    It must be quick and must not wait. Its exceptions are logged and go no further, except KeyboardInterrupt
-    and the like. Forked children inherit observers.
+    The observer runs where the event happens, with no mutex of rlock held. It must be quick and must not
+    wait. Its exceptions are logged and go no further, except KeyboardInterrupt. Forked children inherit it.
 
     Each `Acquired` is followed by one `Released` or one `Lost` with its owner. Each `Queued` is followed by
-    one `Acquired` or `NotAcquired` of its lock with ``queued``. Nobody watches a fixed lease
-    (``renew=False``) without ``on_lost``: its release, or the close of its client, reports the loss. A
-    KeyboardInterrupt while an event is emitted may leave that event out.
+    one `Acquired` or `NotAcquired` of its lock with ``queued``. The loss of a fixed lease without ``on_lost``
+    is reported by its release or the close of its client. A KeyboardInterrupt may leave one event out.
     """
     global _observers
     _observers = (*_observers, observer)
@@ -323,7 +314,7 @@ def tell(event: Event) -> None:
 
 
 def fields(event: Event) -> dict[str, Any]:
-    """An event as a mapping of plain values, with its name as ``event``."""
+    """An event as plain values, with its name as ``event``."""
     return {"event": event.event, **asdict(event)}
 
 

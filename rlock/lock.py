@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ._sync.loss_signal import LossSignal
@@ -45,31 +44,26 @@ class RLock(BaseLock[LossSignal]):
         """Take the lock: True when the caller has it, False when another owner kept it for all the time.
 
         A nested call costs no network. The outermost one costs one round trip to the q-th fastest master.
-        A refused caller joins the queue in the same round trip. The release before its turn hands it the
-        lock, and the caller claims it with one more round trip. A waiter keeps one subscription and looks at
-        one master every second or so.
+        A waiter costs one more when it is handed the lock, and looks at one master every second or so.
 
-        :param blocking: wait. With False one round to the masters decides. A few rounds do if contenders at
-            the same instant have split the votes: one of them gets the lock.
+        :param blocking: wait. With False one round to the masters decides; a few rounds if contenders at the
+            same instant have split the votes. One of them gets the lock.
         :param timeout: seconds to wait at the most; -1: as long as it takes. The first round may run on
             to its request time-out, and to settle a split vote at the end takes up to half a second.
         :raises ValueError: or OverflowError or TypeError, exactly as ``threading.RLock``.
         :raises QuorumUnreachableError: the time is over and no quorum said that another owner had the lock:
-            too few masters answered the last round or may vote, or votes stayed split. A caller that had
-            seen a holder and only waited for it gets False. Never with ``timeout=-1``: that goes on trying
-            and logs.
+            too few masters answered or may vote, or votes stayed split. A caller that had seen a holder and
+            only waited for it gets False. Never with ``timeout=-1``, which goes on trying and logs.
         :raises OptionsError: waiting cannot help (wrong password, a replica, a key of another type).
         :raises LeaseLostError: the call is nested, and the outer hold was lost.
         """
-        until = self._until(blocking, timeout)
-        return self._client._engine().acquire(self._options, until)
+        return self._client._engine().acquire(self._options, self._until(blocking, timeout))
 
     def release(self) -> None:
         """Give back one acquire; the last one hands the lock to the first waiter, or frees it.
 
         The last release costs one round trip to the q-th fastest master. Masters that cannot be reached get
-        it when they are back. Fewer confirmations than a quorum are logged, not raised: the work was done
-        under a valid lease, and the rest of the lock ends with that lease.
+        it when they are back. Fewer confirmations than a quorum are logged: the lock ends with its lease.
 
         :raises NotHeldError: (a ``RuntimeError``) the calling thread does not hold the lock.
         :raises LeaseLostError: the hold had been lost. The acquire is given back all the same.
@@ -88,12 +82,7 @@ class RLock(BaseLock[LossSignal]):
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         left = 0
         try:
             left = self.hold_count - 1

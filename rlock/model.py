@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -105,38 +105,31 @@ class MasterStatus:
 
 @dataclass(frozen=True)
 class Waiter:
-    """A waiter in the queue of a lock.
-
-    ``since`` is the Unix time in seconds at which it began to wait, by its own wall clock.
-    """
+    """A waiter in the queue of a lock."""
 
     owner: str
-    since: float | None
+    since: float | None  # the Unix time in seconds at which it began to wait, by its own wall clock
 
 
 @dataclass(frozen=True)
 class LockStatus:
     """The masters' answers about one lock.
 
-    ``holder`` is the owner on a quorum, or None. ``free``: certainly nobody has the lock. A lock without a
-    holder may still be held, by an owner whose votes are on masters that do not answer, or that restarted or
-    were flushed a short time ago. ``since`` is the Unix time in seconds at which the winning attempt began,
-    by the holder's own wall clock: for people, never for decisions. ``remaining``: seconds for which a quorum
-    still has the key, unless it is renewed; None: no expiry, or no holder. ``quorum``: the votes that a
-    holder needs. ``masters``: each master's view. ``waiters``: the first hundred of the queue, in the order
-    of their tickets; ``queue_length``: all of them. In default mode all waiting threads of a client share
-    one place in the queue.
+    ``free``: certainly nobody has the lock. A lock without a holder may still be held, by an owner whose
+    votes are on masters that do not answer, or that restarted or were flushed a short time ago. ``since`` is
+    the Unix time in seconds by the holder's own wall clock: for people, never for decisions. In default mode
+    all waiting threads of a client share one place in the queue.
     """
 
     name: str
-    holder: str | None
-    since: float | None
+    holder: str | None  # the owner on a quorum
+    since: float | None  # when the winning attempt began
     hold_count: int
-    remaining: float | None
-    quorum: int
-    masters: Sequence[MasterStatus] = field(default_factory=tuple)
+    remaining: float | None  # seconds for which a quorum still has the key; None: no expiry, or no holder
+    quorum: int  # the votes that a holder needs
+    masters: Sequence[MasterStatus] = ()
     queue_length: int = 0
-    waiters: Sequence[Waiter] = field(default_factory=tuple)
+    waiters: Sequence[Waiter] = ()  # the first hundred of the queue, in the order of their tickets
     free: bool = False
 
     @property

@@ -20,8 +20,6 @@ READS = {"hlen", "hget", "hgetall", "exists", "pttl", "zrange", "zscore", "zcard
 PARTS = {"acquire": 9, "release": 5, "status": 7, "wait": 4, "fence": 5, "handshake": 5}
 #: Scripts about many locks: their inputs are in a loop, and the reply has a code for each lock.
 BATCHES = {"renew", "heal"}
-#: The functions of rlock/rules/commands.py that send a release.
-RELEASES = ("free", "hand_over", "undo", "leave_queue", "nudge", "evict")
 #: What a script may do with each kind of key, beside DEL and PEXPIRE.
 KINDS = {
     "lock": {"hlen", "hget", "hgetall", "hset", "hdel", "exists", "pttl"},
@@ -121,22 +119,11 @@ def naming(name: str) -> list[str]:
 def test_the_header_has_its_parts_in_the_fixed_order(name: str) -> None:
     lines = header(name)
     assert lines[0].startswith(f" {name}: "), "the first line says what the script does"
-    order = ["KEYS", "ARGV", "Reply:", "Second delivery:", "Called by:"]
+    order = ["KEYS", "ARGV", "Reply:", "Second delivery:"]
     starts = {part: [i for i, line in enumerate(lines) if line.startswith(f" {part}")] for part in order}
     assert all(starts.values()), f"missing: {[part for part, at in starts.items() if not at]}"
     positions = [at[0] for at in starts.values()]
     assert positions == sorted(positions)
-
-
-@EVERY_SCRIPT
-def test_the_header_names_its_callers_and_they_exist(name: str) -> None:
-    callers = "\n".join(header(name)).partition("Called by:")[2]
-    folders = re.findall(r"(rlock/[\w/]+/)\w+\.py", callers)
-    assert folders
-    for folder, file in re.findall(r"(rlock/[\w/]+/)?(\w+\.py)", callers):
-        text = (LUA.parent / (folder or folders[0]) / file).read_text(encoding="utf-8")
-        senders = RELEASES if name == "release" else (name,)
-        assert any(f"commands.{sender}(" in text for sender in senders), f"{file} does not send {name}"
 
 
 @EVERY_SCRIPT

@@ -19,17 +19,8 @@ from ..errors import OptionsError
 
 #: Arguments of redis-py's pools: a single connection would refuse them.
 _POOL_ARGUMENTS = (
-    "maint_",
-    "oss_cluster_",
-    "orig_",
-    "maintenance_",
-    "event_dispatcher",
-    "himport_",
-    "max_connections",
-    "timeout",
-    "queue_class",
-    "pool_class",
-    "cache",
+    *("maint_", "oss_cluster_", "orig_", "maintenance_", "event_dispatcher", "himport_"),
+    *("max_connections", "timeout", "queue_class", "pool_class", "cache"),
 )
 
 #: The host and port of a URL, an IPv6 address in brackets.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .._async.loss_signal import LossSignal
@@ -41,8 +40,7 @@ class RLock(BaseLock[LossSignal]):
 
         Arguments, errors and network cost are those of `rlock.RLock.acquire`. Nested calls do not suspend.
         """
-        until = self._until(blocking, timeout)
-        return await self._client._engine().acquire(self._options, until)
+        return await self._client._engine().acquire(self._options, self._until(blocking, timeout))
 
     async def release(self) -> None:
         """Give back one acquire; the last one hands the lock to the first waiter, or frees it.
@@ -58,12 +56,7 @@ class RLock(BaseLock[LossSignal]):
         await self.acquire()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         try:
             await self.release()
         except RLockError as failure:

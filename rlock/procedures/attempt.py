@@ -11,7 +11,7 @@ from ..rules.command_templates import Command
 from ..rules.keys import owner_token, same_process
 from ..rules.quorum import Ballot, Settle
 from ..rules.tickets import Place
-from ..rules.timing import SETTLE_TRIES, lease_ms, settle_wait, straggler_wait, won_until
+from ..rules.timing import SETTLE_TRIES, STRAGGLERS_S, lease_ms, settle_wait, won_until
 from ..rules.waiting import Stage, Step
 from .contender import Contender, Grant
 from .failures import impossible
@@ -59,9 +59,8 @@ def attempt(
         elif ballot.outstanding and ballot.settled and _may_wait_for_stragglers(contender):
             # A master that refuses within this moment needs no undo.
             decided_at = ballot.decided_at
-            yield from port.masters.collect(
-                [ballot], context.clock() + straggler_wait(decided_at - ballot.sent_at)
-            )
+            wait = min(2 * (decided_at - ballot.sent_at), STRAGGLERS_S)
+            yield from port.masters.collect([ballot], context.clock() + wait)
             ballot.decided_at = decided_at
             verdict = ballot.judge(decided_at, until)
         findings.note(verdict, ballot)

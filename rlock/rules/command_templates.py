@@ -7,6 +7,7 @@ each time. The usual reply is known as bytes, too: comparing takes a tenth of th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..model import NO_QUEUE, Code, Vote
@@ -26,40 +27,25 @@ NO_EXPECTED_REPLY: ExpectedReply = (b"\0", Vote(Code.FAULT), False)
 _RELEASED = Vote(Code.YES, ttl_ms=0)
 
 
+@dataclass(slots=True, eq=False)
 class Command:
-    """A script with its keys and arguments, and how to read the reply.
+    """A script with its keys and arguments, and how to read the reply."""
 
-    ``packed``: the bytes for a master that has the script. ``echo``: the holder that a YES must name, or the
-    reply belongs to another command; None: any.
-    """
-
-    __slots__ = ("_changing", "_words", "decode", "echo", "expected_reply", "packed", "script")
-
-    def __init__(
-        self,
-        script: Script,
-        words: tuple[str, ...],
-        changing: tuple[str, ...],
-        packed: bytes,
-        echo: str | None = None,
-        expected_reply: ExpectedReply = NO_EXPECTED_REPLY,
-        decode: Callable[[Any], Vote] = decode_one,
-    ) -> None:
-        self.script = script
-        self._words = words
-        self._changing = changing
-        self.packed = packed
-        self.echo = echo
-        self.expected_reply = expected_reply
-        self.decode = decode
+    script: Script
+    words: tuple[str, ...]  # the number of keys, the keys, and the arguments of the template
+    changing: tuple[str, ...]  # the last arguments
+    packed: bytes  # the command for a master that has the script
+    echo: str | None = None  # the holder that a YES must name, or it answers another command; None: any
+    expected_reply: ExpectedReply = NO_EXPECTED_REPLY
+    decode: Callable[[Any], Vote] = decode_one
 
     def by_sha(self) -> tuple[str, ...]:
         """The command for a master that has the script."""
-        return ("EVALSHA", self.script.sha, *self._words, *self._changing)
+        return ("EVALSHA", self.script.sha, *self.words, *self.changing)
 
     def by_source(self) -> tuple[str, ...]:
         """The command for a master that does not have it."""
-        return ("EVAL", self.script.source, *self._words, *self._changing)
+        return ("EVAL", self.script.source, *self.words, *self.changing)
 
     def expect_first_reply(self) -> Command:
         """Expect the first master's reply from the others, if nobody can know it beforehand."""

@@ -6,6 +6,7 @@ Not thread-safe: the engine's mutex serialises the calls. ``now`` is a parameter
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..events import News
@@ -24,6 +25,7 @@ class ThreadLiveness:
     __slots__ = ("__weakref__",)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class OwnerKey:
     """The identity of one thread or task. Never a thread ident: the system reuses those.
 
@@ -31,11 +33,8 @@ class OwnerKey:
     something false when the thread or task has ended.
     """
 
-    __slots__ = ("_alive", "label")
-
-    def __init__(self, label: str, alive: Callable[[], object]) -> None:
-        self.label = label
-        self._alive = alive
+    label: str
+    _alive: Callable[[], object]
 
     @property
     def alive(self) -> bool:
@@ -61,53 +60,25 @@ class ReportState:
     signal: Signal | None = None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Hold:
     """One owner's unreleased acquires of one lock, and the lease behind them."""
 
-    __slots__ = (
-        "acquired_at",
-        "count",
-        "hops",
-        "lease",
-        "options",
-        "owner",
-        "owner_key",
-        "renewal",
-        "report",
-        "task",
-        "token",
-        "waiter",
-    )
+    owner_key: OwnerKey
+    options: LockOptions
+    owner: str  # the owner token on the masters: `<client>:<uuid>`
+    acquired_at: float  # when the round that won it was sent
+    waiter: str = ""  # the queue entry that the release removes; "": none
+    hops: int = 0  # hand-offs in a row from thread to thread of this process
+    token: int = 0  # the fencing token
+    count: int = 1  # unreleased acquires; the masters get a changed count with the next renewal
+    task: int | None = None  # the asyncio task in which a thread acquired the lock
+    renewal: RenewalState = field(default_factory=RenewalState)
+    report: ReportState = field(default_factory=ReportState)
+    lease: Lease = field(init=False)
 
-    def __init__(
-        self,
-        owner_key: OwnerKey,
-        options: LockOptions,
-        owner: str,
-        sent_at: float,
-        *,
-        waiter: str = "",
-        hops: int = 0,
-        token: int = 0,
-    ) -> None:
-        self.owner_key = owner_key
-        self.options = options
-        #: The owner token on the masters: `<client>:<uuid>`.
-        self.owner = owner
-        self.lease = Lease(options.lease.ttl, sent_at)
-        self.acquired_at = sent_at
-        #: Unreleased acquires. The masters get a changed count with the next renewal.
-        self.count = 1
-        #: The fencing token.
-        self.token = token
-        #: The queue entry that the release removes; "": none.
-        self.waiter = waiter
-        #: Hand-offs in a row from thread to thread of this process.
-        self.hops = hops
-        #: The asyncio task in which a thread acquired the lock: all tasks of a thread are one owner.
-        self.task: int | None = None
-        self.renewal = RenewalState()
-        self.report = ReportState()
+    def __post_init__(self) -> None:
+        self.lease = Lease(self.options.lease.ttl, self.acquired_at)
 
     @property
     def name(self) -> str:

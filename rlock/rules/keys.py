@@ -29,7 +29,7 @@ def own_key(name: str, what: str) -> str:
     """A key or channel of ours that belongs to a lock.
 
     The lock's name is the hash tag: a cluster keeps all keys of one lock together. A name with a brace has
-    its own tag, or none. It stands behind a second colon, or "x" and "{x}" would share their keys.
+    a second colon, or "x" and "{x}" would share their keys.
     """
     if "{" in name or "}" in name:
         return f"rlock::{name}:{what}"
@@ -78,8 +78,7 @@ def client_label(thread: str) -> str:
 def owner_token(client: str) -> str:
     """A fresh `<client>:<uuid>`.
 
-    The uuid has version 7 of RFC 9562: its first 48 bits are the wall clock in milliseconds. `status` reads
-    from them how long a lock is held; no further key is needed.
+    The uuid has version 7 of RFC 9562: `status` reads the time of the acquire from its first 48 bits.
     """
     millis = time.time_ns() // 1_000_000 & 0xFFFF_FFFF_FFFF
     bits = os.urandom(10).hex()
@@ -90,9 +89,7 @@ def owner_token(client: str) -> str:
 def is_owner(field: str) -> bool:
     """Whether a field looks like an owner token; otherwise no lock wrote the hash."""
     client, _, uuid = field.rpartition(":")
-    if client and _UUID.fullmatch(uuid):
-        return True
-    return _REDISSON_OWNER.fullmatch(field) is not None
+    return bool(client and _UUID.fullmatch(uuid)) or _REDISSON_OWNER.fullmatch(field) is not None
 
 
 def is_lock(holder: str, count: int | None) -> bool:
@@ -102,8 +99,7 @@ def is_lock(holder: str, count: int | None) -> bool:
 
 def same_process(owner: str, client: str) -> bool:
     """Whether an owner token belongs to a thread of the same process as this `<client>`."""
-    process = client.rpartition("/")[0]
-    return owner.startswith(f"{process}/")
+    return owner.startswith(client.rpartition("/")[0] + "/")
 
 
 def since(owner: str) -> float | None:
@@ -135,25 +131,21 @@ REDISSON_CHANNEL = "redisson_lock__channel:"
 
 
 class Wire:
-    """How the release of a lock is announced.
+    """How the release of a lock is announced. The hash of a lock is Redisson's, since its 3.2.0."""
 
-    The hash of a lock is the same for rlock and for Redisson's RLock since 3.2.0.
-    """
-
-    #: Programs that know nothing of our queue hold the same locks, and wait for them.
+    #: Whether programs that do not know our queue use the same locks.
     shared = False
-    #: The message to all who wait, as `lua/release.lua` takes it: the token of the owner that has released.
+    #: The message to all waiters, see `lua/release.lua`.
     message = "owner"
 
     def channel(self, name: str) -> str:
-        """The channel for all who wait for a lock."""
+        """The channel for all waiters of a lock."""
         return own_key(name, "released")
 
     def client_channel(self, name: str, client_id: str) -> str:
-        """The channel on which one client hears that a lock was handed to one of its waiters.
+        """The channel of the hand-offs to one client.
 
-        With one channel for all, each hand-off would wake every process. And a PUBLISH here that reaches
-        nobody shows that the process is dead.
+        One channel for all would wake every process. A PUBLISH here shows whether the process is dead.
         """
         return f"{self.channel(name)}|{client_id}"
 

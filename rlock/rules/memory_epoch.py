@@ -1,8 +1,7 @@
 """The age of one master's memory, by the note on that master.
 
-The note is the key `rlock:fleet`; only `lua/handshake.lua` writes an age into it, by the master's clock. The
-scripts that grant, renew or heal return it in the same call. Here a client turns the note into an instant of
-its own clock. The client may be more careful than the note, never less.
+The note is the key `rlock:fleet`; only `lua/handshake.lua` writes an age into it, by the master's clock. Here
+a client turns it into an instant of its own clock. The client may be more careful than the note, never less.
 """
 
 from __future__ import annotations

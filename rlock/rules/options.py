@@ -151,11 +151,7 @@ def _least_ttl(timeout: float) -> float:
 
 
 def from_env(environ: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:
-    """Masters and options of ``Client.from_env()``.
-
-    RLOCK_MASTERS (URLs separated by commas or blanks), RLOCK_TTL, RLOCK_MAX_TTL, RLOCK_REQUEST_TIMEOUT,
-    RLOCK_RESTART_GUARD (seconds), RLOCK_INTEROP ("redisson").
-    """
+    """Masters and options of ``Client.from_env()``, which names the variables."""
     masters = [url for url in re.split(r"[,\s]+", environ.get("RLOCK_MASTERS", "")) if url]
     if not masters:
         raise OptionsError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Set
+from dataclasses import dataclass, field
 
 from ..model import LASTING, Code, FaultKind, Verdict, Vote
 from .keys import holder_identity
@@ -30,38 +31,29 @@ _YES, _FOREIGN, _ALL = Code.YES, Code.FOREIGN, Settle.ALL
 NONE: Set[int] = frozenset()
 
 
+@dataclass(slots=True, eq=False)
 class Ballot:
     """The answers of one round. It counts them as they arrive, and knows when no further answer matters."""
 
-    __slots__ = (
-        "decided_at",
-        "faulted",
-        "granted",
-        "masters",
-        "quorum",
-        "refused",
-        "resent",
-        "sent_at",
-        "settle",
-        "settled",
-        "unsent",
-        "votes",
-    )
+    masters: int
+    settle: Settle = Settle.VERDICT
+    sent_at: float = 0.0  # before the first byte of the round was sent
+    votes: dict[int, Vote] = field(default_factory=dict)
+    granted: int = 0
+    refused: int = 0
+    faulted: int = 0
+    #: Masters that were not sent the command, because they were not connected.
+    unsent: Set[int] = NONE
+    #: Masters that were sent the command twice: "absent" may be the work of the first delivery.
+    resent: Set[int] = NONE
+    quorum: int = field(init=False)
+    settled: bool = field(init=False)  # no further answer matters
+    decided_at: float = field(init=False)  # when it was settled
 
-    def __init__(self, masters: int, settle: Settle = Settle.VERDICT, *, sent_at: float = 0.0) -> None:
-        self.masters = masters
-        self.quorum = masters // 2 + 1
-        self.settle = settle
-        #: No further answer matters.
-        self.settled = not masters
-        self.votes: dict[int, Vote] = {}
-        self.granted = self.refused = self.faulted = 0
-        #: When the round began, before its first byte was sent; and when it was settled.
-        self.sent_at = self.decided_at = sent_at
-        #: Masters that were not sent the command, because they were not connected.
-        self.unsent: Set[int] = NONE
-        #: Masters that were sent the command twice: "absent" may be the work of the first delivery.
-        self.resent: Set[int] = NONE
+    def __post_init__(self) -> None:
+        self.quorum = self.masters // 2 + 1
+        self.settled = not self.masters
+        self.decided_at = self.sent_at
 
     def cast(self, master: int, vote: Vote) -> bool:
         """Count one master's answer; whether it settled the round. A second answer changes nothing."""
@@ -160,7 +152,7 @@ class Ballot:
 
     @property
     def hopeless(self) -> bool:
-        """Whether no waiting can bring a quorum: too many masters need another setting or another key."""
+        """Whether waiting cannot bring a quorum: too many masters need another setting or another key."""
         stuck = sum(
             vote.code == Code.NOT_A_LOCK or (vote.fault is not None and vote.fault.kind in LASTING)
             for vote in self.votes.values()
@@ -188,18 +180,11 @@ class Ballot:
         return holder if most >= self.quorum else None
 
     def split(self) -> bool:
-        """Whether certainly nobody else has a quorum: the votes went to several contenders.
-
-        The caller's own votes are given back and count for nobody. A master that did not answer, or that lost
-        its memory, may have the missing vote of a holder.
-        """
+        """Whether certainly nobody else has a quorum, whatever the masters without a vote would say."""
         return self._most_named()[1] + self.masters - self.voters < self.quorum
 
     def scattered(self) -> bool:
-        """Whether nobody else has a quorum by the answers so far and the masters that failed.
-
-        Less certain than `split`: an answer that is on its way may still name a holder with a quorum.
-        """
+        """Whether nobody else has a quorum, unless an answer that is on its way names one."""
         return self._most_named()[1] + self.faulted < self.quorum
 
     def standing(self) -> dict[int, str]:

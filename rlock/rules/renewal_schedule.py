@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from .renewal_votes import LockVotes
-from .timing import fill_up_wait, renew_period, renew_slack, retry_period
+from .timing import FILL_UP_S, RENEW_SLACK_S, renew_period, retry_period
 
 if TYPE_CHECKING:
     from .holds import Hold
@@ -56,7 +56,7 @@ class RenewalSchedule:
 
     def fill_up(self, hold: Hold) -> None:
         """Schedule the first renewal: it also puts the key on masters that the acquire did not win."""
-        self._put(hold, hold.acquired_at + fill_up_wait(hold.lease.ttl), may_be_early=True)
+        self._put(hold, hold.acquired_at + min(FILL_UP_S, renew_period(hold.lease.ttl)), may_be_early=True)
 
     def renew(self, hold: Hold, sent_at: float) -> None:
         """Schedule the next renewal after a successful one that was sent at ``sent_at``."""
@@ -92,7 +92,8 @@ class RenewalSchedule:
             due_at, entry, hold = heap[0]
             state = hold.renewal
             if entry == state.entry:
-                if due_at > now + (renew_slack(hold.lease.ttl) if state.may_be_early else 0.0):
+                slack = min(RENEW_SLACK_S, renew_period(hold.lease.ttl) / 4) if state.may_be_early else 0.0
+                if due_at > now + slack:
                     break
                 state.entry = 0
                 due.append(hold)

@@ -1,8 +1,7 @@
-"""Replies: the votes, words and numbers in what a master says. None of these raises, whatever it says.
+"""Votes, texts and numbers from the replies of masters. No function here raises, whatever the reply is.
 
-A key may be somebody else's, and what answers at an address need not be a Redis: each of these may meet any
-type, bytes that are no UTF-8, and numbers that are infinite, too large, or none. All that the decoders read
-out of a reply comes by here, or was compared with the types that the script's header names.
+Another program may have written a key, and another server may answer at an address. So a reply may have any
+type, bytes that are no UTF-8, and numbers that are infinite or too large.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ _WRITTEN = re.compile(r"-?[0-9]{1,19}")
 
 
 def text(value: Any) -> str:
-    """A word; empty for anything else."""
+    """A text; empty for anything else."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value if isinstance(value, str) else ""
 
 
 def number(value: Any) -> float | None:
-    """A finite number, written out or not; None for anything else."""
+    """A finite number, or the text of one; None for anything else."""
     if isinstance(value, bytes):
         value = text(value)
     try:
@@ -38,7 +37,7 @@ def number(value: Any) -> float | None:
 
 
 def whole(value: Any) -> int | None:
-    """An integer of 64 bits, written out or not, also as a float; None for anything else."""
+    """An integer of 64 bits, also as a float or a text; None for anything else."""
     if isinstance(value, int):
         return value if -MOST <= value <= MOST else None
     written = text(value)
@@ -55,17 +54,16 @@ def time_us(reply: Any) -> int | None:
     seconds, micros = whole(reply[0]), whole(reply[1])
     if seconds is None or micros is None:
         return None
-    # No longer than tickets and tokens can be.
     return whole(seconds * 1_000_000 + micros)
 
 
 def setting(reply: Any) -> str | None:
-    """The value in the reply to CONFIG GET of one name; None where it was refused."""
+    """The value in the reply to CONFIG GET of one name; None: refused."""
     return text(reply[1]) if isinstance(reply, list | tuple) and len(reply) == 2 else None
 
 
 def fields(reply: Any) -> dict[str, str]:
-    """The fields of INFO; none where it was refused."""
+    """The fields of INFO; none if it was refused."""
     pairs = (line.partition(":") for line in text(reply).splitlines() if not line.startswith("#"))
     return {key: value.strip() for key, colon, value in pairs if colon}
 
@@ -82,7 +80,7 @@ _KINDS = {
 
 
 def fault(reply: Any) -> Fault:
-    """A fault out of an error reply; inside a script the server wraps the message of the command."""
+    """The fault in an error reply. Inside a script the server wraps the message of the command."""
     text = str(reply).strip()
     for word, kind in _KINDS.items():
         if word in text:
@@ -90,15 +88,15 @@ def fault(reply: Any) -> Fault:
     return Fault(FaultKind.ERROR, text)
 
 
-#: The types of the answers that the scripts give, as hiredis has them.
+#: The types in the replies of the scripts, as hiredis parses them.
 _ACQUIRED = (int, bytes, int, int, int, int, int, bytes, int)
 _RELEASED = (int, bytes, int, int, int)
 _LOOKED = (int, bytes, int, int)
-_TOLD = (int, bytes, int, int, int, list, bytes)
+_STATUS = (int, bytes, int, int, int, list, bytes)
 _BATCH = (bytes, list, bytes)
-#: What a member of an enum costs to look up shows where each acquire comes by.
+#: Bound once: enum lookup is measurable on this path.
 _YES, _FOREIGN = Code.YES, Code.FOREIGN
-#: The codes of an answer about one lock, and of each lock of a batch.
+#: The codes of a reply about one lock, and of each lock of a batch.
 _CODES = frozenset(map(int, (Code.YES, Code.ABSENT, Code.FOREIGN, Code.NOT_A_LOCK, Code.QUEUED)))
 _CODES_OF_MANY = frozenset(map(int, (Code.HEALED, Code.YES, Code.ABSENT, Code.FOREIGN)))
 
@@ -108,11 +106,7 @@ def _kinds(reply: Any) -> tuple[type, ...]:
 
 
 def decode_one(reply: Any) -> Vote:
-    """A vote out of the reply to a script about one lock: {code, holder, count, ttl_ms}.
-
-    Behind them, in an answer to `release` and `fence`: {token}; in one to `acquire`: {ticket, time_us,
-    token, note, length}. Anything else is a fault.
-    """
+    """The vote in the reply of a script about one lock; anything else is a fault."""
     kinds = _kinds(reply)
     if kinds[:1] != (int,) or reply[0] not in _CODES:
         return _no_vote(reply)
@@ -121,7 +115,7 @@ def decode_one(reply: Any) -> Vote:
         holder, note = holder.decode("utf-8", "replace"), note.decode("utf-8", "replace")
         if code == _FOREIGN and not is_lock(holder, count):
             return Vote(Code.NOT_A_LOCK, note=note)
-        # By position: half as dear, and each answer of each acquire comes by here.
+        # By position: keywords take twice as long, on the path of each acquire.
         queue = Queue(queued) if queued else NO_QUEUE
         return Vote(code, holder, count, ttl_ms, None, (), ticket, time_us, queue, token, note)
     if kinds == _RELEASED:
@@ -135,7 +129,7 @@ def decode_one(reply: Any) -> Vote:
 
 
 def decode_handshake(reply: Any) -> Vote:
-    """A vote out of the reply to `handshake`: {1, note, 0, 0, time_us}."""
+    """The vote in the reply of `handshake`."""
     vote = decode_one(reply)
     if vote.code == Code.FAULT:
         return vote
@@ -143,35 +137,35 @@ def decode_handshake(reply: Any) -> Vote:
 
 
 def decode_wait(reply: Any) -> Vote:
-    """A vote out of the reply to `wait`."""
+    """The vote in the reply of `wait`."""
     return _of_a_lock(decode_one(reply))
 
 
 def decode_status(reply: Any) -> Vote:
-    """A vote out of the reply to `status`: {code, holder, count, ttl_ms, length, waiters, note}."""
-    if _kinds(reply) != _TOLD or reply[0] not in _CODES:
+    """The vote in the reply of `status`."""
+    if _kinds(reply) != _STATUS or reply[0] not in _CODES:
         return _no_vote(reply)
-    code, holder, count, ttl_ms, length, told, note = reply
-    pairs = zip(map(text, told[::2]), map(whole, told[1::2]), strict=False)
-    # Entries that no waiter wrote are left out, or status would list them as waiters.
+    code, holder, count, ttl_ms, length, entries, note = reply
+    pairs = zip(map(text, entries[::2]), map(whole, entries[1::2]), strict=False)
+    # Without this check, entries of other programs would be listed as waiters.
     waiters = [(name, ticket) for name, ticket in pairs if ticket is not None and is_owner(token_of(name))]
     note = text(note)
     return _of_a_lock(Vote(code, text(holder), count, ttl_ms, queue=Queue(length, waiters), note=note))
 
 
 def decode_refused(reply: Any) -> Vote:
-    """The same, where a holder is somebody else."""
+    """The vote in the reply of `status`, where a holder counts as a refusal."""
     vote = decode_status(reply)
     return vote._replace(code=Code.FOREIGN) if vote.code == Code.YES else vote
 
 
 def decode_ping(reply: Any) -> Vote:
-    """A vote out of the reply to `ping`, which reads no note."""
+    """The vote in the reply to `ping`, which reads no note."""
     return decode_status(reply)._replace(note=None)
 
 
 def _of_a_lock(vote: Vote) -> Vote:
-    """What a look found: a holder, if it is one, and nobody but a holder."""
+    """The vote without a holder that no lock wrote."""
     if vote.code != _YES:
         return vote._replace(holder="", hold_count=0)
     if is_lock(vote.holder, vote.hold_count):
@@ -180,10 +174,7 @@ def _of_a_lock(vote: Vote) -> Vote:
 
 
 def decode_batch(reply: Any, locks: int) -> Vote:
-    """A vote out of the reply to `renew` or `heal`: {first owner, {code of each lock}, note}.
-
-    YES only if each of them is.
-    """
+    """The vote in the reply of `renew` or `heal`: YES if the code of each lock is."""
     if _kinds(reply) != _BATCH or len(reply[1]) != locks:
         return _no_vote(reply)
     first, codes, note = reply
@@ -196,8 +187,7 @@ def decode_batch(reply: Any, locks: int) -> Vote:
 def _no_vote(reply: Any) -> Vote:
     if isinstance(reply, Exception):
         return Vote(Code.FAULT, fault=fault(reply))
-    told = f"an answer that no script gives: {reply!r:.200}"
-    return Vote(Code.FAULT, fault=Fault(FaultKind.ERROR, told))
+    return Vote(Code.FAULT, fault=Fault(FaultKind.ERROR, f"an answer that no script gives: {reply!r:.200}"))
 
 
 def is_noscript(reply: Any) -> bool:

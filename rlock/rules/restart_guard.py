@@ -1,8 +1,7 @@
 """The restart guard: which masters have a vote that counts.
 
-A master that comes back without its memory would grant a lock that it has granted before. So its grants count
-only when its memory is older than the longest lease. Source: "Distributed Locks with Redis" (redis.io),
-"Performance, crash recovery and fsync", which leaves the delay to the operator.
+A master that lost its memory would grant a lock again. So its grants count only when its memory is older than
+the longest lease. Source: "Distributed Locks with Redis" (redis.io), "Performance, crash recovery and fsync".
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ class Guard:
     def __init__(self, masters: Sequence[str], max_ttl: float, seconds: float | None = None) -> None:
         self._masters = masters
         self._seconds = seconds
+        self.on = seconds != 0
         #: The longest lease of the fleet in seconds: the client's, or a longer one in a master's note.
         self.max_ttl = max_ttl
         self._epochs = [UNKNOWN for _ in masters]
@@ -35,11 +35,6 @@ class Guard:
         self._first_use_over = False
         #: Events to be emitted when the driver's mutex is free.
         self.news = News()
-
-    @property
-    def on(self) -> bool:
-        """Whether the guard is on."""
-        return self._seconds != 0
 
     @property
     def time(self) -> float:
@@ -78,10 +73,7 @@ class Guard:
         last_reply_at: float = -math.inf,
         new_connection: bool = True,
     ) -> None:
-        """Judge the report of a handshake: only a handshake tells the age of a memory.
-
-        ``last_reply_at``: when the previous connection got its last reply, or an earlier instant.
-        """
+        """Judge the report of a handshake: only a handshake tells the age of a memory."""
         if self.on:
             before = self._epochs[master]
             self._epochs[master] = judge(report, before, now, last_reply_at, new_connection=new_connection)

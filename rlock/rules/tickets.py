@@ -1,7 +1,7 @@
-"""Places in the queue: who waits, and with which ticket.
+"""Places in the queue, and their tickets.
 
-The order of a queue is a number that is the same on every master. An order of arrival would not do: with
-several waiters each master would have another one first, and none of them would ever get a quorum.
+A ticket is the same number on every master. An order of arrival would not do: each master could have another
+waiter first, and no waiter would get a quorum.
 """
 
 from __future__ import annotations
@@ -9,48 +9,38 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
+from dataclasses import InitVar, dataclass, field
 
 from ..model import Vote
 from .keys import owner_token, waiter_name
 from .timing import TIME_AGE_S
 
 
+@dataclass(slots=True, eq=False)
 class Place:
     """One waiter's place in the queue of one lock."""
 
-    __slots__ = (
-        "drawn",
-        "fair",
-        "label",
-        "lease_ms",
-        "name",
-        "ticket",
-        "token",
-        "waiter",
-    )
+    name: str
+    label: str  # `<client>` of its owner tokens
+    client_id: InitVar[str]
+    lease_ms: int
+    fair: bool = field(kw_only=True)
+    ticket: int = 0  # the ticket that it asks for, or has; 0: the masters choose
+    drawn: bool = False  # the masters agree on the ticket
+    #: The token under which masters hand it the lock. It is no owner: an attempt with another token claims
+    #: the lock.
+    token: str = field(init=False)
+    waiter: str = field(init=False)  # its name in the queue
 
-    def __init__(self, name: str, label: str, client_id: str, lease_ms: int, *, fair: bool) -> None:
-        self.name = name
-        #: `<client>` of its owner tokens.
-        self.label = label
-        #: The token under which masters hand it the lock. It is no owner: an attempt with a token of its
-        #: own turns what was handed to the place into a lease.
-        self.token = owner_token(label)
-        #: Its name in the queue.
+    def __post_init__(self, client_id: str) -> None:
+        self.token = owner_token(self.label)
         self.waiter = waiter_name(self.token, client_id)
-        self.lease_ms = lease_ms
-        self.fair = fair
-        #: What is asked for, or what was given; 0: whatever the masters say.
-        self.ticket = 0
-        #: The masters agree on the ticket.
-        self.drawn = False
 
     def draw(self, votes: Mapping[int, Vote]) -> bool:
-        """Take the ticket that the masters gave; whether those that have another one must be told.
+        """Take the ticket that the masters gave. True: masters with another ticket must be sent this one.
 
-        A master gives what was asked for, or more if others stand there already. So the largest that a
-        quorum gave is behind everybody who had a quorum's place before; and who got what it asked for
-        has it, or more, on those masters too that have not answered yet.
+        A master gives the requested ticket, or a larger one if other waiters have it already. So the largest
+        ticket that a quorum gave is behind every waiter that had a quorum's place before.
         """
         given = {vote.ticket for vote in votes.values() if vote.ticket}
         if self.drawn or not given:
@@ -61,44 +51,39 @@ class Place:
 
 
 class FleetTime:
-    """The masters' own time, as one client reckons it: what it asks for as a ticket or a fencing token.
+    """An estimate of the masters' time: a ticket or a fencing token asks for it.
 
-    The wall clock of a client is not trusted: one that runs fast would wait behind everybody, one that
-    runs slow would ask in vain. An estimate that is wrong costs one more message, never the order.
+    A client's own wall clock would not do: a fast one would make it wait behind everybody, a slow one would
+    ask in vain. A wrong estimate costs one more message, never the order.
     """
 
     def __init__(self) -> None:
         self._offsets_us: dict[int, float] = {}
         self._offset_us: float | None = None
-        self._told_at = -math.inf
+        self._observed_at = -math.inf
 
     def stale(self, now: float) -> bool:
-        """Whether masters have to tell it again."""
-        return now - self._told_at > TIME_AGE_S
+        """Whether the next refusal must bring the masters' time."""
+        return now - self._observed_at > TIME_AGE_S
 
     def note(self, master: int, time_us: int, at: float) -> None:
-        """A master told its time at the local instant ``at``."""
+        """Use one master's time at the local instant ``at``."""
         self._offsets_us[master] = time_us - at * 1e6
-        self._reckon()
-
-    def observe(self, votes: Mapping[int, Vote], sent_at: float, now: float) -> None:
-        """Take note of the times that masters told when they refused a round."""
-        if self.correct(votes, sent_at, now):
-            self._told_at = now
-
-    def correct(self, votes: Mapping[int, Vote], sent_at: float, now: float) -> bool:
-        """The same of those that granted it, and tell only a time that is far from the one reckoned."""
-        at_us = (sent_at + now) / 2 * 1e6
-        # A copy: other threads read answers of a decided round.
-        told = {master: vote.time_us - at_us for master, vote in list(votes.items()) if vote.time_us}
-        if told:
-            self._offsets_us.update(told)
-            self._reckon()
-        return bool(told)
-
-    def _reckon(self) -> None:
         self._offset_us = statistics.median(list(self._offsets_us.values()))
 
+    def observe(self, votes: Mapping[int, Vote], sent_at: float, now: float) -> None:
+        """Use the times in the votes of a refused round: all masters send their time."""
+        if self.correct(votes, sent_at, now):
+            self._observed_at = now
+
+    def correct(self, votes: Mapping[int, Vote], sent_at: float, now: float) -> bool:
+        """Use the times in the votes of a granted round: only masters far from the proposal send theirs."""
+        # A copy: other threads read late replies of a decided round.
+        times = {master: vote.time_us for master, vote in list(votes.items()) if vote.time_us}
+        for master, time_us in times.items():
+            self.note(master, time_us, (sent_at + now) / 2)
+        return bool(times)
+
     def us(self, now: float) -> int:
-        """Their time in microseconds; 0 before any master has told it."""
+        """The masters' time in microseconds; 0: not known yet."""
         return 0 if self._offset_us is None else round(now * 1e6 + self._offset_us)

@@ -22,7 +22,8 @@ POLL_CAP_UNSUBSCRIBED_S = 0.25
 PARTIAL_QUORUM_S = 0.03
 #: A waiter that a minority handed the lock to retries after this time, or later.
 PARTIAL_QUORUM_FLOOR_S = 0.004
-#: How long a lost round waits for missing answers.
+#: A refused contender waits this long for missing answers, or for two round trips. Meanwhile it does not
+#: notice that it was handed the lock.
 STRAGGLERS_S = 0.002
 #: How long an owner that handed the lock on stays away from it.
 COME_BACK_S = 0.001
@@ -55,7 +56,7 @@ LAST_ROUND_S = 0.05
 FENCE_TTL_S = 3600.0
 #: The error of a master's uptime, which is in whole seconds: both ends are cut off.
 UPTIME_ERROR_S = 1.0
-#: When a lease that some masters did not grant is put on these masters, too.
+#: The first renewal comes this long after the acquire. It puts the lease on masters that did not grant it.
 FILL_UP_S = 0.25
 #: Renewals that are due within this time share a round trip.
 RENEW_SLACK_S = 0.05
@@ -124,16 +125,6 @@ def renew_period(ttl: float) -> float:
     return ttl / 3
 
 
-def fill_up_wait(ttl: float) -> float:
-    """When the first renewal of a lease comes after its acquire."""
-    return min(FILL_UP_S, renew_period(ttl))
-
-
-def renew_slack(ttl: float) -> float:
-    """How much too early a lease may be renewed."""
-    return min(RENEW_SLACK_S, renew_period(ttl) / 4)
-
-
 def retry_period(ttl: float) -> float:
     """How soon a failed renewal is tried again."""
     return min(ttl / 10, 0.25)
@@ -185,19 +176,10 @@ def spread_wait(random: Random, length: int, round_s: float) -> float:
     return random.uniform(0.0, min(2 * max(length - 1, 0) * max(round_s, 0.0), SPREAD_CAP_S))
 
 
-def straggler_wait(round_s: float) -> float:
-    """How long a refused contender waits for missing answers, after a round of ``round_s``.
-
-    Short, because a contender that waits here does not notice yet that it was handed the lock.
-    """
-    return min(2 * max(round_s, 0.0), STRAGGLERS_S)
-
-
 def come_back_wait(round_s: float) -> float:
     """How long an owner stays away from a lock that it handed on by a release of ``round_s``.
 
-    The next owner needs about this time to claim the lock. An earlier round would be refused, and would slow
-    that claim down.
+    An earlier round would be refused, and would slow the next owner's claim down.
     """
     return min(max(round_s, 0.0), COME_BACK_S)
 

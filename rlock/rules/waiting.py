@@ -58,9 +58,8 @@ STAGES: dict[tuple[Stage, Step], Stage] = {
 class ContenderState(Protocol):
     """The part of a contender that decides its next move."""
 
-    @property
-    def stage(self) -> Stage:
-        """How far it has come."""
+    stage: Stage
+    until: float  # the instant at which its time ends
 
     @property
     def verdict(self) -> Verdict:
@@ -69,10 +68,6 @@ class ContenderState(Protocol):
     @property
     def nudged(self) -> bool:
         """Whether it has called `Move.NUDGE` before that round."""
-
-    @property
-    def until(self) -> float:
-        """The instant at which its time ends."""
 
 
 class Move(enum.Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import pytest
 
@@ -24,7 +24,8 @@ NOW = 1000.0
 TRYING = (Stage.NEW, Stage.SUBSCRIBING, Stage.JOINING, Stage.WAITING)
 
 
-class State(NamedTuple):
+@dataclass
+class State:
     stage: Stage
     verdict: Verdict
     nudged: bool
