@@ -224,9 +224,10 @@ def leave_queue(port: Port, contender: Contender) -> None:
         # If the lock was handed to it a moment ago, the same command passes the lock on.
         leave = commands.leave_queue(port.context.wire, place.name, place.waiter)
         port.masters.send(leave, resend_for=contender.options.lease.ttl)
-        contender.owners.remove(place.token)
         contender.place = None
         contender.step(Step.WITHDRAW)
+        # Last: Ctrl-C in between leaves the token to `take_back`, which may repeat the command.
+        contender.owners.remove(place.token)
 
 
 def withdraw(port: Port, contender: Contender) -> None:
