@@ -134,6 +134,8 @@ class Subscription:
 
     def remove(self, inbox: Inbox) -> bool:
         """It listens no more; False: it did not."""
+        # Ctrl-C may have kept its thread from this, and the others would wait for that thread to read.
+        inbox.asleep = False
         return self._contenders.pop(inbox.token, None) is not None
 
     def deserted(self) -> bool:
