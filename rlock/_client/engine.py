@@ -193,11 +193,14 @@ class Engine(Port):
         Ctrl-C can come between any two lines, a cancellation at any wait, also after the grant: the caller
         never learns that it has the lock.
         """
-        hold = self.holds.find(contender.key, contender.name)
-        if hold is not None and hold.owner in contender.owners:
-            lock_events.taken_back(hold, contender.report)
-            self._forget(hold)
-        withdraw(self, contender)
+        try:
+            hold = self.holds.find(contender.key, contender.name)
+            if hold is not None and hold.owner in contender.owners:
+                lock_events.taken_back(hold, contender.report)
+                self._forget(hold)
+        finally:
+            # Also after a second Ctrl-C.
+            withdraw(self, contender)
         self.under_way.acquiring.pop(id(contender), None)
         # Behind the undo: votes must not wait for observers.
         lock_events.not_acquired(contender.options, contender.report, self.clock, error)

@@ -232,6 +232,10 @@ def leave_queue(port: Port, contender: Contender) -> None:
 
 def withdraw(port: Port, contender: Contender) -> None:
     """Take back everything that this acquire has asked for, whatever ended it. Waits for nothing."""
-    leave_queue(port, contender)
-    take_back(port, contender)
-    port.leave(contender)
+    try:
+        leave_queue(port, contender)
+        take_back(port, contender)
+    finally:
+        # Last: otherwise votes that are not yet undone would refuse the next owner's round. Also after a
+        # second Ctrl-C: otherwise the owners in line could wait for ever.
+        port.leave(contender)

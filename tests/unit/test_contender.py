@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rlock.procedures.acquire import FOR_EVER, acquire
@@ -10,7 +12,7 @@ from rlock.procedures.port import WaitGenerator
 from rlock.rules import scripts
 
 from ..interrupts import interrupted
-from .world import YES, Call, Send, World, held_by, named, said
+from .world import YES, Call, Send, World, named, said
 
 
 class Line(World):
@@ -40,3 +42,42 @@ def test_ctrl_c_before_any_line_of_leaving_the_queue_leaves_nothing() -> None:
         if not tracer.where:
             break
     assert at > 10
+
+
+# -- the line of the process ---------------------------------------------------------------------------------
+
+
+def test_an_owner_whose_time_ended_in_the_line_leaves_it_before_its_last_try() -> None:
+    """That try may take long, and the owners behind it would wait for it."""
+    world = Line(3, [YES] * 3)
+    world.comes = False
+    world.won(world.now + 1.0)
+    assert [type(step) for step in world.steps] == [str, Call, str], "and once more, which does nothing"
+
+
+def test_the_next_owner_in_line_comes_after_the_undo_of_an_interrupted_round() -> None:
+    """Otherwise its first round would be refused by votes that nobody wants."""
+    world = Line(3, [YES] * 3)
+    contender = world.contend(FOR_EVER)
+    procedure = acquire(world, contender)
+    assert isinstance(procedure.send(None), Call)
+    with pytest.raises(KeyboardInterrupt):
+        procedure.throw(KeyboardInterrupt())
+    withdraw(world, contender)
+    assert [type(step) for step in world.steps] == [Call, Send, str]
+    assert named(world.steps[1], "owner") == named(world.steps[0], "owner")
+
+
+def test_whatever_interrupts_the_undo_the_next_owner_in_line_comes() -> None:
+    """Ctrl-C twice."""
+
+    class Broken(Line):
+        def send(self, *_: Any, **__: Any) -> None:
+            raise KeyboardInterrupt
+
+    world = Broken(3, [YES] * 3)
+    contender = world.contend(FOR_EVER)
+    contender.take_place(world.context)
+    with pytest.raises(KeyboardInterrupt):
+        withdraw(world, contender)
+    assert world.steps[-1] == "leave"
