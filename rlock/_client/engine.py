@@ -164,11 +164,14 @@ class Engine(Port):
 
     def give_back(self, contender: Contender, error: BaseException) -> None:
         """Undo an acquire that ended with an exception, possibly after its grant. Waits for nothing."""
-        hold = self.holds.find(contender.key, contender.name)
-        if hold is not None and hold.owner in contender.owners:
-            lock_events.taken_back(hold, contender.report)
-            self._forget(hold)
-        withdraw(self, contender)
+        try:
+            hold = self.holds.find(contender.key, contender.name)
+            if hold is not None and hold.owner in contender.owners:
+                lock_events.taken_back(hold, contender.report)
+                self._forget(hold)
+        finally:
+            # Also after a second Ctrl-C.
+            withdraw(self, contender)
         self.under_way.acquiring.pop(id(contender), None)
         # After the undo: votes must not wait for observers.
         lock_events.not_acquired(contender.options, contender.report, self.clock, error)

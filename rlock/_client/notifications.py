@@ -99,6 +99,8 @@ class Subscription:
 
     def remove(self, inbox: Inbox) -> bool:
         """End the subscription of one contender; False: it had none."""
+        # Otherwise, after Ctrl-C, the other waiters would wait for its thread to read.
+        inbox.asleep = False
         return self._contenders.pop(inbox.token, None) is not None
 
     def deserted(self) -> bool:

@@ -80,8 +80,11 @@ class Subscriptions(Notifications, Generic[L]):
         with self._mutex:
             found = self._by_name.get(name)
             if found is None:
-                found = self._by_name[name] = Subscription(name, self._context.client_id, self._context.wire)
+                found = Subscription(name, self._context.client_id, self._context.wire)
                 self._by_channel[found.public] = self._by_channel[found.client] = found
+                self._by_name[name] = found
+            if not self.is_subscribed(name) and found.deserted():
+                # Sent again if Ctrl-C hit the first contender before this line: otherwise nobody would hear.
                 self._send_all(encode(("SUBSCRIBE", *found.names)))
             found.idle_at = math.inf
             if found.add(contender):
@@ -111,17 +114,16 @@ class Subscriptions(Notifications, Generic[L]):
         if left:
             self.left.append(inbox.token.decode())
         with self._mutex:
-            contender.inbox = None
             self._by_packet.pop(inbox.packet, None)
             self._partial.pop(inbox.token, None)
-            found = self._by_name.get(inbox.name)
-            if found is None or not found.remove(inbox):
-                return
-            if found.deserted():
-                found.idle_at = self._context.clock() + CHANNEL_LINGER_S
-            if inbox.handed_by and not left:
-                # Otherwise votes that the last round did not take would wait for their expiry.
-                self._unclaimed.append((inbox.name, inbox.token.decode()))
+            if (found := self._by_name.get(inbox.name)) is not None and found.remove(inbox):
+                if found.deserted():
+                    found.idle_at = self._context.clock() + CHANNEL_LINGER_S
+                if inbox.handed_by and not left:
+                    # Otherwise votes that the last round did not take would wait for their expiry.
+                    self._unclaimed.append((inbox.name, inbox.token.decode()))
+            # Last: Ctrl-C before this line must not leave a contender without an inbox in the subscription.
+            contender.inbox = None
 
     def next_waiter(self, name: str) -> Contender | None:
         if name not in self._by_name:
@@ -178,9 +180,7 @@ class Subscriptions(Notifications, Generic[L]):
             now = self._context.clock()
             for inbox in [inbox for inbox in self._partial.values() if inbox.deadline <= now]:
                 inbox.wake(Wake.HANDED if inbox.handed_by else Wake.FREE)
-            self._partial = {
-                token: inbox for token, inbox in self._partial.items() if inbox.deadline < math.inf
-            }
+            self._partial = {box.token: box for box in self._partial.values() if box.deadline < math.inf}
 
     def _pass_on_unclaimed(self) -> None:
         """Pass on hand-offs whose waiters have left. Without the mutex."""

@@ -181,13 +181,18 @@ def leave_queue(port: Port, contender: Contender) -> None:
         # The command also passes on a lock that a master has just handed to this place.
         leave = commands.leave_queue(port.context.wire, place.name, place.waiter)
         port.masters.send(leave, resend_for=contender.options.lease.ttl)
-        contender.owners.remove(place.token)
         contender.place = None
         contender.step(Step.WITHDRAW)
+        # Last: Ctrl-C in between leaves the token to `take_back`, which may repeat the command.
+        contender.owners.remove(place.token)
 
 
 def withdraw(port: Port, contender: Contender) -> None:
     """Undo everything that this acquire has sent. Waits for nothing."""
-    leave_queue(port, contender)
-    take_back(port, contender)
-    port.leave(contender)
+    try:
+        leave_queue(port, contender)
+        take_back(port, contender)
+    finally:
+        # Last: otherwise votes that are not yet undone would refuse the next owner's round. Also after a
+        # second Ctrl-C: otherwise the owners in line could wait for ever.
+        port.leave(contender)

@@ -10,13 +10,17 @@ import pytest
 import rlock
 from rlock._client.connection import Connection, HandshakeResult
 from rlock._client.connections import MasterConnection
+from rlock._sync.runtime import run
 from rlock._sync.subscriptions import Subscriptions
 from rlock.procedures.acquire import FOR_EVER
 from rlock.procedures.contender import Contender
 from rlock.procedures.port import Wake
 from rlock.rules.holds import OwnerKey
 from rlock.rules.options import ClientOptions, LockOptions
+from rlock.rules.tickets import Place
 from rlock.testing import memory_client
+
+from ..interrupts import interrupted
 
 
 class Wire(Connection):
@@ -34,15 +38,22 @@ class Hearing:
     def __init__(self, client: rlock.Client) -> None:
         self.subscriptions: Any = client._engine().notifications
         assert isinstance(self.subscriptions, Subscriptions)
-        options = LockOptions("x", ClientOptions().lease(None))
-        self.contender = Contender(OwnerKey("host/1/main", lambda: True), options, FOR_EVER, 0.0)
-        self.place = self.contender.take_place(client._engine().context)
-        for _ in self.subscriptions.subscribe(self.contender, 0.0):
-            raise AssertionError("it waits in place")
+        self.context = client._engine().context
+        self.contender, self.place = self.contend("x")
+        self.subscribe(self.contender)
         self.inbox = self.contender.inbox
         self.servers: list[MasterConnection[Wire]] = [MasterConnection(i, None) for i in range(3)]
         for server in self.servers:
             server.connection = Wire(HandshakeResult())
+
+    def contend(self, name: str) -> tuple[Contender, Place]:
+        options = LockOptions(name, ClientOptions().lease(None))
+        contender = Contender(OwnerKey("host/1/main", lambda: True), options, FOR_EVER, 0.0)
+        return contender, contender.take_place(self.context)
+
+    def subscribe(self, contender: Contender, timeout: float = 0.0) -> int:
+        confirmed: int = run(self.subscriptions.subscribe(contender, timeout))
+        return confirmed
 
     def message(self, token: str) -> bytes:
         channel = self.subscriptions._by_name["x"].client
@@ -120,3 +131,61 @@ def test_one_that_was_dropped_without_a_word_is_not_kept(hearing: Hearing) -> No
     assert not hearing.subscriptions._by_packet
     hearing.hear(0, hearing.message(token))
     assert hearing.subscriptions._unclaimed == [("x", token)]
+
+
+# -- Ctrl-C --------------------------------------------------------------------------------------------------
+
+#: More lines than a subscription has.
+MANY = 200
+
+
+def test_ctrl_c_before_any_line_of_an_unsubscribe_harms_no_other_waiter(hearing: Hearing) -> None:
+    """The others share the subscription: a contender in it without an inbox ends whoever reads for all."""
+    for at in range(1, MANY):
+        contender, _ = hearing.contend("x")
+        hearing.subscribe(contender)
+        with interrupted(at, "_client/subscriptions.py", "notifications.py") as tracer:
+            hearing.subscriptions.unsubscribe(contender, left=True)
+        assert None not in hearing.subscriptions._by_name["x"].inboxes, tracer.where
+        hearing.subscriptions.unsubscribe(contender, left=True)
+        assert contender not in hearing.subscriptions._by_name["x"].contenders, tracer.where
+        if not tracer.where:
+            break
+    assert 10 < at < MANY
+
+
+def test_ctrl_c_before_any_line_of_a_subscribe_leaves_no_subscription_without_its_channels(
+    hearing: Hearing,
+) -> None:
+    """The next waiter would find it, subscribe to nothing, and never hear of a hand-off."""
+    assert hearing.subscribe(hearing.contender, 5.0) >= 2
+    subscriptions = hearing.subscriptions
+    for at in range(1, MANY):
+        (first, _), (second, _) = hearing.contend(f"n{at}"), hearing.contend(f"n{at}")
+        with interrupted(at, "_client/subscriptions.py", "notifications.py") as tracer:
+            hearing.subscribe(first)
+        subscriptions.unsubscribe(first, left=True)
+        assert hearing.subscribe(second, 0.5) >= 2, tracer.where
+        subscriptions.unsubscribe(second, left=True)
+        with subscriptions._mutex:
+            subscriptions._by_name[second.name].idle_at = 0.0
+            assert subscriptions._tidy()
+        if not tracer.where:
+            break
+    assert 10 < at < MANY
+
+
+def test_ctrl_c_before_any_line_of_a_wait_leaves_no_reader_that_does_not_read(hearing: Hearing) -> None:
+    """The other waiters would sleep and rely on it."""
+    assert hearing.subscribe(hearing.contender, 5.0) == 3, "no message comes any more"
+    subscriptions = hearing.subscriptions
+    for at in range(1, MANY):
+        contender, _ = hearing.contend("x")
+        hearing.subscribe(contender)
+        with interrupted(at, "subscriptions.py", "notifications.py") as tracer:
+            run(subscriptions.wait(contender, hearing.context.clock() + 0.001))
+        subscriptions.unsubscribe(contender, left=True)
+        assert subscriptions._reader is None or not subscriptions._reader.asleep, tracer.where
+        if not tracer.where:
+            break
+    assert 10 < at < MANY

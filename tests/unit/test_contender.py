@@ -1,0 +1,83 @@
+"""The end of an acquire: whatever it has asked for is given back, in which order, and only once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rlock.procedures.acquire import FOR_EVER, acquire
+from rlock.procedures.contender import Contender, LocalGrant, leave_queue, withdraw
+from rlock.procedures.port import WaitGenerator
+from rlock.rules import scripts
+
+from ..interrupts import interrupted
+from .world import YES, Call, Send, World, named, said
+
+
+class Line(World):
+    """A world with a line of its process: `leave` is one of the steps."""
+
+    comes = True
+
+    def enter(self, contender: Contender) -> WaitGenerator[bool]:
+        yield from ()
+        return self.comes
+
+    def leave(self, contender: Contender) -> None:
+        self.steps.append("leave")
+
+
+def test_ctrl_c_before_any_line_of_leaving_the_queue_leaves_nothing() -> None:
+    for at in range(1, 100):
+        world = World(3, [YES] * 3)
+        contender = world.contend(FOR_EVER)
+        place = contender.take_place(world.context)
+        contender.receive(LocalGrant("a:77", world.now, 1, [9] * 3))
+        with interrupted(at, "contender.py") as tracer:
+            leave_queue(world, contender)
+        withdraw(world, contender)
+        assert contender.owners == [], tracer.where
+        assert {said(send)[-1] for send in world.sent(scripts.RELEASE)} >= {place.token, "a:77"}, tracer.where
+        if not tracer.where:
+            break
+    assert at > 10
+
+
+# -- the line of the process ---------------------------------------------------------------------------------
+
+
+def test_an_owner_whose_time_ended_in_the_line_leaves_it_before_its_last_try() -> None:
+    """That try may take long, and the owners behind it would wait for it."""
+    world = Line(3, [YES] * 3)
+    world.comes = False
+    world.won(world.now + 1.0)
+    assert [type(step) for step in world.steps] == [str, Call, str], "and once more, which does nothing"
+
+
+def test_the_next_owner_in_line_comes_after_the_undo_of_an_interrupted_round() -> None:
+    """Otherwise its first round would be refused by votes that nobody wants."""
+    world = Line(3, [YES] * 3)
+    contender = world.contend(FOR_EVER)
+    procedure = acquire(world, contender)
+    assert isinstance(procedure.send(None), Call)
+    with pytest.raises(KeyboardInterrupt):
+        procedure.throw(KeyboardInterrupt())
+    withdraw(world, contender)
+    assert [type(step) for step in world.steps] == [Call, Send, str]
+    assert named(world.steps[1], "owner") == named(world.steps[0], "owner")
+
+
+def test_whatever_interrupts_the_undo_the_next_owner_in_line_comes() -> None:
+    """Ctrl-C twice."""
+
+    class Broken(Line):
+        def send(self, *_: Any, **__: Any) -> None:
+            raise KeyboardInterrupt
+
+    world = Broken(3, [YES] * 3)
+    contender = world.contend(FOR_EVER)
+    contender.take_place(world.context)
+    with pytest.raises(KeyboardInterrupt):
+        withdraw(world, contender)
+    assert world.steps[-1] == "leave"
