@@ -65,7 +65,7 @@ class Findings:
         self.ballot: Ballot
         self.verdict = Verdict.UNREACHABLE
         self.holder: str | None = None
-        #: How long the last round took: about how far apart the masters' messages come.
+        #: How long the last round with a place took: about how far apart the masters' messages come.
         self.took_s = 0.0
         #: The length of the queue in that round, this contender included; 0: no master said.
         self.queue_length = 0
