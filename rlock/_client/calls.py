@@ -15,7 +15,7 @@ from typing import TypeVar
 from ..errors import RLockError
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.port import ClientContext, Masters, Request, WaitGenerator
-from ..rules import commands, scripts
+from ..rules import commands
 from ..rules.command_templates import Command
 from ..rules.quorum import Ballot, Settle
 from .connection import Connection
@@ -90,13 +90,9 @@ class Calls(Pipeline[L], Masters):
 
     def _judge_again(self, call: PendingCall) -> None:
         """If the client learned of a longer lease: the memories have to be older for their votes."""
-        if self._guard.time == call.guard_time:
-            return
-        with self._mutex:
-            now, call.guard_time = self._clock(), self._guard.time
-            grants = call.request.command.script in scripts.GRANTING
-            for i, vote in list(call.ballot.votes.items()):
-                call.ballot.amend(i, self._guard.filter_vote(i, vote, now, grants=grants))
+        if self._guard.time != call.guard_time:
+            with self._mutex:
+                self._filter_again(call)
 
     def _resend_gen(self, call: PendingCall) -> WaitGenerator[None]:
         """Again, before anybody is told that no quorum answers.

@@ -206,6 +206,17 @@ class Pipeline(ABC, Generic[L]):
         if ballot.cast(master, vote) and not settled:
             ballot.decided_at = self._clock()
             self._wake(call)
+        if call.over:
+            # Its owner has judged the votes and may not do it again, and this one may tell of a longer lease.
+            self._filter_again(call)
+
+    def _filter_again(self, call: PendingCall) -> None:
+        """Filter the votes again, unless that was done since the client learned of the longest lease."""
+        if self._guard.time != call.guard_time:
+            now, call.guard_time = self._clock(), self._guard.time
+            grants = call.request.command.script in scripts.GRANTING
+            for i, vote in list(call.ballot.votes.items()):
+                call.ballot.amend(i, self._guard.filter_vote(i, vote, now, grants=grants))
 
     def _expire(self, now: float) -> None:
         """Drop the links that have owed a reply for too long: a stalled master costs nothing from then on.

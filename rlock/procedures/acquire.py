@@ -24,7 +24,7 @@ from ..rules.timing import (
 )
 from ..rules.waiting import Move, Stage, Step, next_move
 from .attempt import attempt
-from .contender import Contender, Grant, leave_queue, stop_listening, take_back
+from .contender import Contender, Findings, Grant, leave_queue, stop_listening, take_back
 from .failures import impossible, no_quorum
 from .fencing import agree, agreed_on
 from .port import Port, WaitGenerator, Wake
@@ -67,6 +67,7 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
         # Its validity has ended since the verdict, because this thread did not run.
         leave_queue(port, contender)
         take_back(port, contender)
+        contender.findings = Findings()
     if grant is not None:
         contender.step(Step.GRANT)
         if contender.place is not None:

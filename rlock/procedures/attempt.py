@@ -69,12 +69,12 @@ def attempt(
             break
         kept = True
         yield from pause(port, contender)
-    findings.took_s = ballot.decided_at - ballot.sent_at
     if not brief:
         context.time.observe(ballot.votes, ballot.sent_at, ballot.decided_at)
-        findings.queue_length = max((vote.queue.length for vote in ballot.votes.values()), default=0)
-    else:
-        findings.queue_length = 0
+    if queue_place(contender) is not None:
+        findings.took_s = ballot.decided_at - ballot.sent_at
+        lengths = () if brief else (vote.queue.length for vote in ballot.votes.values())
+        findings.queue_length = max(lengths, default=0)
     _give_back(port, contender, owner, _maybe_granted(ballot, kept=kept))
     return None
 

@@ -51,7 +51,7 @@ class Findings:
     ballot: Ballot = field(init=False)  # of the last round
     verdict: Verdict = Verdict.UNREACHABLE  # of the last round
     holder: str | None = None  # the owner that a quorum named in the last round
-    took_s: float = 0.0  # duration of the last round: about how far apart the masters' messages come
+    took_s: float = 0.0  # duration of the last round with a place: messages come about so far apart
     queue_length: int = 0  # in the last round, this contender included; 0: no master reported it
     nudged: bool = False  # the masters were nudged before the last round
     partial: int = 0  # hand-offs in a row from fewer masters than a quorum

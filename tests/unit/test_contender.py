@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from rlock.procedures.acquire import FOR_EVER, acquire
+from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
 from rlock.procedures.contender import Contender, LocalGrant, leave_queue, withdraw
 from rlock.procedures.port import WaitGenerator
 from rlock.rules import scripts
+from rlock.rules.timing import SETTLE_TRIES
 
 from ..interrupts import interrupted
-from .world import YES, Call, Send, World, named, said
+from .world import YES, Call, Send, World, held_by, named, said, steps_of
 
 
 class Line(World):
@@ -81,3 +82,28 @@ def test_whatever_interrupts_the_undo_the_next_owner_in_line_comes() -> None:
     with pytest.raises(KeyboardInterrupt):
         withdraw(world, contender)
     assert world.steps[-1] == "leave"
+
+
+# -- what the rounds have shown ------------------------------------------------------------------------------
+
+
+def test_a_round_without_a_place_does_not_say_how_far_apart_hand_offs_come() -> None:
+    """A slow first round would make the waiter ignore hand-offs by some masters for half a second."""
+    world = World(3, [held_by()] * 3)
+    world.call_takes = 0.4
+    contender = world.contend(FOR_EVER)
+    steps = steps_of(acquire(world, contender))
+    assert [type(next(steps)).__name__ for _ in range(3)] == ["Call", "Subscribe", "Call"]
+    assert contender.findings.took_s == 0.0
+    next(steps)
+    assert contender.findings.took_s == pytest.approx(0.4), "the second round has a place"
+
+
+def test_an_acquire_that_begins_again_may_settle_split_votes_again() -> None:
+    """Its grant came too late, and the votes were split both times."""
+    split, won = [YES, held_by("b:ff"), held_by("d:fe")], [YES, YES, held_by("d:fe")]
+    world = World(3, *[split] * SETTLE_TRIES, won, split, won)
+    contender = world.contend(AT_ONCE)
+    for _ in steps_of(acquire(world, contender)):
+        world.admits = contender.findings.settling < SETTLE_TRIES
+    assert (world.grant is not None, world.rounds) == (True, [won])

@@ -177,7 +177,9 @@ def test_ctrl_c_before_any_line_of_a_subscribe_leaves_no_subscription_without_it
 
 def test_ctrl_c_before_any_line_of_a_wait_leaves_no_reader_that_does_not_read(hearing: Hearing) -> None:
     """The other waiters would sleep and rely on it."""
-    assert hearing.subscribe(hearing.contender, 5.0) == 3, "no message comes any more"
+    assert hearing.subscribe(hearing.contender, 5.0) >= 2
+    # The third confirmation may still come: no message may come during the waits below.
+    assert eventually(lambda: hearing.subscribe(hearing.contender, 0.0) == 3)
     subscriptions = hearing.subscriptions
     for at in range(1, MANY):
         contender, _ = hearing.contend("x")

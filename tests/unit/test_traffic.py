@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+import hiredis
 import pytest
 
 from rlock.model import Code, FaultKind, Verdict
+from rlock.procedures.port import Request, WaitGenerator
 from rlock.rules import commands
 from rlock.rules.quorum import Settle
 from rlock.rules.timing import guard_time
 
-from .wired import EPOCH_US, WiredCalls
+from .wired import EPOCH_US, TIMEOUT_S, WiredCalls
+
+T = TypeVar("T")
 
 FULL = guard_time(10.0)
 
@@ -304,6 +310,44 @@ def test_a_round_that_learns_of_a_longer_lease_by_its_second_delivery_judges_its
     assert ballot.votes[1].code == Code.YES
     assert ballot.votes[0].code == Code.FAULT, "its memory is younger than a minute"
     assert ballot.judge(calls.now, 9.0) is not Verdict.WON
+
+
+def test_a_renewal_that_learns_of_a_longer_lease_by_a_late_answer_judges_its_votes_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another thread reads the answer of master 2 before the watchdog collects late answers."""
+    calls = connected(age_s=FULL + 1)
+    assert calls.acquire(settle=Settle.ALL).granted == 3
+    calls.servers[1].flush()
+    calls.servers[2].note = note("r2", FULL + 1, 60_000)
+    late = calls.connection(2)
+    replies: list[bytes] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(late, "send", lambda packed: replies.append(late.server.run(parsed(packed))))
+        renewal = commands.renew(9_000, [("job", "me:1", 1)])
+        request = Request(renewal, TIMEOUT_S, Settle.WON_OR_ALL, count_late=True)
+        (ballot,) = finished(calls.call_many([request]))
+    assert (ballot.votes[0].guarded, 2 in ballot.votes) == (False, False)
+    late.arrived = replies[0]
+    calls._read()
+    finished(calls.collect([ballot]))
+    assert ballot.votes[0].guarded, "its memory is younger than a minute"
+
+
+def parsed(packed: bytes) -> list[str]:
+    reader = hiredis.Reader(encoding="utf-8")
+    reader.feed(packed)
+    words: list[str] = reader.gets()
+    return words
+
+
+def finished(waits: WaitGenerator[T]) -> T:
+    try:
+        next(waits)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise AssertionError("it waits")
 
 
 def test_with_the_guard_off_every_grant_counts_and_no_note_is_asked_for() -> None:
