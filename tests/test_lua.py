@@ -17,6 +17,7 @@ from .scripted import (
     BEN,
     CARA,
     CHANNEL,
+    CLAIM_MS,
     LEASE_MS,
     LOCK,
     MINE,
@@ -168,6 +169,15 @@ def test_release_without_a_message_frees_in_silence(box: Box, ear: Ear) -> None:
     assert box.release(channel=CHANNEL, message="") == [1, MINE, 0, 0, 0]
     assert box.content() is None
     assert ear.heard() == []
+
+
+@pytest.mark.parametrize("message", [(), ("owner",)], ids=["left out", "owner"])
+def test_release_publishes_the_owner_token_unless_it_has_another_message(
+    box: Box, ear: Ear, message: tuple[str, ...]
+) -> None:
+    box.acquire()
+    assert box.call("release", [LOCK, QUEUE], CHANNEL, CLAIM_MS, *message, MINE) == [1, MINE, 1, 0, 0]
+    assert ear.heard() == [MINE]
 
 
 def test_release_delivered_twice_writes_and_publishes_once(box: Box, ear: Ear) -> None:

@@ -58,14 +58,15 @@ class Command:
         if vote.code == Code.FAULT or (vote.code == _YES and vote.holder != self.echo):
             return vote  # no reply to this command
         if len(reply) == 5:
-            code, holder, *numbers = reply
+            code, holder, count, ttl_ms, token = reply
             text = b"*5\r\n:%d\r\n$%d\r\n%b\r\n:%d\r\n:%d\r\n:%d\r\n"
-            self.expected_reply = text % (code, len(holder), holder, *numbers), vote, False
+            self.expected_reply = text % (code, len(holder), holder, count, ttl_ms, token), vote, False
         elif len(reply) == 9 and not reply[8]:
             # Without the note and the length of the queue: they differ from master to master.
-            code, holder, *numbers = reply[:7]
+            code, holder, count, ttl_ms, ticket, time_us, token, _, _ = reply
             text = b"*9\r\n:%d\r\n$%d\r\n%b\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n"
-            self.expected_reply = text % (code, len(holder), holder, *numbers), vote._replace(note=None), True
+            start = text % (code, len(holder), holder, count, ttl_ms, ticket, time_us, token)
+            self.expected_reply = start, vote._replace(note=None), True
         return vote
 
 

@@ -1,4 +1,4 @@
-"""Masters in the memory of one process, and the links to them."""
+"""Masters in the memory of one process, and the connections to them."""
 
 from .fleet import MemoryMasters
 from .server import MemoryMaster

@@ -14,18 +14,18 @@ _numbers = itertools.count(1)
 class MemoryMasters:
     """``n`` masters in the memory of this process. No server, no port, no thread; nothing to close.
 
-    Give them to each client that is to share locks: ``memory_client(masters=fleet)``. A client stands for a
+    Give them to each client that shares the locks: ``memory_client(masters=fleet)``. A client stands for a
     process: two clients exclude each other. ``fleet[0]`` is a `MemoryMaster`, with its faults.
 
-    A forked child has a copy of its own: locks do not reach from one process to another. A Ctrl-C may cut a
-    command in half, as it cannot on a server: make a new fleet after one.
+    A forked child has a copy of its own: processes do not share locks. Unlike on a server, Ctrl-C may end a
+    script half-way: make a new fleet after it.
     """
 
     def __init__(self, n: int = 1) -> None:
         if n < 1:
             raise OptionsError(f"a fleet needs at least one master, not {n}")
         number = next(_numbers)
-        #: The masters, in order; what `rlock.Client` takes.
+        #: The masters, in order, for `rlock.Client`.
         self.masters = [MemoryMaster(f"memory://{number}/{i + 1}") for i in range(n)]
 
     def flush(self) -> None:

@@ -1,4 +1,4 @@
-"""What a master keeps: keys that expire, and who listens to what; and the commands that scripts call."""
+"""The data of a master in memory: keys that expire and subscribers, and the commands that scripts call."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple, Protocol
 
 
 class Subscriber(Protocol):
-    """A connection that listens."""
+    """A connection that has subscribed to channels."""
 
     def hear(self, channel: str, payload: str) -> None:
-        """Take a message in."""
+        """Receive a message."""
 
 
 class Message(NamedTuple):
-    """What a script published, and who listened at that instant; nobody, perhaps."""
+    """A message that a script published, with its subscribers at that instant."""
 
     channel: str
     payload: str
@@ -26,7 +26,7 @@ class Message(NamedTuple):
 class Entry:
     """One key."""
 
-    kind: str  # "hash", "zset", "string"; anything else is a stranger's
+    kind: str  # "hash", "zset", "string"; any other type was written by another program
     fields: dict[str, str] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
     expires_ms: int | None = None
@@ -34,13 +34,13 @@ class Entry:
 
 
 class Keyspace:
-    """``time_us`` is its wall clock, by which keys expire."""
+    """``time_us``: its wall clock. Keys expire by it."""
 
     def __init__(self, time_us: Callable[[], int]) -> None:
         self.time_us = time_us
         self.keys: dict[str, Entry] = {}
         self.subscribers: dict[str, list[Subscriber]] = {}
-        #: The one time of a script, as in the servers.
+        #: The time does not advance within a script, as in Redis.
         self._us = 0
         self._published: list[Message] = []
 
@@ -59,14 +59,14 @@ class Keyspace:
             self.subscribers.pop(channel, None)
 
     def forget(self) -> None:
-        """What a restart without memory leaves of it."""
+        """Lose everything, as a restart without persistence does."""
         self.keys.clear()
         self.subscribers.clear()
 
     # -- what the scripts call ---------------------------------------------------------------------------
 
     def look(self, key: str) -> Entry | None:
-        """A key that has not expired by now, for one who looks from outside."""
+        """A key that has not expired by now; for callers outside a script."""
         self._us = self.time_us()
         return self.find(key)
 
@@ -93,7 +93,7 @@ class Keyspace:
         return sorted(entry.scores.items(), key=lambda item: (item[1], item[0].encode()))
 
     def text(self, key: str) -> str:
-        """GET, with nothing for no key."""
+        """GET; empty if there is no key."""
         entry = self.find(key)
         return "" if entry is None else entry.text
 

@@ -1,7 +1,7 @@
-"""A model of one master: what the scripts of lua/ do, on a dictionary, with a clock that is given.
+"""A model of one master: the scripts of lua/ on a dictionary, with a given clock.
 
-tests/simulation/test_model.py compares it with real servers. Left out: errors that a server raises inside a
-script (ACL, maxmemory), and keys of ours that hold another type than ours.
+tests/simulation/test_model.py compares it with real servers. The model leaves out errors inside a script
+(ACL, maxmemory), and our keys with a type that another program wrote.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _NOTE = re.compile(r"^(\S*) (\d+) (\d+)$")
 
 
 class Master(Keyspace):
-    """``time_us`` is its wall clock: it tells it, and it expires keys by it."""
+    """``time_us``: its wall clock."""
 
     def __init__(self, time_us: Callable[[], int]) -> None:
         super().__init__(time_us)
-        #: What INFO would tell: when this life began, and whether its memory is the one that it began with.
+        #: INFO on a server: when it started, and whether it has lost nothing since.
         self.started_us, self.whole = time_us(), True
         self._scripts: dict[str, Callable[..., Reply]] = {
             "acquire": self._acquire,
@@ -41,7 +41,7 @@ class Master(Keyspace):
         }
 
     def run(self, command: Command) -> tuple[Reply, list[Message]]:
-        """The raw reply, as hiredis would read it, and what was published."""
+        """The reply as hiredis would parse it, and the published messages."""
         _, _, numkeys, *rest = command.by_sha()
         count = int(numkeys)
         return self.call(command.script.name, rest[:count], rest[count:])
@@ -54,7 +54,7 @@ class Master(Keyspace):
         return reply, self._published
 
     def _last(self, fence: str) -> tuple[int, str]:
-        """The last fencing token, and to whom it was given."""
+        """The last fencing token and its owner."""
         found = _TOKEN.match(self.text(fence))
         return (0, "") if found is None else (int(found[1]), found[2])
 
@@ -69,7 +69,7 @@ class Master(Keyspace):
         return token
 
     def _note(self, keys: Sequence[str], index: int, lease_ms: str = "") -> bytes:
-        """The note; with a lease that was granted here, at least as long as that."""
+        """The note; its longest lease is at least the one that is granted now."""
         if len(keys) <= index:
             return b""
         found = _NOTE.match(self.text(keys[index]))

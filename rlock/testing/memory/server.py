@@ -1,4 +1,4 @@
-"""MemoryMaster: a master without a server. What `lua/` does, on a dictionary, behind one mutex."""
+"""MemoryMaster: a master without a server. It runs the scripts on a dictionary, behind one mutex."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ...model import Fault, FaultKind
 from ...rules import commands, scripts
 from ...rules.keys import NOTE
 from ...rules.memory_epoch import MemoryReport
+from .connection import MemoryConnection
 from .keyspace import Message
-from .link import MemoryConnection
 from .masters import Master
 
 
 class _Subscriber:
-    """A link that listens. Weak: a client that is dropped without close() listens no more."""
+    """A connection that has subscribed. Weak: a client that is dropped without close() hears nothing more."""
 
     __slots__ = ("_connection",)
 
@@ -42,10 +42,10 @@ class _Subscriber:
 
 
 class _Keys(Master):
-    """The model, with subscribers that may have gone without a word."""
+    """The data and the scripts; a subscriber may be gone without a close()."""
 
     def prune(self) -> None:
-        """Forget those that are gone."""
+        """Forget the subscribers that are gone."""
         for channel in list(self.subscribers):
             self._prune(channel)
 
@@ -55,7 +55,7 @@ class _Keys(Master):
                 self.unsubscribe(channel, subscriber)
 
     def _publish(self, channel: str, payload: str) -> int:
-        # A waiter that is gone must not be handed the lock: the next one would wait for it.
+        # Otherwise a release would hand the lock to a waiter that is gone, and the others would wait for it.
         self._prune(channel)
         return super()._publish(channel, payload)
 
@@ -63,12 +63,12 @@ class _Keys(Master):
 class MemoryMaster(Endpoint):
     """One master in memory, for clients of this process. Thread-safe; no threads of its own.
 
-    ``down()`` and ``up()``, ``pause()`` and ``resume()``, ``flush()`` are the faults that it can have.
+    Its faults: ``down()`` and ``up()``, ``pause()`` and ``resume()``, ``flush()``.
     """
 
     def __init__(self, label: str) -> None:
         self.label = label
-        #: One for everything; reentrant, because a fork is held up by it, and closes links in the child.
+        #: Reentrant: it is held during a fork, and the child closes connections then.
         self.mutex = threading.RLock()
         self._run_id = os.urandom(20).hex()
         self._up, self._paused = True, False
@@ -83,7 +83,7 @@ class MemoryMaster(Endpoint):
             weakref.WeakKeyDictionary()
         )
         self._serial = 0
-        #: What has come while it was paused.
+        #: Commands that arrived during a pause.
         self._unread: list[tuple[MemoryConnection, list[str]]] = []
         self._init()
         _all.add(self)
@@ -91,7 +91,7 @@ class MemoryMaster(Endpoint):
     # -- faults ------------------------------------------------------------------------------------
 
     def down(self) -> None:
-        """Break all connections and refuse new ones. What it keeps, it keeps; leases run out meanwhile."""
+        """Break all connections and refuse new ones. The data stays; leases run out meanwhile."""
         with self.mutex:
             self._up, self._paused = False, False
             self._unread.clear()
@@ -100,17 +100,17 @@ class MemoryMaster(Endpoint):
                 self.forget(connection)
 
     def up(self) -> None:
-        """Take connections again; clients notice within a second or two."""
+        """Accept connections again; clients notice within a second or two."""
         with self.mutex:
             self._up = True
 
     def pause(self) -> None:
-        """Answer nothing any more, as a server that hangs; what comes is done after `resume`."""
+        """Answer nothing, like a server that hangs; commands run after `resume`."""
         with self.mutex:
             self._paused = True
 
     def resume(self) -> None:
-        """Go on, with what has come meanwhile."""
+        """Run the commands of the pause, and go on."""
         with self.mutex:
             self._paused = False
             unread, self._unread = self._unread, []
@@ -123,25 +123,25 @@ class MemoryMaster(Endpoint):
             self._keys.keys.clear()
             self._init()
 
-    # -- what clients do with it -------------------------------------------------------------------
+    # -- for clients -------------------------------------------------------------------------------
 
     @property
     def place(self) -> tuple[str, ...]:
-        """What two names of one master have in common."""
+        """Equal for two names of one master."""
         return ("memory", self._run_id)
 
     @property
     def source(self) -> object:
-        """Nothing that could be pickled."""
+        """Always raises: it cannot be pickled."""
         raise TypeError("a client on in-memory masters cannot be pickled: they stay in their process")
 
     @source.setter
     def source(self, _: object) -> None: ...
 
     def connect(self, call: ConnectOptions) -> MemoryConnection:
-        """A link. Never blocks; raises `ConnectError` while it is down or paused.
+        """Connect. Never blocks; raises `ConnectError` while the master is down or paused.
 
-        There is nothing to kill: who can dial again has had everything done that was sent before.
+        ``call.kill`` is not needed: when a client can connect again, all its earlier commands have run.
         """
         with self.mutex:
             if not self._up:
@@ -162,13 +162,13 @@ class MemoryMaster(Endpoint):
             return connection
 
     async def connect_async(self, call: ConnectOptions) -> MemoryConnection:
-        """The same for the running event loop, which is told of what arrives."""
+        """The same, for the running event loop."""
         connection = self.connect(call)
         connection.bind(asyncio.get_running_loop())
         return connection
 
     def receive(self, connection: MemoryConnection, words: list[str]) -> None:
-        """A command has come. Raises OSError on a link that has ended."""
+        """Run a command. Raises OSError on a connection that has ended."""
         with self.mutex:
             if connection.ended:
                 raise ConnectionResetError("connection reset by the in-memory master")
@@ -178,7 +178,7 @@ class MemoryMaster(Endpoint):
                 self._execute(connection, words)
 
     def forget(self, connection: MemoryConnection) -> None:
-        """A link has ended. Called with the mutex."""
+        """Drop a connection that has ended. Called with the mutex."""
         self._connections_by_id.pop(connection.connection_id, None)
         subscriber = self._subscribers.pop(connection, None)
         if subscriber is not None:
@@ -191,11 +191,11 @@ class MemoryMaster(Endpoint):
     # -- with the mutex ----------------------------------------------------------------------------
 
     def _time_us(self) -> int:
-        # It never steps, so that tests that set or stop the time of day stop no lease.
+        # Not the time of day: tests that set or stop it must not stop a lease.
         return self._began_us + round((clock.now() - self._began_at) * 1e6)
 
     def _init(self) -> None:
-        # As `rlock init` does it: no client has to wait for the restart guard.
+        # Like `rlock init`: no client has to wait for the restart guard.
         self._keys.write(NOTE, f"{self._run_id} 0 0")
 
     def _execute(self, connection: MemoryConnection, words: list[str]) -> None:
@@ -228,7 +228,7 @@ class MemoryMaster(Endpoint):
 
     def _subscribe(self, connection: MemoryConnection, verb: str, channels: list[str]) -> None:
         if connection.ended:
-            return  # sent to a paused master, and closed since: nobody would hear what is handed to it
+            return  # closed during a pause: nobody would hear a hand-off
         subscriber = self._subscribers.setdefault(connection, _Subscriber(connection))
         change = self._keys.subscribe if verb == "SUBSCRIBE" else self._keys.unsubscribe
         for channel in channels:
@@ -243,8 +243,8 @@ _held: list[MemoryMaster] = []
 
 
 def _before_fork() -> None:
-    # The child gets a copy: not one of a moment at which another thread was half-way through a script, and
-    # not one with a mutex that nobody there will ever release.
+    # The child gets a copy. Without the mutex another thread could be in the middle of a script, or hold a
+    # mutex that nobody in the child can release.
     for master in list(_all):
         master.mutex.acquire()
         _held.append(master)

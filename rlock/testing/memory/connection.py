@@ -1,12 +1,9 @@
-"""Link: a connection to a master in memory. The answer is there when `send` returns."""
+"""A connection to a master in memory. The reply has arrived when `send` returns."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,57 +11,14 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from ..._client.connection import Connection, HandshakeResult
+from ..._sync.connections import WakePipe
 
 if TYPE_CHECKING:
     from .server import MemoryMaster
 
 
-class WakePipe:
-    """A descriptor that can be read while it rings."""
-
-    __slots__ = ("__weakref__", "_close", "_rope", "fileno")
-
-    def __init__(self) -> None:
-        if hasattr(os, "eventfd"):
-            self.fileno = self._rope = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-            # A client that is dropped without close() must not leak descriptors.
-            self._close = weakref.finalize(self, _close_all, self.fileno)
-        else:
-            self.fileno, self._rope = os.pipe()
-            os.set_blocking(self.fileno, False)
-            os.set_blocking(self._rope, False)
-            self._close = weakref.finalize(self, _close_all, self.fileno, self._rope)
-
-    def ring(self) -> None:
-        """Make the descriptor readable."""
-        try:
-            os.write(self._rope, _ONE)
-        except BlockingIOError:
-            pass  # full of rings that nobody has answered yet
-
-    def answer(self) -> None:
-        """Take note of all rings so far."""
-        try:
-            os.read(self.fileno, 4096)
-        except BlockingIOError:
-            pass
-
-    def close(self) -> None:
-        """Give the descriptors back. Twice is once."""
-        self._close()
-
-
-#: What an eventfd wants to be written; a pipe takes anything.
-_ONE = (1).to_bytes(8, sys.byteorder)
-
-
-def _close_all(*descriptors: int) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
-
-
 class Inbox:
-    """In the place of the parser: the replies that have arrived."""
+    """The replies that have arrived. It replaces the parser."""
 
     __slots__ = ("replies",)
 
@@ -77,12 +31,11 @@ class Inbox:
 
 
 class MemoryConnection(Connection):
-    """For both drivers: a thread polls ``fileno``, an event loop is told.
+    """For both drivers: a thread polls ``fileno``, an event loop sets ``on_arrival``.
 
-    ``on_arrival`` is called when there is something to read, or when the master has hung up (``ended``).
-
-    That is in the thread that sends or publishes. It must not block, nor use a lock: the master waits for it.
-    Who sets it needs no descriptor: there is none before somebody asks for ``fileno``.
+    ``on_arrival`` is called when there is something to read, or when the master has hung up (``ended``). The
+    thread that sends or publishes calls it, so it must not block, nor use a lock. Without a reader of
+    ``fileno`` there is no descriptor.
     """
 
     __slots__ = (
@@ -102,22 +55,22 @@ class MemoryConnection(Connection):
         self._parser = hiredis.Reader(encoding="utf-8")
         self._wake_pipe: WakePipe | None = None
         self._inbox = self.reader = Inbox()  # type: ignore[assignment]
-        self.outbox = b""  # the master takes everything at once
+        self.outbox = b""  # always empty: the master reads at once
         self.on_arrival: Callable[[], None] | None = None
-        #: What the asyncio driver wants to be called, in its event loop.
+        #: Set by the asyncio driver; called in its event loop.
         self.arrived: Callable[[bytes], object] | None = None
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Tell an event loop when something has arrived."""
+        """Call `arrived` in this event loop when something arrives."""
         here = threading.get_ident()
 
         def tell() -> None:
-            # From its own thread there is no need to wake it.
+            # In its own thread the event loop is awake.
             soon = loop.call_soon if threading.get_ident() == here else loop.call_soon_threadsafe
             try:
                 soon(self._look)
             except RuntimeError:
-                pass  # it was closed, and this link with it
+                pass  # the event loop is closed, and this connection with it
 
         self.on_arrival = tell
 
@@ -133,18 +86,18 @@ class MemoryConnection(Connection):
             if self._wake_pipe is None:
                 self._wake_pipe = WakePipe()
                 if self._inbox.replies or self.ended:
-                    self._wake_pipe.ring()
+                    self._wake_pipe.wake()
             return self._wake_pipe.fileno
 
     def send(self, packed: bytes) -> bool:
-        """Have a command executed. Raises OSError when the master is down, or has hung up."""
+        """Run a command on the master. Raises OSError if the master is down, or has hung up."""
         self._parser.feed(packed)
         while (words := self._parser.gets()) is not False:
             self._master.receive(self, words)
         return False
 
     def fetch(self) -> bytes:
-        """Take note of what has arrived. Nothing: the reader has it already."""
+        """Clear the descriptor. Returns nothing: the reader has the replies already."""
         if self._wake_pipe is not None:
             self._wake_pipe.answer()
         self.answered = self.answered or bool(self._inbox.replies)
@@ -156,14 +109,14 @@ class MemoryConnection(Connection):
             self._master.forget(self)
             self.ended = True
             if self._wake_pipe is not None:
-                # With the mutex: a thread that publishes must not ring a descriptor that is somebody
-                # else's by now.
+                # With the mutex: otherwise a thread that publishes could write to a descriptor that was
+                # opened anew for another purpose.
                 self._wake_pipe.close()
 
     # -- for the master, with its mutex ------------------------------------------------------------
 
     def arrive(self, reply: Any) -> None:
-        """An answer, or a message, has come."""
+        """A reply or a message has arrived."""
         if self.ended:
             return
         replies = self._inbox.replies
@@ -173,7 +126,7 @@ class MemoryConnection(Connection):
             self._tell()
 
     def hear(self, channel: str, payload: str) -> None:
-        """Something was published."""
+        """A script has published a message."""
         self.arrive([b"message", channel.encode(), payload.encode()])
 
     def end(self) -> None:
@@ -184,6 +137,6 @@ class MemoryConnection(Connection):
 
     def _tell(self) -> None:
         if self._wake_pipe is not None:
-            self._wake_pipe.ring()
+            self._wake_pipe.wake()
         if self.on_arrival is not None:
             self.on_arrival()

@@ -1,4 +1,4 @@
-"""Links to masters in memory: a descriptor for those who poll, a callback for those who do not."""
+"""Connections to masters in memory: a descriptor for a thread that polls, a callback for an event loop."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from rlock._client.connection import ConnectError, ConnectOptions
+from rlock._sync.connections import WakePipe
 from rlock.rules import commands
 from rlock.rules.command_templates import encode
 from rlock.rules.keys import OWN
 from rlock.testing import MemoryMasters
-from rlock.testing.memory import link as links
-from rlock.testing.memory.link import MemoryConnection
+from rlock.testing.memory.connection import MemoryConnection
 
 from .test_memory import descriptors
 
@@ -131,17 +131,17 @@ def test_a_link_is_not_closed_while_a_publisher_rings(monkeypatch: pytest.Monkey
     connection.send(encode(("SUBSCRIBE", "rlock:{x}:released")))
     assert len(heard(connection)) == 1
     ringing, go_on = threading.Event(), threading.Event()
-    ring: Callable[[links.WakePipe], None] = links.WakePipe.ring
+    wake: Callable[[WakePipe], None] = WakePipe.wake
 
-    def slow(bell: links.WakePipe) -> None:
+    def slow(pipe: WakePipe) -> None:
         ringing.set()
         go_on.wait(10)
-        ring(bell)
+        wake(pipe)
 
     def publish() -> None:
         publisher.send(commands.free(OWN, "x", "a:1").packed)
 
-    monkeypatch.setattr(links.WakePipe, "ring", slow)
+    monkeypatch.setattr(WakePipe, "wake", slow)
     publishing, closing = threading.Thread(target=publish), threading.Thread(target=connection.close)
     publishing.start()
     assert ringing.wait(10)
