@@ -1,7 +1,4 @@
-"""How tasks wait:
-
-they yield futures to their event loop, so a generator of this driver can be awaited as it is.
-"""
+"""How tasks wait: they yield futures to their event loop, so a generator of this driver can be awaited."""
 
 from __future__ import annotations
 
@@ -27,10 +24,9 @@ run = cast("Callable[[WaitGenerator[T]], Awaitable[T]]", _run)
 
 
 class Parker(runtime.Parker):
-    """Where one task sleeps. A wake-up for a task that is awake is not kept:
+    """A future on which one task sleeps.
 
-    no other task runs between its last
-    look and its sleep.
+    A wake-up of a task that is awake is not kept: no other task runs between its last check and its sleep.
     """
 
     __slots__ = ("_future",)
@@ -39,15 +35,15 @@ class Parker(runtime.Parker):
         self._future: asyncio.Future[bool] | None = None
 
     def wake(self) -> None:
-        """Let the task look round."""
+        """Wake the task."""
         if self._future is not None:
             _end(self._future)
 
     def clear(self) -> None:
-        """Forget a wake-up whose reason is known: there is none to forget."""
+        """Forget a wake-up whose reason is known: none is kept."""
 
     def expire(self) -> None:
-        """Let the task look round because its time is over."""
+        """Wake the task because its time is over."""
         if self._future is not None:
             _end(self._future, False)
 
@@ -63,8 +59,8 @@ class Parker(runtime.Parker):
             if timer is not None:
                 timer.cancel()
         if not woken:
-            # uvloop runs timers before it reads. Replies that came while another task kept the loop from
-            # running must count, and a task's turn comes before the reads of the same iteration.
+            # Replies that came while another task kept the loop from running must be read first. uvloop runs
+            # timers before it reads, and tasks before the reads of the same iteration.
             yield
             yield
         return woken
@@ -79,7 +75,7 @@ class Runtime(runtime.Runtime):
     """Waiting by tasks of one event loop."""
 
     def parker(self) -> Parker:
-        """A place to sleep for the calling task."""
+        """A parker for the calling task."""
         return Parker()
 
     def sleep(self, seconds: float) -> WaitGenerator[None]:

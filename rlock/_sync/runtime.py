@@ -1,4 +1,4 @@
-"""How threads wait: in place. Nothing else in this package blocks, except for sockets."""
+"""How threads wait: in place. Apart from sockets, nothing else in this package blocks."""
 
 from __future__ import annotations
 
@@ -27,10 +27,7 @@ def run(generator: WaitGenerator[T]) -> T:
 
 
 class Parker(runtime.Parker):
-    """Where one thread sleeps. A lock and no `threading.Event`:
-
-    Ctrl-C cannot break it, and it costs a tenth.
-    """
+    """A lock on which one thread sleeps. `threading.Event` costs ten times as much, and Ctrl-C breaks it."""
 
     __slots__ = ("_lock",)
 
@@ -39,7 +36,7 @@ class Parker(runtime.Parker):
         self._lock.acquire()
 
     def wake(self) -> None:
-        """Let the thread look round."""
+        """Wake the thread."""
         if self._lock.locked():
             self._lock.release()
 
@@ -62,7 +59,7 @@ class Runtime(runtime.Runtime):
     """Waiting by threads."""
 
     def parker(self) -> Parker:
-        """A place to sleep for the calling thread."""
+        """A parker for the calling thread."""
         return Parker()
 
     def sleep(self, seconds: float) -> WaitGenerator[None]:
@@ -70,7 +67,7 @@ class Runtime(runtime.Runtime):
         if seconds > LONG_S:
             Parker().block(seconds)
         elif seconds > 0.0:
-            time.sleep(seconds)  # no lock to be made for a moment
+            time.sleep(seconds)
         yield from NO_WAIT
 
     def caller(self) -> object:

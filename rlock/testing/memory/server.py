@@ -12,14 +12,14 @@ from typing import Any
 import hiredis
 
 from ... import clock
-from ..._client.connection import ConnectError, ConnectOptions, HandshakeResult
 from ..._client.endpoints import Endpoint
+from ..._client.handshake import ConnectError, ConnectOptions, HandshakeResult
 from ...model import Fault, FaultKind
 from ...rules import commands, scripts
 from ...rules.keys import NOTE
 from ...rules.memory_epoch import MemoryReport
+from .connection import MemoryConnection
 from .keyspace import Message
-from .link import MemoryConnection
 from .masters import Master
 
 
