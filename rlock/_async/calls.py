@@ -10,7 +10,7 @@ import hiredis
 
 from .._client import calls
 from .._client.connections import MasterConnection
-from .._client.pending import PendingCall
+from .._client.pipeline import PendingCall
 from ..errors import RLockError
 from ..model import Fault, FaultKind
 from ..procedures.port import ClientContext, WaitGenerator
@@ -41,7 +41,6 @@ class Calls(calls.Calls[StreamConnection]):
         self._timer_at = 0.0
 
     def _finish(self, call: PendingCall) -> WaitGenerator[None]:
-        """See `calls.Calls._finish`."""
         ballot = call.ballot
         parker = call.parker = Parker()
         self._waiting.add(call)

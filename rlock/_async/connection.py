@@ -40,12 +40,10 @@ class StreamConnection(Connection, asyncio.Protocol):
         return len(packed)
 
     def close(self) -> None:
-        """Close without a word to the peer."""
         # Not close(), which first writes the bytes that a stalled server has not taken.
         self.transport.abort()
 
     def abandon(self) -> None:
-        """In a forked child: close only its copy of the descriptor."""
         # Not by the transport: it would take the socket out of the epoll set that parent and child share.
         socket = self.transport.get_extra_info("socket")
         descriptor = -1 if socket is None else socket.fileno()
@@ -58,7 +56,6 @@ class StreamConnection(Connection, asyncio.Protocol):
     # -- called by the event loop ------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
         self.answered = True
         if self.arrived is not None:
             self.arrived(data)
@@ -66,7 +63,6 @@ class StreamConnection(Connection, asyncio.Protocol):
             self.reader.feed(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """See `asyncio.Protocol`."""
         self.ended = True
         if self.arrived is not None:
             self.arrived(b"")

@@ -79,7 +79,6 @@ class Connections(connections.Connections[StreamConnection]):
     # -- the end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close all connections for good, and end the attempts."""
         super().close()
         for task in self._tasks:
             task.cancel()

@@ -35,12 +35,11 @@ class Parker(runtime.Parker):
         self._future: asyncio.Future[bool] | None = None
 
     def wake(self) -> None:
-        """Wake the task."""
         if self._future is not None:
             _end(self._future)
 
     def clear(self) -> None:
-        """Forget a wake-up whose reason is known: none is kept."""
+        pass
 
     def expire(self) -> None:
         """Wake the task because its time is over."""
@@ -48,7 +47,6 @@ class Parker(runtime.Parker):
             _end(self._future, False)
 
     def park(self, timeout: float) -> WaitGenerator[bool]:
-        """Sleep until a wake-up, at most ``timeout`` seconds (inf: no limit); whether one came."""
         loop = asyncio.get_running_loop()
         future = self._future = loop.create_future()
         timer = loop.call_later(max(timeout, 0.0), _end, future, False) if timeout < math.inf else None
@@ -75,13 +73,10 @@ class Runtime(runtime.Runtime):
     """Waiting by tasks of one event loop."""
 
     def parker(self) -> Parker:
-        """A parker for the calling task."""
         return Parker()
 
     def sleep(self, seconds: float) -> WaitGenerator[None]:
-        """Let so many seconds pass."""
         yield from Parker().park(seconds)
 
     def caller(self) -> object:
-        """The calling task."""
         return asyncio.current_task()

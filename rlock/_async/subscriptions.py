@@ -29,7 +29,7 @@ class Subscriptions(subscriptions.Subscriptions[StreamConnection]):
         self._connections = Connections(
             endpoints,
             context,
-            runtime,
+            engine.runtime,
             self._mutex,
             self._welcome,
             timeout=request_timeout,

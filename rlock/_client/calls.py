@@ -21,8 +21,7 @@ from ..rules.quorum import Ballot, Settle
 from .connection import Connection, would_block
 from .connections import MasterConnection
 from .endpoints import same_server
-from .pending import PendingCall, PendingReply
-from .pipeline import Pipeline
+from .pipeline import PendingCall, PendingReply, Pipeline
 from .runtime import Runtime
 
 #: How often a call is sent again because connections broke: the next connection may be broken, too.
@@ -67,7 +66,6 @@ class Calls(Pipeline[L], Masters):
         resend_for: float = 0.0,
         late: Command | None = None,
     ) -> WaitGenerator[Ballot]:
-        """See `Masters.call`."""
         connections = self._connections
         if connections.up < self._masters:
             # The first call to all masters waits for all: otherwise `init` could leave a healthy one out.
@@ -87,7 +85,6 @@ class Calls(Pipeline[L], Masters):
         return ballot
 
     def call_many(self, requests: Sequence[Request]) -> WaitGenerator[list[Ballot]]:
-        """See `Masters.call_many`."""
         to_all = self._connections.is_new and all(request.settle is Settle.ALL for request in requests)
         yield from self._connect(max((request.timeout for request in requests), default=0.0), to_all=to_all)
         calls = [PendingCall(request, self._masters, self._guard.max_ttl) for request in requests]
@@ -105,7 +102,6 @@ class Calls(Pipeline[L], Masters):
         return [call.ballot for call in calls]
 
     def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:
-        """See `Masters.collect`."""
         wanted = {id(ballot) for ballot in ballots if ballot.outstanding}
         if not wanted:
             return
@@ -128,7 +124,6 @@ class Calls(Pipeline[L], Masters):
     def send(
         self, command: Command, targets: Sequence[int] | None = None, *, resend_for: float = 0.0
     ) -> None:
-        """See `Masters.send`."""
         packed = command.packed
         with self._mutex:
             if not self._connections.closed:

@@ -14,7 +14,6 @@ from typing import Any
 
 import hiredis
 
-from ..rules.command_templates import end_of_acquire
 from .handshake import HandshakeResult
 
 
@@ -46,7 +45,6 @@ class Connection(ABC):
         "awaits_handshake",
         "backlog",
         "connection_id",
-        "counted_note",
         "ended",
         "expected_end",
         "last_reply_at",
@@ -71,15 +69,10 @@ class Connection(ABC):
         self.ended = False
         #: When the last command was sent that has its reply.
         self.last_reply_at = -math.inf
-        #: Grants with this note count; None: no grant does. And how an expected grant ends with it.
-        self.counted_note: str | None = None
+        #: The end of a grant that counts: see `end_of_acquire`. None: no grant counts, so all replies are parsed.
         self.expected_end: bytes | None = None
         #: A reply had a note of unknown age, so the handshake script was sent again.
         self.awaits_handshake = False
-
-    def count_grants(self, note: str | None) -> None:
-        """From now on count grants with this note. None: count none, so every reply is parsed and judged."""
-        self.counted_note, self.expected_end = note, None if note is None else end_of_acquire(note)
 
     def send(self, packed: bytes) -> bool:
         """Write; the rest goes to the backlog. Whether `Connections.hold_back` has to be called for it.

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import threading
 from abc import ABC, abstractmethod
-from typing import Any, Generic, TypeVar
+from collections.abc import Set
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..events import MasterAnswers, MasterFailed, MasterSlow, OutOfStep
 from ..model import Code, Fault, FaultKind, Vote
-from ..procedures.port import ClientContext
+from ..procedures.port import ClientContext, Request
 from ..rules import commands, replies, scripts
-from ..rules.command_templates import Command, encode
+from ..rules.command_templates import Command, encode, end_of_acquire
 from ..rules.memory_epoch import Note
+from ..rules.quorum import Ballot
 from .connection import Connection
 from .connections import Connections, MasterConnection
-from .pending import PendingCall, PendingReply
+from .runtime import Parker
 
 #: A state that lasts is reported again after this time.
 REPORT_AGAIN_S = 60.0
@@ -24,6 +26,43 @@ REPORT_AGAIN_S = 60.0
 _YES = Code.YES
 
 L = TypeVar("L", bound=Connection)
+
+
+class PendingCall:
+    """A command that was sent to masters, and the ballot of their replies."""
+
+    __slots__ = ("ballot", "deadline", "max_ttl", "over", "parker", "request")
+
+    def __init__(self, request: Request, masters: int, max_ttl: float) -> None:
+        self.request = request
+        self.ballot = Ballot(masters if request.targets is None else len(request.targets), request.settle)
+        self.deadline = 0.0
+        #: The longest lease of the fleet by which the votes in the ballot were judged.
+        self.max_ttl = max_ttl
+        #: The caller has gone on with the ballot: later replies must not change it.
+        self.over = False
+        #: Wakes the thread or task that waits; None: it does not sleep.
+        self.parker: Parker | None = None
+
+    def failed_by(self, kinds: Set[FaultKind]) -> bool:
+        """Whether a master gave no vote for one of these reasons."""
+        faults = (vote.fault for vote in self.ballot.votes.values())
+        return any(fault is not None and fault.kind in kinds for fault in faults)
+
+    def unanswered(self) -> list[int]:
+        """The masters that said neither yes nor no."""
+        votes, targets = self.ballot.votes, self.request.targets
+        asked = range(self.ballot.masters) if targets is None else targets
+        return [i for i in asked if i not in votes or votes[i].code == Code.FAULT]
+
+
+class PendingReply(NamedTuple):
+    """A command whose reply is due on a connection, or that a master may not have received."""
+
+    call: PendingCall | None
+    command: Command
+    sent_at: float
+    resend_until: float  # no later than `sent_at`: it is not sent again
 
 
 class Pipeline(ABC, Generic[L]):
@@ -41,7 +80,7 @@ class Pipeline(ABC, Generic[L]):
         self._reported: dict[object, tuple[object, float]] = {}
         #: When to look next for connections whose replies are overdue.
         self._look_at = -math.inf
-        #: The longest lease of the fleet by which `Connection.counted_note` was set.
+        #: The longest lease of the fleet by which `Connection.expected_end` was set.
         self._max_ttl = context.guard.max_ttl
 
     @abstractmethod
@@ -79,7 +118,7 @@ class Pipeline(ABC, Generic[L]):
                 self._drop(server, _broken(f"an answer that nobody asked for: {reply!r:.80}"))
             elif type(reply) is not list and replies.is_noscript(reply):
                 self._send_script(server, connection.pending.popleft())
-            elif reply == connection.pending[0].command.script.sha.encode():
+            elif type(reply) is bytes and reply == connection.pending[0].command.script.sha.encode():
                 connection.pending.popleft()  # the reply to SCRIPT LOAD
             else:
                 self._read_reply(server, connection, reply)
@@ -112,7 +151,7 @@ class Pipeline(ABC, Generic[L]):
             # Only an acquire shows it: without memory or disk a master still releases and renews.
             server.refusal = None
             self._news.note(MasterAnswers(server.endpoint.label, news=False))
-        if vote.note is not None and vote.note != connection.counted_note:
+        if vote.note is not None and end_of_acquire(vote.note) != connection.expected_end:
             self._check_note(server, connection, command, vote)
             if server.connection is not connection:
                 return
@@ -199,9 +238,9 @@ class Pipeline(ABC, Generic[L]):
             # Their memories may be too young for the longer lease.
             for other in self._connections.servers:
                 if other.connection is not None:
-                    other.connection.count_grants(None)
+                    other.connection.expected_end = None
         counts = not guard.on or guard.counts(server.index, note, now)
-        connection.count_grants(note if counts else None)
+        connection.expected_end = end_of_acquire(note) if counts else None
 
     # -- the end of a connection -------------------------------------------------------------------
 

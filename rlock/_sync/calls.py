@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import hiredis
 
 from .._client import calls
-from .._client.pending import PendingCall
+from .._client.pipeline import PendingCall
 from .._client.runtime import NO_WAIT, Parker
 from ..errors import RLockError
 from ..model import Fault, FaultKind

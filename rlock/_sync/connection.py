@@ -58,7 +58,6 @@ class SocketConnection(Connection):
             self.reader.feed(data)
 
     def close(self) -> None:
-        """Close without a word to the peer."""
         try:
             self.socket.close()
         except OSError:

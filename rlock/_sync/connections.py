@@ -104,12 +104,10 @@ class Connections(connections.Connections[SocketConnection]):
         return server, connection
 
     def hold_back(self, connection: SocketConnection) -> None:
-        """Write the backlog of a connection when the kernel takes it."""
         self._poll.modify(connection.fileno, select.POLLIN | select.POLLOUT)
         self.wake()
 
     def drop(self, server: MasterConnection[SocketConnection], fault: Fault) -> SocketConnection | None:
-        """End a connection. The caller has to see to the replies that were due on it."""
         connection = super().drop(server, fault)
         if connection is not None:
             self.wake()  # a poll under way still waits for its descriptor
@@ -158,7 +156,6 @@ class Connections(connections.Connections[SocketConnection]):
     # -- the end -----------------------------------------------------------------------------------
 
     def abandon(self) -> None:
-        """In a forked child: drop its copies of the descriptors, without a word to the servers."""
         super().abandon()
         self.close_wake_pipe()
 

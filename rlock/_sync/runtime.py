@@ -36,12 +36,10 @@ class Parker(runtime.Parker):
         self._lock.acquire()
 
     def wake(self) -> None:
-        """Wake the thread."""
         if self._lock.locked():
             self._lock.release()
 
     def clear(self) -> None:
-        """Forget a wake-up whose reason is known."""
         self._lock.acquire(blocking=False)
 
     def block(self, timeout: float) -> bool:
@@ -49,7 +47,6 @@ class Parker(runtime.Parker):
         return self._lock.acquire(timeout=min(max(timeout, 0.0), threading.TIMEOUT_MAX))
 
     def park(self, timeout: float) -> WaitGenerator[bool]:
-        """The same as a generator."""
         woken = self.block(timeout)
         yield from NO_WAIT
         return woken
@@ -59,11 +56,9 @@ class Runtime(runtime.Runtime):
     """Waiting by threads."""
 
     def parker(self) -> Parker:
-        """A parker for the calling thread."""
         return Parker()
 
     def sleep(self, seconds: float) -> WaitGenerator[None]:
-        """Let so many seconds pass."""
         if seconds > LONG_S:
             Parker().block(seconds)
         elif seconds > 0.0:
@@ -71,5 +66,4 @@ class Runtime(runtime.Runtime):
         yield from NO_WAIT
 
     def caller(self) -> object:
-        """The calling thread."""
         return threading.get_ident()

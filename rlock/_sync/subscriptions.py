@@ -40,7 +40,7 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
         self._connections = Connections(
             endpoints,
             context,
-            runtime,
+            engine.runtime,
             self._mutex,
             self._welcome,
             timeout=request_timeout,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlock._client import calls
-from rlock._client.pending import PendingCall
+from rlock._client.pipeline import PendingCall
 from rlock.errors import RLockError
 from rlock.model import Fault, FaultKind
 from rlock.procedures.port import Request, WaitGenerator

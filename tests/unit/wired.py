@@ -16,7 +16,7 @@ import hiredis
 from rlock._client import calls, connection, connections
 from rlock._client.connections import MasterConnection
 from rlock._client.handshake import HandshakeResult
-from rlock._client.pending import PendingCall
+from rlock._client.pipeline import PendingCall
 from rlock._client.runtime import NO_WAIT
 from rlock._sync.runtime import Runtime
 from rlock.model import Fault, FaultKind
