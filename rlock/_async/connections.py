@@ -14,6 +14,8 @@ from ..procedures.port import WaitGenerator
 from .connection import StreamConnection
 from .runtime import run
 
+Server = MasterConnection[StreamConnection]
+
 
 class Connections(connections.Connections[StreamConnection]):
     """``on_arrival``: something has arrived, or the connection has ended. ``on_change``: an attempt ended."""
@@ -21,7 +23,7 @@ class Connections(connections.Connections[StreamConnection]):
     def __init__(
         self,
         *args: Any,
-        on_arrival: Callable[[MasterConnection[StreamConnection], StreamConnection, bytes], None],
+        on_arrival: Callable[[Server, StreamConnection, bytes], None],
         on_change: Callable[[], None] = lambda: None,
         **options: Any,
     ) -> None:
@@ -31,7 +33,7 @@ class Connections(connections.Connections[StreamConnection]):
         #: The event loop keeps only weak references to its tasks.
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def _register(self, server: MasterConnection[StreamConnection], connection: StreamConnection) -> None:
+    def _register(self, server: Server, connection: StreamConnection) -> None:
         connection.arrived = partial(self._on_arrival, server, connection)
         if connection.ended:
             # It ended after the handshake. Not called at once, because the caller has the mutex.
@@ -46,23 +48,21 @@ class Connections(connections.Connections[StreamConnection]):
         super()._wake_waiters()
         self._on_change()
 
-    def _start(self, server: MasterConnection[StreamConnection]) -> None:
+    def _start(self, server: Server) -> None:
         # Not by the loop's task factory: an eager one would run the task here, where the mutex is held.
         loop = asyncio.get_running_loop()
         task = asyncio.Task(self._connect_in_background(server), loop=loop, name="rlock-dial")
         self._tasks.add(task)
         task.add_done_callback(partial(self._ended, server))
 
-    async def _connect_in_background(self, server: MasterConnection[StreamConnection]) -> None:
+    async def _connect_in_background(self, server: Server) -> None:
         await run(self._connect_gen(server))
 
-    def _open(
-        self, server: MasterConnection[StreamConnection], options: ConnectOptions
-    ) -> WaitGenerator[StreamConnection]:
+    def _open(self, server: Server, options: ConnectOptions) -> WaitGenerator[StreamConnection]:
         connection: StreamConnection = yield from server.endpoint.connect_async(options).__await__()
         return connection
 
-    def _ended(self, server: MasterConnection[StreamConnection], task: asyncio.Task[None]) -> None:
+    def _ended(self, server: Server, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if task.cancelled() or task.exception() is not None:
             self._interrupted(server)

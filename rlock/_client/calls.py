@@ -240,9 +240,8 @@ class Calls(Pipeline[L], Masters):
         yield from self._connect(0.0)
 
     def _connect(self, patience: float, *, to_all: bool = False) -> WaitGenerator[None]:
-        quorum = self.context.quorum
-        enough = self._masters if to_all else quorum
-        yield from self._connections.connect_gen(patience, enough, quorum, self._check)
+        enough = self._masters if to_all else self.context.quorum
+        yield from self._connections.connect_gen(patience, enough, self._check)
 
     def _on_connect(self, server: MasterConnection[L], connection: L) -> None:
         """A new connection: refuse a server under a second name, and send the commands that it missed."""

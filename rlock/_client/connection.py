@@ -69,7 +69,7 @@ class Connection(ABC):
         self.ended = False
         #: When the last command was sent that has its reply.
         self.last_reply_at = -math.inf
-        #: The end of a grant that counts: see `end_of_acquire`. None: no grant counts, so all replies are parsed.
+        #: The end of a grant that counts: `end_of_acquire`. None: no grant counts, so all replies are parsed.
         self.expected_end: bytes | None = None
         #: A reply had a note of unknown age, so the handshake script was sent again.
         self.awaits_handshake = False

@@ -21,16 +21,13 @@ from .connection import Connection
 from .handshake import ConnectError, ConnectOptions
 from .runtime import ParkingLot, Runtime
 
-#: The shortest time-out of each step of an attempt, which takes several round trips.
+#: The shortest time-out of each step of an attempt: a step may take several round trips.
 CONNECT_TIMEOUT_S = 1.0
-
 #: The shortest time that the first call of a client waits for connections.
 FIRST_CONTACT_S = 0.25
-
-#: The pause before the next attempt if two names turned out to be one server.
+#: The additional pause if two names turned out to be one server.
 DUPLICATE_PAUSE_S = 2.0
-
-#: Commands that are kept for one unreachable master.
+#: Commands that are kept for one unreachable master. The oldest go first: their leases end first.
 MAX_MISSED = 10_000
 
 L = TypeVar("L", bound=Connection)
@@ -64,7 +61,7 @@ class MasterConnection(Generic[L]):
         self.failures = 0
         self.probe_at = -math.inf
         self.is_connecting = False
-        #: Commands that it may not have received. Too many: the oldest go, because their leases end first.
+        #: Commands that it may not have received.
         self.missed: deque[Any] = deque(maxlen=MAX_MISSED)
         #: Until then attempts go on even if nobody uses the client, to deliver them.
         self.reconnect_until = -math.inf
@@ -77,10 +74,7 @@ class MasterConnection(Generic[L]):
 
 
 class Connections(ABC, Generic[L]):
-    """Called with ``mutex``, except for `connect_gen`.
-
-    ``on_connect`` is called with each new connection.
-    """
+    """Called with ``mutex``, except for `connect_gen`. ``on_connect`` gets each new connection."""
 
     def __init__(
         self,
@@ -109,8 +103,6 @@ class Connections(ABC, Generic[L]):
         )
         self._waiters = ParkingLot(mutex, context.clock, runtime)
 
-    # -- what a driver adds ------------------------------------------------------------------------
-
     @abstractmethod
     def _start(self, server: MasterConnection[L]) -> None:
         """Run `_connect_gen` in the background. RuntimeError: it cannot be started."""
@@ -129,8 +121,6 @@ class Connections(ABC, Generic[L]):
 
     def hold_back(self, connection: L) -> None:
         """Write the backlog of a connection when the kernel takes it."""
-
-    # -- connections -------------------------------------------------------------------------------
 
     def send(self, connection: L, packed: bytes) -> None:
         """Write to a connection, now or when the kernel takes it. Raises OSError."""
@@ -172,13 +162,10 @@ class Connections(ABC, Generic[L]):
 
     # -- connecting --------------------------------------------------------------------------------
 
-    def connect_gen(
-        self, patience: float, enough: int, quorum: int, check: Callable[[], None]
-    ) -> WaitGenerator[None]:
-        """Begin the attempts that are due, and wait while fewer than ``enough`` masters are connected.
+    def connect_gen(self, patience: float, enough: int, check: Callable[[], None]) -> WaitGenerator[None]:
+        """Begin the attempts that are due, and wait until ``enough`` masters are connected.
 
-        Waits at most ``patience`` seconds, a little longer on the first call. ``check`` may raise. Called
-        without the mutex.
+        At most ``patience`` seconds, a little longer on the first call. ``check`` may raise.
         """
         if self.whole:
             return
@@ -192,7 +179,7 @@ class Connections(ABC, Generic[L]):
             lambda: self.up >= enough or not self.is_connecting or self.closed,
             max(patience, FIRST_CONTACT_S) if self.is_new else patience,
         )
-        if self.is_new and self.up >= quorum:
+        if self.is_new and self.up >= self._context.quorum:
             # Masters that are a little slower than the quorum get some more time, so that the first lock
             # stands on all masters. A master that hangs costs no more than that.
             spent = self._clock() - began

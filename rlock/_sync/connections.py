@@ -60,13 +60,16 @@ def _close_all(*descriptors: int) -> None:
         os.close(descriptor)
 
 
+Server = MasterConnection[SocketConnection]
+
+
 class Connections(connections.Connections[SocketConnection]):
     """Called with ``mutex``, except for `poll` and `connect_gen`."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         #: By the descriptor of their connection.
-        self.by_fd: dict[int, MasterConnection[SocketConnection]] = {}
+        self.by_fd: dict[int, Server] = {}
         self._poll = select.poll()
         self._wake_pipe = WakePipe()
         self._poll.register(self._wake_pipe.fileno, select.POLLIN)
@@ -85,9 +88,7 @@ class Connections(connections.Connections[SocketConnection]):
         """Wake the thread that polls."""
         self._wake_pipe.wake()
 
-    def serve(
-        self, fd: int, event: int
-    ) -> tuple[MasterConnection[SocketConnection], SocketConnection] | None:
+    def serve(self, fd: int, event: int) -> tuple[Server, SocketConnection] | None:
         """Handle an event: write the backlog. Returns the connection that may have something to read."""
         server = self.by_fd.get(fd)
         if server is None or (connection := server.connection) is None:
@@ -107,13 +108,13 @@ class Connections(connections.Connections[SocketConnection]):
         self._poll.modify(connection.fileno, select.POLLIN | select.POLLOUT)
         self.wake()
 
-    def drop(self, server: MasterConnection[SocketConnection], fault: Fault) -> SocketConnection | None:
+    def drop(self, server: Server, fault: Fault) -> SocketConnection | None:
         connection = super().drop(server, fault)
         if connection is not None:
             self.wake()  # a poll under way still waits for its descriptor
         return connection
 
-    def _register(self, server: MasterConnection[SocketConnection], connection: SocketConnection) -> None:
+    def _register(self, server: Server, connection: SocketConnection) -> None:
         self.by_fd[connection.fileno] = server
         self._poll.register(connection.fileno, select.POLLIN)
 
@@ -133,12 +134,12 @@ class Connections(connections.Connections[SocketConnection]):
         super()._wake_waiters()
         self.wake()  # a poll under way does not wait for a new connection yet
 
-    def _start(self, server: MasterConnection[SocketConnection]) -> None:
+    def _start(self, server: Server) -> None:
         threading.Thread(
             target=self._connect_in_background, args=(server,), name="rlock-dial", daemon=True
         ).start()
 
-    def _connect_in_background(self, server: MasterConnection[SocketConnection]) -> None:
+    def _connect_in_background(self, server: Server) -> None:
         try:
             run(self._connect_gen(server))
         except BaseException:  # a greenlet may be killed
@@ -146,9 +147,7 @@ class Connections(connections.Connections[SocketConnection]):
                 self._interrupted(server)
             raise
 
-    def _open(
-        self, server: MasterConnection[SocketConnection], options: ConnectOptions
-    ) -> WaitGenerator[SocketConnection]:
+    def _open(self, server: Server, options: ConnectOptions) -> WaitGenerator[SocketConnection]:
         connection: SocketConnection = server.endpoint.connect(options)
         yield from NO_WAIT
         return connection
