@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from rlock._client.connection import ConnectOptions
+from rlock._client.handshake import ConnectOptions
 from rlock._sync.endpoints import Endpoint
 from rlock.program.local.embedded import Master, ServerBinary
 from rlock.rules.memory_epoch import Note

@@ -13,7 +13,7 @@ import pytest
 import redis
 
 import rlock
-from rlock._client.connection import ConnectOptions
+from rlock._client.handshake import ConnectOptions
 from rlock._sync.endpoints import Endpoint
 from rlock.rules import keys, scripts
 from rlock.rules.keys import OWN
@@ -220,7 +220,7 @@ def test_without_info_each_connection_has_no_vote_for_the_time_of_the_guard(box:
         connection = Endpoint(redis.Redis.from_url(box.url, username="joe", password="pw")).connect(
             ConnectOptions(5.0)
         )
-        assert connection.run_id == (run_id if info else "")
+        assert connection.memory_report.run_id == (run_id if info else "")
         guard.judge(0, connection.memory_report, now, last_reply_at=now - 1.0)
         assert guard.wait(0, now) == pytest.approx(0.0 if info else guard.time)
         assert guard.counts(0, connection.memory_report.note, now) == info

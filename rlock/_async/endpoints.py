@@ -8,7 +8,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from .._client import endpoints
-from .._client.connection import ConnectOptions
+from .._client.handshake import ConnectOptions
 from .connection import StreamConnection, connect
 
 

@@ -1,7 +1,4 @@
-"""How tasks wait:
-
-they yield futures to their event loop, so a generator of this driver can be awaited as it is.
-"""
+"""How tasks wait: they yield futures to their event loop, so a generator of this driver can be awaited."""
 
 from __future__ import annotations
 
@@ -27,10 +24,9 @@ run = cast("Callable[[WaitGenerator[T]], Awaitable[T]]", _run)
 
 
 class Parker(runtime.Parker):
-    """Where one task sleeps. A wake-up for a task that is awake is not kept:
+    """A future on which one task sleeps.
 
-    no other task runs between its last
-    look and its sleep.
+    A wake-up of a task that is awake is not kept: no other task runs between its last check and its sleep.
     """
 
     __slots__ = ("_future",)
@@ -39,20 +35,18 @@ class Parker(runtime.Parker):
         self._future: asyncio.Future[bool] | None = None
 
     def wake(self) -> None:
-        """Let the task look round."""
         if self._future is not None:
             _end(self._future)
 
     def clear(self) -> None:
-        """Forget a wake-up whose reason is known: there is none to forget."""
+        pass
 
     def expire(self) -> None:
-        """Let the task look round because its time is over."""
+        """Wake the task because its time is over."""
         if self._future is not None:
             _end(self._future, False)
 
     def park(self, timeout: float) -> WaitGenerator[bool]:
-        """Sleep until a wake-up, at most ``timeout`` seconds (inf: no limit); whether one came."""
         loop = asyncio.get_running_loop()
         future = self._future = loop.create_future()
         timer = loop.call_later(max(timeout, 0.0), _end, future, False) if timeout < math.inf else None
@@ -63,8 +57,8 @@ class Parker(runtime.Parker):
             if timer is not None:
                 timer.cancel()
         if not woken:
-            # uvloop runs timers before it reads. Replies that came while another task kept the loop from
-            # running must count, and a task's turn comes before the reads of the same iteration.
+            # Replies that came while another task kept the loop from running must be read first. uvloop runs
+            # timers before it reads, and tasks before the reads of the same iteration.
             yield
             yield
         return woken
@@ -79,13 +73,10 @@ class Runtime(runtime.Runtime):
     """Waiting by tasks of one event loop."""
 
     def parker(self) -> Parker:
-        """A place to sleep for the calling task."""
         return Parker()
 
     def sleep(self, seconds: float) -> WaitGenerator[None]:
-        """Let so many seconds pass."""
         yield from Parker().park(seconds)
 
     def caller(self) -> object:
-        """The calling task."""
         return asyncio.current_task()

@@ -28,14 +28,14 @@ class Subscriptions(subscriptions.Subscriptions[StreamConnection]):
         self._loop = asyncio.get_running_loop()
         self._connections = Connections(
             endpoints,
+            context,
+            engine.runtime,
             self._mutex,
-            context.clock,
-            context.random,
             self._welcome,
-            self._arrived,
-            self._changed,
             timeout=request_timeout,
             subscriber=True,
+            on_arrival=self._arrived,
+            on_change=self._changed,
         )
         self._look_timer: asyncio.TimerHandle | None = None
         self._connect_timer: asyncio.TimerHandle | None = None

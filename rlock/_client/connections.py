@@ -1,7 +1,7 @@
-"""The roster: which masters are connected, and the connecting of those that are not.
+"""Connections: the connections of one kind to all masters, and the attempts to make those that are missing.
 
-The fan-out has one for commands, the listener one for subscriptions. Dead masters are dialled again in
-the background, and only while somebody uses the roster.
+A client has one of these for commands and one for subscriptions. Attempts run in the background, and only
+while the client is used or a master still has to get a command.
 """
 
 from __future__ import annotations
@@ -9,31 +9,32 @@ from __future__ import annotations
 import math
 import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
-from random import Random
 from typing import Any, Generic, TypeVar
 
-from ..clock import Clock
-from ..events import MasterAnswers, MasterFailed, News
+from ..events import Event, MasterAnswers, MasterFailed
 from ..model import Fault, FaultKind
-from ..procedures.port import WaitGenerator
+from ..procedures.port import ClientContext, WaitGenerator
 from ..rules.timing import probe_wait
-from .connection import ConnectError, Connection, ConnectOptions
+from .connection import Connection
+from .handshake import ConnectError, ConnectOptions
+from .runtime import ParkingLot, Runtime
 
-#: Opening a connection takes several round trips, so it gets at least this long, in the background.
+#: The shortest time-out of each step of an attempt: a step may take several round trips.
 CONNECT_TIMEOUT_S = 1.0
-
-#: The first connections of a client get this long, however short the time-out of a request.
+#: The shortest time that the first call of a client waits for connections.
 FIRST_CONTACT_S = 0.25
-
-#: How long to leave a server alone that is in the list under another name already.
+#: The additional pause if two names turned out to be one server.
 DUPLICATE_PAUSE_S = 2.0
+#: Commands that are kept for one unreachable master. The oldest go first: their leases end first.
+MAX_MISSED = 10_000
 
 L = TypeVar("L", bound=Connection)
 
 
 class MasterConnection(Generic[L]):
-    """One master: its link, or why there is none."""
+    """One master: its connection, or why it has none."""
 
     __slots__ = (
         "connection",
@@ -43,160 +44,153 @@ class MasterConnection(Generic[L]):
         "index",
         "is_connecting",
         "kill",
+        "last_reply_at",
+        "missed",
         "probe_at",
+        "reconnect_until",
         "refusal",
-        "refused",
-        "refused_until",
-        "slow_from",
-        "wanted_until",
     )
 
     def __init__(self, index: int, endpoint: Any) -> None:
         self.index = index
         self.endpoint = endpoint
         self.connection: L | None = None
+        #: Why there is no connection.
         self.fault = Fault(FaultKind.DOWN, "not connected yet")
+        #: Attempts that failed in a row, and when the next one is due.
         self.failures = 0
         self.probe_at = -math.inf
         self.is_connecting = False
-        #: Why its last answer was no vote; None: it was one.
+        #: Commands that it may not have received.
+        self.missed: deque[Any] = deque(maxlen=MAX_MISSED)
+        #: Until then attempts go on even if nobody uses the client, to deliver them.
+        self.reconnect_until = -math.inf
+        #: Why its last reply was no vote; None: it was one.
         self.refusal: Fault | None = None
-        #: The same as it was told the last time; again after this, or when it changes.
-        self.refused: Fault | None = None
-        self.refused_until = -math.inf
-        #: From then on it is told of if it is slow.
-        self.slow_from = -math.inf
-        #: Until then it is dialled again and again, whether or not somebody uses the roster: it is owed
-        #: something.
-        self.wanted_until = -math.inf
-        #: Connections that ended with requests unanswered, as (run_id, client id).
+        #: `Connection.last_reply_at` of the connection before this one.
+        self.last_reply_at = -math.inf
+        #: Connections that ended with replies due: see `ConnectOptions.kill`.
         self.kill: list[tuple[str, int]] = []
 
 
 class Connections(ABC, Generic[L]):
-    """The links of one kind to all masters. Called with ``mutex``, but for `connect_gen`."""
+    """Called with ``mutex``, except for `connect_gen`. ``on_connect`` gets each new connection."""
 
     def __init__(
         self,
         endpoints: Sequence[Any],
+        context: ClientContext,
+        runtime: Runtime,
         mutex: threading.Lock,
-        clock: Clock,
-        random: Random,
-        on_link: Callable[[MasterConnection[L], L], None],
+        on_connect: Callable[[MasterConnection[L], L], None],
         *,
         timeout: float,
         subscriber: bool = False,
-        guarded: bool = False,
-        news: News | None = None,
     ) -> None:
         self.servers: list[MasterConnection[L]] = [
             MasterConnection(i, endpoint) for i, endpoint in enumerate(endpoints)
         ]
-        self.up = 0
+        self.up = 0  # masters with a connection
         self.closed = False
-        self.fresh = True  # nothing was dialled yet
+        self.is_new = True  # no call has waited for connections yet
+        self._context = context
+        self._clock = context.clock
+        self._runtime = runtime
         self._mutex = mutex
-        self._clock = clock
-        self._random = random
-        self._on_link = on_link
-        self._request_timeout = timeout
-        self._timeout = max(timeout, CONNECT_TIMEOUT_S)
-        self._subscriber = subscriber
-        self._guarded = guarded
-        #: Where failures of masters go; None: nobody is told of them.
-        self._news = news
-
-    # -- what a driver adds ------------------------------------------------------------------------
-
-    def send(self, connection: L, packed: bytes) -> None:
-        """Write to a link; what the kernel does not take goes out when it does. Raises OSError."""
-        if connection.send(packed):
-            self.hold_back(connection)
-
-    def hold_back(self, connection: L) -> None:
-        """A link keeps something: write it when the kernel takes it."""
+        self._on_connect = on_connect
+        self._options = ConnectOptions(
+            max(timeout, CONNECT_TIMEOUT_S), timeout, (), subscriber, context.guard.on
+        )
+        self._waiters = ParkingLot(mutex, context.clock, runtime)
 
     @abstractmethod
     def _start(self, server: MasterConnection[L]) -> None:
-        """Dial in the background, until there is a link or nobody wants one. RuntimeError: it cannot be."""
+        """Run `_connect_gen` in the background. RuntimeError: it cannot be started."""
+
+    def _open(self, server: MasterConnection[L], options: ConnectOptions) -> WaitGenerator[L]:
+        """A new connection, after its handshake. Needed by `_connect_gen` only."""
+        raise NotImplementedError
 
     @abstractmethod
     def _register(self, server: MasterConnection[L], connection: L) -> None:
-        """Read from it from now on."""
+        """Read from a connection from now on."""
 
     @abstractmethod
     def _unregister(self, connection: L) -> None:
         """Read from it no more."""
 
-    @abstractmethod
-    def _until(self, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
-        """Wait until ``done``, at most ``timeout`` seconds; looked at when `_tell` was called."""
+    def hold_back(self, connection: L) -> None:
+        """Write the backlog of a connection when the kernel takes it."""
 
-    @abstractmethod
-    def _tell(self) -> None:
-        """A link came, or a dial ended: who waits has to look."""
-
-    # -- links -------------------------------------------------------------------------------------
+    def send(self, connection: L, packed: bytes) -> None:
+        """Write to a connection, now or when the kernel takes it. Raises OSError."""
+        if connection.send(packed):
+            self.hold_back(connection)
 
     def drop(self, server: MasterConnection[L], fault: Fault) -> L | None:
-        """End a link; the caller sees to the replies that it owed."""
+        """End a connection. The caller has to see to the replies that were due on it."""
         connection = server.connection
         if connection is None:
             return None
         server.connection = None
         self.up -= 1
         self._unregister(connection)
-        news, server.fault = fault != server.fault, fault
-        # A link that broke is dialled at once: servers close idle connections. One that hung is not; nor
-        # one on which nothing was ever answered, or we would dial without a pause a proxy that knows no
-        # SUBSCRIBE.
-        if fault.kind is FaultKind.BROKEN:
-            server.failures = 0 if connection.answered else server.failures + 1
-        else:
+        server.last_reply_at = connection.last_reply_at
+        # A broken connection is replaced at once, because servers close idle ones. Not if the server never
+        # replied on it: attempts without a pause would hammer a proxy that knows no SUBSCRIBE.
+        if fault.kind is not FaultKind.BROKEN:
             server.failures = 1
-        server.probe_at = self._clock() + probe_wait(self._random, server.failures)
+        else:
+            server.failures = 0 if connection.answered else server.failures + 1
+        server.probe_at = self._clock() + probe_wait(self._context.random, server.failures)
         if fault.kind is FaultKind.DUPLICATE:
-            server.probe_at += DUPLICATE_PAUSE_S  # only somebody with an editor can mend it
-        if self._news is not None:
-            event = MasterFailed(server.endpoint.label, fault.kind.value, fault.text, news, connected=True)
-            self._news.note(event)
-        if connection.pending and connection.connection_id and connection.run_id:
-            server.kill.append((connection.run_id, connection.connection_id))
+            server.probe_at += DUPLICATE_PAUSE_S
+        self._set_fault(server, fault, connected=True)
+        run_id = connection.memory_report.run_id
+        if connection.pending and connection.connection_id and run_id:
+            server.kill.append((run_id, connection.connection_id))
         connection.close()
         return connection
 
+    def _set_fault(self, server: MasterConnection[L], fault: Fault, *, connected: bool = False) -> None:
+        news, server.fault = fault != server.fault, fault
+        self._report(MasterFailed(server.endpoint.label, fault.kind.value, fault.text, news, connected))
+
+    def _report(self, event: Event) -> None:
+        if not self._options.subscriber:  # the command connection to the same master reports it
+            self._context.news.note(event)
+
     # -- connecting --------------------------------------------------------------------------------
 
-    def connect_gen(
-        self, patience: float, enough: int, quorum: int, check: Callable[[], None]
-    ) -> WaitGenerator[None]:
-        """Dial what is due, in the background; wait for it only while fewer than ``enough`` are up.
+    def connect_gen(self, patience: float, enough: int, check: Callable[[], None]) -> WaitGenerator[None]:
+        """Begin the attempts that are due, and wait until ``enough`` masters are connected.
 
-        At most ``patience`` seconds, a little longer the first time of all. ``check`` may raise. Without
-        the mutex.
+        At most ``patience`` seconds, a little longer on the first call. ``check`` may raise.
         """
-        if self.up == len(self.servers):
+        if self.whole:
             return
         with self._mutex:
             check()
             self.connect_due()
-            if self.up >= enough and not self.fresh:
+            if self.up >= enough and not self.is_new:
                 return
         began = self._clock()
-        yield from self._until(
+        yield from self._waiters.wait_until(
             lambda: self.up >= enough or not self.is_connecting or self.closed,
-            max(patience, FIRST_CONTACT_S) if self.fresh else patience,
+            max(patience, FIRST_CONTACT_S) if self.is_new else patience,
         )
-        if self.fresh and self.up >= quorum:
-            # The first time of all: masters that need a little longer than the quorum get it, so that
-            # the first lock stands on all of them; one that hangs does not hold us up.
+        if self.is_new and self.up >= self._context.quorum:
+            # Masters that are a little slower than the quorum get some more time, so that the first lock
+            # stands on all masters. A master that hangs costs no more than that.
             spent = self._clock() - began
-            yield from self._until(lambda: not self.is_connecting or self.closed, 2 * spent + 0.02)
-        self.fresh = False
+            yield from self._waiters.wait_until(
+                lambda: not self.is_connecting or self.closed, 2 * spent + 0.02
+            )
+        self.is_new = False
 
     @property
     def whole(self) -> bool:
-        """Whether all masters are connected: none is to be dialled."""
+        """Whether all masters are connected."""
         return self.up == len(self.servers)
 
     @property
@@ -206,91 +200,102 @@ class Connections(ABC, Generic[L]):
 
     def next_probe(self) -> float:
         """When the next attempt is due."""
-        return min(
-            (
-                server.probe_at
-                for server in self.servers
-                if server.connection is None and not server.is_connecting
-            ),
-            default=math.inf,
-        )
+        return min((server.probe_at for server in self._missing()), default=math.inf)
 
     def connect_due(self) -> None:
-        """Start an attempt for each master that is down and whose time has come."""
+        """Start the attempts that are due."""
         now = self._clock()
-        for server in self.servers:
-            if server.connection is None and not server.is_connecting and now >= server.probe_at:
+        for server in self._missing():
+            if now >= server.probe_at:
                 server.is_connecting = True
                 try:
                     self._start(server)
-                except RuntimeError as error:  # no thread to be had: that master has no vote
-                    server.is_connecting = False
-                    self._failed(server, Fault(FaultKind.DOWN, str(error)))
-                except BaseException:
-                    server.is_connecting = False  # else this master would never be dialled again
-                    raise
+                except BaseException as error:
+                    server.is_connecting = False  # otherwise there would never be another attempt
+                    if not isinstance(error, RuntimeError):
+                        raise
+                    self._failed(server, Fault(FaultKind.DOWN, str(error)))  # there are no more threads
 
-    def _tell_news(self) -> None:
-        """Behind a dial, without the mutex: nobody else may come by for a while."""
-        if self._news is not None:
-            self._news.tell()
+    def _missing(self) -> list[MasterConnection[L]]:
+        return [server for server in self.servers if server.connection is None and not server.is_connecting]
+
+    def _connect_gen(self, server: MasterConnection[L]) -> WaitGenerator[None]:
+        """Try once; again and again while the master has to get a command."""
+        while True:
+            options = self._connect_options(server)
+            outcome: L | Exception
+            try:
+                outcome = yield from self._open(server, options)
+            except Exception as error:  # also if there is no descriptor or no memory
+                outcome = error
+            with self._mutex:
+                pause = self._connected(server, options, outcome)
+            self._context.news.tell()
+            if pause is None:
+                return
+            yield from self._runtime.sleep(pause)
+            with self._mutex:
+                if not self._may_reconnect(server):
+                    return
 
     def _connect_options(self, server: MasterConnection[L]) -> ConnectOptions:
-        """How to dial it now."""
-        return ConnectOptions(
-            self._timeout, self._request_timeout, list(server.kill), self._subscriber, self._guarded
-        )
+        return self._options._replace(kill=list(server.kill))
 
     def _connected(
-        self, server: MasterConnection[L], call: ConnectOptions, outcome: L | BaseException
+        self, server: MasterConnection[L], options: ConnectOptions, outcome: L | Exception
     ) -> float | None:
-        """What an attempt came to; after how many seconds to try again at once, None: not unasked."""
+        """Take the outcome of an attempt. Returns the pause before the next one; None: it is not needed."""
         server.is_connecting = False
         if self.closed:
-            if not isinstance(outcome, BaseException):
+            if not isinstance(outcome, Exception):
                 outcome.close()
             return None
-        if isinstance(outcome, BaseException):
+        if isinstance(outcome, Exception):
             fault = Fault(FaultKind.DOWN, str(outcome) or type(outcome).__name__)
             self._failed(server, outcome.fault if isinstance(outcome, ConnectError) else fault)
         elif server.connection is not None:
-            outcome.close()  # a second attempt, that an interrupt let through
+            outcome.close()  # a second attempt, begun after an interrupt
         else:
-            server.kill = [old for old in server.kill if old not in call.kill]
+            server.kill = [old for old in server.kill if old not in options.kill]
             server.connection = outcome
             self.up += 1
             failures = server.failures
             self._register(server, outcome)
-            self._on_link(server, outcome)
-            # Not one that was refused at once, as the same server under another name.
-            if self._news is not None and server.connection is outcome:
-                self._news.note(MasterAnswers(server.endpoint.label, news=failures > 0))
-        self._tell()
+            self._on_connect(server, outcome)
+            if server.connection is outcome:  # not refused as a duplicate
+                self._report(MasterAnswers(server.endpoint.label, news=failures > 0))
+        self._wake_waiters()
         now = self._clock()
         pause = max(0.0, server.probe_at - now)
-        if server.connection is not None or now + pause >= server.wanted_until:
+        if server.connection is not None or now + pause >= server.reconnect_until:
             return None
         return min(pause, CONNECT_TIMEOUT_S)
 
     def _may_reconnect(self, server: MasterConnection[L]) -> bool:
-        """Whether to try again for what it is owed; somebody else's attempt is as good."""
+        """Begin another attempt, unless somebody else has begun one."""
         if server.connection is not None or server.is_connecting or self.closed:
             return False
         server.is_connecting = True
         return True
 
+    def _interrupted(self, server: MasterConnection[L]) -> None:
+        """An attempt ended without an outcome: otherwise this master would never be connected again."""
+        server.is_connecting = False
+        self._wake_waiters()
+
+    def _wake_waiters(self) -> None:
+        """A connection was made, or an attempt ended."""
+        self._waiters.wake_all()
+
     def _failed(self, server: MasterConnection[L], fault: Fault) -> None:
-        if self._news is not None:
-            news = fault != server.fault
-            self._news.note(MasterFailed(server.endpoint.label, fault.kind.value, fault.text, news))
-        server.fault = fault
+        self._set_fault(server, fault)
         server.failures += 1
-        server.probe_at = self._clock() + probe_wait(self._random, server.failures + 1)
+        server.probe_at = self._clock() + probe_wait(self._context.random, server.failures + 1)
 
     # -- the end -----------------------------------------------------------------------------------
 
     def disconnect(self) -> None:
-        """Close all links; they can be dialled again."""
+        """Close all connections; new ones can be made."""
         for server in self.servers:
             if server.connection is not None:
                 connection, server.connection = server.connection, None
@@ -301,13 +306,13 @@ class Connections(ABC, Generic[L]):
         self.up = 0
 
     def close(self) -> None:
-        """Close all links for good."""
+        """Close all connections for good."""
         self.closed = True
         self.disconnect()
-        self._tell()
+        self._wake_waiters()
 
     def abandon(self) -> None:
-        """In a forked child: drop our copies of the descriptors, without a word to the servers."""
+        """In a forked child: close its copies of the sockets, without a word to the servers."""
         self.closed = True
         for server in self.servers:
             if server.connection is not None:

@@ -1,33 +1,72 @@
-"""Traffic: what goes over one connection, and the votes that come out of what its master answers."""
+"""Pipeline: the replies of the masters, in the order of the commands, and the votes in them."""
 
 from __future__ import annotations
 
 import math
 import threading
 from abc import ABC, abstractmethod
-from typing import Generic, TypeVar
+from collections.abc import Set
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..events import MasterAnswers, MasterFailed, MasterSlow, OutOfStep
 from ..model import Code, Fault, FaultKind, Vote
-from ..procedures.port import ClientContext
+from ..procedures.port import ClientContext, Request
 from ..rules import commands, replies, scripts
-from ..rules.command_templates import Command, encode
+from ..rules.command_templates import Command, encode, end_of_acquire
 from ..rules.memory_epoch import Note
+from ..rules.quorum import Ballot
 from .connection import Connection
 from .connections import Connections, MasterConnection
-from .pending import PendingCall, PendingReply, Redelivery
+from .runtime import Parker
 
-#: What goes on with a master is told of again after this.
-AGAIN_S = 60.0
+#: A state that lasts is reported again after this time.
+REPORT_AGAIN_S = 60.0
 
-#: What a member of an enum costs to look up shows where each answer comes by.
+#: Bound once: enum lookup is measurable on this path.
 _YES = Code.YES
 
 L = TypeVar("L", bound=Connection)
 
 
+class PendingCall:
+    """A command that was sent to masters, and the ballot of their replies."""
+
+    __slots__ = ("ballot", "deadline", "max_ttl", "over", "parker", "request")
+
+    def __init__(self, request: Request, masters: int, max_ttl: float) -> None:
+        self.request = request
+        self.ballot = Ballot(masters if request.targets is None else len(request.targets), request.settle)
+        self.deadline = 0.0
+        #: The longest lease of the fleet by which the votes in the ballot were judged.
+        self.max_ttl = max_ttl
+        #: The caller has gone on with the ballot: later replies must not change it.
+        self.over = False
+        #: Wakes the thread or task that waits; None: it does not sleep.
+        self.parker: Parker | None = None
+
+    def failed_by(self, kinds: Set[FaultKind]) -> bool:
+        """Whether a master gave no vote for one of these reasons."""
+        faults = (vote.fault for vote in self.ballot.votes.values())
+        return any(fault is not None and fault.kind in kinds for fault in faults)
+
+    def unanswered(self) -> list[int]:
+        """The masters that said neither yes nor no."""
+        votes, targets = self.ballot.votes, self.request.targets
+        asked = range(self.ballot.masters) if targets is None else targets
+        return [i for i in asked if i not in votes or votes[i].code == Code.FAULT]
+
+
+class PendingReply(NamedTuple):
+    """A command whose reply is due on a connection, or that a master may not have received."""
+
+    call: PendingCall | None
+    command: Command
+    sent_at: float
+    resend_until: float  # no later than `sent_at`: it is not sent again
+
+
 class Pipeline(ABC, Generic[L]):
-    """Commands on their way, and what is owed for them. All with the mutex held."""
+    """Called with the mutex."""
 
     _connections: Connections[L]
 
@@ -37,225 +76,232 @@ class Pipeline(ABC, Generic[L]):
         self._guard = context.guard
         self._news = context.news
         self._mutex = threading.Lock()
-        self._redelivery = Redelivery(len(context.masters))
-        #: When each master gave its last answer on a connection that has ended, or an earlier instant.
-        self._heard_at = [-math.inf for _ in context.masters]
-        #: When to look next for links that owe a reply for too long.
+        #: The last report of each lasting state: the state, and when to report it again.
+        self._reported: dict[object, tuple[object, float]] = {}
+        #: When to look next for connections whose replies are overdue.
         self._look_at = -math.inf
+        #: The longest lease of the fleet by which `Connection.expected_end` was set.
+        self._max_ttl = context.guard.max_ttl
 
     @abstractmethod
-    def _wake(self, call: PendingCall) -> None:
-        """Let the one who waits for a round look."""
+    def _post(self, server: MasterConnection[L], pending: PendingReply, packed: bytes) -> bool:
+        """Write a command to a master. False: it is not connected."""
 
-    def _post(self, server: MasterConnection[L], connection: L, pending: PendingReply, packed: bytes) -> None:
-        try:
-            connection.pending.append(pending)
-            if connection.send(packed):
-                self._connections.hold_back(connection)
-        except OSError as error:
-            self._drop(server, Fault(FaultKind.BROKEN, str(error) or type(error).__name__))
-        except BaseException:
-            # Ctrl-C in the middle of a command: its bytes and the list of owed replies may no longer
-            # agree, and one reply read for another is a vote that nobody gave.
-            self._drop(server, Fault(FaultKind.BROKEN, "interrupted"))
-            raise
+    # -- replies -----------------------------------------------------------------------------------
 
-    def _take(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
-        """What has arrived: counted at once where it is what was foreseen, else for the reader."""
-        if data and server.refusal is None and not connection.reader.has_data():
+    def _receive(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
+        """Handle bytes that have arrived. Expected replies are counted without parsing."""
+        end = connection.expected_end
+        if data and end is not None and server.refusal is None and not connection.reader.has_data():
             pending_replies = connection.pending
             while data and pending_replies:
-                tail = connection.tail
-                if tail is None:
-                    break  # a grant of this master may not count: each answer is read
                 call, command, sent_at, _ = pending_replies[0]
                 start, vote, noted = command.expected_reply
-                expected = start + tail if noted else start
+                expected = start + end if noted else start
                 if not data.startswith(expected):
                     break
                 pending_replies.popleft()
-                connection.heard_at = sent_at
-                if call is not None and (not call.over or call.request.count_late):
-                    self._vote(call, server.index, vote)
+                connection.last_reply_at = sent_at
+                if call is not None:
+                    self._count(call, server.index, vote)
                 data = data[len(expected) :]
             if not data:
                 return
         if data:
             connection.reader.feed(data)
-        self._deliver(server, connection)
+        self._read_replies(server, connection)
 
-    def _deliver(self, server: MasterConnection[L], connection: L) -> None:
-        gets, pending_replies = connection.reader.gets, connection.pending
-        while (reply := gets()) is not False:
-            if not pending_replies:
-                # Nobody asked: an error before the server hangs up, or the two are out of step.
-                self._drop(server, Fault(FaultKind.BROKEN, f"an answer that nobody asked for: {reply!r:.80}"))
-                return
-            pending = pending_replies.popleft()
-            call, command, sent_at, _ = pending
-            if type(reply) is not list and replies.is_noscript(reply):
-                # Not for an acquire that is decided: its release may have passed already, and the
-                # late vote would stand until its lease ends.
-                late = call is not None and (call.over or call.ballot.settled)
-                if not (late and command.script is scripts.ACQUIRE):
-                    self._post(server, connection, pending, encode(command.by_source()))
-                    if server.connection is not connection:
-                        return
-                    continue
-                # It will be asked for again, by a lock that is not decided yet.
-                load = encode(("SCRIPT", "LOAD", command.script.source))
-                self._post(server, connection, PendingReply(None, command, pending.sent_at, 0.0), load)
-                continue
-            vote = command.decode(reply)
-            if vote.code == _YES and command.echo != vote.holder and command.echo is not None:
-                # The last line of defence: a vote that was read for another round would be two leases.
-                self._drop(server, Fault(FaultKind.BROKEN, "an answer that belongs to another command"))
-                self._news.note(OutOfStep(server.endpoint.label))
-                return
-            if vote.fault is not None:
-                if command.script is scripts.HANDSHAKE:
-                    # Otherwise no handshake would follow on this connection, and no grant on it would count.
-                    connection.judging = False
-                self._refused(server, vote.fault)
-            elif server.refusal is not None and vote.code == _YES and command.script is scripts.ACQUIRE:
-                # Only that: without memory, or a disk, a master releases and renews all the same.
-                server.refusal = None
-                self._news.note(MasterAnswers(server.endpoint.label, news=False))
-            if vote.note is not None and vote.note != connection.note:
-                self._judge(server, connection, command, vote)
-            if server.connection is connection:
-                grants = command.script in scripts.GRANTING
-                vote = self._guard.filter_vote(server.index, vote, self._clock(), grants=grants)
+    def _read_replies(self, server: MasterConnection[L], connection: L) -> None:
+        while server.connection is connection and (reply := connection.reader.gets()) is not False:
+            if not connection.pending:
+                # An error before the server closes the connection; or a reply was read for another command.
+                self._drop(server, _broken(f"an answer that nobody asked for: {reply!r:.80}"))
+            elif type(reply) is not list and replies.is_noscript(reply):
+                self._send_script(server, connection.pending.popleft())
+            elif type(reply) is bytes and reply == connection.pending[0].command.script.sha.encode():
+                connection.pending.popleft()  # the reply to SCRIPT LOAD
             else:
-                vote = Vote(Code.FAULT, fault=server.fault)
-            if not connection.judging:  # else it may be the first answer of a new life
-                connection.heard_at = sent_at
-            if call is not None and (not call.over or call.request.count_late):
-                self._vote(call, server.index, vote)
+                self._read_reply(server, connection, reply)
+
+    def _send_script(self, server: MasterConnection[L], pending: PendingReply) -> None:
+        """The master does not have the script of a command."""
+        call, command = pending.call, pending.command
+        if command.script is scripts.ACQUIRE and call is not None and (call.over or call.ballot.settled):
+            # Only load it for later calls. The release of this acquire may have passed already, and the vote
+            # would stand until its lease ends.
+            load = encode(("SCRIPT", "LOAD", command.script.source))
+            self._post(server, PendingReply(None, command, pending.sent_at, pending.sent_at), load)
+        else:
+            self._post(server, pending, encode(command.by_source()))
+
+    def _read_reply(self, server: MasterConnection[L], connection: L, reply: Any) -> None:
+        call, command, sent_at, _ = connection.pending[0]
+        vote = command.decode(reply)
+        if vote.code == _YES and command.echo != vote.holder and command.echo is not None:
+            # Otherwise a vote for another call would be counted, and two owners would get the lock.
+            self._drop(server, _broken("an answer that belongs to another command"))
+            self._news.note(OutOfStep(server.endpoint.label))
+            return
+        if vote.fault is not None:
+            if command.script is scripts.HANDSHAKE:
+                # Otherwise it would never be sent again, and no grant on this connection would count.
+                connection.awaits_handshake = False
+            self._refused(server, vote.fault)
+        elif server.refusal is not None and vote.code == _YES and command.script is scripts.ACQUIRE:
+            # Only an acquire shows it: without memory or disk a master still releases and renews.
+            server.refusal = None
+            self._news.note(MasterAnswers(server.endpoint.label, news=False))
+        if vote.note is not None and end_of_acquire(vote.note) != connection.expected_end:
+            self._check_note(server, connection, command, vote)
+            if server.connection is not connection:
+                return
+        # Not before: the drop of a connection sees to the commands that are still in the queue.
+        connection.pending.popleft()
+        grants = command.script in scripts.GRANTING
+        vote = self._guard.filter_vote(server.index, vote, self._clock(), grants=grants)
+        if not connection.awaits_handshake:  # otherwise this may be the first reply after a restart
+            connection.last_reply_at = sent_at
+        if call is not None:
+            self._count(call, server.index, vote)
 
     def _refused(self, server: MasterConnection[L], fault: Fault) -> None:
-        """A master that answers, and has no vote all the same: no memory, no permission, a full disk."""
-        now = self._clock()
-        # One that refuses some locks only would be told of all the time.
-        news = server.refusal != fault and (fault != server.refused or now >= server.refused_until)
+        """A master replies, but has no vote: no memory, no permission, a full disk."""
+        # A master that refuses only some locks alternates, and would be reported all the time.
+        news = server.refusal != fault and self._is_news((server.index, "refusal"), fault, self._clock())
         server.refusal = fault
-        if news:
-            server.refused, server.refused_until = fault, now + AGAIN_S
         self._news.note(MasterFailed(server.endpoint.label, fault.kind.value, fault.text, news))
 
-    def _meet(self, server: MasterConnection[L], connection: L, now: float) -> None:
-        """Take the handshake of a new connection."""
-        guard, told = self._guard, connection.memory_report
-        max_ttl = guard.max_ttl
-        guard.judge(server.index, told, now, last_reply_at=self._heard_at[server.index])
-        connection.heard_at = now
-        self._expect(server, connection, told.note, max_ttl, now)
-        for master, note in guard.first_use(now):
-            other = self._connections.servers[master]
-            if other.connection is not None:
-                self._shake_hands(other, other.connection, now, "unused", note)
+    def _is_news(self, key: object, state: object, now: float) -> bool:
+        """Whether to report a lasting state: it has changed, or the last report was long ago."""
+        last, until = self._reported.get(key, (None, now))
+        if state == last and now < until:
+            return False
+        self._reported[key] = state, now + REPORT_AGAIN_S
+        return True
 
-    def _shake_hands(
-        self, server: MasterConnection[L], connection: L, now: float, memory: str, known: str = ""
-    ) -> None:
-        command = commands.handshake(connection.run_id, memory, known)
-        self._post(server, connection, PendingReply(None, command, now, 0.0), command.packed)
-
-    def _judge(self, server: MasterConnection[L], connection: L, command: Command, vote: Vote) -> None:
-        """Look at the note that came with an answer: it may say that the master lost its memory."""
-        guard, now = self._guard, self._clock()
-        max_ttl = guard.max_ttl
-        text = vote.note or ""
-        if command.script is scripts.HANDSHAKE:
-            connection.judging = False
-            told = connection.memory_report._replace(note=text, time_us=vote.time_us)
-            guard.judge(server.index, told, now, last_reply_at=connection.heard_at, new_connection=False)
-        elif not guard.check_note(server.index, text, now):
-            noted = Note.parse(text)
-            if noted is not None and connection.run_id and noted.run_id not in ("", connection.run_id):
-                # A proxy keeps this connection over a restart: the handshake of a new one tells the life.
-                self._drop(server, Fault(FaultKind.BROKEN, "another server answers on this connection now"))
-                return
-            if not connection.judging:
-                connection.judging = True
-                self._shake_hands(server, connection, now, connection.memory_report.memory)
-        self._expect(server, connection, text, max_ttl, now)
-
-    def _expect(
-        self, server: MasterConnection[L], connection: L, note: str, max_ttl: float, now: float
-    ) -> None:
-        """Compare answers with this note from now on, if grants count. ``max_ttl``: before it was judged."""
-        guard = self._guard
-        if guard.max_ttl != max_ttl:
-            # Votes of memories that were old enough may count no more: each answer is read again.
-            for other in self._connections.servers:
-                if other.connection is not None:
-                    other.connection.expect(None)
-        connection.expect(note if not guard.on or guard.counts(server.index, note, now) else None)
-
-    def _vote(self, call: PendingCall, master: int, vote: Vote) -> None:
+    def _count(self, call: PendingCall, master: int, vote: Vote) -> None:
         ballot = call.ballot
         settled = ballot.settled
-        # One that came with the last that mattered is counted as well, or it would have to be undone.
-        if (
-            (settled or call.over)
-            and not call.request.count_late
-            and (call.over or ballot.granted >= ballot.quorum)
-        ):
+        # A reply right after the verdict is counted if the call was lost: its vote has to be undone.
+        decided = call.over or (settled and ballot.granted >= ballot.quorum)
+        if decided and not call.request.count_late:
             return
         if ballot.cast(master, vote) and not settled:
             ballot.decided_at = self._clock()
-            self._wake(call)
+            if call.parker is not None:
+                call.parker.wake()
         if call.over:
-            # Its owner has judged the votes and may not do it again, and this one may tell of a longer lease.
+            # Its owner has judged the votes already, and this one may tell of a longer lease.
             self._filter_again(call)
 
     def _filter_again(self, call: PendingCall) -> None:
         """Filter the votes again, unless that was done since the client learned of the longest lease."""
-        if self._guard.time != call.guard_time:
-            now, call.guard_time = self._clock(), self._guard.time
+        if self._guard.max_ttl != call.max_ttl:
+            now, call.max_ttl = self._clock(), self._guard.max_ttl
             grants = call.request.command.script in scripts.GRANTING
             for i, vote in list(call.ballot.votes.items()):
                 call.ballot.amend(i, self._guard.filter_vote(i, vote, now, grants=grants))
 
-    def _expire(self, now: float) -> None:
-        """Drop the links that have owed a reply for too long: a stalled master costs nothing from then on.
+    # -- the notes of the restart guard ------------------------------------------------------------
 
-        Called when all that has arrived was read; one for which half of the time is over is told of.
+    def _judge_memory(self, server: MasterConnection[L], connection: L, now: float) -> None:
+        """Take what the handshake of a new connection found."""
+        guard, report = self._guard, connection.memory_report
+        guard.judge(server.index, report, now, last_reply_at=server.last_reply_at)
+        connection.last_reply_at = now
+        self._count_grants(server, connection, report.note, now)
+        for master, note in guard.first_use(now):
+            self._send_handshake(self._connections.servers[master], now, "unused", note)
+
+    def _check_note(self, server: MasterConnection[L], connection: L, command: Command, vote: Vote) -> None:
+        """The note in a reply is not the one that counts: the master may have lost its memory."""
+        guard, now, note = self._guard, self._clock(), vote.note or ""
+        report = connection.memory_report
+        if command.script is scripts.HANDSHAKE:
+            connection.awaits_handshake = False
+            report = report._replace(note=note, time_us=vote.time_us)
+            last_reply_at = connection.last_reply_at
+            guard.judge(server.index, report, now, last_reply_at=last_reply_at, new_connection=False)
+        elif not guard.check_note(server.index, note, now):
+            parsed = Note.parse(note)
+            if parsed is not None and report.run_id and parsed.run_id not in ("", report.run_id):
+                # A proxy hid a restart. Only the handshake of a new connection learns the run_id.
+                self._drop(server, _broken("another server answers on this connection now"))
+                return
+            if not connection.awaits_handshake:
+                connection.awaits_handshake = True
+                self._send_handshake(server, now, report.memory)
+        self._count_grants(server, connection, note, now)
+
+    def _send_handshake(
+        self, server: MasterConnection[L], now: float, memory: str, known_note: str = ""
+    ) -> None:
+        if server.connection is not None:
+            run_id = server.connection.memory_report.run_id
+            command = commands.handshake(run_id, memory, known_note)
+            self._post(server, PendingReply(None, command, now, now), command.packed)
+
+    def _count_grants(self, server: MasterConnection[L], connection: L, note: str, now: float) -> None:
+        """Count grants with this note from now on, if its memory is old enough."""
+        guard = self._guard
+        if guard.max_ttl != self._max_ttl:
+            self._max_ttl = guard.max_ttl
+            # Their memories may be too young for the longer lease.
+            for other in self._connections.servers:
+                if other.connection is not None:
+                    other.connection.expected_end = None
+        counts = not guard.on or guard.counts(server.index, note, now)
+        connection.expected_end = end_of_acquire(note) if counts else None
+
+    # -- the end of a connection -------------------------------------------------------------------
+
+    def _drop_stalled(self, now: float) -> None:
+        """Drop connections whose replies are overdue: a stalled master then costs nothing any more.
+
+        Called when everything that has arrived was read.
         """
         self._look_at = now + self._timeout / 16
         for server, took in self._overdue(now):
             if took > self._timeout:
                 self._drop(server, Fault(FaultKind.TIMEOUT, f"no answer within {self._timeout:g} s"))
-            elif now >= server.slow_from:
-                server.slow_from = now + AGAIN_S
+            elif self._is_news((server.index, "slow"), True, now):
                 self._news.note(MasterSlow(server.endpoint.label, took, self._timeout))
 
     def _overdue(self, now: float) -> list[tuple[MasterConnection[L], float]]:
-        """The links that have owed a reply for half of the time-out or more, and for how long."""
-        half = self._timeout / 2
+        """The connections that owe a reply for more than half of the time-out, and for how long."""
         return [
             (server, took)
             for server in self._connections.servers
             if server.connection
             and server.connection.pending
-            and (took := now - server.connection.pending[0].sent_at) > half
+            and (took := now - server.connection.pending[0].sent_at) > self._timeout / 2
         ]
 
     def _drop(self, server: MasterConnection[L], fault: Fault) -> None:
         connection = self._connections.drop(server, fault)
-        if connection is None:
-            return
-        self._heard_at[server.index] = connection.heard_at
-        for pending in connection.pending:
-            self._note(server, pending)
-            if pending.call is not None:
-                self._vote(pending.call, server.index, Vote(Code.FAULT, fault=fault))
+        if connection is not None:
+            for pending in connection.pending:
+                self._redeliver(server, pending)
+                if pending.call is not None:
+                    self._count(pending.call, server.index, Vote(Code.FAULT, fault=fault))
 
-    def _note(self, server: MasterConnection[L], pending: PendingReply) -> None:
-        """A master may not have got this: it gets it when it is back, and we see to that."""
-        if pending.until:
-            self._redelivery.keep(server.index, pending)
-            # Nobody else may dial it: the lock would stay locked there although it was released.
-            server.wanted_until = max(server.wanted_until, pending.until)
+    def _drop_broken(self, server: MasterConnection[L], error: BaseException) -> None:
+        """Drop a connection after an exception in the middle of a command or of a reply.
+
+        After Ctrl-C too: the next reply would be read for another command, a vote that nobody gave.
+        """
+        interrupted = not isinstance(error, Exception)
+        self._drop(server, _broken("interrupted" if interrupted else str(error) or type(error).__name__))
+
+    def _redeliver(self, server: MasterConnection[L], pending: PendingReply) -> None:
+        """Send a command again when its master is connected again, if it still means something then."""
+        if pending.resend_until > pending.sent_at:
+            late = None if pending.call is None else pending.call.request.late
+            server.missed.append(pending._replace(call=None, command=late or pending.command))
+            # Otherwise an unused client makes no attempt, and a released lock stays locked there.
+            server.reconnect_until = max(server.reconnect_until, pending.resend_until)
             self._connections.connect_due()
+
+
+def _broken(text: str) -> Fault:
+    return Fault(FaultKind.BROKEN, text)

@@ -1,10 +1,7 @@
-"""Runtime: how a driver waits.
+"""Runtime: how a driver waits. Threads block, tasks yield to their event loop, the simulation lets time pass.
 
-Threads block, tasks yield to their event loop, the simulation lets virtual time pass.
-
-Everything that waits does so through a `Parker`, as in trio's `ParkingLot`: one thread or task sleeps,
-another one wakes it. A wake-up that comes before the sleep is kept, so nothing is lost between the last look
-and the sleep.
+All waiting is done by a `Parker`, as in trio's `ParkingLot`: one thread or task sleeps, another one wakes it.
+A wake-up that comes before the sleep is kept, so none is lost between the last check and the sleep.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ class Parker(ABC):
 
     @abstractmethod
     def wake(self) -> None:
-        """Let the sleeper look round. Called with the mutex of the state that it waits for."""
+        """Wake the sleeper. Called with the mutex of the state that it waits for."""
 
     @abstractmethod
     def clear(self) -> None:
@@ -44,7 +41,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def parker(self) -> Parker:
-        """A place to sleep for the thread or task that calls."""
+        """A parker for the calling thread or task."""
 
     @abstractmethod
     def sleep(self, seconds: float) -> WaitGenerator[None]:
@@ -52,11 +49,15 @@ class Runtime(ABC):
 
     @abstractmethod
     def caller(self) -> object:
-        """The thread or task that calls."""
+        """The calling thread or task."""
 
 
 class ParkingLot:
-    """Threads or tasks that wait until something is true; ``mutex`` guards what they wait for."""
+    """Threads or tasks that wait until something is true; ``mutex`` guards what they wait for.
+
+    Not `threading.Condition`: after Ctrl-C while its ``wait`` takes the lock again, the ``with`` raises
+    because the lock is free.
+    """
 
     def __init__(self, mutex: threading.Lock, clock: Clock, runtime: Runtime) -> None:
         self._mutex = mutex
@@ -65,30 +66,25 @@ class ParkingLot:
         self._parked: list[Parker] = []
 
     def wait_until(self, done: Callable[[], bool], timeout: float) -> WaitGenerator[bool]:
-        """Wait at most ``timeout`` seconds until ``done``; whether it is. Called without the mutex.
-
-        `threading.Condition` would not do: Ctrl-C while its ``wait`` takes the lock again leaves the lock
-        free inside the ``with``, whose end then raises.
-        """
-        until = self._clock() + timeout
-        while True:
-            parker = self._runtime.parker()
-            with self._mutex:
-                if done():
-                    return True
-                left = until - self._clock()
-                if left <= 0:
-                    return False
-                self._parked.append(parker)
-            try:
-                yield from parker.park(left)
-            finally:
+        """Wait at most ``timeout`` seconds until ``done``; whether it is. Called without the mutex."""
+        until, parker = self._clock() + timeout, self._runtime.parker()
+        try:
+            while True:
                 with self._mutex:
-                    if parker in self._parked:
-                        self._parked.remove(parker)
+                    if done():
+                        return True
+                    left = until - self._clock()
+                    if left <= 0:
+                        return False
+                    if parker not in self._parked:
+                        self._parked.append(parker)
+                yield from parker.park(left)
+        finally:
+            with self._mutex:
+                if parker in self._parked:
+                    self._parked.remove(parker)
 
     def wake_all(self) -> None:
-        """Let all look again. Called with the mutex."""
-        parked, self._parked = self._parked, []
-        for parker in parked:
+        """Let all check again. Called with the mutex."""
+        for parker in self._parked:
             parker.wake()

@@ -1,27 +1,26 @@
-"""The fan-out of the blocking driver: of the threads that wait for a round, one reads for all.
+"""The calls of threads: of the threads that wait for replies, one reads for all (the leader).
 
-The caller writes its command to every master and then waits, with no thread in between. The one that reads
-(the leader) hands that role on when its own round is settled.
+A caller writes its command to every master and waits, with no other thread in between. A leader hands that
+role on when its own call is over.
 """
 
 from __future__ import annotations
 
 import select
-from collections import deque
 from collections.abc import Sequence
 
 import hiredis
 
 from .._client import calls
-from .._client.pending import PendingCall
-from .._client.runtime import NO_WAIT
+from .._client.pipeline import PendingCall
+from .._client.runtime import NO_WAIT, Parker
 from ..errors import RLockError
 from ..model import Fault, FaultKind
 from ..procedures.port import ClientContext, WaitGenerator
 from .connection import SocketConnection
 from .connections import Connections
 from .endpoints import Endpoint
-from .runtime import Parker, Runtime
+from .runtime import Runtime
 
 
 class Calls(calls.Calls[SocketConnection]):
@@ -34,55 +33,37 @@ class Calls(calls.Calls[SocketConnection]):
     ) -> None:
         super().__init__(context, request_timeout, runtime)
         self._connections = Connections(
-            endpoints,
-            self._mutex,
-            context.clock,
-            context.random,
-            self._welcome,
-            timeout=request_timeout,
-            guarded=context.guard.on,
-            news=context.news,
+            endpoints, context, runtime, self._mutex, self._on_connect, timeout=request_timeout
         )
-        #: The round whose thread reads for all. It may have been interrupted on the way out, so others
-        #: go by whether it is over, not by its word.
         self._leader: PendingCall | None = None
-        self._followers: deque[PendingCall] = deque()
-        #: For so long the others trust that a leader does its work.
-        self._patience = request_timeout / 4
 
     def _finish(self, call: PendingCall) -> WaitGenerator[None]:
-        """Wait until the round is settled or its time is over, leading or following.
+        """See `calls.Calls._finish`.
 
-        Interrupts may come between any two lines, so nothing here relies on a `finally` having run: a
-        leader whose round is over is none, and followers look after a while even if nobody wakes them.
+        Ctrl-C may come between any two lines, so no `finally` is sure to run: a leader whose call is over
+        counts as none, and the others check after a while even if nobody wakes them.
         """
         ballot = call.ballot
         try:
-            if self._leader is call and not ballot.settled:
-                self._lead(call)
             while not ballot.settled:
-                parker = self._join(call)
+                parker = self._follow(call)
                 if parker is None:
                     self._lead(call)
                 else:
                     yield from parker.park(min(call.deadline - self._clock(), self._patience))
-                # Not before: who was kept from running until its time was over has answers to read.
+                # Only now: a thread that was kept from running has to read its replies before it gives up.
                 if not ballot.settled and self._clock() >= call.deadline:
                     break
         finally:
             call.over = True
-            # Misses nobody: who follows has seen, with the mutex, a leader whose round was not over.
-            if self._leader is call or self._followers or self._connections.closed:
-                self._quit(call)
+            # No follower is missed: each has seen, under the mutex, a leader whose call was not over.
+            if self._leader is call or self._waiting or self._connections.closed:
+                self._leave(call)
         self._news.tell()
         yield from NO_WAIT
 
-    def _sent(self, call: PendingCall) -> None:
-        if self._leader is None:
-            self._leader = call
-
-    def _join(self, call: PendingCall) -> Parker | None:
-        """What to wait for as a follower; None: this thread leads."""
+    def _follow(self, call: PendingCall) -> Parker | None:
+        """Where to wait while another thread reads; None: the caller is the leader now."""
         with self._mutex:
             if self._connections.closed:
                 raise RLockError("the client was closed")
@@ -95,50 +76,38 @@ class Calls(calls.Calls[SocketConnection]):
             ):
                 self._leader = call
                 return None
-            parker = call.parker = Parker()
-            if call not in self._followers:
-                self._followers.append(call)
+            parker = call.parker = call.parker or self._runtime.parker()
+            self._waiting.add(call)
             return parker
 
-    def _quit(self, call: PendingCall) -> None:
+    def _leave(self, call: PendingCall) -> None:
         with self._mutex:
-            if call in self._followers:
-                self._followers.remove(call)
+            self._waiting.discard(call)
             if self._leader is call or self._leader is None:
                 self._leader = None
-                if self._followers:
-                    # It was this thread's turn to read for the others: another one goes on.
-                    self._wake(self._followers[0])
+                for other in self._waiting:
+                    if not other.ballot.settled and other.parker is not None:
+                        other.parker.wake()  # it becomes the leader
+                        break
                 if self._connections.closed:
                     self._connections.close_wake_pipe()
 
     def _lead(self, call: PendingCall) -> None:
-        """Read for everybody until this round is settled or out of time."""
-        ballot, connections, patience = call.ballot, self._connections, self._patience
+        """Read for all threads until this call is settled or its time is over."""
         now = self._clock()
         while True:
             left = call.deadline - now
-            # Also when the time is over: a thread that was kept from running has answers to read.
-            events = connections.poll(patience if left > patience else left)
+            events = self._connections.poll(min(left, self._patience))
             with self._mutex:
                 for fd, event in events:
                     self._serve(fd, event)
                 now = self._clock()
                 if now >= self._look_at or left <= 0:
-                    self._expire(now)
-                if ballot.settled and not self._followers:
-                    self._leader = None
+                    self._drop_stalled(now)
+                if call.ballot.settled or left <= 0 or self._connections.closed:
+                    if not self._waiting:
+                        self._leader = None
                     return
-                if ballot.settled or connections.closed or left <= 0:
-                    return
-
-    def _wake(self, call: PendingCall) -> None:
-        if self._followers and call in self._followers:
-            self._followers.remove(call)
-            if call.parker is not None:
-                call.parker.wake()
-
-    # -- one connection; all with the mutex held ---------------------------------------------------
 
     def _serve(self, fd: int, event: int) -> None:
         try:
@@ -148,22 +117,20 @@ class Calls(calls.Calls[SocketConnection]):
                 if served is None:
                     return
                 server, connection = served
-            self._take(server, connection, connection.fetch())
+            self._receive(server, connection, connection.fetch())
             if connection.ended and server.connection is connection:
                 self._drop(server, Fault(FaultKind.BROKEN, "the server closed the connection"))
         except (OSError, hiredis.HiredisError) as error:
-            self._drop_fd(fd, Fault(FaultKind.BROKEN, str(error) or type(error).__name__))
-        except BaseException:
-            self._drop_fd(fd, Fault(FaultKind.BROKEN, "interrupted"))
+            self._drop_fd(fd, error)
+        except BaseException as error:
+            self._drop_fd(fd, error)
             raise
 
-    def _drop_fd(self, fd: int, fault: Fault) -> None:
+    def _drop_fd(self, fd: int, error: BaseException) -> None:
         server = self._connections.by_fd.get(fd)
         if server is not None:
-            self._drop(server, fault)
+            self._drop_broken(server, error)
 
-    def _close(self) -> None:
-        for call in list(self._followers):
-            self._wake(call)
+    def _on_close(self) -> None:
         if self._leader is None:
             self._connections.close_wake_pipe()

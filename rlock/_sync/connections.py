@@ -1,4 +1,4 @@
-"""The roster of the blocking driver: one poll for all links, and a short-lived thread for each dial."""
+"""The connections of threads: one poll for all of them, and a short-lived thread for each attempt."""
 
 from __future__ import annotations
 
@@ -8,23 +8,20 @@ import select
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from random import Random
 from typing import Any
 
 from .._client import connections
 from .._client.connections import MasterConnection
-from .._client.runtime import ParkingLot
-from ..clock import Clock
+from .._client.handshake import ConnectOptions
+from .._client.runtime import NO_WAIT
 from ..model import Fault
 from ..procedures.port import WaitGenerator
 from .connection import SocketConnection
-from .endpoints import Endpoint
-from .runtime import Runtime
+from .runtime import run
 
 
 class WakePipe:
-    """A pipe whose far end is polled with the links, to interrupt a thread that waits for them."""
+    """A pipe that is polled together with sockets, to wake the thread that polls."""
 
     __slots__ = ("__weakref__", "_close", "fileno", "write_end")
 
@@ -34,25 +31,24 @@ class WakePipe:
         os.set_blocking(self.write_end, False)
         # A client that is dropped without close() must not leak descriptors.
         self._close = weakref.finalize(self, _close_all, self.fileno, self.write_end)
-        # Finalizers run before our own end of the process, which still has to poll the masters.
+        # Finalizers run before the locks are released at the end of the process, which needs the pipe.
         self._close.atexit = False
 
     def wake(self) -> None:
-        """Interrupt."""
+        """Make the pipe readable."""
         if self._close.alive:
             try:
                 os.write(self.write_end, b"!")
             except BlockingIOError:
-                pass  # full of rings that nobody has answered yet
+                pass  # full of wake-ups that nobody has read yet
 
-    def answer(self) -> None:
-        """Take note of all rings so far."""
-        if not self._close.alive:
-            return  # a greenlet that a fork copied: the number is somebody else's descriptor by now
-        try:
-            os.read(self.fileno, 4096)
-        except BlockingIOError:
-            pass
+    def clear(self) -> None:
+        """Forget all wake-ups so far."""
+        if self._close.alive:  # otherwise the number may be another file's: in a greenlet after a fork
+            try:
+                os.read(self.fileno, 4096)
+            except BlockingIOError:
+                pass
 
     def close(self) -> None:
         """Give the descriptors back. Twice is once."""
@@ -64,29 +60,16 @@ def _close_all(*descriptors: int) -> None:
         os.close(descriptor)
 
 
-class Connections(connections.Connections[SocketConnection]):
-    """Called with ``mutex``, but for `poll`, `connect_gen` and `changed`."""
+Server = MasterConnection[SocketConnection]
 
-    def __init__(
-        self,
-        endpoints: Sequence[Endpoint],
-        mutex: threading.Lock,
-        clock: Clock,
-        random: Random,
-        on_link: Callable[[MasterConnection[SocketConnection], SocketConnection], None],
-        **options: Any,
-    ) -> None:
-        super().__init__(
-            endpoints,
-            mutex,
-            clock,
-            random,
-            on_link,
-            **options,
-        )
-        self._changed = ParkingLot(mutex, clock, Runtime())
-        #: The master whose link has this descriptor.
-        self.by_fd: dict[int, MasterConnection[SocketConnection]] = {}
+
+class Connections(connections.Connections[SocketConnection]):
+    """Called with ``mutex``, except for `poll` and `connect_gen`."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        #: By the descriptor of their connection.
+        self.by_fd: dict[int, Server] = {}
         self._poll = select.poll()
         self._wake_pipe = WakePipe()
         self._poll.register(self._wake_pipe.fileno, select.POLLIN)
@@ -94,49 +77,44 @@ class Connections(connections.Connections[SocketConnection]):
     # -- events ------------------------------------------------------------------------------------
 
     def poll(self, timeout: float) -> list[tuple[int, int]]:
-        """Wait for the links, at most ``timeout`` seconds. Without the mutex; one thread."""
+        """Wait for events, at most ``timeout`` seconds. Without the mutex, by one thread at a time."""
         try:
             return self._poll.poll(math.ceil(timeout * 1000) if timeout > 0.0 else 0)
-        except RuntimeError:
-            # "concurrent poll() invocation": the one who was to read before us still does.
+        except RuntimeError:  # "concurrent poll() invocation": the reader before this one still polls
             time.sleep(0.001)
             return []
 
     def wake(self) -> None:
-        """Make a thread that polls look at the roster again."""
+        """Wake the thread that polls."""
         self._wake_pipe.wake()
 
-    def serve(
-        self, fd: int, event: int
-    ) -> tuple[MasterConnection[SocketConnection], SocketConnection] | None:
-        """Write what was held back; the slot and the link that may have something to read."""
+    def serve(self, fd: int, event: int) -> tuple[Server, SocketConnection] | None:
+        """Handle an event: write the backlog. Returns the connection that may have something to read."""
         server = self.by_fd.get(fd)
         if server is None or (connection := server.connection) is None:
             if fd == self._wake_pipe.fileno:
-                self._wake_pipe.answer()
+                self._wake_pipe.clear()
             else:
-                # Dropped by a thread that was interrupted half-way: unknown to us, and polled for ever.
+                # Ctrl-C came in the middle of `drop`: otherwise this descriptor would be polled for ever.
                 self._forget(fd)
             return None
         if event & select.POLLOUT:
             connection.flush()
-            if not connection.outbox:
+            if not connection.backlog:
                 self._poll.modify(fd, select.POLLIN)
         return server, connection
 
     def hold_back(self, connection: SocketConnection) -> None:
-        """Write what a link keeps when the kernel takes it."""
         self._poll.modify(connection.fileno, select.POLLIN | select.POLLOUT)
         self.wake()
 
-    def drop(self, server: MasterConnection[SocketConnection], fault: Fault) -> SocketConnection | None:
-        """End a link; the caller sees to the replies that it owed."""
+    def drop(self, server: Server, fault: Fault) -> SocketConnection | None:
         connection = super().drop(server, fault)
         if connection is not None:
-            self.wake()  # a poll may still wait for the descriptor that is gone
+            self.wake()  # a poll under way still waits for its descriptor
         return connection
 
-    def _register(self, server: MasterConnection[SocketConnection], connection: SocketConnection) -> None:
+    def _register(self, server: Server, connection: SocketConnection) -> None:
         self.by_fd[connection.fileno] = server
         self._poll.register(connection.fileno, select.POLLIN)
 
@@ -152,47 +130,34 @@ class Connections(connections.Connections[SocketConnection]):
 
     # -- connecting --------------------------------------------------------------------------------
 
-    def _until(self, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
-        yield from self._changed.wait_until(done, timeout)
+    def _wake_waiters(self) -> None:
+        super()._wake_waiters()
+        self.wake()  # a poll under way does not wait for a new connection yet
 
-    def _tell(self) -> None:
-        self._changed.wake_all()
-        self.wake()
-
-    def _start(self, server: MasterConnection[SocketConnection]) -> None:
+    def _start(self, server: Server) -> None:
         threading.Thread(
             target=self._connect_in_background, args=(server,), name="rlock-dial", daemon=True
         ).start()
 
-    def _connect_in_background(self, server: MasterConnection[SocketConnection]) -> None:
-        """Dial once; or, if the master is owed something, until that is over."""
-        while (pause := self._connect(server)) is not None:
-            time.sleep(pause)
-            with self._mutex:
-                if not self._may_reconnect(server):
-                    return
-
-    def _connect(self, server: MasterConnection[SocketConnection]) -> float | None:
-        outcome: SocketConnection | Exception = RuntimeError("the connection attempt was interrupted")
-        call = self._connect_options(server)
-        pause = None
+    def _connect_in_background(self, server: Server) -> None:
         try:
-            outcome = server.endpoint.connect(call)
-        except Exception as error:  # a fault, no descriptor, no memory: that master has no vote
-            outcome = error
-        finally:
+            run(self._connect_gen(server))
+        except BaseException:  # a greenlet may be killed
             with self._mutex:
-                pause = self._connected(server, call, outcome)
-        self._tell_news()
-        return pause
+                self._interrupted(server)
+            raise
+
+    def _open(self, server: Server, options: ConnectOptions) -> WaitGenerator[SocketConnection]:
+        connection: SocketConnection = server.endpoint.connect(options)
+        yield from NO_WAIT
+        return connection
 
     # -- the end -----------------------------------------------------------------------------------
 
     def abandon(self) -> None:
-        """In a forked child: drop our copies of the descriptors, without a word to the servers."""
         super().abandon()
         self.close_wake_pipe()
 
     def close_wake_pipe(self) -> None:
-        """Give the two descriptors of the bell back, which `close` leaves to a thread that polls."""
+        """Close the pipe. Not in `close`, because a thread may still poll it."""
         self._wake_pipe.close()

@@ -8,7 +8,7 @@ from redis.connection import AbstractConnection, parse_url
 from redis.retry import Retry
 
 from .._client import endpoints
-from .._client.connection import ConnectOptions
+from .._client.handshake import ConnectOptions
 from .connection import SocketConnection, connect
 
 

@@ -1,4 +1,4 @@
-"""How threads wait: in place. Nothing else in this package blocks, except for sockets."""
+"""How threads wait: in place. Apart from sockets, nothing else in this package blocks."""
 
 from __future__ import annotations
 
@@ -27,10 +27,7 @@ def run(generator: WaitGenerator[T]) -> T:
 
 
 class Parker(runtime.Parker):
-    """Where one thread sleeps. A lock and no `threading.Event`:
-
-    Ctrl-C cannot break it, and it costs a tenth.
-    """
+    """A lock on which one thread sleeps. `threading.Event` costs ten times as much, and Ctrl-C breaks it."""
 
     __slots__ = ("_lock",)
 
@@ -39,12 +36,10 @@ class Parker(runtime.Parker):
         self._lock.acquire()
 
     def wake(self) -> None:
-        """Let the thread look round."""
         if self._lock.locked():
             self._lock.release()
 
     def clear(self) -> None:
-        """Forget a wake-up whose reason is known."""
         self._lock.acquire(blocking=False)
 
     def block(self, timeout: float) -> bool:
@@ -52,7 +47,6 @@ class Parker(runtime.Parker):
         return self._lock.acquire(timeout=min(max(timeout, 0.0), threading.TIMEOUT_MAX))
 
     def park(self, timeout: float) -> WaitGenerator[bool]:
-        """The same as a generator."""
         woken = self.block(timeout)
         yield from NO_WAIT
         return woken
@@ -62,17 +56,14 @@ class Runtime(runtime.Runtime):
     """Waiting by threads."""
 
     def parker(self) -> Parker:
-        """A place to sleep for the calling thread."""
         return Parker()
 
     def sleep(self, seconds: float) -> WaitGenerator[None]:
-        """Let so many seconds pass."""
         if seconds > LONG_S:
             Parker().block(seconds)
         elif seconds > 0.0:
-            time.sleep(seconds)  # no lock to be made for a moment
+            time.sleep(seconds)
         yield from NO_WAIT
 
     def caller(self) -> object:
-        """The calling thread."""
         return threading.get_ident()

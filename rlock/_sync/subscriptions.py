@@ -39,9 +39,9 @@ class Subscriptions(subscriptions.Subscriptions[SocketConnection]):
         context = engine.context
         self._connections = Connections(
             endpoints,
+            context,
+            engine.runtime,
             self._mutex,
-            context.clock,
-            context.random,
             self._welcome,
             timeout=request_timeout,
             subscriber=True,

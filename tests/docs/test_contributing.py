@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from ..sabotage import SABOTAGES
-from ..unit.test_frames import CORE, frames_between
+from ..servers import Fleet
+from ..unit.test_frames import CORE, frames_of_a_write
 from .pages import DOCS, TOP
 
 FOLDER = DOCS / "contributing"
@@ -61,9 +62,9 @@ def test_the_table_says_which_files_a_driver_has() -> None:
         assert bool(asynchronous) == (TOP / "rlock" / "_async" / name).exists(), name
 
 
-def test_the_nine_functions_are_on_the_stack_of_an_acquire() -> None:
+def test_the_nine_functions_are_on_the_stack_of_an_acquire(masters3: Fleet) -> None:
     rows = re.findall(r"^\| \d \| `rlock/(\S+)` \|", ARCHITECTURE, re.MULTILINE)
-    assert rows == frames_between("send")
+    assert rows == frames_of_a_write(masters3.urls)[::-1]
 
 
 def test_each_sabotage_is_in_the_table_of_rules() -> None:

@@ -204,10 +204,10 @@ WAKE_PIPE = """
 from rlock._sync.connections import WakePipe
 pipe = WakePipe()
 with green.Timeout(10):
-    pipe.answer()
+    pipe.clear()
     for _ in range(70_000):
         pipe.wake()
-    pipe.answer()
+    pipe.clear()
 tell(woken=True)
 """
 

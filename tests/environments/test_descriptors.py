@@ -29,19 +29,19 @@ def test_the_end_of_a_process_polls_no_closed_descriptor(masters3: Fleet) -> Non
     assert_nothing_is_left(masters3)
 
 
-def test_a_bell_that_is_closed_reads_from_nobody_elses_descriptor() -> None:
-    bell = WakePipe()
-    number = bell.fileno
-    bell.close()
-    bell.close()
+def test_a_closed_wake_pipe_reads_from_no_other_descriptor() -> None:
+    pipe = WakePipe()
+    number = pipe.fileno
+    pipe.close()
+    pipe.close()
     near, far = os.pipe()
     os.set_blocking(near, False)
     try:
         if near != number:
             os.dup2(near, number)
         os.write(far, b"x")
-        # In a child of a process with greenlets, the copy of a waiter still believes in its bell.
-        bell.answer()
+        # In a child of a process with greenlets, the copy of a waiter still believes in its pipe.
+        pipe.clear()
         assert os.read(near, 1) == b"x"
     finally:
         for descriptor in {near, far, number}:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._client.pending import PendingCall
+from rlock._client.pipeline import PendingCall
 from rlock.procedures.port import WaitGenerator
 
 from ..servers import Fleet

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlock._client import calls
-from rlock._client.pending import PendingCall
+from rlock._client.pipeline import PendingCall
 from rlock.errors import RLockError
 from rlock.model import Fault, FaultKind
 from rlock.procedures.port import Request, WaitGenerator
@@ -19,7 +19,7 @@ from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot
 
 from .connections import Connection, Connections
-from .driver import Bench, Wait
+from .driver import Bench, Parker
 
 if TYPE_CHECKING:
     from .client import Client
@@ -35,13 +35,7 @@ class Calls(calls.Calls[Connection]):
         self._client = client
         self._bench = Bench(self._read)
         self._connections = Connections(
-            client,
-            self._mutex,
-            self._welcome,
-            self._bench,
-            timeout=request_timeout,
-            guarded=client.context.guard.on,
-            news=client.context.news,
+            client, self._mutex, self._on_connect, self._bench, timeout=request_timeout
         )
 
     def call(self, command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
@@ -60,35 +54,29 @@ class Calls(calls.Calls[Connection]):
         return self._connections
 
     def _finish(self, call: PendingCall) -> WaitGenerator[None]:
-        def done() -> bool:
-            return call.ballot.settled or self._connections.closed
-
+        parker = call.parker = Parker(self._bench)
+        self._waiting.add(call)
         try:
             while not call.ballot.settled:
                 if self._connections.closed:
                     raise RLockError("the client was closed")
                 left = call.deadline - self._clock()
-                yield Wait(min(left, self._timeout / 4), self._bench, done)
+                yield from parker.park(min(left, self._patience))
                 self._read()
                 if call.ballot.outstanding:
                     with self._mutex:
-                        self._expire(self._clock())
-                # Also when the time is over: a thread that was kept from running has answers to read.
+                        self._drop_stalled(self._clock())
+                # Only now: a thread that was kept from running has to read its replies before it gives up.
                 if left <= 0:
                     break
         finally:
             call.over = True
+            self._waiting.discard(call)
         self._news.tell()
-
-    def _wake(self, call: PendingCall) -> None:
-        self._bench.poke()
 
     def _read(self) -> None:
         with self._mutex:
             for server, connection in self._connections.readable():
-                self._deliver(server, connection)
+                self._read_replies(server, connection)
                 if connection.ended and server.connection is connection:
                     self._drop(server, Fault(FaultKind.BROKEN, "the server closed the connection"))
-
-    def _close(self) -> None:
-        self._bench.poke()

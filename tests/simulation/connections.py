@@ -1,8 +1,4 @@
-"""Connections of a simulated client, and the roster that dials them.
-
-The roster is the real one (`rlock/_client/connections.py`), with these in it instead of sockets, and with
-events of the world instead of threads.
-"""
+"""The connections of a simulated client: `rlock/_client/connections.py` without sockets and threads."""
 
 from __future__ import annotations
 
@@ -12,12 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlock._client import connection, connections
-from rlock._client.connection import ConnectError, ConnectOptions, HandshakeResult
 from rlock._client.connections import MasterConnection
+from rlock._client.handshake import ConnectError, ConnectOptions, HandshakeResult
 from rlock.model import Fault, FaultKind
-from rlock.procedures.port import WaitGenerator
 
-from .driver import Bench, Wait
+from .driver import Bench
 from .events import Latency, Way, Wire
 from .hosts import Host, Session
 
@@ -66,22 +61,21 @@ class Connection(connection.Connection):
 
     # -- the client's end --------------------------------------------------------------------------------
 
-    def handshake_steps(self, call: ConnectOptions) -> None:
-        """What a greeting finds."""
-        if not call.subscriber:
-            self.memory_report = self.host.greet(list(call.kill), call.guarded)
-            self.run_id = self.memory_report.run_id
+    def shake_hands(self, options: ConnectOptions) -> None:
+        """What a handshake finds."""
+        if not options.subscriber:
+            self.memory_report = self.host.shake_hands(list(options.kill), options.guarded)
             self.connection_id = self.session.number
 
-    def send(self, packed: Any) -> bool:
+    def write(self, packed: Any) -> int:
         session = self.session
         if self.subscriber:
             self.put(lambda: session.host.subscribe(session, packed))
-            return False
-        command = self.pending[-1].command
-        self.client.world.sent[command.script.name] += 1
-        self.put(lambda: session.host.execute(session, command))
-        return False
+        else:
+            command = self.pending[-1].command
+            self.client.world.sent[command.script.name] += 1
+            self.put(lambda: session.host.execute(session, command))
+        return len(packed)
 
     def put(self, action: Callable[[], object]) -> None:
         """Something for the server. Raises OSError, as the second send to a closed peer does."""
@@ -158,29 +152,31 @@ class Connections(connections.Connections[Connection]):
         self,
         client: Client,
         mutex: Any,
-        on_link: Callable[[MasterConnection[Connection], Connection], None],
+        on_connect: Callable[[MasterConnection[Connection], Connection], None],
         bench: Bench,
-        **options: Any,
+        *,
+        timeout: float,
+        subscriber: bool = False,
     ) -> None:
-        world = client.world
+        endpoints = [Endpoint(label) for label in client.context.masters]
         super().__init__(
-            [Endpoint(label) for label in client.context.masters],
+            endpoints,
+            client.context,
+            client.runtime,
             mutex,
-            client.clock,
-            world.random,
-            on_link,
-            **options,
+            on_connect,
+            timeout=timeout,
+            subscriber=subscriber,
         )
         self.client = client
         self._readers = bench
-        #: Who waits for a link.
-        self._bench = Bench()
-        self._latency = world.network.messages if self._subscriber else world.network.commands
+        network = client.world.network
+        self._latency = network.messages if subscriber else network.commands
 
     # -- reading and writing -----------------------------------------------------------------------------
 
     def readable(self) -> Iterator[tuple[MasterConnection[Connection], Connection]]:
-        """Links on which something has arrived, or that the peer has closed; whoever asks reads them."""
+        """Connections with something to read, or that the peer has closed; the caller reads them."""
         for server in self.servers:
             connection = server.connection
             if connection is not None and (connection.inbox or connection.ended):
@@ -197,33 +193,32 @@ class Connections(connections.Connections[Connection]):
     def join(self) -> None:
         """Have a connection to every master at once, as after an earlier use."""
         for server in self.servers:
-            connection, call = self.connection(server), self._connect_options(server)
+            connection, options = self.connection(server), self._connect_options(server)
             connection.session = connection.host.open(connection)
-            connection.handshake_steps(call)
-            self._connected(server, call, connection)
-        self.fresh = False
+            connection.shake_hands(options)
+            self._connected(server, options, connection)
+        self.is_new = False
 
     def connection(self, server: MasterConnection[Connection]) -> Connection:
         host = self.client.world.hosts[server.index]
-        return Connection(self.client, host, self._latency, subscriber=self._subscriber)
+        return Connection(self.client, host, self._latency, subscriber=self._options.subscriber)
 
-    def _until(self, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
-        if not done():
-            yield Wait(timeout, self._bench, done)
-
-    def _tell(self) -> None:
-        self._bench.poke()
+    def _wake_waiters(self) -> None:
+        super()._wake_waiters()
         self._readers.poke()
 
     def _start(self, server: MasterConnection[Connection]) -> None:
-        _Dial(self, server, self._connect_options(server)).connect()
+        _Attempt(self, server, self._connect_options(server)).connect()
 
     def ended(
-        self, server: MasterConnection[Connection], call: ConnectOptions, outcome: Connection | ConnectError
+        self,
+        server: MasterConnection[Connection],
+        options: ConnectOptions,
+        outcome: Connection | ConnectError,
     ) -> None:
-        """An attempt is over; the next one is as the real roster wants it."""
+        """An attempt is over; the next one is as `connections.Connections._connect_gen` has it."""
         with self._mutex:
-            pause = self._connected(server, call, outcome)
+            pause = self._connected(server, options, outcome)
         if pause is not None:
             self.client.after(self.client.lasts(pause), lambda: self._again(server))
 
@@ -233,23 +228,23 @@ class Connections(connections.Connections[Connection]):
                 self._start(server)
 
 
-class _Dial:
-    """One attempt, as in `connection.connect`: connect, then the greeting, a round trip each."""
+class _Attempt:
+    """One attempt: connect, then the handshake, a round trip each."""
 
     def __init__(
-        self, connections: Connections, server: MasterConnection[Connection], call: ConnectOptions
+        self, connections: Connections, server: MasterConnection[Connection], options: ConnectOptions
     ) -> None:
         self._connections = connections
         self._client = connections.client
-        self._slot = server
-        self._connect_options = call
+        self._server = server
+        self._options = options
         self._connection = connections.connection(server)
         self._steps = 0
         self._over = False
         self._connection.disconnect = lambda: self._fail("Connection closed by server")
 
     def connect(self) -> None:
-        self._within(self._connect_options.connect_timeout)
+        self._within(self._options.connect_timeout)
         self._connection.there.send(self._accept)
 
     def _within(self, seconds: float) -> None:
@@ -267,20 +262,20 @@ class _Dial:
         connection, client = self._connection, self._client
         if connection.host.up:
             connection.session = connection.host.open(connection)
-            connection.back.send(lambda: client.do(self._greet))
+            connection.back.send(lambda: client.do(self._opened))
         else:
             connection.back.send(lambda: client.do(lambda: self._fail("connection refused")))
 
-    def _greet(self) -> None:
+    def _opened(self) -> None:
         if self._over:
             self._connection.close()  # given up before
         else:
-            self._within(self._connect_options.timeout)
-            self._connection.put(self._welcome)
+            self._within(self._options.timeout)
+            self._connection.put(self._shake_hands)
 
-    def _welcome(self) -> None:
+    def _shake_hands(self) -> None:
         # Whether or not the client still waits for it.
-        self._connection.handshake_steps(self._connect_options)
+        self._connection.shake_hands(self._options)
         self._connection.back.send(lambda: self._client.do(lambda: self._end(self._connection)))
 
     def _fail(self, why: str) -> None:
@@ -292,7 +287,7 @@ class _Dial:
         if not self._over:
             self._over = True
             self._steps += 1
-            self._connections.ended(self._slot, self._connect_options, outcome)
+            self._connections.ended(self._server, self._options, outcome)
 
 
 __all__ = ["Connection", "Connections", "Way"]

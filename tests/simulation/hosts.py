@@ -164,7 +164,7 @@ class Host(Process):
         else:
             action()
 
-    def greet(self, kill: list[tuple[str, int]], guarded: bool) -> MemoryReport:
+    def shake_hands(self, kill: list[tuple[str, int]], guarded: bool) -> MemoryReport:
         """What a handshake finds; connections in ``kill`` are ended first."""
         if self.world.may_kill:
             for life, number in kill:

@@ -14,9 +14,8 @@ import pytest
 
 import rlock
 import rlock.asyncio
-from rlock._async.calls import Calls
 from rlock._async.connection import StreamConnection
-from rlock._client.pending import PendingCall
+from rlock._async.runtime import Parker
 from rlock.asyncio import Client
 from rlock.testing import MemoryMasters
 
@@ -73,7 +72,7 @@ eager: Any = getattr(asyncio, "eager_task_factory", _eager)
 
 @pytest.mark.parametrize("kind", ["servers", "in memory"])
 def test_a_loop_that_starts_tasks_eagerly_does_not_dead_lock(run: Run, eyes: Eyes, kind: str) -> None:
-    """Masters in memory: to dial one of these suspends nowhere, so it is over within an eager start."""
+    """Masters in memory: connecting to one of these suspends nowhere, so it is over within an eager start."""
     order: list[int] = []
     errors: list[BaseException] = []
 
@@ -147,19 +146,19 @@ def test_a_lock_that_is_taken_while_a_cancelled_watchdog_waits_for_a_silent_mast
 def test_a_block_of_the_loop_between_the_answers_and_their_owners_turn_costs_no_master(
     run: Run, masters: Fleet, eyes: Eyes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    wake, blocked = Calls._wake, 0
+    wake, blocked = Parker.wake, 0
 
     def block() -> None:
         # The last answer comes while somebody's code blocks; the owner's turn is before it is read.
         masters[2].resume()
         time.sleep(SHORT)
 
-    def wake_after_a_block(self: Calls, call: PendingCall) -> None:
+    def wake_after_a_block(self: Parker) -> None:
         nonlocal blocked
         if not blocked:
             blocked += 1
             asyncio.get_running_loop().call_soon(block)
-        wake(self, call)
+        wake(self)
 
     async def main() -> None:
         async with Client(eyes.urls, TTL, request_timeout=SHORT / 2) as client:
@@ -168,7 +167,7 @@ def test_a_block_of_the_loop_between_the_answers_and_their_owners_turn_costs_no_
             await nothing_left(eyes, client)
             before = _connections(eyes)
             masters[2].pause()
-            monkeypatch.setattr(Calls, "_wake", wake_after_a_block)
+            monkeypatch.setattr(Parker, "wake", wake_after_a_block)
             async with client.lock("x"):
                 assert blocked
                 await asyncio.sleep(0.05)

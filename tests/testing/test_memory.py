@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import rlock
-from rlock._client.connection import ConnectOptions
+from rlock._client.handshake import ConnectOptions
 from rlock.rules.command_templates import encode
 from rlock.testing import MemoryMasters, memory_client
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rlock._client.connection import ConnectError, ConnectOptions
+from rlock._client.handshake import ConnectError, ConnectOptions
 from rlock._sync.connections import WakePipe
 from rlock.rules import commands
 from rlock.rules.command_templates import encode
@@ -120,7 +120,9 @@ def test_who_subscribed_and_has_gone_is_not_counted_as_a_listener() -> None:
     publisher.close()
 
 
-def test_a_link_is_not_closed_while_a_publisher_rings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_is_not_closed_while_a_publisher_wakes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Its descriptor would be closed, or somebody else's by then."""
     master = MemoryMasters()[0]
     publisher, connection = (
@@ -130,11 +132,11 @@ def test_a_link_is_not_closed_while_a_publisher_rings(monkeypatch: pytest.Monkey
     publisher.send(commands.acquire("x", "a:1", 9_000).packed)
     connection.send(encode(("SUBSCRIBE", "rlock:{x}:released")))
     assert len(heard(connection)) == 1
-    ringing, go_on = threading.Event(), threading.Event()
+    waking, go_on = threading.Event(), threading.Event()
     wake: Callable[[WakePipe], None] = WakePipe.wake
 
     def slow(pipe: WakePipe) -> None:
-        ringing.set()
+        waking.set()
         go_on.wait(10)
         wake(pipe)
 
@@ -144,7 +146,7 @@ def test_a_link_is_not_closed_while_a_publisher_rings(monkeypatch: pytest.Monkey
     monkeypatch.setattr(WakePipe, "wake", slow)
     publishing, closing = threading.Thread(target=publish), threading.Thread(target=connection.close)
     publishing.start()
-    assert ringing.wait(10)
+    assert waking.wait(10)
     closing.start()
     time.sleep(0.1)
     assert closing.is_alive()

@@ -9,9 +9,9 @@ from typing import Any
 import hiredis
 import pytest
 
-from rlock._client.connection import HandshakeResult
 from rlock._client.connections import MasterConnection
-from rlock._client.pending import PendingCall, PendingReply
+from rlock._client.handshake import HandshakeResult
+from rlock._client.pipeline import PendingCall, PendingReply
 from rlock.procedures.port import Request
 from rlock.rules import commands, keys, replies
 from rlock.rules.command_templates import NO_EXPECTED_REPLY, Command, end_of_acquire
@@ -240,12 +240,12 @@ def test_ctrl_c_while_the_first_answer_is_read_leaves_no_wrong_vote(
                 command.decode(reply)
             cut_short += command.expected_reply is NO_EXPECTED_REPLY
             call, connection = PendingCall(Request(command, 1.0, Settle.ALL), 3, 0.0), Wire(HandshakeResult())
-            connection.expect(note.decode())
+            connection.expected_end = end_of_acquire(note.decode())
             connection.pending.append(PendingReply(call, command, 0.0, 0.0))
             server: MasterConnection[Wire] = MasterConnection(1, None)
             server.connection = connection
             with calls._mutex:
-                calls._take(server, connection, data)
+                calls._receive(server, connection, data)
             vote = replies.decode_one(reply)._replace(note=None)
             if call.ballot.votes[1]._replace(note=None) != vote:
                 wrong.append(f"{tracer.where}: {call.ballot.votes[1]}")

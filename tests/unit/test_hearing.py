@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._client.connection import Connection, HandshakeResult
+from rlock._client.connection import Connection
 from rlock._client.connections import MasterConnection
+from rlock._client.handshake import HandshakeResult
 from rlock._sync.runtime import run
 from rlock._sync.subscriptions import Subscriptions
 from rlock.procedures.acquire import FOR_EVER
@@ -27,8 +28,8 @@ from ..interrupts import interrupted
 class Wire(Connection):
     """A connection on which a test is the master."""
 
-    def send(self, packed: bytes) -> bool:
-        return False
+    def write(self, packed: bytes) -> int:
+        return len(packed)
 
     def close(self) -> None: ...
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
 import hiredis
 import pytest
 
-from rlock._client.connection import ConnectOptions, Reader, handshake_steps
+from rlock._client.connection import Reader
+from rlock._client.handshake import ConnectOptions, handshake
+from rlock._client.runtime import NO_WAIT
+from rlock._sync.runtime import run
 from rlock.errors import RLockError
 from rlock.model import Code, Vote
 from rlock.procedures import inspect
+from rlock.procedures.port import WaitGenerator
 from rlock.procedures.renew import judge
 from rlock.program.survey import info
 from rlock.rules import commands, replies
@@ -98,25 +103,22 @@ def test_what_is_foreseen_after_a_strange_answer_is_no_reason_to_raise(name: str
         assert type(command.decode(spoiled(Random(seed), DECODERS[name][1]))) is Vote
 
 
+def spoiled_replies(random: Random, commands: Sequence[tuple[str, ...]]) -> WaitGenerator[list[Any]]:
+    yield from NO_WAIT
+    return [spoiled(random, [b"1790000000", b"5"]) for _ in commands]
+
+
 @pytest.mark.parametrize("subscriber", [False, True])
 @pytest.mark.parametrize("guarded", [False, True])
-def test_a_greeting_takes_whatever_it_is_told(subscriber: bool, guarded: bool) -> None:
+def test_a_handshake_survives_any_reply(subscriber: bool, guarded: bool) -> None:
     for seed in range(2_000):
         random = Random(seed)
-        greeting = handshake_steps(
-            "m", ConnectOptions(1.0, subscriber=subscriber, guarded=guarded, kill=[("life", 5)])
-        )
-        try:
-            asked = next(greeting)
-            while True:
-                told = [spoiled(random, [b"1790000000", b"5"]) for _ in asked]
-                asked = greeting.send(told)
-        except StopIteration as stop:
-            report = stop.value.memory_report
-            assert type(report.time_us) is int
-            assert abs(report.time_us) < 2**63
-            assert report.memory in ("volatile", "durable")
-            assert type(report.run_id) is type(report.note) is str
+        options = ConnectOptions(1.0, subscriber=subscriber, guarded=guarded, kill=[("life", 5)])
+        report = run(handshake("m", options, partial(spoiled_replies, random))).memory_report
+        assert type(report.time_us) is int
+        assert abs(report.time_us) < 2**63
+        assert report.memory in ("volatile", "durable")
+        assert type(report.run_id) is type(report.note) is str
 
 
 @pytest.mark.parametrize("junk", [*JUNK, 2**64, 10**400], ids=lambda value: str(value)[:20])

@@ -198,7 +198,7 @@ def test_an_answer_of_another_life_drops_the_connection() -> None:
     assert vote.fault.kind is FaultKind.GUARDED
     assert before.ended
     assert calls.connection(0) is not before
-    assert calls.connection(0).run_id == "another"
+    assert calls.connection(0).memory_report.run_id == "another"
     assert server.ran == ["acquire", "acquire"], (
         "sent again on the new connection, which began with a handshake"
     )
@@ -240,7 +240,7 @@ def test_a_new_connection_to_another_life_is_no_older_than_the_last_answer_of_th
 @pytest.mark.parametrize("age_s", [0.0, FULL - 0.1, FULL + 0.1])
 def test_an_answer_is_compared_only_while_grants_of_its_master_count(age_s: float) -> None:
     calls = connected(1, age_s=age_s)
-    assert (calls.connection(0).tail is not None) == (age_s > FULL)
+    assert (calls.connection(0).expected_end is not None) == (age_s > FULL)
     ballot = calls.acquire()
     assert ballot.granted == (age_s > FULL)
     assert (ballot.votes[0].note is None) == (age_s > FULL), "a vote that was read has its note"
@@ -251,23 +251,23 @@ def test_answers_are_compared_from_the_first_one_on_that_counts() -> None:
     assert calls.acquire().granted == 0
     calls.now = FULL - 0.001
     assert calls.acquire().granted == 0
-    assert calls.connection(0).tail is None
+    assert calls.connection(0).expected_end is None
     calls.now = FULL + 0.001
     assert calls.acquire().granted == 1
-    assert calls.connection(0).tail is not None
+    assert calls.connection(0).expected_end is not None
 
 
 def test_a_note_that_changed_is_never_compared_away() -> None:
     calls = connected(1)
-    tail = calls.connection(0).tail
+    end = calls.connection(0).expected_end
     calls.servers[0].flush()
     assert calls.acquire().granted == 0
-    assert calls.connection(0).tail != tail
+    assert calls.connection(0).expected_end != end
 
 
 def test_a_longer_lease_that_an_answer_tells_of_takes_votes_that_are_compared() -> None:
     calls = connected(age_s=FULL + 1)
-    assert all(calls.connection(i).tail for i in range(3))
+    assert all(calls.connection(i).expected_end for i in range(3))
     calls.servers[0].note = note("r0", FULL + 1, 60_000)
     calls.ask(commands.status("job"), Settle.ALL)
     assert calls.guard.max_ttl == 60.0
@@ -323,7 +323,12 @@ def test_a_renewal_that_learns_of_a_longer_lease_by_a_late_answer_judges_its_vot
     late = calls.connection(2)
     replies: list[bytes] = []
     with monkeypatch.context() as patch:
-        patch.setattr(late, "send", lambda packed: replies.append(late.server.run(parsed(packed))))
+
+        def keep(packed: bytes) -> int:
+            replies.append(late.server.run(parsed(packed)))
+            return len(packed)
+
+        patch.setattr(late, "write", keep)
         renewal = commands.renew(9_000, [("job", "me:1", 1)])
         request = Request(renewal, TIMEOUT_S, Settle.WON_OR_ALL, count_late=True)
         (ballot,) = finished(calls.call_many([request]))

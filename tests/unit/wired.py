@@ -14,9 +14,9 @@ from typing import Any
 import hiredis
 
 from rlock._client import calls, connection, connections
-from rlock._client.connection import HandshakeResult
 from rlock._client.connections import MasterConnection
-from rlock._client.pending import PendingCall
+from rlock._client.handshake import HandshakeResult
+from rlock._client.pipeline import PendingCall
 from rlock._client.runtime import NO_WAIT
 from rlock._sync.runtime import Runtime
 from rlock.model import Fault, FaultKind
@@ -99,18 +99,18 @@ class Connection(connection.Connection):
         self.arrived = b""
         self._parser = hiredis.Reader(encoding="utf-8")
 
-    def send(self, packed: bytes) -> bool:
+    def write(self, packed: bytes) -> int:
         self._parser.feed(packed)
         while (words := self._parser.gets()) is not False:
             self.arrived += self.server.run(words)
-        return False
+        return len(packed)
 
     def close(self) -> None:
         self.ended = True
 
 
 class Connections(connections.Connections[Connection]):
-    """A dial is over when it was begun."""
+    """An attempt is over when `_start` returns."""
 
     hosts: Sequence[Server]
     #: Masters that refuse connections.
@@ -124,11 +124,6 @@ class Connections(connections.Connections[Connection]):
     def _register(self, server: MasterConnection[Connection], connection: Connection) -> None: ...
 
     def _unregister(self, connection: Connection) -> None: ...
-
-    def _until(self, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
-        yield from NO_WAIT
-
-    def _tell(self) -> None: ...
 
 
 class WiredCalls(calls.Calls[Connection]):
@@ -147,13 +142,11 @@ class WiredCalls(calls.Calls[Connection]):
         self.trips = 0
         self._connections = Connections(
             [SimpleNamespace(label=name) for name in names],
+            context,
+            self._runtime,
             self._mutex,
-            lambda: self.now,
-            Random(1),
-            self._welcome,
+            self._on_connect,
             timeout=TIMEOUT_S,
-            guarded=guard.on,
-            news=guard.news,
         )
         self._connections.hosts = self.servers
         self._connections.down = set()
@@ -198,8 +191,6 @@ class WiredCalls(calls.Calls[Connection]):
 
     # -- the driver --------------------------------------------------------------------------------
 
-    def _wake(self, call: PendingCall) -> None: ...
-
     def _finish(self, call: PendingCall) -> WaitGenerator[None]:
         try:
             while not call.ballot.settled and self._read():
@@ -215,5 +206,5 @@ class WiredCalls(calls.Calls[Connection]):
             for server in self._connections.servers:
                 if server.connection is not None and server.connection.arrived:
                     found, data, server.connection.arrived = True, server.connection.arrived, b""
-                    self._take(server, server.connection, data)
+                    self._receive(server, server.connection, data)
         return found

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..._client import connection
+from ..._client import handshake
 from ..._sync.endpoints import Endpoint
 from ...clock import now
 from ...model import Code
@@ -189,7 +189,7 @@ class Examination:
         )
         if facts.info is not None and "appendfsync" in facts.config:
             fsync, unsynced = config["appendfsync"], config["no-appendfsync-on-rewrite"]
-            facts.durable = connection.is_durable(info, info, fsync, unsynced)
+            facts.durable = handshake.is_durable(info, info, fsync, unsynced)
         if guarded:
             self._shake_hands(session)
 

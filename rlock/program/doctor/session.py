@@ -11,7 +11,8 @@ from typing import Any
 import hiredis
 import redis
 
-from ..._client.connection import Reader, without_arguments
+from ..._client.connection import Reader
+from ..._client.handshake import without_arguments
 from ..._sync.endpoints import Endpoint
 from ...rules.command_templates import Command
 from ...rules.replies import is_noscript

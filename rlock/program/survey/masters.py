@@ -17,7 +17,7 @@ import hiredis
 import redis
 from redis.connection import AbstractConnection
 
-from ..._client.connection import connect_error
+from ..._client.handshake import connect_error
 from ..._sync.endpoints import Endpoint
 from ...rules import replies
 from ...rules.keys import is_owner

@@ -1,4 +1,4 @@
-"""A connection to a master in memory. The reply has arrived when `send` returns."""
+"""Connections to a master in memory. The reply is there when `write` returns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import hiredis
 
-from ..._client.connection import Connection, HandshakeResult
+from ..._client.connection import Connection
+from ..._client.handshake import HandshakeResult
 from ..._sync.connections import WakePipe
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Inbox:
-    """The replies that have arrived. It replaces the parser."""
+    """In the place of the parser: the replies that have arrived."""
 
     __slots__ = ("replies",)
 
@@ -31,48 +32,38 @@ class Inbox:
 
 
 class MemoryConnection(Connection):
-    """For both drivers: a thread polls ``fileno``, an event loop sets ``on_arrival``.
+    """For both drivers: threads poll ``fileno``, an event loop sets ``on_arrival``.
 
-    ``on_arrival`` is called when there is something to read, or when the master has hung up (``ended``). The
-    thread that sends or publishes calls it, so it must not block, nor use a lock. Without a reader of
-    ``fileno`` there is no descriptor.
+    ``on_arrival`` is called when there is something to read, or when the master has closed (``ended``), by
+    the thread that writes or publishes. It must not block or take a lock, because the master waits for it.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_inbox",
-        "_master",
-        "_parser",
-        "_wake_pipe",
-        "arrived",
-        "on_arrival",
-        "outbox",
-    )
+    __slots__ = ("__weakref__", "_inbox", "_master", "_parser", "_wake_pipe", "arrived", "on_arrival")
 
-    def __init__(self, master: MemoryMaster, greeted: HandshakeResult) -> None:
-        super().__init__(greeted)
+    def __init__(self, master: MemoryMaster, result: HandshakeResult) -> None:
+        super().__init__(result)
         self._master = master
         self._parser = hiredis.Reader(encoding="utf-8")
+        #: Made when ``fileno`` is asked for: an event loop needs no descriptor.
         self._wake_pipe: WakePipe | None = None
         self._inbox = self.reader = Inbox()  # type: ignore[assignment]
-        self.outbox = b""  # always empty: the master reads at once
         self.on_arrival: Callable[[], None] | None = None
-        #: Set by the asyncio driver; called in its event loop.
+        #: See `StreamConnection.arrived`.
         self.arrived: Callable[[bytes], object] | None = None
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Call `arrived` in this event loop when something arrives."""
+        """Call ``arrived`` in an event loop."""
         here = threading.get_ident()
 
-        def tell() -> None:
-            # In its own thread the event loop is awake.
+        def on_arrival() -> None:
+            # In its own thread there is no need to wake the loop.
             soon = loop.call_soon if threading.get_ident() == here else loop.call_soon_threadsafe
             try:
                 soon(self._look)
             except RuntimeError:
-                pass  # the event loop is closed, and this connection with it
+                pass  # the loop was closed, and this connection with it
 
-        self.on_arrival = tell
+        self.on_arrival = on_arrival
 
     def _look(self) -> None:
         self.fetch()
@@ -89,53 +80,50 @@ class MemoryConnection(Connection):
                     self._wake_pipe.wake()
             return self._wake_pipe.fileno
 
-    def send(self, packed: bytes) -> bool:
-        """Run a command on the master. Raises OSError if the master is down, or has hung up."""
+    def write(self, packed: bytes) -> int:
+        """Have a command executed. Raises OSError when the master is down, or has closed."""
         self._parser.feed(packed)
         while (words := self._parser.gets()) is not False:
             self._master.receive(self, words)
-        return False
+        return len(packed)
 
     def fetch(self) -> bytes:
-        """Clear the descriptor. Returns nothing: the reader has the replies already."""
+        """Nothing: the reader has the replies already."""
         if self._wake_pipe is not None:
-            self._wake_pipe.answer()
+            self._wake_pipe.clear()
         self.answered = self.answered or bool(self._inbox.replies)
         return b""
 
     def close(self) -> None:
-        """Hang up."""
+        """Close without a word to the master."""
         with self._master.mutex:
             self._master.forget(self)
             self.ended = True
             if self._wake_pipe is not None:
-                # With the mutex: otherwise a thread that publishes could write to a descriptor that was
-                # opened anew for another purpose.
+                # With the mutex: otherwise a thread that publishes could write to a closed descriptor, which
+                # may be another file's.
                 self._wake_pipe.close()
 
     # -- for the master, with its mutex ------------------------------------------------------------
 
     def arrive(self, reply: Any) -> None:
-        """A reply or a message has arrived."""
-        if self.ended:
-            return
-        replies = self._inbox.replies
-        first = not replies
-        replies.append(reply)
-        if first:
-            self._tell()
+        """A reply, or a message, has come."""
+        if not self.ended:
+            self._inbox.replies.append(reply)
+            if len(self._inbox.replies) == 1:
+                self._signal()
 
     def hear(self, channel: str, payload: str) -> None:
-        """A script has published a message."""
+        """Something was published."""
         self.arrive([b"message", channel.encode(), payload.encode()])
 
     def end(self) -> None:
-        """The master hangs up."""
+        """The master closes the connection."""
         if not self.ended:
             self.ended = True
-            self._tell()
+            self._signal()
 
-    def _tell(self) -> None:
+    def _signal(self) -> None:
         if self._wake_pipe is not None:
             self._wake_pipe.wake()
         if self.on_arrival is not None:

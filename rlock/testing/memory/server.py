@@ -12,8 +12,8 @@ from typing import Any
 import hiredis
 
 from ... import clock
-from ..._client.connection import ConnectError, ConnectOptions, HandshakeResult
 from ..._client.endpoints import Endpoint
+from ..._client.handshake import ConnectError, ConnectOptions, HandshakeResult
 from ...model import Fault, FaultKind
 from ...rules import commands, scripts
 from ...rules.keys import NOTE

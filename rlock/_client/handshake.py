@@ -1,0 +1,162 @@
+"""Handshake: what a new connection learns about its server before the first command."""
+
+from __future__ import annotations
+
+# Imported before the first connection. If no descriptor is free then, the import fails, and Python remembers
+# for ever that there is no such encoding.
+import encodings.idna  # noqa: F401
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import redis
+
+from ..model import Fault, FaultKind
+from ..procedures.port import WaitGenerator
+from ..rules import commands, replies, scripts
+from ..rules.memory_epoch import MemoryReport
+
+log = logging.getLogger("rlock")
+
+#: The shortest time-out of TCP's connect: enough for a master on another continent.
+MIN_CONNECT_S = 0.25
+
+_SERVER_QUESTIONS: tuple[tuple[str, ...], ...] = (
+    ("CLIENT", "ID"),
+    ("INFO", "server"),
+    ("INFO", "replication"),
+    ("INFO", "memory"),
+)
+_DURABILITY_QUESTIONS: tuple[tuple[str, ...], ...] = (
+    ("INFO", "persistence"),
+    ("CONFIG", "GET", "appendfsync"),
+    ("CONFIG", "GET", "no-appendfsync-on-rewrite"),
+)
+
+
+class ConnectError(Exception):
+    """A connection could not be made; ``fault`` says why."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.text)
+        self.fault = fault
+
+
+class ConnectOptions(NamedTuple):
+    """How to make a connection."""
+
+    timeout: float  # seconds for each step
+    request_timeout: float = 1.0
+    #: Earlier connections of this client to end first, as (run_id, client id). Otherwise a stopped server
+    #: could run their last commands when it goes on: an acquire after its release.
+    kill: Sequence[tuple[str, int]] = ()
+    subscriber: bool = False
+    guarded: bool = True  # whether the restart guard is on
+
+    @property
+    def connect_timeout(self) -> float:
+        """Less than a second: then Linux repeats a lost SYN, and a new attempt is faster."""
+        return min(self.timeout, max(self.request_timeout, MIN_CONNECT_S))
+
+
+class HandshakeResult(NamedTuple):
+    """What a handshake found."""
+
+    memory_report: MemoryReport = MemoryReport()
+    connection_id: int = 0  # the server's number for this connection; 0: not known
+
+
+def handshake(
+    label: str,
+    options: ConnectOptions,
+    exchange: Callable[[Sequence[tuple[str, ...]]], WaitGenerator[list[Any]]],
+) -> WaitGenerator[HandshakeResult]:
+    """Learn what kind of server this is. Raises `ConnectError` if it is not a master.
+
+    ``exchange`` writes commands and returns their replies, with an exception in place of a refused one.
+    """
+    if options.subscriber:
+        return HandshakeResult()
+    if options.kill:
+        # Only if the run_id is the same: after a restart other clients have these numbers.
+        (server,) = yield from exchange([("INFO", "server")])
+        run_id = _field(server, "run_id")
+        kills = [("CLIENT", "KILL", "ID", str(number)) for life, number in options.kill if life == run_id]
+        if kills:
+            yield from exchange(kills)
+    questions = _SERVER_QUESTIONS + (_DURABILITY_QUESTIONS if options.guarded else ())
+    loads = [("SCRIPT", "LOAD", script.source) for script in scripts.ALL]
+    answers = yield from exchange([*questions, *loads])
+    connection_id, server, replication, memory, *persistence = answers[: len(questions)]
+    if isinstance(server, Exception) and "NOAUTH" in str(server):
+        raise ConnectError(Fault(FaultKind.DENIED, str(server)))
+    if _field(replication, "role") in ("slave", "replica"):
+        raise ConnectError(Fault(FaultKind.REPLICA, "it is a replica: name its master, or promote it"))
+    _check_eviction(label, _field(memory, "maxmemory_policy"))
+    report = MemoryReport(_field(server, "run_id"))
+    if options.guarded:
+        durable = is_durable(replication, *persistence)
+        report = report._replace(memory="durable" if durable else "volatile")
+        # The first script on this connection: the master compares its note with this run_id.
+        (reply,) = yield from exchange([commands.handshake(report.run_id, report.memory).by_source()])
+        vote = replies.decode_handshake(reply)
+        if vote.note is not None:
+            report = report._replace(note=vote.note, time_us=vote.time_us)
+    return HandshakeResult(report, connection_id if isinstance(connection_id, int) else 0)
+
+
+def connect_error(error: Exception) -> ConnectError:
+    """The fault for an exception of redis-py or of the system."""
+    denied = (
+        redis.AuthenticationError,
+        redis.exceptions.AuthorizationError,
+        redis.exceptions.NoPermissionError,
+    )
+    if isinstance(error, denied):
+        return ConnectError(Fault(FaultKind.DENIED, str(error)))
+    if isinstance(error, redis.ResponseError):
+        return ConnectError(replies.fault(without_arguments(error)))
+    text, reason = str(error) or type(error).__name__, error.__context__
+    if isinstance(reason, OSError) and reason.strerror and reason.strerror not in text:
+        # redis.asyncio before 5.1 says "Error 1 connecting to host:6379. 1." of every certificate.
+        text = f"{text} {reason.strerror}"
+    return ConnectError(Fault(FaultKind.DOWN, text))
+
+
+def without_arguments(error: BaseException) -> str:
+    """The text of an error without the arguments of its command.
+
+    A server without AUTH repeats the password: "unknown command 'AUTH', with args beginning with: ...".
+    """
+    return str(error).partition(", with args beginning with")[0]
+
+
+def is_durable(replication: Any, persistence: Any, appendfsync: Any, no_appendfsync_on_rewrite: Any) -> bool:
+    """Whether a restart loses no acknowledged write. A refused question counts as no."""
+    return (
+        _field(persistence, "aof_enabled") == "1"
+        and replies.setting(appendfsync) == "always"
+        # With `yes` the server syncs nothing while it rewrites the file.
+        and replies.setting(no_appendfsync_on_rewrite) == "no"
+        # A promoted replica lacks the last writes of its primary.
+        and bool(_field(replication, "master_replid2"))
+        and not _field(replication, "master_replid2").strip("0")
+    )
+
+
+def _field(info: Any, name: str) -> str:
+    return replies.fields(info).get(name, "")
+
+
+_warned: set[tuple[str, str]] = set()
+
+
+def _check_eviction(label: str, policy: str) -> None:
+    if policy not in ("", "noeviction") and (label, policy) not in _warned:
+        _warned.add((label, policy))
+        log.warning(
+            "%s has maxmemory-policy %s: under memory pressure it throws held locks away silently; "
+            "set it to noeviction",
+            label,
+            policy,
+        )
