@@ -146,9 +146,10 @@ class Engine(Port):
         return observed() and not contender.report.queued
 
     def report_queued(self, contender: Contender, length: int) -> None:
+        event = Queued(contender.name, length)
         # First: an interrupt in between may leave the event out, but never counts a waiter for ever.
         contender.report.queued = True
-        tell(Queued(contender.name, length))
+        tell(event)
 
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
         """Log the first failure, and from the eighth on each doubling."""

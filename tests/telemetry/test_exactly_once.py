@@ -215,7 +215,11 @@ INTERRUPTED = (
     "acquire.py",
     "attempt.py",
     "release.py",
-    "driver.py",
+    "contender.py",
+    "settle.py",
+    "local_queue.py",
+    "subscriptions.py",
+    "notifications.py",
     "watchdog.py",
 )
 
