@@ -49,34 +49,38 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
         return False
     # In fair mode each owner draws its ticket when it comes, not when the owners before it have been served.
     lines_up = contender.until > AT_ONCE and not contender.options.fair
-    if lines_up and not (yield from port.enter(contender)):
-        # First: otherwise the owners behind it would wait for its last try.
-        port.leave(contender)
-        # The owner in front may have waited for masters that have no vote, and not for a holder.
-        if port.taken(name):
-            return False
-        contender.until = AT_ONCE
-    yield from port.prepare(contender)
-    while True:
-        grant = yield from _contend(port, contender)
-        if grant is None:
-            # First: a round that settles a split has no place, or what masters hand to it would be lost.
+    try:
+        if lines_up and not (yield from port.enter(contender)):
+            # First: otherwise the owners behind it would wait for its last try.
+            port.leave(contender)
+            # The owner in front may have waited for masters that have no vote, and not for a holder.
+            if port.taken(name):
+                return False
+            contender.until = AT_ONCE
+        yield from port.prepare(contender)
+        while True:
+            grant = yield from _contend(port, contender)
+            if grant is None:
+                # First: a round that settles a split has no place, or what masters hand to it would be lost.
+                leave_queue(port, contender)
+                grant = yield from settle(port, contender)
+            if grant is None or port.admit(contender, grant):
+                break
+            # Its validity ended between the verdict and now: this thread was kept from running.
             leave_queue(port, contender)
-            grant = yield from settle(port, contender)
-        if grant is None or port.admit(contender, grant):
-            break
-        # Its validity ended between the verdict and now: this thread was kept from running.
-        leave_queue(port, contender)
-        take_back(port, contender)
-        contender.findings = Findings()
-    if grant is not None:
-        contender.step(Step.GRANT)
-        if contender.place is not None:
-            stop_listening(port, contender, left=False)
-    if lines_up:
-        # After an exception `withdraw` does this, behind the undo.
-        port.leave(contender)
-    return grant is not None
+            take_back(port, contender)
+            contender.findings = Findings()
+        if grant is not None:
+            contender.step(Step.GRANT)
+            if contender.place is not None:
+                stop_listening(port, contender, left=False)
+        if lines_up:
+            port.leave(contender)
+        return grant is not None
+    except BaseException:
+        # `withdraw` lets the next owner in, behind the undo. A second Ctrl-C may come before that.
+        contender.has_left = True
+        raise
 
 
 def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:

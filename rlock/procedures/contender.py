@@ -236,6 +236,5 @@ def withdraw(port: Port, contender: Contender) -> None:
         leave_queue(port, contender)
         take_back(port, contender)
     finally:
-        # Last: otherwise votes that are not yet undone would refuse the next owner's round. Also after a
-        # second Ctrl-C: otherwise the owners in line could wait for ever.
+        # Last: otherwise votes that are not yet undone would refuse the next owner's round.
         port.leave(contender)

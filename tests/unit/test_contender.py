@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
@@ -69,19 +67,15 @@ def test_the_next_owner_in_line_comes_after_the_undo_of_an_interrupted_round() -
     assert named(world.steps[1], "owner") == named(world.steps[0], "owner")
 
 
-def test_whatever_interrupts_the_undo_the_next_owner_in_line_comes() -> None:
-    """Ctrl-C twice."""
-
-    class Broken(Line):
-        def send(self, *_: Any, **__: Any) -> None:
-            raise KeyboardInterrupt
-
-    world = Broken(3, [YES] * 3)
+def test_after_a_second_ctrl_c_the_owners_in_line_see_that_the_first_one_has_left() -> None:
+    """The traceback of the first one may keep it alive, and they would wait for ever."""
+    world = Line(3, [YES] * 3)
     contender = world.contend(FOR_EVER)
-    contender.take_place(world.context)
+    procedure = acquire(world, contender)
+    assert isinstance(procedure.send(None), Call)
     with pytest.raises(KeyboardInterrupt):
-        withdraw(world, contender)
-    assert world.steps[-1] == "leave"
+        procedure.throw(KeyboardInterrupt())
+    assert contender.has_left, "before any undo"
 
 
 # -- what the rounds have shown ------------------------------------------------------------------------------
