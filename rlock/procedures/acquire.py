@@ -48,34 +48,38 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
         return False
     # In fair mode each owner draws its ticket at once, not after the owners before it in this process.
     lines_up = contender.until > AT_ONCE and not contender.options.fair
-    if lines_up and not (yield from port.enter(contender)):
-        # First: otherwise the owners behind it would wait for its last try.
-        port.leave(contender)
-        # The owner in front may have waited for masters without a vote: then no holder is known.
-        if port.taken(name):
-            return False
-        contender.until = AT_ONCE
-    yield from port.prepare(contender)
-    while True:
-        grant = yield from _contend(port, contender)
-        if grant is None:
-            # First: a hand-off to this place during `settle` would be lost.
+    try:
+        if lines_up and not (yield from port.enter(contender)):
+            # First: otherwise the owners behind it would wait for its last try.
+            port.leave(contender)
+            # The owner in front may have waited for masters without a vote: then no holder is known.
+            if port.taken(name):
+                return False
+            contender.until = AT_ONCE
+        yield from port.prepare(contender)
+        while True:
+            grant = yield from _contend(port, contender)
+            if grant is None:
+                # First: a hand-off to this place during `settle` would be lost.
+                leave_queue(port, contender)
+                grant = yield from settle(port, contender)
+            if grant is None or port.admit(contender, grant):
+                break
+            # Its validity has ended since the verdict, because this thread did not run.
             leave_queue(port, contender)
-            grant = yield from settle(port, contender)
-        if grant is None or port.admit(contender, grant):
-            break
-        # Its validity has ended since the verdict, because this thread did not run.
-        leave_queue(port, contender)
-        take_back(port, contender)
-        contender.findings = Findings()
-    if grant is not None:
-        contender.step(Step.GRANT)
-        if contender.place is not None:
-            stop_listening(port, contender, left=False)
-    if lines_up:
-        # After an exception `withdraw` does this, behind the undo.
-        port.leave(contender)
-    return grant is not None
+            take_back(port, contender)
+            contender.findings = Findings()
+        if grant is not None:
+            contender.step(Step.GRANT)
+            if contender.place is not None:
+                stop_listening(port, contender, left=False)
+        if lines_up:
+            port.leave(contender)
+        return grant is not None
+    except BaseException:
+        # `withdraw` lets the next owner in, behind the undo. A second Ctrl-C may come before that.
+        contender.has_left = True
+        raise
 
 
 def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:

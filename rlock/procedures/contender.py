@@ -190,9 +190,16 @@ def leave_queue(port: Port, contender: Contender) -> None:
 def withdraw(port: Port, contender: Contender) -> None:
     """Undo everything that this acquire has sent. Waits for nothing."""
     try:
-        leave_queue(port, contender)
-        take_back(port, contender)
+        _undo_all(port, contender)
+    except BaseException:
+        # A second Ctrl-C. Otherwise the rest would stay on the masters until its lease ends.
+        _undo_all(port, contender)
+        raise
     finally:
-        # Last: otherwise votes that are not yet undone would refuse the next owner's round. Also after a
-        # second Ctrl-C: otherwise the owners in line could wait for ever.
+        # Last: otherwise votes that are not yet undone would refuse the next owner's round.
         port.leave(contender)
+
+
+def _undo_all(port: Port, contender: Contender) -> None:
+    leave_queue(port, contender)
+    take_back(port, contender)

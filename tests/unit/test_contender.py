@@ -69,19 +69,38 @@ def test_the_next_owner_in_line_comes_after_the_undo_of_an_interrupted_round() -
     assert named(world.steps[1], "owner") == named(world.steps[0], "owner")
 
 
-def test_whatever_interrupts_the_undo_the_next_owner_in_line_comes() -> None:
-    """Ctrl-C twice."""
+def test_a_second_ctrl_c_during_the_undo_leaves_nothing_behind() -> None:
+    class Interrupted(Line):
+        left = 1
 
-    class Broken(Line):
-        def send(self, *_: Any, **__: Any) -> None:
-            raise KeyboardInterrupt
+        def send(self, *args: Any, **options: Any) -> None:
+            if self.left:
+                self.left -= 1
+                raise KeyboardInterrupt
+            super().send(*args, **options)
 
-    world = Broken(3, [YES] * 3)
+    world = Interrupted(3, [YES] * 3)
     contender = world.contend(FOR_EVER)
-    contender.take_place(world.context)
+    place = contender.take_place(world.context)
+    contender.owners.append("a:9")
     with pytest.raises(KeyboardInterrupt):
         withdraw(world, contender)
+    assert contender.owners == []
+    undone = [named(step, "owner") or named(step, "waiter") for step in world.steps if isinstance(step, Send)]
+    assert any(place.token in name for name in undone)
+    assert "a:9" in undone
     assert world.steps[-1] == "leave"
+
+
+def test_after_a_second_ctrl_c_the_owners_in_line_see_that_the_first_one_has_left() -> None:
+    """The traceback of the first one may keep it alive, and they would wait for ever."""
+    world = Line(3, [YES] * 3)
+    contender = world.contend(FOR_EVER)
+    procedure = acquire(world, contender)
+    assert isinstance(procedure.send(None), Call)
+    with pytest.raises(KeyboardInterrupt):
+        procedure.throw(KeyboardInterrupt())
+    assert contender.has_left, "before any undo"
 
 
 # -- what the rounds have shown ------------------------------------------------------------------------------
