@@ -42,8 +42,8 @@ HERE = Path(__file__).parent
 FLEET = 5
 FLAVOURS = {label(server): server for server in servers_found()}
 FreshMasters = Callable[..., Fleet]
-#: Only tests of these folders may be marked `timing`, which gives them a second try in .ci/run. What the
-#: others find may be a broken promise of the lock: seen once, it was there.
+#: Only tests of these folders may be marked `timing`, which gives them a second try in .ci/run. A
+#: failure in another folder may be a broken promise of the lock, and a second try would hide it.
 MAY_MEASURE = {"bench", "program", "report", "tasks", "telemetry"}
 
 # A run that was started in the background inherits SIGINT and SIGHUP as ignored. Its children would inherit

@@ -80,7 +80,7 @@ def test_no_error_and_no_label_shows_a_password() -> None:
     client.close()
 
 
-#: What no message may show any part of.
+#: Secrets: no message may show any part of them.
 HIDDEN = re.compile("hunter2|swordfish|4711|815")
 SECRETS = [
     *(

@@ -23,7 +23,7 @@ def queue(name: str, score: str, member: str | bytes) -> tuple[Any, ...]:
     return "ZADD", keys.queue(name), score, member
 
 
-#: What stands on a master for a lock.
+#: Keys that a master has in the place of a lock.
 HOSTILE: dict[str, Callable[[str], tuple[Any, ...]]] = {
     "a place at infinity": lambda name: queue(name, "inf", "y"),
     "a place before all time": lambda name: queue(name, "-inf", f"{OWNER}|s"),

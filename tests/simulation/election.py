@@ -142,7 +142,7 @@ class Instant:
 
 
 def answered(client: Client, thread: Thread, until: float, answers: list[tuple[float, Any]]) -> Program:
-    """A program: ask, and note what was answered. Who gets the lock keeps it."""
+    """A program: acquire once and note the result. The winner keeps the lock."""
     try:
         answer: Any = yield from client.locking(thread, options(), until)
     except QuorumUnreachableError as error:

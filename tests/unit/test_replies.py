@@ -30,7 +30,7 @@ from .test_renewal import a_hold
 from .world import World
 
 OWNER = owner_token("host/1/main").encode()
-#: What stands where something else is expected.
+#: Values in the place of an expected one.
 JUNK: tuple[Any, ...] = (
     *(0, 1, -1, 7, -9, 2**63 - 1, -(2**63)),
     *(math.inf, -math.inf, math.nan, 1e300, 0.5, True, None),

@@ -15,7 +15,7 @@ from rlock.rules.restart_guard import Guard
 from rlock.rules.timing import guard_time
 
 NAMES = ["redis://a", "redis://b", "redis://c"]
-#: What the master's clock says at the instant 100 of ours.
+#: The master's time at the local instant 100.
 TIME_US = 1_790_000_000_000_000
 FULL = guard_time(10.0)
 DAY = 86_400.0
