@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, cast
 
-from rlock.program.local.embedded import EmbeddedError
+from rlock.testing.local.embedded import EmbeddedError
 
 from .harness import demands, machine, masters, plan
 from .harness.contestant import ROOT

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import rlock
-from rlock.program.local.embedded import Masters
+from rlock.testing.local.embedded import Masters
 
 BUDGET_KILLED_S, BUDGET_STOPPED_S = 0.1, 2.0
 

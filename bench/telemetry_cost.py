@@ -31,8 +31,8 @@ from prometheus_client import CollectorRegistry
 
 import rlock
 from rlock import events
-from rlock.program.local.embedded import Masters
 from rlock.telemetry import opentelemetry, prometheus
+from rlock.testing.local.embedded import Masters
 
 BURST = 10
 Observers = tuple[events.Observer, ...]

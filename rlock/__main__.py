@@ -1,6 +1,6 @@
 """``python -m rlock`` is the command line."""
 
-from .program.main import main
+from .cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -21,8 +21,8 @@ from typing import Any
 
 import pytest
 
-from rlock.program.local.embedded import Master, Masters, ServerBinary, Tls
-from rlock.program.local.vouching import vouch_for
+from rlock.testing.local.embedded import Master, Masters, ServerBinary, Tls
+from rlock.testing.local.vouching import vouch_for
 
 from . import memory
 from .containers import ContainerMaster, why_not
@@ -44,7 +44,7 @@ FLAVOURS = {label(server): server for server in servers_found()}
 FreshMasters = Callable[..., Fleet]
 #: Only tests of these folders may be marked `timing`, which gives them a second try in .ci/run. A
 #: failure in another folder may be a broken promise of the lock, and a second try would hide it.
-MAY_MEASURE = {"bench", "program", "report", "tasks", "telemetry"}
+MAY_MEASURE = {"bench", "cli", "report", "tasks", "telemetry"}
 
 # A run that was started in the background inherits SIGINT and SIGHUP as ignored. Its children would inherit
 # that, and each test that interrupts one would fail after its time-out.

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import redis
 
-from rlock.program.local.spawn import free_port
+from rlock.testing.local.spawn import free_port
 
 from .servers import raw
 

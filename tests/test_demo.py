@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from rlock.program.demonstration.screen import is_plain
+from rlock.cli.demo.screen import is_plain
 
 DEMO = [sys.executable, "-m", "rlock", "demo"]
 FIGURES = re.compile(
@@ -178,7 +178,7 @@ def test_with_a_lock_that_excludes_nobody_it_says_so_and_fails(tmp_path: Path) -
 )
 def test_what_is_not_installed_is_named_in_one_line(tmp_path: Path, missing: str, said: str) -> None:
     program = (
-        f"import sys; sys.modules[{missing!r}] = None; from rlock.program.main import main; "
+        f"import sys; sys.modules[{missing!r}] = None; from rlock.cli.main import main; "
         "sys.argv = ['rlock', 'demo']; main()"
     )
     done = subprocess.run(

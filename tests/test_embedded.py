@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from rlock.program.local import embedded, spawn
-from rlock.program.local.embedded import (
+from rlock.testing.local import embedded, spawn
+from rlock.testing.local.embedded import (
     EmbeddedError,
     Master,
     Masters,

@@ -18,7 +18,7 @@ from .servers import gone
 
 PROGRAM = """
 import os, sys, time
-from rlock.program.local.embedded import Masters
+from rlock.testing.local.embedded import Masters
 masters = Masters(2)
 print(*(master.pid for master in masters), *(master.directory for master in masters), flush=True)
 """

@@ -11,8 +11,8 @@ import redis
 
 from rlock._client.handshake import ConnectOptions
 from rlock._sync.endpoints import Endpoint
-from rlock.program.local.embedded import Master, ServerBinary
 from rlock.rules.memory_epoch import Note
+from rlock.testing.local.embedded import Master, ServerBinary
 
 from .scripted import (
     LIFE,

@@ -58,7 +58,7 @@ def test_the_wheel_holds_the_scripts_of_the_folder_and_no_others(
 
 
 def test_wheel_and_sdist_hold_the_page_of_the_dashboard(built: tuple[Path, Path]) -> None:
-    place = "rlock/program/dashboard/page/"
+    place = "rlock/cli/dashboard/page/"
     there = {path.name: path.read_bytes() for path in (TOP / place).iterdir()}
     with zipfile.ZipFile(built[0]) as wheel:
         names = [name for name in wheel.namelist() if name.startswith(place)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from rlock.program.local import embedded
-from rlock.program.local.binaries import read_version
-from rlock.program.local.embedded import ServerBinary, find_server
+from rlock.testing.local import embedded
+from rlock.testing.local.binaries import read_version
+from rlock.testing.local.embedded import ServerBinary, find_server
 
 _chosen: list[ServerBinary] = []
 

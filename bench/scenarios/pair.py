@@ -23,7 +23,7 @@ from bench.harness.field import Entry
 from bench.harness.lineup import Clock, Lineup, Runner, a_few, meeting, without_twins
 from bench.harness.masters import Masters
 from bench.harness.results import Case
-from rlock.program.local import embedded
+from rlock.testing.local import embedded
 
 NAME = "pair"
 TITLE = "A lock that nobody else wants"

@@ -22,9 +22,9 @@ import pytest
 import redis
 
 from ..client import Client
-from ..program.local.embedded import EmbeddedError, Masters, ServerBinary, find_server
 from ..rules.keys import NOTE
 from .clients import memory_client
+from .local.embedded import EmbeddedError, Masters, ServerBinary, find_server
 from .memory import MemoryMasters
 
 DEFAULT = "3"

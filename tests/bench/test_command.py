@@ -16,7 +16,7 @@ import bench.__main__ as command
 from bench.harness import plan
 from bench.harness.field import field
 from bench.harness.results import Case, Results
-from rlock.program.local.embedded import EmbeddedError, find_server
+from rlock.testing.local.embedded import EmbeddedError, find_server
 
 TOP = Path(__file__).parents[2]
 

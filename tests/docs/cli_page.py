@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from rlock.program import exits
-from rlock.program.main import cli
-from rlock.program.settings import KEYS
+from rlock.cli import exits
+from rlock.cli.main import cli
+from rlock.cli.settings import KEYS
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rlock.program import exits
+from rlock.cli import exits
 
-from ..program.shell import rlock
+from ..cli.shell import rlock
 from .cli_page import PAGE, renewed
 from .pages import block, lay_out
 

@@ -29,7 +29,7 @@ def test_the_gauges_of_the_page_are_those_of_the_code() -> None:
         .partition("\n| gauge | |\n")[2]
         .partition("\n\n")[0]
     )
-    code = (TOP / "rlock" / "program" / "dashboard" / "gauges.py").read_text(encoding="utf-8")
+    code = (TOP / "rlock" / "cli" / "dashboard" / "gauges.py").read_text(encoding="utf-8")
     assert {*re.findall(r"redlock_\w+", page)} == {*re.findall(r"\"(redlock_\w+)\"", code)}
 
 

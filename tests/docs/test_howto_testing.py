@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlock.program.local.embedded import ServerBinary
+from rlock.testing.local.embedded import ServerBinary
 
 from .pages import DOCS, blocks
 

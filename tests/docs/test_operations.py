@@ -16,9 +16,9 @@ import redis
 import site_tables
 
 import rlock
-from rlock.program.local.embedded import EmbeddedError, Master, Tls
-from rlock.program.local.spawn import free_port
 from rlock.rules.timing import guard_time
+from rlock.testing.local.embedded import EmbeddedError, Master, Tls
+from rlock.testing.local.spawn import free_port
 
 from ..conftest import FreshMasters
 from ..contract.conftest import eventually

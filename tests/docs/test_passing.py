@@ -13,8 +13,8 @@ import pytest
 
 import rlock
 import rlock.asyncio
+from rlock.cli.main import cli
 from rlock.events import Event
-from rlock.program.main import cli
 
 from .inventory import PAGES
 from .pages import TOP

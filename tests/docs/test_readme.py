@@ -13,7 +13,7 @@ from typing import Any
 
 import rlock
 import rlock.asyncio
-from rlock.program.local.embedded import ServerBinary
+from rlock.testing.local.embedded import ServerBinary
 
 from ..contract.conftest import eventually
 from ..contract.conftest import make_client as make_client  # a fixture

@@ -9,7 +9,7 @@ import pytest
 
 import rlock
 from rlock._sync.greenlets import EVENTLET
-from rlock.program.local.embedded import EmbeddedError, Master, Tls
+from rlock.testing.local.embedded import EmbeddedError, Master, Tls
 
 from ..servers import Fleet, servers_found
 from .gevent_programs import (

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import rlock
-from rlock.program.local.spawn import free_port
+from rlock.testing.local.spawn import free_port
 
 from ..servers import Fleet
 from .programs import (

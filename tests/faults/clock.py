@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from rlock.program.local.embedded import ServerBinary
+from rlock.testing.local.embedded import ServerBinary
 
 SOURCE = Path(__file__).with_name("clock.c")
 _SETTING = struct.Struct("=Qqqd")  # struct setting of clock.c

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock.program.local.embedded import ServerBinary
+from rlock.testing.local.embedded import ServerBinary
 
 from ..contract.conftest import Child, eventually
 from ..contract.conftest import child as child  # a fixture

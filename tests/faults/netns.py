@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
-from rlock.program.local.embedded import ServerBinary
+from rlock.testing.local.embedded import ServerBinary
 
 _CLONE_NEWNET = 0x40000000
 _RULES = """\

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 import rlock
-from rlock.program.local.spawn import free_port
+from rlock.testing.local.spawn import free_port
 
 from ..contract.conftest import eventually
 from ..servers import Fleet

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlock.program.local.embedded import Master, Masters
+from rlock.testing.local.embedded import Master, Masters
 
 from ..servers import AnyMaster, default_server
 from .building import Build, build

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import rlock
-from rlock.program.main import cli
+from rlock.cli.main import cli
 from rlock.rules.keys import NOTE
 from rlock.rules.timing import guard_time
 

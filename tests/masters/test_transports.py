@@ -11,7 +11,7 @@ import rlock
 from rlock._async.endpoints import Endpoint as TaskEndpoint
 from rlock._client.endpoints import Endpoint
 from rlock._sync.endpoints import Endpoint as BlockingEndpoint
-from rlock.program.local.embedded import EmbeddedError, Master, Tls
+from rlock.testing.local.embedded import EmbeddedError, Master, Tls
 
 from ..contract.conftest import in_thread
 from ..servers import Fleet, servers_found

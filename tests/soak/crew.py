@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from rlock.program.local.spawn import spawn
+from rlock.testing.local.spawn import spawn
 
 from .journal import now_ns
 from .worker import Setup

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 import rlock
-from rlock.program.local.embedded import Master, ServerBinary, find_server
 from rlock.rules.quorum import quorum
 from rlock.rules.timing import guard_time
+from rlock.testing.local.embedded import Master, ServerBinary, find_server
 
 from ..faults import clock
 from ..faults.proxy import Proxy

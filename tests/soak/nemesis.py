@@ -18,8 +18,8 @@ from typing import Protocol
 import redis
 
 import rlock
-from rlock.program.local.embedded import EmbeddedError
 from rlock.rules import scripts
+from rlock.testing.local.embedded import EmbeddedError
 
 from ..faults.proxy import Proxy
 from .checker import Eviction

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from rlock.program.local.embedded import ServerBinary
 from rlock.rules import scripts
 from rlock.rules.timing import QUEUE_TTL_S
+from rlock.testing.local.embedded import ServerBinary
 
 from . import nemesis
 from .checker import (

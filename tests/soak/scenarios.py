@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rlock
-from rlock.program.local.spawn import spawn
 from rlock.rules.options import ClientOptions
+from rlock.testing.local.spawn import spawn
 
 from ..faults.proxy import Proxy
 from .checker import judge_safety, longest_gaps

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rlock.program.local.embedded import ServerBinary
+from rlock.testing.local.embedded import ServerBinary
 
 from ..sabotage import SABOTAGES
 from .profiles import PROFILES, SIMULATED

@@ -10,7 +10,7 @@ import pytest
 
 import rlock
 from rlock.asyncio import Client
-from rlock.program.local.embedded import Master, Tls
+from rlock.testing.local.embedded import Master, Tls
 
 from ..masters.test_transports import tls_master
 from ..servers import Fleet

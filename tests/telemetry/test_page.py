@@ -86,7 +86,7 @@ def run(program: str, folder: Path, **environment: str) -> subprocess.CompletedP
 
 def test_a_program_that_serves_its_metrics(tmp_path: Path) -> None:
     pytest.importorskip("prometheus_client")
-    from rlock.program.local.spawn import free_port
+    from rlock.testing.local.spawn import free_port
 
     port = free_port()
     program = block("metrics.md", "serve.py", "9100", str(port)) + (

@@ -21,8 +21,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from rlock import events
-from rlock.program.local.spawn import free_port
 from rlock.telemetry import prometheus
+from rlock.testing.local.spawn import free_port
 
 from ..docs.pages import lay_out, starter
 from ..environments.programs import needs

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock.program.local.spawn import free_port
+from rlock.testing.local.spawn import free_port
 
 from ..conftest import FreshMasters
 from ..docs.pages import TOP

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import rlock
-from rlock.program.local.embedded import ServerBinary
+from rlock.testing.local.embedded import ServerBinary
 
 from ..servers import Fleet, raw
 
@@ -82,7 +82,7 @@ def test_masters_that_are_named_are_used_and_never_flushed(
 
 
 NO_SERVER = """
-    from rlock.program.local import binaries
+    from rlock.testing.local import binaries
     binaries._default_paths = lambda: iter(())
 """
 

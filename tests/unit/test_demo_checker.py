@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from rlock.program.demonstration import checker
-from rlock.program.demonstration.acts import Marks
-from rlock.program.demonstration.checker import Kill
-from rlock.program.demonstration.journal import Reader, Section
-from rlock.program.demonstration.ledger import EMPTY, Ledger, State
-from rlock.program.demonstration.verdict import Evidence, judge
-from rlock.program.demonstration.worker import CONTROL, HANDOFF, HOLD, TURNS
+from rlock.cli.demo import checker
+from rlock.cli.demo.acts import Marks
+from rlock.cli.demo.checker import Kill
+from rlock.cli.demo.journal import Reader, Section
+from rlock.cli.demo.ledger import EMPTY, Ledger, State
+from rlock.cli.demo.verdict import Evidence, judge
+from rlock.cli.demo.worker import CONTROL, HANDOFF, HOLD, TURNS
 
 MS = 1_000_000
 TTL_S = 2.0

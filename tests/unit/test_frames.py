@@ -20,7 +20,7 @@ ROOT = Path(rlock.__file__).resolve().parent
 CORE = [
     path
     for path in sorted(ROOT.rglob("*.py"))
-    if path.relative_to(ROOT).parts[0] not in ("program", "cli", "telemetry", "testing")
+    if path.relative_to(ROOT).parts[0] not in ("cli", "telemetry", "testing")
 ]
 
 

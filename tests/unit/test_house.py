@@ -25,8 +25,7 @@ FLOORS = (
     ("drivers", ("_sync", "_async")),
     ("public", ("base", "lock", "client", "asyncio", "decorated", "decorator", "__init__")),
     ("telemetry", ("telemetry",)),
-    ("CLI", ("program", "__main__")),
-    ("testing", ("testing",)),
+    ("CLI and testing", ("cli", "__main__", "testing")),
 )
 #: The lowest floor that may do I/O.
 FIRST_WITH_IO = 3
@@ -97,9 +96,7 @@ def test_only_drivers_and_what_stands_on_them_know_redis(name: str) -> None:
 
 def test_the_public_floor_imports_redis_for_a_type_only() -> None:
     users = {name for name in ALL if "redis" in {i.split(".")[0] for i in imports(name, ALL[name])}}
-    above = {
-        name for name in users if not name.startswith(("_client", "_sync", "_async", "program", "testing"))
-    }
+    above = {name for name in users if not name.startswith(("_client", "_sync", "_async", "cli", "testing"))}
     assert above <= {"client", "asyncio.client"}
 
 

@@ -15,12 +15,12 @@ from rlock._client.connection import Reader
 from rlock._client.handshake import ConnectOptions, handshake
 from rlock._client.runtime import NO_WAIT
 from rlock._sync.runtime import run
+from rlock.cli.scan import info
 from rlock.errors import RLockError
 from rlock.model import Code, Vote
 from rlock.procedures import inspect
 from rlock.procedures.port import WaitGenerator
 from rlock.procedures.renew import judge
-from rlock.program.survey import info
 from rlock.rules import commands, replies
 from rlock.rules.keys import is_lock, owner_token
 from rlock.rules.quorum import Ballot

@@ -1,0 +1,163 @@
+"""A command under guard: started, signalled, and ended when its lock is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from ..errors import LeaseLostError
+from . import exits
+from .launcher import launch
+from .output import complain
+
+#: What may be done about a command whose lock was lost: nothing, SIGTERM and then SIGKILL, or SIGKILL.
+WARN, TERM, KILL = ON_LOST = ("warn", "term", "kill")
+#: Signals that are meant for the command.
+FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGQUIT)
+
+
+class GuardedCommand:
+    """The command: started, signalled, and ended when its lock is lost.
+
+    ``on_lost`` is one of ON_LOST; ``tell`` is called with the loss, before anything is ended.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        grace: float,
+        on_lost: str = TERM,
+        tell: Callable[[LeaseLostError], object] = lambda error: None,
+    ) -> None:
+        self._command = list(command)
+        self._grace = grace
+        self._on_lost = on_lost
+        self._tell = tell
+        self._child: subprocess.Popen[bytes] | None = None
+        self._starting = False
+        self._early: list[int] = []
+        # On a terminal the command stays in our process group: else it could not read from it. Without
+        # one it gets a group of its own, so that its children can be reached with it.
+        self._grouped = not _on_terminal()
+        self.error: LeaseLostError | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether the command was started."""
+        return self._child is not None
+
+    def run(self, environment: dict[str, str]) -> int:
+        """Start it, wait for it; its exit status."""
+        if self.error is not None:
+            return exits.LOST
+        # An exception of a signal's handler would come out of the middle of the launch, which may have forked
+        # by then: nobody would wait for the command.
+        self._starting = True
+        try:
+            # `kill -9` of rlock, or the kernel out of memory: nobody renews the lock any more, and nobody is
+            # left to end the command politely before the next one starts.
+            self._child = launch(self._command, env=environment, start_new_session=self._grouped)
+        except FileNotFoundError:
+            hint = " (a shell line? use: sh -c '...')" if " " in self._command[0] else ""
+            complain(f"{self._command[0]}: command not found{hint}")
+            return exits.NOT_FOUND
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            complain(f"{self._command[0]}: {why}")
+            return exits.NOT_EXECUTABLE
+        finally:
+            self._starting = False
+        for number in self._early:
+            self._send(number)
+        self._end_if_lost()  # while it was being started, when there was nothing to end yet
+        code = self._child.wait()
+        return code if code >= 0 else exits.SIGNAL - code
+
+    def _end_if_lost(self) -> None:
+        if self.error is not None:
+            self._end()
+
+    def lost(self, error: LeaseLostError) -> None:
+        """The lock is gone: nobody keeps others out of the command's section any more."""
+        first, self.error = self.error is None, error
+        if first:
+            self._tell(error)
+        self._end()
+
+    def _end(self) -> None:
+        child = self._child
+        if child is None or self._on_lost == WARN:
+            return
+        if self._on_lost == TERM:
+            self._send(signal.SIGTERM)
+            try:
+                child.wait(self._grace)
+            except subprocess.TimeoutExpired:
+                pass
+        # Also after a polite end: what it has started may still run in its group.
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: int) -> None:
+        child = self._child
+        if child is None:
+            return
+        try:
+            if self._grouped:
+                os.killpg(child.pid, number)
+            elif child.poll() is None:
+                child.send_signal(number)
+        except ProcessLookupError:
+            pass
+        except PermissionError:
+            name = signal.Signals(number).name
+            complain(f"{self._command[0]}: cannot be sent {name}: it runs as another user")
+
+    def signals(self) -> _Handlers:
+        """Handlers that pass signals on while the command runs, and end the wait before it does."""
+        return _Handlers(self)
+
+    def signalled(self, number: int) -> None:
+        """A signal for us."""
+        if self._starting:
+            self._early.append(number)
+            return
+        if self._child is None:
+            _leave(number)
+        from_terminal = number in (signal.SIGINT, signal.SIGQUIT) and not self._grouped
+        if not from_terminal:  # the terminal has sent it to the command as well
+            self._send(number)
+
+
+class _Handlers:
+    def __init__(self, guarded: GuardedCommand) -> None:
+        self._guarded = guarded
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in FORWARDED:
+            if signal.getsignal(number) is signal.SIG_IGN:
+                continue  # nohup
+            self._before[number] = signal.signal(number, lambda n, _: self._guarded.signalled(n))
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int) -> NoReturn:
+    # An exception and not the default action: the acquire that waits takes its votes back on the way.
+    raise SystemExit(exits.SIGNAL + number)
+
+
+def _on_terminal() -> bool:
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (OSError, ValueError, AttributeError):  # closed; a closed stdin is None
+        return False

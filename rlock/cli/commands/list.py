@@ -1,0 +1,150 @@
+"""`rlock list [PATTERN]`: all locks that are held or waited for."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+
+import click
+
+from ...errors import OptionsError, RLockError
+from ...model import LockStatus
+from ..options import SecondsWithin
+from ..output import hush, json_option, print_json, show, utf8
+from ..scan.look import Scan
+from ..scan.reading import ORDERS, label, ordered, seen, unlisted, unreachable, votes
+from ..settings import Settings, settings_options
+from ..words import cut, padded, printable, seconds, width
+
+HEAD = ("NAME", "HOLDER", "HELD FOR", "LEASE", "COUNT", "WAITERS", "VOTES")
+#: Columns of numbers, which end alike.
+RIGHT = (2, 3, 4, 5, 6)
+#: Name and holder are shortened to this and no further, on a terminal that is too narrow for them.
+LEAST = 12
+
+
+@click.command("list")
+@click.argument("pattern", default="*")
+@click.option("--held", is_flag=True, help="Only locks that somebody holds.")
+@click.option("--waited", is_flag=True, help="Only locks that somebody waits for.")
+@click.option(
+    "--sort",
+    type=click.Choice(tuple(ORDERS)),
+    default="name",
+    show_default=True,
+    help="By name; most waiters first; longest held first; lease that ends next first.",
+)
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1, 100_000),
+    default=1000,
+    show_default=True,
+    help="Show so many at the most; those that are waited for go before.",
+)
+@click.option(
+    "--scan",
+    "scan_s",
+    type=SecondsWithin(0.0, 3600.0),
+    default=5.0,
+    show_default=True,
+    metavar="S",
+    help="Search the keys of the masters for S seconds at the most.",
+)
+@json_option
+@settings_options
+def list_(
+    pattern: str,
+    *,
+    held: bool,
+    waited: bool,
+    sort: str,
+    limit: int,
+    scan_s: float,
+    as_json: bool,
+    settings: Settings,
+) -> None:
+    """Show all locks whose names match PATTERN: held, or waited for.
+
+    \b
+    PATTERN is one of Redis' KEYS, quoted for the shell:
+      rlock list                    all
+      rlock list 'orders:*'         * any text, ? any byte, [ab] [^a] [a-f] a set, \\x the character x
+      rlock list --waited --sort waiters
+
+    The names come from a SCAN of every master that answers (never KEYS), so a lock is found if it stands on
+    one of them: hashes with an owner token as their only field, and queues. Nothing is written. What was
+    acquired or released while it searched may be missing, or stand there still. VOTES under a quorum: what
+    is left of an attempt or of a hold that is over; nobody has that lock.
+
+    With --json each lock is an object on a line of its own, as from `rlock status --json`.
+
+    Exit status: 0 also if there is none; 69 when fewer than a quorum of masters answered; 64 wrong settings,
+    or a user who may not SCAN.
+    """
+    hush()
+    with (
+        settings.client() as client,
+        Scan(client, pattern, limit, scan_s=scan_s, hand_offs=False) as scan,
+    ):
+        snapshot = scan.look()
+    if (why := unreachable(snapshot)) is not None:
+        raise RLockError(why)
+    if (why := unlisted(snapshot)) is not None:
+        raise OptionsError(why)
+    locks = [
+        lock
+        for lock in ordered(snapshot.locks, sort)
+        if (not held or lock.locked) and (not waited or lock.queue_length)
+    ]
+    if as_json:
+        for lock in locks:
+            print_json(lock)
+    elif locks:
+        _print(locks)
+    if not locks:
+        kind = "held and waited for" if held and waited else "waited for" if waited else "held"
+        kind = kind if held or waited else "held or waited for"
+        matching = "" if pattern == "*" else f" that matches {pattern!r}"
+        show(f"no lock{matching} is {kind}", err=True)
+    if snapshot.more:
+        show(
+            f"there may be more: the search ended after {limit} locks (--limit) or {scan_s:g} s (--scan)",
+            err=True,
+        )
+
+
+def _print(locks: list[LockStatus]) -> None:
+    rows = [HEAD, *map(_row, locks)]
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
+    if sys.stdout.isatty():
+        # In a file or a pipe nothing is shortened: somebody may cut columns out of it.
+        excess = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
+        for column in sorted((0, 1), key=lambda column: -widths[column]):
+            least = max(LEAST, widths[column] - max(0, excess))
+            excess -= max(0, widths[column] - least)
+            widths[column] = min(widths[column], least)
+    mark = "…" if utf8(sys.stdout) else ".."
+    for row in rows:
+        cells = [cut(cell, columns, mark) for cell, columns in zip(row, widths, strict=True)]
+        line = "  ".join(
+            " " * (columns - width(cell)) + cell if i in RIGHT else padded(cell, columns)
+            for i, (cell, columns) in enumerate(zip(cells, widths, strict=True))
+        )
+        show(line.rstrip())
+
+
+def _row(lock: LockStatus) -> tuple[str, ...]:
+    holder, _ = seen(lock)
+    held_for = "-" if lock.since is None else seconds(max(0.0, time.time() - lock.since))
+    lease = "-" if lock.remaining is None else f"{lock.remaining:.1f} s"
+    return (
+        printable(lock.name),
+        "-" if holder is None else label(holder),
+        held_for,
+        "none" if lock.locked and lock.remaining is None else lease,
+        str(lock.hold_count or "-"),
+        str(lock.queue_length or "-"),
+        votes(lock),
+    )

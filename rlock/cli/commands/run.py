@@ -1,0 +1,322 @@
+"""`rlock run NAME -- COMMAND`: a command under a lock, in the manner of flock(1) and `etcdctl lock`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from ...client import Client
+from ...errors import LeaseLostError, OptionsError, QuorumUnreachableError, RLockError
+from ...lock import RLock
+from ...model import LockStatus
+from .. import exits
+from ..child import ON_LOST, TERM, WARN, GuardedCommand
+from ..names import complete_command, complete_name
+from ..options import Seconds, SecondsWithin
+from ..outcome import Outcome
+from ..output import json_option
+from ..settings import Settings, settings_options
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Run(click.Command):
+    """Options stand before NAME, or between NAME and COMMAND; what follows is COMMAND's, as with flock."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put NAME behind our options, so that what is left is COMMAND with its own."""
+        return super().parse_args(ctx, self._sorted(ctx, args))
+
+    def _sorted(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.allow_interspersed_args = False
+        before, name, after = self._at_first_word(ctx, args)
+        if name is None or before[-1:] == ["--"]:
+            return args
+        options, program, rest = self._at_first_word(ctx, [*before, *after])
+        if program is None:
+            # Options behind NAME, and no COMMAND: -c, or something is missing.
+            return [*before, *(word for word in after if word != "--"), name]
+        if options[-1:] == ["--"]:
+            options.pop()
+        return [*options, "--", name, program, *rest]
+
+    def _at_first_word(self, ctx: click.Context, args: list[str]) -> tuple[list[str], str | None, list[str]]:
+        """What stands before the first word that is no option of ours, that word, and what follows."""
+        found, _, _ = self.make_parser(ctx).parse_args(list(args))
+        word, rest = found.get("name"), found.get("command")
+        if not isinstance(word, str):
+            return list(args), None, []
+        following = list(rest) if isinstance(rest, tuple | list) else []
+        return args[: len(args) - len(following) - 1], word, following
+
+
+def _refused(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    why = {
+        "shared": "an rlock is exclusive: there is no shared lock (-s)",
+        "unlock": "there is no file descriptor to unlock (-u): the lock is free when COMMAND ends",
+        "no_fork": "rlock has to stay and renew the lease while COMMAND runs: -F is not possible",
+    }
+    if value and not ctx.resilient_parsing:
+        raise click.UsageError(why[str(param.name)], ctx)
+
+
+def _like_flock(*names: str, told: str) -> Callable[[F], F]:
+    """An option of flock that changes nothing here, so that its lines in crontabs can be taken over."""
+    return click.option(*names, is_flag=True, expose_value=False, help=told)
+
+
+def _not_like_flock(*names: str) -> Callable[[F], F]:
+    return click.option(*names, is_flag=True, expose_value=False, hidden=True, callback=_refused)
+
+
+@click.command(cls=Run, epilog=exits.epilog(), options_metavar="[OPTIONS]")
+@click.argument("name", shell_complete=complete_name)
+@click.option(
+    "-w",
+    "--wait",
+    "--timeout",
+    "timeout",
+    type=Seconds(),
+    metavar="S",
+    help="Wait S seconds at the most, also fractions of them; 0 is -n.",
+)
+@click.option(
+    "-n",
+    "--nb",
+    "--nonblock",
+    "--no-wait",
+    "no_wait",
+    is_flag=True,
+    help="Do not wait: fail at once if it is held.",
+)
+@click.option(
+    "-E",
+    "--conflict-exit-code",
+    type=click.IntRange(0, 255),
+    default=exits.NOT_ACQUIRED,
+    show_default=True,
+    metavar="CODE",
+    help="Exit status when -n or -w got no lock, 0 to 255.",
+)
+@click.option(
+    "-c", "--command", "line", metavar="LINE", help="Give LINE to the shell ($SHELL, else /bin/sh) with -c."
+)
+@_like_flock("-x", "-e", "--exclusive", told="Changes nothing: the lock is exclusive. For lines of flock.")
+@_like_flock("-o", "--close", told="Changes nothing: what COMMAND leaves running never keeps the lock.")
+@_not_like_flock("-s", "--shared")
+@_not_like_flock("-u", "--unlock")
+@_not_like_flock("-F", "--no-fork")
+@click.option("--fair", is_flag=True, help="First come, first served: nobody who comes later goes before.")
+@click.option(
+    "--retries",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="With -n and -w: how often to try again when fewer than a quorum of masters answered.",
+)
+@click.option(
+    "--retry-delay",
+    type=SecondsWithin(0, 86400),
+    default=1.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds before each of them.",
+)
+@click.option("--ttl", type=Seconds(), metavar="S", help="Length of the lease that is renewed; default 10.")
+@click.option(
+    "--max-hold", type=Seconds(), metavar="S", help="Renew for S seconds at the most; then the lock is lost."
+)
+@click.option(
+    "--on-lost",
+    type=click.Choice(ON_LOST),
+    default=TERM,
+    show_default=True,
+    help="What COMMAND gets when its lock was lost: nothing, SIGTERM and later SIGKILL, or SIGKILL.",
+)
+@click.option(
+    "--grace",
+    type=SecondsWithin(0, 86400 * 365),
+    default=5.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds between SIGTERM and SIGKILL for a command whose lock was lost.",
+)
+@click.option(
+    "--pass-masters",
+    is_flag=True,
+    help="Leave RLOCK_MASTERS in COMMAND's environment, with the passwords in it.",
+)
+@click.option("--verbose", is_flag=True, help="Say on stderr how long it took to get the lock.")
+@click.option("-q", "--quiet", is_flag=True, help="No word when somebody else has the lock.")
+@json_option
+@settings_options
+@click.argument(
+    "command",
+    nargs=-1,
+    metavar="COMMAND [ARGUMENT]...",
+    type=click.UNPROCESSED,
+    shell_complete=complete_command,
+)
+@click.pass_context
+def run(
+    ctx: click.Context,
+    name: str,
+    command: Sequence[str],
+    *,
+    line: str | None,
+    timeout: float | None,
+    no_wait: bool,
+    conflict_exit_code: int,
+    fair: bool,
+    retries: int,
+    retry_delay: float,
+    ttl: float | None,
+    max_hold: float | None,
+    on_lost: str,
+    grace: float,
+    pass_masters: bool,
+    verbose: bool,
+    quiet: bool,
+    as_json: bool,
+    settings: Settings,
+) -> None:
+    """Run COMMAND while holding the lock NAME, and exit as it does.
+
+    \b
+    Examples:
+      rlock run nightly -- ./report.sh          wait for it as long as it takes
+      rlock run -n nightly -- ./report.sh       cron: skip this run if the last one is still on
+      rlock run -w 30 deploy -- make deploy     give up after 30 seconds
+      rlock run -n -E 0 -q nightly -c 'a | b'   a shell line; a skipped run is no failure
+
+    Options stand before NAME or between NAME and COMMAND; what follows COMMAND is its own. The `--` before
+    COMMAND is needed only if COMMAND starts with a dash.
+
+    The lease is renewed while COMMAND runs. When it is lost all the same, COMMAND gets SIGTERM, then
+    SIGKILL after the grace time, and the exit status is 76; with --on-lost warn it goes on, and the exit
+    status is its own. Signals that reach rlock go on to COMMAND.
+
+    Unlike flock(1), what COMMAND leaves running in the background does not keep the lock: it is free when
+    COMMAND ends. If rlock itself is killed with -9, COMMAND is killed too (on Linux; not what COMMAND has
+    started, and not a set-uid one such as sudo), and the lock is free within the ttl. A stopped rlock renews
+    nothing.
+
+    Without -n or -w it waits as long as it takes, for masters that cannot be reached as well; exit
+    status 69 comes with -n and -w only, after --retries further tries.
+
+    COMMAND finds RLOCK_NAME, RLOCK_OWNER (what the masters show as the holder), RLOCK_FENCING_TOKEN and
+    RLOCK_TTL in its environment. RLOCK_MASTERS may hold passwords: it is taken out, unless --pass-masters is
+    given. --json prints what happened (acquired, not_acquired, retrying, lost, ended, log) on stderr.
+    """
+    command = _command(ctx, name, command, line)
+    _check(timeout=timeout, no_wait=no_wait, retries=retries)
+    if timeout == 0:
+        no_wait = True
+    outcome = Outcome(name, as_json=as_json, verbose=verbose, quiet=quiet)
+    guarded = GuardedCommand(command, grace, on_lost, outcome.lost)
+    with settings.client(ttl=ttl) as own, guarded.signals():
+        lock = own.lock(name, fair=fair, max_hold=max_hold, on_lost=guarded.lost)
+        began = time.monotonic()
+        try:
+            got = _acquire(lock, outcome, retries, retry_delay, timeout=timeout, no_wait=no_wait)
+        except QuorumUnreachableError as error:
+            outcome.unreachable(error, time.monotonic() - began)
+            sys.exit(exits.UNREACHABLE)
+        if not got:
+            waited = time.monotonic() - began
+            outcome.busy(_status(own, name), waited)
+            sys.exit(conflict_exit_code)
+        acquired_at = time.monotonic()
+        code: int
+        try:
+            hold = own._engine().hold(name)
+            owner, token = (hold.owner, hold.token) if hold else ("", None)
+            outcome.acquired(owner, token, own.ttl, acquired_at - began)
+            outcome.executing(command[0])
+            code = guarded.run(_environment(own, lock, owner, token, pass_masters=pass_masters))
+        finally:
+            try:
+                lock.release()
+            except LeaseLostError as error:
+                if guarded.error is None:
+                    outcome.found_lost(error)
+                guarded.error = error
+        if guarded.error is not None and not (on_lost == WARN and guarded.started):
+            code = exits.LOST  # the log has said why
+        outcome.ended(code, time.monotonic() - acquired_at)
+    sys.exit(code)
+
+
+def _command(ctx: click.Context, name: str, command: Sequence[str], line: str | None) -> Sequence[str]:
+    if line is not None:
+        if command:
+            raise click.UsageError("-c takes exactly one argument, and COMMAND is given too: quote the line")
+        # As flock does, and cron sets SHELL for it.
+        return [os.environ.get("SHELL") or "/bin/sh", "-c", line]
+    if not command:
+        param = next(param for param in ctx.command.params if param.name == "command")
+        if name.isdigit():
+            told = f"rlock locks names for a COMMAND, there is no form for the file descriptor {name}"
+            raise click.MissingParameter(told, ctx, param)
+        raise click.MissingParameter(None, ctx, param)
+    return command
+
+
+def _check(*, timeout: float | None, no_wait: bool, retries: int) -> None:
+    if no_wait and timeout is not None:
+        raise click.UsageError("--no-wait and --timeout exclude each other: give one of the two")
+    if timeout is not None and timeout < 0:
+        raise click.UsageError(f"--timeout must be 0 or more seconds, not {timeout:g}")
+    if retries and not no_wait and timeout is None:
+        raise click.UsageError(
+            "--retries needs --no-wait or --timeout: without them it tries as long as it takes"
+        )
+
+
+def _acquire(
+    lock: RLock, outcome: Outcome, retries: int, delay: float, *, timeout: float | None, no_wait: bool
+) -> bool:
+    while True:
+        try:
+            if no_wait:
+                return lock.acquire(blocking=False)
+            return lock.acquire(timeout=-1 if timeout is None else timeout)
+        except OptionsError:
+            raise  # a ValueError, and none of the time-out's
+        except (OverflowError, ValueError) as error:
+            raise click.UsageError(f"--timeout: {error}") from None
+        except QuorumUnreachableError as error:
+            if not retries:
+                raise
+            retries -= 1
+            outcome.again(error, delay, retries)
+            time.sleep(delay)
+
+
+def _environment(
+    own: Client, lock: RLock, owner: str, token: int | None, *, pass_masters: bool
+) -> dict[str, str]:
+    environment = {
+        **os.environ,
+        "RLOCK_NAME": lock.name,
+        "RLOCK_OWNER": owner,
+        "RLOCK_FENCING_TOKEN": "" if token is None else str(token),
+        "RLOCK_TTL": f"{own.ttl:g}",
+        "RLOCK_MASTERS": ",".join(str(endpoint.source) for endpoint in own._endpoints),
+    }
+    if not pass_masters:
+        del environment["RLOCK_MASTERS"]
+    return environment
+
+
+def _status(own: Client, name: str) -> LockStatus | RLockError:
+    try:
+        return own.status(name)
+    except RLockError as error:
+        return error

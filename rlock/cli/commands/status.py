@@ -1,0 +1,142 @@
+"""`rlock status NAME`: who has it, since when, for how long."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+
+import click
+
+from ...client import Client
+from ...errors import QuorumUnreachableError
+from ...model import LockStatus, MasterStatus
+from .. import exits
+from ..names import complete_name
+from ..output import hush, json_option, print_json, show, styled
+from ..scan.look import Scan
+from ..scan.reading import place, seen
+from ..settings import Settings, settings_options
+from ..words import age, printable
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_name)
+@json_option
+@settings_options
+def status(name: str, *, as_json: bool, settings: Settings) -> None:
+    """Show who holds the lock NAME, since when, for how long, what each master says, and who waits.
+
+    Any name will do: one that nobody holds is free. On a terminal it also says if a lock of a similar name is
+    in use. `rlock list` shows all of them.
+
+    It is unknown where masters do not answer, or have restarted a short time ago.
+
+    Exit status: 0 whether it is held, free or unknown; 69 fewer than a quorum of masters answered.
+    """
+    hush()
+    with settings.client() as own:
+        try:
+            found = own.status(name)
+        except QuorumUnreachableError as error:
+            _tell_faults(own.masters, error, as_json=as_json)
+            sys.exit(exits.UNREACHABLE)
+        if as_json:
+            print_json(found)
+            return
+        _print(found)
+        # None where stderr is closed: a crontab's `2>&-`.
+        if sys.stderr is not None and sys.stderr.isatty() and not found.locked and not found.queue_length:
+            _suggest(own, name)
+
+
+def _print(found: LockStatus) -> None:
+    show(_headline(found))
+    where = None if found.holder is None else place(found.holder)
+    if where is not None:
+        show(f"  process {where[1]} on {where[0]}")
+    columns = max(len(view.master) for view in found.masters)
+    for view in found.masters:
+        show(f"  {view.master:<{columns}}  {_told(view)}")
+    if found.queue_length:
+        show(f"waiting: {found.queue_length}")
+    for number, waiter in enumerate(found.waiters, 1):
+        since = "" if waiter.since is None else f"  since {age(waiter.since)}"
+        show(f"  {number}. {printable(waiter.owner)}{since}")
+    if found.queue_length > len(found.waiters) > 0:
+        show(f"  and {found.queue_length - len(found.waiters)} more")
+
+
+def _suggest(own: Client, name: str) -> None:
+    """A word to the one who has made a typing error; a moment's SCAN, and never a reason to fail."""
+    with Scan(own, scan_s=0.0, limit=1000, waiters=1, hand_offs=False) as scan:
+        names = [lock.name for lock in scan.look().locks if lock.name != name]
+    near = difflib.get_close_matches(name, names, 3, 0.75)
+    if near:
+        told = " or ".join(repr(each) for each in near)
+        show(f"nobody uses a lock of this name now; did you mean {told}?", err=True)
+
+
+def _tell_faults(masters: list[str], error: QuorumUnreachableError, *, as_json: bool) -> None:
+    """Nobody can say who holds it; which masters are the reason can be said all the same."""
+    if as_json:
+        views = [{"master": master, "fault": error.faults.get(master)} for master in masters]
+        told = {"name": error.name, "error": str(error), "quorum": error.quorum, "masters": views}
+        print_json(told)
+        return
+    show(f"{error.name}: unknown, fewer than {error.quorum} of {len(masters)} masters answer")
+    width = max(map(len, masters))
+    for master in masters:
+        fault = error.faults.get(master)
+        show(f"  {master:<{width}}  {'answers' if fault is None else f'no answer: {fault}'}")
+
+
+def _headline(found: LockStatus) -> str:
+    name = styled(printable(found.name), bold=True)
+    if found.holder is None:
+        line = f"{name}: {_without_a_holder(found)}"
+        guarded = sum(view.guarded for view in found.masters)
+        if guarded > len(found.masters) - found.quorum:
+            line += "; nobody can get it yet: restart guard"
+        return line
+    line = f"{name}: {styled('held', fg='yellow')} by {printable(found.holder)}"
+    if found.since is not None:
+        line += f", since {age(found.since)}"
+    if found.hold_count > 1:
+        line += f", hold count {found.hold_count}"
+    if found.remaining is not None:
+        line += f", lease ends in {found.remaining:.1f} s unless renewed"
+    return line
+
+
+def _without_a_holder(found: LockStatus) -> str:
+    """What it means that no quorum names a holder: "free" only where nobody can have it."""
+    masters = len(found.masters)
+    holder, votes = seen(found)
+    if holder is None:
+        free = sum(view.fault is None for view in found.masters)
+        told = f"no holder on {free} of {masters} masters"
+    else:
+        told = f"{printable(holder)} on {votes} of {masters} masters"
+    if found.free and holder is None:
+        return f"{styled('free', fg='green')} ({told})"
+    if found.free:
+        return f"{styled('free', fg='green')}, nobody has {found.quorum} votes ({told})"
+    why = [f"{n} {what}" for n, what in doubts(found) if n]
+    return f"{styled('unknown', fg='yellow')}, {told}, and {' and '.join(why)}"
+
+
+def doubts(found: LockStatus) -> tuple[tuple[int, str], ...]:
+    """How many masters may have the vote of a holder and do not name it, and why."""
+    silent = sum(view.fault is not None for view in found.masters)
+    young = sum(view.guarded for view in found.masters)
+    return (silent, "that may name it give no answer"), (young, "may have forgotten who holds it")
+
+
+def _told(view: MasterStatus) -> str:
+    if view.fault is not None:
+        return styled(f"no answer: {view.fault}", fg="red")
+    guard = styled("  (restart guard: no vote yet)", fg="yellow") if view.guarded else ""
+    if view.holder is None:
+        return f"no holder{guard}"
+    left = "no expiry" if view.remaining is None else f"{view.remaining:.1f} s left"
+    return f"{printable(view.holder)}  count {view.hold_count}  {left}{guard}"

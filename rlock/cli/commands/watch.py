@@ -1,0 +1,102 @@
+"""`rlock watch [PATTERN]`: a live screen of locks, holders, waiters and masters."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+from ...errors import OptionsError, RLockError
+from .. import exits
+from ..options import SecondsWithin
+from ..output import hush, json_option, print_json, utf8
+from ..scan.look import Scan
+from ..scan.reading import unreachable
+from ..settings import Settings, settings_options
+
+#: Seconds of a second that a look may search for names: under a hundredth of what a master can do.
+SHARE = 0.01
+
+
+@click.command()
+@click.argument("pattern", default="*")
+@click.option(
+    "-i",
+    "--interval",
+    type=SecondsWithin(0.2, 3600.0),
+    default=1.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds from one look to the next.",
+)
+@click.option("--once", is_flag=True, help="Print one picture and end; needs no terminal.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1, 10_000),
+    default=200,
+    show_default=True,
+    help="Show so many at the most; those that are waited for go before.",
+)
+@json_option
+@settings_options
+def watch(
+    pattern: str, *, interval: float, once: bool, limit: int, as_json: bool, settings: Settings
+) -> None:
+    """Watch the locks whose names match PATTERN, as they are held and waited for, and the masters.
+
+    Keys: q quits, ? says the others. PATTERN is one of Redis' KEYS, as for `rlock list`.
+
+    It only reads, and is no burden: a few commands a second for each lock and master, and a SCAN for a
+    hundredth of the time. Where masters hold very many other keys it takes a while until all locks are found;
+    "+" behind a number says that there may be more. Hand-offs are counted on one master, by the fencing
+    tokens of locks that are waited for; where the user may not (client|tracking), by the changes of holder
+    from one look to the next.
+
+    With --json each look is an object on a line of its own, until Ctrl-C.
+
+    Exit status: 0 after q; 130 after Ctrl-C; 64 no terminal, or wrong settings; with --once 69 when fewer
+    than a quorum of masters answered.
+    """
+    if not as_json:
+        try:
+            from ..watch.live import live, print_once, why_not
+            from ..watch.picture import View
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "rich":
+                raise
+            raise OptionsError("`rlock watch` needs rich: pip install 'rlock[watch]'") from None
+        if not once and (why := why_not()) is not None:
+            raise OptionsError(why)
+    hush()
+    code = 0
+    with (
+        settings.client() as client,
+        Scan(client, pattern, limit, scan_s=SHARE * interval, hand_offs=not once) as scan,
+    ):
+        if as_json:
+            _print_looks(scan, interval, once=once)
+            return
+        view = View(pattern, utf8=utf8(sys.stdout))
+        if once:
+            snapshot = print_once(scan, view)
+            code = exits.UNREACHABLE if unreachable(snapshot) is not None else 0
+        else:
+            code = live(scan, view, interval)
+    if code:
+        sys.exit(code)
+
+
+def _print_looks(scan: Scan, interval: float, *, once: bool) -> None:
+    due = time.monotonic()
+    while True:
+        snapshot = scan.look()
+        print_json(snapshot)
+        sys.stdout.flush()
+        if once:
+            if (why := unreachable(snapshot)) is not None:
+                raise RLockError(why)
+            return
+        due = max(due + interval, time.monotonic())
+        time.sleep(max(0.0, due - time.monotonic()))

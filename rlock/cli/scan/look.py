@@ -1,0 +1,263 @@
+"""Scan: looks at a fleet, again and again, without disturbing it."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Collection, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from ...client import Client
+from ...model import LASTING, LockStatus
+from ...procedures.inspect import statuses
+from ...rules.quorum import quorum
+from .hand_offs import HandOffs
+from .masters import Answer, Scout
+from .names import matcher
+from .snapshot import MasterHealth, Snapshot
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: Names of locks that are remembered, times the limit of those that are shown.
+MEMORY = 50
+#: How long a lock that is free now stays in mind: contended ones are free for moments.
+GRACE_S = 5.0
+#: How long one stays in mind that was found once and not asked for since.
+FORGET_S = 120.0
+#: Time for a SCAN in the first look, which is to show as much as possible at once.
+FIRST_SCAN_S = 0.25
+#: How long to wait for all masters before those are asked for locks that have answered.
+PATIENCE_S = FIRST_SCAN_S + 0.1
+
+#: What is asked for where there are no locks.
+NOBODYS = "rlock"
+
+
+class _Name:
+    """What is known of a name."""
+
+    __slots__ = ("alive_at", "waited")
+
+    def __init__(self, at: float) -> None:
+        #: When it was found, or last seen held or waited for.
+        self.alive_at = at
+        self.waited = False
+
+
+class Scan:
+    """Looks at all locks that match a pattern, and at the masters. Reads only.
+
+    :param client: whose masters are looked at; it stays the caller's, to be closed after this.
+    :param pattern: names of locks, as KEYS and SCAN have patterns.
+    :param limit: how many locks a look tells of. Those that are waited for come first.
+    :param scan_s: seconds that a look may spend on each master searching for names; it goes on with the next
+        look. The first look takes a little longer.
+    :param waiters: how many of those who wait for a lock are told, the first.
+    :param hand_offs: count them, on two more connections to one master.
+
+    Names come from a SCAN of every master, never from KEYS: locks as hashes with an owner token as their only
+    field, and queues. One thread may use it at a time; no matter which.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        pattern: str = "*",
+        limit: int = 200,
+        *,
+        scan_s: float = 0.01,
+        waiters: int = 20,
+        hand_offs: bool = True,
+    ) -> None:
+        self._client = client
+        self._limit = limit
+        self._scan_s = scan_s
+        self._waiters = waiters
+        self._timeout = client._timeout
+        self._names: dict[str, _Name] = {}
+        self._first = True
+        self._ordered_at = 0.0
+        self._overflow = False
+        self._scouts = [
+            Scout(endpoint, pattern, self._timeout, self._names) for endpoint in client._endpoints
+        ]
+        self._matches = matcher(pattern)
+        self._counting = hand_offs
+        self._hand_offs: HandOffs | None = None
+        self._counted: tuple[float, int] | None = None
+        self._holders: dict[str, str | None] = {}
+        for scout in self._scouts:
+            scout.start()
+
+    def look(self) -> Snapshot:
+        """The fleet as it is now. A master that gives no answer costs its time-out in one look only.
+
+        Never fails for want of answers: the snapshot says what is wrong with each master.
+        """
+        at = time.time()
+        if self._counting and self._hand_offs is None:
+            self._hand_offs = HandOffs(self._client._endpoints, self._matches, self._timeout)
+            self._hand_offs.start()
+        orders = self._order()
+        self._wait(orders, PATIENCE_S)
+        self._learn([scout.answer for scout in self._scouts if not scout.busy])
+        # While a master that hangs uses up the time that the scouts have, or each would cost its time-out.
+        locks = self._statuses(())
+        self._wait(orders, self._timeout + self._scan_s)
+        answers = self._answers()
+        self._learn(answers)
+        locks += self._statuses([lock.name for lock in locks])
+        more = (
+            self._overflow
+            or len(self._names) > self._limit
+            or not all(
+                answer.passes or answer.fault is not None or answer.unlisted is not None for answer in answers
+            )
+        )
+        # Those that were found last may be waited for, and go before.
+        shown = sorted(filter(self._shown, locks), key=lambda lock: (not lock.queue_length, lock.name))
+        shown = shown[: self._limit]
+        return Snapshot(
+            at,
+            quorum(len(self._scouts)),
+            tuple(self._health(answers, shown)),
+            tuple(sorted(shown, key=lambda lock: lock.name)),
+            more,
+            self._rate(shown),
+        )
+
+    def rest(self) -> None:
+        """Before a time without looks: no master is to keep messages for one who does not read them."""
+        listening, self._hand_offs = self._hand_offs, None
+        if listening is not None:
+            listening.close()
+            listening.join(1.0)
+
+    def close(self) -> None:
+        """End threads and connections; the client stays open."""
+        for scout in self._scouts:
+            scout.close()
+        self.rest()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- one look ----------------------------------------------------------------------------------
+
+    def _order(self) -> list[threading.Event]:
+        """Send the scouts; what to wait for. Those that did not come back are waited for no more."""
+        scan_s = max(self._scan_s, FIRST_SCAN_S) if self._first else self._scan_s
+        self._first = False
+        self._ordered_at = time.monotonic()
+        orders = []
+        for scout in self._scouts:
+            if not scout.busy:
+                worth_it, order = scout.promising, scout.order(scan_s)
+                if worth_it:
+                    orders.append(order)
+        return orders
+
+    def _wait(self, orders: Sequence[threading.Event], patience: float) -> None:
+        """Until all scouts are back, at most so many seconds since they were sent."""
+        for order in orders:
+            order.wait(max(0.0, self._ordered_at + patience - time.monotonic()))
+
+    def _answers(self) -> list[Answer]:
+        silent = Answer(f"no answer within {self._timeout:g} s")
+        return [silent if scout.busy and scout.promising else scout.answer for scout in self._scouts]
+
+    def _learn(self, answers: Sequence[Answer]) -> None:
+        """Take note of names that were found, and forget those that are over."""
+        now = time.monotonic()
+        room = MEMORY * self._limit
+        for answer in answers:
+            for name in (*answer.waited, *answer.locks):
+                known = self._names.get(name)
+                if known is None:
+                    if len(self._names) >= room:
+                        self._overflow = True
+                        continue
+                    known = self._names[name] = _Name(now)
+                known.alive_at = now
+                known.waited = known.waited or name in answer.waited
+
+    def _statuses(self, asked: Collection[str]) -> list[LockStatus]:
+        """Ask for the locks that are known, but for those that this look has asked for already."""
+        names = sorted(self._names, key=lambda name: (not self._names[name].waited, name))[: self._limit]
+        names = [name for name in names if name not in asked]
+        if asked and not names:
+            return []
+        engine = self._client._engine()
+        # With no locks one that nobody has: without an answer to wait for, the client would not notice that a
+        # connection has ended, nor that its master has restarted.
+        found = engine.perform(statuses(engine.masters, names or [NOBODYS], self._timeout, self._waiters))
+        found = found if names else []
+        now = time.monotonic()
+        for lock in found:
+            name = self._names[lock.name]
+            name.waited = lock.queue_length > 0
+            unsure = sum(view.fault is None for view in lock.masters) < lock.quorum
+            if self._shown(lock) or unsure:
+                name.alive_at = now
+            elif now - name.alive_at > GRACE_S:
+                del self._names[lock.name]
+        for unasked in [name for name, known in self._names.items() if now - known.alive_at > FORGET_S]:
+            del self._names[unasked]
+        return found
+
+    def _shown(self, lock: LockStatus) -> bool:
+        return lock.queue_length > 0 or any(view.holder is not None for view in lock.masters)
+
+    def _rate(self, locks: Sequence[LockStatus]) -> float | None:
+        """Hand-offs a second since the look before."""
+        now, listening = time.monotonic(), self._hand_offs
+        count, since = (0, None) if listening is None else (listening.count, listening.since)
+        before, self._counted = self._counted, (now, count)
+        holders, self._holders = self._holders, {lock.name: lock.holder for lock in locks}
+        if before is None:
+            return None
+        began, counted = before
+        if since is not None and since <= began:
+            return (count - counted) / (now - began)
+        changed = sum(
+            lock.holder is not None and holders.get(lock.name) not in (None, lock.holder) for lock in locks
+        )
+        return changed / (now - began)
+
+    def _health(self, answers: Sequence[Answer], locks: Sequence[LockStatus]) -> list[MasterHealth]:
+        engine = self._client._engine()
+        guard, now = engine.context.guard, engine.clock()
+        clocks = [answer.clock for answer in answers if answer.clock is not None]
+        median = statistics.median(clocks) if clocks else 0.0
+        found = []
+        for i, (answer, endpoint) in enumerate(zip(answers, self._client._endpoints, strict=True)):
+            fault = answer.fault
+            refused = engine.masters.faults[i]
+            if fault is None and refused is not None and refused.kind in LASTING:
+                fault = refused.text  # it answers, and nobody can have a vote of it
+            found.append(
+                MasterHealth(
+                    endpoint.label,
+                    fault,
+                    latency=answer.latency,
+                    **answer.told,
+                    guarded=guard.wait(i, now),
+                    clock_offset=None if answer.clock is None else answer.clock - median,
+                    locks=sum(lock.masters[i].holder is not None for lock in locks)
+                    if fault is None
+                    else None,
+                    unlisted=answer.unlisted,
+                )
+            )
+        return found

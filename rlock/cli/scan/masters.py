@@ -1,0 +1,227 @@
+"""One master as a reader asks it: on a connection and in a thread of its own, so that none waits for another.
+
+Reads only, and little: a few commands for its health, and as much of a SCAN as fits into the time that the
+look gives. The cursor goes on where the look before left it.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import hiredis
+import redis
+from redis.connection import AbstractConnection
+
+from ..._client.handshake import connect_error
+from ..._sync.endpoints import Endpoint
+from ...rules import replies
+from ...rules.keys import is_owner
+from . import info
+from .names import lock_of, matcher, queues, waited_for
+
+#: Keys that a master looks at in one command: half a millisecond of its time.
+PAGE = 1000
+#: How long a setting of the master is taken for true.
+SETTING_S = 30.0
+#: How long to leave a master alone that gave no answer.
+PAUSE_S = 1.0
+#: Pings of one look; the fastest is the best measure of way and clock.
+PINGS = 2
+
+
+@dataclass
+class Answer:
+    """What a master said in one look."""
+
+    fault: str | None = None
+    latency: float | None = None
+    told: dict[str, Any] = field(default_factory=dict)  # in the words of `MasterHealth`
+    clock: float | None = None  # seconds that its clock is ahead of ours
+    locks: set[str] = field(default_factory=set)  # names that were found
+    waited: set[str] = field(default_factory=set)  # names of queues that were found
+    unlisted: str | None = None
+    passes: int = 0  # how often all of its keys were looked at, since the connection was made
+
+
+class _Sweep:
+    """A SCAN for keys of one kind."""
+
+    def __init__(self, pattern: str, kind: str) -> None:
+        self.words = ("MATCH", pattern, "COUNT", str(PAGE), "TYPE", kind)
+        self.cursor = b"0"
+        self.passes = 0
+
+
+class Scout(threading.Thread):
+    """Asks one master whenever it is told to. All that is read elsewhere is assigned, never changed."""
+
+    def __init__(self, endpoint: Endpoint, pattern: str, timeout: float, known: Collection[str]) -> None:
+        super().__init__(name="rlock-scan", daemon=True)
+        self._endpoint = endpoint
+        self._pattern = pattern
+        self._matches = matcher(pattern)
+        self._timeout = timeout
+        self._known = known
+        self._orders: queue.SimpleQueue[tuple[float, threading.Event] | None] = queue.SimpleQueue()
+        self._connection: AbstractConnection | None = None
+        self._sweeps: tuple[_Sweep, ...] = ()
+        self._fsync: str | None = None
+        self._fsync_at = 0.0
+        self._failed_at = -PAUSE_S
+        self._closing = False
+        #: What it answered last.
+        self.answer = Answer("not asked yet")
+        #: It has an order that it has not carried out.
+        self.busy = False
+        #: It answered the last time, or was never asked: worth waiting for.
+        self.promising = True
+
+    def order(self, scan_s: float) -> threading.Event:
+        """Look once; the answer is there when the event is set."""
+        done = threading.Event()
+        self.busy = True
+        self._orders.put((scan_s, done))
+        return done
+
+    def close(self) -> None:
+        """End, without waiting for a master that gives no answer."""
+        self._closing = True
+        self._orders.put(None)
+
+    def run(self) -> None:
+        """Carry out orders."""
+        while (order := self._orders.get()) is not None and not self._closing:
+            scan_s, done = order
+            if self._connection is None and time.monotonic() - self._failed_at < PAUSE_S:
+                self.busy = False
+                done.set()
+                continue
+            try:
+                self.answer = self._again(scan_s)
+                self.promising = True
+            except Exception as error:  # whatever it is: this master gave no answer
+                self._hang_up()
+                self._failed_at = time.monotonic()
+                late = isinstance(error, redis.TimeoutError)
+                why = f"no answer within {self._timeout:g} s" if late else connect_error(error).fault.text
+                self.answer, self.promising = Answer(why), False
+            self.busy = False
+            done.set()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
+
+    # -- one look ----------------------------------------------------------------------------------
+
+    def _again(self, scan_s: float) -> Answer:
+        """Look; on a new connection if the one from before has ended, by a restart or for being idle."""
+        if self._connection is not None:
+            try:
+                return self._look(scan_s)
+            except redis.TimeoutError:
+                raise
+            except (redis.ConnectionError, OSError):
+                self._hang_up()
+        return self._look(scan_s)
+
+    def _look(self, scan_s: float) -> Answer:
+        if self._connection is None:
+            connection = self._endpoint.connection(self._timeout)
+            connection.connect()
+            self._connection = connection
+            self._fsync, self._fsync_at = None, 0.0
+            self._sweeps = (_Sweep(self._pattern, "hash"), _Sweep(queues(self._pattern), "zset"))
+        answer = Answer()
+        self._ping(answer)
+        asked: list[tuple[str, ...]] = [("INFO",)]
+        if time.monotonic() - self._fsync_at > SETTING_S or not self._fsync_at:
+            asked.append(("CONFIG", "GET", "appendfsync"))
+        told = self._ask(asked)
+        if len(told) == 2:
+            self._fsync, self._fsync_at = replies.setting(told[1]), time.monotonic()
+        answer.told = info.health(replies.fields(told[0]), self._fsync)
+        # On the loopback of a laptop a page takes less than the clock can tell: one at least.
+        until = time.monotonic() + scan_s
+        while not self._closing and self._scan(answer) and time.monotonic() < until:
+            pass
+        answer.passes = min(sweep.passes for sweep in self._sweeps)
+        return answer
+
+    def _ping(self, answer: Answer) -> None:
+        # Not PING: TIME is among the least permissions of a user of the lock.
+        for _ in range(PINGS):
+            began, before = time.perf_counter(), time.time()
+            (reply,) = self._ask([("TIME",)])
+            took = time.perf_counter() - began
+            if answer.latency is None or took < answer.latency:
+                answer.latency = took
+                told = info.time_of(reply)
+                # Its clock was read about half-way.
+                answer.clock = None if told is None else told - (before + took / 2)
+
+    def _scan(self, answer: Answer) -> bool:
+        """One page of each sweep; whether there is more that this look has not seen."""
+        more = False
+        for sweep in self._sweeps:
+            (reply,) = self._ask([("SCAN", sweep.cursor.decode(), *sweep.words)])
+            if isinstance(reply, Exception):
+                answer.unlisted = str(reply)
+                continue
+            sweep.cursor, keys = reply
+            if sweep is self._sweeps[0]:
+                self._sift(keys, answer)
+            else:
+                names = (waited_for(key) for key in keys)
+                answer.waited |= {name for name in names if name is not None and self._matches(name)}
+            if sweep.cursor == b"0":
+                sweep.passes += 1
+            else:
+                more = True
+        return more
+
+    def _sift(self, keys: Sequence[bytes], answer: Answer) -> None:
+        """Of hashes those that are locks: one field, that looks like an owner token."""
+        names = {name for key in keys if (name := lock_of(key)) is not None}
+        answer.locks |= {name for name in names if name in self._known}
+        # Their length first: a hash of somebody's with a million fields must not be sent to us.
+        fresh = [name for name in names if name not in self._known]
+        lengths = self._ask([("HLEN", name) for name in fresh])
+        single = [name for name, length in zip(fresh, lengths, strict=True) if length == 1]
+        fields = self._ask([("HKEYS", name) for name in single])
+        for refused in (*lengths, *fields):
+            if isinstance(refused, Exception) and _not_allowed(refused):
+                answer.unlisted = str(refused)
+        for name, told in zip(single, fields, strict=True):
+            if isinstance(told, list) and len(told) == 1 and is_owner(replies.text(told[0])):
+                answer.locks.add(name)
+
+    def _ask(self, commands: Sequence[tuple[str, ...]]) -> list[Any]:
+        connection = self._connection
+        if not commands or connection is None:
+            return []
+        # Not pack_commands: it takes four times as long, and masters may hold a million hashes of others.
+        packed = b"".join(hiredis.pack_command(words) for words in commands)  # type: ignore[arg-type]
+        connection.send_packed_command([packed])
+        return [self._reply(connection) for _ in commands]
+
+    def _reply(self, connection: AbstractConnection) -> Any:
+        try:
+            return connection.read_response()
+        except redis.AuthenticationError:
+            raise
+        except redis.ResponseError as error:
+            # One thing that this user may not ask takes a figure away, not the whole look.
+            return error
+
+
+def _not_allowed(error: Exception) -> bool:
+    """Whether a command is refused to this user, not only a key of somebody else's."""
+    return "to run the" in str(error)

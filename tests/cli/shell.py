@@ -1,0 +1,75 @@
+"""`rlock ...` as a process of its own, for tests of the command line."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from rlock.cli.main import main
+
+RLOCK = [sys.executable, "-m", "rlock"]
+
+
+class Done(NamedTuple):
+    code: int  # as a shell sees it: 128 and its number for a signal
+    out: str
+    err: str
+
+
+def environment(masters: Sequence[str] = (), **extra: str) -> dict[str, str]:
+    """What a process finds: no settings of this machine, the masters, and ``extra``."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("RLOCK_")}
+    kept["RLOCK_CONFIG"] = ""
+    if masters:
+        kept["RLOCK_MASTERS"] = ",".join(masters)
+    return {**kept, **extra}
+
+
+def done(command: Sequence[str | bytes], **options: Any) -> Done:
+    """Run it to its end."""
+    options.setdefault("stdin", subprocess.DEVNULL if "input" not in options else None)
+    if "input" in options:
+        options.pop("stdin")
+    found = subprocess.run(command, text=True, capture_output=True, timeout=60, check=False, **options)
+    assert "Traceback" not in found.stderr, found.stderr
+    code = found.returncode
+    return Done(code if code >= 0 else 128 - code, found.stdout, found.stderr)
+
+
+def rlock(*words: str | bytes, masters: Sequence[str] = (), **extra: str) -> Done:
+    """Run ``rlock words``; its exit code and what it said."""
+    return done([*RLOCK, *words], env=environment(masters, **extra))
+
+
+def inside(*words: str | bytes, masters: Sequence[str] = (), **extra: str) -> Done:
+    """Run ``rlock words`` in this process: quick, for commands that start and serve nothing."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        patch.dict(os.environ, environment(masters, **extra), clear=True),
+        patch.object(sys, "argv", ["rlock", *map(os.fsdecode, words)]),
+        patch.object(sys, "stdin", io.StringIO()),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    assert isinstance(code, int)
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+def ask(urls: Sequence[str], *words: str, **extra: str) -> Done:
+    """`inside`, on these masters and with short leases."""
+    return inside(*words, masters=urls, RLOCK_TTL="2", **extra)
+
+
+def one_line(err: str) -> bool:
+    """Whether there is one line on stderr, which is ours."""
+    return err.startswith("rlock: ") and err.count("\n") == 1

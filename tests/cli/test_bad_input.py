@@ -1,0 +1,245 @@
+"""Bad input to every command that there is: one line on stderr, a code of the table, no traceback.
+
+The commands are those of `main.COMMANDS`; what each takes is asked of itself, so a new one is tested, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+from rlock.cli import exits
+from rlock.cli.main import COMMANDS, cli
+
+from ..conftest import FreshMasters
+from ..contract.conftest import eventually
+from ..servers import Fleet, raw
+from .shell import RLOCK, Done, done, environment, inside, rlock
+
+ROOT = click.Context(cli, info_name="rlock")
+NOWHERE = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"]
+#: What else a command is to be called with, so that it does not ask, wait or take its time.
+WORDS = {
+    "run": ["-n"],
+    "bench": ["--seconds", "1", "--yes"],
+    "evict": ["--yes"],
+    "watch": ["--once"],
+    "completion": ["bash"],
+}
+
+
+def command(name: str) -> click.Command:
+    found = cli.get_command(ROOT, name)
+    assert found is not None
+    return found
+
+
+def arguments(name: str) -> list[str]:
+    return [str(param.name) for param in command(name).params if isinstance(param, click.Argument)]
+
+
+def words(name: str, lock: str | bytes = "job") -> list[str | bytes]:
+    """A call that is right as far as its words go."""
+    known = {option for param in command(name).params for option in param.opts}
+    more = [word for word in WORDS.get(name, []) if not word.startswith("--") or word in known]
+    given: list[str | bytes] = [name, *more]
+    if "name" in arguments(name):
+        given += [lock]
+    return [*given, "true"] if name == "run" else given
+
+
+ON_MASTERS = [name for name in COMMANDS if any(param.name == "config" for param in command(name).params)]
+ON_A_LOCK = [name for name in COMMANDS if "name" in arguments(name)]
+#: They stay until they are ended.
+STAY = [name for name in COMMANDS if name in ("watch", "dashboard", "up", "demo")]
+QUICK = [name for name in ON_MASTERS if name not in STAY]
+
+
+def documented(code: int) -> bool:
+    return code == 0 or code in exits.TABLE or 128 < code < 128 + 65
+
+
+def refused(found: Done, code: int, *told: str) -> None:
+    assert found.code == code, found
+    assert found.out == ""
+    (line,) = found.err.splitlines()
+    assert line.startswith("rlock: ")
+    for part in told:
+        assert part in line
+
+
+def test_the_commands_that_this_file_knows_are_found() -> None:
+    assert {"run", "status", "init", "bench", "config"} <= set(ON_MASTERS)
+    assert {"run", "status"} <= set(ON_A_LOCK)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_unknown_option_and_a_word_too_many_are_64(name: str) -> None:
+    refused(inside(name, "--no-such-option"), 64, "--no-such-option", f"`rlock {name} --help`")
+    if -1 not in [param.nargs for param in command(name).params]:
+        refused(inside(*words(name), *["word"] * 9), 64, "word")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["runn", "job", "true"], "did you mean 'run'?"),
+        (["--zzz"], "--zzz"),
+        ([b"\xff\xfe"], "No such command"),
+        ([""], "No such command ''"),
+    ],
+    ids=str,
+)
+def test_an_unknown_command_gets_a_suggestion(given: list[str | bytes], told: str) -> None:
+    refused(inside(*given), 64, told)
+
+
+def test_without_a_word_it_prints_its_help_line_by_line() -> None:
+    found = rlock()
+    assert found.code == 64
+    assert found.out == ""
+    assert found.err == rlock("--help").out
+    assert "\n    rlock up -n 5" in found.err
+
+
+@pytest.mark.parametrize("name", ON_MASTERS)
+def test_no_masters_bad_urls_and_broken_files_are_told_in_one_line(name: str, tmp_path: Path) -> None:
+    refused(inside(*words(name)), 64, "RLOCK_MASTERS is not set")
+    for url in ("http://user:hunter2@x", "redis://:hunter2/swordfish@x", "redis://u:12?hunter2=3@x"):
+        found = inside(*words(name), masters=[url])
+        refused(found, 64, "redis://")
+        assert not re.search("hunter2|swordfish", found.err)
+    twice = ["redis://127.0.0.1:1", "redis://127.0.0.1:1/2"]
+    refused(inside(*words(name), masters=twice), 64, "twice")
+    refused(inside(*words(name), masters=NOWHERE, RLOCK_TTL="soon"), 64, "RLOCK_TTL")
+    broken = tmp_path / "config.toml"
+    broken.write_text("ttl = 'x'\n")
+    refused(inside(*words(name), RLOCK_CONFIG=str(broken)), 78, str(broken), "ttl must be a number")
+
+
+@pytest.mark.parametrize("name", ON_A_LOCK)
+@pytest.mark.parametrize(
+    ("lock", "told"),
+    [
+        ("", "must not be empty"),
+        ("x" * 1025, "1024 bytes"),
+        (b"caf\xe9", "UTF-8"),
+        ("rlock:x", "rename 'rlock:x'"),
+    ],
+    ids=["empty", "long", "no UTF-8", "ours"],
+)
+def test_a_name_that_no_lock_can_have_is_64(name: str, lock: str | bytes, told: str) -> None:
+    refused(inside(*words(name, lock), masters=NOWHERE), 64, told)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_masters_out_of_reach_and_wrong_passwords_end_in_a_documented_code(
+    name: str, fresh_masters: FreshMasters
+) -> None:
+    found = inside(*words(name), masters=NOWHERE)
+    assert documented(found.code)
+    assert found.code != 0 or name == "config", "nothing can be well"
+    assert "Errno" not in found.err
+    locked = fresh_masters(1, password="right").urls[0]
+    for url in (re.sub(":[^:@]+@", ":hunter2@", locked), re.sub("//.*@", "//", locked)):
+        found = inside(*words(name), masters=[url])
+        assert documented(found.code)
+        assert found.code != 0 or name == "config"
+        assert "hunter2" not in found.out + found.err
+
+
+def test_a_reader_that_has_gone_and_a_full_disk_are_no_traceback() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe, open("/dev/full", "w") as full:
+        for stdout, code in ((pipe, 128 + signal.SIGPIPE), (full, exits.OUTPUT)):
+            found = subprocess.run(
+                [*RLOCK, "status", "--help"],
+                env=environment(),
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+            assert found.returncode == code
+            assert len(found.stderr.splitlines()) == (code == exits.OUTPUT)
+
+
+@pytest.mark.parametrize("name", ["run", "status"])
+def test_closed_standard_streams_are_no_traceback(name: str, masters3: Fleet) -> None:
+    line = '"$@" <&- >&-; echo $? >&2; "$@" 2>&- <&-; echo $? >&2'
+    found = subprocess.run(
+        ["sh", "-c", line, "sh", *RLOCK, *words(name)],
+        env=environment(masters3.urls),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in found.stderr
+    codes = [int(row) for row in found.stderr.splitlines() if row.isdigit()]
+    assert codes == [0, 0], found.stderr
+
+
+@pytest.mark.parametrize("given", [["evict", "job"], ["watch"]], ids=" ".join)
+def test_a_command_that_needs_a_terminal_says_so_when_stdin_is_closed(given: list[str]) -> None:
+    found = done(["sh", "-c", '"$@" <&-', "sh", *RLOCK, *given], env=environment(NOWHERE, TERM="xterm"))
+    refused(found, 64, "needs a terminal" if given == ["watch"] else "--yes")
+
+
+def test_a_command_that_runs_under_a_lock_finds_the_closed_stdin_closed(masters3: Fleet) -> None:
+    line = '"$@" <&-'
+    program = ["sh", "-c", "readlink /proc/self/fd/0 || echo closed"]
+    found = done(["sh", "-c", line, "sh", *RLOCK, "run", "job", *program], env=environment(masters3.urls))
+    assert (found.code, found.out) == (0, "closed\n")
+
+
+@pytest.mark.parametrize("name", ["run", "status", "doctor"])
+def test_ctrl_c_while_masters_do_not_answer_is_130_at_once(name: str, fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    before = [raw(url).info("clients")["connected_clients"] for url in fleet.urls]
+    assert before
+    for master in fleet:
+        master.pause()
+    given = [word for word in words(name) if word != "-n"]
+    process = subprocess.Popen(
+        [*RLOCK, *given],
+        # Long enough to be interrupted in the middle of it.
+        env=environment(fleet.urls, RLOCK_TTL="60", RLOCK_MAX_TTL="60", RLOCK_REQUEST_TIMEOUT="1"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        port = int(fleet.urls[0].rpartition(":")[2])
+        assert eventually(lambda: f":{port:04X} 01 " in connections(process.pid), 20), "it asks nobody"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        _, err = process.communicate(timeout=40)
+        assert time.monotonic() - began < 10
+        assert "Traceback" not in err
+        assert process.returncode == 130
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def connections(pid: int) -> str:
+    """The TCP connections of the machine to which a socket of this process belongs, remote end and state."""
+    try:
+        names = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return ""
+    inodes = {name[8:-1] for name in names if name.startswith("socket:[")}
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return " ".join(f"{row[2]} {row[3]} " for row in rows if row[9] in inodes)

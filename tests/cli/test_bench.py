@@ -1,0 +1,146 @@
+"""`rlock bench`: figures of real masters; and its arithmetic."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from rlock.cli.bench.figures import (
+    Section,
+    Spread,
+    hand_offs,
+    in_order,
+    jain,
+    overlaps,
+    owner_changes,
+)
+
+from ..contract.conftest import eventually
+from ..servers import AnyMaster, Fleet, gone, left, raw
+from .shell import RLOCK, environment, rlock
+
+
+def test_the_spread_of_times_is_that_of_a_sorted_list() -> None:
+    spread = Spread.of([float(n) for n in range(100, -1, -1)])
+    assert (spread.count, spread.p50, spread.p90, spread.p99, spread.max) == (101, 50, 90, 99, 100)
+    assert Spread.of([]).p50 is None
+    assert Spread.of([3.0]).p99 == 3.0
+
+
+def test_jains_index_is_one_for_equal_shares_and_one_of_k_for_a_monopoly() -> None:
+    assert jain([5, 5, 5, 5]) == 1
+    assert jain([20, 0, 0, 0]) == 0.25
+    assert jain([0, 0]) is None
+
+
+def test_only_those_who_were_waiting_count_as_handed_to() -> None:
+    sections = in_order(
+        [
+            Section(1, asked=1, entered=10.5, left=20),
+            Section(0, asked=0, entered=0, left=10),
+            Section(0, asked=19.9, entered=20.2, left=30),  # had only just asked
+            Section(0, asked=30.1, entered=30.2, left=31),  # nobody else's
+        ]
+    )
+    assert hand_offs(sections, parked=1) == [0.5]
+    assert owner_changes(sections) == 2
+    assert overlaps(sections) == 0
+
+
+def test_a_section_within_another_one_is_an_overlap() -> None:
+    outer, inner, later = Section(0, 0, 0, 10), Section(1, 0, 2, 3), Section(2, 0, 5, 12)
+    assert overlaps(in_order([later, inner, outer])) == 2
+    assert overlaps([outer, Section(1, 0, 10, 11)]) == 0
+
+
+def test_it_measures_a_master_and_leaves_nothing(master: AnyMaster) -> None:
+    began = time.monotonic()
+    found = rlock("bench", "--json", "--seconds", "2", "--processes", "3", masters=[master.url])
+    assert (found.code, found.err) == (0, "")
+    assert time.monotonic() - began < 30
+    rows = [json.loads(line) for line in found.out.splitlines()]
+    assert [row["measured"] for row in rows] == [
+        "setup",
+        "latency",
+        "pair",
+        "nested",
+        "hand-off",
+        "contended",
+        "contended",
+    ]
+    setup, latency, pair, nested, hand_off, default, fair = rows
+    assert setup["masters"][0]["server"].split()[0] in ("Redis", "Valkey")
+    assert setup["clock"]
+    assert setup["python"]
+    for row in (latency, pair, nested, hand_off):
+        assert row["count"] > 0, row
+        assert 0 < row["p50"] <= row["p90"] <= row["p99"] <= row["max"]
+    assert nested["p50"] < pair["p50"], "nested pairs cost no network"
+    assert latency["p50"] < pair["p50"], "a pair is two round trips and more"
+    assert pair["pairs_per_second"] > 1
+    for row in (default, fair):
+        assert row["overlaps"] == 0
+        assert row["sections"] > 10
+        assert 0 < row["owner_changes_per_second"] <= row["sections_per_second"]
+        assert 1 / 3 <= row["jain"] <= 1
+    assert (default["fair"], fair["fair"]) == (False, True)
+    assert left(master.url) == []
+    assert not [key for key in raw(master.url).keys() if "bench" in str(key)]  # noqa: SIM118
+
+
+def test_masters_on_other_machines_are_not_loaded_without_a_yes() -> None:
+    found = rlock("bench", masters=["redis://127.0.0.1:1", "redis://192.0.2.1", "unix:///nowhere.sock"])
+    assert (found.code, found.out) == (64, "")
+    assert "redis://192.0.2.1:6379 as much as it can: say --yes" in found.err
+    assert "127.0.0.1" not in found.err
+
+
+def test_without_a_quorum_it_is_69_and_a_prefix_that_is_no_name_64() -> None:
+    found = rlock("bench", "--seconds", "1", masters=["redis://127.0.0.1:1"])
+    assert found.code == 69
+    assert "refused" in found.err
+    assert rlock("bench", "--prefix", "rlock:", masters=["redis://127.0.0.1:1"]).code == 64
+
+
+def started(*words: str, masters: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*RLOCK, "bench", "--json", *words],
+        env=environment(masters),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def until(process: subprocess.Popen[str], part: str) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if json.loads(line)["measured"] == part:
+            return
+    raise AssertionError(f"it ended before {part!r}")
+
+
+def children(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(child) for child in file.read().split()]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="needs /proc")
+def test_ctrl_c_ends_its_processes_and_leaves_nothing(masters3: Fleet) -> None:
+    process = started("--seconds", "20", masters=masters3.urls)
+    until(process, "nested")
+    assert eventually(lambda: len(children(process.pid)) == 4)
+    workers = children(process.pid)
+    assert eventually(lambda: any(left(url) for url in masters3.urls)), "they do not contend yet"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err.strip() == ""
+    assert all(gone(pid) for pid in workers)
+    assert [left(url) for url in masters3.urls] == [[], [], []]

@@ -1,0 +1,72 @@
+"""The commands are of one piece: the same option is the same everywhere, and each tells its exit status."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+import click
+import pytest
+
+from rlock.cli import exits
+from rlock.cli.main import COMMANDS, cli
+
+from .shell import inside, rlock
+
+CONTEXT = click.Context(cli, info_name="rlock")
+VERBS = {name: command for name in COMMANDS if (command := cli.get_command(CONTEXT, name)) is not None}
+#: Of another measure: masters, and not a thing to wait for.
+OWN_MEANING = {("up", "-n"), ("run", "-n")}
+
+
+def options() -> dict[str, dict[str, click.Option]]:
+    """Each name of an option: the commands that have it."""
+    found: dict[str, dict[str, click.Option]] = defaultdict(dict)
+    for verb, command in VERBS.items():
+        for param in command.params:
+            if isinstance(param, click.Option):
+                for name in param.opts:
+                    if (verb, name) not in OWN_MEANING:
+                        found[name][verb] = param
+    return found
+
+
+def test_an_option_of_several_commands_has_one_kind_and_the_same_names() -> None:
+    for name, verbs in options().items():
+        kinds = {(type(option.type), option.is_flag, tuple(option.opts)) for option in verbs.values()}
+        assert len(kinds) == 1, (name, list(verbs))
+
+
+def test_limit_masters_config_and_json_are_told_of_in_the_same_words() -> None:
+    for name in ("--limit", "--masters", "--config", "--json"):
+        assert len({option.help for option in options()[name].values()}) == 1, name
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_help_text_tells_the_exit_status_in_codes_of_the_table(verb: str) -> None:
+    text = f"{VERBS[verb].help}\n{VERBS[verb].epilog or ''}"
+    told = re.search(r"Exit status: (.*)", " ".join(text.split()))
+    assert told is not None
+    codes = {int(code) for code in re.findall(r"(?:^|[;,] |or )(\d+)  ?[a-zA-Z]", told[1])}
+    assert codes <= {0, 130, *exits.TABLE}
+
+
+@pytest.mark.parametrize("value", ["nan", "-inf"])
+@pytest.mark.parametrize(
+    "words", [("list", "--scan"), ("bench", "--seconds"), ("run", "-w"), ("run", "--grace")], ids=" ".join
+)
+def test_what_is_no_number_of_seconds_is_refused(words: tuple[str, ...], value: str) -> None:
+    rest = ("x", "true") if words[0] == "run" else ()
+    found = inside(*words, value, *rest, masters=["redis://127.0.0.1:1"])
+    assert found.code == exits.USAGE
+    assert found.err.startswith("rlock: ")
+    assert found.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [("status", "x"), ("evict", "-y", "x")], ids=" ".join)
+def test_a_fault_is_told_once(words: tuple[str, ...]) -> None:
+    for url, why in (("redis://127.0.0.1:1", "refused"), ("redis://u:p@127.0.0.1:1", "refused")):
+        found = rlock(*words, masters=[url])
+        assert found.code == exits.UNREACHABLE
+        assert (found.out + found.err).lower().count(why) == 1
+        assert found.err.count("\n") <= 1

@@ -1,0 +1,157 @@
+"""`rlock dashboard` as a process, on real masters: what it prints, how it ends, what it sends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+import rlock
+
+from ..conftest import FreshMasters
+from ..contract.conftest import eventually
+from ..servers import AnyMaster, Fleet, raw
+from .dashboards import Dashboard, get
+from .test_run import Start, ended, start  # noqa: F401 - a fixture
+
+Open = Callable[..., Dashboard]
+
+
+@pytest.fixture
+def dashboard() -> Iterator[Open]:
+    """Start `rlock dashboard` on a free port; ended with the test."""
+    with ExitStack() as stack:
+
+        def make(urls: list[str], *words: str, port: int = 0, **extra: str) -> Dashboard:
+            made = Dashboard(urls, *words, port=port, **extra)
+            stack.callback(made.close)
+            return made
+
+        yield make
+
+
+def calls(master: AnyMaster) -> dict[str, int]:
+    """How often each command ran on a master since its statistics were cleared."""
+    return {
+        name.removeprefix("cmdstat_"): told["calls"]
+        for name, told in raw(master.url).info("commandstats").items()
+    }
+
+
+def test_it_prints_its_url_and_shows_the_real_fleet(dashboard: Open, masters3: Fleet) -> None:
+    page = dashboard(masters3.urls)
+    assert page.said == {"url": f"http://127.0.0.1:{page.port}/", "masters": masters3.urls, "pattern": "*"}
+    assert get(page.port, "/healthz")[1] == b"ok\n"
+    with rlock.Client(masters3.urls) as client:
+        client.lock("job").acquire()
+        assert eventually(lambda: [lock["name"] for lock in page.snapshot()["locks"]] == ["job"])
+        (seen,) = page.snapshot()["locks"]
+        told = json.loads(get(page.port, "/api/lock/job")[1])
+        assert seen["holder"] == told["holder"] == client.status("job").holder
+        assert set(seen) == set(told)
+        assert 0 < seen["remaining"] <= 10
+    assert [m["fault"] for m in page.snapshot()["masters"]] == [None] * 3
+    assert eventually(lambda: page.snapshot()["locks"] == [])
+
+
+def test_no_master_sees_a_command_that_writes(dashboard: Open, masters3: Fleet) -> None:
+    with rlock.Client(masters3.urls) as client:
+        client.lock("job").acquire()
+        page = dashboard(masters3.urls)
+        renewing = {"evalsha", "eval", "pexpire"}  # of the holder, who goes on
+        for master in masters3:
+            raw(master.url).config_resetstat()
+        dumped = [raw(master.url).dump("job") for master in masters3]
+        until = time.monotonic() + 2.2
+        while time.monotonic() < until:
+            for path in ("/", "/api/snapshot", "/api/lock/job", "/api/lock/none", "/metrics"):
+                assert get(page.port, path)[0].status == 200
+            time.sleep(0.1)
+        for master, before in zip(masters3, dumped, strict=True):
+            flags = {name: told["flags"] for name, told in raw(master.url).execute_command("COMMAND").items()}
+            seen = calls(master)
+            assert seen.get("scan", 0) >= 2, "nobody looked"
+            writes = {name for name in seen if "write" in flags.get(name.partition("|")[0], ())}
+            assert writes <= renewing, f"{writes} on {master.url}"
+            assert "keys" not in seen
+            assert raw(master.url).dump("job") == before
+    assert all(not raw(master.url).exists("none") for master in masters3)
+
+
+def test_masters_are_asked_nothing_while_nobody_watches(dashboard: Open, masters3: Fleet) -> None:
+    page = dashboard(masters3.urls)
+    page.snapshot()
+    time.sleep(6.5)  # what was watched is looked at for five seconds more
+    before = [calls(master).get("scan", 0) for master in masters3]
+    time.sleep(1.5)
+    assert [calls(master).get("scan", 0) for master in masters3] == before
+    assert min(before) > 0
+    page.snapshot()
+    assert all(calls(m).get("scan", 0) > seen for m, seen in zip(masters3, before, strict=True))
+
+
+def test_no_secret_is_shown(dashboard: Open, fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(2, password="hunter2-secret")
+    urls = [*fleet.urls, "redis://someone:hunter3-secret@127.0.0.1:1"]
+    with rlock.Client(fleet.urls, restart_guard=0) as client:
+        client.lock("job").acquire()
+        page = dashboard(urls, RLOCK_RESTART_GUARD="0", SOME_SECRET="hunter4-secret")
+        assert eventually(lambda: page.snapshot()["locks"])
+        shown = json.dumps(page.said)
+        for path in ("/", "/api/snapshot", "/api/lock/job", "/api/lock/%ff", "/metrics", "/nothing"):
+            shown += get(page.port, path)[1].decode()
+        shown += page.end(signal.SIGTERM)[1]
+    assert "127.0.0.1:1" in shown
+    assert "-secret" not in shown
+    assert "someone" not in shown
+
+
+def test_a_signal_ends_it_at_once(dashboard: Open, masters3: Fleet) -> None:
+    page = dashboard(masters3.urls)
+    with socket.create_connection(("127.0.0.1", page.port)):  # somebody who never asks
+        page.snapshot()
+        code, err, took = page.end(signal.SIGINT)
+    assert (code, err.splitlines()[-1]) == (0, "ended")
+    assert "Traceback" not in err
+    assert took < 3
+    page = dashboard(masters3.urls)
+    assert page.end(signal.SIGTERM)[0] == 0, "also when nobody ever looked"
+
+
+def test_a_port_in_use_is_one_line(start: Start) -> None:  # noqa: F811
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, out, err = ended(start("dashboard", "--port", str(port)))
+    assert (code, out) == (64, "")
+    assert err == f"rlock: port {port} is in use: take another one with --port, or any with --port 0\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--host", "0.0.0.0"], "--allow-remote"),
+        (["--host", "203.0.113.7", "--allow-remote"], "cannot listen"),
+    ],
+)
+def test_bad_addresses_are_one_line(words: list[str], told: str, start: Start) -> None:  # noqa: F811
+    code, out, err = ended(start("dashboard", "--port", "0", *words))
+    assert (code, out, err.count("\n")) == (64, "", 1)
+    assert told in err
+
+
+def test_other_commands_do_not_load_it() -> None:
+    program = (
+        "import sys; sys.argv = ['rlock', 'status', '--help']\n"
+        "from rlock.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: print([m for m in sys.modules if 'dashboard' in m or m == 'http.server'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,196 @@
+"""What the server of `rlock dashboard` answers, and to whom."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+import rlock
+from rlock.cli.dashboard import answers, hosts
+from rlock.cli.dashboard.poller import Sight
+from rlock.cli.output import plain
+from rlock.errors import OptionsError, QuorumUnreachableError
+from rlock.model import LockStatus
+
+from .dashboards import MASTERS, NASTY, lock, site, snapshot
+
+PAGE = Path(rlock.__file__).parent / "cli" / "dashboard" / "page"
+
+
+def test_every_file_of_the_page_is_served_and_the_page_asks_for_nothing_else() -> None:
+    assert {path.name for path in PAGE.iterdir()} == set(answers.PAGE)
+    for path in PAGE.iterdir():
+        text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+        for elsewhere in ("http:", "https:", "//cdn", "@import", "url("):
+            assert elsewhere not in text, path
+    html = (PAGE / "index.html").read_text(encoding="utf-8")
+    assert "<style" not in html
+    assert " style=" not in html
+    assert "onclick" not in html
+    assert html.count("<script") == html.count('<script type="module" src=') == 1
+
+
+def test_the_snapshot_is_json_in_the_words_of_the_model() -> None:
+    with site() as page:
+        answer, body = page.get("/api/snapshot")
+        assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
+        assert json.loads(body) == plain(page.poller.now.snapshot)
+        assert 0 <= float(answer.headers["Rlock-Age"]) < 60
+        zipped, packed = page.get("/api/snapshot", Accept_Encoding="br, gzip;q=0.5")
+        assert zipped.headers["Content-Encoding"] == "gzip"
+        assert gzip.decompress(packed) == body
+        assert "Accept-Encoding" in zipped.headers["Vary"]
+
+
+def test_before_the_first_look_has_ended_there_is_no_snapshot_and_the_answer_says_why() -> None:
+    with site(Sight(None, "the masters <are> asleep")) as page:
+        answer, body = page.get("/api/snapshot")
+        assert answer.status == 503
+        assert json.loads(body) == {"error": "the masters <are> asleep"}
+        assert b"redlock" not in page.get("/metrics")[1], "values that nobody has seen"
+
+
+def test_a_look_that_failed_is_told_beside_the_last_snapshot() -> None:
+    with site(Sight(snapshot(), "no\r\nX-Evil: 1 \u05d0")) as page:
+        answer, _ = page.get("/api/snapshot")
+    assert answer.status == 200
+    assert json.loads(answer.headers["Rlock-Error"]) == "no\r\nX-Evil: 1 \u05d0"
+    assert "X-Evil" not in answer.headers
+
+
+@pytest.mark.parametrize("name", NASTY, ids=lambda name: ascii(name)[:30])
+def test_a_lock_is_found_by_any_name(name: str) -> None:
+    with site() as page:
+        for path in (f"/api/lock/{quote(name, safe='')}", f"/api/lock?name={quote(name, safe='')}"):
+            answer, body = page.get(path)
+            assert answer.status == 200
+            assert json.loads(body) == plain(lock(name))
+
+
+def test_a_lock_that_cannot_be_told_of_is_an_error_with_its_reason() -> None:
+    faults = dict.fromkeys(MASTERS, "Connection refused")
+
+    def status(name: str) -> LockStatus:
+        if name == "gone":
+            raise QuorumUnreachableError(name, 2, 0, faults)
+        raise OptionsError(f"{name!r} is no name")
+
+    with site(status=status) as page:
+        answer, body = page.get("/api/lock/gone")
+        told = json.loads(body)
+        assert answer.status == 503
+        assert (told["name"], told["quorum"]) == ("gone", 2)
+        assert told["masters"] == [{"master": m, "fault": "Connection refused"} for m in MASTERS]
+        answer, body = page.get("/api/lock/rlock%3Ax")
+        assert answer.status == 400
+        assert json.loads(body)["error"] == "'rlock:x' is no name"
+        assert page.get("/api/lock/%ff")[0].status == 400
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE", "EVICT"])
+def test_whatever_is_not_get_or_head_is_refused(method: str) -> None:
+    with site() as page:
+        for path in ("/", "/api/snapshot", "/api/lock/a", "/nothing"):
+            sent = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 70000\r\n\r\n".encode()
+            told = page.raw(sent + b"x" * 70_000)
+            assert told.startswith(b"HTTP/1.1 405 "), told
+            assert b"\r\nAllow: GET, HEAD\r\n" in told
+
+
+def test_what_is_not_there_is_404_and_no_path_leads_out_of_the_folder() -> None:
+    with site() as page:
+        for path in (
+            "/nothing",
+            "/../server.py",
+            "/%2e%2e/server.py",
+            "/page/",
+            "//etc/passwd",
+            "/__init__.py",
+        ):
+            told = page.raw(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            assert told.startswith(b"HTTP/1.1 404 "), (path, told)
+
+
+def test_every_answer_forbids_scripts_frames_sniffing_and_caches() -> None:
+    with site() as page:
+        sent = [
+            page.raw(f"GET {p} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()) for p in ("/", "/x", "/metrics")
+        ]
+        sent.append(page.raw(b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"))
+        sent.append(page.raw(b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+        sent.append(page.raw(b"\x16\x03\x01 garbage\r\n\r\n"))
+    for told in sent:
+        head = told.partition(b"\r\n\r\n")[0].decode()
+        assert "Content-Security-Policy: default-src 'none'; script-src 'self';" in head
+        assert "frame-ancestors 'none'" in head
+        assert "unsafe" not in head
+        for line in ("X-Content-Type-Options: nosniff", "Cache-Control: no-store", "X-Frame-Options: DENY"):
+            assert line in head
+        assert "Python" not in head
+        assert "Access-Control" not in head
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:1", 200),
+        ("localhost.:80", 200),
+        ("127.0.0.1:8379", 200),
+        ("[::1]:9", 200),
+        ("proxy.example", 200),
+        ("evil.example", 403),
+        ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("10.0.0.1", 403),
+        ("localhost@evil.example", 403),
+        ("localhost evil.example", 403),
+        ("[::1", 403),
+        ("", 403),
+    ],
+)
+def test_it_answers_only_to_its_own_names(host: str, status: int) -> None:
+    with site(guests=hosts.Guests(["Proxy.example"])) as page:
+        told = page.raw(f"GET /api/snapshot HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    assert told.startswith(f"HTTP/1.1 {status} ".encode())
+    assert (b"orders:42" in told) is (status == 200)
+
+
+def test_metrics_are_the_last_look_without_the_names_of_locks() -> None:
+    pytest.importorskip("prometheus_client")
+    from prometheus_client.parser import text_string_to_metric_families
+
+    held = [lock(f"n{i}", waiters=i) for i in range(3)]
+    with site(Sight(snapshot(*held, lock("free", None, 5), more=True))) as page:
+        answer, body = page.get("/metrics")
+    assert answer.headers["Content-Type"].startswith("text/plain; version=")
+    found = {
+        (sample.name, sample.labels.get("master")): sample.value
+        for family in text_string_to_metric_families(body.decode())
+        for sample in family.samples
+    }
+    one, two, three = MASTERS
+    assert 0 <= found.pop(("redlock_survey_age_seconds", None)) < 60
+    assert found == {
+        ("redlock_master_up", one): 1,
+        ("redlock_master_up", two): 1,
+        ("redlock_master_up", three): 0,
+        ("redlock_master_latency_seconds", one): 0.0004,
+        ("redlock_master_latency_seconds", two): 0.25,
+        ("redlock_master_clock_offset_seconds", one): 0,
+        ("redlock_master_clock_offset_seconds", two): -0.3,
+        ("redlock_master_guarded_seconds", one): 0,
+        ("redlock_master_guarded_seconds", two): 4.1,
+        ("redlock_master_locks", one): 2,
+        ("redlock_master_locks", two): 1,
+        ("redlock_locks_held", None): 3,
+        ("redlock_locks_waited", None): 3,
+        ("redlock_waiters", None): 8,
+        ("redlock_queue_length_max", None): 5,
+        ("redlock_locks_more", None): 1,
+        ("redlock_hand_offs_per_second", None): 3.5,
+    }

@@ -1,0 +1,209 @@
+"""`rlock doctor` and permissions: it names exactly what is missing, and the line that it prints mends it."""
+
+from __future__ import annotations
+
+import re
+import threading
+from pathlib import Path
+
+import pytest
+
+import rlock
+from rlock.cli.doctor.acl import COMMANDS, OPTIONAL, Scope, command_trials, optional_trials
+
+from ..servers import AnyMaster, raw
+from .doctoring import Seen, doctor, label
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+KEYS = ["~orders:*", "~rlock:{orders:*", "~rlock::orders:*", "~rlock:fleet"]
+CHANNELS = ["&rlock:{orders:*", "&rlock::orders:*"]
+SCOPE = [*KEYS, "resetchannels", *CHANNELS]
+ALL = [f"+{command}" for command in COMMANDS]
+MORE = [f"+{command}" for command in OPTIONAL]
+
+
+def test_the_readme_tells_the_permissions_that_the_code_knows() -> None:
+    (words,) = re.findall(r"^ACL SETUSER worker on >secret (.*)$", README, re.MULTILINE)
+    assert words.split() == Scope("orders:*").rules()
+
+
+def test_every_permission_has_a_trial() -> None:
+    with_channels = {"publish", "subscribe", "unsubscribe"}
+    assert {*command_trials(Scope()), *with_channels} == set(COMMANDS)
+    assert {*optional_trials(), "info", "config|get"} == set(OPTIONAL)
+
+
+def setuser(master: AnyMaster, *rules: str) -> str:
+    """A user with these rules, and the URL of the master for it."""
+    admin = raw(master.url)
+    admin.execute_command("ACL", "DELUSER", "joe")
+    admin.execute_command("ACL", "SETUSER", "joe", "on", ">pw", "-@all", *rules)
+    admin.close()
+    return master.url.replace("redis://", "redis://joe:pw@")
+
+
+def look(url: str, *words: str) -> Seen:
+    return doctor([url], *(words or ("--name", "orders:*")))
+
+
+def without(*left_out: str) -> list[str]:
+    rules = [*SCOPE, *ALL, *MORE]
+    assert {*left_out} <= {*rules}
+    return [rule for rule in rules if rule not in left_out]
+
+
+#: What the user has, and what is found to be missing.
+CASES = {
+    "one command": (without("+zadd"), {"+zadd"}),
+    "TIME, with which round trips are measured": (without("+time"), {"+time"}),
+    "DEL, which would have to clean up": (without("+del"), {"+del"}),
+    "PUBLISH": (without("+publish"), {"+publish"}),
+    "the key of the lock": (without("~orders:*"), {"~orders:*"}),
+    "the note": (without("~rlock:fleet"), {"~rlock:fleet"}),
+    "the channels": (without(*CHANNELS), {*CHANNELS}),
+    "a command, a key and the channels": (
+        without("+zadd", "~rlock:fleet", "&rlock:{orders:*"),
+        {"+zadd", "~rlock:fleet", "&rlock:{orders:*"},
+    ),
+    "a key, where scripts are not allowed": (
+        without("+evalsha", "+eval", "~rlock:fleet"),
+        {"+evalsha", "+eval", "~rlock:fleet"},
+    ),
+    "everything": ([], {*ALL, *KEYS, *CHANNELS}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_missing_is_named_exactly_and_the_printed_line_mends_it(
+    any_server: AnyMaster, case: str
+) -> None:
+    rules, missing = CASES[case]
+    url = setuser(any_server, *rules)
+    seen = look(url)
+    assert seen.code == 1
+    assert set(seen.masters[0]["missing_permissions"]) == missing
+    found = seen.one("permissions")
+    assert (found["severity"], found["master"]) == ("error", label(url))
+    for rule in missing:
+        assert rule.lstrip("+") in found["what"]
+    admin = raw(any_server.url)
+    for command in found["commands"]:
+        assert command.startswith("ACL SETUSER joe ")
+        admin.execute_command(*command.split())
+    admin.close()
+    after = look(url)
+    assert not after.of("permissions")
+    assert not after.of("writes")
+    assert after.code == 0
+
+
+@pytest.mark.parametrize("missing", sorted(OPTIONAL)[:2])
+def test_what_is_optional_is_a_note_that_says_what_is_lost(any_server: AnyMaster, missing: str) -> None:
+    seen = look(setuser(any_server, *without(f"+{missing}")))
+    found = seen.one("optional")
+    assert (found["severity"], found["why"]) == ("note", OPTIONAL[missing])
+    assert found["commands"] == [f"ACL SETUSER joe +{missing}"]
+    assert not [each for each in seen.bad() if each[0] == "error"]
+
+
+def test_a_user_with_the_least_permissions_leaves_no_refusal_but_for_optional_commands(
+    any_server: AnyMaster,
+) -> None:
+    """It needs no more than it reports on: the master's ACL LOG is where an administrator would see it."""
+    url = setuser(any_server, *SCOPE, *ALL)
+    admin = raw(any_server.url)
+    admin.execute_command("ACL", "LOG", "RESET")
+    seen = look(url)
+    entries = [dict(zip(entry[::2], entry[1::2], strict=True)) if isinstance(entry, list) else entry
+               for entry in admin.execute_command("ACL", "LOG")]  # fmt: skip
+    refused = {str(entry["object"]).lower() for entry in entries}
+    assert refused <= {*OPTIONAL, *(command.partition("|")[0] for command in OPTIONAL)}
+    assert seen.code == 0
+    admin.close()
+
+
+def test_a_user_of_some_names_is_told_to_name_them(any_server: AnyMaster) -> None:
+    seen = doctor([setuser(any_server, *without())])
+    found = seen.one("permissions")
+    assert found["severity"] == "warning"
+    assert "--name" in found["action"]
+    assert seen.code == 0
+
+
+def test_the_permissions_of_one_name_are_enough_for_it(any_server: AnyMaster) -> None:
+    rules = ["~orders:42", "~rlock:{orders:42}:*", "~rlock:fleet", "resetchannels", "&rlock:{orders:42}:*"]
+    url = setuser(any_server, *rules, *ALL, *MORE)
+    seen = look(url, "--name", "orders:42")
+    assert not seen.of("permissions")
+    assert not seen.of("writes")
+    assert seen.code == 0
+    missing = look(url, "--name", "orders:43").one("permissions")
+    assert missing["commands"] == ["ACL SETUSER joe ~orders:43 ~rlock:{orders:43}:* &rlock:{orders:43}:*"], (
+        "and no others that begin so"
+    )
+    admin = raw(any_server.url)
+    for command in missing["commands"]:
+        admin.execute_command(*command.split())
+    admin.close()
+    assert not look(url, "--name", "orders:43").of("permissions")
+
+
+@pytest.mark.parametrize("name", ["a*b?[c]", "back\\slash", 'with blank and "'])
+def test_a_strange_name_is_a_pattern_that_means_it(any_server: AnyMaster, name: str) -> None:
+    url = setuser(any_server, "~rlock:fleet", "resetchannels", *ALL, *MORE)
+    for command in look(url, "--name", name).one("permissions")["commands"]:
+        with raw(any_server.url) as admin:
+            admin.execute_command(*command.split())
+    assert not look(url, "--name", name).of("permissions")
+    for other in (f"other-{name}", f"{name}-other", name.replace("*", "xx").replace("[c]", "c") + "."):
+        assert look(url, "--name", other).of("permissions")
+
+
+LOGINS = {
+    "nobody:pw@": "does not let the user nobody in",
+    "joe:wrong@": "does not let the user joe in",
+    "joe@": "names the user joe and no password",
+}
+
+
+@pytest.mark.parametrize("login", LOGINS)
+def test_a_login_that_is_refused_is_told_from_others(any_server: AnyMaster, login: str) -> None:
+    setuser(any_server, *without())
+    seen = doctor([any_server.url.replace("redis://", f"redis://{login}")])
+    found = seen.one("login")
+    assert found["severity"] == "error"
+    assert LOGINS[login] in found["what"]
+    assert "PASSWORD" in found["action"]
+    assert seen.code == 1
+    assert "pw" not in str(found)
+    assert "wrong" not in found["what"]
+
+
+@pytest.mark.parametrize(
+    ("name", "channels"),
+    [
+        ("orders:*", ["&redisson_lock__channel:{orders:*", "&redisson_lock__channel:orders:*"]),
+        ("orders:42", ["&redisson_lock__channel:{orders:42}", "&redisson_lock__channel:{orders:42}|*"]),
+    ],
+)
+def test_of_a_lock_that_is_shared_with_redisson_the_channels_are_its(
+    any_server: AnyMaster, name: str, channels: list[str]
+) -> None:
+    # What rlock alone would need: with it a waiter of a shared lock hears nothing, and may tell nobody.
+    url = setuser(any_server, "~*", "resetchannels", "&rlock:*", *ALL, *MORE)
+    seen = doctor([url], "--name", name, interop="redisson")
+    assert seen.masters[0]["missing_permissions"] == channels
+    (command,) = seen.one("permissions")["commands"]
+    with raw(any_server.url) as admin:
+        admin.execute_command(*command.split())
+    assert not doctor([url], "--name", name, interop="redisson").of("permissions")
+    # Enough for a client, too: its own channel, and a release.
+    lock = name.replace("*", "7") if name.endswith("*") else name
+    with rlock.Client([url], interop="redisson", restart_guard=0) as client:
+        first, second = client.lock(lock), client.lock(lock)
+        first.acquire()
+        waiter = threading.Thread(target=lambda: second.acquire(timeout=10))
+        waiter.start()
+        first.release()
+        waiter.join(15)
+        assert client.status(lock).locked, "the waiter has it"

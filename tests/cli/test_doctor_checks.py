@@ -1,0 +1,283 @@
+"""The checks of `rlock doctor` alone: facts in, findings out; and the page that explains them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlock.cli.doctor import checks
+from rlock.cli.doctor.acl import Permissions, Scope, denial
+from rlock.cli.doctor.facts import ClockSample, Facts, Fleet, Probe, Trouble, plain
+from rlock.cli.doctor.findings import CHECKS, Finding, Severity, diagnose
+from rlock.cli.doctor.report import closing, report
+from rlock.rules.memory_epoch import MemoryReport
+
+PAGE = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
+ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
+
+INFO = {
+    "redis_version": "7.2.4", "redis_mode": "standalone", "role": "master", "connected_slaves": "0",
+    "used_memory": "1000000", "maxmemory": "0", "maxmemory_policy": "noeviction", "aof_enabled": "1",
+    "aof_last_write_status": "ok", "aof_last_bgrewrite_status": "ok", "rdb_last_bgsave_status": "ok",
+    "connected_clients": "3", "maxclients": "10000", "uptime_in_seconds": "5000",
+}  # fmt: skip
+CONFIG = {
+    "appendfsync": "always", "no-appendfsync-on-rewrite": "no", "save": "", "tcp-keepalive": "300",
+    "stop-writes-on-bgsave-error": "yes", "timeout": "0",
+    "client-output-buffer-limit": "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+}  # fmt: skip
+
+
+def master(i: int = 0, **changed: Any) -> Facts:
+    """A master of a fleet in three zones, set up well. ``info`` and ``config`` are added to what is usual."""
+    info = changed.pop("info", {})
+    config = changed.pop("config", {})
+    made: dict[str, Any] = {
+        "tls": True,
+        "with_password": True,
+        "address": f"10.0.{i}.1",
+        "addresses": (f"10.0.{i}.1",),
+        "port": 6379,
+        "round_trips": [0.001] * 7,
+        "script_round_trips": [0.001] * 2,
+        "clock": ClockSample(100.0, 5000.0, 0.0005),
+        "clock_later": ClockSample(102.0, 5002.0, 0.0005),
+        "info": None if info is None else {**INFO, "run_id": f"{i}" * 40, **info},
+        "config": {**CONFIG, **config},
+        "other_run_id": f"{i}" * 40,
+        "durable": None if info is None else durable({**INFO, **info}, {**CONFIG, **config}),
+        "memory_report": MemoryReport(f"{i}" * 40, note=f"{str(i) * 40} 0 10000"),
+    }
+    return Facts(f"rediss://10.0.{i}.1:6379", **{**made, **changed})
+
+
+def durable(info: dict[str, str], config: dict[str, str]) -> bool:
+    """As far as these settings tell; see tests/test_lua_handshake.py for the client's own judgement."""
+    always = config["appendfsync"] == "always" and config["no-appendfsync-on-rewrite"] == "no"
+    return info["aof_enabled"] == "1" and always
+
+
+def fleet(*changed: Facts, **options: Any) -> Fleet:
+    """Three masters, of which these are the first."""
+    return Fleet([*changed, *(master(i) for i in range(len(changed), 3))], **options)
+
+
+def one(**changed: Any) -> Fleet:
+    return fleet(master(**changed))
+
+
+def clocks(*offsets: float, rates: tuple[float, ...] = (), error: float = 0.0005) -> Fleet:
+    rates = rates or (0.0,) * len(offsets)
+    return Fleet(
+        [
+            master(
+                i,
+                clock=ClockSample(100.0, 5000.0 + offset, error),
+                clock_later=ClockSample(102.0, 5002.0 + offset + 2 * rate, error),
+            )
+            for i, (offset, rate) in enumerate(zip(offsets, rates, strict=True))
+        ]
+    )
+
+
+def hosts(*addresses: str) -> Fleet:
+    return Fleet(
+        [master(i, address=a, addresses=(a,), local=a.startswith("127.")) for i, a in enumerate(addresses)]
+    )
+
+
+def named(**facts: Any) -> Permissions:
+    return Permissions(**facts)
+
+
+PUBSUB = "client-output-buffer-limit"
+#: For each check: fleets, and what it says of each; None: nothing.
+CASES: list[tuple[str, Fleet, Severity | None]] = [
+    ("quorum", fleet(), None),
+    ("quorum", fleet(*(master(i, trouble=Trouble.TIMEOUT, fault="x") for i in range(2))), ERROR),
+    *(("reachable", one(trouble=t, fault="x"), None if t is Trouble.DENIED else ERROR) for t in Trouble),
+    ("reachable", one(cut_short="x"), ERROR),
+    ("addresses", one(addresses=("10.0.0.1", "10.0.0.2")), WARNING),
+    ("addresses", one(addresses=("10.0.0.1", "fd00::1")), None),
+    ("proxy", one(other_run_id="9" * 40), ERROR),
+    ("proxy", one(other_run_id=None), None),
+    ("latency", one(round_trips=[]), None),
+    ("latency", one(round_trips=[0.001] * 6 + [0.11]), NOTE),
+    ("latency", one(round_trips=[0.001] * 6 + [0.26]), WARNING),
+    ("latency", one(round_trips=[0.51] * 2), ERROR),
+    ("scripts", one(script_round_trips=[0.24, 0.3]), None),
+    ("scripts", one(script_round_trips=[0.26, 0.3]), WARNING),
+    ("tls", one(tls=False), NOTE),
+    ("tls", one(tls=False, local=True), None),
+    ("password", one(with_password=False), NOTE),
+    ("password", one(with_password=False, local=True), None),
+    *(("login", one(trouble=t, fault="NOAUTH"), ERROR if t is Trouble.DENIED else None) for t in Trouble),
+    ("permissions", one(permissions=named(commands=("zadd",))), ERROR),
+    ("permissions", one(permissions=named(keys=Scope().key_rules)), WARNING),
+    ("permissions", one(permissions=named(optional=("info",))), None),
+    ("optional", one(permissions=named(optional=("info",))), NOTE),
+    ("commands", one(permissions=named(unknown=("eval",))), ERROR),
+    ("commands", one(permissions=named(unknown=("info",))), None),
+    ("publish", one(unheard=True), ERROR),
+    ("role", one(info={"role": "slave", "master_host": "h", "master_port": "1"}), ERROR),
+    ("replicas", one(info={"connected_slaves": "2"}), NOTE),
+    ("mode", one(info={"redis_mode": "cluster"}), ERROR),
+    ("version", one(info=None), None),
+    ("version", one(info={"redis_version": "6.0.20"}), ERROR),
+    ("version", one(info={"dragonfly_version": "1.2.3"}), WARNING),
+    ("loading", one(loading="3 s to go"), ERROR),
+    ("busy", one(busy="BUSY"), ERROR),
+    ("writes", one(write_fault="OOM command not allowed"), ERROR),
+    ("writes", one(write_fault="READONLY", info={"role": "slave"}), None),
+    ("guard", one(guarded=3.0, guard_reason="it is new"), NOTE),
+    (
+        "guard",
+        one(guarded=3.0, memory_report=MemoryReport("0" * 40), permissions=named(commands=("get",))),
+        None,
+    ),
+    ("max-ttl", one(memory_report=MemoryReport("0" * 40, note=f"{'0' * 40} 0 20000")), WARNING),
+    ("max-ttl", one(memory_report=MemoryReport("0" * 40, note=f"{'0' * 40} 0 1000")), None),
+    ("memory", one(info={"maxmemory": "1200000"}), WARNING),
+    ("memory", one(info={"maxmemory": "1300000"}), None),
+    ("eviction", one(info={"maxmemory_policy": "allkeys-lru"}), WARNING),
+    ("eviction", one(info={"maxmemory_policy": "allkeys-lru", "maxmemory": "9"}), ERROR),
+    ("disk", one(info={"aof_last_write_status": "err"}), ERROR),
+    ("disk", one(info={"aof_last_write_status": "err", "aof_enabled": "0"}), None),
+    ("disk", one(info={"aof_last_bgrewrite_status": "err"}), WARNING),
+    ("patterns", one(info={"pubsub_patterns": "2"}), WARNING),
+    ("patterns", one(info={"pubsub_patterns": "0"}), None),
+    ("durability", one(info={"aof_enabled": "0"}), NOTE),
+    ("durability", one(durable=True), None),
+    ("durability", fleet(master(0, info={"aof_enabled": "0"}), restart_guard=0.0), WARNING),
+    ("forgetful", one(info={"aof_enabled": "0"}), None),
+    ("forgetful", fleet(*(master(i, info={"aof_enabled": "0"}) for i in range(3))), WARNING),
+    ("output-buffer", one(config={PUBSUB: "pubsub 1048576 262144 10"}), None),
+    ("output-buffer", one(config={PUBSUB: "pubsub 1000 0 0"}), WARNING),
+    ("output-buffer", one(config={PUBSUB: "pubsub 0 0 0"}), NOTE),
+    ("keepalive", one(config={"tcp-keepalive": "0"}), WARNING),
+    ("keepalive", one(config={"tcp-keepalive": "0"}, port=None), None),
+    ("idle-timeout", one(config={"timeout": "10"}), WARNING),
+    ("idle-timeout", one(config={"timeout": "11"}), NOTE),
+    ("idle-timeout", one(config={"timeout": "300"}), None),
+    ("clients", one(info={"connected_clients": "80", "maxclients": "100"}), WARNING),
+    ("clients", one(info={"connected_clients": "79", "maxclients": "100"}), None),
+    ("clock-offset", clocks(0, 0, 0.015), None),
+    ("clock-offset", clocks(0, 0, 0.03), NOTE),
+    ("clock-offset", clocks(0, 0, 0.11), WARNING),
+    ("clock-rate", clocks(0, 0, 0, rates=(0, 0, 0.0009)), None),
+    ("clock-rate", clocks(0, 0, 0, rates=(0, 0, 0.003)), NOTE),
+    ("clock-rate", clocks(0, 0, 0, rates=(0, 0, -0.007)), WARNING),
+    ("clock-rate", clocks(0, 0, 0, rates=(0, 0, 0.02)), ERROR),
+    ("masters", Fleet([master()]), NOTE),
+    ("masters", Fleet([master(0), master(1)]), WARNING),
+    ("masters", Fleet([master(i) for i in range(5)]), None),
+    ("duplicate", fleet(master(0), master(1, info={"run_id": "0" * 40}, other_run_id="0" * 40)), ERROR),
+    ("duplicate", fleet(master(0, info=None), master(1, info=None, address="10.0.0.1", port=1)), None),
+    ("hosts", hosts("10.0.0.1", "10.0.1.1", "10.0.2.1"), None),
+    ("hosts", hosts("10.0.0.1", "10.0.0.1", "10.0.2.1"), WARNING),
+    ("hosts", hosts("127.0.0.1", "127.0.0.1", "127.0.0.1"), NOTE),
+    ("mixed-versions", one(info={"redis_version": "8.0.0"}), NOTE),
+    ("mixed-versions", one(info={"redis_version": "7.2.9"}), None),
+    ("databases", one(database=1), WARNING),
+    ("databases", fleet(*(master(i, database=1) for i in range(3))), None),
+    ("votes", one(guarded=3.0), None),
+    ("votes", fleet(*(master(i, guarded=3.0) for i in range(2))), ERROR),
+    ("guard-off", fleet(restart_guard=0.0), WARNING),
+    ("guard-off", fleet(restart_guard=20.0), None),
+    ("probe", fleet(probe=Probe("x", acquire=0.1, release=0.1)), None),
+    ("probe", fleet(probe=Probe("x", fault="why")), ERROR),
+]
+
+
+def of(check: str, found: list[Finding]) -> list[Finding]:
+    return [finding for finding in found if finding.check == check]
+
+
+@pytest.mark.parametrize(
+    ("check", "seen", "severity"), CASES, ids=[f"{i}-{c[0]}" for i, c in enumerate(CASES)]
+)
+def test_a_check_says_what_it_should_and_how_bad_it_is(
+    check: str, seen: Fleet, severity: Severity | None
+) -> None:
+    found = of(check, diagnose(seen))
+    assert {finding.severity for finding in found} == ({severity} if severity else set())
+    for finding in found:
+        assert finding.what
+        assert finding.why
+        assert finding.action
+        assert "None" not in f"{finding.what} {finding.why} {finding.action}"
+        assert finding.severity.rank >= CHECKS[check].worst.rank, "worse than the page says"
+
+
+def test_every_check_was_seen_at_its_worst() -> None:
+    worst = {
+        check: min((s for c, _, s in CASES if c == check and s), key=lambda s: s.rank) for check, *_ in CASES
+    }
+    assert worst == {check.name: check.worst for check in CHECKS.values()}
+
+
+def test_of_masters_that_are_well_nothing_is_said() -> None:
+    assert checks.__doc__
+    assert diagnose(fleet()) == []
+    assert closing(fleet(), []) == "3 of 3 masters reached, quorum 2: 0 errors, 0 warnings, 0 notes"
+
+
+def test_nothing_is_made_of_what_a_master_does_not_tell() -> None:
+    bare = [replace(Facts(f"rediss://m{i}"), tls=True, with_password=True) for i in range(3)]
+    assert diagnose(Fleet(bare)) == []
+    for facts in bare:
+        assert plain(facts, Fleet(bare))["version"] is None
+    assert len(list(report(Fleet(bare), []))) > 3
+
+
+@pytest.mark.parametrize("trouble", Trouble)
+def test_of_a_master_that_gave_no_answer_only_that_is_said(trouble: Trouble) -> None:
+    dead = Facts("rediss://10.0.0.1:6379", tls=True, trouble=trouble, fault="it is gone")
+    found = [finding for finding in diagnose(fleet(dead)) if finding.master]
+    assert [finding.check for finding in found] in (["reachable"], ["login"])
+
+
+def test_the_worst_comes_first_and_then_the_order_of_the_masters() -> None:
+    seen = fleet(master(0, busy="x", config={"tcp-keepalive": "0"}), master(1, busy="x"), restart_guard=0.0)
+    found = diagnose(seen)
+    assert [finding.severity.rank for finding in found] == sorted(finding.severity.rank for finding in found)
+    assert [f.master for f in of("busy", found)] == [seen.masters[0].master, seen.masters[1].master]
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        ("NOPERM this user has no permissions to run the 'get' command or its subcommand", "command"),
+        ("NOPERM this user has no permissions to run the 'get' command", "command"),
+        ("NOPERM User a key channel has no permissions to run the 'config|get' command", "command"),
+        ("NOPERM this user has no permissions to access one of the keys used as arguments", "key"),
+        ("NOPERM No permissions to access a key", "key"),
+        ("NOPERM this user has no permissions to access one of the channels used as arguments", "channel"),
+        ("NOPERM No permissions to access a channel", "channel"),
+        ("NOPERM No permissions to access database", "other"),
+        ("ERR unknown command `GET`, with args beginning with: `x`, ", "unknown"),
+        ("ERR unknown command 'GET', with args beginning with: 'x' ", "unknown"),
+        ("ERR Unknown subcommand or wrong number of arguments for 'KILL'", "unknown"),
+        ("WRONGTYPE Operation against a key", None),
+        ("NOSCRIPT No matching script.", None),
+    ],
+)
+def test_a_refusal_is_read_as_every_server_says_it(reply: str, why: str | None) -> None:
+    assert denial(Exception(reply)) == why
+    assert denial(reply.encode()) is None, "an answer that only looks so"
+
+
+# -- the page ------------------------------------------------------------------------------------------------
+
+
+def test_the_table_of_the_page_is_the_list_of_the_code() -> None:
+    rows = re.findall(r"^\| \[([\w-]+)\]\(#([\w-]+)\) \| (\w+) \| (.+) \|$", PAGE, re.MULTILINE)
+    assert rows == [(c.name, c.name, c.worst.value, c.meaning) for c in CHECKS.values()]
+
+
+def test_the_page_explains_every_check_and_no_other() -> None:
+    assert re.findall(r"^### ([\w-]+)$", PAGE, re.MULTILINE) == list(CHECKS)

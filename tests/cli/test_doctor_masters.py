@@ -1,0 +1,229 @@
+"""`rlock doctor` on masters that were set up wrongly: each fault is found by name, on the right master."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlock
+from rlock.rules.keys import NOTE
+from rlock.testing.local.embedded import ServerBinary
+from rlock.testing.local.spawn import free_port, spawn
+
+from ..contract.conftest import eventually
+from ..faults.clock import Clock
+from ..faults.conftest import _clock_library as _clock_library
+from ..faults.conftest import clocked as clocked
+from ..servers import Fleet, left, raw
+from .doctoring import Seen, doctor, label
+
+FreshMasters = Callable[..., Fleet]
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
+
+
+@pytest.fixture
+def good(fresh_masters: FreshMasters) -> Fleet:
+    """Three masters as the documentation wants them."""
+    return fresh_masters(3, args=DURABLE)
+
+
+def tell(master: Any, *words: str) -> Any:
+    with raw(master.url) as admin:
+        return admin.execute_command(*words)
+
+
+def told(seen: Seen, check: str, severity: str, url: str | None) -> dict[str, Any]:
+    """The one finding of this check, as bad and as far as it is meant to be."""
+    found = seen.one(check)
+    assert found["severity"] == severity
+    assert found["master"] == (None if url is None else label(url))
+    assert seen.code == (1 if any(each["severity"] == "error" for each in seen.findings) else 0)
+    return found
+
+
+# -- what is well --------------------------------------------------------------------------------------------
+
+
+def test_three_masters_that_are_set_up_well_have_no_error_and_no_warning(good: Fleet) -> None:
+    seen = doctor(good.urls, measure=1)
+    assert seen.bad() == []
+    assert {finding["check"] for finding in seen.findings} <= {"hosts"}
+    assert seen.code == 0
+    assert [master["master"] for master in seen.masters] == [label(url) for url in good.urls]
+    for master in seen.masters:
+        assert master["durable"] is True
+        assert abs(master["clock_rate"]) < 0.01
+        assert master["latency"] < 0.5
+
+
+def test_nothing_is_left_behind_and_nothing_is_changed(good: Fleet) -> None:
+    def state() -> list[Any]:
+        return [(sorted(raw(url).keys()), raw(url).config_get("*"), raw(url).get(NOTE)) for url in good.urls]
+
+    with rlock.Client(good.urls) as client, client.lock("orders:42"):
+        assert eventually(lambda: all("orders:42" in left(url) for url in good.urls))
+        assert eventually(lambda: all(str(raw(url).get(NOTE)).endswith(" 10000") for url in good.urls))
+        before = state()
+        assert doctor(good.urls, "--name", "orders:*").bad() == []
+        assert doctor(good.urls, "--name", "orders:42").bad() == []
+        assert state() == before, "keys with their fencing tokens, settings, the note"
+
+
+def test_a_master_without_a_note_gets_the_one_that_any_client_writes(fresh_masters: FreshMasters) -> None:
+    (master,) = fresh_masters(1, args=DURABLE)
+    tell(master, "FLUSHALL")
+    assert doctor([master.url]).of("guard"), "its memory began with the flush"
+    note = raw(master.url).get(NOTE)
+    doctor([master.url])
+    assert (raw(master.url).keys(), raw(master.url).get(NOTE)) == ([NOTE], note)
+
+
+# -- fifteen and more that are not --------------------------------------------------------------------------
+
+
+SETTINGS: dict[str, tuple[list[tuple[str, ...]], str, str, str]] = {
+    "evicts": (
+        [("maxmemory", "1gb"), ("maxmemory-policy", "volatile-ttl")],
+        "eviction", "error", "CONFIG SET maxmemory-policy noeviction",
+    ),
+    "full": ([("maxmemory", "1")], "writes", "error", ""),
+    "waits for replicas": ([("min-replicas-to-write", "1")], "writes", "error", ""),
+    "keeps nothing": ([("appendonly", "no")], "durability", "note", "CONFIG SET appendonly yes"),
+    "may lose a second": (
+        [("appendfsync", "everysec")],
+        "durability", "note", "CONFIG SET appendfsync always",
+    ),
+    "no keepalive": ([("tcp-keepalive", "0")], "keepalive", "warning", "CONFIG SET tcp-keepalive 300"),
+    "idle clients are cut off": ([("timeout", "5")], "idle-timeout", "warning", "CONFIG SET timeout 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", SETTINGS)
+def test_a_setting_of_one_master_is_found_and_the_printed_command_mends_it(good: Fleet, fault: str) -> None:
+    settings, check, severity, remedy = SETTINGS[fault]
+    for name, value in settings:
+        tell(good[1], "CONFIG", "SET", name, value)
+    found = told(doctor(good.urls), check, severity, good.urls[1])
+    if not remedy:
+        return
+    assert remedy in found["commands"]
+    for command in found["commands"]:
+        if command != "CONFIG REWRITE":  # the file of a test's master
+            words = command.replace("'", "").split(" ", 3)
+            tell(good[1], *words)
+    if check == "durability" and settings[0][0] == "appendonly":
+        assert eventually(lambda: raw(good.urls[1]).info("persistence")["aof_rewrite_in_progress"] == 0)
+    assert not doctor(good.urls).of(check)
+
+
+def test_a_replica_is_found_with_its_master_and_its_master_is_told_of_it(good: Fleet) -> None:
+    host, port = "127.0.0.1", good.urls[0].rpartition(":")[2]
+    tell(good[1], "REPLICAOF", host, port)
+    assert eventually(lambda: raw(good.urls[0]).info("replication")["connected_slaves"] == 1, 20)
+    seen = doctor(good.urls)
+    found = told(seen, "role", "error", good.urls[1])
+    assert f"{host}:{port}" in found["what"]
+    assert found["commands"] == ["REPLICAOF NO ONE"]
+    told(seen, "replicas", "note", good.urls[0])
+    tell(good[1], *found["commands"][0].split())
+    assert not doctor(good.urls).of("role")
+
+
+def test_a_sentinel_is_found_and_nothing_else_is_said_of_it(server: ServerBinary, tmp_path: Path) -> None:
+    port = free_port()
+    config = tmp_path / "sentinel.conf"
+    config.write_text(f"port {port}\nbind 127.0.0.1\ndir {tmp_path}\n")
+    with (tmp_path / "log").open("wb") as log:
+        process = spawn([str(server.path), str(config), "--sentinel"], log.fileno(), tmp_path)
+    url = f"redis://127.0.0.1:{port}"
+    try:
+        assert eventually(lambda: _answers(url), 15), (tmp_path / "log").read_text()
+        seen = doctor([url])
+        assert "6379" in told(seen, "mode", "error", url)["action"]
+        assert {f["check"] for f in seen.findings if f["master"]} == {"mode"}
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _answers(url: str) -> bool:
+    with contextlib.suppress(Exception), raw(url) as server:
+        return bool(server.ping())
+    return False
+
+
+def test_a_script_that_does_not_end_is_found(good: Fleet) -> None:
+    tell(good[2], "CONFIG", "SET", "lua-time-limit", "50")
+    with raw(good.urls[2], 0.3) as stuck, contextlib.suppress(Exception):
+        stuck.execute_command("EVAL", "while true do end", "0")
+    found = told(doctor(good.urls), "busy", "error", good.urls[2])
+    assert found["commands"] == ["SCRIPT KILL"]
+    tell(good[2], "SCRIPT", "KILL")
+    assert not doctor(good.urls).of("busy")
+
+
+@pytest.mark.parametrize(("command", "check"), [("EVALSHA", "commands"), ("INFO", "proxy")])
+def test_a_command_that_was_renamed_is_found(fresh_masters: FreshMasters, command: str, check: str) -> None:
+    (master,) = fresh_masters(1, args=("--rename-command", command, ""))
+    found = told(doctor([master.url], restart_guard="0"), check, "error", master.url)
+    assert command in found["what"]
+    assert "rename-command" in found["action"]
+
+
+def test_two_names_of_one_server_are_found(good: Fleet) -> None:
+    twin = good.urls[0].replace("127.0.0.1", "localhost")
+    seen = doctor([good.urls[0], good.urls[1], twin])
+    found = told(seen, "duplicate", "error", twin)
+    assert label(good.urls[0]) in found["what"]
+
+
+def test_an_even_number_of_masters_is_found_and_one_master_is_told_what_it_is(good: Fleet) -> None:
+    assert "use 3" in told(doctor(good.urls[:2]), "masters", "warning", None)["action"]
+    told(doctor(good.urls[:1]), "masters", "note", None)
+    assert not doctor(good.urls).of("masters")
+
+
+def test_masters_that_all_forget_are_found_with_the_seconds_that_it_costs(
+    fresh_masters: FreshMasters,
+) -> None:
+    fleet = fresh_masters(3)
+    found = told(doctor(fleet.urls, max_ttl="20"), "forgetful", "warning", None)
+    assert "21 s" in found["why"]
+    assert all("21 s" in each["why"] for each in doctor(fleet.urls, max_ttl="20").of("durability"))
+
+
+def test_masters_that_have_no_vote_yet_are_found_and_rlock_init_mends_it(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    for master in fleet:
+        tell(master, "FLUSHALL")
+    seen = doctor(fleet.urls, max_ttl="60")
+    assert "rlock init" in told(seen, "votes", "error", None)["action"]
+    assert len(seen.of("guard")) == 3
+    assert all(master["guarded"] > 30 for master in seen.masters)
+    with rlock.Client(fleet.urls, max_ttl=60) as client:
+        client.init()
+    after = doctor(fleet.urls, max_ttl="60")
+    assert not after.of("votes")
+    assert not after.of("guard")
+
+
+# -- clocks --------------------------------------------------------------------------------------------------
+
+
+Clocked = Callable[[int], tuple[Fleet, list[Clock]]]
+
+
+@pytest.mark.parametrize("seconds", [5.0, -5.0])
+def test_a_clock_that_is_off_is_found(clocked: Clocked, seconds: float) -> None:
+    fleet, clocks = clocked(3)
+    clocks[1].step(seconds)
+    seen = doctor(fleet.urls)
+    found = told(seen, "clock-offset", "warning", fleet.urls[1])
+    assert ("ahead of" if seconds > 0 else "behind") in found["what"]
+    assert abs(seen.masters[1]["clock_offset"] - seconds) < 0.1
+    clocks[1].step(-seconds)
+    assert not doctor(fleet.urls).of("clock-offset")

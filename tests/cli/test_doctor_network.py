@@ -1,0 +1,250 @@
+"""`rlock doctor` and what lies between it and the masters; what it prints, and how it exits."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from rlock.testing.local.embedded import EmbeddedError, Tls
+from rlock.testing.local.spawn import free_port
+
+from ..servers import Fleet, raw
+from .doctoring import doctor, label
+from .shell import Done, inside
+
+FreshMasters = Callable[..., Fleet]
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
+Serve = Callable[[Callable[[socket.socket], None]], str]
+
+
+@pytest.fixture
+def good(fresh_masters: FreshMasters) -> Fleet:
+    return fresh_masters(3, args=DURABLE)
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """``serve(what)``: a server that does so with each connection; its URL."""
+    listening: list[socket.socket] = []
+
+    def start(handle: Callable[[socket.socket], None]) -> str:
+        server = socket.create_server(("127.0.0.1", 0))
+        listening.append(server)
+
+        def run() -> None:
+            while True:
+                try:
+                    accepted, _ = server.accept()
+                except OSError:
+                    return
+                threading.Thread(target=handle, args=(accepted,), daemon=True).start()
+
+        threading.Thread(target=run, daemon=True).start()
+        return f"redis://127.0.0.1:{server.getsockname()[1]}"
+
+    yield start
+    for server in listening:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+
+
+def http(accepted: socket.socket) -> None:
+    with accepted:
+        accepted.recv(65536)
+        accepted.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def closing(accepted: socket.socket) -> None:
+    with accepted:
+        accepted.recv(65536)
+
+
+def silent(accepted: socket.socket) -> None:
+    with accepted:
+        while accepted.recv(65536):
+            pass
+
+
+def protected(accepted: socket.socket) -> None:
+    with accepted:
+        accepted.sendall(b"-DENIED Redis is running in protected mode because ...\r\n")
+
+
+BROKEN = {
+    "http": (http, "another protocol", "correct the port"),
+    "closing": (closing, "closes the connection", "rediss://"),
+    "silent": (silent, "no answer in time", "firewall"),
+    "protected": (protected, "protected mode", "password"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_what_is_no_master_is_told_by_what_it_does(good: Fleet, serve: Serve, kind: str) -> None:
+    handle, what, action = BROKEN[kind]
+    url = serve(handle)
+    seen = doctor([good.urls[0], url, good.urls[2]], request_timeout="0.5")
+    found = seen.one("reachable")
+    assert (found["severity"], found["master"]) == ("error", url)
+    assert what in found["what"]
+    assert action in found["action"]
+    assert seen.code == 1
+    assert seen.masters[1]["fault"]
+
+
+def test_a_port_where_nobody_listens_is_told(good: Fleet) -> None:
+    url = f"redis://127.0.0.1:{free_port()}"
+    found = doctor([*good.urls[:2], url]).one("reachable")
+    assert (found["severity"], found["master"]) == ("error", url)
+    assert "nobody listens there" in found["what"]
+    assert "start the server" in found["action"]
+
+
+def test_tls_that_is_not_asked_for_and_a_certificate_that_is_not_known_are_told(
+    good: Fleet, fresh_masters: FreshMasters, certificate: Tls
+) -> None:
+    try:
+        (master,) = fresh_masters(1, tls=certificate)
+    except EmbeddedError as error:
+        pytest.skip(str(error))
+    plain = label(master.url).replace("rediss://", "redis://")
+    found = doctor([*good.urls[:2], plain]).one("reachable")
+    assert found["master"] == plain
+    assert "rediss://" in found["action"]
+    stranger = doctor([*good.urls[:2], label(master.url)]).one("reachable")
+    assert "ssl_ca_certs" in stranger["action"]
+    assert "CERTIFICATE_VERIFY_FAILED" in stranger["what"]
+    assert not doctor([*good.urls[:2], master.url]).of("reachable")
+
+
+def test_a_stopped_master_is_found_and_costs_one_time_out(good: Fleet) -> None:
+    began = time.monotonic()
+    doctor(good.urls, request_timeout="0.5")
+    took = time.monotonic() - began
+    good[1].pause()
+    began = time.monotonic()
+    seen = doctor(good.urls, request_timeout="0.5")
+    more = time.monotonic() - began - took
+    found = seen.one("reachable")
+    assert (found["severity"], found["master"]) == ("error", good.urls[1])
+    assert "no answer in time" in found["what"]
+    assert more < 4, "a second to find out, half a second for the lock that is tried on the others"
+    assert doctor(good.urls[:1]).of("reachable") == []
+
+
+def forward(targets: Iterator[tuple[str, int]], delay: float = 0.0) -> Callable[[socket.socket], None]:
+    """Each connection to the next target; answers come later by ``delay`` seconds."""
+
+    def pump(source: socket.socket, target: socket.socket, delay: float) -> None:
+        try:
+            while data := source.recv(65536):
+                time.sleep(delay)
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def handle(accepted: socket.socket) -> None:
+        with accepted, socket.create_connection(next(targets)) as behind:
+            back = threading.Thread(target=pump, args=(behind, accepted, delay), daemon=True)
+            back.start()
+            pump(accepted, behind, 0.0)
+            back.join(5)
+
+    return handle
+
+
+def places(urls: Sequence[str]) -> list[tuple[str, int]]:
+    return [("127.0.0.1", int(url.rpartition(":")[2])) for url in urls]
+
+
+def test_a_balancer_in_front_of_several_servers_is_found(
+    good: Fleet, fresh_masters: FreshMasters, serve: Serve
+) -> None:
+    behind = fresh_masters(2, args=DURABLE)
+    url = serve(forward(itertools.cycle(places(behind.urls))))
+    seen = doctor([*good.urls[:2], url])
+    found = seen.one("proxy")
+    assert (found["severity"], found["master"]) == ("error", url)
+    assert seen.one("publish")["master"] == url
+    assert not [
+        f for f in doctor([*good.urls[:2], behind.urls[0]]).findings if f["check"] in ("proxy", "publish")
+    ]
+
+
+# -- as a user in a shell sees it ----------------------------------------------------------------------------
+
+
+def shell(urls: Sequence[str], *words: str) -> Done:
+    return inside("doctor", "--measure", "0", *words, masters=urls, RLOCK_REQUEST_TIMEOUT="1")
+
+
+def test_the_report_has_a_block_for_each_master_and_a_closing_line(good: Fleet) -> None:
+    with raw(good.urls[1]) as admin:
+        admin.config_set("tcp-keepalive", "0")
+        admin.config_set("maxmemory", "1")
+    code, out, err = shell(good.urls)
+    assert (code, err) == (1, "")
+    lines = out.splitlines()
+    for url, mark in zip(good.urls, ("ok", "error", "ok"), strict=True):
+        assert f"{url}  {mark}" in lines
+    assert lines[-1] == "3 of 3 masters reached, quorum 2: 1 error, 2 warnings, 1 note"
+    first, second = (
+        out.index(f"{kind} {good.urls[1]}:") for kind in ("error [writes]", "warning [keepalive]")
+    )
+    assert first < second, "the worst first"
+    assert "       CONFIG SET tcp-keepalive 300" in lines
+    assert "\x1b[" not in out
+
+
+def test_warnings_pass_unless_strict(good: Fleet) -> None:
+    assert shell(good.urls, "--strict")[0] == 0
+    with raw(good.urls[1]) as admin:
+        admin.config_set("tcp-keepalive", "0")
+    assert shell(good.urls)[0] == 0
+    assert shell(good.urls, "--strict")[0] == 1
+
+
+def test_fewer_than_a_quorum_is_exit_status_69(good: Fleet) -> None:
+    gone = [f"redis://127.0.0.1:{free_port()}" for _ in range(2)]
+    code, out, _ = shell([good.urls[0], *gone])
+    assert code == 69
+    assert "1 of 3 masters can be reached, 2 are needed" in out
+    assert out.splitlines()[-1].startswith("1 of 3 masters reached, quorum 2: 3 errors")
+
+
+@pytest.mark.parametrize(
+    ("words", "urls", "code", "told"),
+    [
+        ((), (), 64, "RLOCK_MASTERS is not set"),
+        (("--measure", "-1"), ("redis://127.0.0.1:1",), 64, "--measure"),
+        (("--name", ""), ("redis://127.0.0.1:1",), 64, "must not be empty"),
+        (("--config", "/nowhere.toml"), ("redis://127.0.0.1:1",), 78, "/nowhere.toml"),
+    ],
+)
+def test_bad_input_is_one_line_and_an_exit_code(
+    words: tuple[str, ...], urls: tuple[str, ...], code: int, told: str
+) -> None:
+    got, out, err = shell(urls, *words)
+    assert (got, out) == (code, "")
+    assert told in err
+    assert len(err.splitlines()) == 1
+
+
+def test_json_is_one_line_with_the_words_of_the_other_commands(good: Fleet) -> None:
+    import json
+
+    code, out, _ = shell(good.urls, "--json")
+    assert code == 0
+    (line,) = out.splitlines()
+    told: dict[str, Any] = json.loads(line)
+    assert {"master", "fault", "latency", "version", "role", "durable", "guarded"} <= told["masters"][
+        0
+    ].keys()
+    assert {"check", "severity", "master", "what", "why", "action"} <= told["findings"][0].keys()
+    assert told["probe"]["acquire"] > 0

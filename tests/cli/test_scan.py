@@ -1,0 +1,246 @@
+"""Looks at a fleet: what is seen, what it costs the masters, and what a dead one costs the reader."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+import rlock
+from rlock.cli.scan.look import GRACE_S, Scan
+from rlock.cli.scan.reading import unlisted, unreachable
+from rlock.cli.scan.snapshot import MasterHealth, Snapshot
+from rlock.rules.keys import owner_token, queue, waiter_name
+
+from ..conftest import FreshMasters
+from ..contract.conftest import eventually
+from ..servers import AnyMaster, Fleet, raw
+
+#: What changes nothing, and gets no data of others but names.
+READS = {"time", "info", "config|get", "scan", "hlen", "hkeys", "hgetall", "evalsha", "eval", "pttl", "zcard"}
+READS |= {
+    "zrange",
+    "client|id",
+    "client|tracking",
+    "subscribe",
+    "script|load",
+    "get",
+    "hello",
+    "auth",
+    "select",
+}
+
+
+def look(urls: list[str], pattern: str = "*", limit: int = 200) -> Snapshot:
+    with rlock.Client(urls) as client, Scan(client, pattern, limit) as scan:
+        return scan.look()
+
+
+def test_a_look_shows_locks_holders_waiters_and_masters(any_server: AnyMaster) -> None:
+    urls = [any_server.url]
+    with rlock.Client(urls) as client, rlock.Client(urls) as other:
+        client.lock("orders:1").acquire()
+        client.lock("{odd}").acquire()
+        waits = threading.Thread(target=lambda: other.lock("orders:1").acquire(timeout=20))
+        waits.start()
+        try:
+            assert eventually(lambda: client.status("orders:1").queue_length == 1)
+            snapshot = look(urls)
+            assert [lock.name for lock in snapshot.locks] == ["orders:1", "{odd}"]
+            found = snapshot.locks[0]
+            status = client.status("orders:1")
+            assert (found.holder, found.since, found.hold_count) == (status.holder, status.since, 1)
+            assert [waiter.owner for waiter in found.waiters] == [each.owner for each in status.waiters]
+            assert not snapshot.more
+            assert [lock.name for lock in look(urls, "o*").locks] == ["orders:1"]
+        finally:
+            client.lock("orders:1").release()
+            waits.join()
+    (health,) = snapshot.masters
+    assert health.fault is None
+    assert health.unlisted is None
+    assert health.locks == 2
+    assert health.role == "master"
+    assert health.durable is False
+    assert health.version is not None
+    assert health.flavour == ("Valkey" if health.version[0] in "89" else "Redis")
+    assert health.latency is not None
+    assert 0 < health.latency < 1
+    assert health.memory is not None
+    assert health.memory > 100_000
+    assert health.clients is not None
+    assert health.clients >= 3
+    assert health.uptime is not None
+    assert health.uptime >= 0
+    assert health.clock_offset == 0.0, "the median of one"
+
+
+def test_hashes_that_no_lock_wrote_are_not_shown(masters1: Fleet) -> None:
+    client = raw(masters1.urls[0])
+    client.hset("session", mapping={"user": "7"})
+    client.hset("count", mapping={"n": 1})
+    client.hset("cart", mapping={owner_token("a"): 1, owner_token("b"): 1})
+    client.set("text", "x")
+    client.hset("lock", mapping={owner_token("web/1/main"): 1})
+    client.hset("java", mapping={"8743c9c0-0795-4907-87fd-6c719a6b4586:52": 1})
+    with rlock.Client(masters1.urls) as own, Scan(own, hand_offs=False) as scan:
+        snapshot = scan.look()
+        assert [lock.name for lock in snapshot.locks] == ["java", "lock"]
+        assert snapshot.masters[0].locks == 2
+        assert set(scan._names) == {"java", "lock"}, "others are not even asked for again"
+
+
+def test_with_a_limit_those_that_are_waited_for_go_before_and_more_is_said(masters1: Fleet) -> None:
+    client = raw(masters1.urls[0])
+    for i in range(30):
+        client.hset(f"a{i:02}", mapping={owner_token("web/1/main"): 1})
+    client.hset("z", mapping={owner_token("web/1/main"): 1})
+    client.zadd(queue("z"), {waiter_name(owner_token("web/2/main"), "station"): 1})
+    snapshot = look(masters1.urls, limit=3)
+    assert [lock.name for lock in snapshot.locks] == ["a00", "a01", "z"]
+    assert snapshot.more
+    assert not look(masters1.urls, limit=31).more
+
+
+def test_a_lock_that_is_released_is_gone_from_the_next_look_and_one_that_comes_back_too(
+    masters3: Fleet,
+) -> None:
+    with rlock.Client(masters3.urls) as client, Scan(client, hand_offs=False) as scan:
+        lock = client.lock("x")
+        for _ in range(3):
+            assert scan.look().locks == ()
+            with lock:
+                assert [each.name for each in scan.look().locks] == ["x"]
+        assert GRACE_S > 1, "it stays in mind, so that it is found again without a search"
+
+
+@pytest.mark.timing
+def test_a_search_is_boxed_in_time_and_goes_on_where_it_was(masters1: Fleet) -> None:
+    client = raw(masters1.urls[0])
+    for start in range(0, 100_000, 10_000):
+        pipe = client.pipeline(transaction=False)
+        for i in range(start, start + 10_000):
+            pipe.hset(f"session:{i}", mapping={"user": "7"})
+        pipe.execute()
+    with rlock.Client(masters1.urls) as own, Scan(own, scan_s=0.01, hand_offs=False) as scan:
+        scan._first = False  # the first look may take longer
+        client.hset("lock", mapping={owner_token("web/1/main"): 1})
+        took, looks = [], 0
+        while True:
+            began = time.monotonic()
+            snapshot = scan.look()
+            took.append(time.monotonic() - began)
+            looks += 1
+            assert looks < 200
+            if not snapshot.more:
+                break
+        assert looks > 3, "it was not all searched at once"
+        assert sorted(took)[looks // 2] < 0.2
+        assert [lock.name for lock in snapshot.locks] == ["lock"]
+
+
+def test_it_writes_nothing_and_asks_for_nothing_but_what_reads(masters3: Fleet) -> None:
+    clients = [raw(url) for url in masters3.urls]
+    for each in clients:
+        each.hset("x", mapping={owner_token("web/1/main"): 1})
+        each.zadd(queue("x"), {waiter_name(owner_token("web/2/main"), "station"): 1})
+    before = [_everything(client) for client in clients]
+    for each in clients:
+        each.config_resetstat()
+    with rlock.Client(masters3.urls) as client, Scan(client) as scan:
+        for _ in range(5):
+            scan.look()
+            time.sleep(0.1)
+        assert len(scan.look().locks) == 1
+    for each in clients:
+        words = {stat.removeprefix("cmdstat_") for stat in each.info("commandstats")}
+        words -= {"config|resetstat", "client|setinfo"}  # this test's own
+        # Redis 6 does not tell the parts of a command apart.
+        assert words <= READS | {word.partition("|")[0] for word in READS}
+    assert [_everything(client) for client in clients] == before
+
+
+def _everything(client: object) -> dict[str, object]:
+    found = {}
+    for key in client.keys():  # type: ignore[attr-defined]  # noqa: SIM118
+        found[key] = client.dump(key)  # type: ignore[attr-defined]
+    return found
+
+
+@pytest.mark.timing
+def test_a_master_that_hangs_costs_one_look_its_time_out_and_the_next_ones_nothing(
+    fresh_masters: FreshMasters,
+) -> None:
+    fleet = fresh_masters(3)
+    with rlock.Client(fleet.urls, restart_guard=0) as client, Scan(client) as scan:
+        client.lock("x").acquire()
+        assert [each.fault for each in scan.look().masters] == [None] * 3
+        fleet[0].pause()
+        snapshot, took = _timed(scan)
+        assert took < 2 * 0.5 + 0.35
+        assert snapshot.masters[0].fault == "no answer within 0.5 s"
+        for _ in range(20):
+            snapshot, took = _timed(scan)
+            assert took < 0.3
+            assert snapshot.masters[0].fault is not None
+            assert [lock.holder is not None for lock in snapshot.locks] == [True]
+            time.sleep(0.1)
+        fleet[0].resume()
+        assert eventually(lambda: scan.look().masters[0].fault is None, within=5.0)
+
+
+def test_with_too_few_answers_it_says_so_and_names_no_holder(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    with rlock.Client(fleet.urls, restart_guard=0) as client, Scan(client) as scan:
+        client.lock("x").acquire()
+        assert unreachable(scan.look()) is None
+        fleet[0].kill()
+        fleet[1].kill()
+        scan.look()
+        snapshot, took = _timed(scan)
+        assert took < 1.0
+        assert snapshot.answering == 1
+        assert "refused" in str(unreachable(snapshot))
+        assert [(lock.name, lock.holder) for lock in snapshot.locks] == [("x", None)]
+        fleet[0].start()
+        assert eventually(lambda: scan.look().answering == 2, within=5.0)
+        client.lock("x").release()
+
+
+def test_a_user_who_may_not_scan_or_ask_gets_what_he_may(any_server: AnyMaster) -> None:
+    acl = ["on", ">pw", "~*", "resetchannels", "&*", "-@all", "+evalsha", "+eval", "+hlen", "+hgetall"]
+    acl += ["+pttl", "+zrange", "+zcard", "+time", "+get"]
+    raw(any_server.url).execute_command("ACL", "SETUSER", "poor", *acl)
+    url = any_server.url.replace("redis://", "redis://poor:pw@")
+    with rlock.Client([url], restart_guard=0) as client, Scan(client) as scan:
+        snapshot = scan.look()
+        (health,) = snapshot.masters
+        assert health.fault is None
+        assert health.latency is not None
+        assert health.version is None
+        assert "scan" in str(health.unlisted).lower()
+        assert "+scan" in str(unlisted(snapshot))
+        assert "pw" not in repr(snapshot)
+        raw(any_server.url).execute_command("ACL", "SETUSER", "poor", "+scan", "+hkeys")
+        raw(any_server.url).hset("lock", mapping={owner_token("web/1/main"): 1})
+        snapshot = scan.look()
+        assert unlisted(snapshot) is None
+        assert [lock.name for lock in snapshot.locks] == ["lock"]
+
+
+def test_the_restart_guard_of_a_master_is_shown(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(1)
+    fleet[0].restart()
+    health: MasterHealth = look(fleet.urls).masters[0]
+    assert 5.0 < health.guarded < 12.0
+    with rlock.Client(fleet.urls) as client:
+        client.init()
+        with Scan(client) as scan:
+            assert scan.look().masters[0].guarded == 0.0
+
+
+def _timed(scan: Scan) -> tuple[Snapshot, float]:
+    began = time.monotonic()
+    snapshot = scan.look()
+    return snapshot, time.monotonic() - began

