@@ -66,8 +66,7 @@ HOLDS = {
     "drivers": "sockets, and the only places that wait: threads or an event loop",
     "public": "the classes and functions that users import",
     "telemetry": "metrics and spans, as observers of events",
-    "CLI": "the command line, local masters, the dashboard",
-    "testing": "masters in memory and fixtures, for the tests of users",
+    "tools": "the command line, the dashboard; masters in memory and local ones, fixtures",
 }
 
 

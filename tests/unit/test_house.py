@@ -25,7 +25,7 @@ FLOORS = (
     ("drivers", ("_sync", "_async")),
     ("public", ("base", "lock", "client", "asyncio", "decorated", "decorator", "__init__")),
     ("telemetry", ("telemetry",)),
-    ("CLI and testing", ("cli", "__main__", "testing")),
+    ("tools", ("cli", "__main__", "testing")),
 )
 #: The lowest floor that may do I/O.
 FIRST_WITH_IO = 3
