@@ -1,4 +1,4 @@
-"""The types that `rlock.locked` gives to a function, for type checkers."""
+"""The types of `rlock.locked`, for type checkers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ B_co = TypeVar("B_co", covariant=True)
 
 Name = str | Callable[..., str]
 Skip = Literal["skip"] | None
-OnLost = Callable[[LeaseLostError], object] | None
 Fallback = Callable[..., B]
 AsyncFallback = Callable[..., Coroutine[Any, Any, B]]
 
@@ -29,36 +28,21 @@ class Options(TypedDict, total=False):
     fair: bool
     ttl: float | None
     renew: bool
-    on_lost: OnLost
+    on_lost: Callable[[LeaseLostError], object] | None
     max_hold: float | None
 
 
-class Bound(Protocol[P, R_co]):
-    """A decorated method."""
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Call it under its lock."""
-
-    @property
-    def lock(self) -> Callable[..., Any]:
-        """The lock of a call with these arguments, the instance included."""
-
-
 class Locked(Protocol[P, R_co]):
-    """A decorated function."""
+    """A decorated function or method."""
 
     __name__: str
     __qualname__: str
-
-    @property
-    def __wrapped__(self) -> Callable[..., Any]: ...
+    __wrapped__: Callable[..., Any]
+    #: The lock of a call with these arguments; for a method they begin with ``self``.
+    lock: Callable[..., Any]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call it under its lock."""
-
-    @property
-    def lock(self) -> Callable[P, Any]:
-        """The lock of a call with these arguments."""
 
     # Through a class this may be a method, a class method or a static method: mypy cannot distinguish them
     # here, so it checks no parameters. Through an instance a static method loses its first parameter.
@@ -67,18 +51,11 @@ class Locked(Protocol[P, R_co]):
     @overload
     def __get__(
         self: Locked[Concatenate[S, Q], R_co], instance: S, owner: type[Any] | None = None, /
-    ) -> Bound[Q, R_co]: ...
+    ) -> Locked[Q, R_co]: ...
 
 
-class RaisesWhenBusy(Protocol):
-    """The decorator of calls that return their own result or raise."""
-
-    def __call__(self, function: Callable[P, R], /) -> Locked[P, R]:
-        """Decorate a function."""
-
-
-class MayReturnFallback(Protocol[B_co]):
-    """The decorator of calls that may return the result of ``on_busy``."""
+class Decorator(Protocol[B_co]):
+    """Adds the result of a call with a busy lock; NoReturn if that call raises."""
 
     @overload
     def __call__(
@@ -86,7 +63,3 @@ class MayReturnFallback(Protocol[B_co]):
     ) -> Locked[P, Coroutine[Any, Any, R | B_co]]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Locked[P, R | B_co]: ...
-
-
-#: The decorator of calls that may be skipped.
-MayReturnNone = MayReturnFallback[None]
