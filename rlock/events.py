@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -29,23 +30,34 @@ class Event:
     @property
     def event(self) -> str:
         """Its name in log records, such as ``not_acquired``."""
-        return "".join("_" + c.lower() if c.isupper() else c for c in type(self).__name__)[1:]
+        return re.sub(r"\B([A-Z])", r"_\1", type(self).__name__).lower()
 
     def __str__(self) -> str:
-        if self._text:
-            return self._text.format_map(vars(self))
-        return f"{self.event}: " + ", ".join(f"{key}={value!r}" for key, value in vars(self).items())
+        return self._text.format_map(vars(self)) or repr(self)
+
+
+@dataclass(frozen=True)
+class HoldEvent(Event):
+    """An event of one hold of this client."""
+
+    lock: str
+    owner: str  # the owner token
+
+
+@dataclass(frozen=True)
+class MasterEvent(Event):
+    """An event of one master."""
+
+    master: str
 
 
 # -- one lock of this client -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Acquired(Event):
+class Acquired(HoldEvent):
     """An outermost acquire got the lock. Emitted in the thread or task that holds it."""
 
-    lock: str
-    owner: str  # the owner token
     fair: bool
     waited: float  # seconds from the call of acquire
     votes: int  # masters that granted it before the round was decided
@@ -74,11 +86,9 @@ class Queued(Event):
 
 
 @dataclass(frozen=True)
-class Released(Event):
+class Released(HoldEvent):
     """The last release of a hold that was not lost. Emitted in the thread or task that held it."""
 
-    lock: str
-    owner: str
     held: float  # seconds from the grant to the call of release
     took: float  # seconds that the release itself took
     confirmed: bool  # by a quorum of masters
@@ -95,47 +105,38 @@ class Renewed(Event):
 
 
 @dataclass(frozen=True)
-class RenewalFailed(Event):
+class RenewalFailed(HoldEvent):
     """The first renewal of a lock that no quorum answered. It is repeated until the validity ends."""
 
     _level = logging.WARNING
     _text = "lock {lock!r}: no quorum renewed it; {remaining:.1f} s of validity left, trying on"
 
-    lock: str
-    owner: str
     remaining: float  # seconds of validity
 
 
 @dataclass(frozen=True)
-class RenewalRecovered(Event):
+class RenewalRecovered(HoldEvent):
     """A renewal succeeded after one that had failed."""
 
     _level = logging.WARNING
     _text = "lock {lock!r}: renewed again by a quorum"
 
-    lock: str
-    owner: str
-
 
 @dataclass(frozen=True)
-class RenewalStopped(Event):
+class RenewalStopped(HoldEvent):
     """A hold is not renewed any more, on purpose. It ends with its lease."""
 
     _level = logging.ERROR
     _text = "lock {lock!r} is renewed no more: {reason}; it ends with its lease"
 
-    lock: str
-    owner: str
     cause: str  # "dead owner" (its thread or task ended without releasing it), "max_hold"
     reason: str
 
 
 @dataclass(frozen=True)
-class Lost(Event):
+class Lost(HoldEvent):
     """A hold ended without a release: another owner may have entered the critical section."""
 
-    lock: str
-    owner: str
     held: float  # seconds from the grant until the loss was reported
     cause: str  # "expired", "disowned", "dead owner", "max_hold", "fixed lease", "closed" (and so released)
     reason: str  # the same, for people
@@ -152,7 +153,7 @@ class Lost(Event):
 
 
 @dataclass(frozen=True)
-class ReleaseUnsure(Event):
+class ReleaseUnsure(HoldEvent):
     """Fewer than a quorum confirmed a release; the rest of the hold ends with its lease."""
 
     _level = logging.WARNING
@@ -161,8 +162,6 @@ class ReleaseUnsure(Event):
         "others ends within {ttl:g} s after they answer again"
     )
 
-    lock: str
-    owner: str
     ttl: float  # seconds
 
 
@@ -170,10 +169,9 @@ class ReleaseUnsure(Event):
 
 
 @dataclass(frozen=True)
-class MasterFailed(Event):
+class MasterFailed(MasterEvent):
     """A master gives no vote: its connection ended, could not be made, or the master refuses."""
 
-    master: str
     kind: str  # a `FaultKind`: "down", "timeout", "broken", "error", "denied", "replica", "duplicate"
     reason: str
     news: bool = True  # another fault than the last one of this master
@@ -193,12 +191,11 @@ class MasterFailed(Event):
 
 
 @dataclass(frozen=True)
-class MasterAnswers(Event):
+class MasterAnswers(MasterEvent):
     """A master is connected, for the first time or again."""
 
     _level = logging.INFO
 
-    master: str
     news: bool = True  # it had failed
 
     def __str__(self) -> str:
@@ -206,43 +203,40 @@ class MasterAnswers(Event):
 
 
 @dataclass(frozen=True)
-class MasterSlow(Event):
+class MasterSlow(MasterEvent):
     """A master has not answered for more than half of the request time-out. At most once a minute each."""
 
     _level = logging.WARNING
     _text = "{master} is slow: it has not answered for {took:.3g} s, and has no vote after {timeout:.3g} s"
 
-    master: str
     took: float  # seconds without an answer so far
     timeout: float  # seconds, after which it has no vote
 
 
 @dataclass(frozen=True)
-class MasterGuarded(Event):
+class MasterGuarded(MasterEvent):
     """A grant of a master did not count: the master may have forgotten a lease that is still valid."""
 
     _level = logging.WARNING
     _text = "{master}: {reason}"
 
-    master: str
     remaining: float  # seconds until its votes count
     reason: str
     news: bool = True  # the first grant that did not count since the master came back
 
 
 @dataclass(frozen=True)
-class MasterHealed(Event):
+class MasterHealed(MasterEvent):
     """Keys of holds were put back on a master that had lost them."""
 
     _level = logging.INFO
     _text = "{master} lacked {locks} locks of ours; put back"
 
-    master: str
     locks: int
 
 
 @dataclass(frozen=True)
-class MaxTtlDiffers(Event):
+class MaxTtlDiffers(MasterEvent):
     """A master has the note of a client with a longer ``max_ttl``, which is used from now on."""
 
     _level = logging.WARNING
@@ -251,19 +245,16 @@ class MaxTtlDiffers(Event):
         "the longer one is used; it has to be one value for the whole fleet"
     )
 
-    master: str
     max_ttl: float  # seconds, of the others
     own: float  # seconds, of this client
 
 
 @dataclass(frozen=True)
-class OutOfStep(Event):
+class OutOfStep(MasterEvent):
     """A connection was dropped because an answer belonged to another command."""
 
     _level = logging.ERROR
     _text = "{master}: dropped a connection whose answers were out of step"
-
-    master: str
 
 
 Observer = Callable[[Event], object]

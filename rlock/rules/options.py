@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -22,7 +23,6 @@ REDISSON_TTL = 30.0
 #: Scheduling delays and the 1 ms resolution of PEXPIRE would end shorter leases.
 MIN_TTL = 0.1
 MAX_NAME_BYTES = 1024
-_MAY_BE_ZERO = ("restart_guard",)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ClientOptions:
         if self.request_timeout is not None:
             _seconds("request_timeout", self.request_timeout)
         if self.restart_guard is not None:
-            _seconds("restart_guard", self.restart_guard)
+            _seconds("restart_guard", self.restart_guard, or_zero=True)
             least = guard_time(self.max_ttl)
             if 0 < self.restart_guard < least:
                 raise OptionsError(
@@ -136,12 +136,11 @@ def check_name(name: object) -> str:
     return name
 
 
-def _seconds(option: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise OptionsError(f"{option} must be a number of seconds, not {value!r}")
-    zero = "0 or " if option in _MAY_BE_ZERO else ""
-    if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
-        raise OptionsError(f"{option} must be {zero}a finite number of seconds above 0, not {value!r}")
+def _seconds(option: str, value: Any, *, or_zero: bool = False) -> float:
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or value < 0 or (value == 0 and not or_zero):
+        least = "of 0 or more" if or_zero else "above 0"
+        raise OptionsError(f"{option} must be a finite number of seconds {least}, not {value!r}")
     return float(value)
 
 
@@ -162,13 +161,11 @@ def from_env(environ: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:
     options: dict[str, Any] = {}
     for option in ("ttl", "max_ttl", "request_timeout", "restart_guard"):
         variable = f"RLOCK_{option.upper()}"
-        text = environ.get(variable, "").strip()
-        if text:
-            try:
-                options[option] = _seconds(option, float(text))
-            except ValueError:
-                least = "0 or above" if option in _MAY_BE_ZERO else "above 0"
-                raise OptionsError(f"{variable} must be a number of seconds, {least}, not {text!r}") from None
+        value: Any = environ.get(variable, "").strip()
+        if value:
+            with contextlib.suppress(ValueError):  # `_seconds` refuses the text
+                value = float(value)
+            options[option] = _seconds(variable, value, or_zero=option == "restart_guard")
     interop = environ.get("RLOCK_INTEROP", "").strip()
     if interop:
         options["interop"] = interop

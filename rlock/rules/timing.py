@@ -16,45 +16,44 @@ DRIFT_FLOOR_S = 0.002
 
 #: The longest sleep of a waiter, with or without a message: pub/sub delivers at most once.
 POLL_CAP_S = 1.2
-#: The same for a waiter that is subscribed on fewer masters than a quorum: it depends on polling.
+#: The longest sleep of a waiter that is subscribed on fewer masters than a quorum: it depends on polling.
 POLL_CAP_UNSUBSCRIBED_S = 0.25
-#: A waiter retries so long after a minority of masters published a release.
+#: A waiter retries this long after fewer masters than a quorum published a release.
 PARTIAL_QUORUM_S = 0.03
-#: A waiter that a minority handed the lock to retries after this time, or later.
+#: A waiter to which fewer masters than a quorum handed the lock retries after this time, or later.
 PARTIAL_QUORUM_FLOOR_S = 0.004
-#: A refused contender waits this long for missing answers, or for two round trips. Meanwhile it does not
-#: notice that it was handed the lock.
+#: A refused contender waits for missing answers: this long, or for two round trips. A longer wait would
+#: delay it when it is handed the lock meanwhile.
 STRAGGLERS_S = 0.002
 #: How long an owner that handed the lock on stays away from it.
 COME_BACK_S = 0.001
-#: How many pauses a non-blocking contender takes to settle a split vote. A round follows each pause, or a
-#: look and a round.
+#: How many times a non-blocking contender pauses and asks again, to settle a split vote.
 SETTLE_TRIES = 6
-#: The shortest and the longest of these pauses: the system may keep a process from running for milliseconds.
+#: The shortest and the longest of these pauses. In a shorter one a busy machine may not let the other
+#: contenders run.
 SETTLE_FLOOR_S = 0.004
 SETTLE_CAP_S = 0.1
 #: Waiters that one message wakes spread their retries over this time.
 SPREAD_CAP_S = 0.1
-#: How long a waiter may take to claim the lock that it was handed. A waiter that is stopped or cut off costs
-#: the others this time and a look. A slower waiter loses its turn, not its ticket.
+#: How long a waiter may take to claim the lock that it was handed. The others wait this long for a waiter
+#: that is stopped or cut off. A slower waiter loses its turn, not its ticket.
 CLAIM_S = 1.0
-#: How long a queue lives after its last visitor. Each waiter visits one master in each `POLL_CAP_S`.
+#: How long a master keeps a queue that no waiter renews. Each waiter asks one master in each `POLL_CAP_S`.
 QUEUE_TTL_S = 30.0
-#: How many times in a row a lock may go from thread to thread of one process, before earlier waiters.
+#: How many times in a row the threads of one process may pass a lock on, before waiters of other processes.
 LOCAL_HAND_OFFS = 8
 #: A key outlives its PTTL a little. An earlier try would be a wasted round.
 EXPIRY_MARGIN_S = 0.005
 #: How long a waiter relies on the masters' time in a reply. A wrong time makes its tickets wrong meanwhile,
 #: and each wrong ticket costs one more message.
 TIME_AGE_S = 0.2
-#: How long a retry may run that starts just before the caller's time ends.
+#: How long the last round may run that begins just before the caller's time ends.
 LAST_ROUND_S = 0.05
 
-#: How long a master remembers the last fencing token of a lock, at least: until its clock is so far past the
-#: token. Without that memory the next token is still greater, because every master takes it from its clock.
-#: The exception is a clock that was set back behind the moment at which the master forgot.
+#: How long a master remembers the last fencing token of a lock. After that the master's clock gives a greater
+#: token, unless that clock was set back by more than this time.
 FENCE_TTL_S = 3600.0
-#: The error of a master's uptime, which is in whole seconds: both ends are cut off.
+#: The error of a master's uptime, which Redis tells in whole seconds.
 UPTIME_ERROR_S = 1.0
 #: The first renewal comes this long after the acquire. It puts the lease on masters that did not grant it.
 FILL_UP_S = 0.25
@@ -63,7 +62,7 @@ RENEW_SLACK_S = 0.05
 #: How long a renewal waits for the slowest masters, before it heals those that lack a lock.
 RENEW_STRAGGLERS_S = 0.05
 
-#: How long threads without work stay. Otherwise a busy lock would start a thread each time.
+#: How long the watchdog's thread stays without work. Otherwise a busy lock would start a thread each time.
 LINGER_S = 0.25
 #: How long a channel without waiters stays subscribed.
 CHANNEL_LINGER_S = 0.5
