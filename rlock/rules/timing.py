@@ -51,7 +51,7 @@ TIME_AGE_S = 0.2
 LAST_ROUND_S = 0.05
 
 #: How long a master remembers the last fencing token of a lock. After that the master's clock gives a greater
-#: token, unless that clock was set back by more than this time.
+#: token, unless that clock was set back.
 FENCE_TTL_S = 3600.0
 #: The error of a master's uptime, which Redis tells in whole seconds.
 UPTIME_ERROR_S = 1.0
