@@ -1,4 +1,4 @@
-"""The parts of clients and locks that blocking and asyncio share, nearly all of them without network."""
+"""The parts of clients and locks that threads and tasks share. No method here asks a master."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from . import clock
 from ._client.endpoints import Endpoint, endpoints
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rlock")
 
-#: By identity, so that a pickled lock finds its client again, or the one copy of it in another process.
+#: By the client's id. All locks that are unpickled in one process share one client, and so nest.
 clients: weakref.WeakValueDictionary[str, BaseClient[Any, Any]] = weakref.WeakValueDictionary()
 
 Lock = TypeVar("Lock")
@@ -58,7 +58,7 @@ class BaseClient(ABC, Generic[Lock, RedisClient]):
         self._id = uuid.uuid4().hex
         self._closed = False
         self._set_up()
-        # Last: a fork in another thread must not find half a client.
+        # Last: otherwise the hook of a fork in another thread could find a client without its fields.
         clients[self._id] = self
 
     @classmethod
@@ -132,11 +132,6 @@ class BaseClient(ABC, Generic[Lock, RedisClient]):
         engine = self._here()
         return clock.now() if engine is None else engine.clock()
 
-    def _hold(self, name: str) -> Hold | None:
-        """The caller's hold. Makes no engine: without one there is no hold."""
-        engine = self._here()
-        return None if engine is None else engine.hold(name)
-
     @property
     def _timeout(self) -> float:
         return self._options.lease(None).request_timeout
@@ -183,8 +178,9 @@ class BaseLock(Generic[Signal]):
         return self._options.name
 
     def _hold(self) -> Hold | None:
-        hold: Hold | None = self._client._hold(self.name)
-        return hold
+        """The caller's hold. Makes no engine: without one there is no hold."""
+        engine: Engine | None = self._client._here()
+        return None if engine is None else engine.hold(self.name)
 
     def _until(self, blocking: bool, timeout: float) -> float:
         """The instant at which an acquire gives up. Refuses the arguments that `threading.RLock` refuses."""
@@ -194,7 +190,7 @@ class BaseLock(Generic[Signal]):
             raise TypeError(
                 "timeout must be a number of seconds, or -1 to wait as long as it takes, not None"
             )
-        # It raises the errors of the standard library, also in later versions of Python.
+        # It raises the errors of the running Python version.
         threading.RLock().acquire(blocking, timeout)
         if not blocking:
             return AT_ONCE
@@ -267,8 +263,6 @@ class BaseLock(Generic[Signal]):
             raise LeaseLostError(self.name, NOT_HELD)
         return hold.token
 
-    # -- the object --------------------------------------------------------------------------------
-
     def __reduce__(self) -> tuple[Any, ...]:
         if self._holders():
             raise TypeError(f"cannot pickle lock {self.name!r} while it is held: a hold stays in its process")
@@ -287,18 +281,13 @@ class BaseLock(Generic[Signal]):
 
 
 def log_failed_release(failure: RLockError, error: BaseException) -> None:
-    """Log a failed release and note it on the body's own exception, which the caller must see."""
+    """Log a failed release, and add it as a note to the exception of the body, which is not replaced."""
     log.error("%s", failure)
     if hasattr(error, "add_note"):  # Python 3.11
         error.add_note(f"rlock: {failure}")
 
 
-def refuse_with(self: object, *_: object) -> NoReturn:
-    """``__enter__`` of a client or a lock for tasks."""
-    raise TypeError(f"{self!r} is for tasks: use `async with`, or an rlock.Client")
-
-
 def _public_name(made: object) -> str:
-    """`rlock.RLock`: the name that users import, not the module in which the class is defined."""
+    """The name that users import: `rlock.RLock`, not `rlock.lock.RLock`."""
     kind = type(made)
     return f"{kind.__module__.removesuffix('.client').removesuffix('.lock')}.{kind.__name__}"

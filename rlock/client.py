@@ -127,7 +127,7 @@ class Client(BaseClient[RLock, redis.Redis]):
             if engine is not None and engine.pid == os.getpid():
                 return engine  # another thread was faster
             if engine is not None:
-                engine.abandon()  # a fork that called no hook, such as one in C
+                engine.abandon()  # the parent's: a fork in C calls no hook
             check_patches()
             try:
                 engine = self._current = Engine(self._endpoints, self._options, clock.now)
@@ -135,11 +135,11 @@ class Client(BaseClient[RLock, redis.Redis]):
                 raise RLockError(f"no master was asked: {error}") from error
             _close_at_the_end_of_a_child()
             if self._closed:
-                engine.close()  # it still answers questions that need no network: nothing is held
+                engine.close()  # is_owned() and the like still answer: nothing is held
             return engine
 
     def _after_fork(self) -> None:
-        # Another thread of the parent may have held the mutex: in the child nobody would ever release it.
+        # A new mutex: if another thread of the parent held the old one, no thread of the child releases it.
         self._mutex = threading.Lock()
         engine, self._current = self._current, None
         if engine is not None:
@@ -150,7 +150,7 @@ def _after_fork_in_child() -> None:
     for client in list(clients.values()):
         client._after_fork()
     for engine in list(Engine.holding):
-        engine.abandon()  # its client is garbage already, and the hold is the parent's
+        engine.abandon()  # its client was collected, and its holds belong to the parent
 
 
 def _at_exit() -> None:
@@ -163,13 +163,13 @@ def _at_exit() -> None:
             engine.close()
 
 
-#: The child of multiprocessing that has its finalizer.
+#: The pid of the multiprocessing child that has registered its finalizer.
 _child = 0
 
 
 def _close_at_the_end_of_a_child() -> None:
-    # A forked child of multiprocessing ends with os._exit, which runs no atexit function but the finalizers
-    # that the child has made.
+    # A forked child of multiprocessing ends with os._exit. It runs no atexit function, only the finalizers
+    # that were registered in the child.
     global _child
     process = sys.modules.get("multiprocessing.process")
     if process is None or process.parent_process() is None or _child == os.getpid():

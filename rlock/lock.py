@@ -38,8 +38,6 @@ class RLock(BaseLock[LossSignal]):
     _client: Client
     _signal_type = LossSignal
 
-    # -- threading.RLock ---------------------------------------------------------------------------
-
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take the lock: True when the caller has it, False when another owner kept it for all the time.
 
@@ -75,7 +73,7 @@ class RLock(BaseLock[LossSignal]):
         try:
             self.acquire()
         except BaseException:
-            # After a Ctrl-C behind the grant `with` calls no __exit__, and the lock would stay held.
+            # A Ctrl-C after the grant: `with` calls no __exit__ then, and the lock would stay held.
             hold = self._hold()
             if hold is not None and hold.count > before:
                 self._client._engine().release_hold(hold, before)
@@ -92,12 +90,10 @@ class RLock(BaseLock[LossSignal]):
                 raise
             log_failed_release(failure, error)
         except BaseException:
-            # After a Ctrl-C before the release nobody else would release.
+            # A Ctrl-C before the release: without this the lock would stay held.
             if self.hold_count > left:
                 self.release()
             raise
-
-    # -- what a lease adds -------------------------------------------------------------------------
 
     def locked(self) -> bool:
         """Whether anybody holds the lock, asked of the masters: one round to all of them.
@@ -121,7 +117,7 @@ class RLock(BaseLock[LossSignal]):
         engine = self._client._engine()
         return engine.perform(engine.statistics(self.name, self._options.lease.request_timeout))
 
-    # -- what threading.Condition and the standard library's tests use -----------------------------
+    # From here on: the private methods of threading.RLock that threading.Condition and CPython's tests call.
 
     def _is_owned(self) -> bool:
         return self.is_owned()
@@ -133,8 +129,8 @@ class RLock(BaseLock[LossSignal]):
         try:
             engine.release_hold(hold, 0)
         except LeaseLostError as loss:
-            # Raised here, the loss would leave the waiter of Condition.wait in its list, and the next
-            # notify() would wake nobody. The caller gives the lock up for the wait anyway.
+            # Not raised: Condition.wait would keep this waiter in its list, and the next notify() would
+            # wake nobody. The acquire after the wait takes the lock again.
             log.error("%s", loss)
         return count
 
@@ -148,6 +144,6 @@ class RLock(BaseLock[LossSignal]):
         return self.hold_count
 
     def _at_fork_reinit(self) -> None:
-        # After a real fork the child's engine is new and holds nothing. In the same process this frees the
-        # lock, as with the standard library's.
+        # After a fork the child's engine is new and holds nothing. Without a fork this frees the lock, as
+        # the standard library's method does.
         self._client._engine().reset(self.name)

@@ -12,7 +12,7 @@ import redis.asyncio
 from .. import clock
 from .._async.endpoints import Endpoint
 from .._async.engine import Engine
-from ..base import BaseClient, refuse_with
+from ..base import BaseClient
 from ..errors import RLockError
 from ..model import LockStatus
 from ..procedures import inspect
@@ -46,10 +46,7 @@ class Client(BaseClient[RLock, redis.asyncio.Redis]):
         weakref.finalize(self, _drop, self._engines).atexit = False
 
     async def status(self, name: str) -> LockStatus:
-        """The holder of a lock, since when, for how long, and each master's view. One round to all.
-
-        :raises QuorumUnreachableError: fewer than a quorum answered.
-        """
+        """The holder of a lock, and each master's view; see `rlock.Client.status`."""
         engine = self._engine()
         return await engine.perform(inspect.status(engine.masters, check_name(name), self._timeout))
 
@@ -78,9 +75,6 @@ class Client(BaseClient[RLock, redis.asyncio.Redis]):
             elif loop.is_running():
                 await _close_in(loop, engine)
 
-    if not TYPE_CHECKING:  # a type checker has an error of its own for `with`
-        __enter__ = __exit__ = refuse_with
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -103,8 +97,8 @@ class Client(BaseClient[RLock, redis.asyncio.Redis]):
                 raise RLockError("the client is closed")
             # Each asyncio.run that did not close the client leaves an engine of a closed loop.
             for loop in [loop for loop in list(self._engines) if loop.is_closed()]:
-                dead = self._engines.pop(loop, None)  # None: another thread was faster
-                if dead is not None:
+                dead = self._engines.pop(loop, None)
+                if dead is not None:  # otherwise another thread was faster
                     dead.abandon()
             engine = Engine(self._endpoints, self._options, clock.now)
             self._engines[asyncio.get_running_loop()] = engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._async.loss_signal import LossSignal
-from ..base import BaseLock, log_failed_release, refuse_with
+from ..base import BaseLock, log_failed_release
 from ..errors import RLockError
 from ..model import LockStatistics
 from ..procedures.inspect import locked
@@ -48,9 +48,6 @@ class RLock(BaseLock[LossSignal]):
         Errors and network cost are those of `rlock.RLock.release`. A cancelled release is done all the same.
         """
         await self._client._engine().release(self.name)
-
-    if not TYPE_CHECKING:  # a type checker has an error of its own for `with`
-        __enter__ = __exit__ = refuse_with
 
     async def __aenter__(self) -> Self:
         await self.acquire()
