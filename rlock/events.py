@@ -51,9 +51,6 @@ class MasterEvent(Event):
     master: str
 
 
-# -- one lock of this client -----------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Acquired(HoldEvent):
     """An outermost acquire got the lock. Emitted in the thread or task that holds it."""
@@ -62,7 +59,7 @@ class Acquired(HoldEvent):
     waited: float  # seconds from the call of acquire
     votes: int  # masters that granted it before the round was decided
     masters: int
-    handed: bool  # by the release of its last holder, not found free
+    handed: bool  # its last holder handed it over; otherwise it was free
     queued: bool  # it waited in the queue
 
 
@@ -165,9 +162,6 @@ class ReleaseUnsure(HoldEvent):
     ttl: float  # seconds
 
 
-# -- one master ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class MasterFailed(MasterEvent):
     """A master gives no vote: its connection ended, could not be made, or the master refuses."""
@@ -182,7 +176,9 @@ class MasterFailed(MasterEvent):
         """The level of its log record."""
         if self.connected and self.kind != "duplicate":
             return logging.INFO  # servers close idle connections
-        return 0 if not self.news else logging.ERROR if self.kind == "duplicate" else logging.WARNING
+        if not self.news:
+            return 0
+        return logging.ERROR if self.kind == "duplicate" else logging.WARNING
 
     def __str__(self) -> str:
         if self.kind == "duplicate":
@@ -283,12 +279,15 @@ def observe(observer: Observer) -> Callable[[], None]:
 
 
 def observed() -> bool:
-    """Whether an event without a level has an observer."""
+    """Whether there is an observer. Without one, events that have no log record are not made."""
     return bool(_observers)
 
 
-def tell(event: Event) -> None:
-    """Pass an event to the log and to all observers. Not with a mutex held; raises interrupts only."""
+def emit(event: Event) -> None:
+    """Pass an event to the log and to all observers; raises KeyboardInterrupt and the like only.
+
+    The caller holds no mutex: an observer may use the client, which takes it.
+    """
     if event.level:
         log.log(event.level, "%s", event, extra=fields(event))
     interrupt: BaseException | None = None
@@ -298,7 +297,7 @@ def tell(event: Event) -> None:
         except Exception:
             log.exception("an observer failed on %r", event)
         except BaseException as error:
-            # After a Ctrl-C in one observer the others still get the event.
+            # Raised later: after a Ctrl-C in one observer the others still get the event.
             interrupt = error
     if interrupt is not None:
         raise interrupt
@@ -309,19 +308,19 @@ def fields(event: Event) -> dict[str, Any]:
     return {"event": event.event, **asdict(event)}
 
 
-class News(deque[Event]):
-    """Events that happened while a mutex was held, for later: an observer may take that mutex."""
+class PendingEvents(deque[Event]):
+    """Events that happen while a mutex is held, until `emit`."""
 
-    def note(self, event: Event) -> None:
-        """Keep an event for the log or an observer."""
+    def add(self, event: Event) -> None:
+        """Keep an event that has a log record or an observer."""
         if event.level or _observers:
             self.append(event)
 
-    def tell(self) -> None:
-        """Emit the kept events. Without a mutex; by any thread."""
+    def emit(self) -> None:
+        """Emit the kept events, in any thread, without a mutex."""
         while self:
             try:
                 event = self.popleft()
             except IndexError:  # another thread was faster
                 return
-            tell(event)
+            emit(event)

@@ -13,9 +13,9 @@ from typing import Any
 
 #: A trace function, unlike a signal, may raise between the end of a `with` block and its __exit__: the mutex
 #: would stay locked. It may also raise at the return of a constant, which no ``except`` around it covers.
-#: Not where an event is told either: an interrupt between a note of what is told and the telling itself keeps
-#: it from being told, and there is no way round.
-SPARED = re.compile(r"\s*with |\s*return True$|.*\btell\(")
+#: Not where an event is emitted either: it is marked as emitted first, and an interrupt between the two
+#: lines loses the event.
+SPARED = re.compile(r"\s*with |\s*return True$|.*\bemit\(")
 
 
 class Interrupt:

@@ -64,7 +64,7 @@ class Calls(calls.Calls[StreamConnection]):
         finally:
             call.over = True
             self._waiting.discard(call)
-        self._news.tell()
+        self._pending_events.emit()
 
     def _wake_all_within(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()

@@ -158,7 +158,7 @@ class Connections(ABC, Generic[L]):
 
     def _report(self, event: Event) -> None:
         if not self._options.subscriber:  # the command connection to the same master reports it
-            self._context.news.note(event)
+            self._context.pending_events.add(event)
 
     # -- connecting --------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class Connections(ABC, Generic[L]):
                 outcome = error
             with self._mutex:
                 pause = self._connected(server, options, outcome)
-            self._context.news.tell()
+            self._context.pending_events.emit()
             if pause is None:
                 return
             yield from self._runtime.sleep(pause)

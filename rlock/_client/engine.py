@@ -12,7 +12,7 @@ from typing import Any
 
 from ..clock import Clock
 from ..errors import LeaseLostError, NotHeldError, QuorumUnreachableError, RLockError
-from ..events import News, Queued, ReleaseUnsure, observed, tell
+from ..events import PendingEvents, Queued, ReleaseUnsure, emit, observed
 from ..model import LeaseState, LockStatistics
 from ..procedures import inspect
 from ..procedures.contender import Contender, Grant, withdraw
@@ -129,7 +129,7 @@ class Engine(Port):
             held = hold.lease.look(self.clock()) is LeaseState.HELD
             if held:
                 if observed():
-                    hold.report.pending_events = News()
+                    hold.report.pending_events = PendingEvents()
                 self.holds.add(hold)
                 if len(self.holds) == 1:
                     self._holding()
@@ -149,7 +149,7 @@ class Engine(Port):
         event = Queued(contender.name, length)
         # First: an interrupt in between may leave the event out, but never counts a waiter for ever.
         contender.report.queued = True
-        tell(event)
+        emit(event)
 
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
         """Log the first failure, and from the eighth on each doubling."""
@@ -228,7 +228,7 @@ class Engine(Port):
                 self.watchdog.report_loss(hold, DISOWNED, LeaseEvent.DISOWNED.value)
                 raise LeaseLostError(hold.name, DISOWNED)
             if released is Released.UNSURE and not self.closed:
-                tell(ReleaseUnsure(hold.name, hold.owner, hold.lease.ttl))
+                emit(ReleaseUnsure(hold.name, hold.owner, hold.lease.ttl))
             if observed():
                 confirmed = released is Released.DONE
                 lock_events.released(hold, began, self.clock(), confirmed=confirmed, handed=handed_over)

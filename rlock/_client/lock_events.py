@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..clock import Clock
 from ..errors import OptionsError, QuorumUnreachableError
-from ..events import Acquired, Event, NotAcquired, Released, observed, tell
+from ..events import Acquired, Event, NotAcquired, Released, emit, observed
 from ..procedures.contender import Grant, Report
 from ..rules.holds import Hold
 from ..rules.options import LockOptions
@@ -22,7 +22,7 @@ def acquired(hold: Hold, grant: Grant, report: Report, clock: Clock, masters: in
     )
     try:
         report.ended = True
-        tell(event)
+        emit(event)
     finally:
         _emit_pending(hold)
 
@@ -35,7 +35,7 @@ def not_acquired(
         waited = clock() - report.began_at
         event = NotAcquired(options.name, options.fair, waited, _outcome(error), report.queued)
         report.ended = True
-        tell(event)
+        emit(event)
 
 
 def _outcome(error: BaseException | None) -> str:
@@ -55,7 +55,7 @@ def released(hold: Hold, began: float, now: float, *, confirmed: bool, handed: b
         held = began - hold.acquired_at
         event = Released(hold.name, hold.owner, held, now - began, confirmed, handed)
         hold.report.end_reported = True
-        tell(event)
+        emit(event)
     hold.report.end_reported = True
 
 
@@ -74,14 +74,14 @@ def emit_in_order(hold: Hold, event: Event) -> None:
     """Emit an event of a hold, but not before its acquire: an observer may still be handling that."""
     pending = hold.report.pending_events
     if pending is None:
-        tell(event)
+        emit(event)
         return
-    pending.note(event)
+    pending.add(event)
     if hold.report.pending_events is None:  # the acquire was emitted meanwhile, without this event
-        pending.tell()
+        pending.emit()
 
 
 def _emit_pending(hold: Hold) -> None:
     pending, hold.report.pending_events = hold.report.pending_events, None
     if pending is not None:
-        pending.tell()
+        pending.emit()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import LeaseLostError
-from ..events import Event, Lost, RenewalFailed, RenewalRecovered, RenewalStopped, Renewed, observed, tell
+from ..events import Event, Lost, RenewalFailed, RenewalRecovered, RenewalStopped, Renewed, emit, observed
 from ..procedures.heal import heal
 from ..procedures.port import WaitGenerator
 from ..procedures.renew import RenewalOutcome, renew
@@ -136,7 +136,7 @@ class Watchdog(ABC):
         finally:
             # After the renewal. Otherwise the validity of other locks could end while observers run.
             for event in stopped:
-                tell(event)
+                emit(event)
         for hold in lost:
             self.report_loss(hold)
         if renewing:
@@ -144,12 +144,12 @@ class Watchdog(ABC):
                 # Otherwise one slow master would delay the renewal of a short lease.
                 until = min(self._schedule.next_due(), self._clock() + RENEW_STRAGGLERS_S)
             outcomes = yield from heal(engine.masters, round_, until)
-            engine.context.news.tell()
+            engine.context.pending_events.emit()
             for hold in self._apply(outcomes):
                 self.report_loss(hold)
             if observed():
                 failed = sum(outcome.event is LeaseEvent.FAILED for outcome in outcomes)
-                tell(Renewed(len(renewing), failed, took))
+                emit(Renewed(len(renewing), failed, took))
 
     def _sort(self, due: Sequence[Hold], now: float) -> tuple[list[Hold], list[Hold], list[Event]]:
         """The holds to renew, the lost ones, and the events of those that are not renewed any more."""
@@ -196,5 +196,5 @@ class Watchdog(ABC):
                         events.append(RenewalFailed(hold.name, hold.owner, hold.lease.remaining(now)))
                     self._schedule.retry(hold, sent_at)
         for each in events:
-            tell(each)
+            emit(each)
         return lost

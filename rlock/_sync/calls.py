@@ -59,7 +59,7 @@ class Calls(calls.Calls[SocketConnection]):
             # No follower is missed: each has seen, under the mutex, a leader whose call was not over.
             if self._leader is call or self._waiting or self._connections.closed:
                 self._leave(call)
-        self._news.tell()
+        self._pending_events.emit()
         yield from NO_WAIT
 
     def _follow(self, call: PendingCall) -> Parker | None:

@@ -79,7 +79,7 @@ def _put_back(masters: Masters, missing: Missing, healed: Healed) -> WaitGenerat
             for hold, code in zip(batch, vote.codes, strict=True):
                 healed[hold].append((master, code, vote.guarded))
             if count := sum(code == Code.HEALED for code in vote.codes):
-                context.news.note(MasterHealed(context.masters[master], count))
+                context.pending_events.add(MasterHealed(context.masters[master], count))
 
 
 def _release_again(masters: Masters, missing: Missing) -> None:

@@ -16,7 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ..clock import Clock
-from ..events import News
+from ..events import PendingEvents
 from ..rules.command_templates import Command
 from ..rules.keys import OWN, Wire
 from ..rules.quorum import Ballot, Settle, quorum
@@ -47,9 +47,9 @@ class ClientContext:
     wire: Wire = OWN
 
     @property
-    def news(self) -> News:
+    def pending_events(self) -> PendingEvents:
         """Events that came up while a mutex was held."""
-        return self.guard.news
+        return self.guard.pending_events
 
     @cached_property
     def quorum(self) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..events import News
+from ..events import PendingEvents
 from .lease import EXPIRED, Lease, LeaseEvent
 from .options import LockOptions
 from .renewal_schedule import FIXED, RenewalSchedule, RenewalState, Stop
@@ -53,7 +53,7 @@ class ReportState:
     """The reports about one hold to its owner and to observers. A new one has these values."""
 
     #: Events that wait until the acquire was reported; None: it was, or nobody observes.
-    pending_events: News | None = None
+    pending_events: PendingEvents | None = None
     #: The release or the loss was reported, or is being reported.
     end_reported = False
     #: Set by the driver when the hold is lost; made when somebody asks for it.

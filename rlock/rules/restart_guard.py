@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..events import MasterGuarded, MaxTtlDiffers, News, observed
+from ..events import MasterGuarded, MaxTtlDiffers, PendingEvents, observed
 from ..model import Code, Fault, FaultKind, Vote
 from .memory_epoch import FLUSHED, UNKNOWN, MemoryReport, Note, judge
 from .timing import guard_time
@@ -34,7 +34,7 @@ class Guard:
         self._reported: set[int] = set()
         self._first_use_over = False
         #: Events to be emitted when the driver's mutex is free.
-        self.news = News()
+        self.pending_events = PendingEvents()
 
     @property
     def time(self) -> float:
@@ -127,7 +127,7 @@ class Guard:
     def _raise_max_ttl(self, master: int, note: Note | None) -> None:
         longest = 0.0 if note is None else note.max_ttl_ms / 1000
         if longest > self.max_ttl:
-            self.news.note(MaxTtlDiffers(self._masters[master], longest, self.max_ttl))
+            self.pending_events.add(MaxTtlDiffers(self._masters[master], longest, self.max_ttl))
             self.max_ttl = longest
 
     def _report(self, master: int, now: float) -> None:
@@ -136,4 +136,4 @@ class Guard:
         if news or observed():
             self._reported.add(master)
             reason, left = self.fault(master, now), self.wait(master, now)
-            self.news.note(MasterGuarded(self._masters[master], left, reason, news))
+            self.pending_events.add(MasterGuarded(self._masters[master], left, reason, news))

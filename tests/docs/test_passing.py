@@ -13,8 +13,8 @@ import pytest
 
 import rlock
 import rlock.asyncio
+from rlock import events
 from rlock.cli.main import cli
-from rlock.events import Event
 
 from .inventory import PAGES
 from .pages import TOP
@@ -27,7 +27,8 @@ TOLD = "".join(path.read_text(encoding="utf-8") for path in (TOP / "rlock" / "te
 #: Events of spans bear the names of ours.
 EVENTS = {
     "rlock" + re.sub("([A-Z])", r"_\1", kind.__name__).lower().replace("_", ".", 1)
-    for kind in Event.__subclasses__()
+    for kind in vars(events).values()
+    if isinstance(kind, type) and issubclass(kind, events.Event)
 }
 #: Of others: redis-py's lock is `client.lock(...)`, and pages speak of a master's settings.
 FOREIGN = re.compile(r"lock\.(old|new|valid)\b")

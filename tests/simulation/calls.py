@@ -72,7 +72,7 @@ class Calls(calls.Calls[Connection]):
         finally:
             call.over = True
             self._waiting.discard(call)
-        self._news.tell()
+        self._pending_events.emit()
 
     def _read(self) -> None:
         with self._mutex:

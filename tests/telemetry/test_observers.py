@@ -192,7 +192,7 @@ def test_events_and_their_records_go_through_queues_and_pickles(
 ) -> None:
     assert pickle.loads(pickle.dumps(event)) == event == copy.copy(event)
     with caplog.at_level(logging.DEBUG, "rlock"):
-        events.tell(event)
+        events.emit(event)
     for record in caplog.records:
         again = pickle.loads(pickle.dumps(record))
         assert again.getMessage() == str(event)

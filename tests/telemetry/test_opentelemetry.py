@@ -80,9 +80,9 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
 
 def test_an_acquire_and_a_hold_are_spans_of_their_real_times(told: Told) -> None:
     began = time.time_ns()
-    events.tell(made.acquired(waited=0.25, queued=True, handed=True, fair=True))
+    events.emit(made.acquired(waited=0.25, queued=True, handed=True, fair=True))
     assert [span.name for span in told.spans] == ["rlock.acquire orders"]
-    events.tell(made.released(held=1.5, took=0.0))
+    events.emit(made.released(held=1.5, took=0.0))
     acquire, hold = told.spans
     assert acquire.start_time is not None and acquire.end_time is not None  # noqa: PT018
     assert acquire.end_time - acquire.start_time == 250_000_000
@@ -104,10 +104,10 @@ def test_an_acquire_and_a_hold_are_spans_of_their_real_times(told: Told) -> None
 
 
 def test_a_loss_is_an_event_of_its_hold_and_an_error(told: Told) -> None:
-    events.tell(made.acquired())
-    events.tell(events.RenewalFailed("orders:42", "o1", remaining=6.5))
-    events.tell(events.RenewalStopped("orders:42", "o1", cause="max_hold", reason="too long"))
-    events.tell(made.lost(cause="max_hold"))
+    events.emit(made.acquired())
+    events.emit(events.RenewalFailed("orders:42", "o1", remaining=6.5))
+    events.emit(events.RenewalStopped("orders:42", "o1", cause="max_hold", reason="too long"))
+    events.emit(made.lost(cause="max_hold"))
     hold = told.spans[-1]
     assert [event.name for event in hold.events] == [
         "rlock.renewal_failed",
@@ -125,13 +125,13 @@ def test_holds_of_which_nobody_tells_the_end_do_not_pile_up(
 ) -> None:
     monkeypatch.setattr(spans, "MOST", 2)
     for owner in ("a", "b", "c"):
-        events.tell(made.acquired(owner=owner))
+        events.emit(made.acquired(owner=owner))
     ended = [attributes(span)["rlock.owner"] for span in told.spans if span.name == "rlock.hold orders"]
     assert ended == ["a"]
 
 
 def test_a_forked_child_does_not_end_the_spans_of_its_parent(told: Told) -> None:
-    events.tell(made.acquired())
+    events.emit(made.acquired())
 
     def leave() -> None:
         assert told.handle is not None
@@ -139,13 +139,13 @@ def test_a_forked_child_does_not_end_the_spans_of_its_parent(told: Told) -> None
         assert [span.name for span in told.spans] == ["rlock.acquire orders"]
 
     assert in_child(leave) == 0
-    events.tell(made.released())
+    events.emit(made.released())
     assert [span.name for span in told.spans] == ["rlock.acquire orders", "rlock.hold orders"]
 
 
 def test_every_metric_has_a_value_after_one_of_each_event(told: Told) -> None:
     for event in made.ALL:
-        events.tell(event)
+        events.emit(event)
     metrics = told.metrics()
     assert set(metrics) == {instrument.otel for instrument in ALL}
     outcomes = {point.attributes["rlock.outcome"]: point for point in metrics["rlock.acquire.duration"]}
@@ -164,16 +164,16 @@ def test_twice_with_one_provider_is_refused_and_after_disable_it_begins_again(to
         opentelemetry.enable(TracerProvider(), told.meters)
     with pytest.raises(rlock.OptionsError, match="called before"):
         opentelemetry.enable(told.tracers, MeterProvider([InMemoryMetricReader()]))
-    events.tell(made.acquired())
+    events.emit(made.acquired())
     assert told.handle is not None
     told.handle.disable()
     assert [span.name for span in told.spans] == ["rlock.acquire orders", "rlock.hold orders"]
     told.handle.disable()
-    events.tell(made.acquired(owner="o2"))
+    events.emit(made.acquired(owner="o2"))
     assert len(told.spans) == 2, "nothing is told after disable()"
     assert not told.metrics().get("rlock.held")
     told.handle = opentelemetry.enable(told.tracers, told.meters)
-    events.tell(made.acquired(owner="o3"))
+    events.emit(made.acquired(owner="o3"))
     metrics = told.metrics()
     assert [point.value for point in metrics["rlock.held"]] == [1]
     assert [point.count for point in metrics["rlock.acquire.duration"]] == [2]
@@ -182,7 +182,7 @@ def test_twice_with_one_provider_is_refused_and_after_disable_it_begins_again(to
 def test_the_api_alone_is_enough(caplog: pytest.LogCaptureFixture) -> None:
     handle = opentelemetry.enable()  # no SDK is set up in this process: everything goes nowhere
     for event in made.ALL:
-        events.tell(event)
+        events.emit(event)
     handle.disable()
     assert not any("observer failed" in record.message for record in caplog.records)
 

@@ -101,7 +101,7 @@ def test_a_label_of_the_users(tmp_path: Path) -> None:
     program = block("metrics.md", "labels.py") + (
         "from rlock import events\n"
         "import prometheus_client\n"
-        "events.tell(events.NotAcquired('tenant/7/orders', False, 0.5, 'busy'))\n"
+        "events.emit(events.NotAcquired('tenant/7/orders', False, 0.5, 'busy'))\n"
         "print(prometheus_client.generate_latest().decode())"
     )
     said = run(program, tmp_path).stdout
@@ -118,7 +118,7 @@ def test_spans_of_a_program(tmp_path: Path) -> None:
         "trace.set_tracer_provider(TracerProvider())\n"
         "trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter()))\n"
     )
-    after = "from rlock import events\nevents.tell(events.NotAcquired('orders:42', False, 0.5, 'busy'))\n"
+    after = "from rlock import events\nevents.emit(events.NotAcquired('orders:42', False, 0.5, 'busy'))\n"
     said = run(before + block("metrics.md", "tracing.py") + after, tmp_path).stdout
     assert '"name": "rlock.acquire orders"' in said
 
@@ -129,7 +129,7 @@ def test_a_celery_worker_that_ends_holds_nothing(tmp_path: Path) -> None:
     after = (
         "import os\n"
         "from rlock import events\n"
-        "events.tell(events.Acquired('orders:1', 'o', False, 0.1, 2, 3, False, False))\n"
+        "events.emit(events.Acquired('orders:1', 'o', False, 0.1, 2, 3, False, False))\n"
         "files = lambda: sorted(name.split('_')[1] for name in os.listdir('.') if name.startswith('gauge'))\n"
         "print(files())\n"
         # What Celery sends in each process of the pool when it ends.
@@ -142,6 +142,6 @@ def test_a_celery_worker_that_ends_holds_nothing(tmp_path: Path) -> None:
 
 
 def test_an_observer_of_ones_own(tmp_path: Path) -> None:
-    after = "events.tell(events.Lost('orders:42', 'o', 3.0, 'expired', 'late'))\nstop()\n" * 2
+    after = "events.emit(events.Lost('orders:42', 'o', 3.0, 'expired', 'late'))\nstop()\n" * 2
     said = run(block("metrics.md", "observer.py") + after, tmp_path).stdout
     assert said.splitlines() == ["lost orders:42 after 3.0 s: expired"]

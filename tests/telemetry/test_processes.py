@@ -44,15 +44,15 @@ def held(registry: CollectorRegistry) -> float | None:
 
 
 def test_a_forked_child_holds_nothing_and_waits_for_nothing(registry: CollectorRegistry) -> None:
-    events.tell(made.acquired(owner="parent's"))
-    events.tell(events.Queued("orders:42", 1))
+    events.emit(made.acquired(owner="parent's"))
+    events.emit(events.Queued("orders:42", 1))
 
     def look() -> None:
         assert held(registry) == 0
         assert registry.get_sample_value("redlock_waiting", {"lock": "orders"}) == 0
-        events.tell(made.acquired(owner="child's"))
+        events.emit(made.acquired(owner="child's"))
         assert held(registry) == 1
-        events.tell(made.released(owner="parent's"))  # not the child's to count
+        events.emit(made.released(owner="parent's"))  # not the child's to count
         assert held(registry) == 1
 
     assert in_child(look) == 0
@@ -64,13 +64,13 @@ def test_a_fork_in_the_middle_of_a_change_leaves_no_mutex_taken(registry: Collec
 
     def work() -> None:
         while not over.is_set():
-            events.tell(made.acquired(owner="busy"))
-            events.tell(made.released(owner="busy"))
+            events.emit(made.acquired(owner="busy"))
+            events.emit(made.released(owner="busy"))
 
     def look() -> None:
         signal.alarm(5)
-        events.tell(made.acquired(owner="child's"))
-        events.tell(made.released(owner="child's"))
+        events.emit(made.acquired(owner="child's"))
+        events.emit(made.released(owner="child's"))
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

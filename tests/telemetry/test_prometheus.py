@@ -46,7 +46,7 @@ def labels_of(registry: CollectorRegistry, name: str, label: str) -> set[str]:
 @pytest.mark.usefixtures("enabled")
 def test_every_metric_has_a_value_after_one_of_each_event(registry: CollectorRegistry) -> None:
     for event in made.ALL:
-        events.tell(event)
+        events.emit(event)
     value = registry.get_sample_value
     orders = {"lock": "orders"}
     m1 = {"master": "m1:6379"}
@@ -85,20 +85,20 @@ def test_gauges_follow_what_is_held_and_waited_for(registry: CollectorRegistry) 
     def now(name: str) -> float | None:
         return registry.get_sample_value(name, {"lock": "orders"})
 
-    events.tell(made.not_acquired("busy", queued=True))  # it was queued before anybody counted
+    events.emit(made.not_acquired("busy", queued=True))  # it was queued before anybody counted
     assert now("redlock_waiting") == 0
-    events.tell(made.acquired(owner="a"))
-    events.tell(made.acquired("orders:43", owner="b"))
-    events.tell(events.Queued("orders:44", 1))
-    events.tell(events.Queued("orders:44", 2))
-    events.tell(events.MasterFailed("m1", "down", "refused"))
+    events.emit(made.acquired(owner="a"))
+    events.emit(made.acquired("orders:43", owner="b"))
+    events.emit(events.Queued("orders:44", 1))
+    events.emit(events.Queued("orders:44", 2))
+    events.emit(events.MasterFailed("m1", "down", "refused"))
     assert (now("redlock_held"), now("redlock_waiting")) == (2, 2)
     assert registry.get_sample_value("redlock_master_up", {"master": "m1"}) == 0
-    events.tell(made.lost(owner="a"))
-    events.tell(made.released(owner="nobody: acquired before"))
-    events.tell(made.not_acquired("interrupted", "orders:44", queued=True))
+    events.emit(made.lost(owner="a"))
+    events.emit(made.released(owner="nobody: acquired before"))
+    events.emit(made.not_acquired("interrupted", "orders:44", queued=True))
     assert (now("redlock_held"), now("redlock_waiting")) == (1, 1)
-    events.tell(made.not_acquired("busy", "orders:44"))  # another acquire, that never stood in the queue
+    events.emit(made.not_acquired("busy", "orders:44"))  # another acquire, that never stood in the queue
     assert now("redlock_waiting") == 1
     assert registry.get_sample_value("redlock_wait_seconds_count", {"lock": "orders"}) == 2
     assert labels_of(registry, "redlock_held", "lock") == {"orders"}
@@ -109,25 +109,25 @@ def test_an_idle_connection_that_ended_does_not_make_a_master_down(registry: Col
     def up() -> float | None:
         return registry.get_sample_value("redlock_master_up", {"master": "m1"})
 
-    events.tell(events.MasterAnswers("m1", news=False))
+    events.emit(events.MasterAnswers("m1", news=False))
     for rare in ("redlock_master_slow", "redlock_guarded_votes", "redlock_healed_locks"):
         # Prometheus sees no increase in a series that begins with 1.
         assert registry.get_sample_value(f"{rare}_total", {"master": "m1"}) == 0
-    events.tell(events.MasterFailed("m1", "broken", "the server closed it", connected=True))
+    events.emit(events.MasterFailed("m1", "broken", "the server closed it", connected=True))
     assert up() == 1
-    events.tell(events.MasterFailed("m1", "timeout", "no answer", connected=True))
+    events.emit(events.MasterFailed("m1", "timeout", "no answer", connected=True))
     assert up() == 0
-    events.tell(events.MasterAnswers("m1"))
-    events.tell(events.MasterFailed("m1", "broken", "closed while it was greeted"))
+    events.emit(events.MasterAnswers("m1"))
+    events.emit(events.MasterFailed("m1", "broken", "closed while it was greeted"))
     assert up() == 0
 
 
 @pytest.mark.usefixtures("enabled")
 def test_names_of_locks_make_few_labels(registry: CollectorRegistry) -> None:
     for number in range(LIMIT + 20):
-        events.tell(made.acquired(f"tenant-{number}:{number}", f"o{number}"))
-        events.tell(made.acquired(f"tenant-0:{number}", f"p{number}"))
-        events.tell(events.MasterAnswers(f"m{number}"))
+        events.emit(made.acquired(f"tenant-{number}:{number}", f"o{number}"))
+        events.emit(made.acquired(f"tenant-0:{number}", f"p{number}"))
+        events.emit(events.MasterAnswers(f"m{number}"))
     locks = labels_of(registry, "redlock_held", "lock")
     assert len(locks) == LIMIT + 1
     assert OTHER in locks
@@ -141,7 +141,7 @@ def test_a_label_that_cannot_be_made_is_other_and_logged_once(
 ) -> None:
     handle = prometheus.enable(registry, lock_label=lambda name: name.split("/")[1])
     for number in range(3):
-        events.tell(made.acquired(owner=str(number)))
+        events.emit(made.acquired(owner=str(number)))
     handle.disable()
     assert sum("lock_label failed" in record.message for record in caplog.records) == 1
     assert not any("observer failed" in record.message for record in caplog.records)
@@ -152,13 +152,13 @@ def test_twice_on_one_registry_is_refused_and_changes_nothing(
 ) -> None:
     with pytest.raises(rlock.OptionsError, match=r"enable\(\) once"):
         prometheus.enable(registry)
-    events.tell(made.acquired())
+    events.emit(made.acquired())
     assert registry.get_sample_value("redlock_held", {"lock": "orders"}) == 1
     enabled.disable()
     enabled.disable()
     assert list(registry.collect()) == []
     again = prometheus.enable(registry)
-    events.tell(made.acquired())
+    events.emit(made.acquired())
     assert registry.get_sample_value("redlock_held", {"lock": "orders"}) == 1
     again.disable()
 
@@ -167,8 +167,8 @@ def test_twice_on_one_registry_is_refused_and_changes_nothing(
 def test_threads_lose_no_count(registry: CollectorRegistry) -> None:
     def work(number: int) -> None:
         for turn in range(500):
-            events.tell(made.acquired(owner=f"{number}/{turn}"))
-            events.tell(made.released(owner=f"{number}/{turn}"))
+            events.emit(made.acquired(owner=f"{number}/{turn}"))
+            events.emit(made.released(owner=f"{number}/{turn}"))
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

@@ -220,7 +220,7 @@ def test_a_longer_lease_in_a_note_makes_the_votes_of_other_masters_wait_at_once(
     assert not guard.counts(1, None, 100.0)
     assert guard.wait(1, 100.0) == pytest.approx(guard_time(60.0) - 30.0)
     assert guard.wait(0, 100.0) == pytest.approx(guard_time(60.0) - 3.0)
-    (event,) = guard.news
+    (event,) = guard.pending_events
     assert "max_ttl of 60 s, this client has 10 s" in str(event)
 
 
@@ -228,7 +228,7 @@ def test_a_longer_lease_in_a_note_makes_the_votes_of_other_masters_wait_at_once(
 def test_a_lease_that_is_no_longer_than_ours_changes_nothing(max_ttl_ms: int) -> None:
     guard = met(note(3.0, max_ttl_ms=max_ttl_ms))
     assert (guard.max_ttl, guard.time) == (10.0, FULL)
-    assert list(guard.news) == []
+    assert list(guard.pending_events) == []
 
 
 def test_the_longest_lease_that_was_seen_stays_whatever_later_notes_say() -> None:
@@ -359,13 +359,13 @@ def test_a_vote_that_does_not_count_is_told_of_once_until_it_counts_again() -> N
     for now in (100.0, 101.0):
         guard.filter_vote(0, granted, now, grants=True)
     guard.filter_vote(0, granted, 102.0, grants=False)
-    assert [str(event) for event in guard.news] == [
+    assert [str(event) for event in guard.pending_events] == [
         f"redis://a: {NEW}: it has no vote for 8.1 s more, while a lease from before may be valid"
     ]
     guard.filter_vote(0, granted, 100.0 + FULL, grants=True)
     guard.check_note(0, "", 200.0)
     guard.filter_vote(0, YES._replace(note=""), 200.0, grants=True)
-    assert len(list(guard.news)) == 2
+    assert len(list(guard.pending_events)) == 2
 
 
 # -- the guard is off --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from rlock.errors import QuorumUnreachableError
-from rlock.events import Queued, observed, tell
+from rlock.events import Queued, emit, observed
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.acquire import acquire
 from rlock.procedures.contender import Contender, Grant, LocalGrant, withdraw
@@ -260,7 +260,7 @@ class World(Port, Masters, Notifications):
 
     def report_queued(self, contender: Contender, length: int) -> None:
         contender.report.queued = True
-        tell(Queued(contender.name, length))
+        emit(Queued(contender.name, length))
 
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
         self.failures.append(error)
