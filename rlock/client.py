@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 class Client(BaseClient[RLock, redis.Redis]):
-    """Locks on N independent masters; N = 1 is first class, 3 and 5 survive the loss of 1 and 2.
+    """Locks on N independent masters: three survive the loss of one, five the loss of two. One works, too.
 
     Nothing is connected before the first use. Thread-safe. After ``fork()`` the child holds nothing and
     makes connections of its own.
 
     :param masters: URLs (``redis://``, ``rediss://``, ``unix://``) or ready ``redis.Redis`` objects, of
         which the connection settings are taken. Every process that shares a lock must name the same masters.
-    :param ttl: length of a lease in seconds, 10 by default. A held lock is renewed each third of it; after
-        a crash the lock is free within it.
+    :param ttl: length of a lease in seconds, 10 by default. A held lock is renewed after each third of it.
+        When its holder crashes, the lock is free within this time.
     :param max_ttl: the longest ttl of any client of the fleet, in seconds: one value for the whole fleet.
         Default: 10; with ``interop`` 30, the lease of a Redisson that is not configured otherwise.
     :param request_timeout: seconds to wait for one master. Default: 0.5, or a sixth of a shorter ttl.

@@ -25,7 +25,7 @@ PARTIAL_QUORUM_FLOOR_S = 0.004
 #: A refused contender waits for missing answers: this long, or for two round trips. A longer wait would
 #: delay it when it is handed the lock meanwhile.
 STRAGGLERS_S = 0.002
-#: How long an owner that handed the lock on stays away from it.
+#: How long an owner that handed the lock to another process does not ask for it again.
 COME_BACK_S = 0.001
 #: How many times a non-blocking contender pauses and asks again, to settle a split vote.
 SETTLE_TRIES = 6
@@ -176,9 +176,9 @@ def spread_wait(random: Random, length: int, round_s: float) -> float:
 
 
 def come_back_wait(round_s: float) -> float:
-    """How long an owner stays away from a lock that it handed on by a release of ``round_s``.
+    """How long an owner does not ask for a lock that it has just handed to another process.
 
-    An earlier round would be refused, and would slow the next owner's claim down.
+    ``round_s``: how long its release took. An earlier round would be refused, and delay the next owner.
     """
     return min(max(round_s, 0.0), COME_BACK_S)
 
@@ -189,12 +189,12 @@ def unreachable_wait(random: Random, failures: int) -> float:
 
 
 def partial_quorum_wait(round_s: float, splits: int) -> float:
-    """How long a waiter that a minority handed the lock to waits for the other masters.
+    """How long a waiter to which fewer masters than a quorum handed the lock waits for the others.
 
     ``round_s``: how long its last round took. The messages of one release arrive within a few such times. It
     doubles with each split vote, because the other masters may have nothing to give.
     """
-    # The minority's claims must not expire meanwhile. Otherwise nobody would know that these are free.
+    # Less than `CLAIM_S`: the hand-offs that the waiter has must not expire meanwhile.
     return _doubled(max(4 * round_s, PARTIAL_QUORUM_FLOOR_S), splits, CLAIM_S / 2)
 
 

@@ -4,60 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
-import logging
 import pickle
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rlock
+import rlock.asyncio
 from rlock import LockBusyError, OptionsError, locked
 
 CLIENT = rlock.Client("redis://127.0.0.1:1")  # nobody is asked
-
-
-class TaskLock:
-    """What an asyncio lock has of interest here; taken by anybody, not reentrant."""
-
-    def __init__(self, name: str, client: TaskClient) -> None:
-        self.name = name
-        self.client = client
-
-    async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        self.client.asked.append((self.name, blocking, timeout))
-        await asyncio.sleep(0)
-        if self.client.fault is not None:
-            raise self.client.fault
-        if self.name in self.client.held:
-            return False
-        self.client.held.add(self.name)
-        return True
-
-    async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        await asyncio.sleep(0)
-        self.client.held.remove(self.name)
-
-
-class TaskClient:
-    """What an asyncio client has of interest here."""
-
-    def __init__(self) -> None:
-        self.held: set[str] = set()
-        self.asked: list[tuple[str, bool, float]] = []
-        self.fault: Exception | None = None
-
-    def lock(self, name: str, **options: Any) -> TaskLock:
-        return TaskLock(name, self)
-
-    async def __aenter__(self) -> TaskClient:
-        return self
+TASK_CLIENT = rlock.asyncio.Client("redis://127.0.0.1:1")
 
 
 def report(user_id: int) -> None: ...
@@ -115,11 +78,11 @@ def test_a_client_of_the_wrong_kind_is_refused_at_decoration_or_else_at_the_call
     ):
         locked(CLIENT, "x")(task)
     with pytest.raises(OptionsError, match=r"report\(\) is a function.*give it an rlock.Client,"):
-        locked(TaskClient(), "x")(report)
+        locked(TASK_CLIENT, "x")(report)
     with pytest.raises(OptionsError, match=r"give it an rlock\.asyncio\.Client"):
         asyncio.run(locked(lambda: CLIENT, "x")(task)())
     with pytest.raises(OptionsError, match=r"give it an rlock\.Client"):
-        locked(lambda: TaskClient(), "x")(report)(1)
+        locked(lambda: TASK_CLIENT, "x")(report)(1)
 
 
 def test_generators_are_refused() -> None:
@@ -129,7 +92,7 @@ def test_generators_are_refused() -> None:
     async def later() -> AsyncIterator[int]:
         yield 1
 
-    for client, generator in ((CLIENT, items), (TaskClient(), later)):
+    for client, generator in ((CLIENT, items), (TASK_CLIENT, later)):
         with pytest.raises(OptionsError, match="released before its first item is made; use `with"):
             locked(client, "x")(generator)
 
@@ -203,63 +166,6 @@ def test_a_factory_that_failed_is_called_again() -> None:
     with pytest.raises(ValueError, match="no settings yet"):
         wrapped.lock(1)
     assert wrapped.lock(1).name == "a"
-
-
-# -- coroutine functions -----------------------------------------------------------------------------------
-
-
-def task_of(client: TaskClient, **options: Any) -> Callable[[int], Coroutine[Any, Any, Any]]:
-    async def task(user: int) -> str:
-        """Says who."""
-        assert f"r:{user}" in client.held
-        if user < 0:
-            raise ZeroDivisionError
-        return f"done {user}"
-
-    made: Callable[[int], Coroutine[Any, Any, Any]] = locked(client, "r:{user}", **options)(task)
-    return made
-
-
-def test_a_coroutine_function_stays_one_and_runs_under_its_lock() -> None:
-    client = TaskClient()
-    task = task_of(client)
-    assert inspect.iscoroutinefunction(task)
-    assert asyncio.iscoroutinefunction(task)
-    assert asyncio.run(task(3)) == "done 3"
-    assert client.asked == [("r:3", True, -1)]
-    assert not client.held
-
-
-def test_the_lock_of_a_task_is_given_back_when_its_body_fails() -> None:
-    client = TaskClient()
-    with pytest.raises(ZeroDivisionError):
-        asyncio.run(task_of(client)(-1))
-    assert not client.held
-
-
-def test_a_busy_task_is_skipped_or_raises_or_returns_its_fallback(caplog: pytest.LogCaptureFixture) -> None:
-    async def later(user: int) -> str:
-        await asyncio.sleep(0)
-        return f"later {user}"
-
-    client = TaskClient()
-    client.held.add("r:3")
-    with caplog.at_level(logging.INFO, "rlock"):
-        assert asyncio.run(task_of(client, blocking=False)(3)) is None
-    assert "task() was skipped" in caplog.text
-    with pytest.raises(LockBusyError):
-        asyncio.run(task_of(client, timeout=0.1)(3))
-    assert asyncio.run(task_of(client, timeout=0.1, on_busy="skip")(3)) is None
-    assert asyncio.run(task_of(client, blocking=False, on_busy=later)(3)) == "later 3"
-    assert asyncio.run(task_of(client, blocking=False, on_busy=lambda user: -user)(3)) == -3
-    assert client.held == {"r:3"}, "it was not ours to release"
-
-
-def test_unreachable_masters_do_not_count_as_busy_for_a_task() -> None:
-    client = TaskClient()
-    client.fault = rlock.QuorumUnreachableError("r:3", 2, 1, {})
-    with pytest.raises(rlock.QuorumUnreachableError):
-        asyncio.run(task_of(client, blocking=False)(3))
 
 
 # -- types -------------------------------------------------------------------------------------------------
