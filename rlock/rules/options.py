@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import OptionsError
 from .keys import WIRES
-from .timing import default_request_timeout, drift, guard_time, longest_acquisition, renew_period
+from .timing import default_request_timeout, guard_time, least_ttl, longest_acquisition
 
 if TYPE_CHECKING:
     from ..errors import LeaseLostError
@@ -69,13 +69,12 @@ class ClientOptions:
         timeout = self.request_timeout
         if timeout is None:
             timeout = default_request_timeout(ttl)
-        needed = renew_period(ttl) + 2 * timeout
-        if needed >= ttl - drift(ttl):
+        least = least_ttl(timeout)
+        if ttl <= least:
             raise OptionsError(
                 f"ttl={ttl:g} s is too short for request_timeout={timeout:g} s: a third of the ttl, two "
-                f"request time-outs and the clock drift ({drift(ttl):g} s) must fit into it, so that a "
-                f"renewal can fail once and be tried again; use ttl over {_least_ttl(timeout):.3g} s, or "
-                f"a shorter request_timeout"
+                f"request time-outs and the clock drift must fit into it, so that a renewal can fail once "
+                f"and be tried again; use ttl over {least:.3g} s, or a shorter request_timeout"
             )
         longest = longest_acquisition(self.max_ttl)
         if timeout > longest:
@@ -142,11 +141,6 @@ def _seconds(option: str, value: Any, *, or_zero: bool = False) -> float:
         least = "of 0 or more" if or_zero else "above 0"
         raise OptionsError(f"{option} must be a finite number of seconds {least}, not {value!r}")
     return float(value)
-
-
-def _least_ttl(timeout: float) -> float:
-    # ttl/3 + 2*timeout = ttl - (0.01*ttl + 0.002), solved for ttl
-    return (2 * timeout + 0.002) / (1 - 1 / 3 - 0.01)
 
 
 def from_env(environ: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:

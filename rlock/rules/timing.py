@@ -124,6 +124,12 @@ def renew_period(ttl: float) -> float:
     return ttl / 3
 
 
+def least_ttl(request_timeout: float) -> float:
+    """A lease must be longer than this: otherwise a renewal cannot fail once and be tried again in time."""
+    # ttl / 3 + 2 * request_timeout = ttl - drift(ttl), solved for ttl
+    return (2 * request_timeout + DRIFT_FLOOR_S) / (1 - 1 / 3 - DRIFT_FACTOR)
+
+
 def retry_period(ttl: float) -> float:
     """How soon a failed renewal is tried again."""
     return min(ttl / 10, 0.25)
