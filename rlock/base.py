@@ -149,7 +149,7 @@ class BaseClient(ABC, Generic[Lock, RedisClient]):
 def _unpickled(
     kind: type[BaseClient[Any, Any]], ident: str, masters: list[str], options: ClientOptions
 ) -> BaseClient[Any, Any]:
-    """The client of this identity if this process has it, or else a copy."""
+    """The client with this id if this process has one, or else a copy of it."""
     known = clients.get(ident)
     if known is not None:
         return known
@@ -190,7 +190,7 @@ class BaseLock(Generic[Signal]):
             raise TypeError(
                 "timeout must be a number of seconds, or -1 to wait as long as it takes, not None"
             )
-        # It raises the errors of the running Python version.
+        # Only for its errors: they differ between versions of Python.
         threading.RLock().acquire(blocking, timeout)
         if not blocking:
             return AT_ONCE

@@ -120,7 +120,7 @@ def _check_lock_options(client: Any, *, ttl: float | None = None, **options: Any
         return
     if not callable(client) or inspect.iscoroutinefunction(client) or isinstance(client, type):
         raise OptionsError(f"locked() needs a client, or a function that returns one, not {client!r}")
-    # A factory's client is not known yet. Its max_ttl may allow any ttl.
+    # The factory has not made its client yet, whose max_ttl may allow any ttl.
     client_options = ClientOptions() if ttl is None else ClientOptions(ttl, max_ttl=ttl)
     LockOptions("name", client_options.lease(ttl), **options)
 
@@ -138,7 +138,7 @@ def _client(source: Any) -> Any:
         client = source()
         if not _is_client(client):
             raise OptionsError(f"{source!r} must return a client, not {client!r}")
-        # Two threads may come here. They get one client: two clients exclude each other even in one thread.
+        # If another thread was faster, its client stays: two clients exclude each other even in one thread.
         _made.setdefault(source, client)
     return _made[source]
 
@@ -202,7 +202,7 @@ class _Decorator:
                     lock.release()
                     return result
             except BaseException:
-                # Not a `with`: a Ctrl-C between the grant and the body would leave the lock held.
+                # Also for a Ctrl-C between the grant and the body: otherwise the lock would stay held.
                 if lock.hold_count > before:
                     lock.__exit__(*sys.exc_info())
                 raise
@@ -234,7 +234,7 @@ class _Decorator:
 
 
 def _check_kind(function: Any, client: Any) -> None:
-    """Refuse a client that a function cannot await, or that would block the event loop of a coroutine."""
+    """Refuse a client that a function cannot await, and one that would block an event loop."""
     coroutine = inspect.iscoroutinefunction(function)
     if hasattr(type(client), "__aenter__") != coroutine:
         kind, wanted = ("coroutine function", "asyncio.Client") if coroutine else ("function", "Client")

@@ -34,12 +34,12 @@ class FaultKind(enum.Enum):
     UNJUDGED = "unjudged"  # it granted, but the age of its memory was not known yet
 
 
-#: Waiting does not mend these faults: someone has to change a setting.
+#: These faults last until somebody changes a setting. Waiting does not help.
 LASTING = frozenset({FaultKind.DENIED, FaultKind.REPLICA, FaultKind.DUPLICATE})
 
 
 class Fault(NamedTuple):
-    """Why a master gave no vote, for a program and for a person."""
+    """Why a master gave no vote: a kind for programs, a text for people."""
 
     kind: FaultKind
     text: str
@@ -63,7 +63,7 @@ class Vote(NamedTuple):
     hold_count: int = 0
     ttl_ms: int = -2
     fault: Fault | None = None
-    codes: Sequence[int] = ()  # one for each lock, in the answer to a batch
+    codes: Sequence[int] = ()  # one code for each lock, in the answer to a command about many locks
     ticket: int = 0  # of the caller in this master's queue
     time_us: int = 0  # this master's clock
     queue: Queue = NO_QUEUE

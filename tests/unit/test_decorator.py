@@ -18,6 +18,9 @@ import pytest
 import rlock
 import rlock.asyncio
 from rlock import LockBusyError, OptionsError, locked
+from rlock.testing import memory_client
+
+from ..interrupts import interrupted
 
 CLIENT = rlock.Client("redis://127.0.0.1:1")  # nobody is asked
 TASK_CLIENT = rlock.asyncio.Client("redis://127.0.0.1:1")
@@ -166,6 +169,31 @@ def test_a_factory_that_failed_is_called_again() -> None:
     with pytest.raises(ValueError, match="no settings yet"):
         wrapped.lock(1)
     assert wrapped.lock(1).name == "a"
+
+
+# -- Ctrl-C ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outer", [0, 1])
+def test_ctrl_c_before_any_line_of_a_call_leaves_no_lock_held(outer: int) -> None:
+    with memory_client(3, ttl=5.0) as client:
+        lock = client.lock("a")
+        work = locked(client, "a", timeout=5)(lambda: None)
+        wrong = []
+        for at in range(1, 200):
+            for _ in range(outer):
+                lock.acquire()
+            with interrupted(at, "decorator.py", "lock.py") as tracer:
+                work()
+            if lock.hold_count != outer:
+                wrong.append(tracer.where)
+            while lock.hold_count:
+                lock.release()
+            if not tracer.where:
+                break
+    assert not tracer.where, "it takes longer than that"
+    assert at > 10
+    assert wrong == []
 
 
 # -- types -------------------------------------------------------------------------------------------------
