@@ -47,11 +47,13 @@ class RenewalSchedule:
 
     def fill_up(self, hold: Hold) -> None:
         """Schedule the first renewal: it also puts the key on masters that the acquire did not win."""
-        self._renew_at(hold, hold.acquired_at + min(FILL_UP_S, renew_period(hold.lease.ttl)))
+        period = renew_period(hold.lease.ttl)
+        self._renew_by(hold, hold.acquired_at + min(FILL_UP_S, period), period)
 
     def renew(self, hold: Hold, sent_at: float) -> None:
         """Schedule the next renewal after a successful one that was sent at ``sent_at``."""
-        self._renew_at(hold, sent_at + renew_period(hold.lease.ttl))
+        period = renew_period(hold.lease.ttl)
+        self._renew_by(hold, sent_at + period, period)
 
     def retry(self, hold: Hold, sent_at: float) -> None:
         """Schedule the next renewal after a failed one, or the end of the validity if that comes first."""
@@ -80,12 +82,16 @@ class RenewalSchedule:
         instants = sorted([due_at for due_at in self._due if due_at <= now])
         return [hold for due_at in instants for hold in self._due.pop(due_at)]
 
-    def _renew_at(self, hold: Hold, latest: float) -> None:
+    def _renew_by(self, hold: Hold, latest: float, period: float) -> None:
         # A little early, at one of few instants: otherwise each of many locks would need its own round.
-        step = min(RENEW_SLACK_S, renew_period(hold.lease.ttl) / 4)
+        step = min(RENEW_SLACK_S, period / 4)
         self._put(hold, latest // step * step)
 
     def _put(self, hold: Hold, due_at: float) -> None:
-        self.remove(hold)
+        if hold.renewal.due_at in self._due:
+            self.remove(hold)
         hold.renewal.due_at = due_at
-        self._due.setdefault(due_at, {})[hold] = None
+        if due_at in self._due:
+            self._due[due_at][hold] = None
+        else:
+            self._due[due_at] = {hold: None}
