@@ -218,7 +218,7 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
             return wake
         master = context.random.randrange(ballot.masters) if master < 0 else master
         vote, master = yield from _look(port, contender, master)
-        if vote is None or vote.code != Code.YES:
+        if vote is None or vote.code != Code.FOREIGN:
             return Wake.TIME
         if contender.place is not None and vote.holder == contender.place.token:
             return Wake.HANDED

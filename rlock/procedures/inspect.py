@@ -101,7 +101,7 @@ def told(context: ClientContext, name: str, ballot: Ballot) -> LockStatus:
         vote = ballot.votes.get(i)
         if master in wrong or vote is None:
             views.append(MasterStatus(master, None, fault=wrong.get(master)))
-        elif vote.code == Code.YES:
+        elif vote.code == Code.FOREIGN:
             remaining = vote.ttl_ms / 1000 if vote.ttl_ms >= 0 else None
             views.append(MasterStatus(master, vote.holder, vote.hold_count, remaining, guarded=vote.guarded))
         else:

@@ -15,7 +15,6 @@ from .replies import (
     decode_handshake,
     decode_one,
     decode_ping,
-    decode_refused,
     decode_status,
     decode_wait,
 )
@@ -219,15 +218,10 @@ def handshake(run_id: str, memory: str, known: str = "") -> Command:
     return _command(HANDSHAKE, (NOTE,), (run_id, memory, known), decode_handshake)
 
 
-def status(
-    name: str, waiters: int = STATUS_WAITERS, *, guarded: bool = True, refused: bool = False
-) -> Command:
-    """Ask who holds the lock, and for the first ``waiters``, one or more.
-
-    ``refused``: a holder counts as a refusal, as in the reply to `acquire`.
-    """
+def status(name: str, waiters: int = STATUS_WAITERS, *, guarded: bool = True) -> Command:
+    """Ask who holds the lock, and for the first ``waiters``, one or more."""
     keys = (name, queue(name), *_note(guarded))
-    return _command(STATUS, keys, (str(waiters - 1),), decode_refused if refused else decode_status)
+    return _command(STATUS, keys, (str(waiters - 1),), decode_status)
 
 
 def ping() -> Command:

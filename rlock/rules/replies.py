@@ -138,7 +138,7 @@ def decode_handshake(reply: Any) -> Vote:
 
 def decode_wait(reply: Any) -> Vote:
     """The vote in the reply of `wait`."""
-    return _of_a_lock(decode_one(reply))
+    return _refusal(decode_one(reply))
 
 
 def decode_status(reply: Any) -> Vote:
@@ -150,13 +150,7 @@ def decode_status(reply: Any) -> Vote:
     # Without this check, entries of other programs would be listed as waiters.
     waiters = [(name, ticket) for name, ticket in pairs if ticket is not None and is_owner(token_of(name))]
     note = text(note)
-    return _of_a_lock(Vote(code, text(holder), count, ttl_ms, queue=Queue(length, waiters), note=note))
-
-
-def decode_refused(reply: Any) -> Vote:
-    """The vote in the reply of `status`, where a holder counts as a refusal."""
-    vote = decode_status(reply)
-    return vote._replace(code=Code.FOREIGN) if vote.code == Code.YES else vote
+    return _refusal(Vote(code, text(holder), count, ttl_ms, queue=Queue(length, waiters), note=note))
 
 
 def decode_ping(reply: Any) -> Vote:
@@ -164,13 +158,12 @@ def decode_ping(reply: Any) -> Vote:
     return decode_status(reply)._replace(note=None)
 
 
-def _of_a_lock(vote: Vote) -> Vote:
-    """The vote without a holder that no lock wrote."""
-    if vote.code != _YES:
-        return vote._replace(holder="", hold_count=0)
-    if is_lock(vote.holder, vote.hold_count):
-        return vote
-    return vote._replace(code=Code.NOT_A_LOCK, holder="", hold_count=0)
+def _refusal(vote: Vote) -> Vote:
+    """The vote of a script that names a holder: a refusal, as if it had been asked for the lock."""
+    if vote.code == _YES and is_lock(vote.holder, vote.hold_count):
+        return vote._replace(code=_FOREIGN)
+    code = Code.NOT_A_LOCK if vote.code == _YES else vote.code
+    return vote._replace(code=code, holder="", hold_count=0)
 
 
 def decode_batch(reply: Any, locks: int) -> Vote:
