@@ -9,7 +9,7 @@ from ..model import Code, Verdict
 from ..rules import commands
 from ..rules.command_templates import Command
 from ..rules.keys import owner_token, same_process
-from ..rules.quorum import Ballot, Settle
+from ..rules.quorum import Settle
 from ..rules.tickets import Place
 from ..rules.timing import SETTLE_TRIES, STRAGGLERS_S, lease_ms, settle_wait, won_until
 from ..rules.waiting import Stage, Step
@@ -75,7 +75,8 @@ def attempt(
         findings.took_s = ballot.decided_at - ballot.sent_at
         lengths = () if brief else (vote.queue.length for vote in ballot.votes.values())
         findings.queue_length = max(lengths, default=0)
-    _give_back(port, contender, owner, _maybe_granted(ballot, kept=kept))
+    # An earlier round of a kept vote may have left votes on other masters than the last round.
+    _give_back(port, contender, owner, list(range(ballot.masters)) if kept else ballot.maybe_granted())
     return None
 
 
@@ -110,18 +111,6 @@ def _may_wait_for_stragglers(contender: Contender) -> bool:
     return contender.place is not None and (
         contender.options.fair or not same_process(holder, contender.key.label)
     )
-
-
-def _maybe_granted(ballot: Ballot, *, kept: bool) -> list[int]:
-    """The masters that may have a vote of a lost round: a missing reply may be a vote, or become one."""
-    if kept:
-        # An earlier round may have left votes on other masters.
-        return list(range(ballot.masters))
-    if ballot.refused == ballot.masters:
-        return []
-    sent = (i for i in range(ballot.masters) if i not in ballot.unsent)
-    votes = ballot.votes
-    return [i for i in sent if (vote := votes.get(i)) is None or vote.code in (_YES, Code.FAULT)]
 
 
 def _give_back(port: Port, contender: Contender, owner: str, maybe: list[int]) -> None:

@@ -144,7 +144,7 @@ def evict(
     """Remove all holders (or those of ``owners``) from every master; their owner tokens."""
     ballot = yield from _look(masters, name, timeout)
     evicted = []
-    for holder in ballot.holders():
+    for holder in {vote.holder: None for vote in ballot.votes.values() if vote.holder}:
         if owners is not None and holder not in owners:
             continue
         # The masters note the eviction: otherwise the holder's watchdog would put the key back.

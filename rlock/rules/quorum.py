@@ -27,6 +27,7 @@ class Settle(enum.Enum):
 
 #: Bound once: enum lookup is measurable on this path.
 _YES, _FOREIGN, _ALL = Code.YES, Code.FOREIGN, Settle.ALL
+_MAYBE_YES = (Code.YES, Code.FAULT)
 
 NONE: Set[int] = frozenset()
 
@@ -150,6 +151,12 @@ class Ballot:
             return Verdict.HELD
         return Verdict.SPLIT if self.voters >= self.quorum else Verdict.UNREACHABLE
 
+    def maybe_granted(self) -> list[int]:
+        """The masters that said yes, or may yet: a missing reply may be a yes, or become one."""
+        votes, resent = self.votes, self.resent
+        sent = (i for i in range(self.masters) if i not in self.unsent)
+        return [i for i in sent if (vote := votes.get(i)) is None or vote.code in _MAYBE_YES or i in resent]
+
     @property
     def hopeless(self) -> bool:
         """Whether waiting cannot bring a quorum: too many masters need another setting or another key."""
@@ -165,10 +172,6 @@ class Ballot:
         return any(
             vote.fault is not None and vote.fault.kind is FaultKind.DUPLICATE for vote in self.votes.values()
         )
-
-    def holders(self) -> Counter[str]:
-        """On how many masters each owner token holds the lock."""
-        return Counter(vote.holder for vote in self.votes.values() if vote.holder)
 
     def claims(self) -> Counter[str]:
         """On how many masters each holder has the lock; one holder may have several owner tokens."""
