@@ -96,10 +96,8 @@ def _hand_over(
     try:
         ballot = yield from port.masters.call(command, lease.request_timeout, resend_for=lease.ttl, late=late)
         # The lease on a master that restarted is no vote: it may have voted for another owner before.
-        given_by = [
-            vote for vote in list(ballot.votes.values()) if vote.code == Code.YES and not vote.guarded
-        ]
-        tokens = [vote.token for vote in given_by if vote.ttl_ms > 0]
+        votes = [vote for vote in list(ballot.votes.values()) if not vote.guarded]
+        tokens = [vote.token for vote in votes if vote.code == Code.YES and vote.ttl_ms > 0]
         if len(tokens) >= ballot.quorum:
             # Validity counts from before the release was sent: no master can have written it earlier.
             grant = LocalGrant(next_owner, ballot.sent_at, hold.hops + 1, tokens)
