@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 from ..model import Code, LockStatistics, LockStatus, MasterStatus, Waiter
@@ -55,15 +56,11 @@ def locked(masters: Masters, name: str, timeout: float) -> WaitGenerator[bool]:
 def may_be_held(ballot: Ballot) -> bool:
     """Whether an owner may have a quorum: one that masters name, or one that they have forgotten."""
     votes = ballot.votes.values()
+    named = Counter(holder_identity(vote.holder) for vote in votes if vote.holder and not vote.guarded)
     # A young master counts against "free" even if it names a holder: it may have lost an earlier grant.
     young = sum(vote.guarded for vote in votes)
-    named = [
-        count
-        - sum(1 for vote in votes if vote.guarded and vote.holder and holder_identity(vote.holder) == owner)
-        for owner, count in ballot.claims().items()
-    ]
     missing = ballot.masters - ballot.answered
-    return max(named, default=0) + young + missing >= ballot.quorum
+    return max(named.values(), default=0) + young + missing >= ballot.quorum
 
 
 def status(masters: Masters, name: str, timeout: float) -> WaitGenerator[LockStatus]:
