@@ -188,17 +188,21 @@ def wait(place: Place) -> Command:
     return _command(WAIT, (place.name, queue(place.name)), arguments, decode_wait)
 
 
-def renew(lease_ms: int, leases: Sequence[tuple[str, str, int]], *, guarded: bool = True) -> Command:
-    """Prolong many leases: (name, owner, hold count) each."""
+#: The name of a lock, its owner, the hold count, and the fencing token.
+StandingLease = tuple[str, str, int, int]
+
+
+def renew(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True) -> Command:
+    """Prolong many leases."""
     arguments = [str(lease_ms)]
-    for _, owner, count in leases:
+    for _, owner, count, _ in leases:
         arguments += (owner, str(count))
-    keys = [*(name for name, _, _ in leases), *_note(guarded)]
+    keys = [*(lease[0] for lease in leases), *_note(guarded)]
     return _command(RENEW, keys, arguments, partial(decode_batch, locks=len(leases)), leases[0][1])
 
 
-def heal(lease_ms: int, leases: Sequence[tuple[str, str, int, int]], *, guarded: bool = True) -> Command:
-    """Put leases back: (name, owner, hold count, fencing token) each."""
+def heal(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True) -> Command:
+    """Put many leases back."""
     keys: list[str] = []
     arguments = [str(lease_ms), _FENCE_MS]
     for name, owner, count, token in leases:
