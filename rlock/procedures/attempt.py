@@ -125,11 +125,11 @@ def _give_back(port: Port, contender: Contender, owner: str, maybe: list[int]) -
             # Otherwise the masters would have different orders, and no waiter would get a quorum.
             port.masters.send(commands.wait(place))
         elif ballot.granted and contender.stage is Stage.WAITING:
-            # First a place there, too: otherwise the undo hands the vote to a later waiter.
+            # The place first: otherwise a master without it would hand the vote to a later waiter.
             port.masters.send(commands.wait(place), maybe)
     if maybe:
         # The first in the queue gets the vote, so one contender gets all votes in the end (docs/election.md).
-        # Not while another owner may have a quorum: the first would wake for a minority again and again.
+        # Not while another owner may have a quorum: a minority would wake the first again and again.
         hand_on = contender.findings.holder is None and ballot.scattered()
         undo = commands.undo(port.context.wire, contender.name, owner, hand_on=hand_on)
         port.masters.send(undo, maybe, resend_for=contender.options.lease.ttl)

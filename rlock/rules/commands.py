@@ -81,7 +81,10 @@ def _acquire(name: str, lease_ms: int, fair: bool, guarded: bool, *waiting: str)
 
 
 def free(wire: Wire, name: str, owner: str, waiter: str = "") -> Command:
-    """The holder gives the lock up, and its place if it has one: to the next waiter, or all are told."""
+    """Release the lock, and the queue place ``waiter`` of its holder.
+
+    Each master hands the lock to the first in its queue, or publishes that it is free.
+    """
     return _release(wire, name, owner, waiter)
 
 
@@ -98,7 +101,8 @@ def hand_over(
 ) -> Command:
     """The holder gives the lock to a waiter of the same process, with the owner token ``next_owner``.
 
-    Only on masters where that waiter is the first in the queue, unless ``barging``; elsewhere it is `free`.
+    A master does so if that waiter is the first in its queue, or if ``barging``. Otherwise it acts as for
+    `free`.
     ``token``: the fencing token to propose for it.
     """
     order, lease_ms = "barging" if barging else "fair", str(next_waiter.lease_ms)
@@ -108,9 +112,9 @@ def hand_over(
 
 
 def undo(wire: Wire, name: str, owner: str, waiter: str = "", *, hand_on: bool = True) -> Command:
-    """A failed attempt takes its votes back, and its place. All but the next waiter sleep on.
+    """Take back the votes of a failed attempt, and the queue place ``waiter``. Wakes the next waiter at most.
 
-    ``hand_on``: not even the next waiter is told if False: it could only get the votes of a minority.
+    ``hand_on``: False wakes no waiter, because the next one could only get the votes of a minority.
     """
     return _release(wire, name, owner, waiter, hand_on=hand_on, publish=False)
 
@@ -138,7 +142,7 @@ def _release(
     if not waiter:
         return _release_template(wire, name, hand_on, publish, False).render_release(owner)
     template = _release_template(wire, name, hand_on, publish, True)
-    # Nobody knows beforehand whether a waiter will be told.
+    # The reply depends on the queue, so the client cannot know it beforehand.
     return template.render(waiter, owner, echo=owner).expect_first_reply()
 
 
@@ -162,8 +166,8 @@ def _announcement(wire: Wire, name: str, hand_on: bool = True, publish: bool = T
     ``hand_on``: to the next waiter. ``publish``: to all if there is none.
     """
     if wire.shared:
-        # Redisson's waiters are not in our queue: they never would get a lock that is always handed on, and
-        # they would sleep over one that was undone in silence.
+        # Redisson's waiters are not in our queue. They would never get a lock that is handed to our waiters,
+        # and after an undo without a message they would sleep while the lock is free.
         return wire.channel(name), "0", wire.message
     return wire.channel(name) if hand_on else "", _CLAIM_MS, wire.message if publish else ""
 
@@ -183,7 +187,7 @@ def _command(
 
 
 def wait(place: Place) -> Command:
-    """Keep a place, and ask who holds the lock."""
+    """Keep a place in the queue, and ask who holds the lock."""
     arguments = (place.waiter, str(place.ticket), _QUEUE_MS)
     return _command(WAIT, (place.name, queue(place.name)), arguments, decode_wait)
 

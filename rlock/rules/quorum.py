@@ -135,8 +135,8 @@ class Ballot:
             return True
         # A quorum must have answered. Otherwise the missing answers could still make it "unreachable".
         lost = granted + outstanding < self.quorum and self.answered >= self.quorum
-        # In a split vote each further grant matters: all contenders may wait for this one. If the round
-        # ended without it, nobody would find it for a second.
+        # A split round waits for the last replies, because all contenders may wait for its votes. Otherwise
+        # a late vote for this contender would stay unnoticed for about a second.
         return lost and (settle is Settle.VERDICT or self.foreign_holder() is not None)
 
     def judge(self, now: float, valid_until: float) -> Verdict:
@@ -191,7 +191,10 @@ class Ballot:
         return self._most_named()[1] + self.faulted < self.quorum
 
     def standing(self) -> dict[int, str]:
-        """The owner with each master's vote, also the caller; of a free master the first in its queue."""
+        """By master: the owner that has its vote, or the first in the queue of a free master.
+
+        The caller may be among them.
+        """
         voted = (_YES, _FOREIGN, Code.QUEUED)
         return {i: holder_identity(vote.holder) for i, vote in self.votes.items() if vote.code in voted}
 
