@@ -84,8 +84,8 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
             port.leave(contender)
         return grant is not None
     except BaseException:
-        # The caller's `withdraw` lets the next owner in, after the undo. If a second Ctrl-C prevents that, the
-        # next owner must still see that this one has left.
+        # The caller's `withdraw` lets the next owner in, after the undo. If a second Ctrl-C prevents that,
+        # the next owner must still see that this one has left.
         contender.has_left = True
         raise
 
