@@ -29,11 +29,11 @@ local noted, since_us, max_ttl_ms = string.match(type(text) == 'string' and text
 if memory == 'vouched' then
     since_us, max_ttl_ms = '0', '0'
 elseif not noted then
-    -- A restart or a flush took the note, and the locks with it; of a durable one the disk may be gone.
+    -- A restart or a flush took the note, and the locks with it. A durable master may have lost its disk.
     since_us, max_ttl_ms = string.format('%.0f', now_us), '0'
 elseif memory == 'unused' then
-    -- The first use of the fleet need not wait, if this server has the memory with which it began. Asked
-    -- here: a flush between a question of the client and this call would not be seen.
+    -- The first use of the fleet need not wait if this server still has the memory with which it started.
+    -- Checked here: the client would not see a flush between an INFO of its own and this call.
     if text ~= known then
         return {1, text, 0, 0, now_us}
     end
@@ -51,7 +51,7 @@ elseif memory == 'unused' then
     }) do
         whole = whole and not string.find(told[1], 'cmdstat_' .. command .. ':', 1, true)
     end
-    -- A century or more comes from a clock that was set.
+    -- An uptime of a century or more comes from a clock that was set.
     if not whole or not uptime_s or uptime_s > 3155760000 or uptime_s * 1000000 > now_us then
         return {1, text, 0, 0, now_us}
     end
@@ -59,7 +59,7 @@ elseif memory == 'unused' then
 elseif run_id == '' or noted == run_id then
     return {1, text, 0, 0, now_us}
 elseif memory ~= 'durable' then
-    -- A note of another life came from a snapshot or a primary: later grants are lost.
+    -- A note with another run_id came from a snapshot or a primary: later grants are lost.
     since_us = string.format('%.0f', now_us)
 end
 text = run_id .. ' ' .. since_us .. ' ' .. max_ttl_ms

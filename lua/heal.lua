@@ -45,8 +45,8 @@ for i = 1, locks do
         codes[i] = 0
     else
         codes[i], healed = 2, true
-        -- With the key the master lost its memory of the tokens: the next one must be above ours. One that
-        -- cannot be read may be higher, and stays.
+        -- The master lost the fencing token with the key: its next token must be above this holder's. A token
+        -- that cannot be read may be higher, and stays.
         local last = redis.pcall('get', fence)
         if type(last) ~= 'table' and tonumber(string.match(last or '', '^(%d+) ') or 0) < tonumber(token) then
             local time, kept_ms = redis.pcall('time'), fence_ms

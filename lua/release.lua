@@ -144,7 +144,8 @@ if first or next_waiter or claim_ms == '0' then
         end
         first = nil
     end
-    -- Not handed on, but the dead are removed: otherwise each caller that passes by would keep their queue.
+    -- The lock is handed to nobody here. Dead waiters are removed all the same: otherwise every caller would
+    -- renew the expiry of a queue of dead waiters.
     while claim_ms == '0' and left > 0 do
         left = left - 1
         local front = redis.pcall('zrange', queue, 0, 0)[1]
@@ -161,7 +162,8 @@ end
 if message == '' and (left > 0 or owner == '') then
     return {code, owner, left > 0 and 0 or -2, 0, 0}
 end
--- After an undo, too, if live waiters may stand behind the dead: they must not sleep over a free lock.
+-- Published after an undo, too, if live waiters may stand behind the dead: otherwise they would sleep while
+-- the lock is free.
 local text = message and message ~= '' and message ~= 'owner' and message or owner
 local told = redis.pcall('publish', channel, text)
 return {code, owner, left == 0 and -2 or type(told) == 'number' and told or -1, 0, 0}

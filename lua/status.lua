@@ -22,7 +22,7 @@ local fields = redis.pcall('hlen', lock)
 if type(fields) == 'table' and not string.find(fields.err, 'WRONGTYPE', 1, true) then
     return fields
 end
--- Otherwise `free` would be believed of a master that was flushed while this client was idle.
+-- Without it the client would believe `free` from a master that was flushed while the client was idle.
 local note = note_key and redis.call('get', note_key) or ''
 if fields ~= 0 and fields ~= 1 then
     return {-2, '', 0, -1, 0, {}, note}

@@ -33,7 +33,7 @@ if fields == 1 then
     end
 end
 if code == 0 or string.sub(waiter, 1, #holder + 1) ~= holder .. '|' then
-    -- pcall: without memory for a place, looking goes on, and the lock is found free in the end.
+    -- pcall: a server without memory refuses the place. Its waiter goes on looking, and finds the lock free.
     if type(redis.pcall('zadd', queue, ticket, waiter)) ~= 'table' then
         if type(redis.pcall('pexpire', queue, queue_ms)) == 'table' then
             redis.pcall('zrem', queue, waiter)

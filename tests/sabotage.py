@@ -46,7 +46,7 @@ def life_not_compared(stack: ExitStack) -> None:
         stack,
         scripts.HANDSHAKE,
         """elseif memory ~= 'durable' then
-    -- A note of another life came from a snapshot or a primary: later grants are lost.
+    -- A note with another run_id came from a snapshot or a primary: later grants are lost.
     since_us = string.format('%.0f', now_us)
 """,
         "",

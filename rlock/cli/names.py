@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from ..rules import replies
 from ..rules.keys import is_lock
+from .numbers import whole
 from .settings import Settings
 
 #: A person waits with a finger on the key: all masters together may take this long.
@@ -81,7 +82,7 @@ def _on(connection: Any, beginning: str, until: float) -> set[str]:
         for key, entry in zip(keys, _ask(connection, [("HGETALL", key) for key in keys]), strict=True):
             name = replies.text(key)
             holder, count = (*entry, b"", b"")[:2]  # nothing, where it was released in between
-            if PLAIN.fullmatch(name) and is_lock(replies.text(holder), replies.whole(count)):
+            if PLAIN.fullmatch(name) and is_lock(replies.text(holder), whole(count)):
                 found.add(name)
         if cursor == "0":
             break

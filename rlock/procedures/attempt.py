@@ -9,7 +9,7 @@ from ..model import Code, Verdict
 from ..rules import commands
 from ..rules.command_templates import Command
 from ..rules.keys import owner_token, same_process
-from ..rules.quorum import Ballot, Settle
+from ..rules.quorum import Settle
 from ..rules.tickets import Place
 from ..rules.timing import SETTLE_TRIES, STRAGGLERS_S, lease_ms, settle_wait, won_until
 from ..rules.waiting import Stage, Step
@@ -75,7 +75,8 @@ def attempt(
         findings.took_s = ballot.decided_at - ballot.sent_at
         lengths = () if brief else (vote.queue.length for vote in ballot.votes.values())
         findings.queue_length = max(lengths, default=0)
-    _give_back(port, contender, owner, _maybe_granted(ballot, kept=kept))
+    # An earlier round of a kept vote may have left votes on other masters than the last round.
+    _give_back(port, contender, owner, list(range(ballot.masters)) if kept else ballot.maybe_granted())
     return None
 
 
@@ -112,18 +113,6 @@ def _may_wait_for_stragglers(contender: Contender) -> bool:
     )
 
 
-def _maybe_granted(ballot: Ballot, *, kept: bool) -> list[int]:
-    """The masters that may have a vote of a lost round: a missing reply may be a vote, or become one."""
-    if kept:
-        # An earlier round may have left votes on other masters.
-        return list(range(ballot.masters))
-    if ballot.refused == ballot.masters:
-        return []
-    sent = (i for i in range(ballot.masters) if i not in ballot.unsent)
-    votes = ballot.votes
-    return [i for i in sent if (vote := votes.get(i)) is None or vote.code in (_YES, Code.FAULT)]
-
-
 def _give_back(port: Port, contender: Contender, owner: str, maybe: list[int]) -> None:
     """Undo a lost round on the masters that may have a vote. The place in the queue stays."""
     ballot, place = contender.findings.ballot, queue_place(contender)
@@ -136,11 +125,11 @@ def _give_back(port: Port, contender: Contender, owner: str, maybe: list[int]) -
             # Otherwise the masters would have different orders, and no waiter would get a quorum.
             port.masters.send(commands.wait(place))
         elif ballot.granted and contender.stage is Stage.WAITING:
-            # First a place there, too: otherwise the undo hands the vote to a later waiter.
+            # The place first: otherwise a master without it would hand the vote to a later waiter.
             port.masters.send(commands.wait(place), maybe)
     if maybe:
         # The first in the queue gets the vote, so one contender gets all votes in the end (docs/election.md).
-        # Not while another owner may have a quorum: the first would wake for a minority again and again.
+        # Not while another owner may have a quorum: a minority would wake the first again and again.
         hand_on = contender.findings.holder is None and ballot.scattered()
         undo = commands.undo(port.context.wire, contender.name, owner, hand_on=hand_on)
         port.masters.send(undo, maybe, resend_for=contender.options.lease.ttl)

@@ -92,7 +92,7 @@ class Contender:
         #: The messages for it, and where its thread or task sleeps; the driver's own, made on first use.
         self.inbox: Any = None
         self.parker: Any = None
-        #: It no longer stands in the local queue.
+        #: It has left the local queue, or is about to.
         self.has_left = False
         #: The lock, if a releasing thread of this process has handed it over.
         self.local_grant: LocalGrant | None = None

@@ -13,13 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..events import MasterHealed
 from ..model import Code, FaultKind, LeaseState, Vote
 from ..rules import commands
-from ..rules.command_templates import Command
 from ..rules.holds import Hold
 from ..rules.quorum import Ballot, Settle
 from ..rules.renewal_votes import Answer, LockVotes
-from ..rules.timing import lease_ms
 from .port import ClientContext, Masters, WaitGenerator
-from .renew import BATCH, Make, RenewalOutcome, RenewalRound, in_batches, judge, renewal, request
+from .renew import BATCH, Make, RenewalOutcome, RenewalRound, in_batches, judge, request
 
 #: The holds that each master lacks.
 Missing = Mapping[int, Sequence[Hold]]
@@ -34,7 +32,7 @@ def heal(
     Waits for the last replies to the renewal, at most until ``until``. Sends nothing if no key is missing.
     """
     yield from masters.collect([ballot for _, ballot in round_.batches], until)
-    yield from _repeat_refused(masters, renewal, round_.batches)
+    yield from _repeat_refused(masters, commands.renew, round_.batches)
     missing, healed = _missing(masters.context, round_), Healed(list)
     if missing:
         try:
@@ -60,19 +58,14 @@ def _missing(context: ClientContext, round_: RenewalRound) -> Missing:
     return missing
 
 
-def healing(context: ClientContext, holds: Sequence[Hold]) -> Command:
-    """The command that puts keys back."""
-    leases = [(hold.name, hold.owner, hold.count, hold.token) for hold in holds]
-    return commands.heal(lease_ms(holds[0].lease.ttl), leases, guarded=context.guard.on)
-
-
 def _put_back(masters: Masters, missing: Missing, healed: Healed) -> WaitGenerator[None]:
     context = masters.context
     batches = [(master, batch) for master, holds in missing.items() for batch in in_batches(holds)]
     ballots = yield from masters.call_many(
-        [request(context, healing, batch, Settle.ALL, targets=(master,)) for master, batch in batches]
+        [request(context, commands.heal, batch, Settle.ALL, targets=(master,)) for master, batch in batches]
     )
-    yield from _repeat_refused(masters, healing, zip([batch for _, batch in batches], ballots, strict=True))
+    asked = zip([batch for _, batch in batches], ballots, strict=True)
+    yield from _repeat_refused(masters, commands.heal, asked)
     for (master, batch), ballot in zip(batches, ballots, strict=True):
         vote = ballot.votes.get(master)
         if vote is not None and vote.code != Code.FAULT:

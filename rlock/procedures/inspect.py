@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 from ..model import Code, LockStatistics, LockStatus, MasterStatus, Waiter
@@ -55,15 +56,11 @@ def locked(masters: Masters, name: str, timeout: float) -> WaitGenerator[bool]:
 def may_be_held(ballot: Ballot) -> bool:
     """Whether an owner may have a quorum: one that masters name, or one that they have forgotten."""
     votes = ballot.votes.values()
+    named = Counter(holder_identity(vote.holder) for vote in votes if vote.holder and not vote.guarded)
     # A young master counts against "free" even if it names a holder: it may have lost an earlier grant.
     young = sum(vote.guarded for vote in votes)
-    named = [
-        count
-        - sum(1 for vote in votes if vote.guarded and vote.holder and holder_identity(vote.holder) == owner)
-        for owner, count in ballot.claims().items()
-    ]
     missing = ballot.masters - ballot.answered
-    return max(named, default=0) + young + missing >= ballot.quorum
+    return max(named.values(), default=0) + young + missing >= ballot.quorum
 
 
 def status(masters: Masters, name: str, timeout: float) -> WaitGenerator[LockStatus]:
@@ -101,7 +98,7 @@ def told(context: ClientContext, name: str, ballot: Ballot) -> LockStatus:
         vote = ballot.votes.get(i)
         if master in wrong or vote is None:
             views.append(MasterStatus(master, None, fault=wrong.get(master)))
-        elif vote.code == Code.YES:
+        elif vote.code == Code.FOREIGN:
             remaining = vote.ttl_ms / 1000 if vote.ttl_ms >= 0 else None
             views.append(MasterStatus(master, vote.holder, vote.hold_count, remaining, guarded=vote.guarded))
         else:
@@ -144,7 +141,7 @@ def evict(
     """Remove all holders (or those of ``owners``) from every master; their owner tokens."""
     ballot = yield from _look(masters, name, timeout)
     evicted = []
-    for holder in ballot.holders():
+    for holder in {vote.holder: None for vote in ballot.votes.values() if vote.holder}:
         if owners is not None and holder not in owners:
             continue
         # The masters note the eviction: otherwise the holder's watchdog would put the key back.

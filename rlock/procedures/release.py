@@ -8,6 +8,7 @@ master hands the lock to the first in its queue, or publishes that it is free.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..model import Code
@@ -94,7 +95,9 @@ def _hand_over(
     port.under_way.handing_over[next_owner] = next_waiter
     try:
         ballot = yield from port.masters.call(command, lease.request_timeout, resend_for=lease.ttl, late=late)
-        tokens = handed_tokens(ballot)
+        # The lease on a master that restarted is no vote: it may have voted for another owner before.
+        votes = [vote for vote in list(ballot.votes.values()) if not vote.guarded]
+        tokens = [vote.token for vote in votes if vote.code == Code.YES and vote.ttl_ms > 0]
         if len(tokens) >= ballot.quorum:
             # Validity counts from before the release was sent: no master can have written it earlier.
             grant = LocalGrant(next_owner, ballot.sent_at, hold.hops + 1, tokens)
@@ -103,18 +106,19 @@ def _hand_over(
             given = port.notifications.hand_over(next_waiter, grant)
     finally:
         if given is False:
-            take_back_from(port, next_waiter, next_owner, ballot)
+            # "Not ours" after a second delivery: the first one may have written the next owner's lease.
+            take_back_from(port, next_waiter, next_owner, None if ballot is None else ballot.maybe_granted())
         # Not before the undo is written, or the waiter has the token in its own list.
         port.under_way.handing_over.pop(next_owner, None)
     return ballot, given is True
 
 
-def take_back_from(port: Port, next_waiter: Contender, next_owner: str, ballot: Ballot | None) -> None:
-    """Undo a hand-over on the masters that wrote the lease, or may yet write it."""
-    maybe = maybe_handed(ballot, len(port.context.masters))
-    if maybe:
-        command = commands.free(port.context.wire, next_waiter.name, next_owner)
-        port.masters.send(command, maybe, resend_for=next_waiter.options.lease.ttl)
+def take_back_from(
+    port: Port, next_waiter: Contender, next_owner: str, targets: Sequence[int] | None
+) -> None:
+    """Undo a hand-over on all masters (or ``targets``)."""
+    command = commands.free(port.context.wire, next_waiter.name, next_owner)
+    port.masters.send(command, targets, resend_for=next_waiter.options.lease.ttl)
 
 
 def may_barge(hold: Hold, next_waiter: Contender) -> bool:
@@ -125,41 +129,19 @@ def may_barge(hold: Hold, next_waiter: Contender) -> bool:
     return not (hold.options.fair or next_waiter.options.fair) and hold.hops < LOCAL_HAND_OFFS
 
 
-def maybe_handed(ballot: Ballot | None, masters: int) -> list[int]:
-    """The masters that wrote the lease of the next waiter, or may yet write it."""
-    votes = {} if ballot is None else ballot.votes
-    return [
-        i
-        for i in range(masters)
-        if (vote := votes.get(i)) is None
-        or vote.code == Code.FAULT
-        or (
-            ballot is not None and i in ballot.resent
-        )  # "not ours" may be the next owner, by a first delivery
-        or (vote.code == Code.YES and vote.ttl_ms > 0)
-    ]
-
-
-def handed_tokens(ballot: Ballot) -> list[int]:
-    """The fencing tokens of the next waiter from eligible masters."""
-    votes = list(ballot.votes.values())
-    # A master that restarted may have voted for another owner before: its lease is no vote.
-    return [vote.token for vote in votes if vote.code == Code.YES and vote.ttl_ms > 0 and not vote.guarded]
-
-
 def outcome(context: ClientContext, ballot: Ballot) -> Released:
     """Judge the replies."""
-    if ballot.granted >= context.quorum:
-        return Released.DONE
     freed = denied = 0
     for i, vote in list(ballot.votes.items()):
-        if vote.code == Code.YES or (vote.code != Code.FAULT and i in ballot.resent):
-            # "Not ours" after a second delivery: the first one freed the lock, and its reply was lost.
+        if vote.code == Code.FAULT:
+            continue
+        # "Not ours" after a second delivery: the first one freed the lock, and its reply was lost.
+        again = i in ballot.resent
+        # The master restarted or was flushed. The lease was still valid: no other owner could have it.
+        restarted = vote.guarded and vote.code in (Code.ABSENT, Code.FOREIGN)
+        if vote.code == Code.YES or again or restarted:
             freed += 1
-        elif vote.code in (Code.ABSENT, Code.FOREIGN) and vote.guarded:
-            # The master restarted or was flushed. The lease was still valid: no other owner could have it.
-            freed += 1
-        elif vote.code != Code.FAULT:
+        else:
             denied += 1
     if freed >= context.quorum:
         return Released.DONE

@@ -17,8 +17,8 @@ from .port import ClientContext, Masters, Request, WaitGenerator
 #: Locks in one command: it blocks a master for about 0.2 ms.
 BATCH = 100
 
-#: Makes one command for holds with the same ttl.
-Make = Callable[[ClientContext, Sequence[Hold]], Command]
+#: `commands.renew` or `commands.heal`.
+Make = Callable[..., Command]
 
 
 class RenewalOutcome(NamedTuple):
@@ -40,7 +40,9 @@ class RenewalRound(NamedTuple):
 def renew(masters: Masters, holds: Sequence[Hold]) -> WaitGenerator[RenewalRound]:
     """Prolong ``holds`` on all masters. The caller applies the decided outcomes, then calls `heal`."""
     context, batched = masters.context, list(in_batches(holds))
-    requests = [request(context, renewal, batch, Settle.WON_OR_ALL, count_late=True) for batch in batched]
+    requests = [
+        request(context, commands.renew, batch, Settle.WON_OR_ALL, count_late=True) for batch in batched
+    ]
     ballots = yield from masters.call_many(requests)
     batches = list(zip(batched, ballots, strict=True))
     decided: list[RenewalOutcome] = []
@@ -69,15 +71,11 @@ def judge(
     return RenewalOutcome(hold, event, votes.ballot.sent_at)
 
 
-def renewal(context: ClientContext, holds: Sequence[Hold]) -> Command:
-    """The command that prolongs leases."""
-    leases = [(hold.name, hold.owner, hold.count) for hold in holds]
-    return commands.renew(lease_ms(holds[0].lease.ttl), leases, guarded=context.guard.on)
-
-
 def request(context: ClientContext, make: Make, holds: Sequence[Hold], settle: Settle, **how: Any) -> Request:
-    """The request for one batch."""
-    return Request(make(context, holds), holds[0].options.lease.request_timeout, settle, **how)
+    """The request for one batch: holds with the same ttl."""
+    leases = [(hold.name, hold.owner, hold.count, hold.token) for hold in holds]
+    command = make(lease_ms(holds[0].lease.ttl), leases, guarded=context.guard.on)
+    return Request(command, holds[0].options.lease.request_timeout, settle, **how)
 
 
 def in_batches(holds: Iterable[Hold]) -> Iterator[list[Hold]]:

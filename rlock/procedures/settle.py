@@ -30,7 +30,7 @@ def settle(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
     seen: dict[int, str] = {}
     while findings.verdict in _OPEN and not findings.contended and findings.settling < SETTLE_TRIES:
         yield from pause(port, contender)
-        status = commands.status(options.name, waiters=1, guarded=context.guard.on, refused=True)
+        status = commands.status(options.name, waiters=1, guarded=context.guard.on)
         look = yield from port.masters.call(status, timeout, Settle.HOLDER)
         findings.note(look.judge(context.clock(), 0.0), look)
         before, seen = seen, look.standing()

@@ -23,7 +23,7 @@ ExpectedReply = tuple[bytes, Vote, bool]
 
 #: No reply starts with these bytes.
 NO_EXPECTED_REPLY: ExpectedReply = (b"\0", Vote(Code.FAULT), False)
-#: A release that told nobody. Nobody reads the holder of this vote, so all commands share it.
+#: The vote of a release that reached no subscriber. All commands share it: no code reads its holder.
 _RELEASED = Vote(Code.YES, ttl_ms=0)
 
 
@@ -48,7 +48,7 @@ class Command:
         return ("EVAL", self.script.source, *self.words, *self.changing)
 
     def expect_first_reply(self) -> Command:
-        """Expect the first master's reply from the others, if nobody can know it beforehand."""
+        """Expect the first master's reply from the others. For replies that are not known beforehand."""
         self.decode = self._decode_first
         return self
 

@@ -15,7 +15,6 @@ from .replies import (
     decode_handshake,
     decode_one,
     decode_ping,
-    decode_refused,
     decode_status,
     decode_wait,
 )
@@ -82,7 +81,10 @@ def _acquire(name: str, lease_ms: int, fair: bool, guarded: bool, *waiting: str)
 
 
 def free(wire: Wire, name: str, owner: str, waiter: str = "") -> Command:
-    """The holder gives the lock up, and its place if it has one: to the next waiter, or all are told."""
+    """Release the lock, and the queue place ``waiter`` of its holder.
+
+    Each master hands the lock to the first in its queue, or publishes that it is free.
+    """
     return _release(wire, name, owner, waiter)
 
 
@@ -99,7 +101,8 @@ def hand_over(
 ) -> Command:
     """The holder gives the lock to a waiter of the same process, with the owner token ``next_owner``.
 
-    Only on masters where that waiter is the first in the queue, unless ``barging``; elsewhere it is `free`.
+    A master does so if that waiter is the first in its queue, or if ``barging``. Otherwise it acts as for
+    `free`.
     ``token``: the fencing token to propose for it.
     """
     order, lease_ms = "barging" if barging else "fair", str(next_waiter.lease_ms)
@@ -109,9 +112,9 @@ def hand_over(
 
 
 def undo(wire: Wire, name: str, owner: str, waiter: str = "", *, hand_on: bool = True) -> Command:
-    """A failed attempt takes its votes back, and its place. All but the next waiter sleep on.
+    """Take back the votes of a failed attempt, and the queue place ``waiter``. Wakes the next waiter at most.
 
-    ``hand_on``: not even the next waiter is told if False: it could only get the votes of a minority.
+    ``hand_on``: False wakes no waiter, because the next one could only get the votes of a minority.
     """
     return _release(wire, name, owner, waiter, hand_on=hand_on, publish=False)
 
@@ -139,7 +142,7 @@ def _release(
     if not waiter:
         return _release_template(wire, name, hand_on, publish, False).render_release(owner)
     template = _release_template(wire, name, hand_on, publish, True)
-    # Nobody knows beforehand whether a waiter will be told.
+    # The reply depends on the queue, so the client cannot know it beforehand.
     return template.render(waiter, owner, echo=owner).expect_first_reply()
 
 
@@ -163,8 +166,8 @@ def _announcement(wire: Wire, name: str, hand_on: bool = True, publish: bool = T
     ``hand_on``: to the next waiter. ``publish``: to all if there is none.
     """
     if wire.shared:
-        # Redisson's waiters are not in our queue: they never would get a lock that is always handed on, and
-        # they would sleep over one that was undone in silence.
+        # Redisson's waiters are not in our queue. They would never get a lock that is handed to our waiters,
+        # and after an undo without a message they would sleep while the lock is free.
         return wire.channel(name), "0", wire.message
     return wire.channel(name) if hand_on else "", _CLAIM_MS, wire.message if publish else ""
 
@@ -184,22 +187,26 @@ def _command(
 
 
 def wait(place: Place) -> Command:
-    """Keep a place, and ask who holds the lock."""
+    """Keep a place in the queue, and ask who holds the lock."""
     arguments = (place.waiter, str(place.ticket), _QUEUE_MS)
     return _command(WAIT, (place.name, queue(place.name)), arguments, decode_wait)
 
 
-def renew(lease_ms: int, leases: Sequence[tuple[str, str, int]], *, guarded: bool = True) -> Command:
-    """Prolong many leases: (name, owner, hold count) each."""
+#: The name of a lock, its owner, the hold count, and the fencing token.
+StandingLease = tuple[str, str, int, int]
+
+
+def renew(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True) -> Command:
+    """Prolong many leases."""
     arguments = [str(lease_ms)]
-    for _, owner, count in leases:
+    for _, owner, count, _ in leases:
         arguments += (owner, str(count))
-    keys = [*(name for name, _, _ in leases), *_note(guarded)]
+    keys = [*(lease[0] for lease in leases), *_note(guarded)]
     return _command(RENEW, keys, arguments, partial(decode_batch, locks=len(leases)), leases[0][1])
 
 
-def heal(lease_ms: int, leases: Sequence[tuple[str, str, int, int]], *, guarded: bool = True) -> Command:
-    """Put leases back: (name, owner, hold count, fencing token) each."""
+def heal(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True) -> Command:
+    """Put many leases back."""
     keys: list[str] = []
     arguments = [str(lease_ms), _FENCE_MS]
     for name, owner, count, token in leases:
@@ -219,15 +226,10 @@ def handshake(run_id: str, memory: str, known: str = "") -> Command:
     return _command(HANDSHAKE, (NOTE,), (run_id, memory, known), decode_handshake)
 
 
-def status(
-    name: str, waiters: int = STATUS_WAITERS, *, guarded: bool = True, refused: bool = False
-) -> Command:
-    """Ask who holds the lock, and for the first ``waiters``, one or more.
-
-    ``refused``: a holder counts as a refusal, as in the reply to `acquire`.
-    """
+def status(name: str, waiters: int = STATUS_WAITERS, *, guarded: bool = True) -> Command:
+    """Ask who holds the lock, and for the first ``waiters``, one or more."""
     keys = (name, queue(name), *_note(guarded))
-    return _command(STATUS, keys, (str(waiters - 1),), decode_refused if refused else decode_status)
+    return _command(STATUS, keys, (str(waiters - 1),), decode_status)
 
 
 def ping() -> Command:

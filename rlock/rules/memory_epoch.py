@@ -19,7 +19,7 @@ class Note(NamedTuple):
     """The note of a master."""
 
     run_id: str  # of the server that has it
-    since_us: int  # since when its memory is whole, by its own clock; 0: an operator's word
+    since_us: int  # since when its memory is whole, by its own clock; 0: an operator stated it
     max_ttl_ms: int  # the longest lease that it granted
 
     @classmethod

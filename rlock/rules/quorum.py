@@ -27,6 +27,7 @@ class Settle(enum.Enum):
 
 #: Bound once: enum lookup is measurable on this path.
 _YES, _FOREIGN, _ALL = Code.YES, Code.FOREIGN, Settle.ALL
+_MAYBE_YES = (Code.YES, Code.FAULT)
 
 NONE: Set[int] = frozenset()
 
@@ -134,8 +135,8 @@ class Ballot:
             return True
         # A quorum must have answered. Otherwise the missing answers could still make it "unreachable".
         lost = granted + outstanding < self.quorum and self.answered >= self.quorum
-        # In a split vote each further grant matters: all contenders may wait for this one. If the round
-        # ended without it, nobody would find it for a second.
+        # A split round waits for the last replies, because all contenders may wait for its votes. Otherwise
+        # a late vote for this contender would stay unnoticed for about a second.
         return lost and (settle is Settle.VERDICT or self.foreign_holder() is not None)
 
     def judge(self, now: float, valid_until: float) -> Verdict:
@@ -149,6 +150,12 @@ class Ballot:
         if self.foreign_holder() is not None:
             return Verdict.HELD
         return Verdict.SPLIT if self.voters >= self.quorum else Verdict.UNREACHABLE
+
+    def maybe_granted(self) -> list[int]:
+        """The masters that said yes, or may yet: a missing reply may be a yes, or become one."""
+        votes, resent = self.votes, self.resent
+        sent = (i for i in range(self.masters) if i not in self.unsent)
+        return [i for i in sent if (vote := votes.get(i)) is None or vote.code in _MAYBE_YES or i in resent]
 
     @property
     def hopeless(self) -> bool:
@@ -165,10 +172,6 @@ class Ballot:
         return any(
             vote.fault is not None and vote.fault.kind is FaultKind.DUPLICATE for vote in self.votes.values()
         )
-
-    def holders(self) -> Counter[str]:
-        """On how many masters each owner token holds the lock."""
-        return Counter(vote.holder for vote in self.votes.values() if vote.holder)
 
     def claims(self) -> Counter[str]:
         """On how many masters each holder has the lock; one holder may have several owner tokens."""
@@ -188,7 +191,10 @@ class Ballot:
         return self._most_named()[1] + self.faulted < self.quorum
 
     def standing(self) -> dict[int, str]:
-        """The owner with each master's vote, also the caller; of a free master the first in its queue."""
+        """By master: the owner that has its vote, or the first in the queue of a free master.
+
+        The caller may be among them.
+        """
         voted = (_YES, _FOREIGN, Code.QUEUED)
         return {i: holder_identity(vote.holder) for i, vote in self.votes.items() if vote.code in voted}
 

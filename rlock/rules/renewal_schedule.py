@@ -5,8 +5,6 @@ Not thread-safe: the engine's mutex serialises the calls. ``now`` is a parameter
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,11 +30,8 @@ class Stop(NamedTuple):
 class RenewalState:
     """The watchdog's notes about one hold. A new one has these values."""
 
-    #: The entry of the schedule that counts; 0: none.
-    entry = 0
+    #: When the hold is due, or was due if the watchdog has taken it.
     due_at = math.inf
-    #: It is due for a renewal, which may come a little earlier, together with others.
-    may_be_early = False
     stopped: Stop | None = None
     #: The last renewal whose votes were incomplete.
     last_votes: LockVotes | None = None
@@ -45,22 +40,20 @@ class RenewalState:
 
 
 class RenewalSchedule:
-    """A heap of holds, by the instants at which they are due."""
+    """The holds by the instants at which they are due. Holds that are due at one instant share a round."""
 
     def __init__(self) -> None:
-        # An entry stays when its hold is removed or scheduled again: a search in the heap is too slow. It is
-        # outdated then, because the hold has another `entry`.
-        self._heap: list[tuple[float, int, Hold]] = []
-        self._entries = itertools.count(1)
-        self._scheduled = 0
+        self._due: dict[float, dict[Hold, None]] = {}
 
     def fill_up(self, hold: Hold) -> None:
         """Schedule the first renewal: it also puts the key on masters that the acquire did not win."""
-        self._put(hold, hold.acquired_at + min(FILL_UP_S, renew_period(hold.lease.ttl)), may_be_early=True)
+        period = renew_period(hold.lease.ttl)
+        self._renew_by(hold, hold.acquired_at + min(FILL_UP_S, period), period)
 
     def renew(self, hold: Hold, sent_at: float) -> None:
         """Schedule the next renewal after a successful one that was sent at ``sent_at``."""
-        self._put(hold, sent_at + renew_period(hold.lease.ttl), may_be_early=True)
+        period = renew_period(hold.lease.ttl)
+        self._renew_by(hold, sent_at + period, period)
 
     def retry(self, hold: Hold, sent_at: float) -> None:
         """Schedule the next renewal after a failed one, or the end of the validity if that comes first."""
@@ -73,42 +66,32 @@ class RenewalSchedule:
 
     def remove(self, hold: Hold) -> None:
         """Do not look at a hold any more."""
-        if hold.renewal.entry:
-            hold.renewal.entry = 0
-            self._scheduled -= 1
+        due_at = hold.renewal.due_at
+        holds = self._due.get(due_at)
+        if holds is not None:
+            holds.pop(hold, None)
+            if not holds:
+                del self._due[due_at]
 
     def next_due(self) -> float:
         """When the first hold is due; infinity if there is none."""
-        heap = self._heap
-        while heap and heap[0][1] != heap[0][2].renewal.entry:
-            heapq.heappop(heap)
-        return heap[0][0] if heap else math.inf
+        return min(self._due, default=math.inf)
 
     def take_due(self, now: float) -> list[Hold]:
-        """Remove and return the holds that are due, with some that are due soon, to share their round."""
-        due: list[Hold] = []
-        heap = self._heap
-        while heap:
-            due_at, entry, hold = heap[0]
-            state = hold.renewal
-            if entry == state.entry:
-                slack = min(RENEW_SLACK_S, renew_period(hold.lease.ttl) / 4) if state.may_be_early else 0.0
-                if due_at > now + slack:
-                    break
-                state.entry = 0
-                due.append(hold)
-            heapq.heappop(heap)
-        self._scheduled -= len(due)
-        return due
+        """Remove and return the holds that are due."""
+        instants = sorted([due_at for due_at in self._due if due_at <= now])
+        return [hold for due_at in instants for hold in self._due.pop(due_at)]
 
-    def _put(self, hold: Hold, due_at: float, *, may_be_early: bool = False) -> None:
-        state = hold.renewal
-        if not state.entry:
-            self._scheduled += 1
-        state.entry = entry = next(self._entries)
-        state.due_at, state.may_be_early = due_at, may_be_early
-        heapq.heappush(self._heap, (due_at, entry, hold))
-        if len(self._heap) > 2 * self._scheduled + 64:
-            # Otherwise outdated entries of long leases pile up: each stays until it would have been due.
-            self._heap = [entry for entry in self._heap if entry[1] == entry[2].renewal.entry]
-            heapq.heapify(self._heap)
+    def _renew_by(self, hold: Hold, latest: float, period: float) -> None:
+        # A little early, at one of few instants: otherwise each of many locks would need its own round.
+        step = min(RENEW_SLACK_S, period / 4)
+        self._put(hold, latest // step * step)
+
+    def _put(self, hold: Hold, due_at: float) -> None:
+        if hold.renewal.due_at in self._due:
+            self.remove(hold)
+        hold.renewal.due_at = due_at
+        if due_at in self._due:
+            self._due[due_at][hold] = None
+        else:
+            self._due[due_at] = {hold: None}

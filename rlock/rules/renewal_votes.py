@@ -59,7 +59,7 @@ class LockVotes(NamedTuple):
                 denied += not guarded
         if shared:
             denied += sum(code == Code.ABSENT and not guarded for _, code, guarded in self.answers())
-        # So early every other owner still lacks a vote: docs/guarantees.md.
+        # Until then no other owner can have won with a vote that such a master lost: `heals_until`.
         if now < heals_until(valid_until, max_ttl):
             granted += unsafe
         if granted >= self.ballot.quorum:

@@ -6,16 +6,10 @@ type, bytes that are no UTF-8, and numbers that are infinite or too large.
 
 from __future__ import annotations
 
-import math
-import re
 from typing import Any
 
 from ..model import NO_QUEUE, Code, Fault, FaultKind, Queue, Vote
 from .keys import is_lock, is_owner, token_of
-
-#: Integers on the wire have 64 bits.
-MOST = 2**63 - 1
-_WRITTEN = re.compile(r"-?[0-9]{1,19}")
 
 
 def text(value: Any) -> str:
@@ -23,38 +17,6 @@ def text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value if isinstance(value, str) else ""
-
-
-def number(value: Any) -> float | None:
-    """A finite number, or the text of one; None for anything else."""
-    if isinstance(value, bytes):
-        value = text(value)
-    try:
-        found = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return found if math.isfinite(found) else None
-
-
-def whole(value: Any) -> int | None:
-    """An integer of 64 bits, also as a float or a text; None for anything else."""
-    if isinstance(value, int):
-        return value if -MOST <= value <= MOST else None
-    written = text(value)
-    if _WRITTEN.fullmatch(written):
-        return whole(int(written))  # not as a float, which rounds beyond 2 to the power of 53
-    found = number(value)
-    return None if found is None or abs(found) >= MOST else int(found)
-
-
-def time_us(reply: Any) -> int | None:
-    """The reply to TIME, in microseconds; None for anything else."""
-    if not isinstance(reply, list | tuple) or len(reply) != 2:
-        return None
-    seconds, micros = whole(reply[0]), whole(reply[1])
-    if seconds is None or micros is None:
-        return None
-    return whole(seconds * 1_000_000 + micros)
 
 
 def setting(reply: Any) -> str | None:
@@ -138,7 +100,7 @@ def decode_handshake(reply: Any) -> Vote:
 
 def decode_wait(reply: Any) -> Vote:
     """The vote in the reply of `wait`."""
-    return _of_a_lock(decode_one(reply))
+    return _refusal(decode_one(reply))
 
 
 def decode_status(reply: Any) -> Vote:
@@ -146,17 +108,15 @@ def decode_status(reply: Any) -> Vote:
     if _kinds(reply) != _STATUS or reply[0] not in _CODES:
         return _no_vote(reply)
     code, holder, count, ttl_ms, length, entries, note = reply
-    pairs = zip(map(text, entries[::2]), map(whole, entries[1::2]), strict=False)
+    pairs = zip(map(text, entries[::2]), map(text, entries[1::2]), strict=False)
     # Without this check, entries of other programs would be listed as waiters.
-    waiters = [(name, ticket) for name, ticket in pairs if ticket is not None and is_owner(token_of(name))]
+    waiters = [
+        (waiter, int(ticket))
+        for waiter, ticket in pairs
+        if is_owner(token_of(waiter)) and ticket.isdecimal() and len(ticket) < 20
+    ]
     note = text(note)
-    return _of_a_lock(Vote(code, text(holder), count, ttl_ms, queue=Queue(length, waiters), note=note))
-
-
-def decode_refused(reply: Any) -> Vote:
-    """The vote in the reply of `status`, where a holder counts as a refusal."""
-    vote = decode_status(reply)
-    return vote._replace(code=Code.FOREIGN) if vote.code == Code.YES else vote
+    return _refusal(Vote(code, text(holder), count, ttl_ms, queue=Queue(length, waiters), note=note))
 
 
 def decode_ping(reply: Any) -> Vote:
@@ -164,13 +124,12 @@ def decode_ping(reply: Any) -> Vote:
     return decode_status(reply)._replace(note=None)
 
 
-def _of_a_lock(vote: Vote) -> Vote:
-    """The vote without a holder that no lock wrote."""
-    if vote.code != _YES:
-        return vote._replace(holder="", hold_count=0)
-    if is_lock(vote.holder, vote.hold_count):
-        return vote
-    return vote._replace(code=Code.NOT_A_LOCK, holder="", hold_count=0)
+def _refusal(vote: Vote) -> Vote:
+    """The vote of a script that names a holder: a refusal, as if it had been asked for the lock."""
+    if vote.code == _YES and is_lock(vote.holder, vote.hold_count):
+        return vote._replace(code=_FOREIGN)
+    code = Code.NOT_A_LOCK if vote.code == _YES else vote.code
+    return vote._replace(code=code, holder="", hold_count=0)
 
 
 def decode_batch(reply: Any, locks: int) -> Vote:

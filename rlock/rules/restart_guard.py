@@ -80,8 +80,9 @@ class Guard:
             self._raise_max_ttl(master, Note.parse(report.note))
 
     def first_use(self, now: float) -> list[tuple[int, str]]:
-        """The masters that may be older than their notes, with these. Empty but once, when all are known.
+        """The masters whose memory may be older than their notes say, with these notes.
 
+        The answer comes once, after the first handshake of every master; later calls return an empty list.
         Empty if a master has granted a lease since its note was written: then a master without grants may
         have lost its memory, or be another server. Empty if a note was read too long ago to be sure.
         """

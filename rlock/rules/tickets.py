@@ -1,7 +1,7 @@
 """Places in the queue, and their tickets.
 
-A ticket is the same number on every master. An order of arrival would not do: each master could have another
-waiter first, and no waiter would get a quorum.
+A ticket is the same number on every master. The order of arrival differs from master to master: each could
+have another waiter first, and no waiter would get a quorum.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Place:
     fair: bool = field(kw_only=True)
     ticket: int = 0  # the ticket that it asks for, or has; 0: the masters choose
     drawn: bool = False  # the masters agree on the ticket
-    #: The token under which masters hand it the lock. It is no owner: an attempt with another token claims
-    #: the lock.
+    #: The token under which masters hand it the lock. It never becomes the owner: an attempt claims the lock
+    #: with a token of its own.
     token: str = field(init=False)
     waiter: str = field(init=False)  # its name in the queue
 
@@ -53,8 +53,8 @@ class Place:
 class FleetTime:
     """An estimate of the masters' time: a ticket or a fencing token asks for it.
 
-    A client's own wall clock would not do: a fast one would make it wait behind everybody, a slow one would
-    ask in vain. A wrong estimate costs one more message, never the order.
+    A client's own wall clock may be wrong: a fast one would put the client behind all other waiters, and
+    masters would replace each ticket of a slow one. A wrong estimate costs one more message, never the order.
     """
 
     def __init__(self) -> None:

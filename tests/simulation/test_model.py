@@ -221,7 +221,7 @@ def any_command(random: Random, twins: Twins) -> Command:
         where.ticket = where.ticket or TICKET
         return commands.wait(where)
     if kind == "renew":
-        leases = [(each, random.choice((owner, *OWNERS)), random.randrange(1, 4)) for each in LOCKS]
+        leases = [(each, random.choice((owner, *OWNERS)), random.randrange(1, 4), token) for each in LOCKS]
         return commands.renew(LEASE_MS, leases[: random.randrange(1, 3)], guarded=guarded)
     if kind == "heal":
         sick = [(each, random.choice((owner, *OWNERS)), random.randrange(1, 4), token) for each in LOCKS]

@@ -74,7 +74,7 @@ def test_a_release_and_the_others_are_sent_as_their_words(name: str, owner: str,
     check(commands.evict(wire, name, owner, 20.0))
     check(commands.hand_over(wire, name, owner, "", where, owner, barging=True, token=7))
     check(commands.wait(where))
-    check(commands.renew(9_000, [(name, owner, 1), ("y", owner, 2)]))
+    check(commands.renew(9_000, [(name, owner, 1, 7), ("y", owner, 2, 7)]))
     check(commands.status(name))
 
 

@@ -15,6 +15,7 @@ from rlock._client.connection import Reader
 from rlock._client.handshake import ConnectOptions, handshake
 from rlock._client.runtime import NO_WAIT
 from rlock._sync.runtime import run
+from rlock.cli import numbers
 from rlock.cli.scan import info
 from rlock.errors import RLockError
 from rlock.model import Code, Vote
@@ -124,9 +125,9 @@ def test_a_handshake_survives_any_reply(subscriber: bool, guarded: bool) -> None
 @pytest.mark.parametrize("junk", [*JUNK, 2**64, 10**400], ids=lambda value: str(value)[:20])
 def test_words_and_numbers_are_taken_out_of_anything(junk: Any) -> None:
     assert type(replies.text(junk)) is str
-    for found in (replies.number(junk), replies.whole(junk), replies.time_us(junk), info.time_of(junk)):
-        assert found is None or abs(found) < 2**63 or found == replies.number(junk)
-    assert replies.time_us([junk, b"5"]) is None or abs(replies.time_us([junk, b"5"]) or 0) < 2**63
+    for found in (numbers.number(junk), numbers.whole(junk), numbers.time_us(junk), info.time_of(junk)):
+        assert found is None or abs(found) < 2**63 or found == numbers.number(junk)
+    assert numbers.time_us([junk, b"5"]) is None or abs(numbers.time_us([junk, b"5"]) or 0) < 2**63
     said = b"uptime_in_seconds:%b\r\n" % str(junk)[:400].encode("utf-8", "replace")
     told = info.health(replies.fields(said), None)
     assert told["uptime"] is None or math.isfinite(told["uptime"])
@@ -134,10 +135,10 @@ def test_words_and_numbers_are_taken_out_of_anything(junk: Any) -> None:
 
 def test_numbers_come_out_as_they_are() -> None:
     ticket = 1_790_000_000_123_457
-    assert [replies.whole(each) for each in (b"5", "-5", 5, b"5.9", b"1e3")] == [5, -5, 5, 5, 1000]
-    assert replies.whole(str(ticket).encode()) == ticket
-    assert replies.whole(str(2**63 - 1).encode()) == 2**63 - 1, "not by way of a float"
-    assert replies.time_us([b"1790000000", b"123457"]) == ticket
+    assert [numbers.whole(each) for each in (b"5", "-5", 5, b"5.9", b"1e3")] == [5, -5, 5, 5, 1000]
+    assert numbers.whole(str(ticket).encode()) == ticket
+    assert numbers.whole(str(2**63 - 1).encode()) == 2**63 - 1, "not by way of a float"
+    assert numbers.time_us([b"1790000000", b"123457"]) == ticket
 
 
 @pytest.mark.parametrize(

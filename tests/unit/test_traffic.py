@@ -329,7 +329,7 @@ def test_a_renewal_that_learns_of_a_longer_lease_by_a_late_answer_judges_its_vot
             return len(packed)
 
         patch.setattr(late, "write", keep)
-        renewal = commands.renew(9_000, [("job", "me:1", 1)])
+        renewal = commands.renew(9_000, [("job", "me:1", 1, 7)])
         request = Request(renewal, TIMEOUT_S, Settle.WON_OR_ALL, count_late=True)
         (ballot,) = finished(calls.call_many([request]))
     assert (ballot.votes[0].guarded, 2 in ballot.votes) == (False, False)

@@ -24,7 +24,7 @@ from rlock.procedures.port import (
     WaitGenerator,
     Wake,
 )
-from rlock.rules import replies, scripts
+from rlock.rules import scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.holds import OwnerKey
 from rlock.rules.options import ClientOptions, LockOptions
@@ -178,7 +178,7 @@ class World(Port, Masters, Notifications):
         for i in targets:
             vote = votes[i]
             if vote is not None and vote.code == Code.YES:
-                if step.command.decode is replies.decode_refused:
+                if step.command.script in (scripts.STATUS, scripts.WAIT):
                     vote = vote._replace(code=Code.FOREIGN)
                 elif step.command.script is scripts.ACQUIRE:
                     vote = vote._replace(holder=step.command.echo or "")

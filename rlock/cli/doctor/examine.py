@@ -21,6 +21,7 @@ from ...rules import commands, keys, replies
 from ...rules.memory_epoch import MemoryReport
 from ...rules.restart_guard import Guard
 from ...rules.timing import lease_ms
+from ..numbers import time_us
 from .acl import (
     COMMANDS,
     OPTIONAL,
@@ -147,7 +148,7 @@ class Examination:
             reply = session.one("TIME")
             came_at = now()
             took.append(came_at - sent_at)
-            told = replies.time_us(reply)
+            told = time_us(reply)
             if told is not None:
                 sample = ClockSample((sent_at + came_at) / 2, told / 1e6, (came_at - sent_at) / 2)
                 best = sample if best is None or sample.error < best.error else best

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...rules import replies
 from ...rules.memory_epoch import MemoryReport, Note
 from ...rules.quorum import quorum
 from ...rules.timing import guard_time
+from ..numbers import whole
 from .acl import Permissions
 
 
@@ -93,7 +93,7 @@ class Facts:
 
     def number(self, name: str) -> int | None:
         """A field of INFO that is a number."""
-        return replies.whole(self.text(name))
+        return whole(self.text(name))
 
     @property
     def reached(self) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...rules import replies
+from .. import numbers
 
 
 def time_of(reply: Any) -> float | None:
     """Unix time in seconds, out of the reply to TIME."""
-    told = replies.time_us(reply)
+    told = numbers.time_us(reply)
     return None if told is None else told / 1e6
 
 
@@ -21,12 +21,12 @@ def health(info: Mapping[str, str], appendfsync: str | None) -> dict[str, Any]:
         "flavour": _flavour(info),
         "version": info.get("valkey_version") or info.get("redis_version"),
         "role": "replica" if role == "slave" else role,
-        "uptime": replies.number(info.get("uptime_in_seconds")),
+        "uptime": numbers.number(info.get("uptime_in_seconds")),
         "durable": _durable(info.get("aof_enabled"), appendfsync),
-        "memory": replies.whole(info.get("used_memory")),
-        "max_memory": replies.whole(info.get("maxmemory")),
-        "clients": replies.whole(info.get("connected_clients")),
-        "commands_per_second": replies.number(info.get("instantaneous_ops_per_sec")),
+        "memory": numbers.whole(info.get("used_memory")),
+        "max_memory": numbers.whole(info.get("maxmemory")),
+        "clients": numbers.whole(info.get("connected_clients")),
+        "commands_per_second": numbers.number(info.get("instantaneous_ops_per_sec")),
     }
 
 
