@@ -334,7 +334,7 @@ def test_a_renewal_that_learns_of_a_longer_lease_by_a_late_answer_judges_its_vot
         (ballot,) = finished(calls.call_many([request]))
     assert (ballot.votes[0].guarded, 2 in ballot.votes) == (False, False)
     late.arrived = replies[0]
-    calls._read()
+    calls._connections.read()
     finished(calls.collect([ballot]))
     assert ballot.votes[0].guarded, "its memory is younger than a minute"
 
