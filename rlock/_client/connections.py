@@ -192,11 +192,14 @@ class Connections(ABC, Generic[L]):
     def take(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
         """Hand over bytes that have arrived."""
         try:
-            self._traffic.on_data(server, connection, data)
-            if connection.ended and server.connection is connection:
-                self.drop(server, broken("the server closed the connection"))
+            self._hand_over(server, connection, data)
         except BaseException as error:
             self.fail(server, error)
+
+    def _hand_over(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
+        self._traffic.on_data(server, connection, data)
+        if connection.ended and server.connection is connection:
+            self.drop(server, broken("the server closed the connection"))
 
     def fail(self, server: MasterConnection[L], error: BaseException) -> None:
         """Drop a connection after an exception in the middle of a command or of a reply.

@@ -174,11 +174,10 @@ class Connections(connections.Connections[SocketConnection]):
                 connection.flush()
                 if not connection.backlog:
                     self._poll.modify(fd, select.POLLIN)
-            data = connection.fetch()
+            # Inside this try: Ctrl-C after the fetch must drop the connection, because its bytes are lost.
+            self._hand_over(server, connection, connection.fetch())
         except BaseException as error:
             self.fail(server, error)
-        else:
-            self.take(server, connection, data)
 
     def hold_back(self, connection: SocketConnection) -> None:
         self._poll.modify(connection.fileno, select.POLLIN | select.POLLOUT)
