@@ -10,6 +10,7 @@ import pytest
 from rlock.model import Code, FaultKind, Verdict
 from rlock.procedures.port import Request, WaitGenerator
 from rlock.rules import commands
+from rlock.rules.keys import OWN
 from rlock.rules.quorum import Settle
 from rlock.rules.timing import guard_time
 
@@ -232,6 +233,44 @@ def test_a_new_connection_to_another_life_is_no_older_than_the_last_answer_of_th
     calls.now = 105.0
     calls.reconnect()
     assert calls.guard.wait(0, calls.now) == pytest.approx(FULL - 5.0)
+
+
+# -- commands that a master missed --------------------------------------------------------------------------
+
+
+def test_a_release_that_was_sent_without_a_connection_is_sent_again_before_any_other_command() -> None:
+    calls = connected()
+    assert calls.acquire(settle=Settle.ALL).granted == 3
+    calls.away(0)
+    calls.cut(0)
+    calls.send(commands.free(OWN, "job", "me:1"), resend_for=9.0)
+    assert calls.servers[0].ran == ["acquire"]
+    calls._connections.down.clear()
+    calls.reconnect()
+    calls.send(commands.status("job"))
+    assert calls.servers[0].ran == ["acquire", "release", "status"]
+    assert calls.acquire("you:1", settle=Settle.ALL).granted == 3
+
+
+def test_a_release_whose_connection_breaks_before_the_reply_is_sent_again() -> None:
+    calls = connected(1)
+    calls.acquire()
+    calls.send(commands.free(OWN, "job", "me:1"), resend_for=9.0)
+    calls.cut(0)
+    assert calls.servers[0].ran == ["acquire", "release", "release"]
+
+
+@pytest.mark.parametrize("resend_for", [0.0, 9.0])
+def test_a_missed_command_that_means_nothing_any_more_is_not_sent(resend_for: float) -> None:
+    calls = connected(1)
+    calls.acquire()
+    calls.away(0)
+    calls.cut(0)
+    calls.send(commands.free(OWN, "job", "me:1"), resend_for=resend_for)
+    calls.now += 9.1
+    calls._connections.down.clear()
+    calls.reconnect()
+    assert calls.servers[0].ran == ["acquire"]
 
 
 # -- the short way: an answer that is compared and not read -------------------------------------------------
