@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any
 
 from .._client import connections
-from .._client.connections import MasterConnection, Waiter
+from .._client.connection import MasterConnection
 from .._client.handshake import ConnectOptions
+from .._client.runtime import Waiter
 from ..procedures.port import WaitGenerator
 from .connection import StreamConnection
 from .runtime import run

@@ -17,8 +17,8 @@ from ..procedures.port import ClientContext, Masters, Request, WaitGenerator
 from ..rules import commands
 from ..rules.command_templates import Command
 from ..rules.quorum import Ballot, Settle
-from .connection import Connection, would_block
-from .connections import Connections, MasterConnection
+from .connection import Connection, MasterConnection, would_block
+from .connections import Connections
 from .endpoints import same_server
 from .pipeline import PendingCall, PendingReply, Pipeline
 from .runtime import Runtime

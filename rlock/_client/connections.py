@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import hiredis
 
@@ -19,9 +18,9 @@ from ..events import Event, MasterAnswers, MasterFailed
 from ..model import Fault, FaultKind
 from ..procedures.port import ClientContext, WaitGenerator
 from ..rules.timing import probe_wait
-from .connection import Connection
+from .connection import Connection, MasterConnection, Traffic
 from .handshake import ConnectError, ConnectOptions
-from .runtime import Parker, Runtime
+from .runtime import Parker, Runtime, Waiter
 
 #: The shortest time-out of each step of an attempt: a step may take several round trips.
 CONNECT_TIMEOUT_S = 1.0
@@ -31,83 +30,8 @@ FIRST_CONTACT_S = 0.25
 DUPLICATE_PAUSE_S = 2.0
 #: How long a thread or task that waits for messages trusts that it is woken when something has arrived.
 MESSAGE_PATIENCE_S = 1.0
-#: Commands that are kept for one unreachable master. The oldest go first: their leases end first.
-MAX_MISSED = 10_000
 
 L = TypeVar("L", bound=Connection)
-
-
-class MasterConnection(Generic[L]):
-    """One master: its connection, or why it has none."""
-
-    __slots__ = (
-        "connection",
-        "endpoint",
-        "failures",
-        "fault",
-        "index",
-        "is_connecting",
-        "kill",
-        "last_reply_at",
-        "missed",
-        "probe_at",
-        "reconnect_until",
-        "refusal",
-    )
-
-    def __init__(self, index: int, endpoint: Any) -> None:
-        self.index = index
-        self.endpoint = endpoint
-        self.connection: L | None = None
-        #: Why there is no connection.
-        self.fault = Fault(FaultKind.DOWN, "not connected yet")
-        #: Attempts that failed in a row, and when the next one is due.
-        self.failures = 0
-        self.probe_at = -math.inf
-        self.is_connecting = False
-        #: Commands that it may not have received.
-        self.missed: deque[Any] = deque(maxlen=MAX_MISSED)
-        #: Until then attempts go on even if nobody uses the client, to deliver them.
-        self.reconnect_until = -math.inf
-        #: Why its last reply was no vote; None: it was one.
-        self.refusal: Fault | None = None
-        #: `Connection.last_reply_at` of the connection before this one.
-        self.last_reply_at = -math.inf
-        #: Connections that ended with replies due: see `ConnectOptions.kill`.
-        self.kill: list[tuple[str, int]] = []
-
-
-class Waiter(Protocol):
-    """A call or an inbox whose thread or task waits for something that comes over connections."""
-
-    parker: Any  # a `Parker`; None: it never had to sleep
-    deadline: float  # the end of its wait, unless that ends before; it may change during the wait
-
-    @property
-    def asleep(self) -> bool:
-        """Whether its thread or task waits, or reads for others."""
-
-
-class Traffic(Protocol[L]):
-    """The calls or the subscriptions of a client, as their connections use them."""
-
-    #: When `look` is due.
-    look_at: float
-
-    def on_connect(self, server: MasterConnection[L], connection: L) -> None:
-        """Use a new connection. With the mutex."""
-
-    def on_data(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
-        """Handle bytes that have arrived; none: the reader has them. With the mutex."""
-
-    def on_drop(self, server: MasterConnection[L], connection: L, fault: Fault) -> None:
-        """See to the replies that were due on a connection that has ended. With the mutex."""
-
-    def after_data(self) -> None:
-        """Act on the data. Without the mutex."""
-
-    def look(self) -> None:
-        """Everything that has arrived was read: look for connections that are overdue. Without the mutex."""
 
 
 class Connections(ABC, Generic[L]):

@@ -15,8 +15,8 @@ from ..rules import commands, replies, scripts
 from ..rules.command_templates import Command, encode, end_of_acquire
 from ..rules.memory_epoch import Note
 from ..rules.quorum import Ballot
-from .connection import Connection
-from .connections import Connections, MasterConnection, broken
+from .connection import Connection, MasterConnection
+from .connections import Connections, broken
 from .runtime import Parker
 
 #: A state that lasts is reported again after this time.

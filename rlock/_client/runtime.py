@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from ..procedures.port import WaitGenerator
 
@@ -32,6 +32,17 @@ class Parker(ABC):
     @abstractmethod
     def park(self, timeout: float) -> WaitGenerator[bool]:
         """Sleep until a wake-up, at most ``timeout`` seconds (inf: no limit); whether one came."""
+
+
+class Waiter(Protocol):
+    """A call or an inbox whose thread or task waits for something that comes over connections."""
+
+    parker: Any  # a `Parker`; None: it never had to sleep
+    deadline: float  # the end of its wait, unless that ends before; it may change during the wait
+
+    @property
+    def asleep(self) -> bool:
+        """Whether its thread or task waits, or reads for others."""
 
 
 class Runtime(ABC):

@@ -20,9 +20,9 @@ from ..model import Fault, FaultKind
 from ..procedures.contender import Contender, LocalGrant
 from ..procedures.port import Notifications, WaitGenerator, Wake
 from ..rules.command_templates import encode
-from ..rules.timing import CHANNEL_LINGER_S, PARTIAL_QUORUM_S, partial_quorum_wait
-from .connection import Connection
-from .connections import Connections, MasterConnection
+from ..rules.timing import CHANNEL_LINGER_S
+from .connection import Connection, MasterConnection
+from .connections import Connections
 from .notifications import Inbox, Subscription
 
 if TYPE_CHECKING:
@@ -84,8 +84,9 @@ class Subscriptions(Notifications, Generic[L]):
         name = contender.name
         if contender.inbox is None:
             assert contender.place is not None
-            token, findings = contender.place.token, contender.findings
-            contender.inbox = Inbox(name, token, findings, self._connections.parker())
+            contender.inbox = Inbox(
+                contender.place, contender.findings, self._context, self._connections.parker()
+            )
         with self._mutex:
             found = self._by_name.get(name)
             if found is None:
@@ -125,9 +126,7 @@ class Subscriptions(Notifications, Generic[L]):
                 yield from self._connections.read_until(inbox, done, until)
                 with self._mutex:
                     now = clock()
-                    if inbox.deadline <= now:
-                        # It heard from too few masters for long enough.
-                        inbox.wake(Wake.HANDED if inbox.handed_by else Wake.FREE)
+                    inbox.look(now)
                     if done() or now >= until or self._connections.closed:
                         return
         finally:
@@ -247,7 +246,7 @@ class Subscriptions(Notifications, Generic[L]):
         ref = self._by_packet.get(data)
         contender = None if ref is None else ref()
         if contender is not None and contender.inbox is not None and not connection.reader.has_data():
-            self._handed(contender.inbox, server.index)
+            contender.inbox.on_hand_off(server.index)
             return
         if data:
             connection.reader.feed(data)
@@ -271,7 +270,7 @@ class Subscriptions(Notifications, Generic[L]):
                 self._confirmed(found, server.index)
         elif kind == b"message":
             for inbox in found.inboxes:
-                self._published(inbox, server.index, payload)
+                inbox.on_release(server.index, payload)
 
     def _confirmed(self, found: Subscription, master: int) -> None:
         found.confirmed.add(master)
@@ -290,33 +289,7 @@ class Subscriptions(Notifications, Generic[L]):
         if inbox is None:
             self._unclaimed.append((found.name, token.decode("utf-8", "replace")))
             return
-        self._handed(inbox, master)
-
-    def _handed(self, inbox: Inbox, master: int) -> None:
-        handed_by = inbox.handed_by
-        handed_by.add(master)
-        if len(handed_by) == self._context.quorum:
-            inbox.wake(Wake.HANDED)
-        elif len(handed_by) < self._context.quorum and (len(handed_by) == 1 or inbox.deadline == math.inf):
-            # Masters on which the holder had no key, or that are out of reach, publish nothing.
-            self._wait_for_more(inbox, partial_quorum_wait(inbox.findings.took_s, inbox.findings.partial))
-
-    def _published(self, inbox: Inbox, master: int, message: bytes) -> None:
-        if message != inbox.message:
-            inbox.message, inbox.heard_from = message, set()
-        if master in inbox.heard_from:
-            inbox.heard_from.clear()  # published again: another release with the same text
-        inbox.heard_from.add(master)
-        # Not before the q-th master: a try at fewer free masters would fail and disturb the other waiters.
-        if len(inbox.heard_from) == self._context.quorum:
-            inbox.wake(Wake.FREE)
-        elif len(inbox.heard_from) == 1 and not self._context.wire.shared:
-            # Redisson's channels also carry undone votes, so there messages of a minority mean nothing.
-            self._wait_for_more(inbox, PARTIAL_QUORUM_S)
-
-    def _wait_for_more(self, inbox: Inbox, seconds: float) -> None:
-        inbox.deadline = min(inbox.deadline, self._context.clock() + seconds)
-        inbox.parker.wake()  # it has to wake up sooner
+        inbox.on_hand_off(master)
 
     # -- connections; with the mutex held ----------------------------------------------------------
 

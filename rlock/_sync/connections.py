@@ -16,9 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 from .._client import connections
-from .._client.connections import MasterConnection, Waiter
+from .._client.connection import MasterConnection
 from .._client.handshake import ConnectOptions
-from .._client.runtime import NO_WAIT
+from .._client.runtime import NO_WAIT, Waiter
 from ..model import Fault
 from ..procedures.port import WaitGenerator
 from .connection import SocketConnection

@@ -9,8 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlock._client import connection, connections
-from rlock._client.connections import MasterConnection, Waiter
+from rlock._client.connection import MasterConnection
 from rlock._client.handshake import ConnectError, ConnectOptions, HandshakeResult
+from rlock._client.runtime import Waiter
 from rlock.model import Fault, FaultKind
 from rlock.procedures.port import WaitGenerator
 

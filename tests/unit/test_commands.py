@@ -9,7 +9,7 @@ from typing import Any
 import hiredis
 import pytest
 
-from rlock._client.connections import MasterConnection
+from rlock._client.connection import MasterConnection
 from rlock._client.handshake import HandshakeResult
 from rlock._client.pipeline import PendingCall, PendingReply
 from rlock.procedures.port import Request

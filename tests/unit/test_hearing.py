@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._client.connection import Connection
-from rlock._client.connections import MasterConnection
+from rlock._client.connection import Connection, MasterConnection
 from rlock._client.handshake import HandshakeResult
 from rlock._client.subscriptions import Subscriptions
 from rlock._sync.runtime import run

@@ -15,9 +15,9 @@ from typing import Any
 import hiredis
 
 from rlock._client import calls, connection, connections
-from rlock._client.connections import MasterConnection, Waiter
+from rlock._client.connection import MasterConnection
 from rlock._client.handshake import HandshakeResult
-from rlock._client.runtime import NO_WAIT
+from rlock._client.runtime import NO_WAIT, Waiter
 from rlock._sync.runtime import Runtime
 from rlock.model import Fault, FaultKind
 from rlock.procedures.port import ClientContext, WaitGenerator
