@@ -42,6 +42,7 @@ class Connections(connections.Connections[StreamConnection]):
                 woken = yield from parker.park(min(left, self._patience))
                 if not woken or self._clock() >= self._traffic.look_at:
                     if woken:
+                        self._traffic.look_at = self._clock() + self._patience  # one task looks for all
                         # Another task may have kept the loop from running since the wake-up: the replies
                         # that have arrived meanwhile must be read before a connection counts as overdue.
                         yield

