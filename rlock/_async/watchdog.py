@@ -45,7 +45,7 @@ class Watchdog(watchdog.Watchdog):
             self._task = asyncio.Task(self._run(), loop=self._loop, name="rlock-watchdog")
 
     def _ended(self) -> None:
-        pass  # its task is done at once, or releases the rest first
+        pass  # `_start` asks the task itself whether it is done
 
     def stop(self) -> None:
         self._closed = True

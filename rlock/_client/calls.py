@@ -23,7 +23,7 @@ from .endpoints import same_server
 from .pipeline import PendingCall, PendingReply, Pipeline
 from .runtime import Runtime
 
-#: How often a call is sent again because connections broke: the next connection may be broken, too.
+#: How often a call is sent again after connections broke: the new connection may break as well.
 RESENDS = 2
 #: Faults after which a call is sent again at once.
 RESENT = frozenset({FaultKind.BROKEN, FaultKind.UNJUDGED})
@@ -86,7 +86,8 @@ class Calls(Pipeline[L], Masters):
             self._send(call)
             yield from self._finish(call)
         except BaseException:
-            call.over = True  # otherwise Ctrl-C before `_finish` would let a late NOSCRIPT repeat an acquire
+            # Ctrl-C may come before `_finish`. Then a late NOSCRIPT must not send the acquire once more.
+            call.over = True
             raise
         self._judge_again(call)
         if ballot.granted < ballot.quorum:
@@ -208,7 +209,7 @@ class Calls(Pipeline[L], Masters):
             pending = PendingReply(call, request.command, now, now + request.resend_for)
             for server in self._targets(call.unanswered()):
                 connection = server.connection
-                # Not if the first one is still on its way.
+                # A master that still owes the first reply would run the command twice.
                 if connection is not None and all(other.call is not call for other in connection.pending):
                     call.ballot.recall(server.index)
                     self._post(server, pending, packed)
@@ -265,7 +266,7 @@ class Calls(Pipeline[L], Masters):
             self._post(server, pending._replace(sent_at=now), pending.command.packed)
 
     def after_data(self) -> None:
-        """Nothing: the replies have woken the calls that wait for them."""
+        """Do nothing: each reply has woken the call that waits for it."""
 
     # -- the end -----------------------------------------------------------------------------------
 

@@ -139,7 +139,7 @@ class MasterConnection(Generic[L]):
         self.is_connecting = False
         #: Commands that it may not have received.
         self.missed: deque[Any] = deque(maxlen=MAX_MISSED)
-        #: Until then attempts go on even if nobody uses the client, to deliver them.
+        #: Until then the client tries to connect even if nobody uses it, to deliver the missed commands.
         self.reconnect_until = -math.inf
         #: Why its last reply was no vote; None: it was one.
         self.refusal: Fault | None = None
@@ -165,7 +165,7 @@ class Traffic(Protocol[L]):
         """See to the replies that were due on a connection that has ended. With the mutex."""
 
     def after_data(self) -> None:
-        """Act on the data. Without the mutex."""
+        """Do what the data demand and what must not be done with the mutex."""
 
     def look(self) -> None:
-        """Everything that has arrived was read: look for connections that are overdue. Without the mutex."""
+        """Drop connections whose replies are overdue: all that has arrived was read. Without the mutex."""

@@ -96,10 +96,8 @@ class Connections(ABC, Generic[L]):
     def read_unattended(self) -> None:
         """Read what has arrived if nobody waits for it."""
 
-    def wake(self, waiter: Waiter) -> None:
-        """Wake a waiter that may be reading."""
-        if waiter.parker is not None:
-            waiter.parker.wake()
+    def wake_reader(self, waiter: Waiter) -> None:
+        """Wake a waiter if it waits for sockets, and not on its parker. With the mutex."""
 
     def parker(self) -> Parker:
         """Where a waiter sleeps."""
@@ -107,11 +105,6 @@ class Connections(ABC, Generic[L]):
 
     def hold_back(self, connection: L) -> None:
         """Write the backlog of a connection when the kernel takes it."""
-
-    def send(self, connection: L, packed: bytes) -> None:
-        """Write to a connection, now or when the kernel takes it. Raises OSError."""
-        if connection.send(packed):
-            self.hold_back(connection)
 
     def take(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
         """Hand over bytes that have arrived."""
@@ -145,8 +138,8 @@ class Connections(ABC, Generic[L]):
         self.up -= 1
         self._unregister(connection)
         server.last_reply_at = connection.last_reply_at
-        # A broken connection is replaced at once, because servers close idle ones. Not if the server never
-        # replied on it: attempts without a pause would hammer a proxy that knows no SUBSCRIBE.
+        # A broken connection is replaced at once, because servers close idle connections. Exception: the
+        # server never replied on it. A proxy without SUBSCRIBE would get attempts without a pause.
         if fault.kind is not FaultKind.BROKEN:
             server.failures = 1
         else:
@@ -236,7 +229,7 @@ class Connections(ABC, Generic[L]):
         return [server for server in self.servers if server.connection is None and not server.is_connecting]
 
     def _connect_gen(self, server: MasterConnection[L]) -> WaitGenerator[None]:
-        """Try once; again and again while the master has to get a command."""
+        """Try to connect; try again while the master has to get a missed command."""
         while True:
             options = self._connect_options(server)
             outcome: L | Exception
@@ -270,7 +263,7 @@ class Connections(ABC, Generic[L]):
             fault = Fault(FaultKind.DOWN, str(outcome) or type(outcome).__name__)
             self._failed(server, outcome.fault if isinstance(outcome, ConnectError) else fault)
         elif server.connection is not None:
-            outcome.close()  # a second attempt, begun after an interrupt
+            outcome.close()  # an interrupted attempt had connected already
         else:
             server.kill = [old for old in server.kill if old not in options.kill]
             server.connection = outcome

@@ -39,7 +39,7 @@ class PendingCall:
         self.deadline = 0.0
         #: The longest lease of the fleet by which the votes in the ballot were judged.
         self.max_ttl = max_ttl
-        #: The caller has gone on with the ballot: later replies must not change it.
+        #: The caller works with the ballot: a later reply must not change it.
         self.over = False
         #: Wakes the thread or task that waits; None: it does not sleep.
         self.parker: Parker | None = None
@@ -116,7 +116,7 @@ class Pipeline(ABC, Generic[L]):
             connection.reader.feed(data)
         while server.connection is connection and (reply := connection.reader.gets()) is not False:
             if not connection.pending:
-                # An error before the server closes the connection; or a reply was read for another command.
+                # An error before the server closes. Or an earlier reply was taken for the wrong command.
                 self._connections.drop(server, broken(f"an answer that nobody asked for: {reply!r:.80}"))
             elif type(reply) is not list and replies.is_noscript(reply):
                 self._send_script(server, connection.pending.popleft())
@@ -157,7 +157,7 @@ class Pipeline(ABC, Generic[L]):
             self._check_note(server, connection, command, vote)
             if server.connection is not connection:
                 return
-        # Not before: the drop of a connection sees to the commands that are still in the queue.
+        # Popped only now: a dropped connection redelivers the commands that are still in `pending`.
         connection.pending.popleft()
         grants = command.script in scripts.GRANTING
         vote = self._guard.filter_vote(server.index, vote, self._clock(), grants=grants)

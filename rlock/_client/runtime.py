@@ -1,7 +1,7 @@
 """Runtime: how a driver waits. Threads block, tasks yield to their event loop, the simulation lets time pass.
 
-All waiting is done by a `Parker`, one thread or task sleeps, another one wakes it.
-A wake-up that comes before the sleep is kept, so none is lost between the last check and the sleep.
+A thread or task sleeps on a `Parker` until another one wakes it. A wake-up that comes before the sleep is
+kept. So none is lost between the last check and the sleep.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class Subscriptions(Notifications, Generic[L]):
                 return False
             contender.receive(grant)
             inbox.wake(Wake.GRANTED)
-            self._connections.wake(inbox)
+            self._connections.wake_reader(inbox)
             return True
 
     def waiting(self, name: str) -> list[str]:
@@ -202,7 +202,7 @@ class Subscriptions(Notifications, Generic[L]):
             self._pass_on(name, token)
 
     def look(self) -> None:
-        """Nothing: a subscriber connection owes no replies."""
+        """Do nothing: no reply is due on a subscriber connection."""
 
     def _begin_looking(self) -> None:
         if self._stop_looking is None:
@@ -307,7 +307,8 @@ class Subscriptions(Notifications, Generic[L]):
 
     def _send(self, server: MasterConnection[L], connection: L, packed: bytes) -> None:
         try:
-            self._connections.send(connection, packed)
+            if connection.send(packed):
+                self._connections.hold_back(connection)
         except OSError as error:
             self._connections.fail(server, error)
 

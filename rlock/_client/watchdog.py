@@ -119,7 +119,7 @@ class Watchdog(ABC):
         next_due = self._schedule.next_due()
         if self._closed or (next_due == math.inf and now >= self._needed_until):
             return None
-        # A short sleep at most: otherwise the last release would have to wake the watchdog.
+        # It sleeps for `LINGER_S` at most, so a release need not wake it to end it.
         self._wake_at = min(now + LINGER_S, next_due)
         return []
 

@@ -1,7 +1,8 @@
-"""The connections of threads: one of the waiting threads, the leader, reads for all.
+"""The connections of threads: of the threads that wait, one reads for all.
 
-So a single thread gets its reply without a thread switch. A leader hands that role on when its own wait is
-over. A short-lived thread makes each attempt to connect.
+That thread is the leader, the others are followers. So a single thread gets its reply without a thread
+switch. A leader whose wait is over wakes a follower, which becomes the next leader. A short-lived thread
+makes each attempt to connect.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class Connections(connections.Connections[SocketConnection]):
     def _leave(self, waiter: Waiter) -> None:
         with self._mutex:
             self._followers.discard(waiter)
-            # None: the leader before has woken this waiter to be the next one, so it has to wake another.
+            # None: the last leader has woken this follower to lead. It leaves, so it wakes another one.
             if self._leader is waiter or self._leader is None:
                 self._leader = None
                 for other in self._followers:
@@ -154,8 +155,7 @@ class Connections(connections.Connections[SocketConnection]):
             time.sleep(0.001)
             return []
 
-    def wake(self, waiter: Waiter) -> None:
-        super().wake(waiter)
+    def wake_reader(self, waiter: Waiter) -> None:
         if self._leader is waiter and not self.closed:
             self._wake_pipe.wake()
 
