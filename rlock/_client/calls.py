@@ -61,7 +61,7 @@ class Calls(Pipeline[L], Masters):
             call.over = True
         if self._connections.closed and not ballot.settled:
             raise RLockError("the client was closed")
-        self._news.tell()
+        self._pending_events.emit()
 
     # -- calls -------------------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ class Pipeline(ABC, Generic[L]):
         self._clock = context.clock
         self._timeout = request_timeout
         self._guard = context.guard
-        self._news = context.news
+        self._pending_events = context.pending_events
         self._mutex = threading.Lock()
         #: The last report of each lasting state: the state, and when to report it again.
         self._reported: dict[object, tuple[object, float]] = {}
@@ -142,7 +142,7 @@ class Pipeline(ABC, Generic[L]):
         if vote.code == _YES and command.echo != vote.holder and command.echo is not None:
             # Otherwise a vote for another call would be counted, and two owners would get the lock.
             self._connections.drop(server, broken("an answer that belongs to another command"))
-            self._news.note(OutOfStep(server.endpoint.label))
+            self._pending_events.add(OutOfStep(server.endpoint.label))
             return
         if vote.fault is not None:
             if command.script is scripts.HANDSHAKE:
@@ -152,7 +152,7 @@ class Pipeline(ABC, Generic[L]):
         elif server.refusal is not None and vote.code == _YES and command.script is scripts.ACQUIRE:
             # Only an acquire shows it: without memory or disk a master still releases and renews.
             server.refusal = None
-            self._news.note(MasterAnswers(server.endpoint.label, news=False))
+            self._pending_events.add(MasterAnswers(server.endpoint.label, news=False))
         if vote.note is not None and end_of_acquire(vote.note) != connection.expected_end:
             self._check_note(server, connection, command, vote)
             if server.connection is not connection:
@@ -171,7 +171,7 @@ class Pipeline(ABC, Generic[L]):
         # A master that refuses only some locks alternates, and would be reported all the time.
         news = server.refusal != fault and self._is_news((server.index, "refusal"), fault, self._clock())
         server.refusal = fault
-        self._news.note(MasterFailed(server.endpoint.label, fault.kind.value, fault.text, news))
+        self._pending_events.add(MasterFailed(server.endpoint.label, fault.kind.value, fault.text, news))
 
     def _is_news(self, key: object, state: object, now: float) -> bool:
         """Whether to report a lasting state: it has changed, or the last report was long ago."""
@@ -270,7 +270,7 @@ class Pipeline(ABC, Generic[L]):
                     fault = Fault(FaultKind.TIMEOUT, f"no answer within {self._timeout:g} s")
                     self._connections.drop(server, fault)
                 elif took > self._timeout / 2 and self._is_news((server.index, "slow"), True, now):
-                    self._news.note(MasterSlow(server.endpoint.label, took, self._timeout))
+                    self._pending_events.add(MasterSlow(server.endpoint.label, took, self._timeout))
 
     def on_drop(self, server: MasterConnection[L], connection: L, fault: Fault) -> None:
         for pending in connection.pending:
