@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from .._client import connections
-from .._client.connections import MasterConnection
+from .._client.connection import MasterConnection
 from .._client.handshake import ConnectOptions
+from .._client.runtime import Waiter
 from ..procedures.port import WaitGenerator
 from .connection import StreamConnection
 from .runtime import run
@@ -18,23 +20,44 @@ Server = MasterConnection[StreamConnection]
 
 
 class Connections(connections.Connections[StreamConnection]):
-    """``on_arrival``: something has arrived, or the connection has ended. ``on_change``: an attempt ended."""
+    """The transports of one event loop."""
 
-    def __init__(
-        self,
-        *args: Any,
-        on_arrival: Callable[[Server, StreamConnection, bytes], None],
-        on_change: Callable[[], None] = lambda: None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._on_arrival = on_arrival
-        self._on_change = on_change
         #: The event loop keeps only weak references to its tasks.
         self._tasks: set[asyncio.Task[None]] = set()
 
+    # -- reading -----------------------------------------------------------------------------------
+
+    def read_until(
+        self, waiter: Waiter, done: Callable[[], bool], until: float = math.inf
+    ) -> WaitGenerator[None]:
+        parker = waiter.parker = waiter.parker or self.parker()
+        self._sleepers.add(parker)
+        try:
+            while not done() and not self.closed:
+                left = min(until, waiter.deadline) - self._clock()
+                if left <= 0:
+                    return
+                woken = yield from parker.park(min(left, self._patience))
+                if not woken or self._clock() >= self._traffic.look_at:
+                    if woken:
+                        self._traffic.look_at = self._clock() + self._patience  # one task looks for all
+                        # Another task may have kept the loop from running since the wake-up: the replies
+                        # that have arrived meanwhile must be read before a connection counts as overdue.
+                        yield
+                        yield
+                    self._traffic.look()
+        finally:
+            self._sleepers.discard(parker)
+
+    def _arrived(self, server: Server, connection: StreamConnection, data: bytes) -> None:
+        with self._mutex:
+            self.take(server, connection, data)
+        self._traffic.after_data()
+
     def _register(self, server: Server, connection: StreamConnection) -> None:
-        connection.arrived = partial(self._on_arrival, server, connection)
+        connection.arrived = partial(self._arrived, server, connection)
         if connection.ended:
             # It ended after the handshake. Not called at once, because the caller has the mutex.
             asyncio.get_running_loop().call_soon(connection.arrived, b"")
@@ -43,10 +66,6 @@ class Connections(connections.Connections[StreamConnection]):
         connection.arrived = None
 
     # -- connecting --------------------------------------------------------------------------------
-
-    def _wake_waiters(self) -> None:
-        super()._wake_waiters()
-        self._on_change()
 
     def _start(self, server: Server) -> None:
         # Not by the loop's task factory: an eager one would run the task here, where the mutex is held.

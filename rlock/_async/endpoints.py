@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import redis.asyncio
-from redis.asyncio.connection import AbstractConnection, parse_url
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+import redis.asyncio.retry
 
 from .._client import endpoints
 from .._client.handshake import ConnectOptions
@@ -15,15 +15,7 @@ from .connection import StreamConnection, connect
 class Endpoint(endpoints.Endpoint):
     """One master's address; a task connects."""
 
-    redis_py = endpoints.RedisPyClasses(
-        redis.asyncio.Redis,
-        redis.asyncio.Connection,
-        redis.asyncio.SSLConnection,
-        parse_url,
-        endpoints.quiet(AbstractConnection),
-        Retry(NoBackoff(), 0),
-        hint="use redis://host:port, rediss://host:port (TLS), unix:///path, or a ready redis.asyncio.Redis",
-    )
+    redis_py: ClassVar[Any] = redis.asyncio
 
     async def connect_async(self, options: ConnectOptions) -> StreamConnection:
         """A connection after its handshake. Raises `ConnectError`."""

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from .._client import engine
+from .._client.calls import Calls
+from .._client.subscriptions import Subscriptions
 from ..clock import Clock
 from ..procedures.acquire import acquire
 from ..procedures.contender import Contender
@@ -16,10 +18,9 @@ from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold, OwnerKey
 from ..rules.keys import client_label
 from ..rules.options import ClientOptions, LockOptions
-from .calls import Calls
+from .connections import Connections
 from .endpoints import Endpoint
 from .runtime import Runtime, run
-from .subscriptions import Subscriptions
 from .watchdog import Watchdog
 
 log = logging.getLogger("rlock")
@@ -33,8 +34,8 @@ class Engine(engine.Engine):
         runtime = Runtime()
         super().__init__([endpoint.label for endpoint in endpoints], options, clock, runtime)
         context, timeout = self.context, options.lease(None).request_timeout
-        self.masters = Calls(endpoints, context, timeout, runtime)
-        self.notifications = Subscriptions(self, endpoints, timeout)
+        self.masters = Calls(Connections, endpoints, context, timeout, runtime)
+        self.notifications = Subscriptions(Connections, self, endpoints, timeout)
         self.watchdog = Watchdog(self, self._let_go)
         self._keys: weakref.WeakKeyDictionary[asyncio.Task[object], OwnerKey] = weakref.WeakKeyDictionary()
 

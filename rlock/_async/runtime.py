@@ -41,11 +41,6 @@ class Parker(runtime.Parker):
     def clear(self) -> None:
         pass
 
-    def expire(self) -> None:
-        """Wake the task because its time is over."""
-        if self._future is not None:
-            _end(self._future, False)
-
     def park(self, timeout: float) -> WaitGenerator[bool]:
         loop = asyncio.get_running_loop()
         future = self._future = loop.create_future()
@@ -77,6 +72,16 @@ class Runtime(runtime.Runtime):
 
     def sleep(self, seconds: float) -> WaitGenerator[None]:
         yield from Parker().park(seconds)
+
+    def repeat(self, seconds: float, function: Callable[[], bool]) -> Callable[[], None]:
+        loop = asyncio.get_running_loop()
+
+        def work() -> None:
+            if function():
+                timers[0] = loop.call_later(seconds, work)
+
+        timers = [loop.call_later(seconds, work)]
+        return lambda: timers[0].cancel()
 
     def caller(self) -> object:
         return asyncio.current_task()

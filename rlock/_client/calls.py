@@ -8,9 +8,8 @@ replies after the q-th are read when they come.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from ..errors import RLockError
 from ..model import Code, Fault, FaultKind, Vote
@@ -18,13 +17,13 @@ from ..procedures.port import ClientContext, Masters, Request, WaitGenerator
 from ..rules import commands
 from ..rules.command_templates import Command
 from ..rules.quorum import Ballot, Settle
-from .connection import Connection, would_block
-from .connections import MasterConnection
+from .connection import Connection, MasterConnection, would_block
+from .connections import Connections
 from .endpoints import same_server
 from .pipeline import PendingCall, PendingReply, Pipeline
 from .runtime import Runtime
 
-#: How often a call is sent again because connections broke: the next connection may be broken, too.
+#: How often a call is sent again after connections broke: the new connection may break as well.
 RESENDS = 2
 #: Faults after which a call is sent again at once.
 RESENT = frozenset({FaultKind.BROKEN, FaultKind.UNJUDGED})
@@ -35,24 +34,34 @@ L = TypeVar("L", bound=Connection)
 class Calls(Pipeline[L], Masters):
     """The command connections of one client in one process."""
 
-    def __init__(self, context: ClientContext, request_timeout: float, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        make_connections: Callable[..., Connections[L]],
+        endpoints: Sequence[Any],
+        context: ClientContext,
+        request_timeout: float,
+        runtime: Runtime,
+    ) -> None:
         super().__init__(context, request_timeout)
         self.context = context
         self._runtime = runtime
         self._masters = len(context.masters)
-        #: How long a thread or task waits before it checks itself what has arrived.
-        self._patience = request_timeout / 4
-        #: Calls whose threads or tasks sleep until they are woken.
-        self._waiting: set[PendingCall] = set()
+        self._connections = make_connections(
+            endpoints, context, runtime, self._mutex, self, timeout=request_timeout
+        )
         #: The thread or task that closes the client: no other one may send any more.
         self._closer: object | None = None
 
-    @abstractmethod
     def _finish(self, call: PendingCall) -> WaitGenerator[None]:
-        """Wait until the ballot is settled or the time is over. Raises `RLockError` if the client is closed.
-
-        Sets `PendingCall.over`.
-        """
+        """Wait until the ballot is settled or the time is over. Raises `RLockError` after `close`."""
+        ballot = call.ballot
+        try:
+            yield from self._connections.read_until(call, lambda: ballot.settled)
+        finally:
+            call.over = True
+        if self._connections.closed and not ballot.settled:
+            raise RLockError("the client was closed")
+        self._pending_events.emit()
 
     # -- calls -------------------------------------------------------------------------------------
 
@@ -77,7 +86,8 @@ class Calls(Pipeline[L], Masters):
             self._send(call)
             yield from self._finish(call)
         except BaseException:
-            call.over = True  # otherwise Ctrl-C before `_finish` would let a late NOSCRIPT repeat an acquire
+            # Ctrl-C may come before `_finish`. Then a late NOSCRIPT must not send the acquire once more.
+            call.over = True
             raise
         self._judge_again(call)
         if ballot.granted < ballot.quorum:
@@ -165,11 +175,8 @@ class Calls(Pipeline[L], Masters):
             if taken < len(packed):
                 connection.backlog += packed[taken:]
                 self._connections.hold_back(connection)
-        except OSError as error:
-            self._drop_broken(server, error)
         except BaseException as error:
-            self._drop_broken(server, error)
-            raise
+            self._connections.fail(server, error)
         return True
 
     def _targets(self, targets: Sequence[int] | None) -> Sequence[MasterConnection[L]]:
@@ -202,7 +209,7 @@ class Calls(Pipeline[L], Masters):
             pending = PendingReply(call, request.command, now, now + request.resend_for)
             for server in self._targets(call.unanswered()):
                 connection = server.connection
-                # Not if the first one is still on its way.
+                # A master that still owes the first reply would run the command twice.
                 if connection is not None and all(other.call is not call for other in connection.pending):
                     call.ballot.recall(server.index)
                     self._post(server, pending, packed)
@@ -240,14 +247,14 @@ class Calls(Pipeline[L], Masters):
         enough = self._masters if to_all else self.context.quorum
         yield from self._connections.connect_gen(patience, enough, self._check)
 
-    def _on_connect(self, server: MasterConnection[L], connection: L) -> None:
+    def on_connect(self, server: MasterConnection[L], connection: L) -> None:
         """A new connection: refuse a server under a second name, and send the commands that it missed."""
         now, report = self._clock(), connection.memory_report
         for other in self._connections.servers:
             known = None if other is server else other.connection
             if known is not None and report.run_id and known.memory_report.run_id == report.run_id:
                 text = same_server(server.endpoint, other.endpoint, report.run_id)
-                self._drop(server, Fault(FaultKind.DUPLICATE, text))
+                self._connections.drop(server, Fault(FaultKind.DUPLICATE, text))
                 return
         if report.time_us:
             self.context.time.note(server.index, report.time_us, now)
@@ -257,6 +264,9 @@ class Calls(Pipeline[L], Masters):
         server.missed.clear()
         for pending in missed:
             self._post(server, pending._replace(sent_at=now), pending.command.packed)
+
+    def after_data(self) -> None:
+        """Do nothing: each reply has woken the call that waits for it."""
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -299,13 +309,6 @@ class Calls(Pipeline[L], Masters):
         with self._mutex:
             if not self._connections.closed:
                 self._connections.close()
-                for call in self._waiting:
-                    if call.parker is not None:
-                        call.parker.wake()
-                self._on_close()
-
-    def _on_close(self) -> None:
-        """The connections were closed. With the mutex."""
 
     def abandon(self) -> None:
         """In a forked child: drop its copies of the sockets without a word to the servers. Takes no mutex."""

@@ -1,4 +1,4 @@
-"""Connection: one open connection to a master, and the replies that are due on it.
+"""Connection: one open connection to a master, the replies that are due on it, and its users.
 
 redis-py opens it. After the handshake the client itself writes and reads, because a round has to write to
 all masters before it reads from any.
@@ -10,11 +10,15 @@ import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import hiredis
 
+from ..model import Fault, FaultKind
 from .handshake import HandshakeResult
+
+#: Commands that are kept for one unreachable master. The oldest go first: their leases end first.
+MAX_MISSED = 10_000
 
 
 class Reader(hiredis.Reader):
@@ -100,3 +104,68 @@ class Connection(ABC):
     def abandon(self) -> None:
         """In a forked child: close its copy of the socket. The peer and the parent must not notice."""
         self.close()
+
+
+L = TypeVar("L", bound=Connection)
+
+
+class MasterConnection(Generic[L]):
+    """One master: its connection, or why it has none."""
+
+    __slots__ = (
+        "connection",
+        "endpoint",
+        "failures",
+        "fault",
+        "index",
+        "is_connecting",
+        "kill",
+        "last_reply_at",
+        "missed",
+        "probe_at",
+        "reconnect_until",
+        "refusal",
+    )
+
+    def __init__(self, index: int, endpoint: Any) -> None:
+        self.index = index
+        self.endpoint = endpoint
+        self.connection: L | None = None
+        #: Why there is no connection.
+        self.fault = Fault(FaultKind.DOWN, "not connected yet")
+        #: Attempts that failed in a row, and when the next one is due.
+        self.failures = 0
+        self.probe_at = -math.inf
+        self.is_connecting = False
+        #: Commands that it may not have received.
+        self.missed: deque[Any] = deque(maxlen=MAX_MISSED)
+        #: Until then the client tries to connect even if nobody uses it, to deliver the missed commands.
+        self.reconnect_until = -math.inf
+        #: Why its last reply was no vote; None: it was one.
+        self.refusal: Fault | None = None
+        #: `Connection.last_reply_at` of the connection before this one.
+        self.last_reply_at = -math.inf
+        #: Connections that ended with replies due: see `ConnectOptions.kill`.
+        self.kill: list[tuple[str, int]] = []
+
+
+class Traffic(Protocol[L]):
+    """The calls or the subscriptions of a client, as their connections use them."""
+
+    #: When `look` is due.
+    look_at: float
+
+    def on_connect(self, server: MasterConnection[L], connection: L) -> None:
+        """Use a new connection. With the mutex."""
+
+    def on_data(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
+        """Handle bytes that have arrived; none: the reader has them. With the mutex."""
+
+    def on_drop(self, server: MasterConnection[L], connection: L, fault: Fault) -> None:
+        """See to the replies that were due on a connection that has ended. With the mutex."""
+
+    def after_data(self) -> None:
+        """Do what the data demand and what must not be done with the mutex."""
+
+    def look(self) -> None:
+        """Drop connections whose replies are overdue: all that has arrived was read. Without the mutex."""

@@ -1,7 +1,7 @@
 """Connections: the connections of one kind to all masters, and the attempts to make those that are missing.
 
-A client has one of these for commands and one for subscriptions. Attempts run in the background, and only
-while the client is used or a master still has to get a command.
+A client has one of these for its calls and one for its subscriptions. Attempts run in the background, and
+only while the client is used or a master still has to get a command.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
+
+import hiredis
 
 from ..events import Event, MasterAnswers, MasterFailed
 from ..model import Fault, FaultKind
 from ..procedures.port import ClientContext, WaitGenerator
 from ..rules.timing import probe_wait
-from .connection import Connection
+from .connection import Connection, MasterConnection, Traffic
 from .handshake import ConnectError, ConnectOptions
-from .runtime import ParkingLot, Runtime
+from .runtime import Parker, Runtime, Waiter
 
 #: The shortest time-out of each step of an attempt: a step may take several round trips.
 CONNECT_TIMEOUT_S = 1.0
@@ -27,54 +28,14 @@ CONNECT_TIMEOUT_S = 1.0
 FIRST_CONTACT_S = 0.25
 #: The additional pause if two names turned out to be one server.
 DUPLICATE_PAUSE_S = 2.0
-#: Commands that are kept for one unreachable master. The oldest go first: their leases end first.
-MAX_MISSED = 10_000
+#: How long a thread or task that waits for messages trusts that it is woken when something has arrived.
+MESSAGE_PATIENCE_S = 1.0
 
 L = TypeVar("L", bound=Connection)
 
 
-class MasterConnection(Generic[L]):
-    """One master: its connection, or why it has none."""
-
-    __slots__ = (
-        "connection",
-        "endpoint",
-        "failures",
-        "fault",
-        "index",
-        "is_connecting",
-        "kill",
-        "last_reply_at",
-        "missed",
-        "probe_at",
-        "reconnect_until",
-        "refusal",
-    )
-
-    def __init__(self, index: int, endpoint: Any) -> None:
-        self.index = index
-        self.endpoint = endpoint
-        self.connection: L | None = None
-        #: Why there is no connection.
-        self.fault = Fault(FaultKind.DOWN, "not connected yet")
-        #: Attempts that failed in a row, and when the next one is due.
-        self.failures = 0
-        self.probe_at = -math.inf
-        self.is_connecting = False
-        #: Commands that it may not have received.
-        self.missed: deque[Any] = deque(maxlen=MAX_MISSED)
-        #: Until then attempts go on even if nobody uses the client, to deliver them.
-        self.reconnect_until = -math.inf
-        #: Why its last reply was no vote; None: it was one.
-        self.refusal: Fault | None = None
-        #: `Connection.last_reply_at` of the connection before this one.
-        self.last_reply_at = -math.inf
-        #: Connections that ended with replies due: see `ConnectOptions.kill`.
-        self.kill: list[tuple[str, int]] = []
-
-
 class Connections(ABC, Generic[L]):
-    """Called with ``mutex``, except for `connect_gen`. ``on_connect`` gets each new connection."""
+    """Called with ``mutex``, except for `connect_gen`, `read_until` and `read_unattended`."""
 
     def __init__(
         self,
@@ -82,7 +43,7 @@ class Connections(ABC, Generic[L]):
         context: ClientContext,
         runtime: Runtime,
         mutex: threading.Lock,
-        on_connect: Callable[[MasterConnection[L], L], None],
+        traffic: Traffic[L],
         *,
         timeout: float,
         subscriber: bool = False,
@@ -97,11 +58,14 @@ class Connections(ABC, Generic[L]):
         self._clock = context.clock
         self._runtime = runtime
         self._mutex = mutex
-        self._on_connect = on_connect
+        self._traffic = traffic
+        #: How long a thread or task waits at a time, before it checks itself what has arrived.
+        self._patience = MESSAGE_PATIENCE_S if subscriber else timeout / 4
+        #: A change of the connections wakes these.
+        self._sleepers: set[Parker] = set()
         self._options = ConnectOptions(
             max(timeout, CONNECT_TIMEOUT_S), timeout, (), subscriber, context.guard.on
         )
-        self._waiters = ParkingLot(mutex, context.clock, runtime)
 
     @abstractmethod
     def _start(self, server: MasterConnection[L]) -> None:
@@ -119,25 +83,63 @@ class Connections(ABC, Generic[L]):
     def _unregister(self, connection: L) -> None:
         """Read from it no more."""
 
+    @abstractmethod
+    def read_until(
+        self, waiter: Waiter, done: Callable[[], bool], until: float = math.inf
+    ) -> WaitGenerator[None]:
+        """Wait until ``done``, at most until ``until`` and the waiter's deadline. Ends when this is closed.
+
+        After the time is over it reads once more: a thread or task that was kept from running must not give
+        up with its reply unread.
+        """
+
+    def read_unattended(self) -> None:
+        """Read what has arrived if nobody waits for it."""
+
+    def wake_reader(self, waiter: Waiter) -> None:
+        """Wake a waiter if it waits for sockets, and not on its parker. With the mutex."""
+
+    def parker(self) -> Parker:
+        """Where a waiter sleeps."""
+        return self._runtime.parker()
+
     def hold_back(self, connection: L) -> None:
         """Write the backlog of a connection when the kernel takes it."""
 
-    def send(self, connection: L, packed: bytes) -> None:
-        """Write to a connection, now or when the kernel takes it. Raises OSError."""
-        if connection.send(packed):
-            self.hold_back(connection)
+    def take(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
+        """Hand over bytes that have arrived."""
+        try:
+            self._hand_over(server, connection, data)
+        except BaseException as error:
+            self.fail(server, error)
 
-    def drop(self, server: MasterConnection[L], fault: Fault) -> L | None:
-        """End a connection. The caller has to see to the replies that were due on it."""
+    def _hand_over(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
+        self._traffic.on_data(server, connection, data)
+        if connection.ended and server.connection is connection:
+            self.drop(server, broken("the server closed the connection"))
+
+    def fail(self, server: MasterConnection[L], error: BaseException) -> None:
+        """Drop a connection after an exception in the middle of a command or of a reply.
+
+        After Ctrl-C too: the next reply would be read for another command, a vote that nobody gave. Raises
+        the exception again unless it comes from the connection.
+        """
+        interrupted = not isinstance(error, Exception)
+        self.drop(server, broken("interrupted" if interrupted else str(error) or type(error).__name__))
+        if not isinstance(error, OSError | hiredis.HiredisError):
+            raise error
+
+    def drop(self, server: MasterConnection[L], fault: Fault) -> None:
+        """End a connection."""
         connection = server.connection
         if connection is None:
-            return None
+            return
         server.connection = None
         self.up -= 1
         self._unregister(connection)
         server.last_reply_at = connection.last_reply_at
-        # A broken connection is replaced at once, because servers close idle ones. Not if the server never
-        # replied on it: attempts without a pause would hammer a proxy that knows no SUBSCRIBE.
+        # A broken connection is replaced at once, because servers close idle connections. Exception: the
+        # server never replied on it. A proxy without SUBSCRIBE would get attempts without a pause.
         if fault.kind is not FaultKind.BROKEN:
             server.failures = 1
         else:
@@ -150,7 +152,7 @@ class Connections(ABC, Generic[L]):
         if connection.pending and connection.connection_id and run_id:
             server.kill.append((run_id, connection.connection_id))
         connection.close()
-        return connection
+        self._traffic.on_drop(server, connection, fault)
 
     def _set_fault(self, server: MasterConnection[L], fault: Fault, *, connected: bool = False) -> None:
         news, server.fault = fault != server.fault, fault
@@ -175,18 +177,29 @@ class Connections(ABC, Generic[L]):
             if self.up >= enough and not self.is_new:
                 return
         began = self._clock()
-        yield from self._waiters.wait_until(
-            lambda: self.up >= enough or not self.is_connecting or self.closed,
-            max(patience, FIRST_CONTACT_S) if self.is_new else patience,
+        yield from self._wait_for_attempts(
+            enough, max(patience, FIRST_CONTACT_S) if self.is_new else patience
         )
         if self.is_new and self.up >= self._context.quorum:
             # Masters that are a little slower than the quorum get some more time, so that the first lock
             # stands on all masters. A master that hangs costs no more than that.
             spent = self._clock() - began
-            yield from self._waiters.wait_until(
-                lambda: not self.is_connecting or self.closed, 2 * spent + 0.02
-            )
+            yield from self._wait_for_attempts(len(self.servers), 2 * spent + 0.02)
         self.is_new = False
+
+    def _wait_for_attempts(self, enough: int, timeout: float) -> WaitGenerator[None]:
+        until, parker = self._clock() + timeout, self._runtime.parker()
+        with self._mutex:
+            self._sleepers.add(parker)
+        try:
+            while self.up < enough and self.is_connecting and not self.closed:
+                left = until - self._clock()
+                if left <= 0:
+                    return
+                yield from parker.park(left)
+        finally:
+            with self._mutex:
+                self._sleepers.discard(parker)
 
     @property
     def whole(self) -> bool:
@@ -197,10 +210,6 @@ class Connections(ABC, Generic[L]):
     def is_connecting(self) -> bool:
         """Whether an attempt is under way."""
         return any(server.is_connecting for server in self.servers)
-
-    def next_probe(self) -> float:
-        """When the next attempt is due."""
-        return min((server.probe_at for server in self._missing()), default=math.inf)
 
     def connect_due(self) -> None:
         """Start the attempts that are due."""
@@ -220,7 +229,7 @@ class Connections(ABC, Generic[L]):
         return [server for server in self.servers if server.connection is None and not server.is_connecting]
 
     def _connect_gen(self, server: MasterConnection[L]) -> WaitGenerator[None]:
-        """Try once; again and again while the master has to get a command."""
+        """Try to connect; try again while the master has to get a missed command."""
         while True:
             options = self._connect_options(server)
             outcome: L | Exception
@@ -254,14 +263,14 @@ class Connections(ABC, Generic[L]):
             fault = Fault(FaultKind.DOWN, str(outcome) or type(outcome).__name__)
             self._failed(server, outcome.fault if isinstance(outcome, ConnectError) else fault)
         elif server.connection is not None:
-            outcome.close()  # a second attempt, begun after an interrupt
+            outcome.close()  # an interrupted attempt had connected already
         else:
             server.kill = [old for old in server.kill if old not in options.kill]
             server.connection = outcome
             self.up += 1
             failures = server.failures
             self._register(server, outcome)
-            self._on_connect(server, outcome)
+            self._traffic.on_connect(server, outcome)
             if server.connection is outcome:  # not refused as a duplicate
                 self._report(MasterAnswers(server.endpoint.label, news=failures > 0))
         self._wake_waiters()
@@ -285,7 +294,8 @@ class Connections(ABC, Generic[L]):
 
     def _wake_waiters(self) -> None:
         """A connection was made, or an attempt ended."""
-        self._waiters.wake_all()
+        for parker in self._sleepers:
+            parker.wake()
 
     def _failed(self, server: MasterConnection[L], fault: Fault) -> None:
         self._set_fault(server, fault)
@@ -318,3 +328,8 @@ class Connections(ABC, Generic[L]):
             if server.connection is not None:
                 server.connection.abandon()
                 server.connection = None
+
+
+def broken(text: str) -> Fault:
+    """The fault of a connection that broke."""
+    return Fault(FaultKind.BROKEN, text)

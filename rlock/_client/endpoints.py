@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import cache, cached_property
 from inspect import signature
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import redis
+from redis.backoff import NoBackoff
 
 from ..errors import OptionsError
 
@@ -34,7 +35,8 @@ _KEEPALIVE = {
 }
 
 
-def quiet(connection_class: type[Any]) -> dict[str, Any]:
+@cache
+def _quiet(connection_class: type[Any]) -> dict[str, Any]:
     """Arguments without which redis-py announces itself, with one more round trip for each announcement."""
     known = signature(connection_class.__init__).parameters
     arguments: dict[str, Any] = {}
@@ -49,34 +51,19 @@ def quiet(connection_class: type[Any]) -> dict[str, Any]:
     return arguments
 
 
-@dataclass(frozen=True)
-class RedisPyClasses:
-    """The parts of redis-py that a driver uses: those that block, or those for asyncio."""
-
-    client: type[Any]
-    plain: type[Any]  # a connection without TLS
-    tls: type[Any]  # a connection with TLS
-    parse_url: Callable[[str], Mapping[str, Any]]
-    quiet: Mapping[str, Any]
-    no_retry: object  # by default redis-py retries ten times, and so would silently repeat a script
-    hint: str  # the forms of a master, for error texts
-
-
 class Endpoint:
     """One master's address. Makes connections; holds none."""
 
-    redis_py: ClassVar[RedisPyClasses]
+    #: The module with the classes of redis-py that block, or of those for asyncio.
+    redis_py: ClassVar[Any]
 
     def __init__(self, master: object) -> None:
-        redis_py = self.redis_py
         if isinstance(master, str):
-            self._class, self._arguments = _from_url(redis_py, master)
+            self._class, self._arguments = _from_url(self.redis_py, master)
         else:
-            self._class, self._arguments = _from_client(redis_py, master)
+            self._class, self._arguments = _from_client(self.redis_py, master)
         #: Pickled, to make the same endpoint in another process.
         self.source = master
-        #: Its name for people, without user and password.
-        self.label = _label(redis_py, self._class, self._arguments)
         if isinstance(master, str):
             try:
                 self.connection(1.0)
@@ -85,6 +72,16 @@ class Endpoint:
                 secret = "pass" in master.lower()
                 why = "write & in a password as %26" if secret else error
                 raise OptionsError(f"{self.label} has an option that means nothing: {why}") from None
+
+    @cached_property
+    def label(self) -> str:
+        """Its name for people, without user and password."""
+        arguments = self._arguments
+        if "path" in arguments:
+            return f"unix://{arguments['path']}"
+        scheme = "rediss" if issubclass(self._class, self.redis_py.SSLConnection) else "redis"
+        host, database = arguments.get("host", "localhost"), arguments.get("db") or 0
+        return f"{scheme}://{host}:{arguments.get('port', 6379)}" + (f"/{database}" if database else "")
 
     @property
     def place(self) -> tuple[str, ...]:
@@ -104,14 +101,15 @@ class Endpoint:
             **self._arguments,
             "socket_timeout": timeout,
             "socket_connect_timeout": timeout if connect_timeout is None else connect_timeout,
-            "retry": self.redis_py.no_retry,
+            # By default redis-py retries ten times, and so would silently repeat a script.
+            "retry": self.redis_py.retry.Retry(NoBackoff(), 0),
             "retry_on_error": [],
             "retry_on_timeout": False,
             "health_check_interval": 0,
             # With RESP2 nothing but replies in order arrives; RESP3 has push messages in between.
             "protocol": 2,
             "decode_responses": False,
-            **self.redis_py.quiet,
+            **_quiet(self.redis_py.connection.AbstractConnection),
         }
         if "path" not in arguments:
             arguments.setdefault("socket_keepalive", True)
@@ -122,11 +120,11 @@ class Endpoint:
 
 def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
     """Checked masters: at least one, each a URL, a client of redis-py or an endpoint, no server twice."""
-    hint = kind.redis_py.hint
+    hint = _hint(kind.redis_py)
     if isinstance(masters, str):
         # One string may hold several URLs, as RLOCK_MASTERS does.
         masters = [url for url in re.split(r"[,\s]+", masters) if url]
-    elif isinstance(masters, (kind.redis_py.client, Endpoint)):
+    elif isinstance(masters, (kind.redis_py.Redis, Endpoint)):
         masters = [masters]
     if not isinstance(masters, Sequence):
         kind_of = f"{type(masters).__module__}.{type(masters).__qualname__}".removeprefix("builtins.")
@@ -149,6 +147,12 @@ def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
     return list(found.values())
 
 
+def _hint(redis_py: Any) -> str:
+    """The forms of a master, for error texts."""
+    client = f"{redis_py.__name__}.Redis"
+    return f"use redis://host:port, rediss://host:port (TLS), unix:///path, or a ready {client} object"
+
+
 def same_server(one: Endpoint, other: Endpoint, run_id: str) -> str:
     """The error text for two names of one server."""
     return (
@@ -162,7 +166,7 @@ def _plain(url: str) -> str:
     return url.replace("valkeys://", "rediss://", 1).replace("valkey://", "redis://", 1)
 
 
-def _malformed(redis_py: RedisPyClasses, url: str) -> str | None:
+def _malformed(redis_py: Any, url: str) -> str | None:
     """The fault of a URL, or None. Repeats no part of the URL.
 
     A password that holds `/`, `?`, `#` or a comma puts parts of itself in the place of a host or an option.
@@ -191,16 +195,16 @@ def _malformed(redis_py: RedisPyClasses, url: str) -> str | None:
     except ValueError:  # the text of this error repeats a part of the URL
         return "has characters that no URL can have (in a password write each as %XX)"
     try:
-        redis_py.parse_url(plain)
+        redis_py.connection.parse_url(plain)
     except ValueError as error:
         return f"cannot be used ({error})"
     return None
 
 
-def _from_url(redis_py: RedisPyClasses, url: str) -> tuple[type[Any], dict[str, Any]]:
-    arguments = dict(redis_py.parse_url(_plain(url)))
-    connection_class = arguments.pop("connection_class", redis_py.plain)
-    if issubclass(connection_class, redis_py.tls):
+def _from_url(redis_py: Any, url: str) -> tuple[type[Any], dict[str, Any]]:
+    arguments = dict(redis_py.connection.parse_url(_plain(url)))
+    connection_class = arguments.pop("connection_class", redis_py.Connection)
+    if issubclass(connection_class, redis_py.SSLConnection):
         # Otherwise redis-py before 6 accepts a certificate of another host. redis-py 6.0 checks the name also
         # without a checked certificate, which Python refuses.
         arguments.setdefault("ssl_check_hostname", arguments.get("ssl_cert_reqs") != "none")
@@ -211,10 +215,10 @@ def _without_pool(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in arguments.items() if not key.startswith(_POOL_ARGUMENTS)}
 
 
-def _from_client(redis_py: RedisPyClasses, client: object) -> tuple[type[Any], dict[str, Any]]:
-    if not isinstance(client, redis_py.client):
+def _from_client(redis_py: Any, client: object) -> tuple[type[Any], dict[str, Any]]:
+    if not isinstance(client, redis_py.Redis):
         kind = f"{type(client).__module__}.{type(client).__qualname__}"
-        raise OptionsError(f"a {kind} is no master: {redis_py.hint}")
+        raise OptionsError(f"a {kind} is no master: {_hint(redis_py)}")
     pool = client.connection_pool
     if hasattr(pool, "sentinel_manager"):
         raise OptionsError(
@@ -222,11 +226,3 @@ def _from_client(redis_py: RedisPyClasses, client: object) -> tuple[type[Any], d
             "name each master by its own address"
         )
     return pool.connection_class, _without_pool(pool.connection_kwargs)
-
-
-def _label(redis_py: RedisPyClasses, connection_class: type[Any], arguments: Mapping[str, Any]) -> str:
-    if "path" in arguments:
-        return f"unix://{arguments['path']}"
-    scheme = "rediss" if issubclass(connection_class, redis_py.tls) else "redis"
-    host, database = arguments.get("host", "localhost"), arguments.get("db") or 0
-    return f"{scheme}://{host}:{arguments.get('port', 6379)}" + (f"/{database}" if database else "")

@@ -116,7 +116,7 @@ class Engine(Port):
                     raise RLockError(f"lock {options.name!r} was not asked for: {error}") from error
         if self.masters.is_new:
             yield from self.masters.connect()
-        self.under_way.acquiring[id(contender)] = (options, contender.owners)
+        self.under_way.acquiring[id(contender.owners)] = (options, contender.owners)
 
     def admit(self, contender: Contender, grant: Grant) -> bool:
         options = contender.options
@@ -158,7 +158,7 @@ class Engine(Port):
 
     def finish(self, contender: Contender, *, got: bool) -> bool:
         """End an acquire that raised nothing."""
-        self.under_way.acquiring.pop(id(contender), None)
+        self.under_way.acquiring.pop(id(contender.owners), None)
         if not got:
             lock_events.not_acquired(contender.options, contender.report, self.clock)
         return got
@@ -173,7 +173,7 @@ class Engine(Port):
         finally:
             # Also after a second Ctrl-C.
             withdraw(self, contender)
-        self.under_way.acquiring.pop(id(contender), None)
+        self.under_way.acquiring.pop(id(contender.owners), None)
         # After the undo: votes must not wait for observers.
         lock_events.not_acquired(contender.options, contender.report, self.clock, error)
 

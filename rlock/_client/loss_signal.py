@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import math
+import threading
 
 from ..clock import Clock
 from ..model import LeaseState
+from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold
+from .runtime import Parker, Runtime
 
 
-class LossSignal(ABC):
+class LossSignal:
     """See `rlock.LossSignal`."""
 
-    def __init__(self, hold: Hold | None, clock: Clock) -> None:
+    def __init__(self, hold: Hold | None, clock: Clock, runtime: Runtime) -> None:
         self._hold = hold
         self._clock = clock
+        self._runtime = runtime
         self._set = False
+        self._mutex = threading.Lock()
+        self._waiting: list[Parker] = []
 
     def set(self) -> None:
         """For the watchdog."""
-        if not self._set:
+        if self._set:
+            return
+        with self._mutex:
             self._set = True
-            self._wake()
+            for parker in self._waiting:
+                self._wake(parker)
 
-    @abstractmethod
-    def _wake(self) -> None:
-        """Wake all waiters."""
+    def _wake(self, parker: Parker) -> None:
+        parker.wake()
 
     def is_set(self) -> bool:
         """Whether the hold was lost. No network."""
@@ -33,15 +41,26 @@ class LossSignal(ABC):
             self.set()
         return self._set
 
-    def _left(self, until: float | None) -> float | None:
-        """Seconds to sleep before the next look; None: until `set`."""
-        now = self._clock()
-        left = None if until is None else until - now
-        if self._hold is not None and self._hold.lease.state in (LeaseState.HELD, LeaseState.SUSPECT):
-            # A waiter wakes at the end of the validity, also when the watchdog is late.
-            end = max(self._hold.lease.valid_until - now, 0.001)
-            left = end if left is None else min(left, end)
-        return left
+    def _wait_gen(self, timeout: float | None) -> WaitGenerator[bool]:
+        until, parker = self._clock() + (math.inf if timeout is None else timeout), self._runtime.parker()
+        with self._mutex:
+            self._waiting.append(parker)
+        try:
+            while not self.is_set():
+                now = self._clock()
+                if now >= until:
+                    return False
+                yield from parker.park(min(until - now, self._valid_for(now)))
+            return True
+        finally:
+            with self._mutex:
+                self._waiting.remove(parker)
+
+    def _valid_for(self, now: float) -> float:
+        """The time to the end of the validity: a waiter wakes then, also when the watchdog is late."""
+        if self._hold is None or self._hold.lease.state not in (LeaseState.HELD, LeaseState.SUSPECT):
+            return math.inf
+        return max(self._hold.lease.valid_until - now, 0.001)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {'set' if self.is_set() else 'unset'}>"

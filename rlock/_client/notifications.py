@@ -6,26 +6,29 @@ import math
 import weakref
 
 from ..procedures.contender import Contender, Findings
-from ..procedures.port import Wake
+from ..procedures.port import ClientContext, Wake
 from ..rules.keys import Wire
+from ..rules.tickets import Place
+from ..rules.timing import PARTIAL_QUORUM_S, partial_quorum_wait
 from .runtime import Parker
 
 
 class Inbox:
     """The messages for one waiter."""
 
-    def __init__(self, name: str, token: str, findings: Findings, parker: Parker) -> None:
-        self.name = name
-        self.findings = findings
+    def __init__(self, place: Place, findings: Findings, context: ClientContext, parker: Parker) -> None:
+        self.name = place.name
+        self._findings = findings
+        self._context = context
         #: The token of its place, as it comes over the wire.
-        self.token = token.encode()
+        self.token = place.token.encode()
         #: The bytes with which a master hands it the lock; see `Subscription.add`.
         self.packet = b""
         #: The masters that handed it the lock since its last round.
         self.handed_by: set[int] = set()
-        #: The masters that published the message below to all waiters.
-        self.heard_from: set[int] = set()
-        self.message: bytes | None = None
+        #: The last message to all waiters, and the masters that published it.
+        self._message: bytes | None = None
+        self._published_by: set[int] = set()
         #: The instant at which messages from fewer masters than a quorum wake it, too.
         self.deadline = math.inf
         #: The reason to wake up that it has not taken yet.
@@ -45,6 +48,39 @@ class Inbox:
             self.handed_by = set()  # the next round takes these votes
         self.parker.clear()
         return reason
+
+    def on_hand_off(self, master: int) -> None:
+        """A master handed the lock to this waiter."""
+        handed_by, quorum = self.handed_by, self._context.quorum
+        handed_by.add(master)
+        if len(handed_by) == quorum:
+            self.wake(Wake.HANDED)
+        elif len(handed_by) < quorum and (len(handed_by) == 1 or self.deadline == math.inf):
+            # Masters on which the holder had no key, or that are out of reach, publish nothing.
+            self._wait_for_more(partial_quorum_wait(self._findings.took_s, self._findings.partial))
+
+    def on_release(self, master: int, message: bytes) -> None:
+        """A master published a message to all waiters."""
+        if message != self._message:
+            self._message, self._published_by = message, set()
+        if master in self._published_by:
+            self._published_by.clear()  # published again: another release with the same text
+        self._published_by.add(master)
+        # Not before the q-th master: a try at fewer free masters would fail and disturb the other waiters.
+        if len(self._published_by) == self._context.quorum:
+            self.wake(Wake.FREE)
+        elif len(self._published_by) == 1 and not self._context.wire.shared:
+            # Redisson's channels also carry undone votes, so there messages of a minority mean nothing.
+            self._wait_for_more(PARTIAL_QUORUM_S)
+
+    def _wait_for_more(self, seconds: float) -> None:
+        self.deadline = min(self.deadline, self._context.clock() + seconds)
+        self.parker.wake()  # its thread or task sleeps until a later instant
+
+    def look(self, now: float) -> None:
+        """Wake up if it has waited long enough for messages from more masters."""
+        if self.deadline <= now:
+            self.wake(Wake.HANDED if self.handed_by else Wake.FREE)
 
     def wake(self, reason: Wake) -> None:
         """Wake its thread or task, because a try may succeed now."""

@@ -15,8 +15,8 @@ from ..rules import commands, replies, scripts
 from ..rules.command_templates import Command, encode, end_of_acquire
 from ..rules.memory_epoch import Note
 from ..rules.quorum import Ballot
-from .connection import Connection
-from .connections import Connections, MasterConnection
+from .connection import Connection, MasterConnection
+from .connections import Connections, broken
 from .runtime import Parker
 
 #: A state that lasts is reported again after this time.
@@ -39,10 +39,15 @@ class PendingCall:
         self.deadline = 0.0
         #: The longest lease of the fleet by which the votes in the ballot were judged.
         self.max_ttl = max_ttl
-        #: The caller has gone on with the ballot: later replies must not change it.
+        #: The caller works with the ballot: a later reply must not change it.
         self.over = False
         #: Wakes the thread or task that waits; None: it does not sleep.
         self.parker: Parker | None = None
+
+    @property
+    def asleep(self) -> bool:
+        """Whether its thread or task waits, or reads for others."""
+        return not self.over
 
     def failed_by(self, kinds: Set[FaultKind]) -> bool:
         """Whether a master gave no vote for one of these reasons."""
@@ -79,7 +84,7 @@ class Pipeline(ABC, Generic[L]):
         #: The last report of each lasting state: the state, and when to report it again.
         self._reported: dict[object, tuple[object, float]] = {}
         #: When to look next for connections whose replies are overdue.
-        self._look_at = -math.inf
+        self.look_at = -math.inf
         #: The longest lease of the fleet by which `Connection.expected_end` was set.
         self._max_ttl = context.guard.max_ttl
 
@@ -89,7 +94,7 @@ class Pipeline(ABC, Generic[L]):
 
     # -- replies -----------------------------------------------------------------------------------
 
-    def _receive(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
+    def on_data(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
         """Handle bytes that have arrived. Expected replies are counted without parsing."""
         end = connection.expected_end
         if data and end is not None and server.refusal is None and not connection.reader.has_data():
@@ -109,13 +114,10 @@ class Pipeline(ABC, Generic[L]):
                 return
         if data:
             connection.reader.feed(data)
-        self._read_replies(server, connection)
-
-    def _read_replies(self, server: MasterConnection[L], connection: L) -> None:
         while server.connection is connection and (reply := connection.reader.gets()) is not False:
             if not connection.pending:
-                # An error before the server closes the connection; or a reply was read for another command.
-                self._drop(server, _broken(f"an answer that nobody asked for: {reply!r:.80}"))
+                # An error before the server closes. Or an earlier reply was taken for the wrong command.
+                self._connections.drop(server, broken(f"an answer that nobody asked for: {reply!r:.80}"))
             elif type(reply) is not list and replies.is_noscript(reply):
                 self._send_script(server, connection.pending.popleft())
             elif type(reply) is bytes and reply == connection.pending[0].command.script.sha.encode():
@@ -139,7 +141,7 @@ class Pipeline(ABC, Generic[L]):
         vote = command.decode(reply)
         if vote.code == _YES and command.echo != vote.holder and command.echo is not None:
             # Otherwise a vote for another call would be counted, and two owners would get the lock.
-            self._drop(server, _broken("an answer that belongs to another command"))
+            self._connections.drop(server, broken("an answer that belongs to another command"))
             self._pending_events.add(OutOfStep(server.endpoint.label))
             return
         if vote.fault is not None:
@@ -155,7 +157,7 @@ class Pipeline(ABC, Generic[L]):
             self._check_note(server, connection, command, vote)
             if server.connection is not connection:
                 return
-        # Not before: the drop of a connection sees to the commands that are still in the queue.
+        # Popped only now: a dropped connection redelivers the commands that are still in `pending`.
         connection.pending.popleft()
         grants = command.script in scripts.GRANTING
         vote = self._guard.filter_vote(server.index, vote, self._clock(), grants=grants)
@@ -226,7 +228,7 @@ class Pipeline(ABC, Generic[L]):
             parsed = Note.parse(note)
             if parsed is not None and report.run_id and parsed.run_id not in ("", report.run_id):
                 # A proxy hid a restart. Only the handshake of a new connection learns the run_id.
-                self._drop(server, _broken("another server answers on this connection now"))
+                self._connections.drop(server, broken("another server answers on this connection now"))
                 return
             if not connection.awaits_handshake:
                 connection.awaits_handshake = True
@@ -255,43 +257,26 @@ class Pipeline(ABC, Generic[L]):
 
     # -- the end of a connection -------------------------------------------------------------------
 
-    def _drop_stalled(self, now: float) -> None:
-        """Drop connections whose replies are overdue: a stalled master then costs nothing any more.
+    def look(self) -> None:
+        """Drop connections whose replies are overdue: a stalled master then costs nothing any more."""
+        with self._mutex:
+            now = self._clock()
+            self.look_at = now + self._timeout / 16
+            for server in self._connections.servers:
+                if server.connection is None or not server.connection.pending:
+                    continue
+                took = now - server.connection.pending[0].sent_at
+                if took > self._timeout:
+                    fault = Fault(FaultKind.TIMEOUT, f"no answer within {self._timeout:g} s")
+                    self._connections.drop(server, fault)
+                elif took > self._timeout / 2 and self._is_news((server.index, "slow"), True, now):
+                    self._pending_events.add(MasterSlow(server.endpoint.label, took, self._timeout))
 
-        Called when everything that has arrived was read.
-        """
-        self._look_at = now + self._timeout / 16
-        for server, took in self._overdue(now):
-            if took > self._timeout:
-                self._drop(server, Fault(FaultKind.TIMEOUT, f"no answer within {self._timeout:g} s"))
-            elif self._is_news((server.index, "slow"), True, now):
-                self._pending_events.add(MasterSlow(server.endpoint.label, took, self._timeout))
-
-    def _overdue(self, now: float) -> list[tuple[MasterConnection[L], float]]:
-        """The connections that owe a reply for more than half of the time-out, and for how long."""
-        return [
-            (server, took)
-            for server in self._connections.servers
-            if server.connection
-            and server.connection.pending
-            and (took := now - server.connection.pending[0].sent_at) > self._timeout / 2
-        ]
-
-    def _drop(self, server: MasterConnection[L], fault: Fault) -> None:
-        connection = self._connections.drop(server, fault)
-        if connection is not None:
-            for pending in connection.pending:
-                self._redeliver(server, pending)
-                if pending.call is not None:
-                    self._count(pending.call, server.index, Vote(Code.FAULT, fault=fault))
-
-    def _drop_broken(self, server: MasterConnection[L], error: BaseException) -> None:
-        """Drop a connection after an exception in the middle of a command or of a reply.
-
-        After Ctrl-C too: the next reply would be read for another command, a vote that nobody gave.
-        """
-        interrupted = not isinstance(error, Exception)
-        self._drop(server, _broken("interrupted" if interrupted else str(error) or type(error).__name__))
+    def on_drop(self, server: MasterConnection[L], connection: L, fault: Fault) -> None:
+        for pending in connection.pending:
+            self._redeliver(server, pending)
+            if pending.call is not None:
+                self._count(pending.call, server.index, Vote(Code.FAULT, fault=fault))
 
     def _redeliver(self, server: MasterConnection[L], pending: PendingReply) -> None:
         """Send a command again when its master is connected again, if it still means something then."""
@@ -301,7 +286,3 @@ class Pipeline(ABC, Generic[L]):
             # Otherwise an unused client makes no attempt, and a released lock stays locked there.
             server.reconnect_until = max(server.reconnect_until, pending.resend_until)
             self._connections.connect_due()
-
-
-def _broken(text: str) -> Fault:
-    return Fault(FaultKind.BROKEN, text)

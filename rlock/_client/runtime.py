@@ -1,17 +1,15 @@
 """Runtime: how a driver waits. Threads block, tasks yield to their event loop, the simulation lets time pass.
 
-All waiting is done by a `Parker`, as in trio's `ParkingLot`: one thread or task sleeps, another one wakes it.
-A wake-up that comes before the sleep is kept, so none is lost between the last check and the sleep.
+A thread or task sleeps on a `Parker` until another one wakes it. A wake-up that comes before the sleep is
+kept. So none is lost between the last check and the sleep.
 """
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
-from ..clock import Clock
 from ..procedures.port import WaitGenerator
 
 #: ``yield from NO_WAIT`` makes a generator of a method that blocks in place, or does not wait at all.
@@ -36,6 +34,17 @@ class Parker(ABC):
         """Sleep until a wake-up, at most ``timeout`` seconds (inf: no limit); whether one came."""
 
 
+class Waiter(Protocol):
+    """A call or an inbox whose thread or task waits for something that comes over connections."""
+
+    parker: Any  # a `Parker`; None: it never had to sleep
+    deadline: float  # the end of its wait, unless that ends before; it may change during the wait
+
+    @property
+    def asleep(self) -> bool:
+        """Whether its thread or task waits, or reads for others."""
+
+
 class Runtime(ABC):
     """The waiting of one driver."""
 
@@ -48,43 +57,12 @@ class Runtime(ABC):
         """Let so many seconds pass (inf: until an interrupt)."""
 
     @abstractmethod
+    def repeat(self, seconds: float, function: Callable[[], bool]) -> Callable[[], None]:
+        """Call a function every so many seconds, until it returns False. Returns a function that ends this.
+
+        Raises RuntimeError if there can be no other thread.
+        """
+
+    @abstractmethod
     def caller(self) -> object:
         """The calling thread or task."""
-
-
-class ParkingLot:
-    """Threads or tasks that wait until something is true; ``mutex`` guards what they wait for.
-
-    Not `threading.Condition`: after Ctrl-C while its ``wait`` takes the lock again, the ``with`` raises
-    because the lock is free.
-    """
-
-    def __init__(self, mutex: threading.Lock, clock: Clock, runtime: Runtime) -> None:
-        self._mutex = mutex
-        self._clock = clock
-        self._runtime = runtime
-        self._parked: list[Parker] = []
-
-    def wait_until(self, done: Callable[[], bool], timeout: float) -> WaitGenerator[bool]:
-        """Wait at most ``timeout`` seconds until ``done``; whether it is. Called without the mutex."""
-        until, parker = self._clock() + timeout, self._runtime.parker()
-        try:
-            while True:
-                with self._mutex:
-                    if done():
-                        return True
-                    left = until - self._clock()
-                    if left <= 0:
-                        return False
-                    if parker not in self._parked:
-                        self._parked.append(parker)
-                yield from parker.park(left)
-        finally:
-            with self._mutex:
-                if parker in self._parked:
-                    self._parked.remove(parker)
-
-    def wake_all(self) -> None:
-        """Let all check again. Called with the mutex."""
-        for parker in self._parked:
-            parker.wake()

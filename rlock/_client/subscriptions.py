@@ -1,7 +1,8 @@
 """Subscriptions: the messages of the masters for the contenders of this process.
 
 One subscriber connection to each master carries two channels for each lock: the lock's own, and one of this
-client for hand-offs to its waiters. A subscription ends a little after its last waiter.
+client for hand-offs to its waiters. A subscription ends a little after its last waiter. Twice a second a
+daemon thread or a timer ends unused subscriptions, connects to masters, and reads if nobody waits.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ import logging
 import math
 import threading
 import weakref
-from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -20,9 +20,9 @@ from ..model import Fault, FaultKind
 from ..procedures.contender import Contender, LocalGrant
 from ..procedures.port import Notifications, WaitGenerator, Wake
 from ..rules.command_templates import encode
-from ..rules.timing import CHANNEL_LINGER_S, PARTIAL_QUORUM_S, partial_quorum_wait
-from .connection import Connection
-from .connections import Connections, MasterConnection
+from ..rules.timing import CHANNEL_LINGER_S
+from .connection import Connection, MasterConnection
+from .connections import Connections
 from .notifications import Inbox, Subscription
 
 if TYPE_CHECKING:
@@ -39,9 +39,15 @@ L = TypeVar("L", bound=Connection)
 class Subscriptions(Notifications, Generic[L]):
     """The subscriber connections of one client in one process."""
 
-    _connections: Connections[L]
+    look_at = math.inf
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(
+        self,
+        make_connections: Callable[..., Connections[L]],
+        engine: Engine,
+        endpoints: Sequence[Any],
+        request_timeout: float,
+    ) -> None:
         self._context = engine.context
         self._runtime = engine.runtime
         self._pass_on = engine.pass_on
@@ -55,18 +61,20 @@ class Subscriptions(Notifications, Generic[L]):
         self._by_channel: dict[bytes, Subscription] = {}
         #: By the message that hands them the lock. Weak, as in `Subscription`.
         self._by_packet: dict[bytes, weakref.ref[Contender]] = {}
-        #: Inboxes with messages from fewer masters than a quorum, by token.
-        self._partial: dict[bytes, Inbox] = {}
         #: Masters that refuse subscriptions: no waiter waits for their confirmation.
         self._refusing: set[int] = set()
 
-    @abstractmethod
-    def _read_until(self, inbox: Inbox, done: Callable[[], bool], timeout: float) -> WaitGenerator[None]:
-        """Wait until ``done``, at most ``timeout`` seconds; ``inbox.asleep`` meanwhile. Without the mutex."""
-
-    @abstractmethod
-    def _run(self) -> None:
-        """Have `_tidy` called every `LOOK_S` until it returns False. With the mutex."""
+        #: Ends the calls of `_look`; None: there are none.
+        self._stop_looking: Callable[[], None] | None = None
+        self._connections = make_connections(
+            endpoints,
+            engine.context,
+            engine.runtime,
+            self._mutex,
+            self,
+            timeout=request_timeout,
+            subscriber=True,
+        )
 
     def is_subscribed(self, name: str) -> bool:
         found = self._by_name.get(name)
@@ -76,7 +84,9 @@ class Subscriptions(Notifications, Generic[L]):
         name = contender.name
         if contender.inbox is None:
             assert contender.place is not None
-            contender.inbox = Inbox(name, contender.place.token, contender.findings, self._runtime.parker())
+            contender.inbox = Inbox(
+                contender.place, contender.findings, self._context, self._connections.parker()
+            )
         with self._mutex:
             found = self._by_name.get(name)
             if found is None:
@@ -90,11 +100,11 @@ class Subscriptions(Notifications, Generic[L]):
             if found.add(contender):
                 self._by_packet[contender.inbox.packet] = weakref.ref(contender)
                 if not self._connections.closed:
-                    self._run()
-                    if not self._connections.whole:
-                        self._connections.connect_due()
+                    self._begin_looking()
+                    self._connections.connect_due()
         if timeout > 0:
-            yield from self._read_until(contender.inbox, partial(self._settled, found), timeout)
+            until = self._context.clock() + timeout
+            yield from self._read_until(contender.inbox, partial(self._settled, found), until)
         return len(found.confirmed)
 
     def wait(self, contender: Contender, until: float) -> WaitGenerator[Wake]:
@@ -103,9 +113,24 @@ class Subscriptions(Notifications, Generic[L]):
             # Not subscribed: only the time and close() end this.
             yield from self._runtime.sleep(until - self._context.clock())
             return Wake.TIME
-        yield from self._read_until(inbox, inbox.has_reason, until - self._context.clock())
+        yield from self._read_until(inbox, inbox.has_reason, until)
         with self._mutex:
             return inbox.take_reason()
+
+    def _read_until(self, inbox: Inbox, done: Callable[[], bool], until: float) -> WaitGenerator[None]:
+        """Wait until ``done``, at most until an instant."""
+        clock = self._context.clock
+        inbox.asleep = True
+        try:
+            while True:
+                yield from self._connections.read_until(inbox, done, until)
+                with self._mutex:
+                    now = clock()
+                    inbox.look(now)
+                    if done() or now >= until or self._connections.closed:
+                        return
+        finally:
+            inbox.asleep = False
 
     def unsubscribe(self, contender: Contender, *, left: bool) -> None:
         inbox: Inbox | None = contender.inbox
@@ -115,7 +140,6 @@ class Subscriptions(Notifications, Generic[L]):
             self.left.append(inbox.token.decode())
         with self._mutex:
             self._by_packet.pop(inbox.packet, None)
-            self._partial.pop(inbox.token, None)
             if (found := self._by_name.get(inbox.name)) is not None and found.remove(inbox):
                 if found.deserted():
                     found.idle_at = self._context.clock() + CHANNEL_LINGER_S
@@ -146,6 +170,7 @@ class Subscriptions(Notifications, Generic[L]):
                 return False
             contender.receive(grant)
             inbox.wake(Wake.GRANTED)
+            self._connections.wake_reader(inbox)
             return True
 
     def waiting(self, name: str) -> list[str]:
@@ -167,27 +192,34 @@ class Subscriptions(Notifications, Generic[L]):
             for server in connections.servers
         )
 
-    def _due(self) -> float:
-        """The instant at which to act even if no message comes."""
-        due = math.inf if self._connections.whole else self._connections.next_probe()
-        for inbox in self._partial.values():
-            due = min(due, inbox.deadline)
-        return due
-
-    def _wake_partial(self) -> None:
-        """Wake waiters that heard from too few masters for long enough. With the mutex."""
-        if self._partial:
-            now = self._context.clock()
-            for inbox in [inbox for inbox in self._partial.values() if inbox.deadline <= now]:
-                inbox.wake(Wake.HANDED if inbox.handed_by else Wake.FREE)
-            self._partial = {box.token: box for box in self._partial.values() if box.deadline < math.inf}
-
-    def _pass_on_unclaimed(self) -> None:
-        """Pass on hand-offs whose waiters have left. Without the mutex."""
+    def after_data(self) -> None:
+        """Pass on hand-offs whose waiters have left."""
+        if not self._unclaimed:
+            return
         with self._mutex:
             unclaimed, self._unclaimed = self._unclaimed, []
         for name, token in unclaimed:
             self._pass_on(name, token)
+
+    def look(self) -> None:
+        """Do nothing: no reply is due on a subscriber connection."""
+
+    def _begin_looking(self) -> None:
+        if self._stop_looking is None:
+            try:
+                self._stop_looking = self._runtime.repeat(LOOK_S, self._look)
+            except RuntimeError as error:
+                log.warning("nobody ends the subscriptions: %s", error)
+
+    def _look(self) -> bool:
+        with self._mutex:
+            if not self._tidy():
+                # With the mutex: otherwise a waiter that comes now would not begin again.
+                self._stop_looking = None
+                return False
+        self._connections.read_unattended()
+        self.after_data()
+        return True
 
     def _tidy(self) -> bool:
         """End the unused subscriptions; whether one is left. With the mutex."""
@@ -209,12 +241,12 @@ class Subscriptions(Notifications, Generic[L]):
         self._connections.connect_due()
         return True
 
-    def _take(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
+    def on_data(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
         # Most often one message for one waiter: comparing it whole is cheaper than parsing it.
         ref = self._by_packet.get(data)
         contender = None if ref is None else ref()
         if contender is not None and contender.inbox is not None and not connection.reader.has_data():
-            self._handed(contender.inbox, server.index)
+            contender.inbox.on_hand_off(server.index)
             return
         if data:
             connection.reader.feed(data)
@@ -238,7 +270,7 @@ class Subscriptions(Notifications, Generic[L]):
                 self._confirmed(found, server.index)
         elif kind == b"message":
             for inbox in found.inboxes:
-                self._published(inbox, server.index, payload)
+                inbox.on_release(server.index, payload)
 
     def _confirmed(self, found: Subscription, master: int) -> None:
         found.confirmed.add(master)
@@ -257,38 +289,11 @@ class Subscriptions(Notifications, Generic[L]):
         if inbox is None:
             self._unclaimed.append((found.name, token.decode("utf-8", "replace")))
             return
-        self._handed(inbox, master)
-
-    def _handed(self, inbox: Inbox, master: int) -> None:
-        handed_by = inbox.handed_by
-        handed_by.add(master)
-        if len(handed_by) == self._context.quorum:
-            self._partial.pop(inbox.token, None)
-            inbox.wake(Wake.HANDED)
-        elif len(handed_by) < self._context.quorum and (len(handed_by) == 1 or inbox.deadline == math.inf):
-            # Masters on which the holder had no key, or that are out of reach, publish nothing.
-            self._wait_for_more(inbox, partial_quorum_wait(inbox.findings.took_s, inbox.findings.partial))
-
-    def _published(self, inbox: Inbox, master: int, message: bytes) -> None:
-        if message != inbox.message:
-            inbox.message, inbox.heard_from = message, set()
-        if master in inbox.heard_from:
-            inbox.heard_from.clear()  # published again: another release with the same text
-        inbox.heard_from.add(master)
-        # Not before the q-th master: a try at fewer free masters would fail and disturb the other waiters.
-        if len(inbox.heard_from) == self._context.quorum:
-            inbox.wake(Wake.FREE)
-        elif len(inbox.heard_from) == 1 and not self._context.wire.shared:
-            # Redisson's channels also carry undone votes, so there messages of a minority mean nothing.
-            self._wait_for_more(inbox, PARTIAL_QUORUM_S)
-
-    def _wait_for_more(self, inbox: Inbox, seconds: float) -> None:
-        inbox.deadline = min(inbox.deadline, self._context.clock() + seconds)
-        self._partial[inbox.token] = inbox
+        inbox.on_hand_off(master)
 
     # -- connections; with the mutex held ----------------------------------------------------------
 
-    def _welcome(self, server: MasterConnection[L], connection: L) -> None:
+    def on_connect(self, server: MasterConnection[L], connection: L) -> None:
         self._refusing.discard(server.index)
         for found in self._by_name.values():
             self._send(server, connection, encode(("SUBSCRIBE", *found.names)))
@@ -302,16 +307,18 @@ class Subscriptions(Notifications, Generic[L]):
 
     def _send(self, server: MasterConnection[L], connection: L, packed: bytes) -> None:
         try:
-            self._connections.send(connection, packed)
+            if connection.send(packed):
+                self._connections.hold_back(connection)
         except OSError as error:
-            self._drop(server, str(error) or type(error).__name__)
+            self._connections.fail(server, error)
 
-    def _drop(self, server: MasterConnection[L], why: str) -> None:
-        self._connections.drop(server, Fault(FaultKind.BROKEN, why))
+    def on_drop(self, server: MasterConnection[L], connection: L, fault: Fault) -> None:
         for found in self._by_name.values():
             if server.index in found.confirmed:
                 found.confirmed.discard(server.index)
                 found.lost.add(server.index)
+        if self._by_name:
+            self._connections.connect_due()
 
     def close(self) -> None:
         with self._mutex:
@@ -324,6 +331,9 @@ class Subscriptions(Notifications, Generic[L]):
             self._by_name.clear()
             self._by_channel.clear()
             self._by_packet.clear()
+            stop, self._stop_looking = self._stop_looking, None
+        if stop is not None:
+            stop()
 
     def abandon(self) -> None:
         # In a forked child, where another thread may have had the mutex.

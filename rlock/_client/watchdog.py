@@ -6,12 +6,13 @@ It runs while the client holds a lock. Each check of a lease computes a loss fro
 
 from __future__ import annotations
 
+import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ..errors import LeaseLostError
+from ..errors import LeaseLostError, RLockError
 from ..events import Event, Lost, RenewalFailed, RenewalRecovered, RenewalStopped, Renewed, emit, observed
 from ..procedures.heal import heal
 from ..procedures.port import WaitGenerator
@@ -23,6 +24,10 @@ from .lock_events import emit_in_order
 
 if TYPE_CHECKING:
     from .engine import Engine
+
+log = logging.getLogger("rlock")
+
+OnLost = Callable[[LeaseLostError], object]
 
 #: The reason of a loss by `close`.
 AT_CLOSE = "its client was closed"
@@ -43,6 +48,8 @@ class Watchdog(ABC):
         self._schedule = engine.holds.schedule
         self._mutex = engine.mutex
         self._clock = engine.clock
+        #: Where the thread or task sleeps.
+        self._parker = engine.runtime.parker()
         self._needed_until = -math.inf
         self._wake_at = math.inf
         self._closed = False
@@ -52,15 +59,15 @@ class Watchdog(ABC):
         """Start the thread or task unless it runs. Raises RuntimeError on failure. With the mutex."""
 
     @abstractmethod
-    def _wake(self) -> None:
-        """Make the thread or task look at the schedule again. With the mutex."""
+    def _ended(self) -> None:
+        """The thread or task ends, because nothing is left to renew. With the mutex."""
 
     @abstractmethod
     def stop(self) -> None:
         """End the thread or task."""
 
     @abstractmethod
-    def _call_on_lost(self, on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:
+    def _call_on_lost(self, on_lost: OnLost, error: LeaseLostError) -> None:
         """Call ``on_lost`` where it cannot block or end the watchdog."""
 
     def ensure_running(self) -> None:
@@ -80,7 +87,7 @@ class Watchdog(ABC):
         else:
             self._schedule.end(hold)
         if hold.renewal.due_at < self._wake_at - RENEW_SLACK_S:
-            self._wake()
+            self._parker.wake()
 
     def report_loss(self, hold: Hold, reason: str = "", cause: str = "") -> None:
         """Report a loss once: by the signal, the log, the event and the callback."""
@@ -112,9 +119,35 @@ class Watchdog(ABC):
         next_due = self._schedule.next_due()
         if self._closed or (next_due == math.inf and now >= self._needed_until):
             return None
-        # A short sleep at most: otherwise the last release would have to wake the watchdog.
+        # It sleeps for `LINGER_S` at most, so a release need not wake it to end it.
         self._wake_at = min(now + LINGER_S, next_due)
         return []
+
+    def _run_gen(self) -> WaitGenerator[None]:
+        """Renew the holds that are due, until the client is closed or has held nothing for `LINGER_S`."""
+        while True:
+            with self._mutex:
+                due = self._take_due()
+                if due is None:
+                    # With the mutex: an acquire that comes now must see the end, and start another one.
+                    self._ended()
+                    return
+            if not due:
+                yield from self._parker.park(self._wake_at - self._clock())
+                continue
+            try:
+                yield from self._look_after(due)
+            except RLockError as error:
+                log.debug("no renewal: %s", error)  # the client is being closed
+            except BaseException as error:
+                self._try_again(due)
+                self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        """Log an error of a round that is tried again. Raises an interrupt again, or a cancellation."""
+        if not isinstance(error, Exception):
+            raise error
+        log.error("a renewal round failed; it is tried again", exc_info=error)
 
     def _try_again(self, due: Sequence[Hold]) -> None:
         """Schedule all holds of a round that failed with an exception."""

@@ -1,4 +1,9 @@
-"""The connections of threads: one poll for all of them, and a short-lived thread for each attempt."""
+"""The connections of threads: of the threads that wait, one reads for all.
+
+That thread is the leader, the others are followers. So a single thread gets its reply without a thread
+switch. A leader whose wait is over wakes a follower, which becomes the next leader. A short-lived thread
+makes each attempt to connect.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +13,13 @@ import select
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from .._client import connections
-from .._client.connections import MasterConnection
+from .._client.connection import MasterConnection
 from .._client.handshake import ConnectOptions
-from .._client.runtime import NO_WAIT
+from .._client.runtime import NO_WAIT, Waiter
 from ..model import Fault
 from ..procedures.port import WaitGenerator
 from .connection import SocketConnection
@@ -64,7 +70,7 @@ Server = MasterConnection[SocketConnection]
 
 
 class Connections(connections.Connections[SocketConnection]):
-    """Called with ``mutex``, except for `poll` and `connect_gen`."""
+    """The sockets of one poll."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -73,23 +79,88 @@ class Connections(connections.Connections[SocketConnection]):
         self._poll = select.poll()
         self._wake_pipe = WakePipe()
         self._poll.register(self._wake_pipe.fileno, select.POLLIN)
+        #: The waiter whose thread reads for all.
+        self._leader: Waiter | None = None
+        self._followers: set[Waiter] = set()
 
-    # -- events ------------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------
+
+    def read_until(
+        self, waiter: Waiter, done: Callable[[], bool], until: float = math.inf
+    ) -> WaitGenerator[None]:
+        late = False
+        try:
+            while True:
+                with self._mutex:
+                    if done() or late or self.closed:
+                        return
+                    now = self._clock()
+                    left = min(until, waiter.deadline) - now
+                    late = left <= 0
+                    leads = self._leads(waiter, now)
+                if leads:
+                    self._read(min(left, self._patience), late=late)
+                else:
+                    yield from waiter.parker.park(min(left, self._patience))
+        finally:
+            self._leave(waiter)
+
+    def _leads(self, waiter: Waiter, now: float) -> bool:
+        """Whether this waiter reads for all; otherwise another one does, and will wake it.
+
+        Ctrl-C may come between any two lines, so no `finally` is sure to run. So a leader that waits no more
+        counts as none. A follower checks that now and then, even if nobody wakes it.
+        """
+        leader = self._leader
+        if leader is None or leader is waiter or not leader.asleep or now > leader.deadline + self._patience:
+            self._leader = waiter
+            return True
+        waiter.parker = waiter.parker or self.parker()
+        self._followers.add(waiter)
+        return False
+
+    def _leave(self, waiter: Waiter) -> None:
+        with self._mutex:
+            self._followers.discard(waiter)
+            # None: the last leader has woken this follower to lead. It leaves, so it wakes another one.
+            if self._leader is waiter or self._leader is None:
+                self._leader = None
+                for other in self._followers:
+                    if other.asleep:
+                        other.parker.wake()
+                        break
+                if self.closed:
+                    self._wake_pipe.close()
+
+    def _read(self, timeout: float, *, late: bool = False) -> None:
+        events = self.poll(timeout)
+        with self._mutex:
+            for fd, event in events:
+                self._serve(fd, event)
+        self._traffic.after_data()
+        if late or self._clock() >= self._traffic.look_at:
+            self._traffic.look()
+
+    def read_unattended(self) -> None:
+        with self._mutex:
+            attended = self._leader is not None and self._leader.asleep
+        if not attended:
+            self._read(0.0)
 
     def poll(self, timeout: float) -> list[tuple[int, int]]:
         """Wait for events, at most ``timeout`` seconds. Without the mutex, by one thread at a time."""
         try:
             return self._poll.poll(math.ceil(timeout * 1000) if timeout > 0.0 else 0)
-        except RuntimeError:  # "concurrent poll() invocation": the reader before this one still polls
+        except RuntimeError:  # "concurrent poll() invocation": the leader before this one still polls
             time.sleep(0.001)
             return []
 
-    def wake(self) -> None:
-        """Wake the thread that polls."""
-        self._wake_pipe.wake()
+    def wake_reader(self, waiter: Waiter) -> None:
+        if self._leader is waiter and not self.closed:
+            self._wake_pipe.wake()
 
-    def serve(self, fd: int, event: int) -> tuple[Server, SocketConnection] | None:
-        """Handle an event: write the backlog. Returns the connection that may have something to read."""
+    def _serve(self, fd: int, event: int) -> None:
+        """Handle an event: write the backlog, and read."""
         server = self.by_fd.get(fd)
         if server is None or (connection := server.connection) is None:
             if fd == self._wake_pipe.fileno:
@@ -97,22 +168,24 @@ class Connections(connections.Connections[SocketConnection]):
             else:
                 # Ctrl-C came in the middle of `drop`: otherwise this descriptor would be polled for ever.
                 self._forget(fd)
-            return None
-        if event & select.POLLOUT:
-            connection.flush()
-            if not connection.backlog:
-                self._poll.modify(fd, select.POLLIN)
-        return server, connection
+            return
+        try:
+            if event & select.POLLOUT:
+                connection.flush()
+                if not connection.backlog:
+                    self._poll.modify(fd, select.POLLIN)
+            # Inside this try: Ctrl-C after the fetch must drop the connection, because its bytes are lost.
+            self._hand_over(server, connection, connection.fetch())
+        except BaseException as error:
+            self.fail(server, error)
 
     def hold_back(self, connection: SocketConnection) -> None:
         self._poll.modify(connection.fileno, select.POLLIN | select.POLLOUT)
-        self.wake()
+        self._wake_pipe.wake()
 
-    def drop(self, server: Server, fault: Fault) -> SocketConnection | None:
-        connection = super().drop(server, fault)
-        if connection is not None:
-            self.wake()  # a poll under way still waits for its descriptor
-        return connection
+    def drop(self, server: Server, fault: Fault) -> None:
+        super().drop(server, fault)
+        self._wake_pipe.wake()  # a poll under way still waits for its descriptor
 
     def _register(self, server: Server, connection: SocketConnection) -> None:
         self.by_fd[connection.fileno] = server
@@ -132,7 +205,9 @@ class Connections(connections.Connections[SocketConnection]):
 
     def _wake_waiters(self) -> None:
         super()._wake_waiters()
-        self.wake()  # a poll under way does not wait for a new connection yet
+        for follower in self._followers:
+            follower.parker.wake()
+        self._wake_pipe.wake()  # a poll under way does not wait for a new connection yet
 
     def _start(self, server: Server) -> None:
         threading.Thread(
@@ -154,10 +229,11 @@ class Connections(connections.Connections[SocketConnection]):
 
     # -- the end -----------------------------------------------------------------------------------
 
+    def close(self) -> None:
+        super().close()
+        if self._leader is None:
+            self._wake_pipe.close()  # otherwise the leader closes it, which may still poll it
+
     def abandon(self) -> None:
         super().abandon()
-        self.close_wake_pipe()
-
-    def close_wake_pipe(self) -> None:
-        """Close the pipe. Not in `close`, because a thread may still poll it."""
         self._wake_pipe.close()

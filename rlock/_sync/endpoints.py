@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import redis
-from redis.backoff import NoBackoff
-from redis.connection import AbstractConnection, parse_url
-from redis.retry import Retry
+import redis.retry
 
 from .._client import endpoints
 from .._client.handshake import ConnectOptions
@@ -15,15 +15,7 @@ from .connection import SocketConnection, connect
 class Endpoint(endpoints.Endpoint):
     """One master's address; a thread connects."""
 
-    redis_py = endpoints.RedisPyClasses(
-        redis.Redis,
-        redis.Connection,
-        redis.SSLConnection,
-        parse_url,
-        endpoints.quiet(AbstractConnection),
-        Retry(NoBackoff(), 0),
-        hint="use redis://host:port, rediss://host:port (TLS), unix:///path, or a ready redis.Redis object",
-    )
+    redis_py: ClassVar[Any] = redis
 
     def connect(self, options: ConnectOptions) -> SocketConnection:
         """A connection after its handshake. Blocks; raises `ConnectError`."""

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import ClassVar, TypeVar
 
 from .._client import engine
+from .._client.calls import Calls
+from .._client.subscriptions import Subscriptions
 from ..clock import Clock
 from ..procedures.acquire import acquire
 from ..procedures.contender import Contender
@@ -17,11 +19,10 @@ from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold, OwnerKey, ThreadLiveness
 from ..rules.keys import client_label
 from ..rules.options import ClientOptions, LockOptions
-from .calls import Calls
+from .connections import Connections
 from .endpoints import Endpoint
 from .greenlets import hub_thread
 from .runtime import Runtime, run
-from .subscriptions import Subscriptions
 from .watchdog import Watchdog
 
 log = logging.getLogger("rlock")
@@ -42,8 +43,8 @@ class Engine(engine.Engine):
         #: Before gevent patches it; a hub cannot wake the greenlets of another thread.
         self.get_ident, self.hub_thread = threading.get_ident, hub_thread()
         context, timeout = self.context, options.lease(None).request_timeout
-        self.masters = Calls(endpoints, context, timeout, runtime)
-        self.notifications = Subscriptions(self, endpoints, timeout)
+        self.masters = Calls(Connections, endpoints, context, timeout, runtime)
+        self.notifications = Subscriptions(Connections, self, endpoints, timeout)
         self.watchdog = Watchdog(self)
         self._local = threading.local()
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-
 from .._client import loss_signal
 from ..clock import Clock
 from ..rules.holds import Hold
+from .runtime import Runtime, run
 
 
 class LossSignal(loss_signal.LossSignal):
@@ -17,18 +16,8 @@ class LossSignal(loss_signal.LossSignal):
     """
 
     def __init__(self, hold: Hold | None, clock: Clock) -> None:
-        super().__init__(hold, clock)
-        self._event = threading.Event()
-
-    def _wake(self) -> None:
-        self._event.set()
+        super().__init__(hold, clock, Runtime())
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the hold is lost, or for ``timeout`` seconds; whether it is lost."""
-        until = None if timeout is None else self._clock() + timeout
-        while not self.is_set():
-            left = self._left(until)
-            if left is not None and left <= 0:
-                return False
-            self._event.wait(left)
-        return True
+        return run(self._wait_gen(timeout))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import TypeVar
 
 from .._client import runtime
 from .._client.runtime import NO_WAIT
 from ..procedures.port import WaitGenerator
+
+log = logging.getLogger("rlock")
 
 #: The longest time that ``time.sleep`` takes on every system.
 LONG_S = 86_400.0
@@ -64,6 +68,27 @@ class Runtime(runtime.Runtime):
         elif seconds > 0.0:
             time.sleep(seconds)
         yield from NO_WAIT
+
+    def repeat(self, seconds: float, function: Callable[[], bool]) -> Callable[[], None]:
+        end = Parker()
+
+        def work() -> None:
+            goes_on = True
+            while goes_on:
+                try:
+                    goes_on = function() and not end.block(seconds)
+                except BaseException:
+                    log.exception("the listener thread failed; it tries again")
+                    goes_on = not end.block(seconds)
+
+        def stop() -> None:
+            end.wake()
+            if thread is not threading.current_thread():
+                thread.join(1.0)
+
+        thread = threading.Thread(target=work, name="rlock-listener", daemon=True)
+        thread.start()
+        return stop
 
     def caller(self) -> object:
         return threading.get_ident()

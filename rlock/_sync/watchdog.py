@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
-from collections.abc import Callable
 
 from .._client import watchdog
 from .._client.engine import Engine
-from ..errors import LeaseLostError, RLockError
-from ..rules.holds import Hold
+from .._client.watchdog import OnLost, log
+from ..errors import LeaseLostError
 from .runtime import run
-
-log = logging.getLogger("rlock")
-
-OnLost = Callable[[LeaseLostError], object]
 
 
 class Watchdog(watchdog.Watchdog):
@@ -23,7 +17,6 @@ class Watchdog(watchdog.Watchdog):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self._changed = threading.Condition(engine.mutex)
         self._thread: threading.Thread | None = None
         #: Callbacks that are due, and the thread that calls them.
         self._callbacks: deque[tuple[OnLost, LeaseLostError]] = deque()
@@ -35,46 +28,32 @@ class Watchdog(watchdog.Watchdog):
             thread.start()
             self._thread = thread
 
-    def _wake(self) -> None:
-        self._changed.notify_all()
+    def _ended(self) -> None:
+        self._thread = None
 
     def stop(self) -> None:
-        with self._changed:
+        with self._mutex:
             self._closed = True
             thread = self._thread
-            self._changed.notify_all()
+            self._parker.wake()
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
 
     def _run(self) -> None:
         try:
-            while (due := self._wait()) is not None:
-                try:
-                    run(self._look_after(due))
-                except RLockError as error:
-                    log.debug("no renewal: %s", error)  # the client is being closed
-                except BaseException:
-                    log.exception("a renewal round failed; it is tried again")
-                    self._try_again(due)
+            run(self._run_gen())
         finally:
-            # Otherwise the next acquire would not start another thread.
+            # Otherwise no acquire would start another thread after an exception.
             if self._thread is threading.current_thread():
                 self._thread = None
 
-    def _wait(self) -> list[Hold] | None:
-        """Wait for holds that are due; None: the thread is not needed any more."""
-        with self._changed:
-            while not (due := self._take_due()):
-                if due is None:
-                    # With the mutex: an acquire that comes now finds no thread and starts one.
-                    self._thread = None
-                    return None
-                self._changed.wait(self._wake_at - self._clock())
-            return due
+    def _failed(self, error: BaseException) -> None:
+        # Also SystemExit: an observer that ends its thread must not end the renewal.
+        log.error("a renewal round failed; it is tried again", exc_info=error)
 
     def _call_on_lost(self, on_lost: OnLost, error: LeaseLostError) -> None:
-        self._callbacks.append((on_lost, error))
         with self._mutex:
+            self._callbacks.append((on_lost, error))
             if self._callback_thread is not None:
                 return
             # Not in the watchdog's thread: a callback that blocks would stop all renewals. One thread for
@@ -82,11 +61,10 @@ class Watchdog(watchdog.Watchdog):
             thread = threading.Thread(target=self._run_callbacks, name="rlock-on-lost", daemon=True)
             try:
                 thread.start()
-            except RuntimeError:
-                pass  # the process may not start another thread
-            else:
                 self._callback_thread = thread
                 return
+            except RuntimeError:
+                pass  # the process may not start another thread
         self._run_callbacks()
 
     def _run_callbacks(self) -> None:

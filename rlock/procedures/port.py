@@ -147,7 +147,7 @@ class UnderWay:
     """The owner tokens that masters may have while no hold has them: `close` must undo them."""
 
     def __init__(self) -> None:
-        #: The options and the owner tokens of each acquire, by the id of its contender.
+        #: The options and the owner tokens of each acquire, by the id of its list of tokens.
         self.acquiring: dict[int, tuple[LockOptions, list[str]]] = {}
         #: Holds whose release the masters may not have received, by owner token.
         self.releasing: dict[str, Hold] = {}

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import rlock._client.subscriptions
-import rlock._sync.subscriptions
 from rlock._client.calls import Calls
 from rlock.errors import RLockError
 from rlock.procedures.acquire import FOR_EVER
@@ -202,14 +201,10 @@ def test_what_was_left_to_one_who_has_gone_is_given_back(masters3: Fleet, make_c
 
 
 @threads_only
-@pytest.mark.parametrize(
-    "where",
-    [rlock._client.subscriptions.Subscriptions, rlock._sync.subscriptions.Subscriptions],
-    ids=["in the base class", "after it"],
-)
 def test_ctrl_c_just_after_the_heir_was_told_does_not_free_what_the_heir_goes_on_with(
-    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch, where: type[Any]
+    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    where = rlock._client.subscriptions.Subscriptions
     client, other = make_client(masters3.urls, ttl=10.0), make_client(masters3.urls, ttl=10.0)
     hand_over, told = where.hand_over, []
     got, go = threading.Event(), threading.Event()

@@ -164,7 +164,7 @@ def test_ctrl_c_before_any_line_that_reads_a_message_keeps_no_other_waiter_aslee
             nonlocal released_at
             with holder.lock("b"):
                 ready.set()
-                assert eventually(lambda: subscriptions._reader and asleep("a"))
+                assert eventually(lambda: subscriptions._connections._leader and asleep("a"))
                 waiter.start()
                 assert eventually(lambda: asleep("b"))
                 told.set()

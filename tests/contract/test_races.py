@@ -275,7 +275,7 @@ def test_an_answer_that_belongs_to_another_command_is_no_vote(
     (server,) = calls._connections.servers
     assert server.connection is not None
     # A reply too many on the wire, as after an interrupt in the middle of a command.
-    calls._connections.send(server.connection, encode(commands.acquire("y", "somebody:1", 5000).by_source()))
+    server.connection.send(encode(commands.acquire("y", "somebody:1", 5000).by_source()))
     server.connection.pending.clear()
     assert lock.acquire(timeout=5.0)
     lock.release()

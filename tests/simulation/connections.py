@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlock._client import connection, connections
-from rlock._client.connections import MasterConnection
+from rlock._client.connection import MasterConnection
 from rlock._client.handshake import ConnectError, ConnectOptions, HandshakeResult
+from rlock._client.runtime import Waiter
 from rlock.model import Fault, FaultKind
+from rlock.procedures.port import WaitGenerator
 
-from .driver import Bench
+from .driver import Bench, Parker
 from .events import Latency, Way, Wire
 from .hosts import Host, Session
 
@@ -145,46 +148,57 @@ class Endpoint:
         self.label = label
 
 
-class Connections(connections.Connections[Connection]):
-    """``bench``: where those sit who read."""
+def endpoints(client: Client) -> list[Endpoint]:
+    return [Endpoint(label) for label in client.context.masters]
 
-    def __init__(
-        self,
-        client: Client,
-        mutex: Any,
-        on_connect: Callable[[MasterConnection[Connection], Connection], None],
-        bench: Bench,
-        *,
-        timeout: float,
-        subscriber: bool = False,
-    ) -> None:
-        endpoints = [Endpoint(label) for label in client.context.masters]
-        super().__init__(
-            endpoints,
-            client.context,
-            client.runtime,
-            mutex,
-            on_connect,
-            timeout=timeout,
-            subscriber=subscriber,
-        )
+
+class Connections(connections.Connections[Connection]):
+    """What has arrived is read only while some thread of the client waits for it: see `Bench`."""
+
+    def __init__(self, client: Client, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.client = client
-        self._readers = bench
+        self.bench = Bench(self.read)
         network = client.world.network
-        self._latency = network.messages if subscriber else network.commands
+        self._latency = network.messages if self._options.subscriber else network.commands
 
     # -- reading and writing -----------------------------------------------------------------------------
 
-    def readable(self) -> Iterator[tuple[MasterConnection[Connection], Connection]]:
-        """Connections with something to read, or that the peer has closed; the caller reads them."""
-        for server in self.servers:
-            connection = server.connection
-            if connection is not None and (connection.inbox or connection.ended):
-                connection.answered = connection.answered or bool(connection.inbox)
-                yield server, connection
+    def parker(self) -> Parker:
+        return Parker(self.bench)
+
+    def read_until(
+        self, waiter: Waiter, done: Callable[[], bool], until: float = math.inf
+    ) -> WaitGenerator[None]:
+        parker = waiter.parker = waiter.parker or self.parker()
+        self._sleepers.add(parker)
+        late = False
+        try:
+            while not (done() or late or self.closed):
+                left = min(until, waiter.deadline) - self._clock()
+                late = left <= 0
+                yield from parker.park(min(left, self._patience))
+                self.read()
+                self._traffic.look()
+        finally:
+            self._sleepers.discard(parker)
+
+    def read(self) -> None:
+        """Read what has arrived, and see which connections the peer has closed."""
+        with self._mutex:
+            for server in self.servers:
+                connection = server.connection
+                if connection is not None and (connection.inbox or connection.ended):
+                    connection.answered = connection.answered or bool(connection.inbox)
+                    self.take(server, connection, b"")
+        self._traffic.after_data()
+
+    def read_unattended(self) -> None:
+        if not self.bench:
+            self.read()
 
     def _register(self, server: MasterConnection[Connection], connection: Connection) -> None:
-        connection.serve = connection.disconnect = self._readers.arrived
+        connection.serve = connection.disconnect = self.bench.arrived
 
     def _unregister(self, connection: Connection) -> None: ...
 
@@ -202,10 +216,6 @@ class Connections(connections.Connections[Connection]):
     def connection(self, server: MasterConnection[Connection]) -> Connection:
         host = self.client.world.hosts[server.index]
         return Connection(self.client, host, self._latency, subscriber=self._options.subscriber)
-
-    def _wake_waiters(self) -> None:
-        super()._wake_waiters()
-        self._readers.poke()
 
     def _start(self, server: MasterConnection[Connection]) -> None:
         _Attempt(self, server, self._connect_options(server)).connect()

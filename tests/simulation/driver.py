@@ -165,15 +165,22 @@ class Parker(runtime.Parker):
 class Runtime(runtime.Runtime):
     """Waiting in virtual time."""
 
-    def __init__(self, client: Client, bench: Bench | None = None) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
-        self._bench = bench
 
     def parker(self) -> Parker:
-        return Parker(self._bench)
+        return Parker()
 
     def sleep(self, seconds: float) -> WaitGenerator[None]:
         yield Wait(max(seconds, 0.0))
+
+    def repeat(self, seconds: float, function: Callable[[], bool]) -> Callable[[], None]:
+        def work() -> None:
+            if function():
+                self._client.after(self._client.lasts(seconds), work)
+
+        self._client.after(self._client.lasts(seconds), work)
+        return lambda: None  # its client is closed, so the function returns False
 
     def caller(self) -> object:
         return self._client.current

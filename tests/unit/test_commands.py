@@ -9,7 +9,7 @@ from typing import Any
 import hiredis
 import pytest
 
-from rlock._client.connections import MasterConnection
+from rlock._client.connection import MasterConnection
 from rlock._client.handshake import HandshakeResult
 from rlock._client.pipeline import PendingCall, PendingReply
 from rlock.procedures.port import Request
@@ -233,7 +233,9 @@ def test_ctrl_c_while_the_first_answer_is_read_leaves_no_wrong_vote(
     with memory_client(3) as client:
         calls: Any = client._engine().masters
         calls._guard.judge(1, MemoryReport("d0e1", note=NOTE.decode()), 0.0)
-        monkeypatch.setattr(calls, "_drop", lambda _, fault: wrong.append(f"{tracer.where}: {fault}"))
+        monkeypatch.setattr(
+            calls._connections, "drop", lambda _, fault: wrong.append(f"{tracer.where}: {fault}")
+        )
         for at in range(1, 100):
             command = make()
             with interrupted(at, "command_templates.py") as tracer:
@@ -245,7 +247,7 @@ def test_ctrl_c_while_the_first_answer_is_read_leaves_no_wrong_vote(
             server: MasterConnection[Wire] = MasterConnection(1, None)
             server.connection = connection
             with calls._mutex:
-                calls._receive(server, connection, data)
+                calls.on_data(server, connection, data)
             vote = replies.decode_one(reply)._replace(note=None)
             if call.ballot.votes[1]._replace(note=None) != vote:
                 wrong.append(f"{tracer.where}: {call.ballot.votes[1]}")

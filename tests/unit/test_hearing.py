@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._client.connection import Connection
-from rlock._client.connections import MasterConnection
+from rlock._client.connection import Connection, MasterConnection
 from rlock._client.handshake import HandshakeResult
+from rlock._client.subscriptions import Subscriptions
 from rlock._sync.runtime import run
-from rlock._sync.subscriptions import Subscriptions
 from rlock.procedures.acquire import FOR_EVER
 from rlock.procedures.contender import Contender
 from rlock.procedures.port import Wake
@@ -66,7 +65,7 @@ class Hearing:
     def hear(self, master: int, data: bytes) -> None:
         server = self.servers[master]
         with self.subscriptions._mutex:
-            self.subscriptions._take(server, server.connection, data)
+            self.subscriptions.on_data(server, server.connection, data)
 
 
 @pytest.fixture
@@ -186,10 +185,11 @@ def test_ctrl_c_before_any_line_of_a_wait_leaves_no_reader_that_does_not_read(he
     for at in range(1, MANY):
         contender, _ = hearing.contend("x")
         hearing.subscribe(contender)
-        with interrupted(at, "subscriptions.py", "notifications.py") as tracer:
+        with interrupted(at, "subscriptions.py", "notifications.py", "_sync/connections.py") as tracer:
             run(subscriptions.wait(contender, hearing.context.clock() + 0.001))
         subscriptions.unsubscribe(contender, left=True)
-        assert subscriptions._reader is None or not subscriptions._reader.asleep, tracer.where
+        leader = subscriptions._connections._leader
+        assert leader is None or not leader.asleep, tracer.where
         if not tracer.where:
             break
     assert 10 < at < MANY

@@ -10,6 +10,7 @@ import pytest
 from rlock.model import Code, FaultKind, Verdict
 from rlock.procedures.port import Request, WaitGenerator
 from rlock.rules import commands
+from rlock.rules.keys import OWN
 from rlock.rules.quorum import Settle
 from rlock.rules.timing import guard_time
 
@@ -18,6 +19,7 @@ from .wired import EPOCH_US, TIMEOUT_S, WiredCalls
 T = TypeVar("T")
 
 FULL = guard_time(10.0)
+FREE = commands.free(OWN, "job", "me:1")
 
 
 def note(run_id: str, age_s: float, max_ttl_ms: int = 10_000) -> str:
@@ -234,6 +236,41 @@ def test_a_new_connection_to_another_life_is_no_older_than_the_last_answer_of_th
     assert calls.guard.wait(0, calls.now) == pytest.approx(FULL - 5.0)
 
 
+# -- commands that a master missed --------------------------------------------------------------------------
+
+
+def test_a_release_that_was_sent_without_a_connection_is_sent_again_before_any_other_command() -> None:
+    calls = connected()
+    assert calls.acquire(settle=Settle.ALL).granted == 3
+    calls.away(0)
+    calls.cut(0)
+    calls.send(FREE, resend_for=9.0)
+    calls._connections.down.clear()
+    calls.reconnect()
+    calls.send(commands.status("job"))
+    assert calls.servers[0].ran == ["acquire", "release", "status"]
+
+
+def test_a_release_whose_connection_breaks_before_the_reply_is_sent_again() -> None:
+    calls = connected(1)
+    calls.acquire()
+    calls.send(FREE, resend_for=9.0)
+    calls.cut(0)
+    assert calls.servers[0].ran == ["acquire", "release", "release"]
+
+
+@pytest.mark.parametrize("resend_for", [0.0, 9.0])
+def test_a_missed_command_that_means_nothing_any_more_is_not_sent(resend_for: float) -> None:
+    calls = connected(1)
+    calls.away(0)
+    calls.cut(0)
+    calls.send(FREE, resend_for=resend_for)
+    calls.now += 9.1
+    calls._connections.down.clear()
+    calls.reconnect()
+    assert calls.servers[0].ran == []
+
+
 # -- the short way: an answer that is compared and not read -------------------------------------------------
 
 
@@ -334,7 +371,7 @@ def test_a_renewal_that_learns_of_a_longer_lease_by_a_late_answer_judges_its_vot
         (ballot,) = finished(calls.call_many([request]))
     assert (ballot.votes[0].guarded, 2 in ballot.votes) == (False, False)
     late.arrived = replies[0]
-    calls._read()
+    calls._connections.read()
     finished(calls.collect([ballot]))
     assert ballot.votes[0].guarded, "its memory is younger than a minute"
 

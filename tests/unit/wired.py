@@ -6,6 +6,7 @@ It is the real `Calls` with the real `Connections`: only the sockets are missing
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from random import Random
 from types import SimpleNamespace
@@ -14,10 +15,9 @@ from typing import Any
 import hiredis
 
 from rlock._client import calls, connection, connections
-from rlock._client.connections import MasterConnection
+from rlock._client.connection import MasterConnection
 from rlock._client.handshake import HandshakeResult
-from rlock._client.pipeline import PendingCall
-from rlock._client.runtime import NO_WAIT
+from rlock._client.runtime import NO_WAIT, Waiter
 from rlock._sync.runtime import Runtime
 from rlock.model import Fault, FaultKind
 from rlock.procedures.port import ClientContext, WaitGenerator
@@ -115,6 +115,8 @@ class Connections(connections.Connections[Connection]):
     hosts: Sequence[Server]
     #: Masters that refuse connections.
     down: set[int]
+    #: Passes in which something was read.
+    trips = 0
 
     def _start(self, server: MasterConnection[Connection]) -> None:
         refused = server.index in self.down
@@ -124,6 +126,23 @@ class Connections(connections.Connections[Connection]):
     def _register(self, server: MasterConnection[Connection], connection: Connection) -> None: ...
 
     def _unregister(self, connection: Connection) -> None: ...
+
+    def read_until(
+        self, waiter: Waiter, done: Callable[[], bool], until: float = math.inf
+    ) -> WaitGenerator[None]:
+        while not done() and self.read():
+            self.trips += 1
+        yield from NO_WAIT
+
+    def read(self) -> bool:
+        """Take in everything that has arrived until now; False: there was nothing."""
+        found = False
+        with self._mutex:
+            for server in self.servers:
+                if server.connection is not None and server.connection.arrived:
+                    found, data, server.connection.arrived = True, server.connection.arrived, b""
+                    self.take(server, server.connection, data)
+        return found
 
 
 class WiredCalls(calls.Calls[Connection]):
@@ -136,18 +155,10 @@ class WiredCalls(calls.Calls[Connection]):
         names = [f"redis://m{i}" for i in range(masters)]
         guard = Guard(names, max_ttl, seconds)
         context = ClientContext(names, lambda: self.now, Random(1), guard)
-        super().__init__(context, TIMEOUT_S, Runtime())
+        endpoints = [SimpleNamespace(label=name) for name in names]
+        super().__init__(Connections, endpoints, context, TIMEOUT_S, Runtime())
         self.guard = guard
         self.servers = [Server(i, lambda: self.now) for i in range(masters)]
-        self.trips = 0
-        self._connections = Connections(
-            [SimpleNamespace(label=name) for name in names],
-            context,
-            self._runtime,
-            self._mutex,
-            self._on_connect,
-            timeout=TIMEOUT_S,
-        )
         self._connections.hosts = self.servers
         self._connections.down = set()
 
@@ -156,7 +167,7 @@ class WiredCalls(calls.Calls[Connection]):
     def cut(self, master: int) -> None:
         """The connection ends."""
         with self._mutex:
-            self._drop(self._connections.servers[master], Fault(FaultKind.BROKEN, "cut"))
+            self._connections.drop(self._connections.servers[master], Fault(FaultKind.BROKEN, "cut"))
 
     def away(self, *masters: int) -> None:
         """From now on these refuse connections."""
@@ -169,6 +180,11 @@ class WiredCalls(calls.Calls[Connection]):
         for _ in self._connect(TIMEOUT_S):
             pass
 
+    @property
+    def trips(self) -> int:
+        """The round trips of the last call."""
+        return self._connections.trips
+
     def connection(self, master: int) -> Connection:
         connection = self._connections.servers[master].connection
         assert connection is not None
@@ -180,7 +196,7 @@ class WiredCalls(calls.Calls[Connection]):
         return self.ask(commands.acquire("job", owner, lease_ms, token=token), settle)
 
     def ask(self, command: Command, settle: Settle = Settle.VERDICT) -> Ballot:
-        self.trips = 0
+        self._connections.trips = 0
         waits = self.call(command, TIMEOUT_S, settle)
         while True:
             try:
@@ -188,23 +204,3 @@ class WiredCalls(calls.Calls[Connection]):
             except StopIteration as stop:
                 ballot: Ballot = stop.value
                 return ballot
-
-    # -- the driver --------------------------------------------------------------------------------
-
-    def _finish(self, call: PendingCall) -> WaitGenerator[None]:
-        try:
-            while not call.ballot.settled and self._read():
-                self.trips += 1
-        finally:
-            call.over = True
-        yield from NO_WAIT
-
-    def _read(self) -> bool:
-        """Take in everything that has arrived until now; False: there was nothing."""
-        found = False
-        with self._mutex:
-            for server in self._connections.servers:
-                if server.connection is not None and server.connection.arrived:
-                    found, data, server.connection.arrived = True, server.connection.arrived, b""
-                    self._receive(server, server.connection, data)
-        return found

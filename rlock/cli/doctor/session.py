@@ -68,7 +68,7 @@ class Session:
             except (redis.RedisError, OSError, ValueError) as error:
                 connection.disconnect()
                 trouble, text = trouble_of(error)
-                if isinstance(connection, endpoint.redis_py.tls) and _without_tls(connection):
+                if isinstance(connection, endpoint.redis_py.SSLConnection) and _without_tls(connection):
                     trouble, text = Trouble.TLS, f"it answers without TLS ({text})"
                 raise SessionError(trouble, text) from None
             except BaseException:
