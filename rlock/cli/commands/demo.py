@@ -16,16 +16,15 @@ from typing import TextIO
 
 import click
 
+from ...testing.contention.journal import now_ns
+from ...testing.contention.processes import WorkerError, WorkerProcesses
 from ...testing.local.binaries import ServerBinary
 from ...testing.local.embedded import EmbeddedError, Masters, find_server
 from .. import exits
-from ..demo import acts
-from ..demo import screen as screens
-from ..demo.board import ActLine, Board, Observer
-from ..demo.crew import Crew, CrewError
-from ..demo.ledger import Ledger
-from ..demo.verdict import Evidence, Verdict, judge, read_ledgers
-from ..demo.worker import control_path, guarded_path
+from ..demo import phases
+from ..demo.display import display, is_plain
+from ..demo.state import Observer, Phase, State
+from ..demo.verdict import Evidence, Verdict, judge
 from ..output import json_option, print_json, show
 
 MASTERS = 5
@@ -108,42 +107,40 @@ def demo(workers: int, keep: Path | None, *, as_json: bool) -> None:
         show(f"- {problem}")
     if len(verdict.problems) > PROBLEMS:
         show(f"- and {len(verdict.problems) - PROBLEMS} more")
-    plain = screens.is_plain(sys.stdout, os.environ)
+    plain = is_plain(sys.stdout, os.environ)
     click.secho(verdict.sentence, fg="green" if verdict.proven else "red", color=not plain)
     sys.exit(0 if verdict.proven else FAILED)
 
 
-def _run(server: ServerBinary, workers: int, directory: Path, stream: TextIO) -> Verdict:
+def _run(server: ServerBinary, count: int, folder: Path, stream: TextIO) -> Verdict:
     with ExitStack() as stack:
         masters = stack.enter_context(Masters(MASTERS, server))
-        for path in (control_path(directory), guarded_path(directory)):
-            Ledger(path).create()
-        crew = Crew(workers, directory, masters.urls, TTL_S)
-        stack.callback(crew.end)
-        board = Board(
-            f"rlock demo: {MASTERS} masters ({server}), {workers} processes, ttl {TTL_S:g} s",
+        ttl = {"RLOCK_TTL": f"{TTL_S:g}", "RLOCK_MAX_TTL": f"{TTL_S:g}"}
+        environment = {**os.environ, "RLOCK_MASTERS": ",".join(masters.urls), **ttl}
+        workers = WorkerProcesses(count, folder, environment)
+        stack.callback(workers.end)
+        state = State(
+            f"rlock demo: {MASTERS} masters ({server}), {count} processes, ttl {TTL_S:g} s",
             masters=list(masters),
-            crew=crew,
-            acts=[ActLine(title) for title in acts.TITLES],
+            workers=workers,
+            phases=[Phase(title) for title in phases.PHASES],
         )
-        stack.enter_context(Observer(board, masters.urls, TTL_S))
-        stage = acts.Stage(board, stack.enter_context(screens.screen(board, stream)), directory, TTL_S)
-        interruption = None
+        stack.enter_context(Observer(state, masters.urls, TTL_S))
+        stage = phases.Stage(state, stack.enter_context(display(state, stream)), folder, TTL_S)
+        interruption = ""
         try:
-            acts.play(stage)
-        except CrewError as error:
+            phases.run(stage)
+            workers.history.horizon = now_ns()  # all are idle: every line has been read
+        except WorkerError as error:
             interruption = str(error)
-        control_ledger, ledger = read_ledgers(directory)
         return judge(
             Evidence(
-                sections=crew.sections,
-                control_ledger=control_ledger,
-                ledger=ledger,
+                history=workers.history,
+                unlocked=stage.unlocked.count(),
+                counter=stage.counter.count(),
                 marks=stage.marks,
-                faults=crew.faults,
-                workers=workers,
+                workers=[worker.name for worker in workers.workers],
                 masters=MASTERS,
-                masters_killed=sum(not master.running for master in masters),
                 ttl=TTL_S,
                 interruption=interruption,
             )

@@ -1,1 +1,1 @@
-"""The parts of ``rlock demo``: a file that breaks without a lock, who rewrites it, the proof."""
+"""`rlock demo`: workers raise a counter on masters that fail, and a checker reads their journals."""

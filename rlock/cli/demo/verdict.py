@@ -1,29 +1,27 @@
-"""The verdict: one sentence out of the journals, the ledgers and the marks. Nothing in it is a constant."""
+"""The verdict: one sentence out of the journals, the counters and the marks of the phases."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from .acts import HANDOFFS, NEXT_OWNER_SLACK_S, Marks
-from .checker import (
+from rlock.testing.contention.checker import judge_safety, overlaps
+from rlock.testing.contention.counter import Count
+from rlock.testing.contention.figures import completed, rate
+from rlock.testing.contention.history import Attempt, History
+from rlock.testing.contention.journal import SECOND
+
+from .phases import (
+    HANDOFFS,
+    MASTERS_KILLED,
+    NEXT_OWNER_SLACK_S,
     Kill,
-    completed,
-    longest_gap,
-    lost_updates,
-    median,
+    Marks,
+    longest_pause,
     next_owner,
-    overlap_violations,
-    overlaps,
-    rate,
-    torn_reads,
-    violations,
+    spread_ms,
     wake_ups,
 )
-from .journal import Section
-from .ledger import Ledger, State
-from .worker import CONTROL, control_path, guarded_path
 
 #: Fewer hand-offs than this say nothing about a median.
 LEAST_HANDOFFS = HANDOFFS // 3
@@ -31,60 +29,47 @@ LEAST_HANDOFFS = HANDOFFS // 3
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the last line says, and why it is not the good one, if it is not."""
+    """The last line, and the problems that it is about."""
 
     sentence: str
     problems: Sequence[str] = ()
 
     @property
     def proven(self) -> bool:
-        """Whether everything that was to be shown was shown."""
+        """Whether the run showed everything that it was to show."""
         return not self.problems
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that the verdict is made of."""
+    """Everything that the verdict is made of."""
 
-    sections: Sequence[Section]
-    control_ledger: State | None
-    ledger: State | None
+    history: History
+    unlocked: Count  # the counter of the control
+    counter: Count
     marks: Marks
-    faults: Sequence[str]
-    workers: int
+    workers: Sequence[str]
     masters: int
-    masters_killed: int
     ttl: float
-    interruption: str | None = None  # why the acts did not come to their end
-
-
-def read_ledgers(directory: Path) -> tuple[State | None, State | None]:
-    """What the two ledgers say in the end: without the lock, under it."""
-    return Ledger(control_path(directory)).final(), Ledger(guarded_path(directory)).final()
+    interruption: str = ""  # why the phases did not come to their end
 
 
 def judge(evidence: Evidence) -> Verdict:
     """The verdict."""
-    control = [section for section in evidence.sections if section.phase == CONTROL]
-    guarded = [section for section in evidence.sections if section.phase != CONTROL]
-    if evidence.interruption is not None:
-        # The workers were in the middle of their work: only what no later line could excuse counts.
-        problems = [*overlap_violations(guarded), *evidence.faults]
+    history = evidence.history
+    errors = [f"{process}: {text}" for process, text in dict.fromkeys(history.errors)]
+    if evidence.interruption:
+        # The workers were in the middle of their work, so only violations that no later line excuses count.
+        problems = [*_unsafe(history), *errors]
         if problems:
             return _violation([*problems, evidence.interruption])
         return Verdict(f"NOTHING PROVEN: {evidence.interruption}", [evidence.interruption])
-    broken = lost_updates(control, evidence.control_ledger)
-    if broken == 0:
-        # A check that cannot fail is worth nothing: it would be passed by no lock at all.
-        why = f"{len(completed(control))} sections without the lock, and no update was lost"
-        return Verdict("NOTHING PROVEN: " + why, [why])
-    problems = [
-        *violations(guarded, evidence.ledger, evidence.marks.kill),
-        *evidence.faults,
-    ] or _unshown(evidence, guarded)
-    if problems:
-        return _violation(problems)
-    return Verdict(_sentence(evidence, control, guarded, broken))
+    if evidence.unlocked.lost == 0:
+        # A check that cannot fail proves nothing: a lock that excludes nobody would pass it.
+        why = f"{evidence.unlocked.acknowledged} updates without the lock, and none was lost"
+        return Verdict(f"NOTHING PROVEN: {why}", [why])
+    problems = [*_unsafe(history), *_broken(evidence), *errors] or _unshown(evidence)
+    return _violation(problems) if problems else Verdict(_sentence(evidence))
 
 
 def _violation(problems: Sequence[str]) -> Verdict:
@@ -92,25 +77,57 @@ def _violation(problems: Sequence[str]) -> Verdict:
     return Verdict(f"VIOLATION: {problems[0]}{more}", problems)
 
 
-def _unshown(evidence: Evidence, guarded: Sequence[Section]) -> list[str]:
-    """Claims of the sentence that this run does not bear out."""
+def _unsafe(history: History) -> list[str]:
+    """The findings of the checker; of many overlaps the first."""
+    found = [str(finding) for finding in judge_safety(history) if finding.check != "overlap"]
+    overlapping = overlaps(history.holds)
+    if overlapping:
+        before, after, ns = overlapping[0]
+        found.insert(
+            0,
+            f"{_counted(len(overlapping), 'overlap')}, the first: {after.process} got the lock "
+            f"{ns / 1e6:.3f} ms before {before.process}'s hold ended",
+        )
+    return found
+
+
+def _broken(evidence: Evidence) -> list[str]:
+    """Holds and updates that did not end well."""
+    holds, kill, count = evidence.history.holds, evidence.marks.kill, evidence.counter
     found = []
-    marks, ttl = evidence.marks, evidence.ttl
-    idle = set(range(1, evidence.workers + 1)) - {section.worker for section in completed(guarded)}
+    lost = {hold.process for hold in holds if hold.lost}
+    if lost:
+        found.append(f"a lease ended before its section: of {_names(lost)} (did the machine stand still?)")
+    unended = {h.process for h in holds if h.done_at is None and not _was_killed(h, kill)}
+    if unended:
+        found.append(f"a section never ended: of {_names(unended)}")
+    if count.lost:
+        found.append(f"{count.lost:,} of {count.acknowledged:,} updates were lost")
+    done = len(completed(holds))
+    if count.acknowledged != done and not lost:
+        found.append(f"{done:,} sections, but {_counted(count.acknowledged, 'update')} of the counter")
+    return found
+
+
+def _unshown(evidence: Evidence) -> list[str]:
+    """Claims of the sentence that this run does not bear out."""
+    holds, marks, ttl = evidence.history.holds, evidence.marks, evidence.ttl
+    found = []
+    idle = set(evidence.workers) - {hold.process for hold in completed(holds)}
     if idle:
-        found.append(f"worker {min(idle)} never completed a section")
-    if rate(guarded, *marks.degraded) == 0:
-        found.append(f"no section was completed after {evidence.masters_killed} masters were killed")
-    if len(wake_ups(guarded)) < LEAST_HANDOFFS:
-        found.append(f"only {len(wake_ups(guarded))} hand-offs could be measured")
-    held = _killed(guarded, marks.kill)
-    heir = next_owner(guarded, marks.kill) if marks.kill else None
-    if marks.kill is None or held is None or heir is None:
-        found.append("nobody got the lock after its holder was killed")
-        return found
-    if (held.valid_until or 0) < held.entered_at + 1.1 * ttl * 1e9:
+        found.append(f"{_names(idle)} never completed a section")
+    if rate(holds, *marks.degraded) == 0:
+        found.append(f"no section was completed after {MASTERS_KILLED} masters were killed")
+    measured = len(wake_ups(holds, marks.handoffs))
+    if measured < LEAST_HANDOFFS:
+        found.append(f"only {measured} hand-offs could be measured")
+    held = next((hold for hold in holds if _was_killed(hold, marks.kill)), None)
+    owner = next_owner(holds, marks.kill) if marks.kill else None
+    if marks.kill is None or held is None or owner is None:
+        return [*found, "nobody got the lock after its holder was killed"]
+    if held.valid_to < held.got_at + 1.1 * ttl * SECOND:
         found.append(f"the holder's lease (ttl {ttl:g} s) was not renewed while it held")
-    took_s = _seconds(marks.kill.at, heir.entered_at)
+    took_s = (owner.got_at - marks.kill.at) / SECOND
     if took_s > ttl + NEXT_OWNER_SLACK_S:
         found.append(
             f"the next owner came {took_s:.2f} s after the kill: over ttl + {NEXT_OWNER_SLACK_S:g} s"
@@ -118,34 +135,35 @@ def _unshown(evidence: Evidence, guarded: Sequence[Section]) -> list[str]:
     return found
 
 
-def _killed(guarded: Sequence[Section], kill: Kill | None) -> Section | None:
-    return next((s for s in guarded if kill and s.worker == kill.worker and s.left_at is None), None)
-
-
-def _sentence(evidence: Evidence, control: Sequence[Section], guarded: Sequence[Section], broken: int) -> str:
-    marks, done = evidence.marks, completed(guarded)
-    took = wake_ups(guarded)
-    heir = next_owner(guarded, marks.kill) if marks.kill else None
-    held = _killed(guarded, marks.kill)
-    kill_at = marks.kill.at if marks.kill else 0
-    # Not a promise of the lock: what the next owner can do because it is alone.
-    repaired = ", which put the half-written file right" if heir and heir.found_torn else ""
-    took_s = _seconds(kill_at, heir.entered_at if heir else 0)
+def _sentence(evidence: Evidence) -> str:
+    holds, marks, unlocked = evidence.history.holds, evidence.marks, evidence.unlocked
+    done = completed(holds)
+    held = next((hold for hold in holds if _was_killed(hold, marks.kill)), None)
+    owner = next_owner(holds, marks.kill) if marks.kill else None
+    assert marks.kill is not None  # `_unshown` found nothing
+    assert held is not None
+    assert owner is not None
     return (
-        f"Proven here: {len(done):,} critical sections of {evidence.workers} processes on "
-        f"{evidence.masters} masters, {len(overlaps(guarded))} overlaps, "
-        f"{lost_updates(guarded, evidence.ledger)} lost updates "
-        f"(without the lock: {broken:,} of {len(completed(control)):,} lost, "
-        f"{len(torn_reads(control)):,} torn reads); "
-        f"{sum(section.depth for section in done):,} nested acquires; "
-        f"{evidence.masters_killed} masters killed: {rate(done, *marks.turns):,.0f} sections/s before, "
+        f"Proven here: {len(done):,} critical sections of {len(evidence.workers)} processes on "
+        f"{evidence.masters} masters, {len(overlaps(holds))} overlaps, {evidence.counter.lost} lost updates "
+        f"(without the lock: {unlocked.lost:,} of {unlocked.acknowledged:,} lost); "
+        f"{sum(len(hold.nested) for hold in done):,} nested acquires; "
+        f"{MASTERS_KILLED} masters killed: {rate(done, *marks.contend):,.0f} sections/s before, "
         f"{rate(done, *marks.degraded):,.0f}/s after, "
-        f"longest pause {longest_gap(done, *marks.degraded) * 1000:,.0f} ms; "
-        f"holder killed -9 after {_seconds(held.entered_at if held else 0, kill_at):.1f} s: next owner "
-        f"after {took_s:.2f} s (ttl {evidence.ttl:g} s){repaired}; "
-        f"wake-up median {median(took):.2f} ms, max {max(took):.2f} ms ({len(took)} hand-offs)."
+        f"longest pause {longest_pause(done, marks.degraded) * 1000:,.0f} ms; "
+        f"holder killed -9 after {(marks.kill.at - held.got_at) / SECOND:.1f} s: next owner "
+        f"after {(owner.got_at - marks.kill.at) / SECOND:.2f} s (ttl {evidence.ttl:g} s); "
+        f"wake-up {spread_ms(wake_ups(holds, marks.handoffs))}."
     )
 
 
-def _seconds(begin_at: int, end_at: int) -> float:
-    return (end_at - begin_at) / 1e9
+def _was_killed(hold: Attempt, kill: Kill | None) -> bool:
+    return kill is not None and hold.process == kill.worker and hold.done_at is None
+
+
+def _names(processes: set[str]) -> str:
+    return ", ".join(sorted(processes))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -1,14 +1,15 @@
-"""The screens: a dashboard on a terminal, lines of plain text everywhere else."""
+"""The displays of a demo: a dashboard on a terminal, lines of plain text everywhere else."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from .board import Board, Progress
+from .state import Progress, State
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -18,7 +19,7 @@ FRAME_S = 0.125
 PROGRESS_S = 1.5  # between two lines of progress in plain text
 BAR_WIDTH = 16
 
-#: Mark and style of an act.
+#: Mark and style of an phase.
 MARKS = {
     Progress.AHEAD: (" ", "dim"),
     Progress.RUNNING: ("▶", "bold cyan"),
@@ -27,8 +28,8 @@ MARKS = {
 }
 
 
-class Screen(Protocol):
-    """What the acts need of a screen; a context manager."""
+class Display(Protocol):
+    """The interface that the phases use; a context manager."""
 
     def event(self, text: str) -> None:
         """Something happened."""
@@ -36,7 +37,7 @@ class Screen(Protocol):
     def tick(self) -> None:
         """Called often: draw what has changed."""
 
-    def __enter__(self) -> Screen: ...
+    def __enter__(self) -> Display: ...
 
     def __exit__(self, *_: object) -> None: ...
 
@@ -50,47 +51,49 @@ def is_plain(stream: TextIO, environ: Mapping[str, str]) -> bool:
     return (stream.encoding or "").lower().replace("-", "") != "utf8"
 
 
-class PlainScreen:
-    """One line for each event, one for the end of each act, and one now and then in between."""
+class Lines:
+    """One line for each event, one for the end of each phase, and one now and then in between."""
 
-    def __init__(self, board: Board, stream: TextIO) -> None:
-        self._board = board
+    def __init__(self, state: State, stream: TextIO) -> None:
+        self._state = state
         self._stream = stream
-        self._told = [Progress.AHEAD for _ in board.acts]
+        self._told = [Progress.AHEAD for _ in state.phases]
         self._progress_at = time.monotonic() + PROGRESS_S
 
     def event(self, text: str) -> None:
         """Print it."""
-        self._stream.write(f"[{self._board.elapsed:5.1f} s] {text}\n")
+        self._stream.write(f"[{self._state.elapsed:5.1f} s] {text}\n")
         # A pipe is block-buffered: without this a person at `rlock demo | tee log` sees nothing for 20 s.
         self._stream.flush()
 
     def tick(self) -> None:
-        """Print an act's figures when it ends, and while it runs."""
-        for i, act in enumerate(self._board.acts):
-            changed, self._told[i] = self._told[i] is not act.progress, act.progress
-            if changed and act.progress in (Progress.DONE, Progress.FAILED):
-                self.event(f"{act.title}: {act.figures} [{act.progress.value}]")
-            elif act.progress is Progress.RUNNING and act.figures and time.monotonic() >= self._progress_at:
+        """Print a phase's figures when it ends, and while it runs."""
+        for i, phase in enumerate(self._state.phases):
+            changed, self._told[i] = self._told[i] is not phase.progress, phase.progress
+            if changed and phase.progress in (Progress.DONE, Progress.FAILED):
+                self.event(f"{phase.title}: {phase.figures} [{phase.progress.value}]")
+            elif (
+                phase.progress is Progress.RUNNING and phase.figures and time.monotonic() >= self._progress_at
+            ):
                 self._progress_at = time.monotonic() + PROGRESS_S
-                self.event(f"{act.title}: {act.figures}")
+                self.event(f"{phase.title}: {phase.figures}")
 
-    def __enter__(self) -> Screen:
-        self.event(self._board.headline)
+    def __enter__(self) -> Display:
+        self.event(self._state.headline)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.tick()
 
 
-class LiveScreen:
+class Dashboard:
     """The dashboard; its last picture stays."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, state: State) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        self._board = board
+        self._state = state
         self.console = Console(highlight=False)
         self._live = Live(
             console=self.console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
@@ -99,7 +102,7 @@ class LiveScreen:
 
     def event(self, text: str) -> None:
         """Show it among the last ones."""
-        self._board.events.append((self._board.elapsed, text))
+        self._state.events.append((self._state.elapsed, text))
         self._draw()
 
     def tick(self) -> None:
@@ -111,7 +114,7 @@ class LiveScreen:
         self._drawn_at = time.monotonic()
         self._live.update(self._picture(), refresh=True)
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> Display:
         self._live.start()
         return self
 
@@ -127,11 +130,11 @@ class LiveScreen:
         from rich.table import Table
         from rich.text import Text
 
-        board = self._board
+        state = self._state
         head = Table.grid(expand=True)
         head.add_column()
         head.add_column(justify="right")
-        head.add_row(Text(board.headline, style="bold"), Text(f"{board.elapsed:.1f} s", style="dim"))
+        head.add_row(Text(state.headline, style="bold"), Text(f"{state.elapsed:.1f} s", style="dim"))
         sides = Table.grid(expand=True, padding=(0, 2, 0, 0))
         sides.add_column(ratio=2)
         sides.add_column(ratio=3)
@@ -139,14 +142,14 @@ class LiveScreen:
         sides.add_row(self._masters(), self._workers())
         events = [
             Text.assemble((f"{at:6.1f} s  ", "dim"), text, no_wrap=True, overflow="ellipsis")
-            for at, text in board.events
+            for at, text in state.events
         ]
         # A picture that does not jump; and its last line is empty, or the ^C that a terminal prints at its
         # end would begin a new one, and the next picture would leave the first line of this one behind.
-        events += [Text()] * ((board.events.maxlen or 0) - len(board.events) + 1)
-        return Group(head, self._acts(), sides, Rule("events", align="left", style="dim"), *events)
+        events += [Text()] * ((state.events.maxlen or 0) - len(state.events) + 1)
+        return Group(head, self._phases(), sides, Rule("events", align="left", style="dim"), *events)
 
-    def _acts(self) -> Table:
+    def _phases(self) -> Table:
         from rich.table import Table
         from rich.text import Text
 
@@ -154,9 +157,9 @@ class LiveScreen:
         table.add_column(width=1)
         table.add_column(no_wrap=True)
         table.add_column(no_wrap=True, overflow="ellipsis")
-        for act in self._board.acts:
-            mark, style = MARKS[act.progress]
-            table.add_row(Text(mark, style=style), Text(act.title, style=style), act.figures)
+        for phase in self._state.phases:
+            mark, style = MARKS[phase.progress]
+            table.add_row(Text(mark, style=style), Text(phase.title, style=style), phase.figures)
         return table
 
     def _masters(self) -> Table:
@@ -166,7 +169,7 @@ class LiveScreen:
         table = Table.grid(padding=(0, 1, 0, 0))
         table.add_column(no_wrap=True)
         table.add_column(no_wrap=True, overflow="ellipsis")
-        for master, vote in zip(self._board.masters, self._board.votes(), strict=True):
+        for master, vote in zip(self._state.masters, self._state.votes(), strict=True):
             style = "bold red" if vote == "killed" else "green"
             table.add_row(Text(f":{master.port}", style=style), Text(vote, style=style))
         return table
@@ -175,31 +178,31 @@ class LiveScreen:
         from rich.table import Table
         from rich.text import Text
 
-        crew = self._board.crew
-        most = max((len(member.reader.sections) for member in crew), default=0) or 1
-        inside = crew.inside()
+        workers = self._state.workers
+        sections = Counter(attempt.process for attempt in workers.history.attempts)
+        most = max(sections.values(), default=1)
         table = Table.grid(padding=(0, 1, 0, 0))
         table.add_column()
         table.add_column(width=BAR_WIDTH)
         table.add_column(justify="right", min_width=5)
         table.add_column(no_wrap=True)
-        for member in crew:
-            done = len(member.reader.sections)
-            if not member.alive:
+        for worker in workers.workers:
+            done = sections[worker.name]
+            if worker.killed_at is not None:
                 state, style = "killed -9", "bold red"
-            elif member is inside:
+            elif workers.inside(worker):
                 state, style = "inside", "bold yellow"
-            elif member.ready:
+            elif workers.is_idle(worker):
                 state, style = "idle", "dim"
             else:
                 state, style = "wants in", "cyan"
             bar = "━" * max(1 if done else 0, round(BAR_WIDTH * done / most))
-            table.add_row(str(member.number), Text(bar, style=style), f"{done:,}", Text(state, style=style))
+            table.add_row(worker.name, Text(bar, style=style), f"{done:,}", Text(state, style=style))
         return table
 
 
-def screen(board: Board, stream: TextIO) -> Screen:
-    """The one that suits a stream; the dashboard stands on stdout only."""
+def display(state: State, stream: TextIO) -> Display:
+    """The dashboard on a terminal, lines elsewhere. The dashboard stands on stdout only."""
     if stream is not sys.stdout or is_plain(stream, os.environ):
-        return PlainScreen(board, stream)
-    return LiveScreen(board)
+        return Lines(state, stream)
+    return Dashboard(state)

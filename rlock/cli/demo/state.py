@@ -1,4 +1,4 @@
-"""The board: everything that can be seen of a running demonstration. Acts fill it, screens draw it."""
+"""The state of a running demo. Phases change it, the display shows it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 
 import rlock
 from rlock.model import LockStatus
+from rlock.testing.contention.processes import WorkerProcesses
 from rlock.testing.local.embedded import Master
 
-from .crew import Crew
-from .worker import LOCK
-
+#: The lock that all workers contend for.
+LOCK = "rlock-demo:counter"
 OBSERVE_S = 0.2
 EVENTS = 5
 
 
 class Progress(enum.Enum):
-    """Where an act stands."""
+    """The progress of a phase."""
 
     AHEAD = "ahead"
     RUNNING = "running"
@@ -31,8 +31,8 @@ class Progress(enum.Enum):
 
 
 @dataclass
-class ActLine:
-    """One act: what it is called, where it stands, its figures so far."""
+class Phase:
+    """One phase: its title, its progress, its figures so far."""
 
     title: str
     progress: Progress = Progress.AHEAD
@@ -40,16 +40,17 @@ class ActLine:
 
 
 @dataclass
-class Board:
-    """What there is to see."""
+class State:
+    """Everything that a display shows."""
 
     headline: str
     masters: Sequence[Master]
-    crew: Crew
-    acts: list[ActLine]
+    workers: WorkerProcesses
+    phases: list[Phase]
     began: float = field(default_factory=time.monotonic)
     events: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=EVENTS))
-    overheard: deque[str] = field(default_factory=deque)  # what the library logged, not yet told
+    #: Log messages of the library that no display has shown yet.
+    messages: deque[str] = field(default_factory=deque)
     status: LockStatus | None = None
 
     @property
@@ -58,43 +59,43 @@ class Board:
         return time.monotonic() - self.began
 
     def votes(self) -> list[str]:
-        """For each master who holds the lock there, as it tells an outsider, or that it is dead."""
-        told = []
+        """For each master: killed, free, or the holder that it names."""
+        texts = []
         views = self.status.masters if self.status is not None else ()
         for i, master in enumerate(self.masters):
             if not master.running:
-                told.append("killed")
+                texts.append("killed")
             elif i >= len(views):
-                told.append("up")
+                texts.append("up")
             else:
-                told.append(self._vote(views[i].holder, views[i].remaining))
-        return told
+                texts.append(self._vote(views[i].holder, views[i].remaining))
+        return texts
 
     def _vote(self, holder: str | None, remaining: float | None) -> str:
         if holder is None:
             return "up, free"
         # <client> is host/pid/thread
         pid = holder.split("/")[1] if holder.count("/") >= 2 else holder
-        name = next((f"worker {m.number}" for m in self.crew if str(m.pid) == pid), f"pid {pid}")
+        name = next((worker.name for worker in self.workers.workers if str(worker.pid) == pid), f"pid {pid}")
         return f"up, {name}" + (f" for {remaining:.1f} s" if remaining is not None else "")
 
 
 class Observer(logging.Handler):
-    """Asks the masters who holds the lock, a few times a second, with a client of its own.
+    """Asks the masters a few times a second who holds the lock, with a client of its own.
 
-    What the library logs meanwhile goes to the board: on the terminal it would tear the dashboard.
+    Log messages of the library go to the state: on the terminal they would tear the dashboard.
     """
 
-    def __init__(self, board: Board, urls: Sequence[str], ttl: float) -> None:
+    def __init__(self, state: State, urls: Sequence[str], ttl: float) -> None:
         super().__init__(logging.WARNING)
-        self._board = board
+        self._state = state
         self._client = rlock.Client(urls, ttl, max_ttl=ttl)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """From any thread; the acts tell it."""
-        self._board.overheard.append(f"rlock: {record.getMessage()}")
+        """Called in any thread."""
+        self._state.messages.append(f"rlock: {record.getMessage()}")
 
     def __enter__(self) -> None:
         log = logging.getLogger("rlock")
@@ -113,6 +114,6 @@ class Observer(logging.Handler):
     def _run(self) -> None:
         while not self._ended.wait(OBSERVE_S):
             try:
-                self._board.status = self._client.status(LOCK)
+                self._state.status = self._client.status(LOCK)
             except rlock.RLockError:
-                self._board.status = None
+                self._state.status = None

@@ -1,0 +1,285 @@
+"""The phases of the demo: control, load, hand-offs, faults. Each notes its instants for the verdict."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlock.testing.contention.checker import overlaps
+from rlock.testing.contention.counter import Counter
+from rlock.testing.contention.figures import completed, delays, hand_offs, longest_gap, rate
+from rlock.testing.contention.history import Attempt
+from rlock.testing.contention.journal import SECOND, now_ns
+from rlock.testing.contention.processes import WorkerError
+from rlock.testing.contention.worker import Load
+
+from .display import Display
+from .state import LOCK, OBSERVE_S, Phase, Progress, State
+
+UNLOCKED_S = 1.5
+CONTEND_S = 3.5
+DEGRADED_S = 3.5
+HANDOFFS = 30
+HANDOFFS_S = 5.0  # at most
+AFTER_KILL_S = 1.0
+#: The time between the grant and the kill, in leases. Over 1: the holder lives by its renewals. A range of
+#: one renewal period: the rest of the lease is not the same in every run.
+HELD_LEASES = (1.2, 1.53)
+NEXT_OWNER_SLACK_S = 0.5  # over the ttl
+ORDER_S = 5.0  # for a worker to obey an order on a busy machine
+TICK_S = 0.03
+FIGURES_S = 0.25
+#: A waiter that asked later than this before the release may not have been parked yet.
+PARKED_NS = 10_000_000
+
+MASTERS_KILLED = 2
+
+#: Seconds between the read and the write of the counter, and between two sections.
+UPDATE_S, THINK_S = (0.001, 0.003), (0.0005, 0.002)
+#: A waiter needs about 5 ms to ask, subscribe and park. The pause lets the other worker enter.
+HANDOFF_HOLD_S, HANDOFF_THINK_S = (0.025, 0.035), (0.01, 0.01)
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A worker that was killed while it held the lock."""
+
+    worker: str
+    at: int
+
+
+@dataclass
+class Marks:
+    """The instants of the phases, on the journals' clock."""
+
+    contend: tuple[int, int] = (0, 0)
+    handoffs: tuple[int, int] = (0, 0)
+    degraded: tuple[int, int] = (0, 0)
+    kill: Kill | None = None
+
+
+class Stage:
+    """Masters, workers and display, as the phases use them."""
+
+    def __init__(self, state: State, display: Display, folder: Path, ttl: float) -> None:
+        self.state = state
+        self.display = display
+        self.ttl = ttl
+        self.marks = Marks()
+        self.unlocked = Counter(folder / "counter-without-lock")
+        self.counter = Counter(folder / "counter")
+        update, think = UPDATE_S, THINK_S
+        self.without_lock = Load(
+            LOCK, update, think, counter=str(folder / "counter-without-lock"), unlocked=True
+        )
+        self.contend = Load(LOCK, update, think, counter=str(folder / "counter"), nesting=3)
+        self.hand_off = Load(LOCK, HANDOFF_HOLD_S, HANDOFF_THINK_S, counter=str(folder / "counter"))
+        self.hold = Load(LOCK, (3600.0, 3600.0), counter=str(folder / "counter"))
+
+    @property
+    def holds(self) -> list[Attempt]:
+        """Holds so far."""
+        return self.state.workers.history.holds
+
+    def order(self, load: Load | None) -> None:
+        """Give all workers another load."""
+        for worker in self.state.workers.alive:
+            worker.order(load)
+
+    def watch(
+        self,
+        seconds: float,
+        phase: Phase | None = None,
+        figures: Callable[[], str] | None = None,
+        until: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Show what happens for a time, or until a condition holds; whether it holds."""
+        now = time.monotonic()
+        deadline, figures_at = now + seconds, now + FIGURES_S
+        while True:
+            self.state.workers.read()
+            if phase is not None and figures is not None and time.monotonic() >= figures_at:
+                phase.figures = figures()
+                # Not at each tick: on two cores the arithmetic would slow the workers down.
+                figures_at = time.monotonic() + FIGURES_S
+            while self.state.messages:
+                self.display.event(self.state.messages.popleft())
+            self.display.tick()
+            if until():
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(TICK_S)
+
+    def need(self, until: Callable[[], bool], timeout: float, failure: str) -> None:
+        """Wait for a condition that must come true."""
+        if not self.watch(timeout, until=until):
+            raise WorkerError(f"{failure} within {timeout:g} s")
+
+    def rest(self) -> None:
+        """Let all workers end their loads."""
+        self.order(None)
+        self.need(lambda: self.state.workers.idle, ORDER_S + self.ttl, "the workers did not end their work")
+
+
+def run(stage: Stage) -> None:
+    """Run all phases, up to the first that fails. Raises WorkerError when they cannot go on."""
+    stage.need(lambda: stage.state.workers.idle, 2 * ORDER_S, "the workers did not start")
+    for phase, perform in zip(stage.state.phases, PHASES.values(), strict=True):
+        phase.progress = Progress.RUNNING
+        try:
+            perform(stage, phase)
+        except WorkerError:
+            phase.progress = Progress.FAILED
+            raise
+        if phase.progress is Progress.RUNNING:
+            phase.progress = Progress.DONE
+        if overlaps(stage.holds):
+            phase.progress = Progress.FAILED
+        stage.display.tick()
+        if phase.progress is Progress.FAILED:
+            return
+
+
+def without_the_lock(stage: Stage, phase: Phase) -> None:
+    """The control: the same processes, the same counter, no lock."""
+
+    def figures() -> str:
+        count = stage.unlocked.count()
+        return f"{count.lost:,} of {count.acknowledged:,} updates lost"
+
+    workers = len(stage.state.workers.alive)
+    stage.display.event(f"control: {workers} processes raise one counter without the lock")
+    stage.order(stage.without_lock)
+    stage.watch(UNLOCKED_S, phase, figures)
+    stage.rest()
+    phase.figures = figures()
+
+
+def under_the_lock(stage: Stage, phase: Phase) -> None:
+    """The same under the lock."""
+    stage.display.event("now under the lock, on a second counter; each section nests 1 to 3 more acquires")
+    begin_at = now_ns()
+
+    def figures() -> str:
+        done = completed(stage.holds)
+        return f"{len(done):,} sections, {rate(done, begin_at, now_ns()):,.0f}/s"
+
+    stage.order(stage.contend)
+    stage.watch(CONTEND_S, phase, figures)
+    stage.marks.contend = begin_at, now_ns()
+    stage.rest()
+
+
+def wake_up(stage: Stage, phase: Phase) -> None:
+    """Two workers hand the lock to each other."""
+    pair = random.sample(stage.state.workers.alive, 2)
+    stage.display.event(f"{pair[0].name} and {pair[1].name} hand the lock to each other")
+    begin_at = now_ns()
+
+    def times() -> list[float]:
+        return wake_ups(stage.holds, (begin_at, now_ns()))
+
+    for worker in pair:
+        worker.order(stage.hand_off)
+    stage.watch(HANDOFFS_S, phase, lambda: spread_ms(times()), lambda: len(times()) >= HANDOFFS)
+    stage.rest()
+    stage.marks.handoffs = begin_at, now_ns()
+    phase.figures = spread_ms(times())
+
+
+def masters_killed(stage: Stage, phase: Phase) -> None:
+    """Two of the masters die while the workers contend."""
+    stage.order(stage.contend)
+    stage.watch(0.5)
+    victims = random.sample(list(stage.state.masters), MASTERS_KILLED)
+    killed_at = now_ns()
+    for master in victims:
+        master.kill()
+    stage.display.event("SIGKILL to masters " + " and ".join(f":{master.port}" for master in victims))
+
+    def figures() -> str:
+        holds, now = stage.holds, stage.state.workers.history.horizon
+        return (
+            f"{rate(holds, *stage.marks.contend):,.0f}/s before, {rate(holds, killed_at, now):,.0f}/s since; "
+            f"longest pause {longest_pause(holds, (killed_at, now)) * 1000:,.0f} ms"
+        )
+
+    stage.watch(DEGRADED_S, phase, figures)
+    stage.marks.degraded = killed_at, now_ns()
+
+
+def holder_killed(stage: Stage, phase: Phase) -> None:
+    """A worker stops in the middle of an update, holds on by its renewals, and is killed."""
+    workers = stage.state.workers
+    victim = random.choice(workers.alive)
+    phase.figures = f"waiting for {victim.name} to get the lock"
+    victim.order(stage.hold)
+    previous = victim.ordered - 1
+    stage.need(
+        lambda: workers.history.idle[victim.name] == previous and workers.inside(victim),
+        2 * ORDER_S,
+        f"{victim.name} did not get the lock",
+    )
+    stage.display.event(f"{victim.name} stops in the middle of an update; the others wait")
+    held_s = random.uniform(*HELD_LEASES) * stage.ttl
+    stage.watch(held_s, phase, lambda: f"{victim.name} holds the lock for {held_s:.1f} s")
+    kill = stage.marks.kill = Kill(victim.name, victim.kill())
+    stage.display.event(f"kill -9 {victim.pid} ({victim.name}); the lease (ttl {stage.ttl:g} s) has to end")
+    # One second over the bound: a late owner is reported with its figure.
+    allowed = stage.ttl + NEXT_OWNER_SLACK_S + 1.0
+    stage.watch(
+        allowed,
+        phase,
+        lambda: f"no owner for {(now_ns() - kill.at) / SECOND:.1f} s",
+        lambda: next_owner(stage.holds, kill) is not None,
+    )
+    owner = next_owner(stage.holds, kill)
+    if owner is None:
+        # The workers would wait for the lock without an end, so they cannot be told to rest.
+        phase.figures = f"nobody got the lock within {allowed:g} s"
+        phase.progress = Progress.FAILED
+        return
+    took_s = (owner.got_at - kill.at) / SECOND
+    phase.figures = f"next owner after {took_s:.2f} s (ttl {stage.ttl:g} s)"
+    stage.display.event(f"{owner.process} got it {took_s:.2f} s after the kill, and goes on from there")
+    stage.watch(AFTER_KILL_S)
+    stage.rest()
+    stage.watch(2 * OBSERVE_S)  # so that the last picture shows the lock free
+
+
+def next_owner(holds: list[Attempt], kill: Kill) -> Attempt | None:
+    """The first hold after the kill."""
+    return next((hold for hold in holds if hold.got_at > kill.at and hold.process != kill.worker), None)
+
+
+def wake_ups(holds: list[Attempt], span: tuple[int, int]) -> list[float]:
+    """Seconds from each release of the hand-off phase to the next owner's return of acquire."""
+    inside = [hold for hold in holds if span[0] <= hold.got_at <= span[1]]
+    return delays(hand_offs(inside, PARKED_NS))
+
+
+def longest_pause(holds: list[Attempt], span: tuple[int, int]) -> float:
+    """The longest time in a span, in seconds, in which nobody got the lock."""
+    begin_at, end_at = span
+    return longest_gap([begin_at, *(h.got_at for h in holds if begin_at <= h.got_at < end_at), end_at])
+
+
+def spread_ms(times: list[float]) -> str:
+    """Median and maximum of wake-ups."""
+    if not times:
+        return "no hand-off yet"
+    median = sorted(times)[len(times) // 2]
+    return f"median {median * 1e3:.2f} ms, max {max(times) * 1e3:.2f} ms ({len(times)} hand-offs)"
+
+
+PHASES: dict[str, Callable[[Stage, Phase], None]] = {
+    "without the lock": without_the_lock,
+    "under the lock": under_the_lock,
+    "wake-up": wake_up,
+    f"{MASTERS_KILLED} masters killed": masters_killed,
+    "holder killed -9": holder_killed,
+}

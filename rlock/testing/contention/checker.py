@@ -1,0 +1,149 @@
+"""The checker: it reads a history and finds what the lock excludes. Pure functions, no clock, no files."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from .history import Attempt, History
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A broken promise: the rule, and the attempts that show it."""
+
+    check: str
+    told: str
+    #: Ids of the attempts. Their text may change as journals grow; the finding is reported once.
+    about: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Equal for the same finding of a later look."""
+        return (self.check, *(self.about or (self.told,)))
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.told}"
+
+
+class Eviction(NamedTuple):
+    """An operator's removal: its owners go on until they notice, as documented, while others get in."""
+
+    at: int
+    lock: str
+    owners: Collection[str]
+
+
+class Overlap(NamedTuple):
+    """Two valid holds of one lock at once."""
+
+    before: Attempt
+    after: Attempt
+    ns: int
+
+
+def overlapping(
+    items: Iterable[T], begin: Callable[[T], float], end: Callable[[T], float]
+) -> list[tuple[T, T]]:
+    """Each item that begins while an earlier one lasts, behind the earlier one that ends last.
+
+    An item that ends when it begins overlaps nothing.
+    """
+    found: list[tuple[T, T]] = []
+    last: T | None = None
+    for item in sorted(items, key=begin):
+        if last is not None and begin(item) < min(end(last), end(item)):
+            found.append((last, item))
+        if last is None or end(item) > end(last):
+            last = item
+    return found
+
+
+def overlaps(holds: Iterable[Attempt], evictions: Iterable[Eviction] = ()) -> list[Overlap]:
+    """Each hold that began while another one of its lock was valid."""
+    evictions = list(evictions)
+
+    def end(hold: Attempt) -> int:
+        owner = hold.grant.owner if hold.grant is not None else ""
+        evicted = [one.at for one in evictions if one.lock == hold.lock and owner in one.owners]
+        return min([hold.valid_to, *evicted])
+
+    return [
+        Overlap(a, b, min(end(a), end(b)) - b.got_at)
+        for held in by_lock(holds).values()
+        for a, b in overlapping(held, lambda hold: hold.got_at, end)
+    ]
+
+
+def falling_tokens(holds: Iterable[Attempt]) -> list[tuple[Attempt, Attempt]]:
+    """Pairs of which the second was sent after the return of the first, and has no higher token."""
+    found = []
+    for held in by_lock(holds).values():
+        highest: Attempt | None = None
+        returned = iter(held)
+        following = next(returned, None)
+        for hold in sorted(held, key=_sent_after):
+            while following is not None and following.got_at < _sent_after(hold):
+                if highest is None or following.token > highest.token:
+                    highest = following
+                following = next(returned, None)
+            if highest is not None and highest.token >= hold.token:
+                found.append((highest, hold))
+    return found
+
+
+def shared_tokens(holds: Iterable[Attempt]) -> list[tuple[Attempt, Attempt]]:
+    """Two holds of one lock with one token."""
+    found = []
+    for held in by_lock(holds).values():
+        seen: dict[int, Attempt] = {}
+        for hold in held:
+            first = seen.setdefault(hold.token, hold)
+            if first is not hold:
+                found.append((first, hold))
+    return found
+
+
+def wrong_nesting(holds: Iterable[Attempt]) -> list[Attempt]:
+    """Holds without a token, or whose nested acquires had another token or a wrong hold count."""
+    return [
+        hold
+        for hold in holds
+        if hold.token <= 0 or hold.nested != [(hold.token, 2 + i) for i in range(len(hold.nested))]
+    ]
+
+
+def judge_safety(history: History, evictions: Iterable[Eviction] = ()) -> list[Finding]:
+    """All violations that no fault excuses."""
+    holds = history.holds
+    found = [
+        Finding(
+            "overlap",
+            f"two valid leases of {o.after.lock!r} for {o.ns / 1e6:.3f} ms\n    {o.before}\n    {o.after}",
+            (o.before.id, o.after.id),
+        )
+        for o in overlaps(holds, evictions)
+    ]
+    for check, pairs in (("token falls", falling_tokens(holds)), ("token shared", shared_tokens(holds))):
+        for a, b in pairs:
+            told = f"{a.token} -> {b.token} of {b.lock!r}\n    {a}\n    {b}"
+            found.append(Finding(check, told, (a.id, b.id)))
+    for hold in wrong_nesting(holds):
+        found.append(Finding("nesting", f"{hold.nested} in\n    {hold}", (hold.id,)))
+    return found
+
+
+def by_lock(holds: Iterable[Attempt]) -> dict[str, list[Attempt]]:
+    """The holds of each lock, in the order of their grants."""
+    found: dict[str, list[Attempt]] = defaultdict(list)
+    for hold in sorted(holds, key=lambda hold: hold.got_at):
+        found[hold.lock].append(hold)
+    return found
+
+
+def _sent_after(hold: Attempt) -> int:
+    return hold.grant.sent_after if hold.grant is not None else hold.asked_at

@@ -1,0 +1,110 @@
+"""The recorder: acquires, holds and releases locks for a thread, and notes each call in the journal."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rlock.errors import LeaseLostError, RLockError
+
+from .journal import Journal, now_ns
+
+#: The interval at which a holder looks at its validity.
+LOOK_S = 0.02
+
+
+class Hold:
+    """A lock that the calling thread holds. ``lock`` has the methods of `rlock.RLock`."""
+
+    def __init__(self, journal: Journal, lock: Any, number: int) -> None:
+        self.lock = lock
+        self.number = number
+        self._journal = journal
+
+    def look(self, event: str = "valid", **fields: Any) -> bool:
+        """Note the validity; whether any is left."""
+        # The instant is read first, so the noted end is never later than the client believes.
+        at = now_ns()
+        left = self.lock.remaining()
+        valid_until = at + int(left * 1e9) if left > 0 else 0
+        self._journal.note(event, at, attempt=self.number, valid_until=valid_until, **fields)
+        return bool(left > 0)
+
+    def keep(self, seconds: float, wanted: Callable[[], bool]) -> None:
+        """Hold for some time, while the hold is wanted and valid."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and wanted():
+            time.sleep(min(left, LOOK_S))
+            if left > LOOK_S and not self.look():
+                return
+
+    @contextmanager
+    def nested(self, lock: Any) -> Iterator[None]:
+        """Hold the same lock once more, by an object of its name."""
+        self._journal.note("acquire", attempt=self.number)
+        with lock:
+            token, count = lock.fencing_token, lock.hold_count
+            self._journal.note("acquired", attempt=self.number, token=token, hold_count=count)
+            yield
+            self._journal.note("release", attempt=self.number, hold_count=lock.hold_count)
+        self._journal.note("released", attempt=self.number, outcome="released", hold_count=lock.hold_count)
+
+
+class Recorder:
+    """The attempts of one process. Any thread may call."""
+
+    def __init__(self, journal: Journal, ttl: float) -> None:
+        self._journal = journal
+        self._ttl = int(ttl * 1e9)
+        self._numbers = itertools.count(1)
+
+    def attempt(
+        self, lock: Any, work: Callable[[Hold], object], *, timeout: float = -1.0, fair: bool = False
+    ) -> bool:
+        """Acquire, work, release; False after an `RLockError`. Other exceptions are raised.
+
+        In the end nothing is held, and the journal says so with the outcome.
+        """
+        hold, outcome, reason = Hold(self._journal, lock, next(self._numbers)), "interrupted", ""
+        thread = threading.current_thread().name
+        try:
+            asked = {"thread": thread, "lock": lock.name, "timeout": timeout, "fair": fair}
+            self._journal.note("acquire", attempt=hold.number, **asked)
+            got = lock.acquire(blocking=False) if timeout == 0 else lock.acquire(timeout=timeout)
+            if got:
+                self._acquired(hold)
+                work(hold)
+            outcome = "got" if got else "contention"
+        except RLockError as error:
+            outcome, reason = type(error).__name__, str(error)
+        finally:
+            self._give_back(hold, outcome, reason)
+        return not reason
+
+    def _acquired(self, hold: Hold) -> None:
+        lock = hold.lock
+        # Only evictions need the owner, and no public name tells it without a round trip.
+        held = lock._client._engine().hold(lock.name)
+        told = {"token": lock.fencing_token, "hold_count": lock.hold_count, "ttl": self._ttl}
+        hold.look("acquired", owner="" if held is None else held.owner, **told)
+
+    def _give_back(self, hold: Hold, outcome: str, reason: str) -> None:
+        lock, note = hold.lock, self._journal.note
+        while True:
+            try:
+                while count := lock.hold_count:
+                    hold.look("release", hold_count=count)
+                    result = "released"
+                    try:
+                        lock.release()
+                    except LeaseLostError:
+                        result = "lost"
+                    note("released", attempt=hold.number, outcome=result, hold_count=lock.hold_count)
+                note("done", attempt=hold.number, outcome=outcome, error=reason)
+                return
+            except KeyboardInterrupt:
+                continue  # a second one must not leave the lock held
