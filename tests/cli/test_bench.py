@@ -10,15 +10,7 @@ import time
 
 import pytest
 
-from rlock.cli.bench.figures import (
-    Section,
-    Spread,
-    hand_offs,
-    in_order,
-    jain,
-    overlaps,
-    owner_changes,
-)
+from rlock.cli.bench.report import spread
 
 from ..contract.conftest import eventually
 from ..servers import AnyMaster, Fleet, gone, left, raw
@@ -26,36 +18,10 @@ from .shell import RLOCK, environment, rlock
 
 
 def test_the_spread_of_times_is_that_of_a_sorted_list() -> None:
-    spread = Spread.of([float(n) for n in range(100, -1, -1)])
-    assert (spread.count, spread.p50, spread.p90, spread.p99, spread.max) == (101, 50, 90, 99, 100)
-    assert Spread.of([]).p50 is None
-    assert Spread.of([3.0]).p99 == 3.0
-
-
-def test_jains_index_is_one_for_equal_shares_and_one_of_k_for_a_monopoly() -> None:
-    assert jain([5, 5, 5, 5]) == 1
-    assert jain([20, 0, 0, 0]) == 0.25
-    assert jain([0, 0]) is None
-
-
-def test_only_those_who_were_waiting_count_as_handed_to() -> None:
-    sections = in_order(
-        [
-            Section(1, asked=1, entered=10.5, left=20),
-            Section(0, asked=0, entered=0, left=10),
-            Section(0, asked=19.9, entered=20.2, left=30),  # had only just asked
-            Section(0, asked=30.1, entered=30.2, left=31),  # nobody else's
-        ]
-    )
-    assert hand_offs(sections, parked=1) == [0.5]
-    assert owner_changes(sections) == 2
-    assert overlaps(sections) == 0
-
-
-def test_a_section_within_another_one_is_an_overlap() -> None:
-    outer, inner, later = Section(0, 0, 0, 10), Section(1, 0, 2, 3), Section(2, 0, 5, 12)
-    assert overlaps(in_order([later, inner, outer])) == 2
-    assert overlaps([outer, Section(1, 0, 10, 11)]) == 0
+    times = spread([float(n) for n in range(100, -1, -1)])
+    assert list(times.values()) == [101, 50, 90, 99, 100]
+    assert spread([])["p50"] is None
+    assert spread([3.0])["p99"] == 3.0
 
 
 def test_it_measures_a_master_and_leaves_nothing(master: AnyMaster) -> None:

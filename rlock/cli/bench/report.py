@@ -1,15 +1,18 @@
-"""The whole measurement of `rlock bench`, one part after another, each told as soon as it is there."""
+"""The measurement of `rlock bench`, part by part. Each part is reported as soon as it is done."""
 
 from __future__ import annotations
 
 import os
 import platform
+import statistics
+import tempfile
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import redis
@@ -17,15 +20,25 @@ import redis
 from ... import __version__
 from ...client import Client
 from ...rules.quorum import quorum
+from ...testing.contention.checker import overlaps
+from ...testing.contention.figures import delays, hand_offs, jain, owner_changes
+from ...testing.contention.history import Attempt
+from ...testing.contention.journal import SECOND, now_ns
+from ...testing.contention.processes import WorkerError, WorkerProcesses
+from ...testing.contention.worker import Load
 from ..output import show
-from .crew import Crew
-from .figures import Spread, hand_offs, jain, overlaps, owner_changes
-from .laps import NESTED, Probe, measure
+from .latency import NESTED, Probe, measure
 
 #: Shares of the time: alone, hand-off, contended in default and in fair mode.
 ALONE, HAND_OFF, CONTENDED, FAIR = 0.3, 0.3, 0.25, 0.15
-#: How long the one who hands off has the lock at least: the other one has to ask, subscribe and park.
+#: The share of a contended part that does not count.
+LEAD = 0.1
+#: The shortest hold of the hand-off part: meanwhile the other process asks, subscribes and parks.
 PARK_S = 0.02
+#: For the interpreters to start on a loaded machine, and for the last sections behind the end of a part.
+PATIENCE_S = 30.0
+#: For one acquire.
+TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +55,7 @@ Tell = Callable[[dict[str, Any]], object]
 
 
 def perform(client: Client, environment: Mapping[str, str], plan: Plan, tell: Tell) -> int:
-    """Measure everything; how many sections overlapped, which with a lock is none."""
+    """Measure everything; the number of overlaps, which a lock keeps at 0. Raises WorkerError."""
     run = uuid.uuid4().hex
     names = [f"{plan.prefix}{run}{part}" for part in ("", ":hand-off", ":contended", ":fair")]
     with ExitStack() as stack:
@@ -55,44 +68,73 @@ def perform(client: Client, environment: Mapping[str, str], plan: Plan, tell: Te
         tell(_setup(client, probes, plan))
         laps = measure(client, probes, names[0], plan.seconds * ALONE)
         for probe in probes:
-            tell(
-                {"measured": "latency", "master": probe.master, "fault": probe.fault}
-                | _spread(Spread.of(probe.times))
-            )
-        pairs = Spread.of(laps.pairs)
-        tell({"measured": "pair", **_spread(pairs), "pairs_per_second": _per_second(laps.pairs)})
-        tell({"measured": "nested", **_spread(Spread.of(laps.nested)), "batch": NESTED})
-        crew = stack.enter_context(Crew(plan.processes, environment))
-        hold = max(PARK_S, 5 * (pairs.p50 or 0.0))
-        seconds = plan.seconds * HAND_OFF
-        sections = crew.contend(names[1], seconds, workers=2, hold=hold, think=hold / 2)
-        wrong = overlaps(sections)
-        tell({"measured": "hand-off", **_spread(Spread.of(hand_offs(sections, hold / 2))), "hold": hold})
+            tell({"measured": "latency", "master": probe.master, "fault": probe.fault} | spread(probe.times))
+        pairs = spread(laps.pairs)
+        rate = len(laps.pairs) / sum(laps.pairs) if laps.pairs else None
+        tell({"measured": "pair", **pairs, "pairs_per_second": rate})
+        tell({"measured": "nested", **spread(laps.nested), "batch": NESTED})
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rlock-bench-")))
+        workers = WorkerProcesses(plan.processes, folder, environment)
+        stack.callback(workers.end)
+        workers.wait(PATIENCE_S)
+        hold = max(PARK_S, 5 * (pairs["p50"] or 0.0))
+        load = Load(names[1], (hold, hold), (hold / 2, hold / 2), timeout=TIMEOUT_S)
+        holds = contend(workers, load, plan.seconds * HAND_OFF, processes=2)
+        wrong = len(overlaps(holds))
+        times = delays(hand_offs(holds, waited=int(hold / 2 * SECOND)))
+        tell({"measured": "hand-off", **spread(times), "hold": hold})
         for fair, share in ((False, CONTENDED), (True, FAIR)):
-            seconds = plan.seconds * share
-            name = names[3] if fair else names[2]
-            sections = crew.contend(name, seconds, workers=plan.processes, hold=plan.hold, fair=fair)
-            wrong += overlaps(sections)
-            counted = Counter(section.worker for section in sections)
-            window = seconds * 0.9
-            waits = Spread.of([section.entered - section.asked for section in sections])
-            tell(
-                {
-                    "measured": "contended",
-                    "fair": fair,
-                    "processes": plan.processes,
-                    "hold": plan.hold,
-                    "sections": len(sections),
-                    "sections_per_second": len(sections) / window,
-                    "owner_changes_per_second": owner_changes(sections) / window,
-                    "jain": jain([counted[number] for number in range(plan.processes)]),
-                    "overlaps": overlaps(sections),
-                    "waited_p50": waits.p50,
-                    "waited_p99": waits.p99,
-                    "waited_max": waits.max,
-                }
-            )
+            load = Load(names[3 if fair else 2], (plan.hold, plan.hold), fair=fair, timeout=TIMEOUT_S)
+            holds = contend(workers, load, plan.seconds * share, plan.processes)
+            wrong += len(overlaps(holds))
+            tell(_contended(holds, plan, fair, plan.seconds * share * (1 - LEAD)))
     return wrong
+
+
+def contend(workers: WorkerProcesses, load: Load, seconds: float, processes: int) -> list[Attempt]:
+    """Let so many processes contend; the holds that count.
+
+    The first tenth is for connecting and queueing. Holds that last beyond the end count for nobody.
+    """
+    begin_at = now_ns() + SECOND // 20
+    end_at = begin_at + int(seconds * SECOND)
+    load = replace(load, buffered=True, begin_at=begin_at, end_at=end_at)
+    for worker in workers.workers[:processes]:
+        worker.order(load)
+    workers.wait(seconds + PATIENCE_S)
+    for process, error in workers.history.errors:
+        raise WorkerError(f"{process}: {error}")
+    workers.history.horizon = now_ns()  # all are idle: every line has been read
+    opened_at = begin_at + int(seconds * LEAD * SECOND)
+    holds = [hold for hold in workers.history.holds if hold.lock == load.lock]
+    return [hold for hold in holds if hold.got_at >= opened_at and (hold.left_at or end_at) < end_at]
+
+
+def spread(times: Sequence[float]) -> dict[str, Any]:
+    """Count, percentiles and maximum; None where there is no time."""
+    if not times:
+        return {"count": 0, "p50": None, "p90": None, "p99": None, "max": None}
+    cuts = statistics.quantiles([*times, *times] if len(times) == 1 else times, n=100, method="inclusive")
+    return {"count": len(times), "p50": cuts[49], "p90": cuts[89], "p99": cuts[98], "max": max(times)}
+
+
+def _contended(holds: Sequence[Attempt], plan: Plan, fair: bool, seconds: float) -> dict[str, Any]:
+    counted = Counter(hold.process for hold in holds)
+    waits = spread([(hold.got_at - hold.asked_at) / SECOND for hold in holds])
+    return {
+        "measured": "contended",
+        "fair": fair,
+        "processes": plan.processes,
+        "hold": plan.hold,
+        "sections": len(holds),
+        "sections_per_second": len(holds) / seconds,
+        "owner_changes_per_second": len(owner_changes(holds)) / seconds,
+        "jain": jain([*counted.values(), *[0] * (plan.processes - len(counted))]),
+        "overlaps": len(overlaps(holds)),
+        "waited_p50": waits["p50"],
+        "waited_p99": waits["p99"],
+        "waited_max": waits["max"],
+    }
 
 
 def _setup(client: Client, probes: Sequence[Probe], plan: Plan) -> dict[str, Any]:
@@ -112,20 +154,6 @@ def _setup(client: Client, probes: Sequence[Probe], plan: Plan) -> dict[str, Any
         "clock": f"{clock.implementation}, resolution {clock.resolution:g} s",
         "order": "round trip to each master, pair, nested pairs, and again; then hand-off, default, fair",
     }
-
-
-def _spread(spread: Spread) -> dict[str, Any]:
-    return {
-        "count": spread.count,
-        "p50": spread.p50,
-        "p90": spread.p90,
-        "p99": spread.p99,
-        "max": spread.max,
-    }
-
-
-def _per_second(times: Sequence[float]) -> float | None:
-    return len(times) / sum(times) if times else None
 
 
 class Lines:

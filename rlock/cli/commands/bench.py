@@ -72,7 +72,7 @@ def bench(
     69 fewer than a quorum of masters answered.
     """
     # Loaded here: the help text of all commands needs none of it.
-    from ..bench.crew import CrewError
+    from ...testing.contention.processes import WorkerError
     from ..bench.report import Lines, Plan, perform
 
     environment = settings.environ()
@@ -82,7 +82,7 @@ def bench(
         plan = Plan(seconds, processes, hold, prefix)
         try:
             wrong = perform(client, environment, plan, print_json if as_json else Lines())
-        except CrewError as error:
+        except WorkerError as error:
             complain(error)
             sys.exit(exits.FAILED)
     if wrong:
