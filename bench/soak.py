@@ -20,8 +20,11 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from rlock.testing.contention.counter import Count
+from tests.soak.field import FAULTS
+from tests.soak.plan import ALL, Plan, Result
 from tests.soak.profiles import PROFILES, TRIES
-from tests.soak.run import ALL, FAULTS, Plan, Result, run
+from tests.soak.run import run
 
 #: What Jepsen published: jepsen.io/analyses/etcd-3.4.3 (2020).
 ETCD = (
@@ -100,9 +103,8 @@ def controls(seed: int, only: str, target: Path | None) -> int:
         start = f"{profile.sabotage:<28}{plan.masters:>8}{plan.ttl:>5g}  {told:<34}"
         print(start, end="", flush=True)
         whole = profile.whole(seed)
-        print(
-            f"RED (!): {', '.join(whole.failed)}" if whole.red else f"green, {whole.holds} holds", flush=True
-        )
+        green = f"green, {whole.figures['holds']} holds"
+        print(f"RED (!): {', '.join(whole.failed)}" if whole.red else green, flush=True)
         for finding in whole.findings[:3]:
             print(f"    {finding}", flush=True)
         surprises += (not noticed) + whole.red
@@ -131,24 +133,17 @@ def figures(result: Result) -> dict[str, Any]:
         "processes": plan.processes,
         "broken": plan.sabotage,
         "faults": result.faults,
-        "attempts": result.attempts,
-        "holds": result.holds,
-        "holds_longer_than_ttl": result.longer_than_ttl,
-        "lost_holds": result.lost,
-        "lost_before_their_time": result.lost_early,
-        "nested": result.nested,
-        "tokens": result.tokens,
-        "longest_gap_s": result.gaps,
-        "workers": result.workers,
-        "ended_by_themselves": result.ended,
-        "gone_after_s": result.gone_after_s,
-        "left": result.left,
+        **result.figures,
         "updates": {
-            cell: {"acknowledged": tally.acknowledged, "lost": tally.lost, "percent": tally.percent}
-            for cell, tally in result.tallies.items()
+            name: {"acknowledged": count.acknowledged, "lost": count.lost, "percent": _percent(count)}
+            for name, count in result.counts.items()
         },
         "findings": [str(finding) for finding in result.findings],
     }
+
+
+def _percent(count: Count) -> float:
+    return 100.0 * count.lost / count.acknowledged if count.acknowledged else 0.0
 
 
 def show(result: Result) -> None:
@@ -159,14 +154,13 @@ def show(result: Result) -> None:
     told["faults"] = f"{sum(result.faults.values())}: " + ", ".join(
         f"{k} {v}" for k, v in result.faults.items()
     )
-    told["longest_gap_s"] = ", ".join(f"{name} {gap:.1f}" for name, gap in result.gaps.items())
+    told["longest_gap_s"] = ", ".join(f"{name} {gap:.1f}" for name, gap in told["longest_gap_s"].items())
     for key, value in told.items():
         text = f"{value:.1f}" if isinstance(value, float) else str(value)
         print(textwrap.fill(text, 108, initial_indent=f"  {key:<24}", subsequent_indent=" " * 26))
-    for cell, tally in updates.items():
-        print(
-            f"  lost updates, {cell:<10}{tally['lost']} of {tally['acknowledged']} ({tally['percent']:.1f} %)"
-        )
+    for name, update in updates.items():
+        lost = f"{update['lost']} of {update['acknowledged']} ({update['percent']:.1f} %)"
+        print(f"  lost updates, {name:<10}{lost}")
     print(f"  beside it               {ETCD}")
     if result.kept:
         print(f"  journals kept in        {result.kept}")

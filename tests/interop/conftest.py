@@ -20,13 +20,12 @@ import rlock
 
 from .building import OFFLINE_S, ONLINE_S, Build, NotBuiltError, build
 from .jvm import Client, Jvm
-from .worker import shares_with_redisson
 
 MakeJava = Callable[..., Client]
 MakeJvm = Callable[[], Jvm]
 MakePython = Callable[..., rlock.Client]
 FOLDER = Path(__file__).parent
-WAYS = ["plain", "interop"] if shares_with_redisson() else ["plain"]
+WAYS = ["plain", "interop"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

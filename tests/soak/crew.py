@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from rlock.testing.contention.journal import now_ns
 from rlock.testing.local.spawn import spawn
 
-from .journal import now_ns
 from .worker import Setup
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,7 +74,7 @@ class Crew:
         with self._mutex:
             setup, process = dice.choice(self._alive)
             with contextlib.suppress(OSError):
-                if b'["ready"' in (self._folder / f"{setup.worker}.journal").read_bytes()[:4096]:
+                if b'"idle"' in (self._folder / f"{setup.worker}.jsonl").read_bytes()[:4096]:
                     process.send_signal(signal.SIGINT)
         return setup.worker
 

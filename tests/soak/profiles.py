@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from . import scenarios
-from .run import Plan, Result, run
+from .plan import Plan, Result
+from .run import run
 
 #: How often a profile is tried before a breach counts as unnoticed; the seed is another one each time.
 TRIES = 2

@@ -8,146 +8,25 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 from rlock.rules import scripts
 from rlock.rules.timing import QUEUE_TTL_S
-from rlock.testing.local.embedded import ServerBinary
+from rlock.testing.contention.checker import Finding, judge_safety
+from rlock.testing.contention.counter import Counter
+from rlock.testing.contention.history import History
+from rlock.testing.contention.journal import now_ns
 
-from . import nemesis
-from .checker import (
-    Finding,
-    judge_ends,
-    judge_progress,
-    judge_safety,
-    judge_stalls,
-    longest_gaps,
-    lost_early,
-)
 from .crew import Crew
+from .field import FAULTS, Field
 from .fleet import Fleet
-from .journal import Records, now_ns
-from .nemesis import Field
-from .resource import CELLS, Resource, Tally
-from .worker import Setup
+from .plan import PROCESSES, PROGRESS_S, Plan, Result, figures
+from .progress import judge_ends, judge_progress, judge_stalls
+from .worker import COUNTERS, Setup
 
-MASTERS = (
-    "kill",
-    "rolling",
-    "all",
-    "stop",
-    "disconnect",
-    "pause",
-    "scripts",
-    "sleep",
-    "flush",
-    "disk",
-    "ghosts",
-    "clock",
-)
-NETWORK = ("cut", "hold", "slow", "lose", "reset")
-PROCESSES = ("murder", "freeze", "interrupt", "evict")
-#: What ``all`` means; the others are for the profiles of the negative controls.
-ALL = MASTERS + NETWORK + PROCESSES
-FAULTS = {
-    "kill": nemesis.kill,
-    "rolling": nemesis.rolling,
-    "all": nemesis.everything,
-    "stop": nemesis.stop,
-    "rotate": nemesis.rotate,
-    "disconnect": nemesis.disconnect,
-    "pause": nemesis.client_pause,
-    "scripts": nemesis.script_flush,
-    "sleep": nemesis.debug_sleep,
-    "flush": nemesis.flush,
-    "disk": nemesis.disk,
-    "ghosts": nemesis.ghosts,
-    "clock": nemesis.clock,
-    "cut": nemesis.cut,
-    "hold": nemesis.hold,
-    "slow": nemesis.slow,
-    "crawl": nemesis.crawl,
-    "lose": nemesis.lose,
-    "lost-replies": nemesis.lost_replies,
-    "reset": nemesis.reset,
-    "murder": nemesis.murder,
-    "freeze": nemesis.freeze,
-    "freeze-half": nemesis.freeze_half,
-    "behead": nemesis.behead,
-    "interrupt": nemesis.interrupt,
-    "evict": nemesis.evict,
-}
-NAMES = ("a", "b", "{c}", "d:4")
-#: Beyond the restart guard: so long may a waiter wait when all is well again. Queues of all threads, with
-#: long holds among them, on a machine that does other things, too.
-PROGRESS_S = 30.0
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a run is to be."""
-
-    seconds: float
-    seed: int
-    masters: int = 3
-    ttl: float = 2.0
-    faults: tuple[str, ...] = ALL
-    processes: int = 6
-    sabotage: str = ""
-    names: tuple[str, ...] = NAMES
-    holds: str = "mixed"
-    request_timeout: float | None = None
-    contenders: int = 2
-    #: Who goes through the proxies: ``some`` (every second worker), ``all``; ``some/short``: as some, and
-    #: those who do not only hold for a moment.
-    proxied: str = "some"
-    #: A free lock must be had within so many seconds; None: the faults of this run may explain worse.
-    stall_s: float | None = None
-    progress_s: float = PROGRESS_S
-    #: Stop at the first finding. Else a run goes on: one violation must not hide another.
-    until_red: bool = False
-    #: Wait until what killed processes left has gone; else it is enough that it will go.
-    until_gone: bool = True
-    keep: Path | None = None
-    #: Which server; None: the best that is found.
-    server: ServerBinary | None = None
-
-
-@dataclass
-class Result:
-    """What a run came to."""
-
-    plan: Plan
-    server: str = ""
-    findings: list[Finding] = field(default_factory=list)
-    red_after_s: float | None = None
-    faults: dict[str, int] = field(default_factory=dict)
-    attempts: int = 0
-    holds: int = 0
-    longer_than_ttl: int = 0
-    tokens: int = 0
-    nested: int = 0
-    lost: int = 0
-    lost_early: int = 0
-    workers: int = 0
-    ended: int = 0
-    gaps: dict[str, float] = field(default_factory=dict)
-    gone_after_s: float | None = None
-    left: list[str] = field(default_factory=list)
-    tallies: dict[str, Tally] = field(default_factory=dict)
-    kept: Path | None = None
-
-    @property
-    def red(self) -> bool:
-        """Whether a check failed."""
-        return bool(self.findings)
-
-    @property
-    def failed(self) -> list[str]:
-        """The checks that did, in the order of the findings."""
-        return list(dict.fromkeys(finding.check for finding in self.findings))
+#: Errors that a fault explains.
+EXPECTED = ("QuorumUnreachableError", "LeaseLostError")
 
 
 def run(plan: Plan) -> Result:
@@ -156,7 +35,6 @@ def run(plan: Plan) -> Result:
     worn = _scripts(plan.sabotage)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rlock-soak-")))
-        Resource(folder / "resource.db").create().close()
         fleet = stack.enter_context(_fleet(plan, folder))
         result.server = fleet.server
         crew = Crew(plan.processes, folder, lambda number: _setup(plan, folder, fleet, number))
@@ -210,7 +88,7 @@ class _Run:
         worn: dict[str, scripts.Script],
     ) -> None:
         self._plan, self._result, self._folder, self._fleet, self._crew = plan, result, folder, fleet, crew
-        self._records = Records()
+        self._history = History()
         self._on = Field(fleet, crew, plan.names, worn)
         self._began = time.monotonic()
 
@@ -234,10 +112,10 @@ class _Run:
             self._quiet()
         if not (plan.until_red and self._result.red):
             wrong = crew.end()
-            self._result.ended = crew.count - len(wrong)
+            self._result.figures["ended_by_themselves"] = crew.count - len(wrong)
             self._found([Finding("did not end", told) for told in wrong])
-            self._records.take(self._folder)
-            self._found(judge_ends(self._records, crew.killed))
+            self._history.take(self._folder)
+            self._found(judge_ends(self._history, crew.killed))
             self._judge_left()
         else:
             crew.abolish()
@@ -282,7 +160,7 @@ class _Run:
 
     def _await_ready(self) -> None:
         until = time.monotonic() + 30
-        while len(self._records.take(self._folder).ready) < self._plan.processes:
+        while len(self._history.take(self._folder).idle) < self._plan.processes:
             if time.monotonic() > until:
                 raise RuntimeError(f"the workers do not start: {self._logs()}")
             time.sleep(0.1)
@@ -300,10 +178,10 @@ class _Run:
 
     def _look(self) -> bool:
         """Whether something is wrong already."""
-        self._records.take(self._folder)
-        self._found(judge_safety(self._records, self._on.evictions))
+        self._history.take(self._folder)
+        self._found(judge_safety(self._history, self._on.evictions))
         if self._plan.stall_s is not None:
-            self._found(judge_stalls(self._records, self._crew.killed, now_ns(), self._plan.stall_s))
+            self._found(judge_stalls(self._history, self._crew.killed, now_ns(), self._plan.stall_s))
         return self._result.red
 
     def _quiet(self) -> None:
@@ -312,23 +190,23 @@ class _Run:
         # Those who waited are behind those with long holds, and all behind the guard.
         grown = max(0.0, self._fleet.quorum_at() - time.monotonic())
         began_at = now_ns()
-        bound = grown + plan.progress_s
+        bound = grown + PROGRESS_S
         least = grown + min(2 * plan.ttl, 5.0)
         started = time.monotonic()
         while (spent := time.monotonic() - started) < bound + 1.0:
             time.sleep(0.3)
-            self._records.take(self._folder)
+            self._history.take(self._folder)
             waiting = [
                 attempt
-                for attempt in self._records.attempts
+                for attempt in self._history.attempts
                 if attempt.done_at is None
-                and attempt.got_at is None
+                and attempt.grant is None
                 and attempt.asked_at < began_at
-                and attempt.worker not in self._crew.killed
+                and attempt.process not in self._crew.killed
             ]
             if spent > least and not waiting:
                 break
-        self._found(judge_progress(self._records, self._crew.killed, began_at, now_ns(), bound))
+        self._found(judge_progress(self._history, self._crew.killed, began_at, now_ns(), bound))
         self._look()
 
     def _judge_left(self) -> None:
@@ -342,9 +220,9 @@ class _Run:
             if not left or (not bad and not self._plan.until_gone) or spent > longest + 9.0:
                 break
             time.sleep(0.2)
-        self._result.left = sorted(what for what, _ in left)
-        self._result.gone_after_s = None if left else spent
-        wrong = self._result.left if self._plan.until_gone else bad
+        names = sorted(what for what, _ in left)
+        self._result.figures |= {"gone_after_s": None if left else spent, "left": names}
+        wrong = names if self._plan.until_gone else bad
         if wrong:
             self._found([Finding("left behind", f"after {spent:.0f} s: {', '.join(sorted(set(wrong)))}")])
 
@@ -357,26 +235,20 @@ class _Run:
 
     def _sum_up(self) -> None:
         result, plan = self._result, self._plan
-        records = self._records.take(self._folder)
-        records.horizon = now_ns()  # all processes have ended: there is no more to come
-        self._found(judge_safety(records, self._on.evictions))
-        holds = records.holds
-        self._found([Finding("nothing happened", f"{len(holds)} holds")] if len(holds) < 10 else [])
+        history = self._history.take(self._folder)
+        history.horizon = now_ns()  # all processes have ended: there is no more to come
+        self._found(judge_safety(history, self._on.evictions))
         result.faults = dict(sorted(self._on.done.items()))
-        result.attempts, result.holds = len(records.attempts), len(holds)
-        ttl = plan.ttl * 1e9
-        result.longer_than_ttl = sum(1 for hold in holds if hold.valid_to - (hold.got_at or 0) > ttl)
-        result.tokens = len({(hold.name, hold.token) for hold in holds})
-        result.nested = sum(len(hold.nested) for hold in holds)
-        result.lost = sum(1 for hold in holds if hold.lost)
-        result.lost_early = len(lost_early(holds, self._on.evictions))
-        result.workers = plan.processes + len(self._crew.killed)
-        result.gaps = longest_gaps(holds)
-        resource = Resource(self._folder / "resource.db")
-        result.tallies = {cell: resource.tally(cell) for cell in CELLS}
-        resource.close()
-        if result.tallies["fenced"].lost:
-            self._found([Finding("fenced updates lost", str(result.tallies["fenced"]))])
+        result.figures |= figures(history, plan.ttl, self._on.evictions)
+        result.figures["workers"] = plan.processes + len(self._crew.killed)
+        if result.figures["holds"] < 10:
+            self._found([Finding("nothing happened", f"{result.figures['holds']} holds")])
+        result.counts = {name: Counter(self._folder / f"counter-{name}").count() for name in COUNTERS}
+        if result.counts["fenced"].lost:
+            self._found([Finding("fenced updates lost", str(result.counts["fenced"]))])
+        for attempt in history.attempts:
+            if attempt.outcome.endswith("Error") and attempt.outcome not in EXPECTED:
+                self._found([Finding("error", str(attempt), (attempt.id,))])
         for log in sorted(self._folder.glob("*.log")):
             # Also of threads that rlock started, and that it kept alive after it: what was it?
             if "Traceback" in (text := log.read_text(errors="replace")):

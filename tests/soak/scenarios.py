@@ -28,17 +28,19 @@ from typing import TYPE_CHECKING
 
 import rlock
 from rlock.rules.options import ClientOptions
+from rlock.testing.contention.checker import judge_safety
+from rlock.testing.contention.history import History
+from rlock.testing.contention.journal import Journal
+from rlock.testing.contention.recorder import Hold, Recorder
 from rlock.testing.local.spawn import spawn
 
 from ..faults.proxy import Proxy
-from .checker import judge_safety, longest_gaps
 from .crew import ROOT
 from .fleet import Fleet
-from .journal import Journal, Records, now_ns
 from .worker import commit
 
 if TYPE_CHECKING:
-    from .run import Plan, Result
+    from .plan import Plan, Result
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,11 @@ def no_limit(plan: Plan) -> Result:
 
 def _play(name: str, plan: Plan) -> Result:
     """Repeat the script for as long as the plan says, or until it is red."""
-    from .run import Result
+    from .plan import Result, figures
 
     result = Result(plan)
     with tempfile.TemporaryDirectory(prefix="rlock-soak-") as made:
-        folder, records = Path(made), Records()
+        folder, history = Path(made), History()
         log = os.open(folder / "scenario.log", os.O_WRONLY | os.O_CREAT, 0o644)
         command = [sys.executable, "-m", "tests.soak.scenarios", name, made, str(plan.ttl), plan.sabotage]
         process = spawn(command, log, ROOT)
@@ -82,7 +84,7 @@ def _play(name: str, plan: Plan) -> Result:
         try:
             while (spent := time.monotonic() - began) < plan.seconds and process.poll() is None:
                 time.sleep(0.3)
-                result.findings = judge_safety(records.take(folder))
+                result.findings = judge_safety(history.take(folder))
                 if result.red and result.red_after_s is None:
                     result.red_after_s = spent
                 if result.red and plan.until_red:
@@ -93,12 +95,9 @@ def _play(name: str, plan: Plan) -> Result:
             process.wait()
         if failed is not None:
             raise RuntimeError(f"the script broke off:\n{(folder / 'scenario.log').read_text()[-3000:]}")
-        result.attempts, result.holds = len(records.attempts), len(records.holds)
-        result.tokens = len({(hold.name, hold.token) for hold in records.holds})
-        result.lost = sum(1 for hold in records.holds if hold.lost)
-        result.gaps = longest_gaps(records.holds)
+        result.figures = figures(history, plan.ttl)
         healed = (folder / "scenario.log").read_text().count("put back")
-        result.faults = {"scripts played": len({h.name for h in records.holds}), "keys healed": healed}
+        result.faults = {"scripts played": len({h.lock for h in history.holds}), "keys healed": healed}
     return result
 
 
@@ -117,35 +116,22 @@ class Actor:
             max_ttl=fleet.ttl,
             request_timeout=min(script.request_timeout, longest),
         )
-        self._journal = Journal(folder / f"{role}.journal")
-        self._numbers = itertools.count(1)
+        self._recorder = Recorder(Journal(folder, role), fleet.ttl)
 
-    def attempt(self, name: str, hold: Callable[[rlock.RLock], bool]) -> None:
-        """One round for the lock; then looks at it as long as ``hold`` says so."""
-        lock, number = self.client.lock(name), next(self._numbers)
-        self._journal.note("ask", now_ns(), number, name, False, 0)
-        try:
-            if lock.acquire(blocking=False):
-                self._look(lock, number, "got")
-                while hold(lock):
-                    time.sleep(0.01)
-                    self._look(lock, number, "look")
-                self._look(lock, number, "leave")
-                lock.release()
-        except rlock.RLockError as error:
-            logging.info("%s: %s", name, error)
-        self._journal.note("done", now_ns(), number, "done")
+    def attempt(self, name: str, wanted: Callable[[rlock.RLock], bool]) -> None:
+        """One round for the lock; then looks at it as long as it is wanted."""
+
+        def work(hold: Hold) -> None:
+            while wanted(hold.lock):
+                time.sleep(0.01)
+                hold.look()
+
+        self._recorder.attempt(self.client.lock(name), work, timeout=0.0)
 
     def close(self) -> None:
         """Client first."""
         self.client.close()
         self.proxy.close()
-
-    def _look(self, lock: rlock.RLock, number: int, what: str) -> None:
-        at, left = now_ns(), lock.remaining()
-        valid_until = at + int(left * 1e9) if left > 0 else 0
-        more = [lock.fencing_token, int(self.client.ttl * 1e9), ""] if what == "got" else []
-        self._journal.note(what, at, number, valid_until, *more)
 
 
 def _act(name: str, folder: Path, fleet: Fleet, number: int) -> None:

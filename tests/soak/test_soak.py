@@ -13,8 +13,10 @@ import pytest
 from rlock.testing.local.embedded import ServerBinary
 
 from ..sabotage import SABOTAGES
+from .field import FAULTS
+from .plan import ALL, Plan
 from .profiles import PROFILES, SIMULATED
-from .run import ALL, FAULTS, Plan, run
+from .run import run
 
 
 @pytest.fixture
@@ -28,8 +30,8 @@ def test_no_fault_makes_two_leases_overlap_or_a_token_fall_and_all_get_in_when_i
     result = run(plan)
     assert not result.findings, "\n".join(map(str, result.findings)) + f"\njournals: {result.kept}"
     assert len(result.faults) > 5, f"hardly a fault: {result.faults}"
-    assert result.holds > 50, "hardly anybody got in"
-    assert result.tallies["fenced"].acknowledged
+    assert result.figures["holds"] > 50, "hardly anybody got in"
+    assert result.counts["fenced"].acknowledged
     assert "failed" not in result.faults
 
 

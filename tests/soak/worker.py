@@ -1,4 +1,4 @@
-"""A process of the soak: threads that contend for locks in every way there is, and note what they see.
+"""A process of the soak: threads that contend for locks in every way there is.
 
 Started as ``python -m tests.soak.worker SETUP``, SETUP being the JSON of a `Setup`. SIGTERM: come to an
 end; SIGINT: whatever the main thread is at, it gives back what it has; SIGUSR1: say where all threads stand.
@@ -9,27 +9,29 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import faulthandler
-import itertools
 import json
 import logging
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import rlock
 from rlock.procedures import acquire
+from rlock.testing.contention.counter import Counter
+from rlock.testing.contention.journal import Journal
+from rlock.testing.contention.recorder import Hold, Recorder
 
 from ..contract import tasks
-from .journal import Journal, now_ns
-from .resource import CELLS, Resource
 
-#: How often a holder looks at its validity.
-LOOK_S = 0.02
+#: The counters that locks protect: one checks the fencing token, the other one does not.
+COUNTERS = ("plain", "fenced")
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,8 @@ class Worker:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._journal = Journal(Path(setup.folder) / f"{setup.worker}.journal")
-        self._numbers = itertools.count(1)
+        self._journal = Journal(Path(setup.folder), setup.worker)
+        self._recorder = Recorder(self._journal, setup.ttl)
         self._stop = threading.Event()
         kind: Any = tasks.Client if setup.tasks else rlock.Client
         options = {"ttl": setup.ttl, "max_ttl": setup.ttl, "request_timeout": setup.request_timeout}
@@ -85,7 +87,7 @@ class Worker:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         while True:
             try:
-                self._journal.note("ready", now_ns())
+                self._journal.note("idle", order=0)
                 if self._setup.holds != "jepsen":
                     self._contend(dice)
                 while not self._stop.wait(0.2):
@@ -98,7 +100,7 @@ class Worker:
             thread.join()
         self._client.close()
         self._sleeper.close()
-        self._journal.note("end", now_ns())
+        self._journal.note("end")
 
     @property
     def _seed(self) -> str:
@@ -116,8 +118,8 @@ class Worker:
             hold_s, renew = self._plan(dice)
             lock = self._client.lock(name, fair=fair, renew=renew)
             with contextlib.suppress(KeyboardInterrupt):
-                self._attempt(lock, timeout, fair, hold_s, dice)
-            # Somebody else must get in, too; and an unreachable quorum must not be a busy loop.
+                self._recorder.attempt(lock, self._section(hold_s, dice), timeout=timeout, fair=fair)
+            # Others must get in, too; and an unreachable quorum must not be a busy loop.
             time.sleep(dice.uniform(0.0, 0.005))
 
     def _idle(self, dice: Random) -> None:
@@ -127,7 +129,7 @@ class Worker:
             with contextlib.suppress(rlock.QuorumUnreachableError):
                 lock.locked()
             self._stop.wait(dice.uniform(0.0, 3.0) * self._setup.ttl)
-            self._attempt(lock, 0.0, False, dice.uniform(0.0, 0.3), dice)
+            self._recorder.attempt(lock, self._section(dice.uniform(0.0, 0.3), dice), timeout=0.0)
 
     def _plan(self, dice: Random) -> tuple[float, bool]:
         """How long to hold, and whether to renew."""
@@ -144,101 +146,38 @@ class Worker:
                 return dice.uniform(0.0, 0.3), True
         return dice.uniform(0.0, 0.01), True
 
-    def _attempt(self, lock: rlock.RLock, timeout: float, fair: bool, hold_s: float, dice: Random) -> None:
-        number, how = next(self._numbers), "interrupted"
-        try:
-            self._journal.note("ask", now_ns(), number, lock.name, fair, timeout)
-            got = lock.acquire(blocking=False) if timeout == 0 else lock.acquire(timeout=timeout)
-            if got:
-                self._got(lock, number)
-                if dice.random() < 0.2:
-                    self._nest(lock, number)
-                self._hold(lock, number, hold_s, dice)
-            how = "got" if got else "contention"
-        except rlock.QuorumUnreachableError:
-            how = "unreachable"
-        except rlock.LeaseLostError:
-            how = "lost"
-        finally:
-            self._give_back(lock, number, how)
+    def _section(self, hold_s: float, dice: Random) -> Callable[[Hold], None]:
+        """The work under a lock. A tenth of the holders go on after a loss as if nothing had happened."""
 
-    def _got(self, lock: rlock.RLock, number: int) -> None:
-        at = now_ns()
-        # The owner is for matching with evictions only; no public name tells it without a round trip.
-        hold = lock._client._engine().hold(lock.name)
-        owner = "" if hold is None else hold.owner
-        valid_until, token = at + int(lock.remaining() * 1e9), lock.fencing_token
-        self._journal.note("got", at, number, valid_until, token, int(self._setup.ttl * 1e9), owner)
+        def work(hold: Hold) -> None:
+            if dice.random() < 0.2:
+                with hold.nested(hold.lock._client.lock(hold.lock.name, fair=True)):
+                    pass
+            hold.keep(hold_s, lambda: not self._stop.is_set(), heedless=dice.random() < 0.1)
 
-    def _nest(self, lock: rlock.RLock, number: int) -> None:
-        again = lock._client.lock(lock.name, fair=True)
-        with again:
-            self._journal.note("nest", now_ns(), number, again.fencing_token, again.hold_count)
+        return work
 
-    def _look(self, lock: rlock.RLock, number: int, what: str = "look") -> bool:
-        at = now_ns()
-        left = lock.remaining()
-        self._journal.note(what, at, number, at + int(left * 1e9) if left > 0 else 0)
-        return left > 0
-
-    def _hold(self, lock: rlock.RLock, number: int, hold_s: float, dice: Random) -> None:
-        """Work; most stop when the lease is lost, some go on as if nothing had been."""
-        heedless = dice.random() < 0.1
-        until = time.monotonic() + hold_s
-        while (left := until - time.monotonic()) > 0 and not self._stop.is_set():
-            time.sleep(min(left, LOOK_S))
-            if left > LOOK_S and not self._look(lock, number) and not heedless:
-                return
-
-    def _give_back(self, lock: rlock.RLock, number: int, how: str) -> None:
-        """Whatever comes in between, in the end nothing is held and the journal says so."""
-        while True:
-            try:
-                while lock.hold_count:
-                    self._look(lock, number, "leave")
-                    try:
-                        lock.release()
-                        self._journal.note("left", now_ns(), number, "released")
-                    except rlock.LeaseLostError:
-                        self._journal.note("left", now_ns(), number, "lost")
-                self._journal.note("done", now_ns(), number, how)
-                return
-            except KeyboardInterrupt:
-                continue
-
-    # -- the counter -------------------------------------------------------------------------------
+    # -- the counters ------------------------------------------------------------------------------
 
     def _count(self) -> None:
-        """Add to the cells under their locks, as Jepsen's lock-set does; heedless of losses."""
+        """Raise the counters under their locks, as Jepsen's lock-set does, without a look at losses."""
         dice = Random(f"{self._seed}/counter")
-        resource = Resource(Path(self._setup.folder) / "resource.db")
-        jepsen = self._setup.holds == "jepsen"
+        folder = Path(self._setup.folder)
+        counters = {name: Counter(folder / f"counter-{name}") for name in COUNTERS}
         while not self._stop.is_set():
-            cell = dice.choice(CELLS)
-            lock = self._client.lock(f"counter:{cell}")
-            number, how = next(self._numbers), "contention"
-            try:
-                self._journal.note("ask", now_ns(), number, lock.name, False, -1.0)
-                lock.acquire()
-                self._got(lock, number)
-                token = lock.fencing_token if cell == "fenced" else None
-                ident = f"{self._setup.worker}#{number}"
-                last = resource.read(cell, token)
-                if jepsen or dice.random() < 0.1:
-                    think = dice.uniform(0.0, self._setup.ttl)
-                else:
-                    think = dice.uniform(0.0, 0.02)
-                # Not `_hold`: one that was stopped goes on when it wakes, and writes.
-                self._stop.wait(think)
-                if last is not None:
-                    resource.write(cell, ident, last, token)
-                how = "got"
-            except rlock.RLockError as error:
-                how = type(error).__name__
-            finally:
-                self._give_back(lock, number, how)
+            name = dice.choice(COUNTERS)
+            work = partial(self._raise, counters[name], name == "fenced", dice)
+            self._recorder.attempt(self._client.lock(f"counter:{name}"), work)
             time.sleep(dice.uniform(0.0, 0.01))
-        resource.close()
+
+    def _raise(self, counter: Counter, fenced: bool, dice: Random, hold: Hold) -> None:
+        token = hold.lock.fencing_token if fenced else None
+        value = counter.read(token)
+        long = self._setup.holds == "jepsen" or dice.random() < 0.1
+        # Not `Hold.keep`: a worker that was stopped goes on when it wakes, and writes.
+        self._stop.wait(dice.uniform(0.0, self._setup.ttl if long else 0.02))
+        if value is not None:
+            counter.write(value + 1, token)
 
 
 def commit(sabotage: str) -> None:

@@ -46,25 +46,25 @@ PROBLEMS = 12  # that are listed
     "--keep",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Leave the ledgers and the journals of all workers in DIR.",
+    help="Leave the counters and the journals of all workers in DIR.",
 )
 @json_option
 def demo(workers: int, keep: Path | None, *, as_json: bool) -> None:
     """Watch processes take turns, with faults, and see it proven. About 17 seconds.
 
     \b
-    On five local masters, which it starts itself, worker processes rewrite one real file:
-      1. without the lock: the file breaks (else the rest would prove nothing)
-      2. under the lock, with nested acquires: it must not
-      3. two of them hand the lock to each other: how fast is a waiter awake?
+    It starts five local masters. Worker processes raise a counter in a file: read, wait, write.
+      1. without the lock: updates are lost (otherwise the rest would prove nothing)
+      2. under the lock, with nested acquires: no update is lost
+      3. two workers hand the lock to each other: how fast is a waiter awake?
       4. two of the five masters are killed while the work goes on
-      5. the holder is killed -9 in the middle of a rewrite: when does the next one get in?
+      5. the holder is killed -9 in the middle of an update: when does the next worker get in?
 
-    At the end the journals of all workers are merged and checked: no two were inside at once, every
-    update is in the file. The last line states what was proven, with the figures of this run.
+    At the end a checker reads the journals of all workers: no two held the lock at once, fencing tokens
+    rose, every update is in the file. The last line is the verdict, with the figures of this run.
 
     A lease cannot exclude a paused holder: if this machine stands still for over 2 seconds in the middle
-    of a section, the demonstration says so and fails.
+    of a section, the demo says so and fails.
 
     With --json stdout has the verdict only, and the lines go to stderr.
 
@@ -102,7 +102,7 @@ def demo(workers: int, keep: Path | None, *, as_json: bool) -> None:
         )
         sys.exit(0 if verdict.proven else FAILED)
     if keeping:
-        show(f"journals and ledgers: {directory}")
+        show(f"journals and counters: {directory}")
     for problem in verdict.problems[:PROBLEMS]:
         show(f"- {problem}")
     if len(verdict.problems) > PROBLEMS:
@@ -148,7 +148,7 @@ def _run(server: ServerBinary, count: int, folder: Path, stream: TextIO) -> Verd
 
 
 def _directory(keep: Path | None) -> Path:
-    """Where ledgers and journals go."""
+    """The folder of counters and journals."""
     if keep is None:
         return Path(tempfile.mkdtemp(prefix="rlock-demo-"))
     try:
@@ -157,7 +157,7 @@ def _directory(keep: Path | None) -> Path:
     except OSError as error:
         raise click.BadParameter(f"{keep}: {error.strerror}", param_hint="--keep") from None
     if used:
-        # Journals are appended to: an earlier run's sections would be taken for this one's.
+        # Workers append to journals: the checker would take an earlier run's sections for this run's.
         raise click.BadParameter(f"{keep} is not empty", param_hint="--keep")
     return keep
 

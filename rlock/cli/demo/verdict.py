@@ -85,8 +85,8 @@ def _unsafe(history: History) -> list[str]:
         before, after, ns = overlapping[0]
         found.insert(
             0,
-            f"{_counted(len(overlapping), 'overlap')}, the first: {after.process} got the lock "
-            f"{ns / 1e6:.3f} ms before {before.process}'s hold ended",
+            f"{_counted(len(overlapping), 'overlap')}, the first: {before.process} and {after.process} "
+            f"held the lock together for {ns / 1e6:.3f} ms",
         )
     return found
 

@@ -34,12 +34,12 @@ class Hold:
         self._journal.note(event, at, attempt=self.number, valid_until=valid_until, **fields)
         return bool(left > 0)
 
-    def keep(self, seconds: float, wanted: Callable[[], bool]) -> None:
-        """Hold for some time, while the hold is wanted and valid."""
+    def keep(self, seconds: float, wanted: Callable[[], bool], *, heedless: bool = False) -> None:
+        """Hold for some time while the hold is wanted, and valid unless ``heedless``."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and wanted():
             time.sleep(min(left, LOOK_S))
-            if left > LOOK_S and not self.look():
+            if left > LOOK_S and not self.look() and not heedless:
                 return
 
     @contextmanager

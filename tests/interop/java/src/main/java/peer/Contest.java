@@ -17,11 +17,14 @@ import java.util.concurrent.locks.Lock;
 /**
  * Threads that want one lock again and again, and note each of their sections.
  *
- * <p>Each has a journal of its own, in the format of tests/interop/journal.py: a JSON list a line, written with
- * one system call. Instants are System.nanoTime(). In each section the number in a file that all share is read
- * and, after hold_ms, written back one higher, with nothing but the lock to protect it.
+ * <p>Each has a journal of its own, in the format of rlock/testing/contention/journal.py, a line with one system
+ * call. clock_ns is added to System.nanoTime(): the journals have another clock. In each section the first number
+ * of the counter that all share is read and, after hold_ms, written back one higher. Only the lock protects it.
  */
 final class Contest {
+    /** Of each number of a counter, as in rlock/testing/contention/counter.py. */
+    private static final int DIGITS = 20;
+
     private final Masters masters;
     private final Request request;
     private final AtomicLong sections = new AtomicLong();
@@ -52,15 +55,15 @@ final class Contest {
     }
 
     private void work(String worker, long until) {
-        Path path = Path.of(request.text("folder"), worker + ".journal");
+        Path path = Path.of(request.text("folder"), worker + ".jsonl");
         try (FileChannel journal = FileChannel.open(
                         path, StandardOpenOption.CREATE, StandardOpenOption.WRITE, StandardOpenOption.APPEND);
                 RandomAccessFile counter = new RandomAccessFile(request.text("counter"), "rw")) {
             Lock lock = masters.lock(request.text("kind", "plain"), request.text("name"));
-            while (System.nanoTime() < until) {
-                section(lock, journal, counter);
+            for (int attempt = 1; System.nanoTime() < until; attempt++) {
+                section(attempt, lock, journal, counter);
             }
-            note(journal, "[\"end\"," + System.nanoTime() + "]");
+            note(journal, "end", 0, "");
         } catch (Exception error) {
             // A journal without its end tells it, and why is on stderr.
             error.printStackTrace();
@@ -68,46 +71,49 @@ final class Contest {
         }
     }
 
-    private void section(Lock lock, FileChannel journal, RandomAccessFile counter) throws Exception {
-        note(journal, "[\"ask\"," + System.nanoTime() + "]");
+    private void section(int attempt, Lock lock, FileChannel journal, RandomAccessFile counter) throws Exception {
+        note(journal, "acquire", attempt, ",\"thread\":\"main\",\"lock\":\"" + request.text("name") + "\"");
         try {
             lock.lock();
         } catch (RuntimeException error) {
-            fault(journal, error);
+            failed(attempt, journal, error);
             return;
         }
-        long begin = System.nanoTime();
+        note(journal, "acquired", attempt, ",\"hold_count\":1");
         long seen = read(counter);
-        note(journal, "[\"got\"," + begin + "," + seen + "]");
         Thread.sleep(request.number("hold_ms", 1));
         counter.seek(0);
-        counter.write(String.format("%08d", seen + 1).getBytes(StandardCharsets.US_ASCII));
+        counter.write(String.format("%0" + DIGITS + "d", seen + 1).getBytes(StandardCharsets.US_ASCII));
         sections.incrementAndGet();
-        note(journal, "[\"leave\"," + System.nanoTime() + "]");
+        note(journal, "release", attempt, ",\"hold_count\":1");
         try {
             lock.unlock();
         } catch (RuntimeException error) {
-            fault(journal, error);
+            failed(attempt, journal, error);
             return;
         }
-        note(journal, "[\"left\"," + System.nanoTime() + "]");
+        note(journal, "released", attempt, ",\"hold_count\":0,\"outcome\":\"released\"");
+        note(journal, "done", attempt, ",\"outcome\":\"got\"");
     }
 
-    private void fault(FileChannel journal, RuntimeException error) throws Exception {
+    private void failed(int attempt, FileChannel journal, RuntimeException error) throws Exception {
         errors.incrementAndGet();
-        note(journal, "[\"fault\"," + System.nanoTime() + ",\"" + error.getClass().getSimpleName() + "\"]");
+        String name = error.getClass().getSimpleName();
+        note(journal, "done", attempt, ",\"outcome\":\"error\",\"error\":\"" + name + "\"");
         // Masters that are all away must not make a busy loop of this.
         Thread.sleep(20);
     }
 
     private static long read(RandomAccessFile counter) throws IOException {
-        byte[] digits = new byte[8];
+        byte[] digits = new byte[DIGITS];
         counter.seek(0);
         counter.readFully(digits);
         return Long.parseLong(new String(digits, StandardCharsets.US_ASCII));
     }
 
-    private static void note(FileChannel journal, String line) throws IOException {
-        journal.write(ByteBuffer.wrap((line + "\n").getBytes(StandardCharsets.UTF_8)));
+    private void note(FileChannel journal, String event, int attempt, String more) throws IOException {
+        long at = System.nanoTime() + request.number("clock_ns", 0);
+        String line = String.format("{\"event\":\"%s\",\"at\":%d,\"attempt\":%d%s}%n", event, at, attempt, more);
+        journal.write(ByteBuffer.wrap(line.getBytes(StandardCharsets.UTF_8)));
     }
 }

@@ -1,0 +1,62 @@
+"""The field of the nemesis: masters, processes, and the notes on the faults that were done to them."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from rlock.rules import scripts
+from rlock.testing.contention.checker import Eviction
+from rlock.testing.contention.history import stamp
+from rlock.testing.contention.journal import now_ns
+
+from .crew import Crew
+from .fleet import Fleet
+
+
+@dataclass
+class Field:
+    """What faults act on, and what is noted of them."""
+
+    fleet: Fleet
+    crew: Crew
+    names: Sequence[str]
+    #: What the workers call by these names: a broken rule may be a broken script, with another hash.
+    commands: Mapping[str, scripts.Script]
+    over: threading.Event = field(default_factory=threading.Event)
+    done: Counter[str] = field(default_factory=Counter)
+    log: list[str] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
+
+    def note(self, fault: str, told: object) -> None:
+        """One fault more."""
+        self.done[fault] += 1
+        self.log.append(f"{stamp(now_ns())} {fault} {told}")
+
+    def rest(self, seconds: float) -> None:
+        """Sleep, unless the run is over."""
+        self.over.wait(seconds)
+
+
+#: A fault does its harm and mends it. Two may run at once, but never on one master.
+Fault = Callable[[Field, Random], None]
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(name: str) -> Callable[[Fault], Fault]:
+    """Register a fault."""
+
+    def register(function: Fault) -> Fault:
+        FAULTS[name] = function
+        return function
+
+    return register
+
+
+def some(on: Field, dice: Random) -> list[int]:
+    """A few masters, or all."""
+    count = dice.choice((1, 1, 2, len(on.fleet)))
+    return dice.sample(range(len(on.fleet)), count)

@@ -1,0 +1,194 @@
+"""Faults of masters: crashes, stops, lost memory, clocks."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from random import Random
+
+import redis
+
+from rlock.testing.local.embedded import EmbeddedError
+
+from .field import Field, fault, some
+
+
+@fault("kill")
+def kill(on: Field, dice: Random) -> None:
+    """One master crashes, and comes back empty after a moment or a while."""
+    with on.fleet.claim(dice.randrange(len(on.fleet))) as masters:
+        _restart(on, dice, "kill", masters, dice.choice((0.0, 0.3, 1.0, 3.0)))
+
+
+@fault("rolling")
+def rolling(on: Field, dice: Random) -> None:
+    """All masters are restarted empty, one after another, a renewal apart."""
+    gap = dice.uniform(0.05, 0.8) * on.fleet.ttl
+    for i in dice.sample(range(len(on.fleet)), len(on.fleet)):
+        with on.fleet.claim(i) as masters:
+            _restart(on, dice, "rolling", masters, dice.uniform(0.0, 0.2))
+        on.rest(gap)
+
+
+@fault("all")
+def everything(on: Field, dice: Random) -> None:
+    """All masters crash at once and come back empty."""
+    with on.fleet.claim(*range(len(on.fleet))) as masters:
+        _restart(on, dice, "all", masters, dice.uniform(0.0, 1.0))
+
+
+def _restart(on: Field, dice: Random, fault: str, masters: Sequence[int], down_s: float) -> None:
+    if not masters:
+        return
+    on.note(fault, f"{list(masters)} down for {down_s:.1f} s")
+    for i in masters:
+        on.fleet.kill(i)
+    on.rest(down_s)
+    for i in masters:
+        # A busy machine may not get a server up in time; the next fault finds it down, or mend() does.
+        with contextlib.suppress(EmbeddedError):
+            on.fleet.start(i)
+
+
+@fault("stop")
+def stop(on: Field, dice: Random) -> None:
+    """Masters stand still and go on: one, or more than a minority. What they were sent is done late."""
+    count = dice.choice((1, 1, 1, 2, len(on.fleet)))
+    pause = min(dice.choice((0.2, 0.5, 1.0, 2.0, 4.0, 8.0)), 2 * on.fleet.ttl)
+    with on.fleet.claim(*dice.sample(range(len(on.fleet)), count)) as masters:
+        on.note("stop", f"{masters} for {pause} s")
+        with contextlib.suppress(EmbeddedError):
+            for i in masters:
+                on.fleet.masters[i].pause()
+        on.rest(pause)
+        for i in masters:
+            with contextlib.suppress(EmbeddedError):
+                on.fleet.masters[i].resume()
+
+
+@fault("rotate")
+def rotate(on: Field, dice: Random) -> None:
+    """One master after another stands still for a moment, so that every majority comes up."""
+    for i in dice.sample(range(len(on.fleet)), len(on.fleet)):
+        with on.fleet.claim(i) as masters:
+            on.note("rotate", masters)
+            for j in masters:
+                on.fleet.masters[j].pause()
+            on.rest(dice.uniform(0.2, 0.6))
+            for j in masters:
+                on.fleet.masters[j].resume()
+
+
+@fault("disconnect")
+def disconnect(on: Field, dice: Random) -> None:
+    """CLIENT KILL: connections end, of commands or of subscribers."""
+    kind = dice.choice(("normal", "pubsub"))
+    for i in some(on, dice):
+        on.note("disconnect", f"{kind} of {i}")
+        on.fleet.command(i, "CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+
+
+@fault("pause")
+def client_pause(on: Field, dice: Random) -> None:
+    """CLIENT PAUSE: the server lives and answers late, everything or what writes."""
+    pause_ms = int(dice.uniform(50, 1500))
+    mode = dice.choice(("ALL", "WRITE"))
+    for i in some(on, dice):
+        on.note("pause", f"{mode} of {i} for {pause_ms} ms")
+        on.fleet.command(i, "CLIENT", "PAUSE", pause_ms, mode)
+    on.rest(pause_ms / 1000)
+
+
+@fault("scripts")
+def script_flush(on: Field, dice: Random) -> None:
+    """SCRIPT FLUSH: the scripts have to be sent again."""
+    for i in some(on, dice):
+        on.note("scripts", i)
+        on.fleet.command(i, "SCRIPT", "FLUSH")
+
+
+@fault("sleep")
+def debug_sleep(on: Field, dice: Random) -> None:
+    """DEBUG SLEEP: one command blocks the server, as a slow script of somebody else's does."""
+    seconds = dice.uniform(0.05, 0.9)
+    for i in some(on, dice):
+        on.note("sleep", f"{i} for {seconds:.2f} s")
+        on.fleet.command(i, "DEBUG", "SLEEP", f"{seconds:.2f}")
+
+
+@fault("flush")
+def flush(on: Field, dice: Random) -> None:
+    """FLUSHALL of one or several: the locks are gone, the servers and their connections are not."""
+    count = dice.choice((1, 1, 1, 2, len(on.fleet)))
+    with on.fleet.claim(*dice.sample(range(len(on.fleet)), count)) as masters:
+        for i in masters:
+            if on.fleet.flush(i):
+                on.note("flush", i)
+
+
+@fault("disk")
+def disk(on: Field, dice: Random) -> None:
+    """The durable master crashes, and comes back with an empty disk."""
+    with on.fleet.claim(0) as masters:
+        for i in masters:
+            on.note("disk", i)
+            on.fleet.kill(i)
+            on.rest(dice.uniform(0.0, 0.5))
+            with contextlib.suppress(EmbeddedError):
+                on.fleet.start(i, disk_lost=True)
+
+
+@fault("ghosts")
+def ghosts(on: Field, dice: Random) -> None:
+    """Votes of contenders that died stand on a minority, so that nobody gets more than a bare quorum.
+
+    When they end, one of the masters of that quorum may lose its memory: then nobody has one but by what is
+    known of its age.
+    """
+    fewer = (len(on.fleet) - 1) // 2
+    order = dice.sample(range(len(on.fleet)), len(on.fleet))
+    chosen, flushed = order[:fewer], order[-1]
+    on.note("ghosts", chosen)
+    with contextlib.ExitStack() as stack:
+        masters = [stack.enter_context(contextlib.closing(on.fleet.raw(i))) for i in chosen]
+
+        def each(script: str, *more: str | int) -> None:
+            for master in masters:
+                with contextlib.suppress(redis.RedisError):
+                    master.eval(script, len(on.names), *on.names, *more)
+
+        until = time.monotonic() + dice.uniform(0.3, 1.5)
+        while time.monotonic() < until and not on.over.is_set():
+            each(_HAUNT, f"{GHOST}{dice.getrandbits(128):032x}", int(on.fleet.ttl * 1000))
+            on.rest(0.02)
+        each(_LAY, GHOST)
+    if dice.random() < 0.7 and on.fleet.flush(flushed):
+        on.note("flush", f"{flushed}, after the ghosts")
+
+
+GHOST = "dead/0/ghost:"
+_HAUNT = """
+for _, lock in ipairs(KEYS) do
+    if redis.call('exists', lock) == 0 then
+        redis.call('hset', lock, ARGV[1], 1)
+        redis.call('pexpire', lock, ARGV[2])
+    end
+end
+"""
+_LAY = """
+for _, lock in ipairs(KEYS) do
+    local holder = redis.call('hkeys', lock)[1]
+    if holder and string.sub(holder, 1, #ARGV[1]) == ARGV[1] then
+        redis.call('del', lock)
+    end
+end
+"""
+
+
+@fault("clock")
+def clock(on: Field, dice: Random) -> None:
+    """The wall clock of a master is set back."""
+    i = dice.randrange(len(on.fleet))
+    if step := on.fleet.set_back(i, dice.uniform(0.05, 0.4) * on.fleet.ttl):
+        on.note("clock", f"{i} by {step:.2f} s")

@@ -1,0 +1,96 @@
+"""The plan of a soak, and its result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rlock.testing.contention.checker import Eviction, Finding
+from rlock.testing.contention.counter import Count
+from rlock.testing.contention.history import History
+from rlock.testing.contention.journal import SECOND
+from rlock.testing.local.embedded import ServerBinary
+
+from . import master_faults, network_faults, process_faults  # noqa: F401  # they register their faults
+from .field import FAULTS
+from .progress import longest_gaps, lost_early
+
+PROCESSES = ("murder", "freeze", "interrupt", "evict")
+#: Faults for the profiles of the negative controls only.
+CONTROLS = ("rotate", "crawl", "lost-replies", "freeze-half", "behead")
+#: The faults that ``all`` means.
+ALL = tuple(name for name in FAULTS if name not in CONTROLS)
+NAMES = ("a", "b", "{c}", "d:4")
+#: Beyond the restart guard: so long may a waiter wait when all is well again. Queues of all threads, with
+#: long holds among them, on a machine that does other things, too.
+PROGRESS_S = 30.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is to be."""
+
+    seconds: float
+    seed: int
+    masters: int = 3
+    ttl: float = 2.0
+    faults: tuple[str, ...] = ALL
+    processes: int = 6
+    sabotage: str = ""
+    names: tuple[str, ...] = NAMES
+    holds: str = "mixed"
+    request_timeout: float | None = None
+    contenders: int = 2
+    #: Who goes through the proxies: ``some`` (every second worker), ``all``; ``some/short``: as some, and
+    #: those who do not only hold for a moment.
+    proxied: str = "some"
+    #: A free lock must be had within so many seconds; None: the faults of this run may explain worse.
+    stall_s: float | None = None
+    #: Stop at the first finding. Else a run goes on: one violation must not hide another.
+    until_red: bool = False
+    #: Wait until what killed processes left has gone; else it is enough that it will go.
+    until_gone: bool = True
+    keep: Path | None = None
+    #: Which server; None: the best that is found.
+    server: ServerBinary | None = None
+
+
+@dataclass
+class Result:
+    """What a run came to."""
+
+    plan: Plan
+    server: str = ""
+    findings: list[Finding] = field(default_factory=list)
+    red_after_s: float | None = None
+    faults: dict[str, int] = field(default_factory=dict)
+    figures: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, Count] = field(default_factory=dict)
+    kept: Path | None = None
+
+    @property
+    def red(self) -> bool:
+        """Whether a check failed."""
+        return bool(self.findings)
+
+    @property
+    def failed(self) -> list[str]:
+        """The checks that did, in the order of the findings."""
+        return list(dict.fromkeys(finding.check for finding in self.findings))
+
+
+def figures(history: History, ttl: float, evictions: Iterable[Eviction] = ()) -> dict[str, Any]:
+    """The figures of a run, by their names in its report."""
+    holds = history.holds
+    return {
+        "attempts": len(history.attempts),
+        "holds": len(holds),
+        "holds_longer_than_ttl": sum(hold.valid_to - hold.got_at > ttl * SECOND for hold in holds),
+        "lost_holds": sum(hold.lost for hold in holds),
+        "lost_before_their_time": len(lost_early(holds, evictions)),
+        "nested": sum(len(hold.nested) for hold in holds),
+        "tokens": len({(hold.lock, hold.token) for hold in holds}),
+        "longest_gap_s": longest_gaps(holds),
+    }

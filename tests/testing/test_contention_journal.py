@@ -1,0 +1,144 @@
+"""The journals of the contention kit: written by the recorder, read as they grow; and their figures."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from rlock.testing import MemoryMasters, memory_client
+from rlock.testing.contention.checker import judge_safety
+from rlock.testing.contention.figures import (
+    delays,
+    hand_offs,
+    jain,
+    longest_gap,
+    owner_changes,
+    rate,
+)
+from rlock.testing.contention.history import History
+from rlock.testing.contention.journal import Journal
+from rlock.testing.contention.recorder import LOOK_S, Hold, Recorder
+
+from ..histories import ask, got, history, hold, ms
+
+# -- reading ---------------------------------------------------------------------------------------------
+
+
+def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
+    path, made = tmp_path / "w1.jsonl", History()
+    lines = [{**line, "attempt": 1} for line in (ask(1), got(2, 7, owner="vm:1"))]
+    data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    for begin, end in pairwise([0, *range(1, len(data), 7), len(data) - 1]):
+        with path.open("ab") as file:
+            file.write(data[begin:end])
+        assert not made.take(tmp_path).holds
+    with path.open("ab") as file:
+        file.write(data[-1:])
+    (found,) = made.take(tmp_path).holds
+    assert (found.token, found.asked_at, found.process) == (7, ms(1), "w1")
+
+
+def test_a_hold_is_judged_when_every_journal_has_been_read_up_to_it() -> None:
+    made = history(a=hold(0, 100, 1), b=hold(50, 60, 2))
+    made.horizon = ms(40)
+    assert not judge_safety(made)
+    made.horizon = ms(50)
+    assert judge_safety(made)
+
+
+# -- writing ---------------------------------------------------------------------------------------------
+
+
+def test_each_operation_is_noted_with_its_return(tmp_path: Path) -> None:
+    with memory_client(3) as client:
+        lock = client.lock("x")
+
+        def work(held: Hold) -> None:
+            with held.nested(lock):
+                held.keep(2.5 * LOOK_S, lambda: True)
+
+        assert Recorder(Journal(tmp_path, "w1"), client.ttl).attempt(lock, work)
+        assert not lock.hold_count
+    lines = [json.loads(line) for line in (tmp_path / "w1.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in lines] == [
+        *("acquire", "acquired", "acquire", "acquired", "valid", "valid"),
+        *("release", "released", "release", "released", "done"),
+    ]
+    assert [line["hold_count"] for line in lines if "hold_count" in line] == [1, 2, 2, 1, 1, 0]
+    made = History().take(tmp_path)
+    made.horizon = 1 << 63
+    (found,) = made.holds
+    assert (found.lock, found.outcome, len(found.nested), found.lost) == ("x", "got", 1, False)
+    assert not judge_safety(made)
+    assert not made.open
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError()])
+def test_after_an_exception_nothing_is_held_and_the_journal_says_so(
+    tmp_path: Path, error: BaseException
+) -> None:
+    def work(held: Hold) -> None:
+        raise error
+
+    with memory_client(3) as client:
+        lock = client.lock("x")
+        with pytest.raises(type(error)):
+            Recorder(Journal(tmp_path, "w1"), client.ttl).attempt(lock, work)
+        assert not lock.locked()
+    (attempt,) = History().take(tmp_path).attempts
+    assert (attempt.outcome, attempt.left_at is None) == ("interrupted", False)
+
+
+def test_a_refused_attempt_and_an_error_are_noted(tmp_path: Path) -> None:
+    masters = MemoryMasters(3)
+    with memory_client(masters=masters) as client, memory_client(masters=masters) as other:
+        recorder = Recorder(Journal(tmp_path, "w1"), client.ttl)
+        lock = client.lock("x")
+        with other.lock("x"):
+            assert recorder.attempt(lock, lambda held: None, timeout=0.0)
+
+        def work(held: Hold) -> None:
+            lock.release()
+            lock.release()
+
+        assert not recorder.attempt(lock, work)
+    made = History().take(tmp_path)
+    assert [attempt.outcome for attempt in made.attempts] == ["contention", "NotHeldError"]
+    assert [process for process, _ in made.errors] == ["w1"]
+
+
+def test_buffered_lines_are_written_at_the_flush(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "w1")
+    journal.buffered = True
+    journal.note("idle", order=0)
+    assert not (tmp_path / "w1.jsonl").read_text()
+    journal.flush()
+    assert History().take(tmp_path).idle == {"w1": 0}
+
+
+# -- figures ---------------------------------------------------------------------------------------------
+
+
+def test_only_waiters_count_as_handed_to() -> None:
+    made = history(
+        a=[*hold(0, 10, 1, asked=0), *hold(20.2, 30, 3, asked=19.9), *hold(30.2, 31, 4, asked=30.1)],
+        b=hold(10.5, 20, 2, asked=1),
+    )
+    assert delays(hand_offs(made.holds, waited=ms(1))) == [0.0005]
+    assert len(owner_changes(made.holds)) == 2
+
+
+def test_the_figures_of_a_history() -> None:
+    holds = history(a=hold(0, 10, 1), b=[*hold(10, 20, 2), ask(30), got(40, 3)]).holds
+    assert rate(holds, 0, ms(100)) == 20
+    assert longest_gap([held.got_at for held in holds]) == 0.03
+    assert longest_gap([]) == 0
+
+
+def test_jains_index_is_one_for_equal_shares_and_one_of_k_for_a_monopoly() -> None:
+    assert jain([5, 5, 5, 5]) == 1
+    assert jain([20, 0, 0, 0]) == 0.25
+    assert jain([0, 0]) is None

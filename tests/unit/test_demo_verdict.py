@@ -1,0 +1,158 @@
+"""The verdict of the demo on histories made by hand: it reports each problem, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from rlock.cli.demo.phases import Kill, Marks, next_owner, wake_ups
+from rlock.cli.demo.verdict import Evidence, judge
+from rlock.testing.contention.counter import Count
+
+from ..histories import Line, ask, got, history, look, ms, nested, release
+
+TTL_S = 2.0
+WORKERS = ("worker-1", "worker-2", "worker-3")
+KILL = Kill("worker-2", ms(3400))
+
+
+def section(begin: float, token: int) -> list[Line]:
+    """A section of 1 ms with one nested acquire, asked for 20 ms before."""
+    until = begin + 1000 * TTL_S
+    return [ask(begin - 20), got(begin, token, until), nested(begin, token, 2), *release(begin + 1, until)]
+
+
+def turns(begin: float, count: int, workers: tuple[str, ...] = WORKERS) -> dict[str, list[Line]]:
+    """Sections of the workers in turn, 1 ms long and 1 ms apart."""
+    lines: dict[str, list[Line]] = {name: [] for name in WORKERS}
+    for i in range(count):
+        at = begin + 2 * i
+        lines[workers[i % len(workers)]] += section(at, int(10 * at))
+    return lines
+
+
+def lines_of_a_run(*, owner_at: float = 4900, renewed_to: float = 4900) -> dict[str, list[Line]]:
+    """Contention, hand-offs, contention, a holder that is killed 2.5 s after its grant, five sections."""
+    parts = [turns(100, 90), turns(500, 31, WORKERS[:2]), turns(700, 90)]
+    held = {"worker-2": [ask(890), got(900, 9000), look(2000, renewed_to)]}
+    parts += [held, turns(owner_at, 5, WORKERS[:1])]
+    return {name: [line for part in parts for line in part.get(name, [])] for name in WORKERS}
+
+
+def evidence(lines: dict[str, list[Line]] | None = None, **changed: Any) -> Evidence:
+    """A run in which everything went as it should, with these changes."""
+    good = Evidence(
+        history=history(**(lines or lines_of_a_run())),
+        unlocked=Count(value=40, acknowledged=60, highest_token=0),
+        counter=Count(value=216, acknowledged=216, highest_token=0),
+        marks=Marks((0, ms(300)), (ms(480), ms(600)), (ms(700), ms(900)), KILL),
+        workers=WORKERS,
+        masters=5,
+        ttl=TTL_S,
+    )
+    return dataclasses.replace(good, **changed)
+
+
+def test_the_sentence_has_the_figures_of_the_run() -> None:
+    verdict = judge(evidence())
+    assert verdict.proven, verdict.problems
+    for figures in (
+        "216 critical sections of 3 processes on 5 masters, 0 overlaps, 0 lost updates",
+        "(without the lock: 20 of 60 lost)",
+        "216 nested acquires",
+        "2 masters killed: 300 sections/s before, 450/s after, longest pause 22 ms",
+        "holder killed -9 after 2.5 s: next owner after 1.50 s (ttl 2 s)",
+        "wake-up median 1.00 ms, max 1.00 ms (30 hand-offs).",
+    ):
+        assert figures in verdict.sentence
+
+
+def test_a_control_that_loses_nothing_proves_nothing() -> None:
+    verdict = judge(evidence(unlocked=Count(60, 60, 0)))
+    assert not verdict.proven
+    assert verdict.sentence.startswith("NOTHING PROVEN: 60 updates without the lock, and none was lost")
+
+
+def test_an_interruption_proves_nothing() -> None:
+    verdict = judge(evidence(interruption="worker-3 ended with status 1: MemoryError"))
+    assert verdict.sentence == "NOTHING PROVEN: worker-3 ended with status 1: MemoryError"
+
+
+def test_a_next_owner_at_the_end_of_the_killed_lease_is_no_overlap() -> None:
+    made = evidence()
+    owner = next_owner(made.history.holds, KILL)
+    assert owner is not None
+    assert (owner.process, owner.got_at) == ("worker-1", ms(4900))
+    assert len(wake_ups(made.history.holds, made.marks.handoffs)) == 30
+
+
+def overlapping() -> Evidence:
+    lines = lines_of_a_run()
+    lines["worker-3"] += section(1500, 14_000)
+    return evidence(lines, counter=Count(217, 217, 0))
+
+
+def a_nanosecond_too_early() -> Evidence:
+    return evidence(lines_of_a_run(owner_at=4900 - 1e-6))
+
+
+def lost_lease() -> Evidence:
+    lines = lines_of_a_run()
+    lines["worker-3"] += [ask(5000), got(5001, 60_000), *release(9000, 0)]
+    return evidence(lines)
+
+
+def endless() -> Evidence:
+    lines = lines_of_a_run()
+    lines["worker-3"] += [ask(5000), got(5001, 60_000)]
+    return evidence(lines)
+
+
+def falling_token() -> Evidence:
+    lines = lines_of_a_run()
+    lines["worker-3"] += section(6000, 5)
+    return evidence(lines, counter=Count(217, 217, 0))
+
+
+def error() -> Evidence:
+    made = evidence()
+    made.history.errors.append(("worker-1", "the lease was lost"))
+    return made
+
+
+def no_owner() -> Evidence:
+    lines = lines_of_a_run()
+    lines["worker-1"] = [line for line in lines["worker-1"] if line["at"] < ms(3000)]
+    return evidence(lines, counter=Count(211, 211, 0))
+
+
+@pytest.mark.parametrize(
+    ("broken", "problem"),
+    [
+        (overlapping(), "1 overlap, the first: worker-2 and worker-3 held the lock together for 1.000 ms"),
+        (
+            a_nanosecond_too_early(),
+            "1 overlap, the first: worker-2 and worker-1 held the lock together for 0",
+        ),
+        (lost_lease(), "a lease ended before its section: of worker-3"),
+        (endless(), "a section never ended: of worker-3"),
+        (falling_token(), "token falls"),
+        (error(), "worker-1: the lease was lost"),
+        (no_owner(), "nobody got the lock after its holder was killed"),
+        (evidence(counter=Count(215, 216, 0)), "1 of 216 updates were lost"),
+        (evidence(counter=Count(217, 217, 0)), "216 sections, but 217 updates of the counter"),
+        (evidence(ttl=0.9), "the next owner came 1.50 s after the kill: over ttl + 0.5 s"),
+        (evidence(ttl=3.7), "was not renewed while it held"),
+        (evidence(marks=Marks(kill=KILL)), "no section was completed after 2 masters were killed"),
+        (evidence(marks=Marks(kill=KILL)), "only 0 hand-offs could be measured"),
+        (evidence(marks=Marks()), "a section never ended: of worker-2"),
+        (evidence(workers=(*WORKERS, "worker-4")), "worker-4 never completed a section"),
+        (dataclasses.replace(overlapping(), interruption="worker-1 ended"), "1 overlap, the first"),
+    ],
+)
+def test_one_problem_and_nothing_is_proven(broken: Evidence, problem: str) -> None:
+    verdict = judge(broken)
+    assert verdict.sentence.startswith("VIOLATION: ")
+    assert any(problem in text for text in verdict.problems), verdict.problems
