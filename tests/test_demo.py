@@ -162,7 +162,7 @@ def test_with_a_lock_that_excludes_nobody_it_says_so_and_fails(tmp_path: Path) -
     assert done.returncode == 1, done.stdout + done.stderr
     *_, last = done.stdout.splitlines()
     assert re.match(
-        r"VIOLATION: [\d,]+ overlaps?, the first: worker-\d and worker-\d held the lock together", last
+        r"VIOLATION: overlap, [\d,]+ times, the first: two valid leases of 'rlock-demo:counter'", last
     )
     assert re.search(r"^- [\d,]+ of [\d,]+ updates were lost$", done.stdout, re.MULTILINE)
     # Who sees a violation can look at what it was made of.

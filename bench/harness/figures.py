@@ -15,12 +15,6 @@ def percentile(values: Sequence[float], part: float) -> float:
     return ordered[max(0, math.ceil(part / 100 * len(ordered)) - 1)]
 
 
-def jain(counts: Sequence[float]) -> float | None:
-    """Jain's index of fairness: 1 when all had as much, 1/k when one of k had all; None: nobody had any."""
-    squares = sum(count * count for count in counts)
-    return sum(counts) ** 2 / (len(counts) * squares) if squares else None
-
-
 def spread(rounds: Sequence[Sequence[float]]) -> tuple[float, float]:
     """The lowest and the highest of the rounds' medians: how far a single round may lead astray."""
     medians = [statistics.median(batch) for batch in rounds if batch]

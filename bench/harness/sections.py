@@ -11,9 +11,12 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple
 
-from bench.harness.figures import jain, percentile
+from bench.harness.figures import percentile
+from rlock.testing.contention.checker import overlapping
+from rlock.testing.contention.figures import jain
 
 
 class Section(NamedTuple):
@@ -59,11 +62,7 @@ def sections_of(replies: Sequence[dict[str, Any]]) -> tuple[list[Section], list[
 
 def overlaps(sections: Iterable[Section]) -> int:
     """How many sections began while another one lasted."""
-    count, last = 0, 0
-    for section in sorted(sections, key=lambda section: section.entered):
-        count += section.entered < last
-        last = max(last, section.left)
-    return count
+    return len(overlapping(sections, begin=attrgetter("entered"), end=attrgetter("left")))
 
 
 def longest_wait(turn: Turn) -> int:

@@ -17,14 +17,6 @@ def test_a_percentile_is_one_of_the_values() -> None:
         figures.percentile([], 50)
 
 
-def test_jain_is_one_for_equal_shares_and_a_kth_for_one_of_k() -> None:
-    assert figures.jain([5, 5, 5]) == 1.0
-    assert figures.jain([9, 0, 0, 0]) == 0.25
-    assert figures.jain([1, 3]) == pytest.approx(0.8)
-    assert figures.jain([0, 0]) is None
-    assert figures.jain([]) is None
-
-
 def test_the_spread_is_of_the_medians_of_the_rounds_not_of_all_values() -> None:
     assert figures.spread([[1, 2, 900], [10, 20, 30], []]) == (2, 20)
 

@@ -110,7 +110,7 @@ class Result:
         """For each thread its longest wait in seconds; a wait without an end counts up to the end."""
         found = dict.fromkeys(self.by_contender, 0.0)
         for attempt in self.history.attempts:
-            end = attempt.got_at if attempt.grant is not None else attempt.done_at or self.ended_at
+            end = attempt.grant.at if attempt.held else attempt.done_at or self.ended_at
             found[attempt.contender] = max(found[attempt.contender], (end - attempt.asked_at) / SECOND)
         return found
 
@@ -204,7 +204,7 @@ def table(result: Result) -> str:
     for contender, waited in result.longest_waits.items():
         unended = "" if contender[0] in history.ended else "  (did not end)"
         lines.append(f"  {' '.join(contender):44}{result.by_contender[contender]:8}{waited:16.3f}{unended}")
-    gaps = [after.got_at - before.valid_to for before, after in pairwise(history.holds)]
+    gaps = [after.grant.at - before.valid_to for before, after in pairwise(history.holds)]
     lines.append(f"longest time without an owner: {max([0, *gaps]) / SECOND:.3f} s")
     errors = Tally(text for _, text in history.errors)
     lines.append(f"errors of the lock: {', '.join(f'{n} {what}' for what, n in errors.items()) or 'none'}")

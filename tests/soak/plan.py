@@ -87,10 +87,10 @@ def figures(history: History, ttl: float, evictions: Iterable[Eviction] = ()) ->
     return {
         "attempts": len(history.attempts),
         "holds": len(holds),
-        "holds_longer_than_ttl": sum(hold.valid_to - hold.got_at > ttl * SECOND for hold in holds),
+        "holds_longer_than_ttl": sum(hold.valid_to - hold.grant.at > ttl * SECOND for hold in holds),
         "lost_holds": sum(hold.lost for hold in holds),
         "lost_before_their_time": len(lost_early(holds, evictions)),
         "nested": sum(len(hold.nested) for hold in holds),
-        "tokens": len({(hold.lock, hold.token) for hold in holds}),
+        "tokens": len({(hold.lock, hold.grant.token) for hold in holds}),
         "longest_gap_s": longest_gaps(holds),
     }

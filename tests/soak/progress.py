@@ -34,7 +34,7 @@ def unfinished(history: History, killed: Collection[str]) -> list[Attempt]:
 
 def longest_gaps(holds: Iterable[Attempt]) -> dict[str, float]:
     """For each lock the longest time, in seconds, in which nobody got it."""
-    return {name: longest_gap([h.got_at for h in held]) for name, held in sorted(by_lock(holds).items())}
+    return {name: longest_gap([h.grant.at for h in held]) for name, held in sorted(by_lock(holds).items())}
 
 
 class Stall(NamedTuple):
@@ -59,7 +59,7 @@ def stalls(holds: Sequence[Attempt], attempts: Iterable[Attempt], now: int, boun
     for name, held in by_lock(holds).items():
         for before, after in zip_longest(held, held[1:]):
             free_at = before.valid_to if before.done_at is None else before.done_at
-            taken_at = now if after is None else after.got_at
+            taken_at = now if after is None else after.grant.at
             if taken_at - free_at <= bound:
                 continue
             for waiter in waiting[name]:
@@ -76,8 +76,7 @@ def lost_early(holds: Iterable[Attempt], evictions: Iterable[Eviction] = ()) -> 
     return [
         hold
         for hold in holds
-        if hold.grant is not None
-        and hold.grant.owner not in owners
+        if hold.grant.owner not in owners
         and any(not b.valid and b.at < a.valid_until for a, b in pairwise(hold.looks) if a.valid)
     ]
 
@@ -118,5 +117,5 @@ def judge_stalls(history: History, killed: Collection[str], now: int, bound_s: f
 
 def _end(attempt: Attempt, until: int) -> int:
     """The end of its waiting; ``until`` for an attempt that still waits then."""
-    at = attempt.got_at if attempt.grant is not None else attempt.done_at
+    at = attempt.grant.at if attempt.held else attempt.done_at
     return until if at is None else min(at, until)

@@ -200,7 +200,7 @@ class _Run:
                 attempt
                 for attempt in self._history.attempts
                 if attempt.done_at is None
-                and attempt.grant is None
+                and not attempt.held
                 and attempt.asked_at < began_at
                 and attempt.process not in self._crew.killed
             ]

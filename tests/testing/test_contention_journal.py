@@ -38,7 +38,7 @@ def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(data[-1:])
     (found,) = made.take(tmp_path).holds
-    assert (found.token, found.asked_at, found.process) == (7, ms(1), "w1")
+    assert (found.grant.token, found.asked_at, found.process) == (7, ms(1), "w1")
 
 
 def test_a_hold_is_judged_when_every_journal_has_been_read_up_to_it() -> None:
@@ -134,7 +134,7 @@ def test_only_waiters_count_as_handed_to() -> None:
 def test_the_figures_of_a_history() -> None:
     holds = history(a=hold(0, 10, 1), b=[*hold(10, 20, 2), ask(30), got(40, 3)]).holds
     assert rate(holds, 0, ms(100)) == 20
-    assert longest_gap([held.got_at for held in holds]) == 0.03
+    assert longest_gap([held.grant.at for held in holds]) == 0.03
     assert longest_gap([]) == 0
 
 
@@ -142,3 +142,4 @@ def test_jains_index_is_one_for_equal_shares_and_one_of_k_for_a_monopoly() -> No
     assert jain([5, 5, 5, 5]) == 1
     assert jain([20, 0, 0, 0]) == 0.25
     assert jain([0, 0]) is None
+    assert jain([]) is None

@@ -84,7 +84,7 @@ def test_a_next_owner_at_the_end_of_the_killed_lease_is_no_overlap() -> None:
     made = evidence()
     owner = next_owner(made.history.holds, KILL)
     assert owner is not None
-    assert (owner.process, owner.got_at) == ("worker-1", ms(4900))
+    assert (owner.process, owner.grant.at) == ("worker-1", ms(4900))
     assert len(wake_ups(made.history.holds, made.marks.handoffs)) == 30
 
 
@@ -131,11 +131,8 @@ def no_owner() -> Evidence:
 @pytest.mark.parametrize(
     ("broken", "problem"),
     [
-        (overlapping(), "1 overlap, the first: worker-2 and worker-3 held the lock together for 1.000 ms"),
-        (
-            a_nanosecond_too_early(),
-            "1 overlap, the first: worker-2 and worker-1 held the lock together for 0",
-        ),
+        (overlapping(), "overlap, 1 times, the first: two valid leases of 'x' for 1.000 ms (worker-2#76, "),
+        (a_nanosecond_too_early(), "overlap, 1 times, the first: two valid leases of 'x' for 0.000 ms"),
         (lost_lease(), "a lease ended before its section: of worker-3"),
         (endless(), "a section never ended: of worker-3"),
         (falling_token(), "token falls"),
@@ -149,7 +146,7 @@ def no_owner() -> Evidence:
         (evidence(marks=Marks(kill=KILL)), "only 0 hand-offs could be measured"),
         (evidence(marks=Marks()), "a section never ended: of worker-2"),
         (evidence(workers=(*WORKERS, "worker-4")), "worker-4 never completed a section"),
-        (dataclasses.replace(overlapping(), interruption="worker-1 ended"), "1 overlap, the first"),
+        (dataclasses.replace(overlapping(), interruption="worker-1 ended"), "overlap, 1 times"),
     ],
 )
 def test_one_problem_and_nothing_is_proven(broken: Evidence, problem: str) -> None:

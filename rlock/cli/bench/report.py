@@ -107,7 +107,7 @@ def contend(workers: WorkerProcesses, load: Load, seconds: float, processes: int
     workers.history.horizon = now_ns()  # all are idle: every line has been read
     opened_at = begin_at + int(seconds * LEAD * SECOND)
     holds = [hold for hold in workers.history.holds if hold.lock == load.lock]
-    return [hold for hold in holds if hold.got_at >= opened_at and (hold.left_at or end_at) < end_at]
+    return [hold for hold in holds if hold.grant.at >= opened_at and (hold.left_at or end_at) < end_at]
 
 
 def spread(times: Sequence[float]) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def spread(times: Sequence[float]) -> dict[str, Any]:
 
 def _contended(holds: Sequence[Attempt], plan: Plan, fair: bool, seconds: float) -> dict[str, Any]:
     counted = Counter(hold.process for hold in holds)
-    waits = spread([(hold.got_at - hold.asked_at) / SECOND for hold in holds])
+    waits = spread([(hold.grant.at - hold.asked_at) / SECOND for hold in holds])
     return {
         "measured": "contended",
         "fair": fair,

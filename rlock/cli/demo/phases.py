@@ -243,7 +243,7 @@ def holder_killed(stage: Stage, phase: Phase) -> None:
         phase.figures = f"nobody got the lock within {allowed:g} s"
         phase.progress = Progress.FAILED
         return
-    took_s = (owner.got_at - kill.at) / SECOND
+    took_s = (owner.grant.at - kill.at) / SECOND
     phase.figures = f"next owner after {took_s:.2f} s (ttl {stage.ttl:g} s)"
     stage.display.event(f"{owner.process} got it {took_s:.2f} s after the kill, and goes on from there")
     stage.watch(AFTER_KILL_S)
@@ -253,19 +253,19 @@ def holder_killed(stage: Stage, phase: Phase) -> None:
 
 def next_owner(holds: list[Attempt], kill: Kill) -> Attempt | None:
     """The first hold after the kill."""
-    return next((hold for hold in holds if hold.got_at > kill.at and hold.process != kill.worker), None)
+    return next((hold for hold in holds if hold.grant.at > kill.at and hold.process != kill.worker), None)
 
 
 def wake_ups(holds: list[Attempt], span: tuple[int, int]) -> list[float]:
     """Seconds from each release of the hand-off phase to the next owner's return of acquire."""
-    inside = [hold for hold in holds if span[0] <= hold.got_at <= span[1]]
+    inside = [hold for hold in holds if span[0] <= hold.grant.at <= span[1]]
     return delays(hand_offs(inside, PARKED_NS))
 
 
 def longest_pause(holds: list[Attempt], span: tuple[int, int]) -> float:
     """The longest time in a span, in seconds, in which nobody got the lock."""
     begin_at, end_at = span
-    return longest_gap([begin_at, *(h.got_at for h in holds if begin_at <= h.got_at < end_at), end_at])
+    return longest_gap([begin_at, *(h.grant.at for h in holds if begin_at <= h.grant.at < end_at), end_at])
 
 
 def spread_ms(times: list[float]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlock.testing.contention.checker import judge_safety, overlaps
+from rlock.testing.contention.checker import Finding, judge_safety, overlaps
 from rlock.testing.contention.counter import Count
 from rlock.testing.contention.figures import completed, rate
 from rlock.testing.contention.history import Attempt, History
@@ -78,17 +78,15 @@ def _violation(problems: Sequence[str]) -> Verdict:
 
 
 def _unsafe(history: History) -> list[str]:
-    """The findings of the checker; of many overlaps the first."""
-    found = [str(finding) for finding in judge_safety(history) if finding.check != "overlap"]
-    overlapping = overlaps(history.holds)
-    if overlapping:
-        before, after, ns = overlapping[0]
-        found.insert(
-            0,
-            f"{_counted(len(overlapping), 'overlap')}, the first: {before.process} and {after.process} "
-            f"held the lock together for {ns / 1e6:.3f} ms",
-        )
-    return found
+    """The findings of the checker, for each rule the first one."""
+    found: dict[str, list[Finding]] = {}
+    for finding in judge_safety(history):
+        found.setdefault(finding.check, []).append(finding)
+    return [
+        f"{check}, {len(findings):,} times, the first: {findings[0].told.splitlines()[0]} "
+        f"({', '.join(findings[0].about)})"
+        for check, findings in found.items()
+    ]
 
 
 def _broken(evidence: Evidence) -> list[str]:
@@ -125,9 +123,9 @@ def _unshown(evidence: Evidence) -> list[str]:
     owner = next_owner(holds, marks.kill) if marks.kill else None
     if marks.kill is None or held is None or owner is None:
         return [*found, "nobody got the lock after its holder was killed"]
-    if held.valid_to < held.got_at + 1.1 * ttl * SECOND:
+    if held.valid_to < held.grant.at + 1.1 * ttl * SECOND:
         found.append(f"the holder's lease (ttl {ttl:g} s) was not renewed while it held")
-    took_s = (owner.got_at - marks.kill.at) / SECOND
+    took_s = (owner.grant.at - marks.kill.at) / SECOND
     if took_s > ttl + NEXT_OWNER_SLACK_S:
         found.append(
             f"the next owner came {took_s:.2f} s after the kill: over ttl + {NEXT_OWNER_SLACK_S:g} s"
@@ -151,8 +149,8 @@ def _sentence(evidence: Evidence) -> str:
         f"{MASTERS_KILLED} masters killed: {rate(done, *marks.contend):,.0f} sections/s before, "
         f"{rate(done, *marks.degraded):,.0f}/s after, "
         f"longest pause {longest_pause(done, marks.degraded) * 1000:,.0f} ms; "
-        f"holder killed -9 after {(marks.kill.at - held.got_at) / SECOND:.1f} s: next owner "
-        f"after {(owner.got_at - marks.kill.at) / SECOND:.2f} s (ttl {evidence.ttl:g} s); "
+        f"holder killed -9 after {(marks.kill.at - held.grant.at) / SECOND:.1f} s: next owner "
+        f"after {(owner.grant.at - marks.kill.at) / SECOND:.2f} s (ttl {evidence.ttl:g} s); "
         f"wake-up {spread_ms(wake_ups(holds, marks.handoffs))}."
     )
 

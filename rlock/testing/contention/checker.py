@@ -68,14 +68,13 @@ def overlaps(holds: Iterable[Attempt], evictions: Iterable[Eviction] = ()) -> li
     evictions = list(evictions)
 
     def end(hold: Attempt) -> int:
-        owner = hold.grant.owner if hold.grant is not None else ""
-        evicted = [one.at for one in evictions if one.lock == hold.lock and owner in one.owners]
+        evicted = [e.at for e in evictions if e.lock == hold.lock and hold.grant.owner in e.owners]
         return min([hold.valid_to, *evicted])
 
     return [
-        Overlap(a, b, min(end(a), end(b)) - b.got_at)
+        Overlap(a, b, min(end(a), end(b)) - b.grant.at)
         for held in by_lock(holds).values()
-        for a, b in overlapping(held, lambda hold: hold.got_at, end)
+        for a, b in overlapping(held, lambda hold: hold.grant.at, end)
     ]
 
 
@@ -86,12 +85,12 @@ def falling_tokens(holds: Iterable[Attempt]) -> list[tuple[Attempt, Attempt]]:
         highest: Attempt | None = None
         returned = iter(held)
         following = next(returned, None)
-        for hold in sorted(held, key=_sent_after):
-            while following is not None and following.got_at < _sent_after(hold):
-                if highest is None or following.token > highest.token:
+        for hold in sorted(held, key=lambda hold: hold.grant.sent_after):
+            while following is not None and following.grant.at < hold.grant.sent_after:
+                if highest is None or following.grant.token > highest.grant.token:
                     highest = following
                 following = next(returned, None)
-            if highest is not None and highest.token >= hold.token:
+            if highest is not None and highest.grant.token >= hold.grant.token:
                 found.append((highest, hold))
     return found
 
@@ -102,7 +101,7 @@ def shared_tokens(holds: Iterable[Attempt]) -> list[tuple[Attempt, Attempt]]:
     for held in by_lock(holds).values():
         seen: dict[int, Attempt] = {}
         for hold in held:
-            first = seen.setdefault(hold.token, hold)
+            first = seen.setdefault(hold.grant.token, hold)
             if first is not hold:
                 found.append((first, hold))
     return found
@@ -113,7 +112,8 @@ def wrong_nesting(holds: Iterable[Attempt]) -> list[Attempt]:
     return [
         hold
         for hold in holds
-        if hold.token <= 0 or hold.nested != [(hold.token, 2 + i) for i in range(len(hold.nested))]
+        if hold.grant.token <= 0
+        or hold.nested != [(hold.grant.token, 2 + i) for i in range(len(hold.nested))]
     ]
 
 
@@ -130,7 +130,7 @@ def judge_safety(history: History, evictions: Iterable[Eviction] = ()) -> list[F
     ]
     for check, pairs in (("token falls", falling_tokens(holds)), ("token shared", shared_tokens(holds))):
         for a, b in pairs:
-            told = f"{a.token} -> {b.token} of {b.lock!r}\n    {a}\n    {b}"
+            told = f"{a.grant.token} -> {b.grant.token} of {b.lock!r}\n    {a}\n    {b}"
             found.append(Finding(check, told, (a.id, b.id)))
     for hold in wrong_nesting(holds):
         found.append(Finding("nesting", f"{hold.nested} in\n    {hold}", (hold.id,)))
@@ -140,10 +140,6 @@ def judge_safety(history: History, evictions: Iterable[Eviction] = ()) -> list[F
 def by_lock(holds: Iterable[Attempt]) -> dict[str, list[Attempt]]:
     """The holds of each lock, in the order of their grants."""
     found: dict[str, list[Attempt]] = defaultdict(list)
-    for hold in sorted(holds, key=lambda hold: hold.got_at):
+    for hold in sorted(holds, key=lambda hold: hold.grant.at):
         found[hold.lock].append(hold)
     return found
-
-
-def _sent_after(hold: Attempt) -> int:
-    return hold.grant.sent_after if hold.grant is not None else hold.asked_at

@@ -22,13 +22,15 @@ def hand_offs(holds: Sequence[Attempt], waited: int = 0) -> list[tuple[Attempt, 
         if before.left_at is not None
         and before.contender != after.contender
         and after.asked_at < before.left_at - waited
-        and before.left_at <= after.got_at
+        and before.left_at <= after.grant.at
     ]
 
 
 def delays(pairs: Sequence[tuple[Attempt, Attempt]]) -> list[float]:
     """Seconds from the call of release to the return of the next owner's acquire."""
-    return [(after.got_at - before.left_at) / SECOND for before, after in pairs if before.left_at is not None]
+    return [
+        (after.grant.at - before.left_at) / SECOND for before, after in pairs if before.left_at is not None
+    ]
 
 
 def owner_changes(holds: Sequence[Attempt]) -> list[tuple[Attempt, Attempt]]:

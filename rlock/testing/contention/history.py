@@ -21,6 +21,9 @@ class Grant(NamedTuple):
     owner: str
 
 
+NO_GRANT = Grant(-1, -1, 0, "")
+
+
 class Look(NamedTuple):
     """The validity of a hold as its holder saw it at an instant."""
 
@@ -43,7 +46,7 @@ class Attempt:
     lock: str
     asked_at: int
     timeout: float = -1.0
-    grant: Grant | None = None
+    grant: Grant = NO_GRANT
     looks: list[Look] = field(default_factory=list)
     #: Token and hold count of each nested acquire.
     nested: list[tuple[int, int]] = field(default_factory=list)
@@ -57,25 +60,14 @@ class Attempt:
         return f"{self.process}#{self.number}"
 
     @property
+    def held(self) -> bool:
+        """Whether it got the lock."""
+        return self.grant is not NO_GRANT
+
+    @property
     def contender(self) -> tuple[str, str]:
         """The thread that made it."""
         return self.process, self.thread
-
-    @property
-    def got_at(self) -> int:
-        """The return of ``acquire`` with the lock. Raises ValueError when there was none."""
-        return self._granted.at
-
-    @property
-    def token(self) -> int:
-        """The fencing token."""
-        return self._granted.token
-
-    @property
-    def _granted(self) -> Grant:
-        if self.grant is None:
-            raise ValueError(f"{self.id} did not get the lock")
-        return self.grant
 
     @property
     def valid_to(self) -> int:
@@ -83,7 +75,7 @@ class Attempt:
 
         A killed or stopped holder is judged by its last look.
         """
-        until = last = self.got_at
+        until = last = self.grant.at
         if not self.looks:  # Redisson tells no validity
             return until if self.left_at is None else self.left_at
         for look in self.looks:
@@ -100,12 +92,12 @@ class Attempt:
 
     def __str__(self) -> str:
         text = f"{self.id} of {self.lock!r} (timeout {self.timeout:g}): asked {stamp(self.asked_at)}"
-        if self.grant is not None:
-            text += f", sent after {stamp(self.grant.sent_after)}, got {stamp(self.grant.at)}"
-            text += f", token {self.token}, valid to {stamp(self.valid_to)}, {len(self.looks)} looks"
+        if self.held:
+            text += f", sent after {stamp(self.grant.sent_after)}, got {stamp(self.grant.at)}, token "
+            text += f"{self.grant.token}, valid to {stamp(self.valid_to)}, {len(self.looks)} looks"
         for what, at in (("left", self.left_at), ("done", self.done_at)):
             text += f", {what} {stamp(at)}" if at is not None else ""
-        return text + (f" ({self.outcome})" if self.outcome else "")
+        return f"{text} ({self.outcome or 'not done'})"
 
 
 def stamp(at: int) -> str:
@@ -159,8 +151,8 @@ class History:
     @property
     def holds(self) -> list[Attempt]:
         """Attempts that got the lock before the horizon, in the order of their grants."""
-        held = [one for one in self.attempts if one.grant is not None and one.grant.at <= self.horizon]
-        return sorted(held, key=lambda hold: hold.got_at)
+        held = [attempt for attempt in self.attempts if attempt.held and attempt.grant.at <= self.horizon]
+        return sorted(held, key=lambda hold: hold.grant.at)
 
     def _note(self, process: str, number: int, event: str, at: int, line: dict[str, Any]) -> None:
         attempt = self.open.get((process, number))
@@ -168,7 +160,7 @@ class History:
             attempt = Attempt(process, number, line["thread"], line["lock"], at, line.get("timeout", -1.0))
             self.open[process, number] = attempt
             self.attempts.append(attempt)
-        elif event == "acquired" and attempt.grant is not None:
+        elif event == "acquired" and attempt.held:
             attempt.nested.append((line["token"], line["hold_count"]))
             return
         elif event == "acquired":

@@ -113,8 +113,8 @@ class WorkerProcesses:
 
     def inside(self, worker: WorkerProcess) -> bool:
         """Whether a worker holds a lock, as far as the journals were read."""
-        held = [one for one in self.history.open.values() if one.process == worker.name]
-        return any(one.grant is not None and one.left_at is None for one in held)
+        mine = [attempt for attempt in self.history.open.values() if attempt.process == worker.name]
+        return any(attempt.held and attempt.left_at is None for attempt in mine)
 
     def read(self) -> None:
         """Read the journals. Raises WorkerError if a worker has ended by itself."""
