@@ -26,7 +26,7 @@ from tests.soak.plan import ALL, Plan, Result
 from tests.soak.profiles import PROFILES, TRIES
 from tests.soak.run import run
 
-#: What Jepsen published: jepsen.io/analyses/etcd-3.4.3 (2020).
+#: Published by Jepsen: jepsen.io/analyses/etcd-3.4.3 (2020).
 ETCD = (
     "etcd 3.4.3 locks under Jepsen (2 s ttl, 5 processes, a pause every 5 s): about 18 % lost; guarded: none"
 )

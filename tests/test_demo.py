@@ -56,7 +56,7 @@ def descendants(root: int) -> set[int]:
 
 
 def left_of(pids: set[int]) -> set[int]:
-    """Those that still run after a moment."""
+    """The processes that still run after a moment."""
     for _ in range(100):
         pids = {pid for pid in pids if running(pid)}
         if not pids:
@@ -165,7 +165,7 @@ def test_with_a_lock_that_excludes_nobody_it_says_so_and_fails(tmp_path: Path) -
         r"VIOLATION: overlap, [\d,]+ times, the first: two valid leases of 'rlock-demo:counter'", last
     )
     assert re.search(r"^- [\d,]+ of [\d,]+ updates were lost$", done.stdout, re.MULTILINE)
-    # Who sees a violation can look at what it was made of.
+    # The journals of a violation stay.
     kept = re.search(r"^journals and counters: (.+)$", done.stdout, re.MULTILINE)
     assert kept
     assert len(list(Path(kept[1]).glob("worker-*.jsonl"))) == 6

@@ -42,7 +42,7 @@ END_S = 60.0
 
 @dataclass(frozen=True)
 class Plan:
-    """Who takes part, and for how long."""
+    """The contenders, and the length of the contest."""
 
     seconds: float = 60.0
     javas: int = 2

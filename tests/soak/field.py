@@ -19,12 +19,12 @@ from .fleet import Fleet
 
 @dataclass
 class Field:
-    """What faults act on, and what is noted of them."""
+    """The things that faults act on, and the notes on faults."""
 
     fleet: Fleet
     crew: Crew
     names: Sequence[str]
-    #: What the workers call by these names: a broken rule may be a broken script, with another hash.
+    #: The scripts of the workers by their names. With a broken rule a script may have another hash.
     commands: Mapping[str, scripts.Script]
     over: threading.Event = field(default_factory=threading.Event)
     done: Counter[str] = field(default_factory=Counter)

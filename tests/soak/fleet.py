@@ -29,7 +29,7 @@ GUARD_SLACK_S = 1.5
 
 
 class Fleet:
-    """Thread-safe as far as whoever changes a master has it to himself: see `claim`."""
+    """Thread-safe if each master is changed under a `claim` only."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Fleet:
 
     @contextlib.contextmanager
     def claim(self, *masters: int) -> Iterator[list[int]]:
-        """Those of ``masters`` that nobody is busy with, for the block."""
+        """The idle ones of ``masters``, claimed for the block."""
         mine = [i for i in masters if self._claims[i].acquire(blocking=False)]
         try:
             yield mine

@@ -30,7 +30,7 @@ PROGRESS_S = 30.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run is to be."""
+    """The settings of a run."""
 
     seconds: float
     seed: int
@@ -43,8 +43,8 @@ class Plan:
     holds: str = "mixed"
     request_timeout: float | None = None
     contenders: int = 2
-    #: Who goes through the proxies: ``some`` (every second worker), ``all``; ``some/short``: as some, and
-    #: those who do not only hold for a moment.
+    #: The workers behind proxies: ``some`` (every second one) or ``all``. ``some/short``: as some, and the
+    #: other workers hold for a moment only.
     proxied: str = "some"
     #: A free lock must be had within so many seconds; None: the faults of this run may explain worse.
     stall_s: float | None = None
@@ -59,7 +59,7 @@ class Plan:
 
 @dataclass
 class Result:
-    """What a run came to."""
+    """The outcome of a run."""
 
     plan: Plan
     server: str = ""

@@ -20,7 +20,7 @@ def murder(on: Field, dice: Random) -> None:
 
 @fault("behead")
 def behead(on: Field, dice: Random) -> None:
-    """SIGKILL of whoever holds a lock, with nobody new in its place; then time for the others to notice."""
+    """SIGKILL of the holder of a lock, without a new worker; then time for the others to notice."""
     name = dice.choice(on.names)
     with rlock.Client(on.fleet.urls, ttl=on.fleet.ttl, max_ttl=on.fleet.ttl) as client:
         holder = client.status(name).holder
@@ -51,7 +51,7 @@ def interrupt(on: Field, dice: Random) -> None:
 
 @fault("evict")
 def evict(on: Field, dice: Random) -> None:
-    """An operator removes whoever holds a lock."""
+    """An operator evicts the holder of a lock."""
     name, at = dice.choice(on.names), now_ns()
     try:
         with rlock.Client(on.fleet.urls, ttl=on.fleet.ttl, max_ttl=on.fleet.ttl) as client:

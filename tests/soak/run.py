@@ -30,28 +30,25 @@ EXPECTED = ("QuorumUnreachableError", "LeaseLostError")
 
 
 def run(plan: Plan) -> Result:
-    """Do it."""
+    """Run the plan."""
     result = Result(plan)
-    worn = _scripts(plan.sabotage)
+    commands = _scripts(plan.sabotage)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rlock-soak-")))
-        fleet = stack.enter_context(_fleet(plan, folder))
+        clocks = "clock" in plan.faults
+        fleet = stack.enter_context(Fleet(plan.masters, plan.ttl, folder, plan.server, clocks=clocks))
         result.server = fleet.server
         crew = Crew(plan.processes, folder, lambda number: _setup(plan, folder, fleet, number))
         stack.callback(crew.abolish)
-        _Run(plan, result, folder, fleet, crew, worn).go()
+        _Run(plan, result, folder, crew, Field(fleet, crew, plan.names, commands)).go()
         if result.red and plan.keep is not None:
             result.kept = plan.keep / f"seed-{plan.seed}-{int(time.time())}"
             shutil.copytree(folder, result.kept)
     return result
 
 
-def _fleet(plan: Plan, folder: Path) -> Fleet:
-    return Fleet(plan.masters, plan.ttl, folder, plan.server, clocks="clock" in plan.faults)
-
-
 def _scripts(sabotage: str) -> dict[str, scripts.Script]:
-    """The scripts as workers have them in whom this rule is broken; "": none."""
+    """The scripts of workers that break this rule; "": no rule."""
     with ExitStack() as stack:
         if sabotage:
             from ..sabotage import sabotage as broken
@@ -78,18 +75,10 @@ def _setup(plan: Plan, folder: Path, fleet: Fleet, number: int) -> Setup:
 
 
 class _Run:
-    def __init__(
-        self,
-        plan: Plan,
-        result: Result,
-        folder: Path,
-        fleet: Fleet,
-        crew: Crew,
-        worn: dict[str, scripts.Script],
-    ) -> None:
-        self._plan, self._result, self._folder, self._fleet, self._crew = plan, result, folder, fleet, crew
+    def __init__(self, plan: Plan, result: Result, folder: Path, crew: Crew, on: Field) -> None:
+        self._plan, self._result, self._folder, self._crew = plan, result, folder, crew
+        self._fleet, self._on = on.fleet, on
         self._history = History()
-        self._on = Field(fleet, crew, plan.names, worn)
         self._began = time.monotonic()
 
     def go(self) -> None:
@@ -124,7 +113,7 @@ class _Run:
     # -- the faults --------------------------------------------------------------------------------
 
     def _shares(self) -> Iterable[tuple[list[str], float]]:
-        """Who does what: two hands for masters and network, so that pairs come up, one for processes."""
+        """The faults of each thread: two for masters and network, for pairs of faults; one for processes."""
         wanted = self._plan.faults
         there = [fault for fault in wanted if fault not in PROCESSES]
         if there:
@@ -187,7 +176,7 @@ class _Run:
     def _quiet(self) -> None:
         """All is well again: everybody who waits must get what he waits for."""
         plan = self._plan
-        # Those who waited are behind those with long holds, and all behind the guard.
+        # A waiter may be behind long holds, and every acquire is behind the guard.
         grown = max(0.0, self._fleet.quorum_at() - time.monotonic())
         began_at = now_ns()
         bound = grown + PROGRESS_S

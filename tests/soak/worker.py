@@ -36,7 +36,7 @@ COUNTERS = ("plain", "fenced")
 
 @dataclass(frozen=True)
 class Setup:
-    """What a worker is to do."""
+    """The settings of a worker."""
 
     folder: str
     worker: str
@@ -197,7 +197,7 @@ def main() -> None:
     """Run one worker."""
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     setup = Setup(**json.loads(sys.argv[1]))
-    # What the library says goes to the log of this worker: it is read when a check fails.
+    # Messages of the library go to the log of this worker, for the case that a check fails.
     logging.basicConfig(format="%(created).6f %(threadName)s %(message)s", level=logging.INFO)
     commit(setup.sabotage)
     Worker(setup).run()

@@ -1,1 +1,1 @@
-"""What `rlock bench` measures: a user's own masters, from where the user stands."""
+"""`rlock bench`: the speed of a user's own masters, from the machine of the user."""

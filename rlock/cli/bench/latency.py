@@ -1,4 +1,4 @@
-"""What one process measures alone: round trips, pairs of acquire and release, nested pairs."""
+"""The measurements of one process alone: round trips, pairs of acquire and release, nested pairs."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def demo(workers: int, keep: Path | None, *, as_json: bool) -> None:
     try:
         with _ended_by_signals():
             verdict = _run(server, workers, directory, sys.stderr if as_json else sys.stdout)
-        # Who sees a violation wants to see what it was made of.
+        # The journals of a violation stay: they show how it came about.
         keeping = keeping or not verdict.proven
     except EmbeddedError as error:
         raise click.ClickException(str(error)) from None

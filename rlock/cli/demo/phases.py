@@ -34,9 +34,7 @@ TICK_S = 0.03
 FIGURES_S = 0.25
 #: A waiter that asked later than this before the release may not have been parked yet.
 PARKED_NS = 10_000_000
-
 MASTERS_KILLED = 2
-
 #: Seconds between the read and the write of the counter, and between two sections.
 UPDATE_S, THINK_S = (0.001, 0.003), (0.0005, 0.002)
 #: A waiter needs about 5 ms to ask, subscribe and park. The pause lets the other worker enter.
@@ -71,13 +69,11 @@ class Stage:
         self.marks = Marks()
         self.unlocked = Counter(folder / "counter-without-lock")
         self.counter = Counter(folder / "counter")
-        update, think = UPDATE_S, THINK_S
-        self.without_lock = Load(
-            LOCK, update, think, counter=str(folder / "counter-without-lock"), unlocked=True
-        )
-        self.contend = Load(LOCK, update, think, counter=str(folder / "counter"), nesting=3)
-        self.hand_off = Load(LOCK, HANDOFF_HOLD_S, HANDOFF_THINK_S, counter=str(folder / "counter"))
-        self.hold = Load(LOCK, (3600.0, 3600.0), counter=str(folder / "counter"))
+        plain, guarded = str(folder / "counter-without-lock"), str(folder / "counter")
+        self.without_lock = Load(LOCK, UPDATE_S, THINK_S, counter=plain, unlocked=True)
+        self.contend = Load(LOCK, UPDATE_S, THINK_S, counter=guarded, nesting=3)
+        self.hand_off = Load(LOCK, HANDOFF_HOLD_S, HANDOFF_THINK_S, counter=guarded)
+        self.hold = Load(LOCK, (3600.0, 3600.0), counter=guarded)
 
     @property
     def holds(self) -> list[Attempt]:

@@ -103,7 +103,7 @@ def _broken(evidence: Evidence) -> list[str]:
         found.append(f"{count.lost:,} of {count.acknowledged:,} updates were lost")
     done = len(completed(holds))
     if count.acknowledged != done and not lost:
-        found.append(f"{done:,} sections, but {_counted(count.acknowledged, 'update')} of the counter")
+        found.append(f"{done:,} sections, but {count.acknowledged:,} updates of the counter")
     return found
 
 
@@ -161,7 +161,3 @@ def _was_killed(hold: Attempt, kill: Kill | None) -> bool:
 
 def _names(processes: set[str]) -> str:
     return ", ".join(sorted(processes))
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")

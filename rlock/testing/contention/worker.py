@@ -118,9 +118,8 @@ class Worker:
 
 def main() -> None:
     """Entry point."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # a terminal's Ctrl-C is for the parent, which ends this process
+    # Otherwise a terminal's Ctrl-C would end it before its parent does.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     Worker(sys.argv[1], Path(sys.argv[2])).run()
 
 
