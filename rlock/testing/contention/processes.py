@@ -128,7 +128,7 @@ class WorkerProcesses:
         while not self.idle:
             if time.monotonic() > deadline:
                 raise WorkerError(f"the workers do not end their work within {seconds:g} s")
-            time.sleep(0.02)
+            time.sleep(0.05)
             self.read()
 
     def end(self) -> None:
