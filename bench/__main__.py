@@ -1,10 +1,12 @@
-"""How fast rlock is, next to its peers and to the limit: `make bench`, `make bench-quick`.
+"""How fast rlock is, next to other locks and to the limit: `make bench`, `make bench-quick`.
 
     python -m bench [--quick] [--only SCENARIO ...] [--contestants KEY ...] [--json FILE]
                     [--masters-binary PATH]
 
-Exit status: 0 every demand on rlock that was measured was kept; 1 one was missed, or a scenario broke down;
-2 bad input; 130 interrupted, and nothing was written.
+The results go to build/bench/. Exit status: 0 every demand on rlock that was measured is kept; 1 a demand is
+missed, or a scenario broke down; 2 bad input; 3 nothing is missed, but a demand is undecided: its interval
+straddles its bound, or fewer than five rounds are behind it; 130 interrupted, and nothing was written. A
+quick run has too few rounds: it judges only the demands that count events.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
-import importlib.util
 import signal
 import sys
 import time
@@ -23,15 +24,15 @@ from typing import NoReturn, cast
 
 from rlock.testing.local.embedded import EmbeddedError
 
-from .harness import demands, machine, masters, plan
-from .harness.contestant import ROOT
-from .harness.field import Entry, field, of, prepare
-from .harness.lineup import Lineup
+from .harness import demands, machine, masters, plan, verdicts
+from .harness.contestants import ALL, Contestant, prepare, select, taking_part
 from .harness.results import Case, Results, Scenario
-from .report import page, tables
+from .harness.turns import Runners
+from .harness.verdicts import Outcome, Verdict
+from .harness.worker import ROOT
+from .report import tables
 
-PUBLISHED = ROOT / "docs" / "performance" / "results.json"
-RESULTS = ROOT / "bench" / "results"
+RESULTS = ROOT / "build" / "bench"
 
 
 class Parser(argparse.ArgumentParser):
@@ -42,27 +43,42 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run what is asked for; the exit status."""
+    """Run the scenarios, print tables and verdicts; the exit status."""
     options = parse(words)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupted)
     try:
-        results, broken = measure(options.entries, options.scenarios, options.quick)
+        results, broken = measure(options.contestants, options.scenarios, options.quick)
     except KeyboardInterrupt:
         say("interrupted: everything that was started is ended, nothing was written")
         return 130
-    options.json.write_text(results.to_json(), encoding="utf-8")
-    if options.publish:
-        page.publish(results)
+    results.verdicts = demands.judge(results)
+    results.write(options.json)
     print(tables.render(results))
-    verdicts = demands.judge(results)
-    print("\n" + "\n".join(str(verdict) for verdict in verdicts if verdict.kept is not None))
+    status, why = judged(results.verdicts, options.quick, broken)
+    measured = [v for v in results.verdicts if verdicts.outcome(v) is not Outcome.NOT_MEASURED]
+    print("\n" + "\n".join(map(verdicts.line, measured)))
     say(f"\n{results.took_s:.0f} s in all; the results are in {options.json}")
-    return 1 if broken or any(verdict.kept is False for verdict in verdicts) else 0
+    say(f"exit status {status}: {why}")
+    return status
+
+
+def judged(found: Sequence[Verdict], quick: bool, broken: bool) -> tuple[int, str]:
+    """The exit status, and its reason."""
+    counts = verdicts.count(verdict for verdict in found if verdict.counted or not quick)
+    kept, missed, undecided = (counts[one] for one in (Outcome.KEPT, Outcome.MISSED, Outcome.UNDECIDED))
+    why = f"{kept} demands are kept, {missed} missed, {undecided} undecided"
+    if undecided:
+        why += " (the interval straddles the bound, or fewer than five rounds are behind it)"
+    if quick:
+        why += "; a quick run judges only the demands that count events"
+    if broken:
+        why += "; a scenario broke down"
+    return 1 if broken or missed else 3 if undecided else 0, why
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:
-    # A second Ctrl-C would interrupt the ending of what the first one left.
+    # A second Ctrl-C would interrupt the cleaning up after the first one.
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -73,30 +89,25 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="two minutes; read nothing out of the figures")
+    parser.add_argument("--quick", action="store_true", help="two minutes; the figures mean nothing")
     parser.add_argument("--only", nargs="+", metavar="SCENARIO", help=", ".join(plan.names()))
-    parser.add_argument("--contestants", nargs="+", metavar="KEY", help=", ".join(e.key for e in field()))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the results go")
+    parser.add_argument("--contestants", nargs="+", metavar="KEY", help=", ".join(one.key for one in ALL))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the file for the results")
     parser.add_argument("--masters-binary", type=Path, metavar="PATH", help="the server of the masters")
     options = parser.parse_args(words)
+    part = options.only or options.contestants
     try:
         options.scenarios = plan.choose(options.only)
-        options.entries = field(options.contestants)
+        options.contestants = select(options.contestants)
         if options.masters_binary:
             masters.choose(options.masters_binary)
         masters.server()
-    except (plan.UnknownScenario, ValueError) as error:
+    except (plan.UnknownScenarioError, ValueError) as error:
         parser.error(str(error))
     except EmbeddedError as error:
         parser.error(error.message)
-    full = not (options.quick or options.only or options.contestants)
-    options.publish = full and options.json is None
-    if options.publish and importlib.util.find_spec("matplotlib") is None:
-        # Known now, not after a quarter of an hour.
-        parser.error("the plots of a full run need matplotlib: pip install -e '.[bench]'; or choose a --json")
     if options.json is None:
-        name = "quick" if options.quick else "partial"
-        options.json = PUBLISHED if full else RESULTS / name / "results.json"
+        options.json = RESULTS / f"{'quick' if options.quick else 'partial' if part else 'results'}.json"
     try:
         writable(options.json)
     except OSError as error:
@@ -114,48 +125,44 @@ def writable(path: Path) -> None:
         path.unlink()
 
 
-def measure(entries: Sequence[Entry], scenarios: Sequence[str], quick: bool) -> tuple[Results, bool]:
+def measure(contestants: Sequence[Contestant], scenarios: Sequence[str], quick: bool) -> tuple[Results, bool]:
     """All scenarios, one after another; and whether one broke down."""
     now = datetime.datetime.now(datetime.timezone.utc)
     results = Results(machine.describe(), {}, now.isoformat(timespec="seconds"), 0.0, quick)
     began = time.monotonic()
-    reasons = prepare(entries)
-    for key, reason in reasons.items():
-        say(f"{key} cannot run: {reason}")
+    for key, reason in prepare(contestants).items():
+        say(f"{key} is left out: {reason}")
     say(f"{'environments':<13}{time.monotonic() - began:6.1f} s")
-    # What is built once is no part of a run.
+    # The builds are no part of a run: each happens once.
     began = time.monotonic()
-    results.versions = versions(entries)
+    results.versions = versions(contestants)
     broken = False
     for name in scenarios:
-        scenario = plan.load(name)
-        told = Scenario(scenario.NAME, scenario.TITLE, scenario.QUESTION)
-        results.scenarios.append(told)
+        module = plan.load(name)
+        scenario = Scenario(module.NAME, module.TITLE, module.QUESTION)
+        results.scenarios.append(scenario)
         started = time.monotonic()
         end = ""
         try:
-            cases = scenario.run(of(name, entries), plan.budget_s(name, quick), quick)
-            # Closed here: on Ctrl-C between two cases nobody else would end what it has started.
+            cases = module.run(taking_part(name, contestants), plan.budget_s(name, quick), quick)
+            # Closed here: otherwise Ctrl-C between two cases would leave masters and workers behind.
             with contextlib.closing(cast("Generator[Case, None, None]", cases)):
-                told.cases.extend(cases)
+                scenario.cases.extend(cases)
         except Exception as error:
             broken = True
             end = f"; broke down: {type(error).__name__}: {error}"
-        failed = sorted({key for case in told.cases for key, row in case.rows.items() if _failed(row.error)})
+        rows = [(key, row) for case in scenario.cases for key, row in case.rows.items()]
+        failed = sorted({key for key, row in rows if tables.failed(row.error)})
         failures = f"; failed: {', '.join(failed)}" if failed else ""
-        say(f"{name:<13}{time.monotonic() - started:6.1f} s  {len(told.cases)} cases{failures}{end}")
+        say(f"{name:<13}{time.monotonic() - started:6.1f} s  {len(scenario.cases)} cases{failures}{end}")
     results.took_s = round(time.monotonic() - began, 1)
     return results, broken
 
 
-def _failed(error: str | None) -> bool:
-    return error is not None and not error.startswith("Unsupported:")
-
-
-def versions(entries: Sequence[Entry]) -> dict[str, str]:
-    """What each says that it is; of those that cannot run, nothing: their rows say why."""
-    with masters.Masters(1) as fleet, Lineup((entry, fleet.urls) for entry in entries) as lineup:
-        return {one.key: one.version for one in lineup.runners if one.version}
+def versions(contestants: Sequence[Contestant]) -> dict[str, str]:
+    """The version of each contestant that runs; the rows of the others say why they do not."""
+    with masters.Masters(1) as started, Runners((one, started.urls) for one in contestants) as runners:
+        return {runner.key: runner.version for runner in runners.runners if runner.version}
 
 
 def say(line: str) -> None:

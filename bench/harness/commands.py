@@ -1,4 +1,4 @@
-"""What one acquire and one release of the lock send to each master: what the floors send, too."""
+"""The commands of one acquire and one release of the lock, as the floors send them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from rlock.rules import commands
 from rlock.rules.keys import OWN
 
-#: What stands where each pair, or each lock, has something of its own.
+#: Placeholders for the values that differ from pair to pair, or from lock to lock.
 LOCK, OWNER, TOKEN, TTL = "@LOCK@", "@OWNER@", "@TOKEN@", "@TTL@"
 _TOKEN, _TTL_MS = 987_654_321_000_001, 987_654_321
 

@@ -1,98 +1,85 @@
-"""Masters that are far away: each byte of theirs is delayed by a process of its own (``delay.c``).
+"""Masters that are far away: a process in front of each master delays every byte, in both directions.
+
+    python -m bench.harness.delay PORT
 
 The round trips can be changed while connections are open, so that one client meets near and far masters.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-import shutil
+import select
 import socket
 import statistics
 import subprocess
+import sys
 import time
+from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass, field
 from types import TracebackType
 
-from .building import run
-from .contestant import Failed
-from .environments import cached
-
-SOURCE = Path(__file__).with_name("delay.c")
-
-
-def compiler() -> str:
-    """The C compiler of this machine. `Failed`: it has none."""
-    for name in (os.environ.get("CC"), "cc", "gcc", "clang"):
-        if name and (found := shutil.which(name)):
-            return found
-    raise Failed("the delay proxy needs a C compiler: no cc, gcc or clang on the path")
-
-
-def program() -> Path:
-    """The compiled proxy, built if this source was not built before. `Failed`: why it cannot be."""
-    cc = compiler()
-
-    def build(folder: Path) -> None:
-        run([cc, "-O2", "-Wall", "-Werror", "-o", str(folder / "delay"), str(SOURCE)])
-
-    return cached("delay", [SOURCE.read_bytes(), os.uname().machine.encode()], build) / "delay"
+from .worker import ROOT, Failed
 
 
 class Delay:
-    """A proxy in front of some masters; `urls` stand for theirs. Without delay until `set`."""
+    """A proxy in front of each of some masters; `urls` stand for theirs. Without delay until `set`."""
 
     def __init__(self, urls: Sequence[str]) -> None:
-        ports = []
-        for url in urls:
-            found = re.fullmatch(r"redis://127\.0\.0\.1:(\d+)", url)
-            if found is None:
-                raise Failed(f"the delay proxy is for masters on ports of 127.0.0.1, not for {url}")
-            ports.append(found[1])
-        self._process = subprocess.Popen(
-            [str(program()), *ports],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C ends it when its clients have gone, not before
-        )
+        self._processes: list[subprocess.Popen[bytes]] = []
         try:
-            own = self._line().split()
-        except Failed:
+            for url in urls:
+                found = re.fullmatch(r"redis://127\.0\.0\.1:(\d+)", url)
+                if found is None:
+                    raise Failed(f"the delay proxy is for masters on ports of 127.0.0.1, not for {url}")
+                self._start(found[1])
+            self.urls = [f"redis://127.0.0.1:{self._line(process)}" for process in self._processes]
+        except BaseException:
             self.close()
             raise
-        self.urls = [f"redis://127.0.0.1:{port}" for port in own]
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+    def _start(self, port: str) -> None:
+        self._processes.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "bench.harness.delay", port],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                cwd=ROOT,
+                start_new_session=True,  # Ctrl-C ends it when its clients have gone, not before
+            )
+        )
 
     def set(self, *rtt_ms: float) -> None:
         """From now on the masters are so far away: one round trip for each, or one for all."""
         each = rtt_ms * len(self.urls) if len(rtt_ms) == 1 else rtt_ms
         if len(each) != len(self.urls) or min(each) < 0:
             raise ValueError(f"{len(self.urls)} masters cannot be {rtt_ms} ms away")
-        assert self._process.stdin is not None
-        self._process.stdin.write((" ".join(str(round(ms * 1000)) for ms in each) + "\n").encode())
-        self._process.stdin.flush()
-        if self._line() != "ok":
-            raise Failed("the delay proxy does not obey")
+        for process, ms in zip(self._processes, each, strict=True):
+            assert process.stdin is not None
+            process.stdin.write(f"{ms / 2000}\n".encode())
+            process.stdin.flush()
+        for process in self._processes:
+            self._line(process)
 
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline().decode().strip()
+    def _line(self, process: subprocess.Popen[bytes]) -> str:
+        assert process.stdout is not None
+        line = process.stdout.readline().decode().strip()
         if not line:
             raise Failed("the delay proxy has ended")
         return line
 
     def close(self) -> None:
-        """End it. Twice is once."""
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None and not stream.closed:
-                stream.close()
+        """End it. A second call does nothing."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    # Ctrl-C may have come between writing an order and flushing it.
+                    with contextlib.suppress(BrokenPipeError):
+                        stream.close()
 
     def __enter__(self) -> Delay:
         return self
@@ -104,7 +91,7 @@ class Delay:
 
 
 def round_trip_us(url: str, count: int = 20) -> float:
-    """What a PING takes: the median of some, one after another, from a connection that is open already."""
+    """The time of a PING: the median of some, one after another, on a connection that is open already."""
     host, port = url.removeprefix("redis://").split(":")
     took = []
     with socket.create_connection((host, int(port)), timeout=10.0) as connection:
@@ -120,3 +107,88 @@ def round_trip_us(url: str, count: int = 20) -> float:
                 answer += read
             took.append(time.monotonic_ns() - began)
     return statistics.median(took[1:]) / 1e3
+
+
+# -- the process --------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _Way:
+    """One direction of one connection: bytes, and the instants from which they may go on."""
+
+    source: socket.socket
+    target: socket.socket
+    queue: deque[tuple[float, bytes]] = field(default_factory=deque)
+    #: The target's buffer is full.
+    blocked: bool = False
+
+    def read(self, delay_s: float) -> bool:
+        """Take the bytes that have come; False: this was the end of them."""
+        try:
+            data = self.source.recv(1 << 18)
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""
+        self.queue.append((time.monotonic() + delay_s, data))
+        return bool(data)
+
+    def write(self) -> None:
+        """Pass on the bytes that are due, in their order even if the delay has become shorter."""
+        self.blocked = False
+        try:
+            while self.queue and self.queue[0][0] <= time.monotonic():
+                due, data = self.queue.popleft()
+                if not data:
+                    self.target.shutdown(socket.SHUT_WR)
+                elif rest := data[self.target.send(data) :]:
+                    self.queue.appendleft((due, rest))
+        except BlockingIOError:
+            self.queue.appendleft((due, data))
+            self.blocked = True
+        except OSError:
+            self.queue.clear()
+
+
+def serve(port: int) -> None:
+    """Delay the bytes of all connections to this port until stdin ends. `select` waits in microseconds."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    print(listening.getsockname()[1], flush=True)
+    delay_s = 0.0
+    open_ways: dict[socket.socket, _Way] = {}
+    active: set[_Way] = set()
+    while True:
+        due = [way.queue[0][0] for way in active if not way.blocked]
+        wait_s = max(0.0, min(due) - time.monotonic()) if due else None
+        blocked = {way.target: way for way in active if way.blocked}
+        sources: list[socket.socket | int] = [0, listening, *open_ways]
+        readable, writable, _ = select.select(sources, [*blocked], [], wait_s)
+        for source in readable:
+            if isinstance(source, int):
+                order = os.read(source, 4096)
+                if not order:
+                    return
+                delay_s = float(order)
+                print("ok", flush=True)
+            elif source is listening:
+                near, far = listening.accept()[0], socket.create_connection(("127.0.0.1", port))
+                for one, other in ((near, far), (far, near)):
+                    one.setblocking(False)
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    open_ways[one] = _Way(one, other)
+            else:
+                way = open_ways[source]
+                if not way.read(delay_s):
+                    del open_ways[source]
+                active.add(way)
+        now = time.monotonic()
+        for target in writable:
+            blocked[target].blocked = False
+        for way in [way for way in active if not way.blocked and way.queue[0][0] <= now]:
+            way.write()
+            if not way.queue:
+                active.discard(way)
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))

@@ -1,62 +1,45 @@
-"""What is demanded of rlock, and whether a run kept it. Computed from its document, nothing else."""
+"""The demands on rlock, and how each is measured."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from .results import Case, Results
+from .figures import Estimate, estimate
+from .results import Case, Results, Row, ratios_of
+from .verdicts import Verdict
 
-#: How the keys of those end that look for the lock every few milliseconds.
+#: The end of the key of a contestant that looks for the lock every few milliseconds.
 TUNED = "-tuned"
-#: Fifty waiters that poll send more than so many requests a second; others are woken.
+#: Fifty waiters that poll send more requests a second than this; others are woken.
 POLLING_PER_S = 5.0
 
-Value = Callable[[Results], "float | None"]
+Measure = Callable[[Results], "Estimate | None"]
+
+
+def judge(results: Results) -> list[Verdict]:
+    """Each demand, on this run. Needs the values of the rounds, which only a fresh run has."""
+    return [demand.judge(results) for demand in DEMANDS]
 
 
 @dataclass(frozen=True)
 class Demand:
-    """One of them. `value` is None where the run has not what it needs."""
+    """A bound, and how to measure what it limits. `measure` gives None where the run lacks the figures."""
 
-    scenario: str
-    text: str
-    bound: float
-    value: Value
-    #: Whether the value may be lower than the bound, or higher.
-    at_most: bool = True
-    unit: str = "x"
+    verdict: Verdict
+    measure: Measure
 
-    def keeps(self, value: float) -> bool:
-        """Whether this value is good enough."""
-        return value <= self.bound if self.at_most else value >= self.bound
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A demand, and what came out. `kept` is None where nothing was measured."""
-
-    demand: Demand
-    value: float | None
-
-    @property
-    def kept(self) -> bool | None:
-        return None if self.value is None else self.demand.keeps(self.value)
-
-    def __str__(self) -> str:
-        demand = self.demand
-        bound = f"{'at most' if demand.at_most else 'at least'} {demand.bound:g} {demand.unit}".strip()
-        word = {None: "not measured", True: "kept", False: "MISSED"}[self.kept]
-        value = "" if self.value is None else f"{self.value:.3g} {demand.unit}".strip()
-        return f"{word:<12} {value:>10} ({bound})  {demand.scenario}: {demand.text}"
+    def judge(self, results: Results) -> Verdict:
+        found = self.measure(results)
+        if found is None:
+            return self.verdict
+        if self.verdict.counted:
+            return replace(self.verdict, value=found.value, rounds=found.rounds)
+        return replace(self.verdict, value=found.value, low=found.low, high=found.high, rounds=found.rounds)
 
 
-def judge(results: Results) -> list[Verdict]:
-    """Each demand, on this run."""
-    return [Verdict(demand, demand.value(results)) for demand in DEMANDS]
-
-
-# -- out of the document ----------------------------------------------------------------------------------
+# -- measures -----------------------------------------------------------------------------------------------
 
 
 def is_peer(key: str) -> bool:
@@ -64,97 +47,98 @@ def is_peer(key: str) -> bool:
     return key.split("-")[0] not in ("rlock", "floor")
 
 
-def _figures(cases: Iterable[Case], key: str, name: str) -> Iterator[float]:
-    for case in cases:
-        if key in case.rows and name in case.rows[key].figures:
-            yield case.rows[key].figures[name]
+def of_row(row: Row, figure: str) -> Estimate | None:
+    """A figure of a row with its interval; without rounds it decides nothing."""
+    if figure not in row.figures:
+        return None
+    value = row.figures[figure]
+    return estimate(row.by_round.get(figure, [])) or Estimate(value, value, value, 0)
 
 
-def _of_peers(case: Case, name: str, tuned: bool | None = None) -> list[float]:
+def of_two(row: Row, base: Row, figure: str) -> Estimate | None:
+    """The ratio of two rows, round by round; without common rounds it decides nothing."""
+    if figure not in row.figures or not base.figures.get(figure):
+        return None
+    value = row.figures[figure] / base.figures[figure]
+    return estimate(ratios_of(row, base, figure)) or Estimate(value, value, value, 0)
+
+
+def rows(results: Results, key: str, scenario: str, **case: object) -> Iterator[Row]:
+    """The rows of a contestant, without those that were measured in another way than the case says."""
+    for found in results.find(scenario, **case):
+        if key in found.rows and not found.rows[key].differs:
+            yield found.rows[key]
+
+
+def peers(case: Case, figure: str, tuned: bool | None = None) -> list[Row]:
+    """The rows of other libraries that have a figure."""
+    found = {key: row for key, row in case.rows.items() if is_peer(key) and not row.differs}
     return [
-        row.figures[name]
-        for key, row in case.rows.items()
-        if is_peer(key) and name in row.figures and tuned in (None, key.endswith(TUNED))
+        row for key, row in found.items() if row.figures.get(figure) and tuned in (None, key.endswith(TUNED))
     ]
 
 
-def _ratio(value: float | None, base: float | None) -> float | None:
-    return value / base if value is not None and base else None
-
-
-def _first(values: Iterable[float]) -> float | None:
-    return next(iter(values), None)
-
-
-def own(scenario: str, name: str, key: str = "rlock", **case: object) -> Value:
-    """A figure of ours."""
-    return lambda results: _first(_figures(results.find(scenario, **case), key, name))
+def own(scenario: str, figure: str, **case: object) -> Measure:
+    """A figure of rlock in one case."""
+    return worst(scenario, figure, ("rlock",), False, **case)
 
 
 def worst(
-    scenario: str, name: str, keys: Iterable[str] = ("rlock",), lowest: bool = False, **case: object
-) -> Value:
-    """The highest of ours in all cases, or the lowest."""
-    keys = tuple(keys)
+    scenario: str, figure: str, keys: Sequence[str] = ("rlock",), lowest: bool = False, **case: object
+) -> Measure:
+    """The highest value of these contestants in all cases, or the lowest."""
 
-    def value(results: Results) -> float | None:
-        found = [one for key in keys for one in _figures(results.find(scenario, **case), key, name)]
-        return (min if lowest else max)(found) if found else None
+    def measure(results: Results) -> Estimate | None:
+        every = (of_row(row, figure) for key in keys for row in rows(results, key, scenario, **case))
+        found = [one for one in every if one is not None]
+        return (min if lowest else max)(found, key=lambda one: one.value, default=None)
 
-    return value
-
-
-def against(scenario: str, name: str, key: str, ours: str = "rlock", **case: object) -> Value:
-    """A figure of ours as a multiple of that of another row."""
-
-    def value(results: Results) -> float | None:
-        base = _first(_figures(results.find(scenario, **case), key, name))
-        return _ratio(_first(_figures(results.find(scenario, **case), ours, name)), base)
-
-    return value
+    return measure
 
 
-def compared(key: str, ours: str = "rlock", **case: object) -> Value:
-    """A pair of ours as a multiple of that of another row: by rounds, where the run has compared them so."""
-    medians = against("pair", "p50_us", key, ours, **case)
+def against(scenario: str, figure: str, base: str, ours: str = "rlock", **case: object) -> Measure:
+    """A figure of ours as a multiple of the same figure of another row."""
 
-    def value(results: Results) -> float | None:
-        rows = [found.rows[ours] for found in results.find("pair", **case) if ours in found.rows]
-        told = _first(row.ratios[key] for row in rows if key in row.ratios)
-        return medians(results) if told is None else told
-
-    return value
-
-
-def against_peers(
-    scenario: str, name: str, best: Callable[[list[float]], float], tuned: bool | None = None, **case: object
-) -> Value:
-    """A figure of ours as a multiple of the best one of the peers."""
-
-    def value(results: Results) -> float | None:
+    def measure(results: Results) -> Estimate | None:
         for found in results.find(scenario, **case):
-            peers = _of_peers(found, name, tuned)
-            if peers and (mine := _first(_figures([found], "rlock", name))) is not None:
-                return _ratio(mine, best(peers))
+            if ours in found.rows and base in found.rows:
+                return of_two(found.rows[ours], found.rows[base], figure)
         return None
 
-    return value
+    return measure
 
 
-def compared_with_healthy(state: str, ratio: str) -> Value:
-    def value(results: Results) -> float | None:
-        for case in results.find("degraded", state=state):
-            if "rlock" in case.rows:
-                return case.rows["rlock"].ratios.get(ratio)
+def against_best_peer(
+    scenario: str, figure: str, highest: bool = False, tuned: bool | None = None, **case: object
+) -> Measure:
+    """A figure of ours as a multiple of the same figure of the best peer."""
+
+    def measure(results: Results) -> Estimate | None:
+        for found in results.find(scenario, **case):
+            others = peers(found, figure, tuned)
+            if others and "rlock" in found.rows:
+                best = (max if highest else min)(others, key=lambda row: row.figures[figure])
+                return of_two(found.rows["rlock"], best, figure)
         return None
 
-    return value
+    return measure
 
 
-def of_sequential_peers(results: Results) -> float | None:
-    """The fastest peer that asks masters one after another, as a multiple of ours, where all are 2 ms away.
+def against_healthy(state: str, figure: str) -> Measure:
+    """rlock with one master in trouble as a multiple of rlock with five healthy ones."""
 
-    Which these are shows where round trips are all that counts: a pair takes them more than one a master.
+    def measure(results: Results) -> Estimate | None:
+        troubled = next(rows(results, "rlock", "degraded", state=state), None)
+        healthy = next(rows(results, "rlock", "degraded", state="healthy"), None)
+        return of_two(troubled, healthy, figure) if troubled and healthy else None
+
+    return measure
+
+
+def sequential_peers(results: Results) -> Estimate | None:
+    """The fastest peer that asks the masters one after another, as a multiple of ours, at 2 ms of distance.
+
+    At 20 ms round trips are all that counts: a sequential pair takes more of them than there are masters.
     """
     sequential = {
         key
@@ -162,151 +146,160 @@ def of_sequential_peers(results: Results) -> float | None:
         for key, row in case.rows.items()
         if is_peer(key) and row.figures.get("round_trips", 0.0) > case.case["masters"]
     }
-    near = list(results.find("wide_area", rtt_ms=[2, 2, 2, 2, 2]))
-    found = [p50 for key in sequential for p50 in _figures(near, key, "p50_us")]
-    return _ratio(min(found), _first(_figures(near, "rlock", "p50_us"))) if found else None
-
-
-def of_polling_peers(results: Results) -> float | None:
-    """Requests of our idle waiters, as a part of those of the peer that polls with the fewest."""
-    for case in results.find("idle", masters=5):
-        polling = [rate for rate in _of_peers(case, "requests_per_s") if rate > POLLING_PER_S]
-        if polling:
-            return _ratio(_first(_figures([case], "rlock", "requests_per_s")), min(polling))
+    for case in results.find("wide_area", rtt_ms=[2, 2, 2, 2, 2]):
+        found = [row for key, row in case.rows.items() if key in sequential and "p50_us" in row.figures]
+        if found and "rlock" in case.rows:
+            return of_two(min(found, key=lambda row: row.figures["p50_us"]), case.rows["rlock"], "p50_us")
     return None
 
 
-def errors_of_ours(results: Results) -> float | None:
-    rows = [
+def polling_peers(results: Results) -> Estimate | None:
+    """Requests of our idle waiters, as a part of those of the polling peer with the fewest."""
+    for case in results.find("idle", masters=5):
+        polling = [
+            row for row in peers(case, "requests_per_s") if row.figures["requests_per_s"] > POLLING_PER_S
+        ]
+        if polling and "rlock" in case.rows:
+            fewest = min(polling, key=lambda row: row.figures["requests_per_s"])
+            return of_two(case.rows["rlock"], fewest, "requests_per_s")
+    return None
+
+
+def failed_rows_of_ours(results: Results) -> Estimate | None:
+    every = [
         row
         for scenario in results.scenarios
         for case in scenario.cases
         for key, row in case.rows.items()
         if key.split("-")[0] == "rlock"
     ]
-    failed = [row for row in rows if row.error and not row.error.startswith("Unsupported:")]
-    return float(len(failed)) if rows else None
+    failed = float(sum(bool(row.error) and not str(row.error).startswith("Unsupported:") for row in every))
+    return Estimate(failed, failed, failed, 1) if every else None
 
 
-#: The main comparison of contention.
-FIELD = {"masters": 5, "processes": 8, "threads": 2}
+# -- the demands --------------------------------------------------------------------------------------------
+
+
+def _at_most(scenario: str, text: str, limit: float, measure: Measure, unit: str = "x") -> Demand:
+    return Demand(Verdict(scenario, text, limit, unit=unit), measure)
+
+
+def _at_least(scenario: str, text: str, limit: float, measure: Measure, unit: str = "x") -> Demand:
+    return Demand(Verdict(scenario, text, limit, at_most=False, unit=unit), measure)
+
+
+def _never(scenario: str, text: str, measure: Measure, unit: str = "") -> Demand:
+    return Demand(Verdict(scenario, text, 0, unit=unit, counted=True), measure)
+
+
+#: The case of contention in which every contestant takes part.
+EVERYBODY: dict[str, Any] = {"masters": 5, "processes": 8, "threads": 2}
 BOTH = ("rlock", "rlock-fair")
+FAR = [20, 20, 20, 20, 20]
 
 DEMANDS: tuple[Demand, ...] = (
-    Demand("all", "no row of rlock has an error", 0, errors_of_ours, unit="rows"),
+    _never("all", "rows of rlock that have an error", failed_rows_of_ours, "rows"),
     *(
-        Demand(
+        _at_most(
             "pair",
-            f"N = {masters}, acquire + release: to the packed fan-out over the same connections, all replies",
+            f"N = {n}, acquire + release: to the packed fan-out over the same connections, all replies",
             1.25,
-            compared("floor-all", masters=masters),
+            against("pair", "p50_us", "floor-all", masters=n),
         )
-        for masters in (1, 3, 5)
+        for n in (1, 3, 5)
     ),
-    Demand(
+    _at_most(
         "pair",
         "N = 5, acquire + release: to the packed fan-out that goes on at the majority",
         1.25,
-        compared("floor-majority", masters=5),
+        against("pair", "p50_us", "floor-majority", masters=5),
     ),
-    Demand("pair", "N = 5: to the fastest peer", 1.0, against_peers("pair", "p50_us", min, masters=5)),
-    Demand("pair", "N = 1: to redis-py's Lock", 1.0, compared("redis-py", masters=1)),
+    _at_most("pair", "N = 5: to the fastest peer", 1.0, against_best_peer("pair", "p50_us", masters=5)),
+    _at_most("pair", "N = 1: to redis-py's Lock", 1.0, against("pair", "p50_us", "redis-py", masters=1)),
     *(
-        Demand(
+        _at_most(
             "pair",
-            f"N = {masters}: rlock.asyncio to the blocking lock",
+            f"N = {n}: rlock.asyncio to the blocking lock",
             1.5,
-            compared("rlock", "rlock-asyncio", masters=masters),
+            against("pair", "p50_us", "rlock", "rlock-asyncio", masters=n),
         )
-        for masters in (1, 3, 5)
+        for n in (1, 3, 5)
     ),
     *(
-        demand
+        _at_most("degraded", f"{state}: {name} to all healthy", limit, against_healthy(state, figure))
         for state in ("one dead", "one stalled")
-        for demand in (
-            Demand("degraded", f"{state}: p50 to all healthy", 1.2, compared_with_healthy(state, "healthy")),
-            Demand(
-                "degraded", f"{state}: p99 to all healthy", 2.0, compared_with_healthy(state, "healthy_p99")
-            ),
-        )
+        for name, figure, limit in (("p50", "p50_us", 1.2), ("p99", "p99_us", 2.0))
     ),
-    Demand(
+    _at_least(
         "wide_area",
         "masters 2 ms away: the fastest peer that asks one after another, to rlock",
         4.0,
-        of_sequential_peers,
-        at_most=False,
+        sequential_peers,
     ),
     *(
-        Demand(
+        _at_most(
             "wide_area",
             f"masters 20 ms away: {what}, in round trips to the q-th nearest",
-            bound,
-            own("wide_area", figure, rtt_ms=[20, 20, 20, 20, 20]),
-            unit="",
+            limit,
+            own("wide_area", figure, rtt_ms=FAR),
+            "",
         )
-        for what, figure, bound in (
+        for what, figure, limit in (
             ("an acquire", "acquire_round_trips", 1.25),
             ("a hand-off", "hand_off_round_trips", 2.25),
         )
     ),
     *(
-        Demand(
+        _at_least(
             "contention",
             f"8 processes x 2 threads, owner changes: to the best peer {which}",
-            bound,
-            against_peers("contention", "changes_per_s", max, tuned=tuned, **FIELD),
-            at_most=False,
+            limit,
+            against_best_peer("contention", "changes_per_s", highest=True, tuned=tuned, **EVERYBODY),
         )
-        for which, bound, tuned in (
+        for which, limit, tuned in (
             ("at its default settings", 8.0, False),
             ("that polls every few ms", 3.0, True),
         )
     ),
-    Demand(
+    _at_most(
         "contention",
         "8 processes x 2 threads, CPU per section: to the thriftiest peer that polls every few ms",
         0.25,
-        against_peers("contention", "cpu_ms_per_section", min, tuned=True, **FIELD),
+        against_best_peer("contention", "cpu_ms_per_section", tuned=True, **EVERYBODY),
     ),
-    Demand(
-        "contention",
-        "N = 5, both modes: threads that got nothing",
-        0,
-        worst("contention", "starved", BOTH, masters=5),
-        unit="",
+    _never(
+        "contention", "N = 5, both modes: starved threads", worst("contention", "starved", BOTH, masters=5)
     ),
-    Demand(
+    _at_least(
         "contention",
         "N = 5, default mode: Jain's index",
         0.9,
         worst("contention", "jain", lowest=True, masters=5),
-        at_most=False,
-        unit="",
+        "",
     ),
-    Demand(
+    _at_most(
         "contention",
         "N = 5, both modes: attempts per section",
         2.1,
         worst("contention", "attempts_per_section", BOTH, masters=5),
-        unit="",
+        "",
     ),
-    Demand(
+    _at_most(
         "contention",
         "N = 5: release to the next owner, p50",
         1000.0,
         worst("contention", "hand_off_p50_us", masters=5),
-        unit="us",
+        "us",
     ),
-    Demand("contention", "sections that overlap", 0, worst("contention", "overlaps", BOTH), unit=""),
-    Demand("wake_up", "N = 5: p50", 1000.0, own("wake_up", "p50_us", masters=5), unit="us"),
-    Demand("idle", "50 waiters, requests: to the best polling peer", 0.01, of_polling_peers),
-    Demand(
+    _never("contention", "sections that overlap", worst("contention", "overlaps", BOTH)),
+    _at_most("wake_up", "N = 5: p50", 1000.0, own("wake_up", "p50_us", masters=5), "us"),
+    _at_most("idle", "50 waiters, requests: to the best polling peer", 0.01, polling_peers),
+    _at_most(
         "held",
         "10,000 locks on five masters, renewed: part of one core",
         5.0,
-        own("held", "cpu_percent", masters=5),
-        unit="%",
+        own("held", "cpu_percent", masters=5, locks=10_000),
+        "%",
     ),
-    Demand("held", "keys that were lost", 0, worst("held", "keys_lost"), unit=""),
+    _never("held", "keys that were lost", worst("held", "keys_lost")),
 )

@@ -1,22 +1,23 @@
-"""What a run ran on."""
+"""The machine of a run, and the commit that ran on it."""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
-from . import masters, placing
-
-GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+from . import cores, masters
+from .worker import ROOT
 
 
 def describe() -> dict[str, Any]:
     """The machine as it is now: call it before anything is started, for the load."""
     server = masters.server()
-    told: dict[str, Any] = {
+    return {
+        "commit": _commit(),
         "cpu": _cpu(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_mb": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20,
@@ -25,18 +26,29 @@ def describe() -> dict[str, Any]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "server": str(server),
         "server_path": str(server.path),
-        "placing": placing.described(),
+        "placing": cores.described(),
         "load_before": [round(load, 2) for load in os.getloadavg()],
     }
-    governor = _read(GOVERNOR).strip()
-    if governor:
-        told["governor"] = governor
-    return told
 
 
 def _cpu() -> str:
     found = re.search(r"^model name\s*:\s*(.+)$", _read(Path("/proc/cpuinfo")), re.MULTILINE)
     return found[1].strip() if found else platform.processor() or platform.machine()
+
+
+def _commit() -> str:
+    """The commit of the checkout, and whether it has been changed since."""
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--exclude", "*"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=10.0,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return done.stdout.strip() or "unknown"
 
 
 def _read(path: Path) -> str:

@@ -18,7 +18,7 @@ def choose(path: Path) -> None:
 
 
 def server() -> ServerBinary:
-    """The program: the one that was chosen, else the first that is found."""
+    """The chosen program, else the first that is found."""
     return _chosen[0] if _chosen else _found()
 
 

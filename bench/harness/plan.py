@@ -1,4 +1,4 @@
-"""What a run consists of: the scenarios, in order, and how long each may take."""
+"""The scenarios of a run, in order, and how long each may take."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
-    from .field import Entry
+    from .contestants import Contestant
     from .results import Case
 
-#: Seconds. Their sum, and the rest of a run, stay under a quarter of an hour.
+#: Seconds. Their sum, with the start of the contestants, stays under a quarter of an hour.
 BUDGETS_S = {
     "pair": 80.0,
-    "nested": 20.0,
-    "throughput": 55.0,
+    "nested": 15.0,
+    "throughput": 75.0,
     "degraded": 110.0,
-    "wide_area": 95.0,
-    "contention": 195.0,
-    "wake_up": 70.0,
+    "wide_area": 85.0,
+    "contention": 240.0,
+    "wake_up": 75.0,
     "idle": 55.0,
-    "held": 50.0,
-    "names": 70.0,
-    "steps": 15.0,
+    "held": 80.0,
 }
 #: Of each scenario in a quick run.
 QUICK_S = 8.0
@@ -36,24 +34,24 @@ class ScenarioModule(Protocol):
     TITLE: str
     QUESTION: str
 
-    def run(self, entries: Sequence[Entry], budget_s: float, quick: bool) -> Iterator[Case]: ...
+    def run(self, contestants: Sequence[Contestant], budget_s: float, quick: bool) -> Iterator[Case]: ...
 
 
-class UnknownScenario(Exception):
-    """There is none of that name."""
+class UnknownScenarioError(Exception):
+    """No scenario has that name."""
 
 
 def names() -> list[str]:
-    """The scenarios that there are, in the order in which they run."""
+    """All scenarios, in the order in which they run."""
     return [name for name in BUDGETS_S if importlib.util.find_spec(f"bench.scenarios.{name}")]
 
 
 def choose(only: Collection[str] | None = None) -> list[str]:
-    """Those that are asked for, in the order in which they run; all of them for None."""
+    """The scenarios of a list, in the order in which they run; all of them for None."""
     known = names()
     for name in only or ():
         if name not in known:
-            raise UnknownScenario(f"no scenario {name!r}: there are {', '.join(known)}")
+            raise UnknownScenarioError(f"no scenario {name!r}: there are {', '.join(known)}")
     return [name for name in known if only is None or name in only]
 
 

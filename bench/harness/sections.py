@@ -1,8 +1,8 @@
-"""What contended sections say, computed from what the workers noted. No I/O.
+"""Figures of contention, computed from the critical sections that the workers noted. No I/O.
 
-An owner is one thread of one process. A turn of a contestant is contention from `began` on; what counts is
-the window behind the lead-in, from `opened` to `closed`. Overlaps count all the time. Instants are
-nanoseconds of CLOCK_MONOTONIC, which the processes of one machine share.
+An owner is one thread of one process. A turn of a contestant is contention from `began` on. Counted is the
+window from `opened` to `closed`; overlaps are counted all the time. Instants are nanoseconds of
+CLOCK_MONOTONIC, which the processes of one machine share.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from bench.harness.figures import percentile
+from bench.harness.results import Row
 from rlock.testing.contention.checker import overlapping
 from rlock.testing.contention.figures import jain
 
@@ -35,7 +36,7 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn of one contestant: who took part, when, and what it did and cost in the window."""
+    """One turn of one contestant: its processes, its instants, its sections, and its cost in the window."""
 
     processes: int
     threads: int
@@ -43,11 +44,10 @@ class Turn:
     opened: int
     closed: int
     sections: Sequence[Section]
-    #: Of acquires and releases that failed, by process.
+    #: Acquires and releases that failed, by process.
     errors: Sequence[tuple[int, str]] = ()
     cpu_ns: int = 0
     requests: int = 0
-    commands: int = 0
     scripts: int = 0
 
 
@@ -65,109 +65,59 @@ def overlaps(sections: Iterable[Section]) -> int:
     return len(overlapping(sections, begin=attrgetter("entered"), end=attrgetter("left")))
 
 
-def longest_wait(turn: Turn) -> int:
-    """The longest wait that the window saw, in nanoseconds; one that it found unfinished counts to its end.
-
-    Without the latter, who starves would be nobody's longest wait. A wait that failed is in no section: in a
-    process that had errors a thread is taken to have waited since it last left, or since the beginning.
-    """
-    longest = 0
-    last_left = {
-        (process, thread): turn.began
-        for process in {process for process, _ in turn.errors}
-        for thread in range(turn.threads)
+def round_of(turn: Turn) -> dict[str, float]:
+    """The figures of one turn, without those for which it has no section or no hand-off."""
+    seconds = (turn.closed - turn.opened) / 1e9
+    shares = Counter({(p, t): 0 for p in range(turn.processes) for t in range(turn.threads)})
+    hand_offs: list[int] = []
+    changes = 0
+    last: Section | None = None
+    for section in sorted(turn.sections, key=lambda section: section.entered):
+        if last is not None and turn.opened <= section.entered < turn.closed:
+            changes += last.owner != section.owner
+            # A section that asked later did not wait for this release; one that overlaps was handed nothing.
+            # Within one process the hand-off needs no master.
+            waited = section.asked <= last.left <= section.entered
+            if waited and last.process != section.process:
+                hand_offs.append(section.entered - last.left)
+        if turn.opened <= section.entered < turn.closed:
+            shares[section.owner] += 1
+        if last is None or section.left > last.left:
+            last = section
+    counts = list(shares.values())
+    sections = sum(counts)
+    figures: dict[str, float] = {
+        "sections_per_s": sections / seconds,
+        "changes_per_s": changes / seconds,
+        "jain": jain(counts) or 0.0,
+        "starved": counts.count(0),
+        "overlaps": overlaps(turn.sections),
+        "errors": len(turn.errors),
     }
-    for section in turn.sections:
-        if section.entered >= turn.opened:  # one that asked later waits for less than nothing
-            longest = max(longest, min(section.entered, turn.closed) - section.asked)
-        if section.owner in last_left:
-            last_left[section.owner] = max(last_left[section.owner], section.left)
-    return max([longest, *(turn.closed - left for left in last_left.values())])
+    if sections:
+        figures["cpu_ms_per_section"] = turn.cpu_ns / 1e6 / sections
+        figures["requests_per_section"] = turn.requests / sections
+        figures["scripts_per_section"] = turn.scripts / sections
+    if hand_offs:
+        figures["hand_off_p50_us"] = statistics.median(hand_offs) / 1e3
+        figures["hand_off_p99_us"] = percentile(hand_offs, 99) / 1e3
+    return figures
 
 
-@dataclass
-class Tally:
-    """What one contestant did, over all its turns."""
+#: Figures of which the worst turn counts: a median would hide a single event that must not happen.
+WORST = ("starved",)
+#: Figures that count events of all turns.
+SUMS = ("overlaps", "errors")
 
-    seconds: float = 0.0
-    sections: int = 0
-    overlaps: int = 0
-    errors: int = 0
-    first_error: str = ""
-    longest_wait_ns: int = 0
-    cpu_ns: int = 0
-    requests: int = 0
-    commands: int = 0
-    scripts: int = 0
-    #: Sections a second of each turn, and those whose predecessor was another owner's.
-    rates: list[float] = field(default_factory=list)
-    changes: list[float] = field(default_factory=list)
-    #: Nanoseconds, by turn.
-    hand_offs: list[list[int]] = field(default_factory=list)
-    fairness: list[float] = field(default_factory=list)
-    starved: list[int] = field(default_factory=list)
 
-    def add(self, turn: Turn) -> None:
-        """Take in a turn."""
-        seconds = (turn.closed - turn.opened) / 1e9
-        shares = Counter({(p, t): 0 for p in range(turn.processes) for t in range(turn.threads)})
-        hand_offs: list[int] = []
-        changes = 0
-        last: Section | None = None
-        for section in sorted(turn.sections, key=lambda section: section.entered):
-            if turn.opened <= section.entered < turn.closed:
-                shares[section.owner] += 1
-                changes += last is not None and last.owner != section.owner
-                # One that asked later did not wait for this release; one that overlaps was handed nothing;
-                # one of the same process may have been told without a server.
-                waited = last is not None and section.asked <= last.left <= section.entered
-                if waited and last is not None and last.process != section.process:
-                    hand_offs.append(section.entered - last.left)
-            if last is None or section.left > last.left:
-                last = section
-        counts = list(shares.values())
-        self.seconds += seconds
-        self.sections += sum(counts)
-        self.overlaps += overlaps(turn.sections)
-        self.errors += len(turn.errors)
-        self.first_error = self.first_error or next((text for _, text in turn.errors), "")
-        self.longest_wait_ns = max(self.longest_wait_ns, longest_wait(turn))
-        self.cpu_ns += turn.cpu_ns
-        self.requests += turn.requests
-        self.commands += turn.commands
-        self.scripts += turn.scripts
-        self.rates.append(sum(counts) / seconds)
-        self.changes.append(changes / seconds)
-        self.hand_offs.append(hand_offs)
-        self.fairness.append(jain(counts) or 0.0)
-        self.starved.append(counts.count(0))
-
-    def figures(self) -> dict[str, float]:
-        """The figures of its row. What needs a section, or a hand-off, is left out where there was none."""
-        told: dict[str, float] = {
-            "sections_per_s": statistics.fmean(self.rates),
-            "changes_per_s": statistics.fmean(self.changes),
-            "changes_per_s_low": min(self.changes),
-            "changes_per_s_high": max(self.changes),
-            "jain": statistics.fmean(self.fairness),
-            "starved": statistics.fmean(self.starved),
-            "longest_wait_ms": self.longest_wait_ns / 1e6,
-            "overlaps": self.overlaps,
-            "errors": self.errors,
-            "window_s": self.seconds,
-            "turns": len(self.rates),
-        }
-        if self.sections:
-            told["cpu_ms_per_section"] = self.cpu_ns / 1e6 / self.sections
-            told["requests_per_section"] = self.requests / self.sections
-            told["commands_per_section"] = self.commands / self.sections
-            told["scripts_per_section"] = self.scripts / self.sections
-        every = [ns for turn in self.hand_offs for ns in turn]
-        if every:
-            medians = [statistics.median(turn) for turn in self.hand_offs if turn]
-            told["hand_off_p50_us"] = statistics.median(every) / 1e3
-            told["hand_off_p50_low_us"] = min(medians) / 1e3
-            told["hand_off_p50_high_us"] = max(medians) / 1e3
-            told["hand_off_p99_us"] = percentile(every, 99) / 1e3
-            told["hand_offs"] = len(every)
-        return told
+def row_of(turns: Sequence[Turn]) -> Row:
+    """The row of a contestant after all its turns."""
+    rounds = [round_of(turn) for turn in turns]
+    names = dict.fromkeys(name for one in rounds for name in one)
+    values = {name: [one[name] for one in rounds if name in one] for name in names}
+    row = Row.of_rounds({name: found for name, found in values.items() if name not in (*WORST, *SUMS)})
+    row.figures |= {name: max(values[name]) for name in WORST if name in values}
+    row.figures |= {name: sum(values[name]) for name in SUMS if name in values}
+    if errors := [text for turn in turns for _, text in turn.errors]:
+        row.error = f"{errors[0]} ({len(errors)} times)"
+    return row

@@ -1,42 +1,33 @@
-"""How contestants are called in tables and plots. It needs none of their environments."""
+"""Names and places of contestants in tables and plots. Needs none of their environments."""
 
 from __future__ import annotations
 
-from bench.harness.field import Entry, field
+from bench.harness.contestants import ALL, BY_KEY
 
-_FIELD: dict[str, Entry] = {entry.key: entry for entry in field()}
-_ORDER: dict[str, int] = {key: place for place, key in enumerate(_FIELD)}
-
-
-#: Floors of single scenarios, which are no contestants.
-_OTHERS = {
-    "floor-blpop": "floor: a bare BLPOP, one master",
-    "floor-hand-off": "floor: message and claim, majority",
-}
+_ORDER = {contestant.key: place for place, contestant in enumerate(ALL)}
 
 
 def title(key: str) -> str:
-    """Its name; results of another version may have some that are unknown here."""
-    return _FIELD[key].title if key in _FIELD else _OTHERS.get(key, key)
+    """Its name; a document of another version may have keys that are unknown here."""
+    return BY_KEY[key].title if key in BY_KEY else key
 
 
-def alone(key: str) -> bool:
-    """Whether it knows one master only."""
-    return key in _FIELD and _FIELD[key].masters == "one"
+def one_master(key: str) -> bool:
+    """Whether it is a lock on one master."""
+    return key in BY_KEY and BY_KEY[key].masters == "one"
 
 
 def family(key: str) -> str:
     """rlock, peer or floor."""
-    if key in _FIELD:
-        return _FIELD[key].family
-    return "floor" if key.startswith("floor") else "rlock" if key.startswith("rlock") else "peer"
+    first = key.split("-")[0]
+    return first if first in ("rlock", "floor") else "peer"
 
 
 def tuned(key: str) -> bool:
     """Whether it polls more often than by default."""
-    return _FIELD[key].tuned if key in _FIELD else key.endswith("-tuned")
+    return key.endswith("-tuned")
 
 
 def order(key: str) -> int:
-    """Its place in the field."""
+    """Its place in the list of contestants."""
     return _ORDER.get(key, len(_ORDER))

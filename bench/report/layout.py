@@ -1,24 +1,16 @@
-"""Which figures of a scenario are shown, and under which words."""
+"""The figures of each scenario that the tables show, and their headings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bench.harness.figures import LEAST_ROUNDS
 from bench.harness.results import Row
-from bench.report.text import number, size
+from bench.report.text import number
 
-#: A cell that is narrow must not break within a range.
+#: A plain hyphen would let a narrow cell break within a range.
 HYPHEN = "\u2011"
-#: The steps of a pair in the order of a round, with what a reader calls them.
-STEPS: Mapping[str, str] = {
-    "build_us": "build the command",
-    "send_us": "send it to all masters",
-    "wait_us": "wait for the masters",
-    "read_us": "read and decode answers",
-    "count_us": "count votes, keep connections",
-    "rest_us": "lease, holds, the lock itself",
-}
 #: The ends of the names of figures, which are their units.
 UNITS: Mapping[str, str] = {
     "_us": "µs",
@@ -26,24 +18,17 @@ UNITS: Mapping[str, str] = {
     "_s": "s",
     "_mb": "MB",
     "_per_s": "a second",
-    "_bytes": "bytes",
     "_percent": "%",
 }
 
 
-def unit(figure: str) -> str:
-    """What a figure is counted in; empty: a plain number."""
-    ends = [end for end in UNITS if figure.endswith(end)]
-    return UNITS[max(ends, key=len)] if ends else ""
-
-
 @dataclass(frozen=True)
 class Column:
-    """One figure, or one ratio. `spread`: the figures that say how far rounds lie apart."""
+    """One figure, or one ratio. `interval`: with the range in which noise may move it."""
 
     figure: str
     title: str = ""
-    spread: tuple[str, str] | None = None
+    interval: bool = False
     ratio: bool = False
 
     @property
@@ -61,20 +46,22 @@ class Column:
             return "-"
         if self.ratio:
             return f"{value:.2f}" if value < 100 else number(value)
-        told = size(value) if unit(self.figure) == "bytes" else number(value)
-        if self.spread and all(end in row.figures for end in self.spread):
-            low, high = (number(row.figures[end]) for end in self.spread)
-            told = f"{told} ({low}{HYPHEN}{high})"
-        return told
+        if not self.interval or self.figure not in row.intervals:
+            return number(value)
+        low, high, rounds = row.intervals[self.figure]
+        if rounds == 1:
+            return f"{number(value)} (1 round)"
+        few = f", {rounds} rounds" if 0 < rounds < LEAST_ROUNDS else ""
+        return f"{number(value)} ({number(low)}{HYPHEN}{number(high)}{few})"
 
 
 def named(figure: str) -> str:
-    """The heading of a figure that nobody has thought of: its name, and its unit behind a comma."""
+    """The heading of a figure without a column: its name, and its unit behind a comma."""
     ends = [end for end in UNITS if figure.endswith(end)]
     end = max(ends, key=len) if ends else ""
-    told = figure.removesuffix(end).replace("_", " ")
+    name = figure.removesuffix(end).replace("_", " ")
     between = " " if end == "_per_s" else ", "
-    return f"{told}{between}{UNITS[end]}" if end and UNITS[end] != "bytes" else told
+    return f"{name}{between}{UNITS[end]}" if end else name
 
 
 @dataclass(frozen=True)
@@ -82,9 +69,9 @@ class Layout:
     """How the cases of a scenario become tables.
 
     `across`: the settings whose values stand side by side, one table for each of `pivots`; `columns` are then
-    shown for the last value, beside the first pivot. Without it each case is a table with `columns`, and what
-    is neither in them nor `hidden` comes behind them.
-    `best`: the column that rows are sorted by, the best first; `high`: more is better.
+    shown for the last value, beside the first pivot. Without it each case is a table with `columns`, followed
+    by all other figures that are not `hidden`.
+    `best`: the column that sorts the rows, the best first; `high`: more is better.
     """
 
     best: Column
@@ -95,7 +82,7 @@ class Layout:
     high: bool = False
 
 
-#: How a setting is said; those that are not here are said as they are called, those with "" not at all.
+#: The words of a setting; a setting without an entry has its own name, and "" hides one.
 SETTINGS: Mapping[str, str] = {
     "masters": "N = {}",
     "processes": "{} processes",
@@ -103,7 +90,6 @@ SETTINGS: Mapping[str, str] = {
     "hold_ms": "{} ms held",
     "waiters": "{} waiters",
     "locks": "{} locks",
-    "names": "{} names",
     "ttl_ms": "ttl {} ms",
     "rtt_ms": "masters {} ms away",
     "round_trip_us": "",
@@ -114,31 +100,30 @@ def said(case: Mapping[str, object]) -> str:
     """A case in words."""
     words = []
     for key, value in case.items():
-        told = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else f"{value}"
+        text = f"{value:,}" if isinstance(value, int) else f"{value}"
         if isinstance(value, list | tuple):
-            told = ", ".join(f"{each}" for each in (value if len({*value}) > 1 else value[:1]))
-        text = SETTINGS.get(key, "{}" if isinstance(value, str) else f"{key.replace('_', ' ')} {{}}")
+            text = ", ".join(f"{each}" for each in (value if len({*value}) > 1 else value[:1]))
+        form = SETTINGS.get(key, "{}" if isinstance(value, str) else f"{key.replace('_', ' ')} {{}}")
         if value == 1 and key in ("processes", "threads"):
-            text = {"processes": "1 process", "threads": "1 thread each"}[key]
-        if text:
-            words.append(text.format(told))
+            form = {"processes": "1 process", "threads": "1 thread each"}[key]
+        if form:
+            words.append(form.format(text))
     return ", ".join(words)
 
 
 def usual(figure: str) -> bool:
-    """Whether no table shows a figure by itself: the ends of a spread, and how many there were."""
-    return figure.endswith(("_low", "_high", "_low_us", "_high_us", "count", "window_s")) or figure == "turns"
+    """Whether no table shows a figure by itself: counts of samples, and lengths of windows."""
+    return figure.endswith(("count", "window_s"))
 
 
-P50 = Column("p50_us", "p50, µs", ("p50_low_us", "p50_high_us"))
+P50 = Column("p50_us", "p50, µs", interval=True)
 P99 = Column("p99_us", "p99, µs")
-_CHANGES = Column("changes_per_s", "owner changes a second", ("changes_per_s_low", "changes_per_s_high"))
-_RATE = Column("pairs_per_s", "pairs a second", ("pairs_per_s_low", "pairs_per_s_high"))
-_REQUESTS = Column("requests_per_s", "requests a second at all masters")
+_CHANGES = Column("changes_per_s", "owner changes a second", interval=True)
+_RATE = Column("pairs_per_s", "pairs a second", interval=True)
+_REQUESTS = Column("requests_per_s", "requests a second at all masters", interval=True)
 _CPU = Column("cpu_percent", "CPU of the process, % of one core")
 _THREADS, _MEMORY = Column("threads"), Column("rss_mb", "memory of the process, MB")
-_BYTES = Column("held_bytes", "a held lock on a master")
-_HELD = Column("cpu_percent", "CPU, % of one core")
+_HELD = Column("cpu_percent", "CPU, % of one core", interval=True)
 
 LAYOUTS: Mapping[str, Layout] = {
     "pair": Layout(
@@ -178,8 +163,8 @@ LAYOUTS: Mapping[str, Layout] = {
         ("rtt_ms",),
         (
             Column("round_trips", "one pair, in round trips"),
-            Column("acquire_round_trips", "acquire alone, in round trips"),
-            Column("hand_off_round_trips", "hand-off, in round trips"),
+            Column("acquire_round_trips", "acquire alone, in round trips", interval=True),
+            Column("hand_off_round_trips", "hand-off, in round trips", interval=True),
             P50,
         ),
     ),
@@ -189,31 +174,19 @@ LAYOUTS: Mapping[str, Layout] = {
             _CHANGES,
             Column("rlock", "x rlock", ratio=True),
             Column("sections_per_s", "sections a second"),
-            Column("hand_off_p50_us", "hand-off p50, µs"),
+            Column("hand_off_p50_us", "hand-off p50, µs", interval=True),
             Column("hand_off_p99_us", "p99, µs"),
             Column("cpu_ms_per_section", "CPU of a section, ms"),
             Column("requests_per_section", "requests of a section"),
             Column("attempts_per_section", "attempts"),
             Column("jain", "Jain's index"),
             Column("starved", "starved threads"),
-            Column("longest_wait_ms", "longest wait, ms"),
             Column("overlaps"),
         ),
-        hidden=frozenset(
-            {"processes", "threads", "errors", "hand_offs", "commands_per_section", "scripts_per_section"}
-        ),
+        hidden=frozenset({"errors", "scripts_per_section"}),
         high=True,
     ),
-    "wake_up": Layout(
-        P50,
-        (
-            P99,
-            Column("floor-blpop", "x a bare BLPOP", ratio=True),
-            Column("floor-hand-off", "x message and claim", ratio=True),
-        ),
-        ("masters",),
-        (P50,),
-    ),
+    "wake_up": Layout(P50, (P99, Column("rlock", "x rlock", ratio=True)), ("masters",), (P50,)),
     "idle": Layout(_REQUESTS, (_REQUESTS, _CPU, _THREADS, _MEMORY)),
     "held": Layout(
         _HELD,
@@ -225,28 +198,6 @@ LAYOUTS: Mapping[str, Layout] = {
             Column("connections"),
             _MEMORY,
             Column("keys_lost", "keys lost"),
-        ),
-    ),
-    "steps": Layout(
-        P50,
-        (
-            P50,
-            *(Column(figure, f"{words}, µs") for figure, words in STEPS.items()),
-            Column("user_cpu_us", "CPU of the client, user, µs"),
-            Column("system_cpu_us", "kernel, µs"),
-            Column("masters_cpu_us", "CPU of all masters, µs"),
-        ),
-        hidden=frozenset({"samples", "p99_us"}),
-    ),
-    "names": Layout(
-        _BYTES,
-        (
-            _BYTES,
-            Column("left_bytes", "left of it on a master, afterwards"),
-            Column("left_keys", "keys left of it"),
-            Column("left_for_ever", "keys left for ever"),
-            Column("client_bytes", "growth of the process"),
-            Column("pairs_per_s", "pairs a second"),
         ),
     ),
 }

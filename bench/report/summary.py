@@ -1,64 +1,78 @@
-"""The tables that look over all scenarios: the summary, who failed, the machine, and single figures."""
+"""The tables over all scenarios: the summary, the verdicts, the failures, the machine; and single figures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
+from bench.harness import verdicts
 from bench.harness.results import Results, Row
-from bench.report.contestants import family, order, title, tuned
-from bench.report.layout import said
-from bench.report.peers import FACTS
+from bench.harness.verdicts import Outcome, Verdict
+from bench.report.contestants import family, one_master, order, title, tuned
+from bench.report.layout import HYPHEN, said
 from bench.report.tables import failed, named
 from bench.report.text import Table, number, quoted
 
-Value = Callable[[Row], float | None]
+Value = Callable[[Row], "float | None"]
+OUTCOMES = {Outcome.KEPT: "yes", Outcome.MISSED: "**no**", Outcome.NOT_MEASURED: "not measured"}
 
 
-def summary(results: Results) -> Table:
-    """One row for each lock: what a reader chooses by."""
-    table = Table(
-        [
-            "",
-            "pair, N = 5, µs",
-            "pair, N = 1, µs",
-            "wake-up, ms",
-            "owner changes a second",
-            "requests a second of 50 idle waiters",
-            "pair with one of five stalled, x healthy",
-            "reentrant",
-            "renewed",
-            "fencing token",
-            "source",
+def summary(results: Results, masters: int) -> Table:
+    """One row for each lock, all with the same number of masters."""
+    headings = ["pair, µs", "wake-up, ms", "owner changes a second", "requests a second of 50 idle waiters"]
+    table = Table(["", *headings], caption=f"N = {masters}")
+    if masters > 1:
+        table.heading.append("pair with one of five stalled, x healthy")
+    for key in locks(results):
+        if (one_master(key) and masters > 1) or (
+            not one_master(key) and masters == 1 and family(key) == "peer"
+        ):
+            continue
+        changes = pick(results, "contention", key, _figure("changes_per_s"), masters=masters)
+        faster = pick(results, "contention", f"{key}-tuned", _figure("changes_per_s"), masters=masters)
+        cells = [
+            pick(results, "pair", key, _figure("p50_us"), masters=masters),
+            pick(results, "wake_up", key, _figure("p50_us", 1000), masters=masters),
+            changes if faster == "-" else f"{changes} ({faster} tuned)",
+            pick(results, "idle", key, _figure("requests_per_s"), masters=masters),
         ]
-    )
-    broken = {key for scenario in results.scenarios for key in _failed(scenario.name, results)}
-    for key in locks(results):
-        facts = FACTS.get(key)
-        changes = best(results, "contention", key, lambda row: row.figures.get("changes_per_s"))
-        faster = best(results, "contention", f"{key}-tuned", lambda row: row.figures.get("changes_per_s"))
-        table.rows.append(
-            [
-                named(key, "failed" if key in broken else None),
-                pick(results, "pair", key, lambda row: row.figures.get("p50_us"), masters=5),
-                pick(results, "pair", key, lambda row: row.figures.get("p50_us"), masters=1),
-                best(results, "wake_up", key, lambda row: _ms(row.figures.get("p50_us"))),
-                f"{changes} ({faster.split()[0]} tuned)" if faster not in ("-", "failed") else changes,
-                best(results, "idle", key, lambda row: row.figures.get("requests_per_s")),
-                pick(results, "degraded", key, lambda row: row.ratios.get("healthy"), state="one stalled"),
-                *((facts.reentrant, facts.renewed, facts.fencing, facts.source) if facts else ("-",) * 4),
-            ]
-        )
+        if masters > 1:
+            cells.append(
+                pick(results, "degraded", key, lambda row: row.ratios.get("healthy"), state="one stalled")
+            )
+        table.rows.append([named(key, Row()), *cells])
     return table
 
 
-def fairness(results: Results) -> Table:
-    """What has to be known to compare fairly: when an acquire returns, how a waiter learns."""
-    table = Table(["", "version", "acquire waits for the answers of", "who waits", "renews a held lock"])
+def _figure(name: str, divisor: float = 1) -> Value:
+    return lambda row: row.figures[name] / divisor if name in row.figures else None
+
+
+def versions(results: Results) -> Table:
+    """The version of each lock, and its runtime."""
+    table = Table(["", "version"])
     for key in locks(results):
-        facts = FACTS.get(key)
-        told = (facts.returns, facts.waits, facts.renewed) if facts else ("-",) * 3
-        table.rows.append([named(key, None), results.versions.get(key, "-"), *told])
+        table.rows.append([named(key, Row()), results.versions.get(key, "-")])
     return table
+
+
+def demands(results: Results) -> Table:
+    """Each demand, its measurement with the interval, and the verdict."""
+    table = Table(["demand on rlock", "of", "measured", "bound", "kept"])
+    for verdict in results.verdicts:
+        outcome = verdicts.outcome(verdict)
+        word = OUTCOMES.get(outcome) or f"undecided: {verdicts.reason(verdict)}"
+        scenario = verdict.scenario.replace("_", " ")
+        table.rows.append([verdict.text, scenario, _measured(verdict), verdicts.bound(verdict), word])
+    return table
+
+
+def _measured(verdict: Verdict) -> str:
+    if verdict.value is None:
+        return "-"
+    value = number(verdict.value)
+    if verdict.rounds and verdict.low is not None and verdict.high is not None:
+        value += f" ({number(verdict.low)}{HYPHEN}{number(verdict.high)})"
+    return f"{value} {verdict.unit}".strip()
 
 
 def locks(results: Results) -> list[str]:
@@ -69,81 +83,46 @@ def locks(results: Results) -> list[str]:
 
 
 def pick(results: Results, scenario: str, key: str, value: Value, **case: object) -> str:
-    """One figure of one case; who failed there says so."""
-    for found in results.find(scenario, **case):
-        row = found.rows.get(key)
-        if row is not None:
-            told = value(row)
-            return number(told) if told is not None else "failed" if failed(row.error) else "-"
-    return "-"
-
-
-def best(results: Results, scenario: str, key: str, value: Value) -> str:
-    """The figure with most masters; of the case with the widest field, if several have as many."""
-    found = [case for case in results.find(scenario) if key in case.rows]
-    found.sort(key=lambda case: (case.case.get("masters", 0), len(case.rows)), reverse=True)
-    for case in found[:1]:
-        told = value(case.rows[key])
-        if told is None:
-            return "failed" if failed(case.rows[key].error) else "-"
-        return number(told) if case.case.get("masters") != 1 else f"{number(told)} (N\u00a0=\u00a01)"
-    return "-"
-
-
-def _ms(us: float | None) -> float | None:
-    return None if us is None else us / 1000
-
-
-def _failed(scenario: str, results: Results) -> Iterator[str]:
-    for case in results.find(scenario):
-        yield from (key for key, row in case.rows.items() if failed(row.error))
+    """One figure of the case with the most contestants; a contestant that failed there says so."""
+    found = [one.rows for one in results.find(scenario, **case) if key in one.rows]
+    if not found:
+        return "-"
+    row = max(found, key=len)[key]
+    picked = value(row)
+    if picked is None:
+        return "failed" if failed(row.error) else "-"
+    return number(picked)
 
 
 def failures(results: Results) -> Table:
-    """Everybody who failed anywhere, and what they said."""
+    """Every contestant that failed, where, and its error."""
     table = Table(["", "where", "error"])
-    told: dict[tuple[str, str], list[str]] = {}
+    by_error: dict[tuple[str, str], list[str]] = {}
     for scenario in results.scenarios:
         for case in scenario.cases:
             for key, row in case.rows.items():
                 if row.error and failed(row.error):
                     where = f"{scenario.name.replace('_', ' ')} ({said(case.case)})"
-                    told.setdefault((key, row.error), []).append(where)
-    for (key, error), places in sorted(told.items(), key=lambda item: (order(item[0][0]), item[0])):
+                    by_error.setdefault((key, row.error), []).append(where)
+    for (key, error), places in sorted(by_error.items(), key=lambda item: (order(item[0][0]), item[0])):
         where = "; ".join(places[:3]) + (f"; and {len(places) - 3} more" if len(places) > 3 else "")
         table.rows.append([title(key), where, quoted(error)])
     return table
 
 
 def machine(results: Results) -> Table:
-    """Where and when it was measured."""
+    """The commit, the time and the machine of the run."""
     table = Table(["", ""])
     table.rows = [
         ["document", "[results.json](performance/results.json)"],
         ["begun", results.began],
         ["took", f"{number(results.took_s)} s"],
-        *([name.replace("_", " "), _said(value)] for name, value in results.machine.items()),
+        *([name.replace("_", " "), _text(value)] for name, value in results.machine.items()),
     ]
     return table
 
 
-def _said(value: object) -> str:
+def _text(value: object) -> str:
     if isinstance(value, list | tuple):
-        return ", ".join(map(_said, value))
+        return ", ".join(map(_text, value))
     return number(value) if isinstance(value, float) else str(value)
-
-
-def figure(results: Results, told: str) -> str | None:
-    """One figure within a sentence: ``SCENARIO KEY FIGURE SETTING=VALUE ...``; None if it is not there.
-
-    FIGURE may be ``x:BASE`` for a ratio.
-    """
-    scenario, key, name, *settings = told.split()
-    wanted = dict(setting.split("=", 1) for setting in settings)
-    for case in results.find(scenario):
-        if all(str(case.case.get(setting)).replace(" ", "_") == value for setting, value in wanted.items()):
-            row = case.rows.get(key, Row())
-            value = row.ratios.get(name[2:]) if name.startswith("x:") else row.figures.get(name)
-            if value is not None:
-                return f"{value:.2f}" if name.startswith("x:") else number(value)
-    return None

@@ -1,7 +1,6 @@
-"""Results as tables.
+"""Results as tables: `render` for a terminal, `fragment` for the page.
 
-`render` is for a terminal, `fragment` for the page: both show what is there, under its own words, so that a
-new figure of a scenario is in the tables without anybody having to think of them.
+Both show every figure of the results, so that a new figure of a scenario needs no change here.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from bench.report.layout import LAYOUTS, Column, Layout, said, usual
 from bench.report.text import Table, number, quoted, tables_of
 
 FAMILIES = ("rlock", "peer", "floor")
-#: Cases that hold something else than figures of contestants.
-NO_TABLE = "stacks"
 
 
 def render(results: Results) -> str:
@@ -29,7 +26,7 @@ def render(results: Results) -> str:
 
 def heading(results: Results) -> str:
     """One line on the run."""
-    kind = "a quick run: read nothing out of its figures" if results.quick else "a full run"
+    kind = "a quick run: its figures mean nothing" if results.quick else "a run"
     return f"{kind}, {results.began}, {number(results.took_s)} s"
 
 
@@ -44,10 +41,10 @@ def fragment(results: Results, name: str) -> str:
 def tables(scenario: Scenario) -> list[Table]:
     """The tables of one scenario."""
     layout = LAYOUTS.get(scenario.name, Layout(Column("")))
-    cases = [case for case in scenario.cases if NO_TABLE not in case.case]
+    cases = list(scenario.cases)
     if layout.across:
         return [table for group in _groups(cases, layout.across) for table in _across(group, layout)]
-    # The first one is what a page shows without being asked.
+    # A page shows the first one, and folds the others.
     cases.sort(key=lambda case: -case.case.get("masters", 0))
     return [_one(case, layout) for case in cases]
 
@@ -59,7 +56,7 @@ def _split(case: Case, across: Sequence[str]) -> tuple[str, str]:
 
 
 def _groups(cases: Sequence[Case], across: Sequence[str]) -> list[list[Case]]:
-    """Cases that differ in these settings only, together."""
+    """Cases that differ only in these settings, together."""
     found: dict[str, list[Case]] = {}
     for case in cases:
         found.setdefault(_split(case, across)[1], []).append(case)
@@ -71,7 +68,7 @@ def _one(case: Case, layout: Layout) -> Table:
     table = Table(["", *(column.heading for column in columns)], caption=said(case.case))
     for key in ranked(case.rows, layout):
         row = case.rows[key]
-        table.rows.append([named(key, row.error), *(column.cell(row) for column in columns)])
+        table.rows.append([named(key, row), *(column.cell(row) for column in columns)])
     table.notes = notes({key: {"": row} for key, row in case.rows.items()})
     return table
 
@@ -83,7 +80,7 @@ def _across(cases: Sequence[Case], layout: Layout) -> list[Table]:
     for word, case in zip(words, cases, strict=True):
         for key, row in case.rows.items():
             rows.setdefault(key, {})[word] = row
-    # By the last one; those that have nothing there by the one before, and so on.
+    # By the last case; rows without a value there by the case before, and so on.
     ranks = [
         [key for key in ranked(c.rows, layout) if layout.best.of(c.rows[key]) is not None] for c in cases
     ]
@@ -100,23 +97,19 @@ def _across(cases: Sequence[Case], layout: Layout) -> list[Table]:
             found = [rows[key].get(word, Row()) for word in words]
             cells = [pivot.cell(row) for row in found] + [column.cell(found[-1]) for column in extra]
             if any(pivot.of(row) is not None or row.error for row in found):
-                table.rows.append(
-                    [named(key, next((r.error for r in found if failed(r.error)), None)), *cells]
-                )
+                worst = next((row for row in found if failed(row.error)), found[-1])
+                table.rows.append([named(key, worst), *cells])
         tables.append(table)
     if tables:
         tables[-1].notes = notes(rows)
     elif any(row.error for found in rows.values() for row in found.values()):
-        tables = [
-            Table(
-                ["", *words], [[named(key, "failed"), *["-"] * len(words)] for key in keys], rest, notes(rows)
-            )
-        ]
+        failures = [[named(key, Row(error="failed")), *["-"] * len(words)] for key in keys]
+        tables = [Table(["", *words], failures, rest, notes(rows))]
     return tables
 
 
 def columns_of(rows: Iterable[Row], layout: Layout) -> list[Column]:
-    """The columns that are asked for and there, then the other figures that are there."""
+    """The columns of the layout that have values, then all other figures."""
     found = list(rows)
     there = list(dict.fromkeys(figure for row in found for figure in row.figures))
     asked = [column for column in layout.columns if any(column.of(row) is not None for row in found)]
@@ -125,25 +118,25 @@ def columns_of(rows: Iterable[Row], layout: Layout) -> list[Column]:
 
 
 def failed(error: str | None) -> bool:
-    """Whether something went wrong; that a lock has no such thing is another matter."""
+    """Whether something went wrong. A lock that lacks a function has not failed."""
     return error is not None and not error.startswith("Unsupported:")
 
 
-def named(key: str, error: str | None) -> str:
-    """The name of a row: ours stand out, and who failed has a mark."""
-    told = f"**{title(key)}**" if family(key) == "rlock" else title(key)
-    return f"{told} †" if failed(error) else told
+def named(key: str, row: Row) -> str:
+    """The name of a row: bold for ours, with other conditions in brackets, and with a mark for a failure."""
+    name = f"**{title(key)}**" if family(key) == "rlock" else title(key)
+    return name + (f" ({row.differs})" if row.differs else "") + (" †" if failed(row.error) else "")
 
 
 def notes(rows: Mapping[str, Mapping[str, Row]]) -> list[str]:
-    """What went wrong with whom, and who has no such thing; the same in several cases once."""
+    """The errors under a table; the same error in several cases once."""
     found = []
     for key in sorted(rows, key=order):
-        told: dict[str, list[str]] = {}
+        by_error: dict[str, list[str]] = {}
         for word, row in rows[key].items():
             if row.error:
-                told.setdefault(row.error, []).append(word)
-        for error, words in told.items():
+                by_error.setdefault(row.error, []).append(word)
+        for error, words in by_error.items():
             where = "; ".join(word for word in words if word) if len(words) < len(rows[key]) else ""
             mark = "† " if failed(error) else ""
             found.append(f"{mark}{title(key)}{where and f', {where}'}: {quoted(error)}")

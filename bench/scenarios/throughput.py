@@ -1,112 +1,108 @@
-"""How much one gets done when many locks are taken at the same time, none of them wanted by two.
+"""Many uncontended locks at the same time: each thread has its own.
 
-``pairs_per_s``: acquires with their releases, of all threads and processes together; low and high are the
-slowest and the fastest of its turns. ``cpu_us_per_pair``: user and system time of the processes, masters not.
-"Threads" are tasks or promises where the library is for an event loop.
+``pairs_per_s``: acquires with their releases, of all threads and processes together. ``cpu_us_per_pair``:
+user and system time of the processes without the masters. "Threads" are tasks or promises where the library
+is for an event loop.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from bench.harness.field import Entry
-from bench.harness.lineup import PATIENCE_S, Clock, Lineup, Runner, a_few, gather, meeting, without_twins
+from bench.harness.contestants import Contestant
+from bench.harness.figures import LEAST_ROUNDS
 from bench.harness.masters import Masters
 from bench.harness.results import Case, Row
+from bench.harness.turns import PATIENCE_S, Clock, Runner, Runners, a_few, for_masters, gather, untuned
 
 NAME = "throughput"
 TITLE = "Many locks at the same time"
-QUESTION = "How many locks can be taken in a second, each wanted by one thread, and for how much CPU time?"
+QUESTION = "How many uncontended locks can be taken in a second, and for how much CPU time?"
 
 #: Processes and threads in each.
 SIZES = ((1, 1), (1, 8), (1, 32), (4, 1))
 QUICK_SIZES = ((1, 1), (1, 8), (2, 1))
-ROUNDS = 2
-#: A turn is not shorter, also where earlier ones took longer than they should.
+#: A turn is never shorter, even if earlier ones took too long.
 LEAST_S = 0.05
-#: Of a turn: what is not counted before the first round.
+#: The uncounted turn before the first round, as a part of a turn.
 WARM_UP = 0.5
 
 
-@dataclass
-class Tally:
-    """The turns of one contestant."""
+class Turn(NamedTuple):
+    """One turn of one contestant."""
 
-    rates: list[float] = field(default_factory=list)
-    pairs: int = 0
-    ns: int = 0
-    cpu_ns: int = 0
-    errors: list[str] = field(default_factory=list)
-
-    def row(self) -> Row:
-        if not self.pairs:
-            return Row(error=self.errors[0] if self.errors else "Failed: not a single pair")
-        figures = {
-            "pairs_per_s": self.pairs / self.ns * 1e9,
-            "pairs_per_s_low": min(self.rates),
-            "pairs_per_s_high": max(self.rates),
-            "cpu_us_per_pair": self.cpu_ns / self.pairs / 1e3,
-        }
-        if self.errors:
-            figures["failed"] = float(len(self.errors))
-        return Row(figures, {}, self.errors[0] if self.errors else None)
+    pairs: int
+    ns: int
+    cpu_ns: int
+    errors: list[str]
 
 
-def run(entries: Sequence[Entry], budget_s: float, quick: bool) -> Iterator[Case]:
+def run(contestants: Sequence[Contestant], budget_s: float, quick: bool) -> Iterator[Case]:
     clock = Clock(budget_s)
-    dice = random.Random(NAME)
-    chosen = without_twins(meeting(entries, 5))
+    rng = random.Random(NAME)
+    chosen = untuned(for_masters(contestants, 5))
     if quick:
         chosen = a_few(chosen)
-    sizes = QUICK_SIZES if quick else SIZES
+    sizes, rounds = (QUICK_SIZES, 1) if quick else (SIZES, LEAST_ROUNDS)
     most = max(processes for processes, _ in sizes)
     with (
         Masters(5) as masters,
-        Lineup((entry, masters.urls) for entry in chosen for _ in range(most)) as lineup,
+        Runners((contestant, masters.urls) for contestant in chosen for _ in range(most)) as runners,
     ):
-        crews = {entry.key: [one for one in lineup.runners if one.key == entry.key] for entry in chosen}
+        by_key = {one.key: [runner for runner in runners.runners if runner.key == one.key] for one in chosen}
         for i, (processes, threads) in enumerate(sizes):
             part = clock.part(1 / (len(sizes) - i))
-            tallies = {key: Tally() for key in crews}
-            seconds = max(LEAST_S, part.left() / (len(crews) or 1) / (ROUNDS + WARM_UP) * 0.9)
-            for round_ in range(-1, ROUNDS):
-                order = sorted(crews)
-                dice.shuffle(order)
+            turns: dict[str, list[Turn]] = {key: [] for key in by_key}
+            seconds = max(LEAST_S, part.left() / (len(by_key) or 1) / (rounds + WARM_UP) * 0.9)
+            for round_ in range(-1, rounds):
+                order = sorted(by_key)
+                rng.shuffle(order)
                 for key in order:
-                    crew = crews[key][:processes]
-                    if round_ < 0:
-                        turn(crew, threads, seconds * WARM_UP, Tally())
-                    else:
-                        turn(crew, threads, seconds, tallies[key])
+                    share = WARM_UP if round_ < 0 else 1.0
+                    done = turn(by_key[key][:processes], threads, seconds * share)
+                    if round_ >= 0 and done is not None:
+                        turns[key].append(done)
             case = Case({"masters": 5, "processes": processes, "threads": threads})
-            for key, tally in tallies.items():
-                out = [one.error for one in crews[key][:processes] if one.error]
-                case.rows[key] = Row(error=out[0]) if out and not tally.pairs else tally.row()
-                case.rows[key].error = case.rows[key].error or (out[0] if out else None)
+            case.rows = {key: row_of(turns[key], by_key[key][:processes]) for key in by_key}
             case.compare("pairs_per_s", [*(one.key for one in chosen if one.family == "floor"), "rlock"])
             yield case
 
 
-def turn(crew: Sequence[Runner], threads: int, seconds: float, tally: Tally) -> None:
-    """All of its processes at the same time; one that fails is out, and the others with it."""
-    if not all(one.runs for one in crew):
-        return
-    before = [one.ask("usage") for one in crew]
-    for i, one in enumerate(crew):
+def turn(processes: Sequence[Runner], threads: int, seconds: float) -> Turn | None:
+    """All processes at the same time. If one fails, the others take no more turns, too."""
+    if not all(one.runs for one in processes):
+        return None
+    before = [one.ask("usage") for one in processes]
+    for i, one in enumerate(processes):
         one.send("throughput", prefix=f"{NAME}-{one.key}-{i}-", threads=threads, seconds=seconds)
-    found = [answer for _, answer in gather(crew, seconds + PATIENCE_S)]
-    after = [one.ask("usage") for one in crew]
-    answers = [answer for answer in found if answer is not None]
-    if len(answers) < len(crew) or None in before or None in after:
-        return
-    for answer in answers:
-        tally.errors += [str(error)[:300] for error in answer["errors"]]
-    pairs, ns = sum(answer["pairs"] for answer in answers), max(answer["ns"] for answer in answers)
-    if not pairs:
-        return
-    tally.pairs += pairs
-    tally.ns += ns
-    tally.rates.append(pairs / ns * 1e9)
-    tally.cpu_ns += sum(b["cpu_ns"] - a["cpu_ns"] for a, b in zip(before, after, strict=True) if a and b)
+    replies = [reply for _, reply in gather(processes, seconds + PATIENCE_S) if reply is not None]
+    after = [one.ask("usage") for one in processes]
+    if len(replies) < len(processes) or None in before or None in after:
+        return None
+    return Turn(
+        sum(reply["pairs"] for reply in replies),
+        max(reply["ns"] for reply in replies),
+        sum(b["cpu_ns"] - a["cpu_ns"] for a, b in zip(before, after, strict=True) if a and b),
+        [str(error)[:300] for reply in replies for error in reply["errors"]],
+    )
+
+
+def row_of(turns: Sequence[Turn], processes: Sequence[Runner]) -> Row:
+    """The row of a contestant: its counted turns, and the failures of its processes."""
+    errors = [error for turn in turns for error in turn.errors]
+    failed = [one.error for one in processes if one.error]
+    counted = [turn for turn in turns if turn.pairs]
+    if not counted and not failed:
+        errors = errors or ["Failed: not a single pair"]
+    row = Row.of_rounds(
+        {
+            "pairs_per_s": [turn.pairs / turn.ns * 1e9 for turn in counted],
+            "cpu_us_per_pair": [turn.cpu_ns / turn.pairs / 1e3 for turn in counted],
+        },
+        error=next(iter([*errors, *failed]), None),
+    )
+    if errors and counted:
+        row.figures["failed"] = float(len(errors))
+    return row

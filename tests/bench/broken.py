@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from bench.harness.contestant import Contestant, Failed
-from bench.harness.field import Entry
+from bench.harness.contestants import Contestant
+from bench.harness.worker import Failed, Worker
 
 WORKER = """
 import json, sys, time
@@ -31,14 +31,14 @@ for line in sys.stdin:
 
 
 @dataclass(frozen=True)
-class Broken(Entry):
-    """An entry whose adapter says how it fails."""
+class Broken(Contestant):
+    """A contestant whose adapter says how it fails."""
 
-    def start(self) -> Contestant:
+    def start(self) -> Worker:
         if self.adapter == "cannot start":
             raise Failed("pip failed: no such package")
-        return Contestant([sys.executable, "-c", WORKER, self.adapter])
+        return Worker([sys.executable, "-c", WORKER, self.adapter])
 
 
 def broken(how: str) -> Broken:
-    return Broken(f"broken-{how.replace(' ', '-')}", how, "peer", "Python", "many", False, "none", how)
+    return Broken(f"broken-{how.replace(' ', '-')}", how, "peer", "Python", "many", "none", how)

@@ -10,20 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.harness.contestant import Failed
-from bench.harness.delay import Delay, compiler, round_trip_us
+from bench.harness.delay import Delay, round_trip_us
 from tests.servers import Fleet
 
-#: What is due within 20 us goes along, each way.
+#: The clock is read twice, a moment apart.
 EARLY_S = 0.00005
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _compiler() -> None:
-    try:
-        compiler()
-    except Failed as why:
-        pytest.skip(str(why))
 
 
 @pytest.fixture
@@ -79,7 +70,7 @@ def test_a_round_trip_takes_what_was_ordered(real_masters: Fleet, rtt_ms: int) -
     with Delay(real_masters.urls[:1]) as delay:
         delay.set(rtt_ms)
         found = fastest_s(delay.urls[0])
-    assert rtt_ms / 1e3 - EARLY_S <= found <= rtt_ms / 1e3 + 0.001
+    assert rtt_ms / 1e3 - EARLY_S <= found <= rtt_ms / 1e3 + 0.002
 
 
 def test_bytes_come_out_as_they_went_in_however_many(echo: str) -> None:

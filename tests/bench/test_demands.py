@@ -1,93 +1,197 @@
-"""What is demanded of rlock, on results that are made up."""
+"""Verdicts on the demands, with made-up samples."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from bench.harness.demands import Verdict, judge
+import bench.__main__ as command
+from bench.harness.demands import judge
 from bench.harness.results import Case, Results, Row, Scenario
+from bench.harness.verdicts import Outcome, Verdict, line, outcome, reason
+from bench.report import summary
+
+Rounds = Mapping[str, Sequence[float]]
+#: Five rounds around a value, a percent apart.
+STEADY = (0.98, 0.99, 1.0, 1.01, 1.02)
 
 
-def run_of(name: str, *cases: tuple[dict[str, Any], dict[str, dict[str, float]]]) -> Results:
-    told = [Case(case, {key: Row(dict(figures)) for key, figures in rows.items()}) for case, rows in cases]
-    return Results({}, {}, "", 0.0, False, [Scenario(name, name, "?", told)])
+def run_of(name: str, *cases: tuple[dict[str, Any], Mapping[str, Rounds]]) -> Results:
+    found = [Case(case, {key: Row.of_rounds(rows[key]) for key in rows}) for case, rows in cases]
+    return Results({}, {}, "", 0.0, False, [], [Scenario(name, name, "?", found)])
 
 
-def found(results: Results, *words: str) -> Verdict:
+def verdict(results: Results, *words: str) -> Verdict:
     """The one verdict whose demand has these words."""
-    told = {f"{one.demand.scenario}: {one.demand.text}": one for one in judge(results)}
-    (verdict,) = [one for text, one in told.items() if all(word in text for word in words)]
-    return verdict
+    (found,) = [one for one in judge(results) if all(word in f"{one.scenario}: {one.text}" for word in words)]
+    return found
 
 
-def p50(**rows: float) -> dict[str, dict[str, float]]:
-    return {key.replace("_", "-"): {"p50_us": value} for key, value in rows.items()}
+def steady(value: float) -> list[float]:
+    return [value * factor for factor in STEADY]
 
 
-def test_what_was_not_measured_is_neither_kept_nor_missed() -> None:
+def pair(ours: Sequence[float], base: Sequence[float] = (100.0,) * 9) -> Verdict:
+    """The demand of at most 1.25 times the floor."""
+    rows = {"rlock": {"p50_us": ours}, "floor-all": {"p50_us": base}}
+    return verdict(run_of("pair", ({"masters": 5}, rows)), "N = 5", "all replies")
+
+
+# -- an interval and its bound ---------------------------------------------------------------------------
+
+
+def test_an_interval_below_the_bound_keeps_the_demand() -> None:
+    found = pair(steady(110.0))
+    assert outcome(found) is Outcome.KEPT
+    assert (found.value, found.low, found.high, found.rounds) == pytest.approx((1.1, 1.078, 1.122, 5))
+    assert reason(found) == ""
+
+
+def test_an_interval_above_the_bound_misses_the_demand() -> None:
+    found = pair(steady(150.0))
+    assert outcome(found) is Outcome.MISSED
+    assert "MISSED" in line(found)
+
+
+@pytest.mark.parametrize("middle", [1.2, 1.3])
+def test_an_interval_that_straddles_the_bound_is_undecided_wherever_its_median_is(middle: float) -> None:
+    found = pair([100.0, 110.0, 100 * middle, 140.0, 150.0])
+    assert found.value == middle
+    assert outcome(found) is Outcome.UNDECIDED
+    assert reason(found) == "the interval straddles the bound"
+    assert line(found).startswith("undecided")
+
+
+@pytest.mark.parametrize("ours", [110.0, 150.0])
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_fewer_than_five_rounds_decide_nothing_and_say_how_many(ours: float, rounds: int) -> None:
+    found = pair([ours] * rounds)
+    assert outcome(found) is Outcome.UNDECIDED
+    assert reason(found).startswith(f"{rounds} round")
+    assert f"{rounds} round" in line(found)
+
+
+def test_a_demand_of_at_least_a_value_has_its_interval_the_other_way_round() -> None:
+    def jain(*values: float) -> Outcome:
+        run = run_of("contention", ({"masters": 5}, {"rlock": {"jain": values}}))
+        return outcome(verdict(run, "Jain"))
+
+    assert jain(0.95, 0.96, 0.97, 0.98, 0.99) is Outcome.KEPT
+    assert jain(0.5, 0.6, 0.7, 0.8, 0.85) is Outcome.MISSED
+    assert jain(0.85, 0.96, 0.97, 0.98, 0.99) is Outcome.UNDECIDED
+
+
+def test_one_slow_round_of_many_does_not_straddle() -> None:
+    assert outcome(pair([110.0] * 8 + [900.0])) is Outcome.KEPT
+
+
+def test_a_slow_moment_that_hits_both_in_the_same_round_decides_nothing() -> None:
+    assert (
+        outcome(pair([110.0, 220.0, 110.0, 330.0, 110.0], [100.0, 200.0, 100.0, 300.0, 100.0]))
+        is Outcome.KEPT
+    )
+
+
+def test_a_row_that_failed_at_times_has_no_rounds_in_common_with_others() -> None:
+    run = run_of(
+        "pair", ({"masters": 5}, {"rlock": {"p50_us": steady(110.0)}, "floor-all": {"p50_us": steady(100.0)}})
+    )
+    next(run.find("pair")).rows["floor-all"].error = "LockError: not this time"
+    found = verdict(run, "N = 5", "all replies")
+    assert outcome(found) is Outcome.UNDECIDED
+    assert found.value == pytest.approx(1.1)
+
+
+# -- measures --------------------------------------------------------------------------------------------
+
+
+def test_a_demand_that_was_not_measured_is_neither_kept_nor_missed() -> None:
     empty = Results({}, {}, "", 0.0, False)
-    assert {verdict.kept for verdict in judge(empty)} == {None}
-    assert all("not measured" in str(verdict) for verdict in judge(empty))
-    # Nor is what lacks the one that it is compared with.
-    assert found(run_of("pair", ({"masters": 5}, p50(rlock=1.0))), "pair", "majority").kept is None
+    assert {outcome(one) for one in judge(empty)} == {Outcome.NOT_MEASURED}
+    alone = run_of("pair", ({"masters": 5}, {"rlock": {"p50_us": steady(1.0)}}))
+    assert outcome(verdict(alone, "pair", "majority")) is Outcome.NOT_MEASURED
 
 
-def test_a_pair_is_compared_with_the_floors_and_with_the_fastest_peer() -> None:
-    rows = p50(rlock=125.0, floor_all=100.0, floor_majority=99.0, pottery=2000.0, redsync=120.0)
-    run = run_of("pair", ({"masters": 5}, rows))
-    assert found(run, "pair", "N = 5", "all replies").kept is True
-    assert found(run, "pair", "N = 5", "majority").kept is False
-    fastest = found(run, "pair", "fastest peer")
-    assert fastest.kept is False
-    assert fastest.value == pytest.approx(125 / 120)
-    assert "MISSED" in str(fastest)
-    assert "1.04 x" in str(fastest)
+def test_the_fastest_peer_is_no_floor() -> None:
+    times = {"rlock": 125.0, "floor-all": 90.0, "pottery": 2000.0, "redsync": 120.0}
+    run = run_of("pair", ({"masters": 5}, {key: {"p50_us": [us] * 5} for key, us in times.items()}))
+    assert verdict(run, "pair", "fastest peer").value == pytest.approx(125 / 120)
 
 
 def test_contention_is_compared_with_peers_of_either_kind() -> None:
-    def row(changes: float, cpu: float, **more: float) -> dict[str, float]:
-        return {"changes_per_s": changes, "cpu_ms_per_section": cpu, **more}
+    def row(changes: float, cpu: float) -> Rounds:
+        return {"changes_per_s": [changes] * 5, "cpu_ms_per_section": [cpu] * 5}
 
-    case = {"masters": 5, "processes": 8, "threads": 2, "hold_ms": 1}
-    fair = {
-        "jain": 0.95,
-        "starved": 0.0,
-        "attempts_per_section": 1.7,
-        "hand_off_p50_us": 900.0,
-        "overlaps": 0.0,
-    }
     rows = {
-        "rlock": row(400.0, 2.0, **fair),
-        "rlock-fair": row(300.0, 2.0, **{**fair, "attempts_per_section": 2.2, "jain": 0.1}),
+        "rlock": {**row(400.0, 2.0), "attempts_per_section": [1.7] * 5},
+        "rlock-fair": {**row(300.0, 2.0), "attempts_per_section": [2.2] * 5},
         "pottery": row(50.0, 4.0),
         "redlock-ng": row(10.0, 1.0),
         "pottery-tuned": row(140.0, 10.0),
         "redlock-ng-tuned": row(20.0, 6.0),
     }
-    run = run_of("contention", (case, rows), ({**case, "processes": 24}, {"rlock": {**fair, "starved": 1.0}}))
+    run = run_of("contention", ({"masters": 5, "processes": 8, "threads": 2, "hold_ms": 1}, rows))
     values = {
-        ("owner changes", "default"): (8.0, True),
-        ("owner changes", "every few ms"): (400 / 140, False),
-        ("CPU per section",): (2 / 6, False),
-        ("got nothing",): (1.0, False),
-        ("Jain",): (0.95, True),
-        ("attempts",): (2.2, False),
-        ("next owner",): (900.0, True),
-        ("overlap",): (0.0, True),
+        ("owner changes", "default"): (8.0, Outcome.KEPT),
+        ("owner changes", "every few ms"): (400 / 140, Outcome.MISSED),
+        ("CPU per section",): (2 / 6, Outcome.MISSED),
+        ("attempts",): (2.2, Outcome.MISSED),
     }
-    for words, expected in values.items():
-        verdict = found(run, "contention", *words)
-        assert verdict.value == pytest.approx(expected[0]), words
-        assert verdict.kept is expected[1], words
+    for words, (value, expected) in values.items():
+        found = verdict(run, "contention", *words)
+        assert found.value == pytest.approx(value), words
+        assert outcome(found) is expected, words
 
 
-def test_an_error_of_ours_is_a_demand_that_was_missed() -> None:
+def test_one_event_that_must_never_happen_is_a_miss_without_any_interval() -> None:
+    def overlaps(count: float) -> Outcome:
+        run = run_of("contention", ({"masters": 5}, {"rlock": {}}))
+        next(run.find("contention")).rows["rlock"].figures["overlaps"] = count
+        return outcome(verdict(run, "overlap"))
+
+    assert overlaps(0) is Outcome.KEPT
+    assert overlaps(1) is Outcome.MISSED
+
+
+def test_a_row_that_was_measured_in_another_way_decides_nothing() -> None:
+    run = run_of("held", ({"masters": 5, "locks": 10_000}, {"rlock": {"cpu_percent": steady(4.0)}}))
+    assert outcome(verdict(run, "renewed")) is Outcome.KEPT
+    next(run.find("held")).rows["rlock"].differs = "9,000 locks"
+    assert outcome(verdict(run, "renewed")) is Outcome.NOT_MEASURED
+
+
+def test_an_error_of_ours_misses_a_demand() -> None:
     run = run_of("nested", ({"masters": 1}, {"rlock": {}, "rlock-fair": {}, "pottery": {}}))
-    rows = run.scenarios[0].cases[0].rows
+    rows = next(run.find("nested")).rows
     rows["pottery"].error = "TimeoutError: not acquired"
     rows["rlock-fair"].error = "Unsupported: not reentrant"
-    assert found(run, "no row of rlock").kept is True
+    assert outcome(verdict(run, "rows of rlock")) is Outcome.KEPT
     rows["rlock"].error = "LeaseLostError: gone"
-    assert found(run, "no row of rlock").kept is False
+    assert outcome(verdict(run, "rows of rlock")) is Outcome.MISSED
+
+
+# -- where they are shown --------------------------------------------------------------------------------
+
+
+def test_the_exit_status_and_the_page_say_that_a_demand_is_undecided() -> None:
+    kept, missed, undecided = (
+        pair(steady(110.0)),
+        pair(steady(150.0)),
+        pair([100.0, 110.0, 120.0, 140.0, 150.0]),
+    )
+    assert command.judged([kept], False, False)[0] == 0
+    status, why = command.judged([kept, undecided], False, False)
+    assert status == 3
+    assert "1 undecided (the interval straddles the bound" in why
+    assert command.judged([kept, undecided, missed], False, False)[0] == 1
+    assert command.judged([kept], False, True)[0] == 1
+    # A quick run has too few rounds: only events count.
+    assert command.judged([missed, undecided], True, False)[0] == 0
+    results = Results({}, {}, "", 0.0, False, [kept, missed, undecided])
+    assert [row[-1] for row in summary.demands(results).rows] == [
+        "yes",
+        "**no**",
+        "undecided: the interval straddles the bound",
+    ]

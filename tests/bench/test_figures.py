@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from bench.harness import figures
@@ -10,27 +12,48 @@ from bench.harness import figures
 def test_a_percentile_is_one_of_the_values() -> None:
     values = [float(n) for n in range(100, 0, -1)]
     assert figures.percentile(values, 99) == 99.0
-    assert figures.percentile(values, 50) == 50.0
     assert figures.percentile(values, 100) == 100.0
     assert figures.percentile([7.0], 99) == 7.0
     with pytest.raises(ValueError, match="no values"):
         figures.percentile([], 50)
 
 
-def test_the_spread_is_of_the_medians_of_the_rounds_not_of_all_values() -> None:
-    assert figures.spread([[1, 2, 900], [10, 20, 30], []]) == (2, 20)
+def test_five_rounds_give_their_lowest_and_highest_value_and_more_rounds_less() -> None:
+    assert figures.estimate([3.0, 1.0, 2.0, 5.0, 4.0]) == figures.Estimate(3.0, 1.0, 5.0, 5)
+    # 1 - 2 (1 + 9) / 2 ** 9 = 96 % for the second lowest and highest of nine; the third ones have 82 %.
+    nine = figures.estimate([float(n) for n in range(1, 10)])
+    assert nine == figures.Estimate(5.0, 2.0, 8.0, 9)
+    assert figures.estimate([]) is None
 
 
-def test_durations_come_in_nanoseconds_and_leave_in_microseconds() -> None:
-    found = figures.durations([[1000, 2000, 3000], [5000, 6000]])
-    assert found == {"p50_us": 3.0, "p99_us": 6.0, "p50_low_us": 2.0, "p50_high_us": 5.5, "count": 5.0}
-    assert figures.durations([[], []]) == {}
+def test_the_interval_holds_the_true_median_as_often_as_it_says() -> None:
+    rng = random.Random(1)
+    for rounds in (5, 8, 20):
+        held = 0
+        for _ in range(2000):
+            found = figures.estimate([rng.expovariate(1.0) for _ in range(rounds)])
+            assert found is not None
+            held += found.low <= 0.6931 <= found.high
+        assert held / 2000 > figures.CONFIDENCE - 0.02
 
 
-def test_a_ratio_is_taken_round_by_round_so_that_a_mood_of_the_machine_hits_both() -> None:
-    ours, its = [[200.0, 210.0], [410.0], [200.0]], [[100.0], [200.0, 210.0, 190.0], [100.0], [500.0]]
-    assert figures.ratio(ours, its) == 2.05
-    # Of the medians of all, one may be of the quick rounds and the other one of the slow ones.
-    assert figures.ratio([[100.0], [300.0]], [[100.0], [300.0], [300.0]]) == 1.0
-    assert figures.ratio([], its) is None
-    assert figures.ratio([[], [400.0]], [[100.0], [200.0]]) == 2.0
+def test_durations_are_in_microseconds_and_a_p99_has_enough_samples() -> None:
+    assert figures.durations([[1000.0, 2000.0, 3000.0], [], [5000.0]]) == {
+        "p50_us": [2.0, 5.0],
+        "p99_us": [5.0],
+    }
+    batch = [float(ns) for ns in range(1000, 26_000, 1000)]
+    found = figures.durations([batch] * 9)
+    assert len(found["p50_us"]) == 9
+    assert found["p99_us"] == [25.0, 25.0]
+
+
+def test_the_last_samples_join_the_p99_before_them_and_no_other() -> None:
+    fast, slow = [1000.0] * 50, [9000.0] * 50
+    assert figures.durations([fast, fast, slow])["p99_us"] == [9.0]
+    assert figures.durations([fast, fast, fast, fast, slow])["p99_us"] == [1.0, 9.0]
+
+
+def test_a_ratio_is_taken_round_by_round() -> None:
+    assert figures.ratios([200.0, 410.0, 7.0], [100.0, 200.0]) == [2.0, 2.05]
+    assert figures.ratios([1.0, 2.0], [0.0, 1.0]) == [2.0]

@@ -7,24 +7,24 @@ import re
 import pytest
 import redis
 
-from bench.harness.contestant import Contestant, Failed
-from bench.harness.field import ALL
+from bench.harness.contestants import ALL
+from bench.harness.worker import Failed, Worker
 
 from ..conftest import FreshMasters
 from ..servers import Fleet
-from .contestants import TTL_MS, entry
+from .contestants import opened
 
 FLOORS = [found.key for found in ALL if found.family == "floor"]
 MAJORITY = ["floor-majority", "floor-c-majority"]
 
 
-def sent(contestant: Contestant, url: str) -> list[str]:
+def sent(worker: Worker, url: str) -> list[str]:
     """All commands that one pair makes a master run, those inside of scripts too, whoever asks and when."""
-    contestant.ask("pairs", lock="a", count=3)
+    worker.ask("pairs", lock="a", count=3)
     client = redis.Redis.from_url(url)
     seen: list[str] = []
     with client.monitor() as monitor:
-        contestant.ask("pairs", lock="a", count=1)
+        worker.ask("pairs", lock="a", count=1)
         client.echo("that is all")
         for command in monitor.listen():
             text = command["command"]
@@ -35,7 +35,7 @@ def sent(contestant: Contestant, url: str) -> list[str]:
     raise AssertionError("the monitor ended")
 
 
-def failing_pair(floor: Contestant) -> str:
+def failing_pair(floor: Worker) -> str:
     """The error of a pair that must fail: of the pair with Python, of the request with C."""
     try:
         reply = floor.ask("pairs", lock="a", count=1)
@@ -47,7 +47,10 @@ def failing_pair(floor: Contestant) -> str:
 
 @pytest.mark.parametrize("key", FLOORS)
 def test_a_floor_has_a_master_do_what_a_pair_of_the_lock_does(masters1: Fleet, key: str) -> None:
-    with entry("rlock").open(masters1.urls, TTL_MS) as ours, entry(key).open(masters1.urls, TTL_MS) as floor:
+    with (
+        opened("rlock", masters1.urls) as ours,
+        opened(key, masters1.urls) as floor,
+    ):
         commands = sent(ours, masters1.urls[0])
         assert len([text for text in commands if text.startswith("EVALSHA")]) == 2
         assert sent(floor, masters1.urls[0]) == commands
@@ -55,9 +58,12 @@ def test_a_floor_has_a_master_do_what_a_pair_of_the_lock_does(masters1: Fleet, k
 
 @pytest.mark.parametrize("key", FLOORS)
 def test_a_floor_that_does_not_get_the_lock_has_no_time(masters3: Fleet, key: str) -> None:
-    with entry(key).open(masters3.urls, TTL_MS) as floor:
+    with opened(key, masters3.urls) as floor:
         assert len(floor.ask("pairs", lock="a", count=5)["ns"]) == 5
-    with entry("rlock").open(masters3.urls, TTL_MS) as ours, entry(key).open(masters3.urls, TTL_MS) as floor:
+    with (
+        opened("rlock", masters3.urls) as ours,
+        opened(key, masters3.urls) as floor,
+    ):
         ours.ask("acquire", lock="a", wait_ms=1000)
         assert "refused" in failing_pair(floor)
 
@@ -67,7 +73,7 @@ def test_the_majority_is_enough_while_one_master_is_stopped_or_gone(
     fresh_masters: FreshMasters, key: str
 ) -> None:
     masters = fresh_masters(3)
-    with entry(key).open(masters.urls, TTL_MS) as floor:
+    with opened(key, masters.urls) as floor:
         floor.ask("pairs", lock="a", count=2)
         masters[2].pause()
         assert len(floor.ask("pairs", lock="a", count=500)["ns"]) == 500

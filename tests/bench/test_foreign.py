@@ -7,16 +7,15 @@ import time
 
 import pytest
 
-from bench.harness import runtimes
-from bench.harness.building import Broken
-from bench.harness.contestant import Contestant, Failed
+from bench.harness import builds
+from bench.harness.builds import Broken
+from bench.harness.worker import Failed, Worker
 
 from ..servers import Fleet, left
 
 #: A JVM that starts, and warms up, while the machine has other work.
 OPEN_S = 90.0
 TTL_MS = 10_000
-BUILDERS = {"node": runtimes.node, "java": runtimes.java, "go": runtimes.go}
 ADAPTERS = {
     "redlock5": "node",
     "rlock": "java",
@@ -26,24 +25,24 @@ ADAPTERS = {
 
 def command(adapter: str) -> list[str]:
     try:
-        return [*BUILDERS[ADAPTERS[adapter]](), adapter]
+        return [*builds.command(ADAPTERS[adapter]), adapter]
     except Broken:
         raise
     except Failed as why:
         pytest.skip(str(why))
 
 
-def opened(adapter: str, urls: list[str]) -> Contestant:
+def opened(adapter: str, urls: list[str]) -> Worker:
     # Those that poll look often: what is tested is not how long their defaults wait.
     poll_ms = None if ADAPTERS[adapter] == "java" else 5
     warm = {"warm_ms": 100} if ADAPTERS[adapter] == "java" else {}
-    contestant = Contestant(command(adapter))
+    worker = Worker(command(adapter))
     try:
-        contestant.ask("open", OPEN_S, masters=urls, ttl_ms=TTL_MS, poll_ms=poll_ms, **warm)
+        worker.ask("open", OPEN_S, masters=urls, ttl_ms=TTL_MS, poll_ms=poll_ms, **warm)
     except BaseException:
-        contestant.close()
+        worker.close()
         raise
-    return contestant
+    return worker
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
@@ -53,7 +52,7 @@ def test_pairs_leave_nothing_and_two_processes_exclude_each_other(adapter: str, 
         contest(one, other)
 
 
-def pairs(one: Contestant, urls: list[str]) -> None:
+def pairs(one: Worker, urls: list[str]) -> None:
     began = time.monotonic_ns()
     told = one.ask("pairs", lock="pairs", count=50)
     assert told["errors"] == []
@@ -67,13 +66,13 @@ def pairs(one: Contestant, urls: list[str]) -> None:
     assert not any(map(left, urls))
 
 
-def contest(one: Contestant, other: Contestant) -> None:
+def contest(one: Worker, other: Worker) -> None:
     start = time.monotonic_ns() + 100_000_000
     stop = start + 600_000_000
     request = {"lock": "contest", "threads": 2, "hold_us": 2000, "start_ns": start, "stop_ns": stop}
-    for contestant in (one, other):
-        contestant.send("contend", **request)
-    told = [contestant.answer() for contestant in (one, other)]
+    for worker in (one, other):
+        worker.send("contend", **request)
+    told = [worker.answer() for worker in (one, other)]
     assert [each["errors"] for each in told] == [[], []]
     for each in told:
         assert {section[0] for section in each["sections"]} <= {0, 1}

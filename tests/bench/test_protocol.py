@@ -10,12 +10,13 @@ from contextlib import ExitStack
 import pytest
 import redis
 
-from bench.harness.contestant import Contestant
+from bench.harness.worker import Worker
 
 from ..servers import Fleet
-from .contestants import TTL_MS, contend, entry
+from .contestants import contend
+from .contestants import opened as open_worker
 
-Opened = Callable[[str], Contestant]
+Opened = Callable[[str], Worker]
 
 #: One of each kind: threads or tasks, ours or a peer's.
 KEYS = ["rlock", "rlock-asyncio", "redis-py", "redis-py-asyncio"]
@@ -25,7 +26,7 @@ KEYS = ["rlock", "rlock-asyncio", "redis-py", "redis-py-asyncio"]
 def opened(masters3: Fleet) -> Iterator[Opened]:
     """Processes of contestants, opened on three masters."""
     with ExitStack() as stack:
-        yield lambda key: stack.enter_context(entry(key).open(masters3.urls, TTL_MS))
+        yield lambda key: stack.enter_context(open_worker(key, masters3.urls))
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -53,9 +54,9 @@ def test_who_waits_gets_the_lock_when_it_is_released_and_not_before(opened: Open
 
 @pytest.mark.parametrize("key", KEYS)
 def test_pairs_take_a_time_each_and_leave_no_lock(opened: Opened, masters3: Fleet, key: str) -> None:
-    contestant = opened(key)
+    worker = opened(key)
     began = time.monotonic_ns()
-    reply = contestant.ask("pairs", lock="a", count=20)
+    reply = worker.ask("pairs", lock="a", count=20)
     passed = time.monotonic_ns() - began
     assert len(reply["ns"]) == 20
     assert reply["errors"] == []

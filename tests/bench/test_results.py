@@ -6,23 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from bench.harness.results import BadResults, Case, Results, Row, Scenario
+from bench.harness.results import BadResultsError, Case, Results, Row, Scenario
+from bench.harness.verdicts import Verdict
+
+VERDICT = Verdict("pair", "N = 5", 1.25, value=1.1, low=1.0, high=1.2, rounds=5)
 
 
 def a_run() -> Results:
     case = Case(
         {"masters": 5, "far_ms": [1, 20]},
         {
-            "rlock": Row({"p50_us": 500.0}),
+            "rlock": Row.of_rounds({"p50_us": [480.0, 500.0, 520.0]}),
             "floor-all": Row({"p50_us": 400.0}),
             "pottery": Row({"p50_us": 2000.0, "p99_us": 1.0}, error="TimeoutError: not acquired"),
-            "redsync": Row(error="Failed: no go on this machine"),
+            "redsync": Row(error="Failed: no go on this machine", differs="4 processes x 4 threads"),
         },
     )
     case.compare("p50_us", ["floor-all", "redsync", "nobody"])
     other = Case({"masters": 1}, {"rlock": Row({"p50_us": 1.0})})
     pair = Scenario("pair", "A pair", "How long?", [case, other])
-    return Results({"cpu": "x", "cores": 2}, {"rlock": "0.1"}, "2026-01-01T00:00:00+00:00", 1.5, True, [pair])
+    return Results(
+        {"cpu": "x", "cores": 2}, {"rlock": "0.1"}, "2026-01-01T00:00:00+00:00", 1.5, True, [VERDICT], [pair]
+    )
 
 
 def test_a_document_tells_what_the_run_told(tmp_path: Path) -> None:
@@ -39,6 +44,15 @@ def test_ratios_are_only_where_both_have_the_figure() -> None:
     assert rows["redsync"].ratios == {}
 
 
+def test_a_document_has_one_line_for_each_row_and_five_digits_for_each_figure() -> None:
+    run = a_run()
+    run.scenarios[0].cases[0].rows["rlock"].figures["p50_us"] = 499.98765
+    text = run.to_json()
+    assert sum('"rlock": {' in line for line in text.splitlines()) == 2
+    assert "499.99" in text
+    assert len(text.splitlines()) < 20
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -46,12 +60,12 @@ def test_ratios_are_only_where_both_have_the_figure() -> None:
         "[]",
         "{}",
         '{"scenarios": 1}',
-        '{"scenarios": []}',
+        '{"scenarios": [], "verdicts": []}',
         '{"scenarios": [{"name": "a", "title": "", "question": "", "cases": [{}]}]}',
         '{"scenarios": [{"name": "", "title": "", "question": "", "cases": [{"case": 1, "rows": {}}]}]}',
     ],
 )
 def test_what_is_no_document_of_a_run_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(BadResults) as refused:
+    with pytest.raises(BadResultsError) as refused:
         Results.from_json(text)
     assert "\n" not in str(refused.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.harness.sections import Section, Tally, Turn, longest_wait, overlaps
+from bench.harness.sections import Section, Turn, overlaps, row_of
 
 MS = 1_000_000
 
@@ -21,10 +21,7 @@ def turn(*sections: Section, **also: Any) -> Turn:
 
 
 def figures(*turns: Turn) -> dict[str, float]:
-    tally = Tally()
-    for one in turns:
-        tally.add(one)
-    return tally.figures()
+    return row_of(turns).figures
 
 
 def test_sections_that_follow_each_other_do_not_overlap() -> None:
@@ -52,7 +49,7 @@ def test_only_sections_that_begin_in_the_window_count() -> None:
 
 def test_a_hand_off_is_from_leaving_to_the_entry_of_one_that_waited() -> None:
     told = figures(turn(section(0, 0, 0, 200, 201), section(1, 0, 150, 203.5, 205)))
-    assert (told["hand_offs"], told["hand_off_p50_us"]) == (1, 2500)
+    assert told["hand_off_p50_us"] == 2500
 
 
 def test_an_owner_without_a_section_in_the_window_is_starved_and_counts_for_fairness() -> None:
@@ -61,5 +58,8 @@ def test_an_owner_without_a_section_in_the_window_is_starved_and_counts_for_fair
     assert told["jain"] == 0.25
 
 
-def test_the_longest_wait_is_cut_off_at_the_end_of_the_window() -> None:
-    assert longest_wait(turn(section(0, 0, 100, 400, 401), section(1, 0, 600, 5000, 5001))) == 500 * MS
+def test_figures_are_medians_of_the_turns_but_a_starved_thread_counts_once_seen() -> None:
+    both = turn(section(0, 0, 0, 200, 201), section(1, 0, 150, 203, 205))
+    one = turn(section(0, 0, 0, 200, 201))
+    told = figures(both, one, both)
+    assert (told["sections_per_s"], told["starved"]) == (2, 1)

@@ -4,19 +4,17 @@
  *
  * COMMANDS is a file of bench/harness/commands.py: the two scripts, and what the lock sends with them. A round is
  * formatted once and written to all masters before a reply is read; "all" then reads the reply of each, "majority"
- * goes on at the q-th and reads the stragglers' later. Speaks `open`, `pairs`, `throughput`, `usage` and `quit` of
- * the protocol in bench/README.md. It reads no JSON but that of the harness: no escapes.
+ * goes on at the q-th and reads the late replies afterwards. Speaks `open`, `pairs` and `quit` of the protocol in
+ * bench/contestants/README.md. It reads no JSON but that of the harness: no escapes.
  */
 
 #include <hiredis/hiredis.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -40,10 +38,9 @@ typedef struct {
 
 static Script scripts[2];
 static int majority;
-/* Each thread has connections of its own. */
-static __thread Master masters[MASTERS];
-static __thread int master_count;
-static __thread char failure[LONG];
+static Master masters[MASTERS];
+static int master_count;
+static char failure[LONG];
 
 static int fail(const char *what, const char *why) {
     snprintf(failure, sizeof failure, "%s: %s", what, why);
@@ -138,15 +135,6 @@ static int open_masters(const char *line) {
 static void gone(Master *master) {
     redisFree(master->link);
     master->link = NULL;
-}
-
-/* Closed before the last answer is read, it would be reset, and a release that is under way be lost. */
-static void finish(Master *master) {
-    redisReply *reply;
-    redisSetTimeout(master->link, (struct timeval){.tv_usec = 200000});
-    while (master->answered++ < master->asked && redisGetReply(master->link, (void **)&reply) == REDIS_OK)
-        freeReplyObject(reply);
-    gone(master);
 }
 
 static int granted(redisReply *reply) {
@@ -266,8 +254,7 @@ static int pair(Lock *lock) {
     struct timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
     snprintf(lock->token, sizeof lock->token, "%lld", wall.tv_sec * 1000000LL + wall.tv_nsec / 1000);
-    snprintf(lock->owner, sizeof lock->owner, "bench/%d/MainThread:%032lx", getpid(),
-             __atomic_add_fetch(&pairs_so_far, 1, __ATOMIC_RELAXED));
+    snprintf(lock->owner, sizeof lock->owner, "bench/%d/MainThread:%032lx", getpid(), ++pairs_so_far);
     for (int i = 0; i < master_count; i++) masters[i].taking = masters[i].asked - masters[i].answered < MOST_OWED;
     for (int s = 0; s < 2; s++)
         for (int i = 0; i < scripts[s].count; i++) lengths[s][i] = strlen(lock->arguments[s][i]);
@@ -299,82 +286,8 @@ static void pairs(const char *line, const char *ttl) {
     dispose(&lock);
 }
 
-typedef struct { /* one of many locks at the same time */
-    pthread_t thread;
-    const char *opening, *ttl; /* what opens its connections */
-    char name[LONG + 32], failed[LONG];
-    long done;
-} Worker;
-
-static pthread_barrier_t connected, begun;
-static int64_t until;
-
-static void *work(void *given) {
-    Worker *worker = given;
-    Lock lock;
-    int good = open_masters(worker->opening);
-    lock_of(&lock, worker->name, worker->ttl);
-    pthread_barrier_wait(&connected); /* the clock starts with all */
-    pthread_barrier_wait(&begun);
-    while (good && now() < until) {
-        good = pair(&lock);
-        worker->done += good;
-    }
-    if (!good) snprintf(worker->failed, sizeof worker->failed, "%s", failure);
-    for (int i = 0; i < master_count; i++)
-        if (masters[i].link) finish(&masters[i]);
-    dispose(&lock);
-    return NULL;
-}
-
-static void throughput(const char *line, const char *opening, const char *ttl) {
-    char prefix[LONG];
-    long count = strtol(value(line, "threads"), NULL, 10), done = 0, errors = 0;
-    double seconds = strtod(value(line, "seconds"), NULL);
-    Worker *workers = calloc((size_t)count, sizeof *workers);
-    string_of(line, "prefix", prefix, sizeof prefix);
-    pthread_barrier_init(&connected, NULL, (unsigned)count + 1);
-    pthread_barrier_init(&begun, NULL, (unsigned)count + 1);
-    for (long i = 0; i < count; i++) {
-        Worker *worker = &workers[i];
-        *worker = (Worker){.opening = opening, .ttl = ttl};
-        snprintf(worker->name, sizeof worker->name, "%s%ld", prefix, i);
-        if (pthread_create(&worker->thread, NULL, work, worker)) die("throughput", "no more threads");
-    }
-    pthread_barrier_wait(&connected);
-    int64_t began = now();
-    until = began + (int64_t)(seconds * 1e9);
-    pthread_barrier_wait(&begun);
-    for (long i = 0; i < count; i++) {
-        pthread_join(workers[i].thread, NULL);
-        done += workers[i].done;
-    }
-    printf("{\"ok\": true, \"pairs\": %ld, \"ns\": %lld, \"errors\": [", done, (long long)(now() - began));
-    for (long i = 0; i < count; i++)
-        if (workers[i].failed[0]) printf("%s\"%s\"", errors++ ? ", " : "", workers[i].failed);
-    printf("]}\n");
-    pthread_barrier_destroy(&connected);
-    pthread_barrier_destroy(&begun);
-    free(workers);
-}
-
-static void usage(void) {
-    struct rusage used;
-    long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (file) {
-        if (fscanf(file, "%*d %ld", &pages) != 1) pages = 0;
-        fclose(file);
-    }
-    getrusage(RUSAGE_SELF, &used);
-    printf("{\"ok\": true, \"cpu_ns\": %lld, \"rss_bytes\": %lld}\n",
-           (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000000LL +
-               (used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1000LL,
-           (long long)pages * sysconf(_SC_PAGESIZE));
-}
-
 int main(int argc, char **argv) {
-    char *line = NULL, *opening = NULL, verb[32], ttl[32] = "";
+    char *line = NULL, verb[32], ttl[32] = "";
     size_t size = 0;
     /* Otherwise a write to a master that has just closed the connection ends the process without a word. */
     signal(SIGPIPE, SIG_IGN);
@@ -384,18 +297,14 @@ int main(int argc, char **argv) {
     while (getline(&line, &size, stdin) > 0) {
         string_of(line, "do", verb, sizeof verb);
         if (!strcmp(verb, "quit")) break;
-        if (!strcmp(verb, "usage")) usage();
-        else if (!strcmp(verb, "pairs") && master_count) pairs(line, ttl);
-        else if (!strcmp(verb, "throughput") && master_count) throughput(line, opening, ttl);
+        if (!strcmp(verb, "pairs") && master_count) pairs(line, ttl);
         else if (!strcmp(verb, "open")) {
-            free(opening);
-            opening = strdup(line);
             snprintf(ttl, sizeof ttl, "%ld", strtol(value(line, "ttl_ms"), NULL, 10));
             if (open_masters(line))
                 printf("{\"ok\": true, \"name\": \"C, %s\", \"version\": \"hiredis %d.%d.%d\", \"runtime\": \"gcc %s\"}\n",
                        argv[2], HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH, __VERSION__);
             else printf("{\"ok\": false, \"error\": \"%s\"}\n", failure);
-        } else printf("{\"ok\": false, \"unsupported\": \"it answers pairs and throughput only\"}\n");
+        } else printf("{\"ok\": false, \"unsupported\": \"it answers pairs only\"}\n");
         fflush(stdout);
     }
     return 0;

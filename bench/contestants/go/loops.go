@@ -48,10 +48,6 @@ func (loops *Loops) perform(asked request) (reply, error) {
 			}()
 		}
 		return reply{"waiting": asked.Threads}, nil
-	case "hold", "drop":
-		return nil, unsupported("no renewal: its Extend is the application's to call")
-	case "names":
-		return loops.names(asked), nil
 	}
 	return nil, unsupported("no such request: " + asked.Do)
 }
@@ -121,18 +117,6 @@ func (loops *Loops) contend(asked request) reply {
 		all = append(all, each...)
 	}
 	return reply{"sections": all, "errors": failed.list}
-}
-
-func (loops *Loops) names(asked request) reply {
-	done, failed := 0, []string{}
-	for i := asked.First; i < asked.First+asked.Count; i++ {
-		if err := pair(loops.library.lock(fmt.Sprint(asked.Prefix, i))); err != nil {
-			failed = append(failed, told(err))
-			continue
-		}
-		done++
-	}
-	return reply{"done": done, "errors": failed}
 }
 
 func together(threads int, loop func(i int)) {

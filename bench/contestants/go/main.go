@@ -2,7 +2,7 @@
 //
 //	worker redsync|redsync-failfast
 //
-// The protocol: bench/README.md.
+// The protocol: bench/contestants/README.md.
 package main
 
 import (
@@ -28,7 +28,6 @@ type request struct {
 	PollMs  *float64 `json:"poll_ms"`
 	Lock    string   `json:"lock"`
 	Prefix  string   `json:"prefix"`
-	First   int      `json:"first"`
 	Count   int      `json:"count"`
 	Threads int      `json:"threads"`
 	Seconds float64  `json:"seconds"`

@@ -1,4 +1,4 @@
-// What both releases of redlock are given: one ioredis client for each master, at ioredis' defaults.
+// The clients of redlock: one ioredis client for each master, at ioredis' defaults.
 
 import { readFileSync } from "node:fs";
 import { Redis } from "ioredis";

@@ -20,7 +20,7 @@ export function told(error) {
 
 export function usage() {
   const { user, system } = process.cpuUsage();
-  return { cpu_ns: (user + system) * 1000, rss_bytes: process.memoryUsage.rss() };
+  return { cpu_ns: (user + system) * 1000 };
 }
 
 async function acquire(lock) {
@@ -57,14 +57,11 @@ function together(threads, loop) {
 }
 
 export class Loops {
-  static VERBS = new Set(
-    ["pairs", "nested", "throughput", "contend", "acquire", "release", "wait", "hold", "drop", "names"],
-  );
+  static VERBS = new Set(["pairs", "throughput", "contend", "acquire", "release", "wait"]);
 
   constructor(library) {
     this.library = library;
     this.locks = new Map();
-    this.held = new Map();
   }
 
   /** Requests that follow each other mean the same lock. */
@@ -75,10 +72,6 @@ export class Loops {
 
   pairs({ lock, count }) {
     return pairs(this.#lock(lock), count);
-  }
-
-  nested() {
-    throw new Unsupported("not reentrant");
   }
 
   async throughput({ prefix, threads, seconds }) {
@@ -138,36 +131,5 @@ export class Loops {
   wait({ lock, threads }) {
     together(threads, () => this.library.lock(lock).park()).catch((error) => console.error(error));
     return { waiting: threads };
-  }
-
-  async hold({ prefix, count }) {
-    for (let i = 0; i < count; i++) this.held.set(`${prefix}${i}`, await this.library.hold(`${prefix}${i}`));
-    return { acquired: count };
-  }
-
-  async drop({ prefix, count }) {
-    for (let i = 0; i < count; i++) {
-      const name = `${prefix}${i}`;
-      const held = this.held.get(name);
-      this.held.delete(name);
-      await held.drop();
-    }
-    return { released: count };
-  }
-
-  async names({ prefix, first, count }) {
-    let done = 0;
-    const errors = [];
-    for (let i = first; i < first + count; i++) {
-      try {
-        const lock = this.library.lock(`${prefix}${i}`);
-        await acquire(lock);
-        await lock.release();
-        done++;
-      } catch (error) {
-        errors.push(told(error));
-      }
-    }
-    return { done, errors };
   }
 }

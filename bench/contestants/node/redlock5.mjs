@@ -24,25 +24,6 @@ class Library {
   lock(name) {
     return new Lock(this.redlock, name, this.ttlMs);
   }
-
-  /** `using` extends the lock while its routine runs: it is what the library has for long holds. */
-  hold(name) {
-    return new Promise((held, failed) => {
-      let drop;
-      const dropped = new Promise((resolve) => (drop = resolve));
-      const ended = this.redlock.using([name], this.ttlMs, async (signal) => {
-        held({
-          drop: async () => {
-            drop();
-            await ended;
-            if (signal.aborted) throw signal.error;
-          },
-        });
-        await dropped;
-      });
-      ended.catch(failed);
-    });
-  }
 }
 
 class Lock {

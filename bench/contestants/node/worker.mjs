@@ -1,10 +1,10 @@
 // The worker of a Node contestant: reads requests, runs them with one adapter, writes replies.
 //
-//     node worker.mjs redlock5|redlock4
+//     node worker.mjs redlock5
 //
 // An adapter has `open(masters, ttlMs, pollMs)`, which resolves to a library: `name`, `version`,
 // `lock(name)` (with `acquire(waitMs)`, which resolves to whether it was acquired, `release()` and `park()`,
-// which waits without an end) and `hold(name)`. The protocol: bench/README.md.
+// which waits without an end) and `hold(name)`. The protocol: bench/contestants/README.md.
 
 import { Console } from "node:console";
 import { createInterface } from "node:readline";

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 import resource
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -64,9 +62,6 @@ class AsyncLibrary(ABC):
     def lock(self, name: str) -> AsyncLock:
         """A lock object for one task; the worker makes one for each task and name."""
 
-    def kept(self, name: str) -> AsyncLock:
-        raise Unsupported("nothing in it renews a lock that is held")
-
 
 #: Tries that one call makes at the most where a library counts tries and knows no time-out.
 MOST_TRIES = 50
@@ -89,5 +84,4 @@ def tries(wait_s: float, delay_s: float) -> Iterator[int]:
 
 def usage() -> dict[str, Any]:
     used = resource.getrusage(resource.RUSAGE_SELF)
-    resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return {"cpu_ns": round((used.ru_utime + used.ru_stime) * 1e9), "rss_bytes": resident}
+    return {"cpu_ns": round((used.ru_utime + used.ru_stime) * 1e9)}

@@ -100,29 +100,6 @@ class Tasks:
         self.waiting += [asyncio.create_task(loop()) for _ in range(threads)]
         return {"waiting": threads}
 
-    async def hold(self, prefix: str, count: int) -> dict[str, Any]:
-        for i in range(count):
-            lock = self.locks[f"{prefix}{i}"] = self.library.kept(f"{prefix}{i}")
-            await _acquire(lock)
-        return {"acquired": count}
-
-    async def drop(self, prefix: str, count: int) -> dict[str, Any]:
-        for i in range(count):
-            await self.locks.pop(f"{prefix}{i}").release()
-        return {"released": count}
-
-    async def names(self, prefix: str, first: int, count: int) -> dict[str, Any]:
-        done, errors = 0, []
-        for i in range(first, first + count):
-            try:
-                lock = self.library.lock(f"{prefix}{i}")
-                await _acquire(lock)
-                await lock.release()
-                done += 1
-            except Exception as error:
-                errors.append(told(error))
-        return {"done": done, "errors": errors}
-
 
 async def _acquire(lock: AsyncLock) -> None:
     if not await lock.acquire(PATIENCE_S):

@@ -113,18 +113,6 @@ class Threads:
             self.locks.pop(f"{prefix}{i}").release()
         return {"released": count}
 
-    def names(self, prefix: str, first: int, count: int) -> dict[str, Any]:
-        done, errors = 0, []
-        for i in range(first, first + count):
-            try:
-                lock = self.library.lock(f"{prefix}{i}")
-                _acquire(lock)
-                lock.release()
-                done += 1
-            except Exception as error:
-                errors.append(told(error))
-        return {"done": done, "errors": errors}
-
 
 def _acquire(lock: Lock) -> None:
     if not lock.acquire(PATIENCE_S):

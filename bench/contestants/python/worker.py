@@ -5,7 +5,7 @@
 ADAPTER is ``MODULE:CLASS``, such as ``adapters.redis_py:RedisPy``; the class is called with ``masters``,
 ``ttl_ms`` and ``poll_ms`` and is a `Library` or an `AsyncLibrary`: see ``library.py``. This runs in the
 contestant's own environment, so it imports nothing but the standard library and that module. The protocol:
-``bench/README.md``.
+``bench/contestants/README.md``.
 """
 
 from __future__ import annotations
@@ -31,14 +31,11 @@ from threads import Threads  # noqa: E402
 LONGEST_LINE = 1 << 20
 
 VERBS = frozenset(
-    "pairs nested throughput contend acquire release wait hold drop names".split()  # noqa: SIM905
+    "pairs nested throughput contend acquire release wait hold drop".split()  # noqa: SIM905
 )
 
 
 class Worker:
-    #: What performs the requests of a library for threads.
-    threads = Threads
-
     def __init__(self, adapter: type[Any]) -> None:
         self.adapter = adapter
         self.library: Library | AsyncLibrary | None = None
@@ -60,7 +57,7 @@ class Worker:
 
     def open_threads(self, **request: Any) -> dict[str, Any]:
         library: Library = self.adapter(**request)
-        self.library, self.performer = library, self.threads(library)
+        self.library, self.performer = library, Threads(library)
         return self.told(library)
 
     async def open_tasks(self, **request: Any) -> dict[str, Any]:
@@ -114,12 +111,12 @@ async def with_tasks(worker: Worker, replies: IO[str]) -> None:
         replies.write(json.dumps(reply) + "\n")
 
 
-def main(kind: type[Worker] = Worker) -> None:
+def main() -> None:
     # What libraries print is not ours to answer with.
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     module, _, name = sys.argv[1].partition(":")
-    worker = kind(getattr(importlib.import_module(module), name))
+    worker = Worker(getattr(importlib.import_module(module), name))
     if issubclass(worker.adapter, AsyncLibrary):
         asyncio.run(_then_end(worker, replies))
     else:

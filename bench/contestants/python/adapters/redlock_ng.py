@@ -1,4 +1,4 @@
-"""redlock-ng: all masters, all replies; one after another, with asyncio at once. Not reentrant.
+"""redlock-ng: all masters, one after another, all replies. Not reentrant.
 
 Renewing is the user's. It tries again after 100 to 300 ms, both options. It can block for ever or try so many
 times, but knows no time-out: as many tries are asked for as fill the time.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import copy
 import importlib.metadata
 
-from library import AsyncLibrary, AsyncLock, Library, Lock, tries
-from redlock import AsyncRedlock, Redlock
+from library import Library, Lock, tries
+from redlock import Redlock
 from redlock.lock import Lock as Peer
 
 
@@ -51,36 +51,3 @@ class _Lock:
     def release(self) -> None:
         assert self.held is not None
         self.manager.release(self.held)
-
-
-class RedlockNgAsyncio(AsyncLibrary):
-    name = "redlock-ng AsyncRedlock"
-    version = RedlockNg.version
-
-    def __init__(self, masters: list[str], ttl_ms: int, poll_ms: float | None) -> None:
-        self.masters, self.ttl_ms, self.poll_ms = masters, ttl_ms, poll_ms
-
-    async def start(self) -> None:
-        self.manager = AsyncRedlock(self.masters, **_delays(self.poll_ms))
-
-    def lock(self, name: str) -> AsyncLock:
-        return _AsyncLock(copy.copy(self.manager), name, self.ttl_ms)
-
-
-class _AsyncLock:
-    def __init__(self, manager: AsyncRedlock, name: str, ttl_ms: int) -> None:
-        self.manager, self.name, self.ttl_ms = manager, name, ttl_ms
-        self.delay_s = (manager.retry_delay_min + manager.retry_delay_max) / 2
-        self.held: Peer | None = None
-
-    async def acquire(self, wait_s: float) -> bool:
-        for count in tries(wait_s, self.delay_s):
-            self.manager.retry_count = count - 1
-            self.held = await self.manager.acquire(self.name, self.ttl_ms)
-            if self.held is not None:
-                return True
-        return False
-
-    async def release(self) -> None:
-        assert self.held is not None
-        await self.manager.release(self.held)

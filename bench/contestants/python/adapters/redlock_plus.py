@@ -1,8 +1,7 @@
 """redlock-plus, its RLock: acquired on all masters one after another, released by a thread for each.
 
 It wants three masters or more. It tries again after 0 to 200 ms (``retry_delay``). Reentrant; a nested
-acquire asks all masters. Its renewal, a thread for each lock, is off by default for an RLock; it is on for
-locks that are held for long.
+acquire asks all masters. Its renewal, a thread for each lock, is off by default for an RLock.
 """
 
 from __future__ import annotations
@@ -21,20 +20,17 @@ class RedlockPlus(Library):
         self.locks = peer.RLockFactory([{"url": url} for url in masters], ttl=ttl_ms, **options)
 
     def lock(self, name: str) -> Lock:
-        return _Lock(self.locks(name), False)
-
-    def kept(self, name: str) -> Lock:
-        return _Lock(self.locks(name), True)
+        return _Lock(self.locks(name))
 
 
 class _Lock:
-    def __init__(self, lock: peer.Lock, renewed: bool) -> None:
-        self.lock, self.renewed = lock, renewed
+    def __init__(self, lock: peer.Lock) -> None:
+        self.lock = lock
 
     def acquire(self, wait_s: float) -> bool:
         if wait_s <= 0:
-            return bool(self.lock.acquire(blocking=False, autoextend=self.renewed))
-        return bool(self.lock.acquire(timeout=wait_s, autoextend=self.renewed))
+            return bool(self.lock.acquire(blocking=False))
+        return bool(self.lock.acquire(timeout=wait_s))
 
     def release(self) -> None:
         # Whether a majority released it: it says so and raises nothing.

@@ -18,8 +18,6 @@ class OursAsyncio(AsyncLibrary):
     def lock(self, name: str) -> AsyncLock:
         return _Lock(self.client.lock(name))
 
-    kept = lock
-
 
 class _Lock:
     __slots__ = ("lock", "release")

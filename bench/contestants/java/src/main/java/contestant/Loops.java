@@ -58,8 +58,6 @@ final class Loops {
                     locks.remove(asked.text("prefix") + i).unlock();
                 }
                 return Map.of("released", asked.count("count"));
-            case "names":
-                return names(asked);
             default:
                 throw new UnsupportedOperationException("no such request: " + asked.text("do"));
         }
@@ -143,23 +141,6 @@ final class Loops {
             }
         });
         return Map.of("sections", sections, "errors", errors);
-    }
-
-    private Map<String, ?> names(Asked asked) {
-        int done = 0;
-        List<String> errors = new ArrayList<>();
-        int first = asked.count("first");
-        for (int i = first; i < first + asked.count("count"); i++) {
-            try {
-                Lock lock = library.lock(asked.text("prefix") + i);
-                acquire(lock);
-                lock.unlock();
-                done++;
-            } catch (Exception error) {
-                errors.add(Main.told(error));
-            }
-        }
-        return Map.of("done", done, "errors", errors);
     }
 
     /** Thread.sleep counts in whole milliseconds before Java 21. */

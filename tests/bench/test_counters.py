@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import redis
 
-from bench.harness.watch import Counters
+from bench.harness.counters import Counters
 from tests.servers import Fleet
 
 pytestmark = pytest.mark.real_masters
 
 
-def test_commands_requests_and_scripts_are_counted_on_all_masters(masters3: Fleet) -> None:
+def test_requests_and_scripts_are_counted_on_all_masters(masters3: Fleet) -> None:
     clients = [redis.Redis.from_url(url) for url in masters3.urls]
     for client in clients:
         client.ping()
@@ -21,4 +21,4 @@ def test_commands_requests_and_scripts_are_counted_on_all_masters(masters3: Flee
             client.set("x", 1)
             client.eval("redis.call('GET', 'x') return redis.call('GET', 'x')", 0)
         counts = counters.stop()
-    assert counts == (3 * (1 + 3), 3 * 2, 3)
+    assert counts == (3 * 2, 3)

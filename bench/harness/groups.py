@@ -1,73 +1,71 @@
-"""Several processes of one contestant on the same masters, and a turn of contention in them."""
+"""A group: several processes of one contestant on the same masters, and a turn of contention in them."""
 
 from __future__ import annotations
 
 import itertools
-import re
 import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
-from bench.harness.contestant import Contestant, Failed, Unsupported
-from bench.harness.field import Entry
-from bench.harness.lineup import TTL_MS, a_few
+from bench.harness.contestants import Contestant
+from bench.harness.counters import Counters, cpu_ns, family, sleep_until
 from bench.harness.sections import Turn, sections_of
-from bench.harness.watch import Counters, cpu_ns, family, sleep_until
+from bench.harness.turns import TTL_MS, a_few
+from bench.harness.worker import Worker
 
 #: A machine that starts many runtimes at the same time needs long for each.
 OPEN_TIMEOUT_S = 60.0
-#: How long a worker waits for one acquire (``bench/README.md``), and some time for its answer.
+#: How long a worker waits for one acquire (``bench/contestants/README.md``), and some time for its answer.
 PATIENCE_S = 10.0
 GRACE_S = 10.0
 
 _numbers = itertools.count()
 
 
-class Crew:
+class Group:
     """The processes live until `close`, and are idle between turns."""
 
-    def __init__(self, entry: Entry, masters: Sequence[str], size: int, ttl_ms: int = TTL_MS) -> None:
-        self.entry = entry
+    def __init__(
+        self, contestant: Contestant, masters: Sequence[str], size: int, ttl_ms: int = TTL_MS
+    ) -> None:
+        self.contestant = contestant
         self._ttl_ms = ttl_ms
         self.masters = list(masters)
-        self.version = ""
-        self._workers: list[Contestant] = []
+        self._workers: list[Worker] = []
         self._processes: list[list[int]] = []
         #: How long the last turn went on after its window, in seconds.
         self.drain_s = 0.3
         self.grow(size)
 
-    def __len__(self) -> int:
-        return len(self._workers)
-
-    def __getitem__(self, index: int) -> Contestant:
+    def __getitem__(self, index: int) -> Worker:
         return self._workers[index]
 
     def grow(self, size: int) -> None:
-        """Have so many processes, all connected. Raises `Failed`, and then there are none."""
+        """Start processes until there are `size`, all connected. Raises `Failed`, and then there are none."""
         try:
             new = []
             while len(self._workers) < size:
-                self._workers.append(self.entry.start())
+                self._workers.append(self.contestant.start())
                 new.append(self._workers[-1])
-            opening = self.entry.opening(self.masters, self._ttl_ms)
-            for reply in all_of(new, "open", OPEN_TIMEOUT_S, **opening):
-                self.version = f"{reply['name']} {reply['version']}, {reply['runtime']}"
+            opening = self.contestant.opening(self.masters, self._ttl_ms)
+            for worker in new:
+                worker.send("open", **opening)
+            answers(new, OPEN_TIMEOUT_S)
             self._processes += [family(worker.pid) for worker in new]
         except BaseException:
             self.close()
             raise
 
     def warm_up(self) -> None:
-        """Connections are made and scripts loaded, so that no turn has to."""
+        """Make connections and load scripts, so that no turn has to."""
         for worker in self._workers:
             worker.send("pairs", lock=f"warm-{next(_numbers)}", count=3)
         for worker in self._workers:
             worker.answer(PATIENCE_S + GRACE_S)
 
     def cpu_ns(self, size: int | None = None) -> int:
-        """CPU time of the first so many processes so far."""
+        """CPU time so far of the first `size` processes."""
         return cpu_ns(pid for pids in self._processes[:size] for pid in pids)
 
     def processes_of(self, index: int) -> list[int]:
@@ -76,7 +74,7 @@ class Crew:
     def contend(
         self, counters: Counters, processes: int, threads: int, hold_us: int, lead_s: float, window_s: float
     ) -> Turn:
-        """All threads of the first so many processes want one lock; what they did in the window."""
+        """All threads of the first `processes` processes want one lock; the turn has their sections."""
         began = time.monotonic_ns() + 30_000_000  # until then all have read the request
         opened = began + round(lead_s * 1e9)
         closed = opened + round(window_s * 1e9)
@@ -95,7 +93,7 @@ class Crew:
         sections, errors = sections_of(replies)
         return Turn(
             processes, threads, began, opened, closed, sections, errors,
-            cpu_ns=cpu, requests=counts.requests, commands=counts.commands, scripts=counts.scripts,
+            cpu_ns=cpu, requests=counts.requests, scripts=counts.scripts,
         )  # fmt: skip
 
     def close(self) -> None:
@@ -104,7 +102,7 @@ class Crew:
         self._workers.clear()
         self._processes.clear()
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> Group:
         return self
 
     def __exit__(
@@ -113,45 +111,28 @@ class Crew:
         self.close()
 
 
-def answers(workers: Iterable[Contestant], timeout: float) -> list[dict[str, Any]]:
-    """One answer of each. The time is for all of them together: each may be the one that hangs."""
+def answers(workers: Iterable[Worker], timeout: float) -> list[dict[str, Any]]:
+    """One answer of each. The time-out is for all of them together: any of them may hang."""
     until = time.monotonic() + timeout
     return [worker.answer(max(0.1, until - time.monotonic())) for worker in workers]
 
 
-def all_of(workers: Sequence[Contestant], verb: str, timeout: float, **request: Any) -> list[dict[str, Any]]:
-    """Ask several the same, at the same time."""
-    for worker in workers:
-        worker.send(verb, **request)
-    return answers(workers, timeout)
+def chosen(
+    contestants: Sequence[Contestant], masters: int, quick: bool, tuned: bool = True
+) -> list[Contestant]:
+    """The contestants of a scenario in which locks are waited for: ours, and the peers for so many masters.
 
-
-def chosen(entries: Sequence[Entry], masters: int, quick: bool, tuned: bool = True) -> list[Entry]:
-    """Who takes part where there are so many masters: ours, and the peers that are for one or for many.
-
-    Of a peer with two clients, one for threads and one for tasks, the former: what waits is the same lock.
+    Of a peer with a client for threads and one for tasks the former: the waiting lock is the same.
     """
-    ours = [entry for entry in entries if entry.family == "rlock"]
+    ours = [one for one in contestants if one.family == "rlock"]
     kind = "one" if masters == 1 else "many"
     peers = [
-        entry
-        for entry in entries
-        if entry.family == "peer" and entry.masters == kind and (tuned or not entry.tuned)
+        one
+        for one in contestants
+        if one.family == "peer" and one.masters == kind and (tuned or not one.tuned)
     ]
-    keys = {entry.key for entry in peers}
-    peers = [entry for entry in peers if entry.key.removesuffix("-asyncio") not in keys - {entry.key}]
-    if quick:  # a look at whether it works; each language is seen where there are many masters
+    keys = {one.key for one in peers}
+    peers = [one for one in peers if one.key.removesuffix("-asyncio") not in keys - {one.key}]
+    if quick:  # each language is seen where there are many masters
         peers = a_few(peers)[: 1 if masters == 1 else None]
     return [*ours, *peers]
-
-
-def reason(error: Exception) -> str:
-    """What a row says of a failure: ``Kind: text``. What a worker answered has that form already."""
-    text = str(error)
-    if isinstance(error, Unsupported):
-        text = f"Unsupported: {text}"
-    elif not isinstance(error, Failed):
-        text = f"{type(error).__name__}: {text}"
-    elif not re.match(r"[\w.]+: ", text):
-        text = f"Failed: {text}"
-    return " ".join(text.split())[:300]

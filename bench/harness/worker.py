@@ -1,4 +1,4 @@
-"""One contestant: a process of its own that is asked one thing at a time (``bench/README.md``)."""
+"""A worker: the process of a contestant. It answers one request at a time (``contestants/README.md``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Unsupported(Exception):
     """The contestant has no such thing."""
 
 
-class Contestant:
+class Worker:
     """A running worker. `ask` waits for the answer; `send` and `answer` ask several at the same time."""
 
     def __init__(self, command: Sequence[str], environ: dict[str, str] | None = None) -> None:
@@ -107,7 +107,7 @@ class Contestant:
         self._selector.close()
         self._stderr.close()
 
-    def __enter__(self) -> Contestant:
+    def __enter__(self) -> Worker:
         return self
 
     def __exit__(

@@ -1,8 +1,9 @@
-"""Contestants that take turns: who runs, runs alone, and in every round the order is drawn anew."""
+"""Contestants that take turns: one runs at a time, and each round draws its order anew."""
 
 from __future__ import annotations
 
 import random
+import re
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,22 +11,23 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from .contestant import Contestant, Failed, Unsupported
-from .field import Entry
+from .contestants import Contestant
+from .figures import durations
 from .results import Row
+from .worker import Failed, Unsupported, Worker
 
 TTL_MS = 10_000
-#: A contestant that says nothing for so long has failed. Its acquires wait up to 10 s.
+#: A worker that is silent for this time has failed. Its acquires wait up to 10 s.
 PATIENCE_S = 12.0
-#: What a batch takes, about: short, so that noise of the machine hits all alike.
+#: About the time of a batch: short, so that noise of the machine hits all alike.
 BATCH_S = 0.025
 MAX_BATCH = 25
-#: First pairs of a batch that do not count: the caches belong to whoever ran before.
+#: First pairs of a batch that do not count: the caches still hold the data of the process that ran before.
 UNCOUNTED = 2
 
 
 class Clock:
-    """What is left of a budget."""
+    """The rest of a budget of time."""
 
     def __init__(self, budget_s: float) -> None:
         self._end = time.monotonic() + budget_s
@@ -40,13 +42,13 @@ class Clock:
 
 @dataclass(eq=False)
 class Runner:
-    """One contestant in one setting, and what it did. Once it has failed it takes no more turns."""
+    """One contestant in one setting, and its times. Once it has failed it takes no more turns."""
 
-    entry: Entry
+    contestant: Contestant
     urls: Sequence[str]
-    contestant: Contestant | None = None
+    worker: Worker | None = None
     error: str | None = None
-    #: What it said when it was opened.
+    #: The reply to `open`.
     version: str = ""
     #: Durations in nanoseconds, a list for each turn.
     rounds: list[list[float]] = field(default_factory=list)
@@ -57,34 +59,31 @@ class Runner:
 
     @property
     def key(self) -> str:
-        return self.entry.key
+        return self.contestant.key
 
     @property
     def runs(self) -> bool:
-        return self.contestant is not None
+        return self.worker is not None
 
     def fail(self, error: BaseException) -> None:
-        """It is out, for this reason."""
-        kind = type(error).__name__
-        # What a worker reports has the kind of its own error in front already.
-        told = str(error) if isinstance(error, Failed) and _has_kind(str(error)) else f"{kind}: {error}"
-        self.error = told.replace("\n", " ")[:300]
+        """It takes no more turns, for this reason."""
+        self.error = reason(error)
         self.close()
 
     def send(self, verb: str, **request: Any) -> None:
         """Ask, and do not wait. A failure shows in `error`."""
-        if self.contestant is not None:
+        if self.worker is not None:
             try:
-                self.contestant.send(verb, **request)
+                self.worker.send(verb, **request)
             except Failed as error:
                 self.fail(error)
 
     def answer(self, timeout: float = PATIENCE_S) -> dict[str, Any] | None:
-        """What it says; None if it failed, also earlier."""
-        if self.contestant is None:
+        """Its reply; None if it failed, also earlier."""
+        if self.worker is None:
             return None
         try:
-            return self.contestant.answer(timeout)
+            return self.worker.answer(timeout)
         except (Failed, Unsupported, ValueError) as error:
             self.fail(error)
             return None
@@ -96,14 +95,14 @@ class Runner:
     def batch(self, verb: str, lock: str, timeout: float = PATIENCE_S) -> None:
         """A turn of pairs, as many as fit into it, the first of them not counted."""
         fitting = max(1, min(MAX_BATCH, int(BATCH_S / self.pair_s))) if self.pair_s else 1
-        # One of many milliseconds does not care for caches, and has no time to waste.
+        # Caches do not matter to a pair of many milliseconds.
         uncounted = UNCOUNTED if fitting > 5 * UNCOUNTED else 0
         began = time.monotonic()
         self.take(self.ask(verb, timeout, lock=lock, count=fitting + uncounted), uncounted)
         self.longest_s = max(self.longest_s, time.monotonic() - began)
 
     def take(self, reply: dict[str, Any] | None, uncounted: int = 0) -> None:
-        """Note what a turn gave."""
+        """Note the reply of a turn."""
         if reply is None:
             return
         if reply["errors"]:
@@ -114,48 +113,55 @@ class Runner:
         if reply["ns"]:
             self.pair_s = statistics.median(reply["ns"]) / 1e9
         elif reply["errors"]:
-            # Nothing but failures: one at a time, or a peer that waits 10 s for each overruns its turn.
+            # Only failures: ask for one pair next time. A peer that waits 10 s for each would overrun its
+            # turn.
             self.pair_s = BATCH_S
 
     def forget(self) -> None:
-        """What it did until now does not count; that it is out does."""
+        """Its times until now do not count; that it has failed does."""
         self.rounds.clear()
         self.failed, self.longest_s = 0, 0.0
         if self.runs:
             self.error = None
 
-    def row(self, figures: dict[str, float]) -> Row:
-        """Its row, with what failed."""
+    def row(self) -> Row:
+        """Its row: the durations of its pairs, and its failures."""
+        row = Row.of_rounds(durations(self.rounds), self.error)
+        if count := sum(map(len, self.rounds)):
+            row.figures["count"] = float(count)
         if self.failed:
-            figures = {**figures, "failed": float(self.failed)}
-        return Row(figures, {}, self.error)
+            row.figures["failed"] = float(self.failed)
+        return row
 
     def close(self) -> None:
-        if self.contestant is not None:
-            self.contestant.close()
-            self.contestant = None
+        if self.worker is not None:
+            self.worker.close()
+            self.worker = None
 
 
-def _has_kind(text: str) -> bool:
-    head, colon, _ = text.partition(":")
-    return bool(colon) and head.isidentifier()
+def reason(error: BaseException) -> str:
+    """The text of a failure in a row: ``Kind: text``. The reply of a worker has that form already."""
+    text = str(error)
+    if isinstance(error, Unsupported) or not isinstance(error, Failed) or not re.match(r"[\w.]+: ", text):
+        text = f"{type(error).__name__}: {text}"
+    return " ".join(text.split())[:300]
 
 
-class Lineup:
+class Runners:
     """Runners, opened side by side and ended with the block."""
 
-    def __init__(self, chosen: Iterable[tuple[Entry, Sequence[str]]]) -> None:
-        self.runners = [Runner(entry, list(urls)) for entry, urls in chosen]
+    def __init__(self, chosen: Iterable[tuple[Contestant, Sequence[str]]]) -> None:
+        self.runners = [Runner(contestant, list(urls)) for contestant, urls in chosen]
 
-    def __enter__(self) -> Lineup:
+    def __enter__(self) -> Runners:
         try:
             for runner in self.runners:
                 try:
-                    runner.contestant = runner.entry.start()
+                    runner.worker = runner.contestant.start()
                 except (Failed, OSError) as error:
                     runner.fail(error)
             for runner in self.runners:
-                runner.send("open", **runner.entry.opening(runner.urls, TTL_MS))
+                runner.send("open", **runner.contestant.opening(runner.urls, TTL_MS))
             for runner in self.runners:
                 if (opened := runner.answer(30.0)) is not None:
                     runner.version = f"{opened['version']}, {opened['runtime']}"
@@ -173,68 +179,65 @@ class Lineup:
         for runner in self.runners:
             runner.close()
 
-    def turns(self, dice: random.Random, clock: Clock) -> Iterator[Runner]:
-        """Those that run, one after another: one whole round at least, then until time is up."""
+    def turns(self, rng: random.Random, clock: Clock) -> Iterator[Runner]:
+        """The runners, one after another: one whole round at least, then until time is up."""
         first = True
 
         def fits(runner: Runner) -> bool:
-            # One that stalls at times would stall beyond the end.
+            # A runner that stalls at times would stall beyond the end.
             return runner.runs and (first or clock.left() > runner.longest_s)
 
         while first or clock.left() > 0:
             order = [runner for runner in self.runners if fits(runner)]
             if not order:
                 return
-            dice.shuffle(order)
+            rng.shuffle(order)
             for runner in order:
                 if fits(runner):
                     yield runner
             first = False
 
-    def warm_up(self, verb: str, lock: Callable[[Runner], str], dice: random.Random, clock: Clock) -> None:
-        """Turns that do not count: connections, scripts, compilers, and what a batch takes of each."""
-        for runner in self.turns(dice, clock):
+    def warm_up(self, verb: str, lock: Callable[[Runner], str], rng: random.Random, clock: Clock) -> None:
+        """Turns that do not count: for connections, scripts and compilers, and to size the batches."""
+        for runner in self.turns(rng, clock):
             runner.batch(verb, lock(runner))
         for runner in self.runners:
             runner.forget()
 
 
 def gather(asked: Iterable[Runner], timeout: float) -> Iterator[tuple[Runner, dict[str, Any] | None]]:
-    """The answers of some that were asked at the same time. Who has none after this time is out."""
+    """The answers of runners that were asked at the same time. No answer in this time is a failure."""
     until = time.monotonic() + timeout
     for runner in asked:
         ran = runner.runs
         answer = runner.answer(max(0.01, until - time.monotonic()))
         if ran and runner.error and runner.error.startswith("Failed: no answer within"):
-            # Not what was left of the time when it was its turn to be heard.
+            # Otherwise the text would name the rest of the time at its turn.
             runner.error = f"Failed: no answer within {timeout:g} s"
         yield runner, answer
 
 
-def without_twins(entries: Sequence[Entry]) -> list[Entry]:
-    """Leave out the tuned ones whose untuned twin is there.
-
-    They differ in how often they look for a lock that is busy, and in what follows nobody's lock is.
-    """
-    keys = {entry.key for entry in entries}
-    return [entry for entry in entries if not (entry.tuned and entry.key.removesuffix("-tuned") in keys)]
+def untuned(contestants: Sequence[Contestant]) -> list[Contestant]:
+    """Without the tuned twins: they differ only in scenarios in which a lock is waited for."""
+    keys = {contestant.key for contestant in contestants}
+    return [one for one in contestants if not (one.tuned and one.key.removesuffix("-tuned") in keys)]
 
 
-def meeting(entries: Sequence[Entry], masters: int) -> list[Entry]:
-    """Those for which so many masters are something else than one."""
-    return [entry for entry in entries if entry.masters == "many" or masters == 1]
+def for_masters(contestants: Sequence[Contestant], masters: int) -> list[Contestant]:
+    """The contestants that use this number of masters."""
+    return [contestant for contestant in contestants if contestant.masters == "many" or masters == 1]
 
 
-def a_few(entries: Sequence[Entry]) -> list[Entry]:
-    """For a quick run: the first peer of each language, and all that are ours or a floor.
+def a_few(contestants: Sequence[Contestant]) -> list[Contestant]:
+    """For a quick run: the first peer of each language, all of ours, and the floors.
 
-    A virtual machine of Java warms up for longer than a quick scenario takes.
+    Without Java: a virtual machine warms up for longer than a quick scenario takes.
     """
     languages = {"Java"}
     chosen = []
-    for entry in entries:
-        if entry.family != "peer" or entry.language not in languages:
-            chosen.append(entry)
-        if entry.family == "peer":
-            languages.add(entry.language)
+    for contestant in contestants:
+        if contestant.family != "peer" or contestant.language not in languages:
+            chosen.append(contestant)
+        if contestant.family == "peer":
+            languages.add(contestant.language)
     return chosen

@@ -1,4 +1,4 @@
-"""What masters count, and what the kernel knows of processes (Linux's /proc)."""
+"""Counters of the masters (INFO, MONITOR), and of the kernel for processes (Linux's /proc)."""
 
 from __future__ import annotations
 
@@ -23,31 +23,26 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Counts(NamedTuple):
-    """What some masters have done so far, or between two looks.
+    """The work of some masters so far, or in an interval.
 
-    `commands` are those that were executed, those in scripts included; `requests` are reads from a socket,
-    of which a client that pipelines needs fewer than it has commands; `scripts` are EVAL and EVALSHA.
+    `requests` are reads from a socket: a client that pipelines needs fewer than it has commands.
+    `scripts` are EVAL and EVALSHA.
     """
 
-    commands: int
     requests: int
     scripts: int
 
     def since(self, before: Counts, masters: int) -> Counts:
-        """Without what the looks themselves were: two commands in one request to each master."""
-        return Counts(
-            self.commands - before.commands - 2 * masters,
-            self.requests - before.requests - masters,
-            self.scripts - before.scripts,
-        )
+        """Without the work of reading the counters: one request to each master."""
+        return Counts(self.requests - before.requests - masters, self.scripts - before.scripts)
 
 
 class Counters:
-    """Connections to masters on which they are asked for their counts."""
+    """Connections to masters, to read their counters."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         self._masters = [redis.Redis.from_url(url) for url in urls]
-        self._before = Counts(0, 0, 0)
+        self._before = Counts(0, 0)
         self.start()  # connects, so that no handshake is counted
 
     def start(self) -> None:
@@ -55,31 +50,29 @@ class Counters:
         self._before = self._now()
 
     def stop(self) -> Counts:
-        """What was done since `start`."""
+        """The work since `start`."""
         return self._now().since(self._before, len(self._masters))
 
     def _now(self) -> Counts:
-        commands = requests = scripts = 0
+        requests = scripts = 0
         for master in self._masters:
             # One packet: its two commands are the same number of reads every time.
             packet = master.pipeline(transaction=False)
             packet.info("stats")
             packet.info("commandstats")
             stats, calls = packet.execute()
-            commands += stats["total_commands_processed"]
             requests += stats["total_reads_processed"]
             scripts += sum(calls.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("eval", "evalsha"))
-        return Counts(commands, requests, scripts)
+        return Counts(requests, scripts)
 
     def sum(self, section: str, name: str) -> int:
         """One number of INFO, of all masters together."""
         return sum(int(master.info(section).get(name, 0)) for master in self._masters)
 
-    def keys(self) -> tuple[int, int]:
-        """How many keys all masters have, and how many of them never go by themselves."""
+    def keys(self) -> int:
+        """How many keys all masters have."""
         spaces = [space for master in self._masters for space in master.info("keyspace").values()]
-        keys = sum(space["keys"] for space in spaces)
-        return keys, keys - sum(space["expires"] for space in spaces)
+        return sum(int(space["keys"]) for space in spaces)
 
     def close(self) -> None:
         for master in self._masters:
@@ -94,35 +87,38 @@ class Counters:
         self.close()
 
 
-def requests_in(fleets: Mapping[Key, Sequence[str]], seconds: float) -> dict[Key, int]:
-    """How many commands clients send to the masters of each fleet in the next seconds, exactly: MONITOR.
+def requests_in(fleets: Mapping[Key, Sequence[str]], seconds: float, slices: int) -> dict[Key, list[float]]:
+    """Commands a second from clients to each set of masters, in each slice of the next seconds (MONITOR).
 
-    Those that a script executes are not in it, and none of a pipeline is forgotten. It costs the masters a
-    line for each command, so it is for where there are few.
+    Commands of a pipeline count one by one, and commands that a script executes do not. MONITOR costs a
+    master a line for each command, so this is for masters that receive few.
     """
-    counts = dict.fromkeys(fleets, 0)
+    counts = {fleet: [0] * slices for fleet in fleets}
     with contextlib.ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
         rests: dict[socket.socket, bytes] = {}
         for fleet, url in [(fleet, url) for fleet, urls in fleets.items() for url in urls]:
             where = urlsplit(url)
-            ear = stack.enter_context(socket.create_connection((str(where.hostname), where.port or 6379)))
-            ear.sendall(b"MONITOR\r\n")
-            if ear.recv(5) != b"+OK\r\n":
+            connection = stack.enter_context(
+                socket.create_connection((str(where.hostname), where.port or 6379))
+            )
+            connection.sendall(b"MONITOR\r\n")
+            if connection.recv(5) != b"+OK\r\n":
                 raise RuntimeError(f"{url} does not let one MONITOR")
-            selector.register(ear, selectors.EVENT_READ, fleet)
-            rests[ear] = b""
+            selector.register(connection, selectors.EVENT_READ, fleet)
+            rests[connection] = b""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             for key, _ in selector.select(left):
-                ear = key.fileobj  # type: ignore[assignment]
-                *lines, rests[ear] = (rests[ear] + ear.recv(1 << 20)).split(b"\r\n")
-                counts[key.data] += sum(b" lua] " not in line.partition(b'"')[0] for line in lines)
-    return counts
+                connection = key.fileobj  # type: ignore[assignment]
+                *lines, rests[connection] = (rests[connection] + connection.recv(1 << 20)).split(b"\r\n")
+                slice_ = min(slices - 1, int(slices * (1 - left / seconds)))
+                counts[key.data][slice_] += sum(b" lua] " not in line.partition(b'"')[0] for line in lines)
+    return {fleet: [count * slices / seconds for count in found] for fleet, found in counts.items()}
 
 
 def family(leader: int) -> list[int]:
-    """A contestant's processes: it leads a session of its own, and its runtime may have a launcher."""
+    """The processes of a worker: it leads a session of its own, and its runtime may have a launcher."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -142,17 +138,17 @@ def cpu_ns(pids: Iterable[int]) -> int:
 
 def size(pids: Iterable[int]) -> dict[str, int]:
     """How many threads they have, and bytes in memory."""
-    told = [_stat(pid) for pid in pids]
+    stats = [_stat(pid) for pid in pids]
     return {
-        "threads": sum(int(fields[17]) for fields in told),
-        "rss_bytes": sum(int(fields[21]) for fields in told) * _PAGE,
+        "threads": sum(int(fields[17]) for fields in stats),
+        "rss_bytes": sum(int(fields[21]) for fields in stats) * _PAGE,
     }
 
 
 def _stat(pid: int) -> list[str]:
     """The fields of /proc/PID/stat behind the name, which may hold blanks: the first one is the state."""
-    told = Path(f"/proc/{pid}/stat").read_text()
-    return told.rpartition(")")[2].split()
+    stats = Path(f"/proc/{pid}/stat").read_text()
+    return stats.rpartition(")")[2].split()
 
 
 def sleep_until(instant_ns: int) -> None:

@@ -7,15 +7,14 @@ from collections import Counter
 
 import pytest
 
-from bench.harness.field import Entry
-from bench.harness.lineup import Clock, Lineup, Runner
+from bench.harness.contestants import Contestant
+from bench.harness.turns import Clock, Runner, Runners
 
 from .broken import broken
 
 
-def entry(key: str, language: str = "Python", masters: str = "many") -> Entry:
-    family = "rlock" if key.startswith("rlock") else "peer"
-    return Entry(key, key, family, language, masters, key.endswith("-tuned"), "none", "")  # type: ignore[arg-type]
+def contestant(key: str) -> Contestant:
+    return Contestant(key, key, "peer", "Python", "many", "none", "")
 
 
 @pytest.mark.parametrize(
@@ -30,16 +29,16 @@ def entry(key: str, language: str = "Python", masters: str = "many") -> Entry:
     ],
 )
 def test_a_contestant_that_fails_has_its_error_and_the_others_go_on(how: str, error: str) -> None:
-    with Lineup([(broken(how), []), (broken("well"), [])]) as both:
+    with Runners([(broken(how), []), (broken("well"), [])]) as both:
         bad, well = both.runners
         for runner in both.turns(random.Random(1), Clock(1.0)):
             runner.batch("pairs", "x", 0.5)
-    row = bad.row({})
+    row = bad.row()
     assert row.error is not None
     assert row.error.startswith(error)
     assert "\n" not in row.error
     assert well.error is None
-    assert well.row({}).error is None
+    assert well.row().error is None
     assert len(well.rounds) > 10
     if how == "sometimes":
         assert row.figures["failed"] == bad.failed > 10
@@ -49,8 +48,8 @@ def test_a_contestant_that_fails_has_its_error_and_the_others_go_on(how: str, er
 
 
 def test_turns_are_fair_and_their_order_is_drawn_anew() -> None:
-    crowd = Lineup([])
-    crowd.runners = [Runner(entry(name), [], contestant=object()) for name in "abcd"]  # type: ignore[arg-type]
+    crowd = Runners([])
+    crowd.runners = [Runner(contestant(name), [], worker=object()) for name in "abcd"]  # type: ignore[arg-type]
     taken = []
     turns = crowd.turns(random.Random(7), Clock(10.0))
     for _ in range(40):

@@ -1,9 +1,8 @@
 """Where processes run: contestants on one half of the cores, their master on the other half.
 
-A client that waits for one master sleeps meanwhile, and so does the master. Whether the kernel has put both
-on one core, or has to wake another one for each hop, changes the time of a pair by a half or more, and it
-draws that anew for each turn. With a half each it is the same for all, and what a user has whose master is
-on another machine: it never runs where the client has just begun to wait.
+A client that waits for one master sleeps meanwhile, and so does the master. The kernel may put both on one
+core, or wake another core for each hop. That changes the time of a pair by a half or more, and differs from
+turn to turn. With one half each it is the same for all contestants, and like a master on another machine.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ Cores = frozenset[int]
 
 
 def halves() -> tuple[Cores, Cores] | None:
-    """The cores of contestants and those of masters; None where there is one only, or no way to choose."""
+    """The cores of contestants and those of masters; None with one core, or without a way to choose."""
     if not hasattr(os, "sched_setaffinity"):  # macOS
         return None
     cores = sorted(os.sched_getaffinity(0))
@@ -26,7 +25,7 @@ def halves() -> tuple[Cores, Cores] | None:
 
 @contextlib.contextmanager
 def started_on(cores: Iterable[int]) -> Iterator[None]:
-    """What this thread starts in the block runs on these cores: a runtime counts them when it starts."""
+    """Processes that this thread starts in the block run on these cores: a runtime counts cores once."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -43,7 +42,7 @@ def move(pid: int, cores: Iterable[int]) -> None:
 
 
 def described() -> str:
-    """What a run says of it."""
+    """The placing in words."""
     both = halves()
     if both is None:
         return "as the kernel does it"

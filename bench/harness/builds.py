@@ -1,0 +1,260 @@
+"""The environment of a contestant: its own virtualenv, a compiled program, or the project's interpreter.
+
+Each is built once for each state of its sources and its toolchain, in ``bench/.environments/``. A contestant
+whose environment cannot be built is left out, and its rows say why:
+
+- ``own``: the interpreter that runs the bench
+- ``python/KEY``: a virtualenv with ``contestants/python/requirements/KEY.txt``
+- ``c``: the floor in C, and beside it the file with the commands that it sends
+- ``node``, ``java``, ``go``: the workers of ``contestants/node``, ``contestants/java``, ``contestants/go``
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from bench.harness.commands import file as file_of_commands
+from bench.harness.worker import ROOT, Failed
+
+FOLDER = ROOT / "bench" / ".environments"
+SOURCES = ROOT / "bench" / "contestants"
+NODE_AT_LEAST = 18
+JAVA_AT_LEAST = 17
+#: A step that may have to fetch packages. Without a network Maven would try for minutes.
+FETCHING_S = 300.0
+#: Go compiles its own library the first time: half a minute, on two busy cores minutes.
+COMPILING_S = 600.0
+#: A step that needs nothing from a network.
+LOCAL_S = 120.0
+#: A failure is repeated for this time instead of tried again: each process of a test run asks.
+FAILED_S = 300.0
+#: Messages of javac, npm and go about sources, a package-lock.json or a go.sum that are wrong.
+OURS = re.compile(
+    r"COMPILATION ERROR|npm ci.*in sync|^# contestant|go\.sum entry|updates to go\.(mod|sum)", re.M
+)
+
+_locks: dict[str, threading.Lock] = {}
+_built: dict[str, list[str] | Failed] = {}
+
+
+class Broken(Failed):
+    """Our own sources do not build: nobody may take that for a machine without the toolchain."""
+
+
+def command(environment: str) -> list[str]:
+    """The command of the environment's program; built on the first call. Raises `Failed` with the reason."""
+    with _locks.setdefault(environment, threading.Lock()):
+        if environment not in _built:
+            try:
+                _built[environment] = _build(environment)
+            except Failed as error:
+                _built[environment] = error
+            except Exception as error:
+                _built[environment] = Failed(f"{type(error).__name__}: {error}")
+    result = _built[environment]
+    if isinstance(result, Failed):
+        raise type(result)(str(result))
+    return list(result)
+
+
+def prepare(environments: Iterable[str]) -> dict[str, str]:
+    """Build them side by side. Returns the reasons of those that could not be built."""
+    reasons: dict[str, str] = {}
+
+    def build(environment: str) -> None:
+        try:
+            command(environment)
+        except Failed as error:
+            reasons[environment] = str(error)
+
+    with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
+        list(pool.map(build, sorted(set(environments))))
+    return reasons
+
+
+def _build(environment: str) -> list[str]:
+    if environment == "own":
+        return [sys.executable]
+    if environment.startswith("python/"):
+        return _virtualenv(environment.removeprefix("python/"))
+    return {"c": _c, "node": _node, "java": _java, "go": _go}[environment]()
+
+
+def _virtualenv(key: str) -> list[str]:
+    """The interpreter of a virtualenv with exactly the packages of ``requirements/KEY.txt``."""
+    requirements = SOURCES / "python" / "requirements" / f"{key}.txt"
+
+    def build(folder: Path) -> None:
+        # This interpreter's pip fills it: a pip of its own would take longer to install than the rest.
+        run([sys.executable, "-m", "venv", "--without-pip", str(folder)], LOCAL_S)
+        pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
+        quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
+        # --no-deps: a package that is not in the list would come in whatever version is the newest today.
+        run([*pip, "install", *quiet, "--no-deps", "--requirement", str(requirements)])
+
+    state = [requirements.read_bytes(), sys.version.encode(), sys.base_prefix.encode()]
+    return [str(cached(f"python-{key}", state, build) / "bin" / "python")]
+
+
+def _c() -> list[str]:
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        raise Failed("there is no C compiler")
+    source = SOURCES / "floors" / "floor.c"
+    commands = file_of_commands()
+
+    def build(folder: Path) -> None:
+        libraries = ["-lhiredis"]
+        try:
+            run([compiler, "-O2", "-Wall", "-o", str(folder / "floor"), str(source), *libraries], LOCAL_S)
+        except Failed as error:
+            missing = re.search(r"hiredis\.h|-lhiredis", str(error))
+            raise Failed("hiredis for C is missing (Debian: libhiredis-dev)") if missing else error from None
+        (folder / "commands").write_bytes(commands)
+
+    folder = cached("c-floor", [source.read_bytes(), commands, compiler.encode()], build)
+    return [str(folder / "floor"), str(folder / "commands")]
+
+
+def _node() -> list[str]:
+    program, npm = _tool("node", "Node.js"), _tool("npm", "npm")
+    _at_least("Node.js", NODE_AT_LEAST, run([program, "--version"], LOCAL_S))
+
+    def build(folder: Path) -> None:
+        for path in _sources("node"):
+            shutil.copy(path, folder)
+        # No script of a package runs, and nothing is asked but the packages of package-lock.json.
+        quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--prefer-offline"]
+        run([npm, "ci", *quiet, "--fetch-retries=1", "--fetch-timeout=30000"], FETCHING_S, folder)
+
+    return [program, str(cached("node", _state("node", ""), build) / "worker.mjs")]
+
+
+def _java() -> list[str]:
+    program, maven = _tool("java", "Java"), _tool("mvn", "Maven")
+    version = run([program, "-version"], LOCAL_S)
+    _at_least("Java", JAVA_AT_LEAST, version)
+
+    def build(folder: Path) -> None:
+        command = [maven, "-q", "-B", "-ntp", "-f", str(SOURCES / "java" / "pom.xml")]
+        command += [f"-Doutput.directory={folder}", f"-DoutputDirectory={folder / 'jars'}"]
+        # These two goals and no phase: a phase would fetch plugins for resources, tests and archives, too.
+        goals = ["-DincludeScope=runtime", "compiler:compile", "dependency:copy-dependencies"]
+        try:
+            # Packages of the local repository need no registry, and no second for asking it.
+            run([*command, "--offline", *goals], LOCAL_S)
+        except Broken:
+            raise
+        except Failed:
+            run([*command, *goals], FETCHING_S)
+
+    folder = cached("java", _state("java", version), build)
+    return [program, "-cp", f"{folder / 'classes'}:{folder / 'jars' / '*'}", "contestant.Main"]
+
+
+def _go() -> list[str]:
+    program = _tool("go", "Go")
+
+    def build(folder: Path) -> None:
+        command = [program, "build", "-mod=readonly", "-buildvcs=false"]
+        run([*command, "-o", str(folder / "worker"), "."], COMPILING_S, SOURCES / "go")
+
+    return [str(cached("go", _state("go", run([program, "version"], LOCAL_S)), build) / "worker")]
+
+
+def _tool(program: str, title: str) -> str:
+    path = shutil.which(program)
+    if path is None:
+        raise Failed(f"{title} is not installed: no {program} on the PATH")
+    return path
+
+
+def _at_least(title: str, least: int, version: str) -> None:
+    found = re.search(r"(\d+)\.", version)
+    if found is None or int(found[1]) < least:
+        first = next(iter(version.strip().splitlines()), "it does not tell its version")
+        raise Failed(f"{title} {least} or newer is needed: {first}")
+
+
+def _sources(language: str) -> list[Path]:
+    """The sources of a language, without the files that a tool or an editor left."""
+    kinds = {".mjs", ".json", ".java", ".xml", ".go", ".mod", ".sum"}
+    left = {"node_modules", "target"}
+    found = (SOURCES / language).rglob("*")
+    return sorted(path for path in found if path.suffix in kinds and not left & set(path.parts))
+
+
+def _state(language: str, toolchain: str) -> list[bytes]:
+    return [toolchain.encode()] + [path.name.encode() + path.read_bytes() for path in _sources(language)]
+
+
+def cached(name: str, state: Iterable[bytes], build: Callable[[Path], None]) -> Path:
+    """The folder that ``build`` filled for this ``state``, filled now if it was not yet."""
+    folder = FOLDER / f"{name}-{hashlib.sha256(b'|'.join(state)).hexdigest()[:12]}"
+    stamp, note = folder / ".complete", folder.with_suffix(".failed")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("a") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)  # two benches that begin together would build into one folder
+        if stamp.exists():
+            return folder
+        if note.exists() and time.time() - note.stat().st_mtime < FAILED_S:
+            raise Failed(note.read_text(encoding="utf-8"))
+        shutil.rmtree(folder, ignore_errors=True)  # half of one, of a build that was killed
+        folder.mkdir()
+        try:
+            build(folder)
+        except Broken:
+            raise
+        except Failed as error:
+            note.write_text(str(error), encoding="utf-8")
+            raise
+        note.unlink(missing_ok=True)
+        stamp.touch()
+    return folder
+
+
+def run(command: Sequence[str], limit_s: float = FETCHING_S, cwd: Path | None = None) -> str:
+    """The output of a step of a build. Raises `Failed`, or `Broken`, with the line that tells why."""
+    name = Path(command[0]).name
+    try:
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=limit_s,
+            text=True,
+            errors="replace",
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{name} was not done after {limit_s:g} s") from None
+    except OSError as error:
+        raise Failed(f"{name}: {error}") from None
+    if done.returncode:
+        kind = Broken if OURS.search(done.stdout) else Failed
+        raise kind(f"{name} failed: {reason(done.stdout)}"[:300])
+    return done.stdout
+
+
+def reason(output: str) -> str:
+    """The line that tells why: the first that is marked as an error, or names one; else the last."""
+    lines = [line.strip() for line in re.sub(r"\x1b\[[\d;]*m", "", output).splitlines() if line.strip()]
+    marks = re.compile(r"^(\[ERROR\]|npm error|npm ERR!)\s*")
+    # npm begins with the code, Maven's compiler with a title: neither tells anything.
+    empty = re.compile(r"^(code|errno|syscall) |^COMPILATION ERROR")
+    marked = [fault for line in lines if marks.match(line) and (fault := marks.sub("", line))]
+    telling = [fault for fault in marked if not empty.match(fault)]
+    others = [line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)]
+    return next(iter(telling or others or lines[-1:]), "it said nothing")
