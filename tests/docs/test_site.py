@@ -15,7 +15,7 @@ from .building import Built, built_once, mkdocs
 from .pages import TOP
 
 if importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("material") is None:
-    pytest.skip("mkdocs-material is not installed (the extra rlock[docs])", allow_module_level=True)
+    pytest.skip("mkdocs-material is not installed (the extra quorum-rlock[docs])", allow_module_level=True)
 
 #: Whoever comes first builds it, the others wait for that.
 pytestmark = pytest.mark.timeout(300)
