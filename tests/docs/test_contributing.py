@@ -5,9 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
-from pathlib import Path
-
-import pytest
 
 from ..sabotage import SABOTAGES
 from ..servers import Fleet
@@ -21,12 +18,6 @@ GLOSSARY = (FOLDER / "glossary.md").read_text(encoding="utf-8")
 TEXT = ARCHITECTURE + SAFETY + GLOSSARY
 FUNCTION = re.compile(r"`((?:rlock|tests)/[\w/]+\.py):(\w+)`")
 PATH = re.compile(r"`((?:rlock|lua|tests|docs)/[\w/.-]+)`")
-#: Words of an older vocabulary; the glossary has a standard one for each.
-RETIRED = re.compile(
-    r"\b(heirs?|turnstiles?|roster|bequests?|stations?|debts|vouch(es|ed)?)\b", re.IGNORECASE
-)
-#: Written by the benchmark, with the words of the code that ran.
-WRITTEN_BY_THE_BENCH = DOCS / "performance.md"
 
 
 @cache
@@ -77,13 +68,3 @@ def test_the_glossary_defines_each_word_once() -> None:
     words = [word for row in rows for word in re.findall(r"\*\*(.+?)\*\*", row)]
     assert len(words) > 60
     assert len(words) == len(set(words))
-
-
-@pytest.mark.parametrize(
-    "page",
-    [TOP / "README.md", *(page for page in sorted(DOCS.rglob("*.md")) if page != WRITTEN_BY_THE_BENCH)],
-    ids=lambda page: page.relative_to(TOP).as_posix(),
-)
-def test_no_page_uses_a_retired_word(page: Path) -> None:
-    found = RETIRED.search(page.read_text(encoding="utf-8"))
-    assert found is None, found and found[0]
