@@ -157,18 +157,3 @@ def test_after_a_worker_was_killed_the_task_is_free_within_the_lease_and_comes_b
     begun = shop.ran("begin a")
     assert len(begun) == 2
     assert int(begun[0].split()[-1]) < int(begun[1].split()[-1]), "the tokens rise"
-
-
-def test_what_beat_sends_is_a_task_of_the_page(shop: Shop) -> None:
-    command = (
-        "import tasks; [print(e['task'] in tasks.app.tasks) for e in tasks.app.conf.beat_schedule.values()]"
-    )
-    told = shop.start(PYTHON, "-c", command).communicate(timeout=60)[0]
-    assert told.split() == ["True"]
-
-
-def test_the_task_knows_the_arguments_of_its_function(shop: Shop) -> None:
-    """Else a call with wrong arguments is sent, and fails in the worker only."""
-    told = shop.start(PYTHON, "-c", "import tasks; tasks.report.delay()").communicate(timeout=60)[0]
-    assert "TypeError" in told
-    assert "user_id" in told

@@ -6,7 +6,6 @@ import configparser
 import os
 import re
 import shlex
-import shutil
 import subprocess
 from collections.abc import Iterator
 from itertools import pairwise
@@ -109,19 +108,6 @@ def test_the_service_skips_as_well_and_that_is_no_failure(start: Start, tmp_path
     assert start("rlock", *words).wait(30) == int(service["SuccessExitStatus"])
     go_on(tmp_path)
     assert first.wait(30) == 3
-
-
-def test_systemd_finds_no_fault_in_the_units(tmp_path: Path) -> None:
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("systemd-analyze is not on this machine")
-    lay_out(PAGE, tmp_path)
-    unit = tmp_path / "nightly.service"
-    unit.write_text(re.sub(r"/usr/local/bin/rlock|/srv/report", "/bin/true", unit.read_text()))
-    for name in ("nightly.service", "nightly.timer"):
-        told = subprocess.run(
-            ["systemd-analyze", "verify", "--man=no", str(tmp_path / name)], capture_output=True, text=True
-        )
-        assert "nightly" not in told.stderr, told.stderr
 
 
 def test_of_two_schedulers_one_runs_the_job_at_a_time_and_the_other_skips_it(

@@ -1,4 +1,4 @@
-"""docs/howto/leader.md: the program of the page, killed, stopped, ended and shut out."""
+"""docs/howto/leader.md and examples/leader.py: the program is killed, stopped, ended and shut out."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import rlock
 from ..contract.conftest import eventually
 from ..contract.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet
-from .pages import PYTHON, lay_out, starter
+from .pages import PYTHON, TOP, starter
 
-PAGE = "howto/leader.md"
+PROGRAM = TOP / "examples" / "leader.py"
 
 
 class Member:
@@ -62,12 +62,7 @@ Crew = tuple[Member, Member]
 @pytest.fixture
 def start_member(masters3: Fleet, tmp_path: Path) -> Iterator[Callable[..., Member]]:
     with starter(tmp_path, masters3.urls) as start:
-
-        def member(old: str = "", new: str = "") -> Member:
-            lay_out(PAGE, tmp_path, {"leader.py": (old, new)})
-            return Member(start(PYTHON, "leader.py"))
-
-        yield member
+        yield lambda: Member(start(PYTHON, str(PROGRAM)))
 
 
 @pytest.fixture
