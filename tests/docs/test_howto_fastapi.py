@@ -16,7 +16,6 @@ import rlock
 import rlock.asyncio
 from rlock.testing import lose
 
-from ..conftest import FreshMasters
 from ..contract.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet, left, raw
 from .pages import block, lay_out, module
@@ -176,39 +175,6 @@ def test_the_row_refuses_a_request_that_was_overtaken(shop: Shop) -> None:
 
     run(main)
     assert shop.rows()[0][0] == "returned"
-
-
-def test_masters_out_of_reach_are_503_and_no_409(
-    shop: Shop, fresh_masters: FreshMasters, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fleet = fresh_masters(1)
-    fleet[0].kill()
-    monkeypatch.setenv("RLOCK_MASTERS", fleet.urls[0])
-
-    async def main() -> None:
-        async with serving(shop.app()) as web:
-            answer = await web.post("/orders/1/ship")
-            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
-
-    run(main)
-
-
-def test_an_endpoint_in_a_thread_is_locked_with_the_blocking_client(
-    shop: Shop, masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = make_client(masters3.urls)
-    # Not from_env: a decorator keeps what it has made as long as the process lives.
-    monkeypatch.setattr(rlock.Client, "from_env", lambda: client)
-
-    async def main() -> None:
-        async with serving(shop.app()) as web:
-            async with rlock.asyncio.Client(masters3.urls) as other, other.lock("report:monday"):
-                answer = await web.post("/reports/monday")
-                assert (answer.status_code, answer.headers["Retry-After"]) == (409, "10")
-            assert (await web.post("/reports/monday")).json() == {"report": "report of monday"}
-
-    run(main)
-    assert not client.lock("report:monday").locked()
 
 
 def test_two_requests_are_in_at_once_with_a_blocking_lock_in_a_dependency(

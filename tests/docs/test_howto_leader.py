@@ -49,12 +49,6 @@ class Member:
         """The tokens that it has used after this one."""
         return [found for _, found in self.steps if found > token]
 
-    def end(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(30)
-        self._reader.join(30)
-        return code
-
 
 Crew = tuple[Member, Member]
 
@@ -103,15 +97,6 @@ def test_a_leader_that_was_stopped_leads_no_more_when_it_goes_on(crew: Crew) -> 
     steps = len(standby.steps)
     assert eventually(lambda: len(standby.steps) > steps, 10), "the other one works on"
     assert leader.process.poll() is None
-
-
-def test_a_leader_that_is_told_to_end_hands_over_at_once(crew: Crew) -> None:
-    leader, standby = crew
-    assert leader.end() == 0
-    ended_at = time.monotonic()
-    assert eventually(lambda: standby.token, 15)
-    assert standby.steps[0][0] - ended_at < 0.9, "it has waited for the end of the lease"
-    assert standby.end() == 0
 
 
 def test_without_masters_nobody_leads_and_with_them_again(
