@@ -90,7 +90,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if uri.startswith("source/"):
         return markdown
     # A checkout shows mermaid. The site must not, because the browser would fetch mermaid from a CDN.
-    markdown = _FILE.sub(r'\1 title="\2"', _MERMAID.sub(r"\1", markdown))
+    markdown = _FILE.sub(r'\1 title="\2"', _MERMAID.sub(r"\1", _include(uri, markdown)))
 
     def lead(match: re.Match[str]) -> str:
         target, anchor = match[1], match[2] or ""
@@ -111,7 +111,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         (first,) = re.findall(r"\A# (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
         return f"[{first}]({match[2]}{match[3]})"
 
-    return _LINK.sub(lead, _NAMED_TEST.sub(line, _FILE_NAME.sub(title, _include(uri, markdown))))
+    return _LINK.sub(lead, _NAMED_TEST.sub(line, _FILE_NAME.sub(title, markdown)))
 
 
 def _line_of(path: Path, test: str) -> int:
