@@ -12,7 +12,7 @@ import time
 import rlock
 
 TABLE = """CREATE TABLE IF NOT EXISTS jobs
-           (id INTEGER PRIMARY KEY, result TEXT, worker INTEGER, fence BIGINT NOT NULL DEFAULT 0)"""
+           (id INTEGER PRIMARY KEY, result TEXT, fence BIGINT NOT NULL DEFAULT 0)"""
 #: Compare and write in one statement: a separate comparison would leave a gap.
 CLAIM = "UPDATE jobs SET fence = :token WHERE id = :id AND fence <= :token AND result IS NULL"
 FINISH = "UPDATE jobs SET result = :result WHERE id = :id AND fence = :token"
@@ -45,6 +45,7 @@ def main(path: str) -> None:
     database = sqlite3.connect(path, timeout=30, isolation_level=None)
     with rlock.Client.from_env() as client, contextlib.closing(database):
         database.execute(TABLE)
+        database.executemany("INSERT OR IGNORE INTO jobs (id) VALUES (?)", [(job,) for job in range(20)])
         while jobs := database.execute("SELECT id FROM jobs WHERE result IS NULL").fetchall():
             done = [job for (job,) in jobs if try_job(client, database, job)]
             print("done:", *done, flush=True)
