@@ -78,15 +78,6 @@ def test_a_command_that_is_on_elsewhere_ends_with_75(start: Start, nightly: rloc
     assert (free.returncode, told.split()) == (0, ["orders", "invoices"])
 
 
-def test_without_on_busy_the_command_is_skipped_and_exits_with_0(
-    start: Start, nightly: rlock.RLock, tmp_path: Path
-) -> None:
-    lay_out(PAGE, tmp_path, {"shop/management/commands/nightly.py": (", on_busy=busy", "")})
-    with nightly:
-        skipped = start(PYTHON, "-m", "django", "nightly")
-        assert (skipped.communicate(timeout=60)[0], skipped.returncode) == ("", 0)
-
-
 def test_a_view_that_is_on_answers_a_second_request_with_409(run: Run) -> None:
     told = run("""
 with other.lock("cart:5"):
@@ -147,9 +138,5 @@ print(left())
 """
 
 
-@pytest.mark.parametrize("without", [False, True], ids=["as it stands", "without the token"])
-def test_one_who_was_overtaken_is_refused_by_the_row(run: Run, tmp_path: Path, without: bool) -> None:
-    if without:
-        lay_out(PAGE, tmp_path, {"shop/stock.py": (", fence__lte=token", "")})
-    wanted = ["LeaseLostError", "99"] if without else ["Refused", "100"]
-    assert [line for line in run(OVERTAKEN).splitlines() if "lock" not in line] == wanted
+def test_the_row_refuses_a_holder_that_was_overtaken(run: Run) -> None:
+    assert [line for line in run(OVERTAKEN).splitlines() if "lock" not in line] == ["Refused", "100"]

@@ -92,24 +92,6 @@ def test_with_a_thread_as_owner_any_thread_may_acquire_and_release(setup: dict[s
     found["owner"].shutdown()
 
 
-def test_where_redis_py_holds_the_key_rlock_raises_at_once(setup: dict[str, Any]) -> None:
-    lock = setup["client"].lock("x")
-    asked: list[Callable[[], Any]] = [lock.acquire, lock.locked, lambda: setup["client"].status("x")]
-    with setup["server"].lock("x", timeout=30):
-        for ask in asked:
-            with pytest.raises(rlock.OptionsError, match="no lock wrote"):
-                ask()
-
-
-def test_clients_of_one_master_and_of_three_do_not_exclude_each_other_reliably(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    one, three = make_client(masters3.urls[:1]), make_client(masters3.urls)
-    with one.lock("x"):
-        assert three.lock("x").acquire(blocking=False)
-        three.lock("x").release()
-
-
 # -- the change-over -----------------------------------------------------------------------------------------
 
 
