@@ -6,7 +6,6 @@ import ast
 import re
 from functools import cache
 
-from ..sabotage import SABOTAGES
 from ..servers import Fleet
 from ..unit.test_frames import CORE, frames_of_a_write
 from .pages import DOCS, TOP
@@ -56,11 +55,6 @@ def test_the_table_says_which_files_a_driver_has() -> None:
 def test_the_nine_functions_are_on_the_stack_of_an_acquire(masters3: Fleet) -> None:
     rows = re.findall(r"^\| \d \| `rlock/(\S+)` \|", ARCHITECTURE, re.MULTILINE)
     assert rows == frames_of_a_write(masters3.urls)[::-1]
-
-
-def test_each_sabotage_is_in_the_table_of_rules() -> None:
-    (table,) = re.findall(r"^\| rule \| sabotage \|.*?\n\n", SAFETY, re.MULTILINE | re.DOTALL)
-    assert set(re.findall(r"\| `([^`]+)` \|", table)) == set(SABOTAGES)
 
 
 def test_the_glossary_defines_each_word_once() -> None:
