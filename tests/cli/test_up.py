@@ -54,5 +54,5 @@ def test_without_any_server_it_says_what_to_install() -> None:
         check=False,
     )
     assert done.returncode == 64
-    assert "rlock[embedded]" in done.stderr
+    assert "quorum-rlock[embedded]" in done.stderr
     assert "Traceback" not in done.stderr

@@ -20,8 +20,10 @@ import rlock
 
 TOP = Path(rlock.__file__).resolve().parent.parent
 DOCS = TOP / "docs"
+PAGES = [TOP / "README.md", *sorted(DOCS.rglob("*.md"))]
+PYTHON = sys.executable
 _BLOCK = re.compile(r"<!-- recipe: ([\w./-]+) -->\n```\w+\n(.*?)```", re.DOTALL)
-#: A block that says itself who runs it, or why nobody does (tests/docs/inventory.py).
+#: A block that says itself who runs it, or why nobody does (test_inventory.py).
 _MARKED = re.compile(r"<!-- (?:not run|tested|terminal): [^\n]* -->\n```\w+")
 #: What is shown for the eye: no test runs a console.
 _OPENING = re.compile(r"^```(?!console\b)\w+", re.MULTILINE)
@@ -105,6 +107,3 @@ def kill_group(process: subprocess.Popen[str]) -> None:
     except ProcessLookupError:
         pass
     process.wait(30)
-
-
-PYTHON = sys.executable

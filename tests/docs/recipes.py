@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -100,11 +99,6 @@ def value():
 }
 LOCKS = {"row": "items:a", "job": "a", "file": "file:data"}
 WORKERS = [*DRIVERS]
-
-
-def recipes() -> Mapping[str, str]:
-    """The Python blocks of the page."""
-    return pages.blocks(PAGE.name)
 
 
 def source(name: str, old: str = "", new: str = "") -> str:

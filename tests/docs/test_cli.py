@@ -5,10 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
-from rlock.cli import exits
-
 from ..cli.shell import rlock
 from .cli_page import PAGE, renewed
 from .pages import block, lay_out
@@ -30,9 +26,3 @@ def test_the_settings_file_of_the_page_is_read(tmp_path: Path) -> None:
     assert told["masters"]["source"] == str(path)
     assert "secret" not in found.out
     assert "secret" in block("cli.md", "config.toml")
-
-
-@pytest.mark.parametrize("word", ["term", "kill", "warn"])
-def test_what_happens_to_a_command_that_lost_its_lock_is_on_the_page(word: str) -> None:
-    (row,) = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{word}` |")]
-    assert row.endswith("COMMAND's own |" if word == "warn" else f"| {exits.LOST} |")

@@ -1,10 +1,11 @@
-"""docs/cli.md and docs/doctor.md: the commands that they show run, as they stand there, in a shell."""
+"""docs/cli.md, docs/doctor.md and docs/dashboard.md: their commands run in a shell, as they stand there."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -12,23 +13,18 @@ import pytest
 from ..servers import Fleet
 from .pages import DOCS, PYTHON, marked, starter
 
-COMMANDS = [
-    (page, line[2:].partition("  #")[0].strip())
-    for page in ("cli.md", "doctor.md")
-    for block in marked(DOCS / page, "tests/docs/test_commands_of_pages.py")
-    for line in block.splitlines()
-    if line.startswith("$ ")
-]
+
+def commands(*pages: str) -> list[str]:
+    """The commands of the pages, without their comments."""
+    blocks = (
+        block for page in pages for block in marked(DOCS / page, "tests/docs/test_commands_of_pages.py")
+    )
+    lines = (line for block in blocks for line in block.splitlines() if line.startswith("$ "))
+    return [line[2:].partition("  #")[0].strip() for line in lines]
 
 
-def test_the_pages_have_commands() -> None:
-    assert {page for page, _ in COMMANDS} == {"cli.md", "doctor.md"}
-
-
-@pytest.mark.parametrize(("page", "command"), COMMANDS, ids=lambda value: value)
-def test_a_command_of_the_page_does_its_work(
-    page: str, command: str, masters3: Fleet, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("command", commands("cli.md", "doctor.md"))
+def test_a_command_of_the_page_does_its_work(command: str, masters3: Fleet, tmp_path: Path) -> None:
     if "| jq" in command and shutil.which("jq") is None:
         command = command.partition(" | jq")[0]  # the half that is ours
     tools = tmp_path / "tools"
@@ -39,7 +35,7 @@ def test_a_command_of_the_page_does_its_work(
     for name in ("report.sh", "migrate.sh"):
         (tmp_path / name).write_text("#!/bin/sh\necho ran\n")
         (tmp_path / name).chmod(0o755)
-    # What the pages take for granted on a reader's machine.
+    # The pages assume these programs on a reader's machine.
     for name, does in (("make", "echo made"), ("dump", "echo dumped"), ("gzip", "exec cat")):
         (tools / name).write_text(f"#!/bin/sh\n{does}\n")
         (tools / name).chmod(0o755)
@@ -47,7 +43,7 @@ def test_a_command_of_the_page_does_its_work(
     with starter(tmp_path, masters3.urls, PATH=path, HOME=str(tmp_path), NO_COLOR="1") as start:
         process = start("bash", "--norc", "-c", command)
         out, _ = process.communicate(timeout=60)
-    # Masters of tests keep nothing: doctor has something to say, and says so with 1.
+    # Doctor reports that masters of tests keep nothing, and exits with 1.
     allowed = {0, 1} if command.startswith("rlock doctor") else {0}
     assert process.returncode in allowed, out
     assert "Traceback" not in out
@@ -57,3 +53,29 @@ def test_a_command_of_the_page_does_its_work(
         assert (tmp_path / written[1]).read_text()
     elif "| jq" not in command:  # that shows errors, and there may be none
         assert out
+
+
+@pytest.mark.parametrize("command", [each for each in commands("dashboard.md") if each.startswith("rlock ")])
+def test_a_command_of_the_dashboard_serves_a_page(command: str, masters3: Fleet, tmp_path: Path) -> None:
+    words = [word.strip("'") for word in command.split()[1:]]
+    if "--port" not in words:
+        words += ["--port", "0"]  # another program may use 8379
+    with starter(tmp_path, masters3.urls) as start:
+        process = start(PYTHON, "-u", "-m", "rlock", *words)
+        assert process.stdout is not None
+        found = None
+        while found is None:
+            line = process.stdout.readline()
+            assert line, "it ended without an address"
+            found = re.search(r"http://127\.0\.0\.1:\d+/", line)
+        with urllib.request.urlopen(found[0], timeout=30) as answer:
+            assert "text/html" in answer.headers["Content-Type"]
+        process.terminate()
+        assert process.wait(30) is not None
+
+
+def test_the_gauges_of_the_page_are_those_of_the_dashboard() -> None:
+    text = (DOCS / "dashboard.md").read_text(encoding="utf-8")
+    page = text.partition("\n| gauge | |\n")[2].partition("\n\n")[0]
+    code = (DOCS.parent / "rlock" / "cli" / "dashboard" / "gauges.py").read_text(encoding="utf-8")
+    assert {*re.findall(r"redlock_\w+", page)} == {*re.findall(r"\"(redlock_\w+)\"", code)}

@@ -5,11 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
-from pathlib import Path
 
-import pytest
-
-from ..sabotage import SABOTAGES
 from ..servers import Fleet
 from ..unit.test_frames import CORE, frames_of_a_write
 from .pages import DOCS, TOP
@@ -21,12 +17,6 @@ GLOSSARY = (FOLDER / "glossary.md").read_text(encoding="utf-8")
 TEXT = ARCHITECTURE + SAFETY + GLOSSARY
 FUNCTION = re.compile(r"`((?:rlock|tests)/[\w/]+\.py):(\w+)`")
 PATH = re.compile(r"`((?:rlock|lua|tests|docs)/[\w/.-]+)`")
-#: Words of an older vocabulary; the glossary has a standard one for each.
-RETIRED = re.compile(
-    r"\b(heirs?|turnstiles?|roster|bequests?|stations?|debts|vouch(es|ed)?)\b", re.IGNORECASE
-)
-#: Written by the benchmark, with the words of the code that ran.
-WRITTEN_BY_THE_BENCH = DOCS / "performance.md"
 
 
 @cache
@@ -67,23 +57,8 @@ def test_the_nine_functions_are_on_the_stack_of_an_acquire(masters3: Fleet) -> N
     assert rows == frames_of_a_write(masters3.urls)[::-1]
 
 
-def test_each_sabotage_is_in_the_table_of_rules() -> None:
-    (table,) = re.findall(r"^\| rule \| sabotage \|.*?\n\n", SAFETY, re.MULTILINE | re.DOTALL)
-    assert set(re.findall(r"\| `([^`]+)` \|", table)) == set(SABOTAGES)
-
-
 def test_the_glossary_defines_each_word_once() -> None:
     rows = re.findall(r"^\| (\*\*.+?) \|", GLOSSARY, re.MULTILINE)
     words = [word for row in rows for word in re.findall(r"\*\*(.+?)\*\*", row)]
     assert len(words) > 60
     assert len(words) == len(set(words))
-
-
-@pytest.mark.parametrize(
-    "page",
-    [TOP / "README.md", *(page for page in sorted(DOCS.rglob("*.md")) if page != WRITTEN_BY_THE_BENCH)],
-    ids=lambda page: page.relative_to(TOP).as_posix(),
-)
-def test_no_page_uses_a_retired_word(page: Path) -> None:
-    found = RETIRED.search(page.read_text(encoding="utf-8"))
-    assert found is None, found and found[0]

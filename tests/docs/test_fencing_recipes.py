@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import types
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from ..contract.conftest import Child, in_thread
 from ..contract.conftest import child as child  # fixtures
 from ..contract.conftest import make_client as make_client
 from ..servers import Fleet
-from .recipes import LOCKS, PAGE, WORKERS, module, recipes, source, start_server
+from .recipes import LOCKS, WORKERS, module, source, start_server
 
 MakeClient = Callable[..., rlock.Client]
 
@@ -31,12 +30,6 @@ UNFENCED = {
     "job": ("job", "WHERE fences.fence <= excluded.fence", ""),
     "file": ("file", "if token < int(", "if False and int("),
     "client": ("server", "WHERE store.fence <= excluded.fence", ""),
-}
-#: What makes a recipe claim before it reads. A job reads in the transaction that it began with its claim.
-UNCLAIMED = {
-    "row": ("write(db, CLAIM, token, item, token)", "pass"),
-    "file": ("with fenced(path, token), open", "with open"),
-    "client": ("headers = {", "headers = {} if body is None else {"),
 }
 
 
@@ -86,14 +79,6 @@ def two_tokens(make_client: MakeClient, masters: Fleet) -> tuple[int, int]:
     return tokens[0], tokens[1]
 
 
-def test_every_python_block_of_the_page_is_run_here() -> None:
-    assert PAGE.read_text(encoding="utf-8").count("```python") == len(recipes())
-    assert {*recipes()} == {*WORKERS, "server", "token"}
-
-
-# -- all workers -------------------------------------------------------------------------------------------
-
-
 def overtaken(recipe: Any, make_client: MakeClient, masters: Fleet) -> bool:
     """Run a worker that another one overtakes before it writes; what it says."""
     client, other = make_client(masters.urls), make_client(masters.urls)
@@ -140,36 +125,29 @@ def test_nested_writes_of_one_holder_are_accepted(
     assert inner == [True]
 
 
-@pytest.mark.parametrize("broken", [False, True], ids=["as it stands", "without the claim"])
-@pytest.mark.parametrize("name", UNCLAIMED)
-def test_one_who_has_read_can_no_more_be_overwritten_by_one_who_came_before(
-    name: str, broken: bool, masters3: Fleet, make_client: MakeClient, ready: Callable[..., Any]
+@pytest.mark.parametrize("name", ["row", "file", "client"])
+def test_after_the_claim_and_the_read_an_earlier_holder_is_refused(
+    name: str, masters3: Fleet, make_client: MakeClient, ready: Callable[..., Any]
 ) -> None:
-    recipe = ready(name, source(name, *UNCLAIMED[name]) if broken else "")
+    recipe = ready(name)
     client, other = make_client(masters3.urls), make_client(masters3.urls)
     has_read, go_on = threading.Event(), threading.Event()
-    later: list[bool] = []
 
     def pause() -> None:
         has_read.set()
         assert go_on.wait(30)
 
-    thread = threading.Thread(target=lambda: later.append(recipe.work(other, pause, 1000)))
+    thread = threading.Thread(target=recipe.work, args=(other, pause, 1000))
 
     def overtake() -> None:
         assert other.evict(recipe.lock_name)
         thread.start()
         assert has_read.wait(30)
 
-    try:
-        earlier = recipe.work(client, overtake, 1)
-    except rlock.LeaseLostError:
-        earlier = True
+    assert recipe.work(client, overtake, 1) is False
     go_on.set()
     thread.join(30)
-    assert later == [True]
     assert recipe.value() == 1100
-    assert earlier is broken, "accepted, and lost"
 
 
 STOPPED = """
@@ -206,39 +184,6 @@ def test_a_process_that_was_stopped_beyond_its_lease_writes_nothing_when_it_goes
     assert stopped.line() == "False"
     assert stopped.line() == "closed"
     assert recipe.value() == 1100
-
-
-# -- one by one --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("broken", [False, True], ids=["as it stands", "without flock"])
-def test_one_who_is_stopped_between_compare_and_replace_of_a_file_is_waited_for(
-    broken: bool, masters3: Fleet, make_client: MakeClient, ready: Callable[..., Any]
-) -> None:
-    text = source("file", "fcntl.flock(beside, fcntl.LOCK_EX)", "pass") if broken else ""
-    stopped, later = ready("file", text), module(text or source("file"))
-    old, new = two_tokens(make_client, masters3)
-    compared, go_on = threading.Event(), threading.Event()
-
-    def fsync(fd: int) -> None:
-        compared.set()
-        assert go_on.wait(30)
-        os.fsync(fd)
-
-    stopped.os = types.SimpleNamespace(**{**vars(os), "fsync": fsync})
-    threads = [
-        threading.Thread(target=stopped.replace, args=("data", b"1", old)),
-        threading.Thread(target=later.replace, args=("data", b"2", new)),
-    ]
-    threads[0].start()
-    assert compared.wait(30)
-    threads[1].start()
-    threads[1].join(0.5)
-    assert threads[1].is_alive() is not broken
-    go_on.set()
-    for thread in threads:
-        thread.join(30)
-    assert later.value() == (1 if broken else 2)
 
 
 def test_the_server_says_what_is_missing_and_what_is_too_low(

@@ -5,28 +5,20 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import rlock
-
 from ..conftest import FreshMasters
 from ..contract.conftest import eventually
-from ..contract.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet, raw
-from .pages import PYTHON, Start, kill_group, lay_out, starter
+from .pages import PYTHON, Start, lay_out, starter
 
 celery = pytest.importorskip("celery", reason="celery is in the extra test")
 
 PAGE = "howto/celery.md"
-#: The broker gives back what nobody has acknowledged after a second, and not after an hour.
-IMPATIENT = """
-app.conf.broker_transport_options = {"visibility_timeout": 1}
-"""
 
 
 class Shop:
@@ -135,40 +127,3 @@ def test_a_second_task_is_skipped_or_tried_later_and_the_lease_outlives_a_long_o
     assert worker.wait(30) == 0
     assert shop.result(last) == "report 9"
     assert shop.ran("end 9")
-
-
-def test_after_a_worker_was_killed_the_task_is_free_within_the_lease_and_comes_back(
-    shop: Shop, masters3: Fleet, make_client: Callable[..., rlock.Client]
-) -> None:
-    with (shop.folder / "tasks.py").open("a") as file:
-        file.write(IMPATIENT)
-    worker = shop.worker()
-    result = shop.send("tasks.rebuild", "a")
-    assert eventually(lambda: shop.ran("begin a"), 20), shop.log()
-    killed_at = time.monotonic()
-    kill_group(worker)
-    lock = make_client(masters3.urls).lock("index:a")
-    assert lock.acquire(timeout=30)
-    assert time.monotonic() - killed_at < 1 + 1.5 + 2
-    lock.release()
-    assert not shop.ran("end a")
-    shop.worker()
-    assert shop.result(result) == "index a"
-    begun = shop.ran("begin a")
-    assert len(begun) == 2
-    assert int(begun[0].split()[-1]) < int(begun[1].split()[-1]), "the tokens rise"
-
-
-def test_what_beat_sends_is_a_task_of_the_page(shop: Shop) -> None:
-    command = (
-        "import tasks; [print(e['task'] in tasks.app.tasks) for e in tasks.app.conf.beat_schedule.values()]"
-    )
-    told = shop.start(PYTHON, "-c", command).communicate(timeout=60)[0]
-    assert told.split() == ["True"]
-
-
-def test_the_task_knows_the_arguments_of_its_function(shop: Shop) -> None:
-    """Else a call with wrong arguments is sent, and fails in the worker only."""
-    told = shop.start(PYTHON, "-c", "import tasks; tasks.report.delay()").communicate(timeout=60)[0]
-    assert "TypeError" in told
-    assert "user_id" in told

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
@@ -17,16 +16,14 @@ import rlock
 import rlock.asyncio
 from rlock.testing import lose
 
-from ..conftest import FreshMasters
 from ..contract.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet, left, raw
-from .pages import PYTHON, block, lay_out, module, starter
+from .pages import block, lay_out, module
 
 fastapi = pytest.importorskip("fastapi", "0.121", reason="fastapi is in the extra test")
 httpx = pytest.importorskip("httpx", reason="httpx is in the extra test")
 
 PAGE = "howto/fastapi.md"
-SCOPE = ', scope="function"'
 MakeClient = Callable[..., rlock.Client]
 SERVED_S = 30
 
@@ -38,9 +35,9 @@ class Shop:
         self.folder = folder
         self.orders = orders
 
-    def app(self, old: str = "", new: str = "") -> Any:
-        """The application, with a client of its own: what one worker has."""
-        return module(block(PAGE, "app.py", old, new)).app
+    def app(self) -> Any:
+        """The application of one worker, with a client of its own."""
+        return module(block(PAGE, "app.py")).app
 
     def rows(self) -> list[tuple[str, int]]:
         with closing(sqlite3.connect(self.folder / "shop.db")) as database:
@@ -112,46 +109,12 @@ def test_a_second_request_for_an_order_is_answered_with_409_by_every_worker(shop
     assert [state for state, _ in shop.rows()] == ["shipped", "shipped"]
 
 
-#: A worker: holds the order until it is told to go on, or is refused it.
-WORKER = """
-import asyncio, sys
-import app, httpx, orders
-
-async def pack(order_id):
-    print("packing", flush=True)
-    await asyncio.to_thread(sys.stdin.readline)
-
-async def main():
-    orders.pack = pack
-    transport = httpx.ASGITransport(app.app)
-    async with app.lifespan(app.app), httpx.AsyncClient(transport=transport, base_url="http://shop") as web:
-        print((await web.post("/orders/1/ship")).status_code, flush=True)
-
-asyncio.run(main())
-"""
-
-
-def test_two_processes_exclude_each_other(shop: Shop, masters3: Fleet) -> None:
-    with starter(shop.folder, masters3.urls, DATABASE=str(shop.folder / "shop.db")) as start:
-        first = start(PYTHON, "-c", WORKER, stdin=subprocess.PIPE)
-        assert first.stdout is not None
-        assert first.stdout.readline() == "packing\n"
-        assert start(PYTHON, "-c", WORKER).communicate(timeout=60)[0] == "409\n"
-        assert first.communicate("go on\n", timeout=60)[0] == "200\n"
-        third = start(PYTHON, "-c", WORKER, stdin=subprocess.PIPE)
-        assert third.communicate("\n", timeout=60)[0] == "packing\n200\n"
-
-
-@pytest.mark.parametrize("scope", ["function", "none"])
-def test_the_lock_is_given_back_before_the_response_and_without_the_scope_after_it(
-    shop: Shop, masters3: Fleet, scope: str
-) -> None:
-    app = shop.app(*((SCOPE, "") if scope == "none" else ("", "")))
+def test_the_lock_is_released_before_the_response(shop: Shop, masters3: Fleet) -> None:
+    app = shop.app()
     held: list[bool] = []
 
     async def send(message: Any) -> None:
         if message["type"] == "http.response.start":
-            assert message["status"] == 200
             held.append(any(raw(url).exists("order:1") for url in masters3.urls))
 
     async def receive() -> Any:
@@ -163,7 +126,7 @@ def test_the_lock_is_given_back_before_the_response_and_without_the_scope_after_
             await app(ask, receive, send)
 
     run(main)
-    assert held == [scope == "none"]
+    assert held == [False]
 
 
 def test_the_background_task_of_the_page_waits_for_a_lock_of_its_own(shop: Shop, masters3: Fleet) -> None:
@@ -182,9 +145,8 @@ def test_the_background_task_of_the_page_waits_for_a_lock_of_its_own(shop: Shop,
     assert not [key for url in masters3.urls for key in left(url)]
 
 
-@pytest.mark.parametrize("without", [False, True], ids=["as it stands", "without the check"])
-def test_who_has_lost_the_lock_while_packing_writes_nothing(shop: Shop, without: bool) -> None:
-    app = shop.app(*(("lock.check()", "pass") if without else ("", "")))
+def test_a_request_that_has_lost_the_lock_writes_nothing(shop: Shop) -> None:
+    app = shop.app()
 
     async def pack(order_id: int) -> None:
         await lose(app.state.locks.lock(f"order:{order_id}"))
@@ -195,76 +157,31 @@ def test_who_has_lost_the_lock_while_packing_writes_nothing(shop: Shop, without:
             assert (await web.post("/orders/1/ship")).status_code == 500
 
     run(main)
-    assert shop.rows()[0][0] == ("shipped" if without else "new")
+    assert shop.rows()[0][0] == "new"
 
 
-@pytest.mark.parametrize("without", [False, True], ids=["as it stands", "without the token"])
-def test_who_was_overtaken_is_refused_by_the_row(shop: Shop, without: bool) -> None:
-    if without:
-        code = block(PAGE, "orders.py", " AND fence <= :token", "")
-        shop.orders.shipped = module(code).shipped
-    written, shipped = 2**52, shop.orders.shipped
+def test_the_row_refuses_a_request_that_was_overtaken(shop: Shop) -> None:
+    shipped = shop.orders.shipped
 
     def late(order_id: int, token: int) -> bool:
-        shop.overtake(written)
+        shop.overtake(2**52)
         done: bool = shipped(order_id, token)
         return done
 
     async def main() -> None:
         shop.orders.shipped = late
         async with serving(shop.app()) as web:
-            answer = await web.post("/orders/1/ship")
-            assert answer.status_code == (200 if without else 409)
+            assert (await web.post("/orders/1/ship")).status_code == 409
 
     run(main)
-    assert shop.rows()[0][0] == ("shipped" if without else "returned")
+    assert shop.rows()[0][0] == "returned"
 
 
-def test_masters_out_of_reach_are_503_and_no_409(
-    shop: Shop, fresh_masters: FreshMasters, monkeypatch: pytest.MonkeyPatch
+def test_two_requests_are_in_at_once_with_a_blocking_lock_in_a_dependency(
+    masters3: Fleet, make_client: MakeClient
 ) -> None:
-    fleet = fresh_masters(1)
-    fleet[0].kill()
-    monkeypatch.setenv("RLOCK_MASTERS", fleet.urls[0])
-
-    async def main() -> None:
-        async with serving(shop.app()) as web:
-            answer = await web.post("/orders/1/ship")
-            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
-
-    run(main)
-
-
-def test_an_endpoint_in_a_thread_is_locked_with_the_blocking_client(
-    shop: Shop, masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = make_client(masters3.urls)
-    # Not from_env: a decorator keeps what it has made as long as the process lives.
-    monkeypatch.setattr(rlock.Client, "from_env", lambda: client)
-
-    async def main() -> None:
-        async with serving(shop.app()) as web:
-            async with rlock.asyncio.Client(masters3.urls) as other, other.lock("report:monday"):
-                answer = await web.post("/reports/monday")
-                assert (answer.status_code, answer.headers["Retry-After"]) == (409, "10")
-            assert (await web.post("/reports/monday")).json() == {"report": "report of monday"}
-
-    run(main)
-    assert not client.lock("report:monday").locked()
-
-
-# -- what does not work --------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def broken(masters3: Fleet, make_client: MakeClient) -> Any:
-    """The dependency of the page that is wrong, and its client."""
-    made = module(block(PAGE, "broken.py"))
-    made.client = make_client(masters3.urls)
-    return made
-
-
-def test_two_requests_are_in_at_once_with_a_blocking_lock_in_a_dependency(broken: Any) -> None:
+    broken = module(block(PAGE, "broken.py"))
+    broken.client = make_client(masters3.urls)
     app: Any = fastapi.FastAPI()
     inside: list[int] = []
     one, both = asyncio.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""docs/howto/leader.md: the program of the page, killed, stopped, ended and shut out."""
+"""docs/howto/leader.md and examples/leader.py: the program is killed, stopped, ended and shut out."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import rlock
 from ..contract.conftest import eventually
 from ..contract.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet
-from .pages import PYTHON, lay_out, starter
+from .pages import PYTHON, TOP, starter
 
-PAGE = "howto/leader.md"
+PROGRAM = TOP / "examples" / "leader.py"
 
 
 class Member:
@@ -49,12 +49,6 @@ class Member:
         """The tokens that it has used after this one."""
         return [found for _, found in self.steps if found > token]
 
-    def end(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(30)
-        self._reader.join(30)
-        return code
-
 
 Crew = tuple[Member, Member]
 
@@ -62,12 +56,7 @@ Crew = tuple[Member, Member]
 @pytest.fixture
 def start_member(masters3: Fleet, tmp_path: Path) -> Iterator[Callable[..., Member]]:
     with starter(tmp_path, masters3.urls) as start:
-
-        def member(old: str = "", new: str = "") -> Member:
-            lay_out(PAGE, tmp_path, {"leader.py": (old, new)})
-            return Member(start(PYTHON, "leader.py"))
-
-        yield member
+        yield lambda: Member(start(PYTHON, str(PROGRAM)))
 
 
 @pytest.fixture
@@ -108,15 +97,6 @@ def test_a_leader_that_was_stopped_leads_no_more_when_it_goes_on(crew: Crew) -> 
     steps = len(standby.steps)
     assert eventually(lambda: len(standby.steps) > steps, 10), "the other one works on"
     assert leader.process.poll() is None
-
-
-def test_a_leader_that_is_told_to_end_hands_over_at_once(crew: Crew) -> None:
-    leader, standby = crew
-    assert leader.end() == 0
-    ended_at = time.monotonic()
-    assert eventually(lambda: standby.token, 15)
-    assert standby.steps[0][0] - ended_at < 0.9, "it has waited for the end of the lease"
-    assert standby.end() == 0
 
 
 def test_without_masters_nobody_leads_and_with_them_again(

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
 from rlock.testing.local.embedded import ServerBinary
 
-from .pages import DOCS, blocks
+from .pages import blocks
 
 pytest_plugins = ["pytester"]
 
-TEXT = (DOCS / "howto" / "testing.md").read_text(encoding="utf-8")
 FILES = blocks("howto/testing.md")
 #: What a reader may break in the code under test, and the tests of the page that notice.
 BREAKS = {
@@ -30,10 +26,6 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     return pytester
 
 
-def test_every_block_of_the_page_is_one_of_its_files() -> None:
-    assert len(FILES) == TEXT.count("```python") == 7
-
-
 def test_the_tests_of_the_page_pass(project: pytest.Pytester, server: ServerBinary) -> None:
     project.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=9)
 
@@ -45,14 +37,3 @@ def test_they_fail_when_the_code_under_test_is_broken(project: pytest.Pytester, 
     project.path.joinpath("shop.py").write_text(FILES["shop.py"].replace(old, new), encoding="utf-8")
     result = project.runpytest_subprocess("test_in_memory.py", "test_errors.py")
     assert result.parseoutcomes().get("failed", 0) >= failures
-
-
-def test_the_fixtures_and_settings_that_it_names_are_there() -> None:
-    from rlock.testing import plugin
-
-    fixtures = set(re.findall(r"^\| `(rlock_\w+)` \|", TEXT, re.MULTILINE))
-    assert fixtures == {name for name in dir(plugin) if name.startswith("rlock_")}
-    source = Path(plugin.__file__).read_text(encoding="utf-8")
-    for setting in ("RLOCK_TEST_MASTERS", "rlock_test_masters"):
-        assert setting in TEXT
-        assert f'"{setting}"' in source

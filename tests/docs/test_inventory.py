@@ -1,54 +1,78 @@
-"""No page shows code or commands that nothing runs."""
+"""A page shows no code that nothing runs. The line before each block says what runs it.
+
+``<!-- recipe: NAME -->``           a test that names the page runs it
+``<!-- terminal: NAME -->``         it is part of the page's story: test_stories.py
+``<!-- tested: tests/FILE.py -->``  that file runs it, and names the page
+``<!-- not run: REASON -->``        nothing runs it, for one of the REASONS
+``<!-- on the site: IMAGE -->``     mermaid, of which the site shows a drawing: test_drawings.py
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from . import inventory
-from .inventory import PAGES, REASONS, Block, blocks_of, fault
-from .pages import TOP
+from .pages import PAGES, TOP, marked
 
-TESTS = inventory.test_files()
+REASONS = {
+    "installs": "it installs something, or needs something that the tests do not install",
+    "long": "it takes minutes, and runs tests itself",
+    "drawing": "it is no code",
+    "theirs": "it is for a server or an operating system that the tests must not touch",
+}
+TESTS = {
+    path.relative_to(TOP).as_posix(): path.read_text(encoding="utf-8")
+    for path in (TOP / "tests").rglob("*.py")
+}
+_MARK = re.compile(r"<!-- (recipe|terminal|tested|not run|on the site): (.+?) -->")
+
+
+def blocks(page: Path) -> Iterator[tuple[int, str, str]]:
+    """Line, kind and value of the mark of each block; a block without a mark has empty ones."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    fence = ""
+    for number, line in enumerate(lines):
+        opening = re.match(r" {0,3}(`{3,}|~{3,})", line)
+        if not fence and opening:
+            mark = _MARK.fullmatch(lines[number - 1].strip()) if number else None
+            yield number + 1, mark[1] if mark else "", mark[2] if mark else ""
+            fence = opening[1]
+        elif fence and line.strip() == fence:
+            fence = ""
+
+
+def fault(page: Path, kind: str, value: str) -> str:
+    """The reason to doubt that a test runs a block; empty: a test runs it."""
+    if kind == "recipe":
+        runs = "<!-- terminal:" in page.read_text(encoding="utf-8")
+        return (
+            "" if runs or any(page.name in text for text in TESTS.values()) else f"no test names {page.name}"
+        )
+    if kind == "tested":
+        ours = page.name in TESTS.get(value, "") and marked(page, value)
+        return "" if ours else f"{value} does not take its blocks by pages.marked()"
+    if kind == "not run":
+        return "" if value in REASONS else f"{value!r} is none of {', '.join(REASONS)}"
+    return "" if kind else "the line before it has no mark (tests/docs/test_inventory.py)"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(TOP).as_posix())
-def test_every_block_of_a_page_is_run_by_a_test_or_says_why_not(page: Path) -> None:
-    told = [f"{block.place}: {why}" for block in blocks_of(page) if (why := fault(block, TESTS))]
-    assert not told, "\n".join(told)
+def test_a_test_runs_each_block_of_a_page(page: Path) -> None:
+    assert [f"line {line}: {why}" for line, *mark in blocks(page) if (why := fault(page, *mark))] == []
 
 
-def test_what_is_not_run_is_a_short_list() -> None:
-    skipped = [block for page in PAGES for block in blocks_of(page) if block.mark == "not run"]
-    everything = [block for page in PAGES for block in blocks_of(page)]
-    assert {block.value for block in skipped} <= {*REASONS}
-    code = [block for block in skipped if block.value != "drawing"]
-    assert len(code) * 8 <= len(everything), "\n".join(block.place for block in code)
-    # A drawing that holds commands would hide them.
-    drawings = [block for block in skipped if block.value == "drawing"]
-    assert not [block.place for block in drawings if block.language not in ("", "text")]
+def test_few_blocks_are_not_run() -> None:
+    values = [(kind, value) for page in PAGES for _, kind, value in blocks(page)]
+    skipped = [value for kind, value in values if kind == "not run" and value != "drawing"]
+    assert len(skipped) * 8 <= len(values)
 
 
-# -- it has to notice --------------------------------------------------------------------------------
-
-
-def found(text: str, folder: Path) -> list[Block]:
-    page = folder / "-".join(("named", "by", "nobody.md"))
-    page.write_text(text)
-    return list(blocks_of(page))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "```python\nprint(1)\n```\n",
-        "```\nACL SETUSER\n```\n",
-        "<!-- not run: because -->\n```console\n$ ls\n```\n",
-        "<!-- tested: tests/no_such_file.py -->\n```console\n$ ls\n```\n",
-        "<!-- recipe: a.py -->\n```python\nprint(1)\n```\n",
-    ],
-)
-def test_a_block_that_nothing_runs_is_noticed(text: str, tmp_path: Path) -> None:
-    (block,) = found(text, tmp_path)
-    assert fault(block, TESTS)
+@pytest.mark.parametrize("mark", ["", "<!-- not run: because -->", "<!-- tested: tests/no_such_file.py -->"])
+def test_a_block_that_nothing_runs_is_noticed(mark: str, tmp_path: Path) -> None:
+    page = tmp_path / "-".join(("named", "by", "nobody.md"))
+    page.write_text(f"{mark}\n```python\nprint(1)\n```\n")
+    ((_, kind, value),) = blocks(page)
+    assert fault(page, kind, value)

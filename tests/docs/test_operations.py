@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import redis
-import site_tables
 
 import rlock
 from rlock.rules.timing import guard_time
@@ -178,66 +177,17 @@ def test_one_master_at_a_time_does_not(
     assert not two_owners(fresh_masters, before, after)
 
 
-def test_the_table_of_changes_is_what_sets_of_masters_say() -> None:
-    assert not site_tables.exclude(3, 3, 2), "{1,3} and {2,4} have no master in common"
-    assert site_tables.exclude(3, 4, 3)
-    assert site_tables.exclude(4, 3, 3)
-    assert site_tables.exclude(3, 3, 3)
-    assert not site_tables.exclude(3, 5, 3)
-    for count in range(1, 8):
-        assert site_tables.exclude(count, count + 1, count), "one at a time is safe for any number"
-
-
-def test_the_sequences_of_the_page_are_of_safe_steps() -> None:
-    told = TEXT.partition("## Changing the masters")[2].partition("\n## ")[0]
-    grown = re.findall(
-        r"\{([\d, ]+)\}", told.partition("From three masters to five:")[2].partition("with step 2")[0]
-    )
-    lists = [{*map(int, found.split(","))} for found in grown]
-    assert [len(found) for found in lists] == [3, 4, 5]
-    for one, two in pairwise(lists):
-        assert site_tables.exclude(len(one), len(two), len(one & two))
-
-
 # -- the runbook ---------------------------------------------------------------------------------------------
 
-#: What alerts, the dashboard and `rlock doctor` link to.
-ANCHORS = (
-    "master-down",
-    "quorum-lost",
-    "lock-lost",
-    "renewal-failing",
-    "guard",
-    "clock-offset",
-    "replica",
-    "long-waits",
-    "stuck-lock",
-    "split-votes",
-)
+#: Alerts, the dashboard and `rlock doctor` link to these sections.
+SECTIONS = {
+    "master-down", "quorum-lost", "lock-lost", "renewal-failing", "guard", "clock-offset", "replica",
+    "long-waits", "stuck-lock", "split-votes",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("anchor", ANCHORS)
-def test_there_is_a_section_for_each_alarm(anchor: str) -> None:
-    titles = {title.lower().replace(" ", "-") for title in re.findall(r"^### (.+)$", TEXT, re.MULTILINE)}
-    assert anchor in titles
-    title = anchor.capitalize().replace("-", " ")
-    part = re.split(r"\n##+ ", TEXT.partition(f"\n### {title}\n")[2])[0]
-    assert "*Seen:*" in part
-    assert "*Do:*" in part or "| do |" in part
-
-
-def test_the_messages_that_the_runbook_quotes_are_those_of_the_code() -> None:
-    from rlock import events
-    from rlock.rules.lease import EXPIRED
-
-    assert EXPIRED in TEXT
-    assert str(events.RenewalFailed("x", "o", 4.2)).partition(": ")[2] in TEXT
-    assert "renewed again by a quorum" in str(events.RenewalRecovered("x", "o"))
-    assert "gives no vote: " in str(events.MasterFailed("m", "down", "why"))
-    assert "was lost: " in str(events.Lost("x", "o", 1.0, "expired", "why"))
-    for message in ("renewed again by a quorum", "gives no vote: …", "was lost: …"):
-        assert message in TEXT
-    assert rlock.QuorumUnreachableError.__name__ in TEXT
+def test_there_is_a_section_for_each_alarm() -> None:
+    assert {t.lower().replace(" ", "-") for t in re.findall(r"^### (.+)$", TEXT, re.MULTILINE)} >= SECTIONS
 
 
 def test_memory_of_a_lock_is_what_the_page_says(

@@ -16,8 +16,7 @@ import rlock.asyncio
 from rlock import events
 from rlock.cli.main import cli
 
-from .inventory import PAGES
-from .pages import TOP
+from .pages import PAGES, TOP
 
 ROOT = click.Context(cli, info_name="rlock", **cli.context_settings)
 #: What stands for an object of ours in a sentence.
@@ -112,12 +111,3 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 def test_what_is_not_there_is_noticed(said: str) -> None:
     (found,) = inline(f"Use `{said}` for it.\n\n```python\n`no`\n```\n")
     assert wrong_command(found) or wrong_name(found)
-
-
-@pytest.mark.parametrize(
-    "said",
-    ["rlock run -n NAME -- ls --no-such", "rlock.asyncio.Client", "lock.fencing_token", "rlock up -n 3"],
-)
-def test_what_is_there_is_let_through(said: str) -> None:
-    assert not wrong_command(said)
-    assert not wrong_name(said)

@@ -8,14 +8,14 @@ import pytest
 
 from rlock.testing.local.embedded import ServerBinary
 
-from .pages import DOCS, TOP
+from .pages import PAGES, TOP
 from .stories import has_story, story
 
-PAGES = [page for page in [TOP / "README.md", *sorted(DOCS.rglob("*.md"))] if has_story(page)]
+STORIES = [page for page in PAGES if has_story(page)]
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(TOP).as_posix())
+@pytest.mark.parametrize("page", STORIES, ids=lambda page: page.relative_to(TOP).as_posix())
 def test_the_terminals_of_a_page_show_what_happens(page: Path, tmp_path: Path, server: ServerBinary) -> None:
     with story(page, tmp_path) as told:
         told.tell()

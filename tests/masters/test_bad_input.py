@@ -253,8 +253,8 @@ def test_a_missing_permission_is_raised_at_once(missing: str, told: str, any_ser
 
 
 def test_the_least_permissions_are_enough(masters3: Fleet) -> None:
-    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-    (line,) = [line for line in readme.splitlines() if line.startswith("ACL SETUSER worker on >secret ")]
+    page = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+    (line,) = [line for line in page.splitlines() if line.startswith("ACL SETUSER worker on >secret ")]
     for url in masters3.urls:
         raw(url).execute_command(*line.split())
     urls = [url.replace("redis://", "redis://worker:secret@") for url in masters3.urls]

@@ -55,12 +55,6 @@ def test_anchors_in_links_between_documents_are_headings() -> None:
         assert broken_anchors(document) == [], document.name
 
 
-def test_an_anchor_that_is_no_heading_is_noticed(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("# A `page`\n\n```\n# none\n```\n\n[a](#a-page) [b](page.md#none)\n")
-    assert broken_anchors(page) == ["page.md#none"]
-
-
 def test_a_test_that_a_document_names_is_in_the_file_that_it_links_to() -> None:
     named = 0
     for document in (TOP / "docs").rglob("*.md"):

@@ -83,7 +83,7 @@ def dashboard(
     \b
       /api/snapshot     what the page shows, as JSON
       /api/lock/NAME    one lock
-      /metrics          gauges for Prometheus (needs the extra rlock[prometheus])
+      /metrics          gauges for Prometheus (needs quorum-rlock[prometheus])
       /healthz          ok
 
     Exit status: 0 ended by Ctrl-C or SIGTERM; 64 the address cannot be listened on.

@@ -74,7 +74,7 @@ def demo(workers: int, keep: Path | None, *, as_json: bool) -> None:
     Exit status: 0 proven, 1 a violation or nothing proven, 64 something is not installed, 130 Ctrl-C.
     """
     if importlib.util.find_spec("rich") is None:
-        raise click.ClickException("rich is not installed: pip install rich (it is in the extra rlock[demo])")
+        raise click.ClickException("rich is not installed: pip install rich (the extra quorum-rlock[demo])")
     try:
         server = find_server()
     except EmbeddedError as error:

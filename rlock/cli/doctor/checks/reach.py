@@ -157,5 +157,5 @@ def password(facts: Facts, fleet: Fleet) -> Iterator[Told]:
         yield note(
             "it asks for no password",
             "whoever can connect can take every lock away, and more",
-            "make a user for the lock (README: the least permissions), and a password for `default`",
+            "make a user for the lock (docs: the least permissions), and a password for `default`",
         )
