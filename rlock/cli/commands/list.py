@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 import time
 
 import click
@@ -11,17 +9,14 @@ import click
 from ...errors import OptionsError, RLockError
 from ...model import LockStatus
 from ..options import SecondsWithin
-from ..output import hush, json_option, print_json, show, utf8
+from ..output import hush, json_option, print_json, printable, seconds, show, width
 from ..scan.look import Scan
 from ..scan.reading import ORDERS, label, ordered, seen, unlisted, unreachable, votes
 from ..settings import Settings, settings_options
-from ..words import cut, padded, printable, seconds, width
 
 HEAD = ("NAME", "HOLDER", "HELD FOR", "LEASE", "COUNT", "WAITERS", "VOTES")
 #: Columns of numbers, which end alike.
 RIGHT = (2, 3, 4, 5, 6)
-#: Name and holder are shortened to this and no further, on a terminal that is too narrow for them.
-LEAST = 12
 
 
 @click.command("list")
@@ -116,23 +111,15 @@ def list_(
 
 
 def _print(locks: list[LockStatus]) -> None:
+    # Nothing is shortened: a script may cut columns out of it, and `rlock watch --once` fits the terminal.
     rows = [HEAD, *map(_row, locks)]
     widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
-    if sys.stdout.isatty():
-        # In a file or a pipe nothing is shortened: somebody may cut columns out of it.
-        excess = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
-        for column in sorted((0, 1), key=lambda column: -widths[column]):
-            least = max(LEAST, widths[column] - max(0, excess))
-            excess -= max(0, widths[column] - least)
-            widths[column] = min(widths[column], least)
-    mark = "…" if utf8(sys.stdout) else ".."
     for row in rows:
-        cells = [cut(cell, columns, mark) for cell, columns in zip(row, widths, strict=True)]
-        line = "  ".join(
-            " " * (columns - width(cell)) + cell if i in RIGHT else padded(cell, columns)
-            for i, (cell, columns) in enumerate(zip(cells, widths, strict=True))
-        )
-        show(line.rstrip())
+        cells = []
+        for i, (cell, columns) in enumerate(zip(row, widths, strict=True)):
+            blanks = " " * (columns - width(cell))
+            cells.append(blanks + cell if i in RIGHT else cell + blanks)
+        show("  ".join(cells).rstrip())
 
 
 def _row(lock: LockStatus) -> tuple[str, ...]:

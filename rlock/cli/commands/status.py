@@ -12,11 +12,10 @@ from ...errors import QuorumUnreachableError
 from ...model import LockStatus, MasterStatus
 from .. import exits
 from ..names import complete_name
-from ..output import hush, json_option, print_json, show, styled
+from ..output import age, hush, json_option, print_json, printable, show, styled
 from ..scan.look import Scan
 from ..scan.reading import place, seen
 from ..settings import Settings, settings_options
-from ..words import age, printable
 
 
 @click.command()

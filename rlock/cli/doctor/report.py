@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..output import styled
-from ..words import ms, percent, seconds, size
+from ..output import ms, percent, seconds, size, styled
 from .checks.clocks import offset_of
 from .facts import Facts, Fleet
 from .findings import Finding, Severity

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...model import LockStatus
 from ...rules.keys import since
-from ..words import printable
+from ..output import printable
 from .snapshot import Snapshot
 
 #: What locks can be sorted by.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....rules.keys import WIRES
-from ...words import listed
+from ...output import listed
 from ..acl import OPTIONAL, Permissions, Scope, lines
 from ..facts import Facts, Fleet, Trouble
 from ..findings import Severity, Told, error, note, of_master, warning

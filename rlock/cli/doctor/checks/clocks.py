@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Iterator
 
 from ....rules.timing import DRIFT_FACTOR
+from ...output import percent, span
 from ...scan.snapshot import CLOCK_ALERT_S
-from ...words import percent, span
 from ..facts import Facts, Fleet, clock_offset
 from ..findings import Severity, Told, error, note, of_fleet, warning
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...words import seconds
+from ...output import seconds
 from ..facts import Facts, Fleet
 from ..findings import Severity, Told, error, note, of_fleet, of_master, warning
 

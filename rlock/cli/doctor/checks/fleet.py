@@ -6,7 +6,7 @@ import ipaddress
 from collections import defaultdict
 from collections.abc import Iterator
 
-from ...words import listed, seconds
+from ...output import listed, seconds
 from ..facts import Facts, Fleet
 from ..findings import Severity, Told, error, note, of_fleet, warning
 

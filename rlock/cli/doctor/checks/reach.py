@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...words import ms
+from ...output import ms
 from ..facts import ANSWERED, Facts, Fleet, Trouble
 from ..findings import Severity, Told, error, note, of_fleet, of_master, warning
 

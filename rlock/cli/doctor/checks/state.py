@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....rules import keys
-from ...words import seconds, size
+from ...output import seconds, size
 from ..facts import Facts, Fleet
 from ..findings import Severity, Told, error, note, of_master, warning
 
