@@ -35,7 +35,7 @@ COMMANDS = (
     "help",
 )
 
-#: Set by the scripts of `rlock completion`.
+#: click's completion scripts set it.
 COMPLETE = "_RLOCK_COMPLETE"
 
 
@@ -103,7 +103,7 @@ class Verbs(click.Group):
     "  rlock demo                    watch processes take turns, with faults\n"
     "  rlock up -n 5                 start five local masters and print RLOCK_MASTERS=...\n"
     "  rlock run nightly -- ./job    run a command that must not run twice at once\n"
-    "  rlock help run                the manual of a command; exit-codes has a page, too",
+    "  rlock help run                the help text of a command; also: exit-codes",
 )
 @click.version_option(__version__, prog_name="rlock")
 def cli() -> None:
@@ -130,22 +130,13 @@ def main() -> None:
     log.setFormatter(OneLine())
     logging.basicConfig(handlers=[log], level=logging.WARNING)
     if COMPLETE in os.environ:
-        _prepare_completion()
+        logging.disable()  # a prompt is no place for a log
     code = _ended()
     try:
         sys.stdout.flush()
     except OSError as error:
         code = _unwritten(error)
     sys.exit(code)
-
-
-def _prepare_completion() -> None:
-    from click.shell_completion import add_completion_class
-
-    from .commands.completion import Bash
-
-    add_completion_class(Bash, "bash")
-    logging.disable()  # a prompt is no place for what masters do not answer
 
 
 def _ended() -> int:

@@ -15,11 +15,11 @@ from ...errors import LeaseLostError, OptionsError, QuorumUnreachableError, RLoc
 from ...lock import RLock
 from ...model import LockStatus
 from .. import exits
-from ..child import ON_LOST, TERM, WARN, GuardedCommand
-from ..names import complete_command, complete_name
+from ..completion import complete_command, complete_name
 from ..options import Seconds, SecondsWithin
-from ..outcome import Outcome
 from ..output import json_option
+from ..run.child import ON_LOST, TERM, WARN, GuardedCommand
+from ..run.events import Outcome
 from ..settings import Settings, settings_options
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -11,7 +11,7 @@ from ...client import Client
 from ...errors import QuorumUnreachableError
 from ...model import LockStatus, MasterStatus
 from .. import exits
-from ..names import complete_name
+from ..completion import complete_name
 from ..output import age, hush, json_option, print_json, printable, show, styled
 from ..scan.look import Scan
 from ..scan.reading import place, seen

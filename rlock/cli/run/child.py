@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from ..errors import LeaseLostError
-from . import exits
-from .launcher import launch
-from .output import complain
+from ...errors import LeaseLostError
+from .. import exits
+from ..launcher import launch
+from ..output import complain
 
 #: What may be done about a command whose lock was lost: nothing, SIGTERM and then SIGKILL, or SIGKILL.
 WARN, TERM, KILL = ON_LOST = ("warn", "term", "kill")

@@ -6,9 +6,9 @@ import logging
 import sys
 import time
 
-from ..errors import LeaseLostError, QuorumUnreachableError
-from ..model import LockStatus
-from .output import complain, print_json, to_json, utf8
+from ...errors import LeaseLostError, QuorumUnreachableError
+from ...model import LockStatus
+from ..output import complain, print_json, to_json, utf8
 
 
 class Outcome:
