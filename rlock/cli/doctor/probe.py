@@ -1,4 +1,4 @@
-"""A lock of our own on all masters, taken and given back as any client does it."""
+"""A lock of doctor's own on all masters, acquired and released as any client does it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,16 @@ from ...errors import RLockError
 from .facts import Fleet, Probe
 
 
-def probe(endpoints: Sequence[Endpoint], fleet: Fleet, name: str) -> None:
-    """Acquire and release it, if a quorum of masters looks as if that could work."""
-    found = fleet.probe = Probe(name)
-    able = [
-        f
-        for f in fleet.examined
-        if f.permissions.enough
-        and not (f.busy or f.write_fault or f.loading)
-        and f.mode in (None, "standalone")
-    ]
+def probe(endpoints: Sequence[Endpoint], fleet: Fleet, name: str) -> Probe:
+    """Acquire and release it, if a quorum of masters looks able to grant it."""
+    found = Probe(name)
+    able = [facts for facts in fleet.masters if facts.grants]
     if len(able) < fleet.quorum:
         found.skipped = "fewer than a quorum of masters would grant it"
-        return
-    if sum(not facts.not_tried for facts in able) < fleet.quorum:
+    elif sum(not facts.not_tried for facts in able) < fleet.quorum:
         found.skipped = "the user may not lock this name (nor need it)"
-        return
+    if found.skipped:
+        return found
     # Without the restart guard, which has a check of its own: it would write its note on new masters.
     client = Client(
         list(endpoints),
@@ -38,28 +32,28 @@ def probe(endpoints: Sequence[Endpoint], fleet: Fleet, name: str) -> None:
         restart_guard=0,
     )
     try:
-        with _quiet(), client:
+        with _no_log(), client:
             lock = client.lock(name, renew=False)
-            # Connections are made with the first use, and no later acquire pays for them.
+            # Connect first: no later acquire pays for that.
             client.status(name)
             began = now()
             if not lock.acquire(blocking=False):
                 found.fault = "it is held by another owner, though its name is fresh"
-                return
+                return found
             found.acquire = now() - began
             began = now()
             lock.release()
             found.release = now() - began
     except RLockError as error:
         found.fault = str(error)
+    return found
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """What a client would log is a finding here."""
+def _no_log() -> Iterator[None]:
+    """A client's log line would repeat a finding."""
     log = logging.getLogger("rlock")
-    before = log.disabled
-    log.disabled = True
+    before, log.disabled = log.disabled, True
     try:
         yield
     finally:
