@@ -30,7 +30,7 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
     try:
         with (
             settings.client(request_timeout=PATIENCE_S) as client,
-            Scan(client, pattern, MOST, waiters=1, hand_offs=False) as scan,
+            Scan(client, pattern, MOST, waiters=1) as scan,
         ):
             return [lock.name for lock in scan.look().locks if PLAIN.fullmatch(lock.name)]
     except Exception:

@@ -84,7 +84,7 @@ def test_hashes_that_no_lock_wrote_are_not_shown(masters1: Fleet) -> None:
     client.set("text", "x")
     client.hset("lock", mapping={owner_token("web/1/main"): 1})
     client.hset("java", mapping={"8743c9c0-0795-4907-87fd-6c719a6b4586:52": 1})
-    with rlock.Client(masters1.urls) as own, Scan(own, hand_offs=False) as scan:
+    with rlock.Client(masters1.urls) as own, Scan(own) as scan:
         snapshot = scan.look()
         assert [lock.name for lock in snapshot.locks] == ["java", "lock"]
         assert snapshot.masters[0].locks == 2
@@ -106,7 +106,7 @@ def test_with_a_limit_those_that_are_waited_for_go_before_and_more_is_said(maste
 def test_a_lock_that_is_released_is_gone_from_the_next_look_and_one_that_comes_back_too(
     masters3: Fleet,
 ) -> None:
-    with rlock.Client(masters3.urls) as client, Scan(client, hand_offs=False) as scan:
+    with rlock.Client(masters3.urls) as client, Scan(client) as scan:
         lock = client.lock("x")
         for _ in range(3):
             assert scan.look().locks == ()
@@ -123,7 +123,7 @@ def test_a_search_is_boxed_in_time_and_goes_on_where_it_was(masters1: Fleet) -> 
         for i in range(start, start + 10_000):
             pipe.hset(f"session:{i}", mapping={"user": "7"})
         pipe.execute()
-    with rlock.Client(masters1.urls) as own, Scan(own, scan_s=0.01, hand_offs=False) as scan:
+    with rlock.Client(masters1.urls) as own, Scan(own, scan_s=0.01) as scan:
         scan._first = False  # the first look may take longer
         client.hset("lock", mapping={owner_token("web/1/main"): 1})
         took, looks = [], 0

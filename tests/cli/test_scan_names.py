@@ -8,8 +8,8 @@ import string
 import pytest
 
 from rlock.cli.scan import info
-from rlock.cli.scan.names import given, lock_of, matcher, queues, waited_for
-from rlock.rules.keys import NOTE, fence, queue
+from rlock.cli.scan.names import lock_of, matcher, queues, waited_for
+from rlock.rules.keys import NOTE, queue
 
 from ..scripted import Box
 
@@ -19,7 +19,6 @@ NAMES = ("x", "orders:42", "a b", "ü", "{x}", "a{b", "}", "{", "x:queue", "rloc
 def test_names_come_back_out_of_the_keys_that_are_made_of_them() -> None:
     for name in NAMES:
         assert waited_for(queue(name).encode()) == name
-        assert given(fence(name).encode()) == name
         assert lock_of(name.encode()) == name
 
 

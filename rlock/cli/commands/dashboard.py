@@ -13,7 +13,7 @@ import click
 
 from ...errors import OptionsError
 from ..dashboard.answers import Answers
-from ..dashboard.hosts import BadHostError, Guests, is_loopback, resolve
+from ..dashboard.hosts import AllowedHosts, is_loopback, resolve
 from ..dashboard.poller import Poller
 from ..dashboard.server import Server
 from ..output import json_option, print_json, show
@@ -90,8 +90,9 @@ def dashboard(
     """
     try:
         family, address = resolve(host)
-    except BadHostError as error:
-        raise OptionsError(f"--host: {error}") from None
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise OptionsError(f"--host: {host!r} is no address of this machine: {why}") from None
     remote = not is_loopback(address)
     if remote and not allow_remote:
         raise OptionsError(
@@ -105,10 +106,10 @@ def dashboard(
         poller = Poller(partial(Scan, client, pattern, limit))
         stack.callback(poller.close)
         own = [host, address, *allowed, *([socket.gethostname()] if remote else [])]
-        guests = Guests(own, any_address=remote)
+        hosts = AllowedHosts(own, any_address=remote)
         answers = Answers(poller, client.status)
         try:
-            server = stack.enter_context(Server((address, port), family, answers.answer, guests))
+            server = stack.enter_context(Server((address, port), family, answers.answer, hosts))
         except OSError as error:
             raise _cannot_listen(error, host, port) from None
         shown = f"[{address}]" if family == socket.AF_INET6 else address

@@ -81,7 +81,7 @@ def list_(
     hush()
     with (
         settings.client() as client,
-        Scan(client, pattern, limit, scan_s=scan_s, hand_offs=False) as scan,
+        Scan(client, pattern, limit, scan_s=scan_s) as scan,
     ):
         snapshot = scan.look()
     if (why := unreachable(snapshot)) is not None:

@@ -67,7 +67,7 @@ def _print(found: LockStatus) -> None:
 
 def _suggest(own: Client, name: str) -> None:
     """A word to the one who has made a typing error; a moment's SCAN, and never a reason to fail."""
-    with Scan(own, scan_s=0.0, limit=1000, waiters=1, hand_offs=False) as scan:
+    with Scan(own, scan_s=0.0, limit=1000, waiters=1) as scan:
         names = [lock.name for lock in scan.look().locks if lock.name != name]
     near = difflib.get_close_matches(name, names, 3, 0.75)
     if near:

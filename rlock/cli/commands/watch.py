@@ -51,8 +51,7 @@ def watch(
 
     It only reads: a few commands a second for each lock and master, and a SCAN for a hundredth of the time.
     Where masters hold very many other keys, it finds all locks after some looks; "+" behind a number says
-    that there may be more. Hand-offs are new owners of locks that were waited for. One master tells of them;
-    if the user lacks +client|tracking, only changes of holder between two looks are counted.
+    that there may be more.
 
     With --json each look is an object on a line of its own, until Ctrl-C; that needs no terminal and no rich.
 
@@ -74,7 +73,7 @@ def watch(
     hush()
     with (
         settings.client() as client,
-        Scan(client, pattern, limit, scan_s=SHARE * interval, hand_offs=not once) as scan,
+        Scan(client, pattern, limit, scan_s=SHARE * interval) as scan,
     ):
         if as_json:
             _print_looks(scan, interval, once=once)

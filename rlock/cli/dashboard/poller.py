@@ -1,7 +1,8 @@
-"""Poller: one thread that looks at the fleet while somebody watches, however many they are."""
+"""Poller: one thread that looks at the fleet while somebody watches, however many pages are open."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -16,16 +17,14 @@ log = logging.getLogger("rlock")
 
 EVERY_S = 1.0  # from the beginning of one look to that of the next
 SHORTEST_PAUSE_S = 0.25  # masters that answer slowly are not asked without a break
-IDLE_S = 5.0  # a page asks every second: after this long nobody watches
-STAY_S = 15.0  # then the connections go, too
-# Longer than the time between two scrapes, or each would be a first look, which has no rate of hand-offs.
-SCRAPE_S = 150.0
+IDLE_S = 5.0  # a page asks every second: after this time nobody watches
+STAY_S = 15.0  # then the connections are closed, too
 END_S = 0.5
 PATIENCE_S = 5.0  # how long a question waits for the first look
 
 
 class Looks(Protocol):
-    """What looks: a `Scan`."""
+    """The part of `Scan` that is used here."""
 
     def look(self) -> Snapshot:
         """One look at the fleet."""
@@ -48,11 +47,7 @@ class Sight:
 
 
 class Poller:
-    """Looks once a second from a question on, until nobody has asked for a while.
-
-    ``scan`` makes what looks; it is closed when nobody has asked for long, so that no connection of ours
-    stays on the masters.
-    """
+    """Looks once a second from a question on, until nobody has asked for a while; then closes the scan."""
 
     def __init__(
         self,
@@ -67,83 +62,67 @@ class Poller:
         self._changed = threading.Condition()
         self._sight = Sight()
         self._rounds = 0
-        self._watching = False
         self._closed = False
-        self._asked_at = self._stay_until = float("-inf")
+        self._watched_until = self._stay_until = float("-inf")
         self._thread: threading.Thread | None = None
 
-    @property
-    def rounds(self) -> int:
-        """How many looks there were."""
-        return self._rounds
-
-    def sight(self, patience_s: float = PATIENCE_S, *, stay_s: float | None = None) -> Sight:
-        """What was seen last. The first question after a time of rest waits for a fresh look.
-
-        ``stay_s``: how long to stay connected for the next question, if not as long as for a page.
-        """
+    def sight(self, patience_s: float = PATIENCE_S) -> Sight:
+        """The last look. The first question after a time without any waits for a fresh look."""
         with self._changed:
-            self._asked_at = time.monotonic()
-            stay = self._stay_s if stay_s is None else stay_s
-            self._stay_until = max(self._stay_until, self._asked_at + stay)
+            asked_at = time.monotonic()
+            rested = asked_at >= self._watched_until
+            self._watched_until = asked_at + self._idle_s
+            self._stay_until = asked_at + self._stay_s
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._run, name="rlock-poller", daemon=True)
                 self._thread.start()
-            if not self._watching:
+            if rested:
                 before = self._rounds
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._closed or self._rounds > before, patience_s)
             return self._sight
 
     def close(self) -> None:
-        """No look begins any more; one that is under way gets a moment to end."""
+        """No look begins any more; a look that is under way gets a moment to end."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(END_S)
+            thread = self._thread
+        if thread is not None:
+            thread.join(END_S)
 
     def _run(self) -> None:
-        scan: Looks | None = None
-        while self._wanted(scan is not None):
-            if not self._watching:
-                # Nobody has asked for long; the next question makes a new one.
-                _put_away(scan)
-                scan = None
-                continue
-            began = time.monotonic()
-            try:
-                if scan is None:
-                    scan = self._make()
-                sight = Sight(scan.look())
-            except Exception as error:
-                # The thread must live on, or the page would be stale for ever after one bad look.
-                if not isinstance(error, RLockError):
-                    log.exception("a look at the masters failed")
-                sight = Sight(self._sight.snapshot, str(error) or type(error).__name__)
-            pause = max(SHORTEST_PAUSE_S, self._every_s - (time.monotonic() - began))
-            with self._changed:
-                self._sight = sight
-                self._rounds += 1
-                self._changed.notify_all()
-                self._changed.wait_for(lambda: self._closed, pause)
-        _put_away(scan)
+        """Look while somebody watches; stay connected for a while; then end, until the next question."""
+        with contextlib.ExitStack() as stack:
+            scan: Looks | None = None
+            while self._wanted():
+                began = time.monotonic()
+                try:
+                    if scan is None:
+                        scan = self._make()
+                        stack.callback(scan.close)
+                    sight = Sight(scan.look())
+                except Exception as error:
+                    # The thread must live on, or the page would be stale for ever after one bad look.
+                    if not isinstance(error, RLockError):
+                        log.exception("a look at the masters failed")
+                    sight = Sight(self._sight.snapshot, str(error) or type(error).__name__)
+                pause = max(SHORTEST_PAUSE_S, self._every_s - (time.monotonic() - began))
+                with self._changed:
+                    self._sight = sight
+                    self._rounds += 1
+                    self._changed.notify_all()
+                    self._changed.wait_for(lambda: self._closed, pause)
 
-    def _wanted(self, open_: bool) -> bool:
-        """Sleep until there is something to do: a look, or with ``open_`` the end of it. False: closed."""
+    def _wanted(self) -> bool:
+        """Sleep until somebody watches. False: closed, or nobody has asked for long."""
         with self._changed:
             while not self._closed:
                 now = time.monotonic()
-                self._watching = now - self._asked_at < self._idle_s
-                if self._watching or (open_ and now >= self._stay_until):
+                if now < self._watched_until:
+                    return True
+                if now >= self._stay_until:
                     break
-                self._changed.wait(self._stay_until - now if open_ else None)
-            return not self._closed
-
-
-def _put_away(scan: Looks | None) -> None:
-    if scan is not None:
-        try:
-            scan.close()
-        except Exception:
-            log.exception("the scan did not close")
+                self._changed.wait(self._stay_until - now)
+            self._thread = None  # the next question starts another one
+            return False

@@ -13,9 +13,7 @@ from ...client import Client
 from ...model import LASTING, LockStatus
 from ...procedures.inspect import statuses
 from ...rules.quorum import quorum
-from .hand_offs import HandOffs
 from .masters import Answer, Scout
-from .names import matcher
 from .snapshot import MasterHealth, Snapshot
 
 if TYPE_CHECKING:
@@ -56,7 +54,6 @@ class Scan:
     :param scan_s: seconds that a look may spend on each master searching for names; it goes on with the next
         look. The first look takes a little longer.
     :param waiters: how many of those who wait for a lock are told, the first.
-    :param hand_offs: count them, on two more connections to one master.
 
     Names come from a SCAN of every master, never from KEYS: locks as hashes with an owner token as their only
     field, and queues. One thread may use it at a time; no matter which.
@@ -70,7 +67,6 @@ class Scan:
         *,
         scan_s: float = 0.01,
         waiters: int = 20,
-        hand_offs: bool = True,
     ) -> None:
         self._client = client
         self._limit = limit
@@ -84,11 +80,6 @@ class Scan:
         self._scouts = [
             Scout(endpoint, pattern, self._timeout, self._names) for endpoint in client._endpoints
         ]
-        self._matches = matcher(pattern)
-        self._counting = hand_offs
-        self._hand_offs: HandOffs | None = None
-        self._counted: tuple[float, int] | None = None
-        self._holders: dict[str, str | None] = {}
         for scout in self._scouts:
             scout.start()
 
@@ -98,9 +89,6 @@ class Scan:
         Never fails for want of answers: the snapshot says what is wrong with each master.
         """
         at = time.time()
-        if self._counting and self._hand_offs is None:
-            self._hand_offs = HandOffs(self._client._endpoints, self._matches, self._timeout)
-            self._hand_offs.start()
         orders = self._order()
         self._wait(orders, PATIENCE_S)
         self._learn([scout.answer for scout in self._scouts if not scout.busy])
@@ -126,21 +114,12 @@ class Scan:
             tuple(self._health(answers, shown)),
             tuple(sorted(shown, key=lambda lock: lock.name)),
             more,
-            self._rate(shown),
         )
-
-    def rest(self) -> None:
-        """Before a time without looks: no master is to keep messages for one who does not read them."""
-        listening, self._hand_offs = self._hand_offs, None
-        if listening is not None:
-            listening.close()
-            listening.join(1.0)
 
     def close(self) -> None:
         """End threads and connections; the client stays open."""
         for scout in self._scouts:
             scout.close()
-        self.rest()
 
     def __enter__(self) -> Self:
         return self
@@ -218,22 +197,6 @@ class Scan:
 
     def _shown(self, lock: LockStatus) -> bool:
         return lock.queue_length > 0 or any(view.holder is not None for view in lock.masters)
-
-    def _rate(self, locks: Sequence[LockStatus]) -> float | None:
-        """Hand-offs a second since the look before."""
-        now, listening = time.monotonic(), self._hand_offs
-        count, since = (0, None) if listening is None else (listening.count, listening.since)
-        before, self._counted = self._counted, (now, count)
-        holders, self._holders = self._holders, {lock.name: lock.holder for lock in locks}
-        if before is None:
-            return None
-        began, counted = before
-        if since is not None and since <= began:
-            return (count - counted) / (now - began)
-        changed = sum(
-            lock.holder is not None and holders.get(lock.name) not in (None, lock.holder) for lock in locks
-        )
-        return changed / (now - began)
 
     def _health(self, answers: Sequence[Answer], locks: Sequence[LockStatus]) -> list[MasterHealth]:
         engine = self._client._engine()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ...rules.keys import own_key
+from ...rules.keys import queue
 from ...rules.options import MAX_NAME_BYTES
 
 _OWN = "rlock:"
@@ -19,22 +19,12 @@ def lock_of(key: bytes) -> str | None:
 
 def waited_for(key: bytes) -> str | None:
     """The name of the lock whose queue this is; the reverse of `rules.keys.queue`."""
-    return _inside(key, "queue")
-
-
-def given(key: bytes) -> str | None:
-    """The name of the lock whose last fencing token this is; the reverse of `rules.keys.fence`."""
-    return _inside(key, "fence")
-
-
-def _inside(key: bytes, what: str) -> str | None:
-    """The reverse of `rules.keys.own_key`."""
-    text, end = _text(key), f":{what}"
+    text, end = _text(key), ":queue"
     if text is None or not (text.startswith(_OWN) and text.endswith(end)):
         return None
     inside = text[len(_OWN) : -len(end)]
     name = inside[1:] if inside.startswith(":") else inside[1:-1]
-    return name if name and own_key(name, what) == text else None
+    return name if name and queue(name) == text else None
 
 
 def queues(pattern: str) -> str:

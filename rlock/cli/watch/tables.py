@@ -94,7 +94,7 @@ def _text(cell: Cell | str, view: View) -> Text:
 
 
 def _head(snapshot: Snapshot, view: View, moment: Moment) -> list[Text]:
-    answering, masters, rate = snapshot.answering, len(snapshot.masters), snapshot.hand_offs_per_second
+    answering, masters = snapshot.answering, len(snapshot.masters)
     enough = answering >= snapshot.quorum
     more = "+" if snapshot.more else ""
     held = sum(lock.locked for lock in snapshot.locks)
@@ -107,7 +107,6 @@ def _head(snapshot: Snapshot, view: View, moment: Moment) -> list[Text]:
         style="green" if answering == masters else "yellow" if enough else "bold red",
     )
     line.append("  ? held  ? waited for" if unknown else f"  {held}{more} held  {waited}{more} waited for")
-    line.append("  - hand-offs/s" if rate is None else f"  {rate:.1f} hand-offs/s")
     if moment.aged > 5:
         line.append(f"  {duration(moment.aged)} old", style="yellow")
     if not enough:
