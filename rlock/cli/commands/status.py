@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 
 import click
 
-from ...client import Client
 from ...errors import QuorumUnreachableError
 from ...model import LockStatus, MasterStatus
 from .. import exits
 from ..completion import complete_name
 from ..output import age, hush, json_option, print_json, printable, show, styled
-from ..scan.look import Scan
 from ..scan.reading import place, seen
 from ..settings import Settings, settings_options
 
@@ -25,10 +22,9 @@ from ..settings import Settings, settings_options
 def status(name: str, *, as_json: bool, settings: Settings) -> None:
     """Show who holds the lock NAME, since when, for how long, what each master says, and who waits.
 
-    Any name will do: one that nobody holds is free. On a terminal it also says if a lock of a similar name is
-    in use. `rlock list` shows all of them.
+    Any name will do: a lock that nobody holds is free. `rlock list` shows all locks that are in use.
 
-    It is unknown where masters do not answer, or have restarted a short time ago.
+    The state is unknown where masters do not answer, or have restarted a short time ago.
 
     Exit status: 0 whether it is held, free or unknown; 69 fewer than a quorum of masters answered.
     """
@@ -43,9 +39,6 @@ def status(name: str, *, as_json: bool, settings: Settings) -> None:
             print_json(found)
             return
         _print(found)
-        # None where stderr is closed: a crontab's `2>&-`.
-        if sys.stderr is not None and sys.stderr.isatty() and not found.locked and not found.queue_length:
-            _suggest(own, name)
 
 
 def _print(found: LockStatus) -> None:
@@ -63,16 +56,6 @@ def _print(found: LockStatus) -> None:
         show(f"  {number}. {printable(waiter.owner)}{since}")
     if found.queue_length > len(found.waiters) > 0:
         show(f"  and {found.queue_length - len(found.waiters)} more")
-
-
-def _suggest(own: Client, name: str) -> None:
-    """A word to the one who has made a typing error; a moment's SCAN, and never a reason to fail."""
-    with Scan(own, scan_s=0.0, limit=1000, waiters=1) as scan:
-        names = [lock.name for lock in scan.look().locks if lock.name != name]
-    near = difflib.get_close_matches(name, names, 3, 0.75)
-    if near:
-        told = " or ".join(repr(each) for each in near)
-        show(f"nobody uses a lock of this name now; did you mean {told}?", err=True)
 
 
 def _tell_faults(masters: list[str], error: QuorumUnreachableError, *, as_json: bool) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import statistics
-import threading
 import time
 from collections.abc import Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from ...client import Client
 from ...model import LASTING, LockStatus
 from ...procedures.inspect import statuses
 from ...rules.quorum import quorum
-from .masters import Answer, Scout
+from .masters import Answer, MasterReader
 from .snapshot import MasterHealth, Snapshot
 
 if TYPE_CHECKING:
@@ -34,15 +35,12 @@ PATIENCE_S = FIRST_SCAN_S + 0.1
 NOBODYS = "rlock"
 
 
+@dataclass
 class _Name:
     """What is known of a name."""
 
-    __slots__ = ("alive_at", "waited")
-
-    def __init__(self, at: float) -> None:
-        #: When it was found, or last seen held or waited for.
-        self.alive_at = at
-        self.waited = False
+    alive_at: float  # when it was found, or last seen held or waited for
+    waited: bool = False
 
 
 class Scan:
@@ -74,14 +72,14 @@ class Scan:
         self._waiters = waiters
         self._timeout = client._timeout
         self._names: dict[str, _Name] = {}
-        self._first = True
-        self._ordered_at = 0.0
+        self._started_at = 0.0
         self._overflow = False
-        self._scouts = [
-            Scout(endpoint, pattern, self._timeout, self._names) for endpoint in client._endpoints
+        self._readers = [
+            MasterReader(endpoint, pattern, self._timeout, self._names) for endpoint in client._endpoints
         ]
-        for scout in self._scouts:
-            scout.start()
+        # A thread for each master: none waits for another.
+        self._pool = ThreadPoolExecutor(len(self._readers), "rlock-scan")
+        self._looks: list[Future[None] | None] = [None] * len(self._readers)
 
     def look(self) -> Snapshot:
         """The fleet as it is now. A master that gives no answer costs its time-out in one look only.
@@ -89,12 +87,13 @@ class Scan:
         Never fails for want of answers: the snapshot says what is wrong with each master.
         """
         at = time.time()
-        orders = self._order()
-        self._wait(orders, PATIENCE_S)
-        self._learn([scout.answer for scout in self._scouts if not scout.busy])
-        # While a master that hangs uses up the time that the scouts have, or each would cost its time-out.
+        self._learn(self._done())  # a look that came too late for the last snapshot
+        looks = self._start_readers()
+        self._wait(looks, PATIENCE_S)
+        self._learn(self._done())
+        # Meanwhile a master that hangs uses up the readers' time, or each of the two would cost its time-out.
         locks = self._statuses(())
-        self._wait(orders, self._timeout + self._scan_s)
+        self._wait(looks, self._timeout + self._scan_s)
         answers = self._answers()
         self._learn(answers)
         locks += self._statuses([lock.name for lock in locks])
@@ -110,7 +109,7 @@ class Scan:
         shown = shown[: self._limit]
         return Snapshot(
             at,
-            quorum(len(self._scouts)),
+            quorum(len(self._readers)),
             tuple(self._health(answers, shown)),
             tuple(sorted(shown, key=lambda lock: lock.name)),
             more,
@@ -118,8 +117,10 @@ class Scan:
 
     def close(self) -> None:
         """End threads and connections; the client stays open."""
-        for scout in self._scouts:
-            scout.close()
+        for reader in self._readers:
+            reader.close()
+            self._pool.submit(reader.hang_up)
+        self._pool.shutdown(wait=False)
 
     def __enter__(self) -> Self:
         return self
@@ -134,27 +135,36 @@ class Scan:
 
     # -- one look ----------------------------------------------------------------------------------
 
-    def _order(self) -> list[threading.Event]:
-        """Send the scouts; what to wait for. Those that did not come back are waited for no more."""
-        scan_s = max(self._scan_s, FIRST_SCAN_S) if self._first else self._scan_s
-        self._first = False
-        self._ordered_at = time.monotonic()
-        orders = []
-        for scout in self._scouts:
-            if not scout.busy:
-                worth_it, order = scout.promising, scout.order(scan_s)
-                if worth_it:
-                    orders.append(order)
-        return orders
+    def _start_readers(self) -> list[Future[None]]:
+        """Have each idle reader look; the looks worth waiting for."""
+        scan_s = max(self._scan_s, FIRST_SCAN_S) if self._started_at == 0.0 else self._scan_s
+        self._started_at = time.monotonic()
+        expected = []
+        for i, reader in enumerate(self._readers):
+            if not self._busy(i):
+                promising = reader.promising
+                self._looks[i] = look = self._pool.submit(reader.look, scan_s)
+                if promising:
+                    expected.append(look)
+        return expected
 
-    def _wait(self, orders: Sequence[threading.Event], patience: float) -> None:
-        """Until all scouts are back, at most so many seconds since they were sent."""
-        for order in orders:
-            order.wait(max(0.0, self._ordered_at + patience - time.monotonic()))
+    def _busy(self, i: int) -> bool:
+        look = self._looks[i]
+        return look is not None and not look.done()
+
+    def _wait(self, looks: Sequence[Future[None]], patience: float) -> None:
+        """Until all looks are done, at most so many seconds since they were started."""
+        wait(looks, max(0.0, self._started_at + patience - time.monotonic()))
+
+    def _done(self) -> list[Answer]:
+        return [reader.answer for i, reader in enumerate(self._readers) if not self._busy(i)]
 
     def _answers(self) -> list[Answer]:
         silent = Answer(f"no answer within {self._timeout:g} s")
-        return [silent if scout.busy and scout.promising else scout.answer for scout in self._scouts]
+        return [
+            silent if self._busy(i) and reader.promising else reader.answer
+            for i, reader in enumerate(self._readers)
+        ]
 
     def _learn(self, answers: Sequence[Answer]) -> None:
         """Take note of names that were found, and forget those that are over."""
