@@ -1,10 +1,8 @@
-"""Words that a shell offers on TAB: names of locks that are held, and programs. Nothing on failure."""
+"""Words that a shell offers on TAB: names of locks that are held. Nothing on failure."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -38,20 +36,5 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def complete_command(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Programs of PATH for the first word, files for the others."""
-    files = [CompletionItem(incomplete, type="file")]
-    if ctx.params.get("command") or os.sep in incomplete:
-        return files
-    return [CompletionItem(name) for name in sorted(set(_programs(incomplete)))] or files
-
-
-def _programs(beginning: str) -> Iterator[str]:
-    if not beginning:
-        return  # a list of thousands helps nobody
-    for folder in os.environ.get("PATH", "").split(os.pathsep):
-        try:
-            with os.scandir(folder or ".") as entries:
-                names = [entry.name for entry in entries if entry.name.startswith(beginning)]
-        except OSError:
-            continue
-        yield from (name for name in names if os.access(os.path.join(folder, name), os.X_OK))
+    """Files: COMMAND and its arguments."""
+    return [CompletionItem(incomplete, type="file")]

@@ -36,7 +36,6 @@ INFO = {
 CONFIG = {
     "appendfsync": "always", "no-appendfsync-on-rewrite": "no", "save": "", "tcp-keepalive": "300",
     "stop-writes-on-bgsave-error": "yes", "timeout": "0",
-    "client-output-buffer-limit": "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
 }  # fmt: skip
 
 
@@ -93,7 +92,6 @@ def named(**facts: Any) -> Permissions:
     return Permissions(**facts)
 
 
-PUBSUB = "client-output-buffer-limit"
 #: For each check: fleets, and what it says of each; None: nothing.
 CASES: list[tuple[str, Fleet, Severity | None]] = [
     ("quorum", fleet(), None),
@@ -142,16 +140,12 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
     ("eviction", one(info={"maxmemory_policy": "allkeys-lru", "maxmemory": "9"}), ERROR),
     ("disk", one(info={"aof_last_write_status": "err"}), ERROR),
     ("disk", one(info={"aof_last_write_status": "err", "aof_enabled": "0"}), None),
-    ("disk", one(info={"aof_last_bgrewrite_status": "err"}), WARNING),
     ("disk", one(info={"rdb_last_bgsave_status": "err"}, config={"save": "60 1"}), ERROR),
     ("patterns", one(info={"pubsub_patterns": "2"}), WARNING),
     ("patterns", one(info={"pubsub_patterns": "0"}), None),
     ("durability", one(info={"aof_enabled": "0"}), NOTE),
     ("durability", one(durable=True), None),
     ("durability", fleet(*(master(i, info={"aof_enabled": "0"}) for i in range(3))), WARNING),
-    ("connections", one(config={PUBSUB: "pubsub 1048576 262144 10"}), None),
-    ("connections", one(config={PUBSUB: "pubsub 1000 0 0"}), WARNING),
-    ("connections", one(config={PUBSUB: "pubsub 0 0 0"}), NOTE),
     ("connections", one(config={"tcp-keepalive": "0"}), WARNING),
     ("connections", one(config={"tcp-keepalive": "0"}, port=None), None),
     ("connections", one(config={"timeout": "10"}), WARNING),

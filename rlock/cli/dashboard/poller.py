@@ -17,8 +17,7 @@ log = logging.getLogger("rlock")
 
 EVERY_S = 1.0  # from the beginning of one look to that of the next
 SHORTEST_PAUSE_S = 0.25  # masters that answer slowly are not asked without a break
-IDLE_S = 5.0  # a page asks every second: after this time nobody watches
-STAY_S = 15.0  # then the connections are closed, too
+IDLE_S = 15.0  # a page asks every second: after this time nobody watches, and the connections are closed
 END_S = 0.5
 PATIENCE_S = 5.0  # how long a question waits for the first look
 
@@ -55,15 +54,14 @@ class Poller:
         *,
         every_s: float = EVERY_S,
         idle_s: float = IDLE_S,
-        stay_s: float = STAY_S,
     ) -> None:
         self._make = scan
-        self._every_s, self._idle_s, self._stay_s = every_s, idle_s, stay_s
+        self._every_s, self._idle_s = every_s, idle_s
         self._changed = threading.Condition()
         self._sight = Sight()
         self._rounds = 0
         self._closed = False
-        self._watched_until = self._stay_until = float("-inf")
+        self._watched_until = float("-inf")
         self._thread: threading.Thread | None = None
 
     def sight(self, patience_s: float = PATIENCE_S) -> Sight:
@@ -72,7 +70,6 @@ class Poller:
             asked_at = time.monotonic()
             rested = asked_at >= self._watched_until
             self._watched_until = asked_at + self._idle_s
-            self._stay_until = asked_at + self._stay_s
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._run, name="rlock-poller", daemon=True)
                 self._thread.start()
@@ -92,10 +89,10 @@ class Poller:
             thread.join(END_S)
 
     def _run(self) -> None:
-        """Look while somebody watches; stay connected for a while; then end, until the next question."""
+        """Look while somebody watches; then end, until the next question."""
         with contextlib.ExitStack() as stack:
             scan: Looks | None = None
-            while self._wanted():
+            while self._watched():
                 began = time.monotonic()
                 try:
                     if scan is None:
@@ -114,15 +111,9 @@ class Poller:
                     self._changed.notify_all()
                     self._changed.wait_for(lambda: self._closed, pause)
 
-    def _wanted(self) -> bool:
-        """Sleep until somebody watches. False: closed, or nobody has asked for long."""
+    def _watched(self) -> bool:
         with self._changed:
-            while not self._closed:
-                now = time.monotonic()
-                if now < self._watched_until:
-                    return True
-                if now >= self._stay_until:
-                    break
-                self._changed.wait(self._stay_until - now)
-            self._thread = None  # the next question starts another one
-            return False
+            watched = not self._closed and time.monotonic() < self._watched_until
+            if not watched:
+                self._thread = None  # the next question starts another one
+            return watched

@@ -47,7 +47,6 @@ _CONFIG = (
     "no-appendfsync-on-rewrite",
     "save",
     "stop-writes-on-bgsave-error",
-    "client-output-buffer-limit",
     "tcp-keepalive",
     "timeout",
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator
@@ -66,7 +65,7 @@ def duplicate(fleet: Fleet) -> Iterator[Finding]:
             )
 
 
-@of_fleet("hosts", Severity.WARNING, "No host, and no network, takes several masters with it.")
+@of_fleet("hosts", Severity.WARNING, "No host takes several masters with it.")
 def hosts(fleet: Fleet) -> Iterator[Finding]:
     """Failure domains, as far as addresses tell."""
     count = len(fleet.masters)
@@ -94,26 +93,6 @@ def hosts(fleet: Fleet) -> Iterator[Finding]:
                 else f"{fleet.spare} may fail, and this host alone takes {len(names)} of them",
                 "put each master on a machine of its own (power, rack and zone as well)",
             )
-    networks: dict[str, list[str]] = defaultdict(list)
-    for host in by_host:
-        if host != _HERE and (network := _network(host)):
-            networks[network].append(host)
-    for network, together in networks.items():
-        names = [name for host in together for name in by_host[host]]
-        if len(together) > 1 and len(names) > fleet.spare:
-            yield note(
-                f"{len(names)} of {count} masters are in one network, {network}",
-                "one switch, rack or zone may take more masters than may fail",
-                "where machines can be had in several zones, spread the masters over them",
-            )
-
-
-def _network(host: str) -> str | None:
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return None
-    return str(ipaddress.ip_network((address, 24 if address.version == 4 else 64), strict=False))
 
 
 @of_fleet("databases", Severity.WARNING, "All URLs name the same database.")

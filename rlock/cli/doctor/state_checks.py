@@ -188,13 +188,6 @@ def disk(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
             refuses,
             "mend the disk: full, read-only, wrong permissions? Its log says which",
         )
-    if aof and facts.text("aof_last_bgrewrite_status") not in (None, "ok"):
-        yield warning(
-            "the last rewrite of its append-only file failed",
-            "the file grows until the disk is full, and then it refuses writes",
-            "mend the disk (its log says what is wrong), then:",
-            "BGREWRITEAOF",
-        )
     if facts.text("rdb_last_bgsave_status") in (None, "ok"):
         return
     # Without CONFIG GET the worse is assumed: these are the defaults.
@@ -216,24 +209,9 @@ def disk(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
         )
 
 
-#: A message has some 200 bytes. So many may lie there while a process with many waiters is stopped.
-_LEAST_HARD, _LEAST_SOFT = 1024 * 1024, 256 * 1024
-_BUFFER = "CONFIG SET client-output-buffer-limit 'pubsub 32mb 8mb 60'"
-
-
-def pubsub_limits(text: str) -> tuple[int, int, int] | None:
-    """Hard and soft limit in bytes, and the seconds of the soft one, of `client-output-buffer-limit`."""
-    words = text.split()
-    at = words.index("pubsub") if "pubsub" in words else len(words)
-    limits = words[at + 1 : at + 4]
-    if len(limits) < 3 or not all(limit.isdigit() for limit in limits):
-        return None
-    return int(limits[0]), int(limits[1]), int(limits[2])
-
-
 @of_master("connections", Severity.WARNING, "Idle connections stay, dead ones go, there is room for more.")
 def connections(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
-    """tcp-keepalive, timeout, maxclients, client-output-buffer-limit."""
+    """tcp-keepalive, timeout, maxclients."""
     if facts.config.get("tcp-keepalive") == "0" and facts.target.port is not None:
         yield warning(
             "tcp-keepalive is 0",
@@ -263,25 +241,6 @@ def connections(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
             "find the program that holds so many (CLIENT LIST), or raise it, and the same in its "
             "configuration",
             f"CONFIG SET maxclients {2 * most}",
-        )
-    limits = pubsub_limits(facts.config.get("client-output-buffer-limit", ""))
-    if limits is None:
-        return
-    hard, soft, soft_s = limits
-    if (0 < hard < _LEAST_HARD) or (0 < soft < _LEAST_SOFT and soft_s < 60):
-        yield warning(
-            f"the limit for subscribers is small: client-output-buffer-limit pubsub {hard} {soft} {soft_s}",
-            "a process with many waiters that lags for a moment is cut off; its waiters miss the wake-up and "
-            "sleep until they look again",
-            "raise it, and the same in its configuration",
-            _BUFFER,
-        )
-    elif hard == 0 and soft == 0:
-        yield note(
-            "subscribers have no limit: client-output-buffer-limit pubsub 0 0 0",
-            "a process that is stopped while others use many locks fills this master's memory",
-            "set the usual one, and the same in its configuration",
-            _BUFFER,
         )
 
 
