@@ -9,17 +9,7 @@ from typing import Any
 import pytest
 
 from rlock.cli.doctor.acl import Permissions, denial
-from rlock.cli.doctor.facts import (
-    ClockSample,
-    Facts,
-    Fleet,
-    Memory,
-    Probe,
-    Target,
-    Timing,
-    Trouble,
-    as_json,
-)
+from rlock.cli.doctor.facts import ClockSample, Facts, Fleet, Memory, Probe, Target, Timing, Trouble, as_json
 from rlock.cli.doctor.findings import CHECKS, Finding, Severity, diagnose
 from rlock.cli.doctor.report import closing, report
 from rlock.rules.memory_epoch import MemoryReport

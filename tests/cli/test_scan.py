@@ -19,15 +19,7 @@ from ..servers import AnyMaster, Fleet, raw
 
 #: What changes nothing, and gets no data of others but names.
 READS = {"time", "info", "config|get", "scan", "hlen", "hkeys", "hgetall", "evalsha", "eval", "pttl", "zcard"}
-READS |= {
-    "zrange",
-    "client|id",
-    "script|load",
-    "get",
-    "hello",
-    "auth",
-    "select",
-}
+READS |= {"zrange", "client|id", "script|load", "get", "hello", "auth", "select"}
 
 
 def look(urls: list[str], pattern: str = "*", limit: int = 200) -> Snapshot:

@@ -79,10 +79,7 @@ def list_(
     or a user who may not SCAN.
     """
     hush()
-    with (
-        settings.client() as client,
-        Scan(client, pattern, limit, scan_s=scan_s) as scan,
-    ):
+    with settings.client() as client, Scan(client, pattern, limit, scan_s=scan_s) as scan:
         snapshot = scan.look()
     if (why := unreachable(snapshot)) is not None:
         raise RLockError(why)

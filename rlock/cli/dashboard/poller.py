@@ -49,11 +49,7 @@ class Poller:
     """Looks once a second from a question on, until nobody has asked for a while; then closes the scan."""
 
     def __init__(
-        self,
-        scan: Callable[[], Looks],
-        *,
-        every_s: float = EVERY_S,
-        idle_s: float = IDLE_S,
+        self, scan: Callable[[], Looks], *, every_s: float = EVERY_S, idle_s: float = IDLE_S
     ) -> None:
         self._make = scan
         self._every_s, self._idle_s = every_s, idle_s

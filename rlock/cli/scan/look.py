@@ -58,13 +58,7 @@ class Scan:
     """
 
     def __init__(
-        self,
-        client: Client,
-        pattern: str = "*",
-        limit: int = 200,
-        *,
-        scan_s: float = 0.01,
-        waiters: int = 20,
+        self, client: Client, pattern: str = "*", limit: int = 200, *, scan_s: float = 0.01, waiters: int = 20
     ) -> None:
         self._client = client
         self._limit = limit
@@ -126,10 +120,7 @@ class Scan:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
 
