@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -144,14 +142,3 @@ def test_bad_addresses_are_one_line(words: list[str], told: str, start: Start) -
     code, out, err = ended(start("dashboard", "--port", "0", *words))
     assert (code, out, err.count("\n")) == (64, "", 1)
     assert told in err
-
-
-def test_other_commands_do_not_load_it() -> None:
-    program = (
-        "import sys; sys.argv = ['rlock', 'status', '--help']\n"
-        "from rlock.cli.main import main\n"
-        "try: main()\n"
-        "except SystemExit: print([m for m in sys.modules if 'dashboard' in m or m == 'http.server'])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"

@@ -42,14 +42,6 @@ def test_the_snapshot_is_json_in_the_words_of_the_model() -> None:
         assert 0 <= float(answer.headers["Rlock-Age"]) < 60
 
 
-def test_before_the_first_look_has_ended_there_is_no_snapshot_and_the_answer_says_why() -> None:
-    with site(Sight(None, "the masters <are> asleep")) as page:
-        answer, body = page.get("/api/snapshot")
-        assert answer.status == 503
-        assert json.loads(body) == {"error": "the masters <are> asleep"}
-        assert b"redlock" not in page.get("/metrics")[1], "values that nobody has seen"
-
-
 def test_a_look_that_failed_is_told_beside_the_last_snapshot() -> None:
     with site(Sight(snapshot(), "no\r\nX-Evil: 1 \u05d0")) as page:
         answer, _ = page.get("/api/snapshot")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rlock
 from rlock.rules.keys import NOTE
-from rlock.testing.local.embedded import ServerBinary
-from rlock.testing.local.spawn import free_port, spawn
 
 from ..contract.conftest import eventually
 from ..faults.clock import Clock
@@ -73,15 +70,6 @@ def test_nothing_is_left_behind_and_nothing_is_changed(good: Fleet) -> None:
         assert state() == before, "keys with their fencing tokens, settings, the note"
 
 
-def test_a_master_without_a_note_gets_the_one_that_any_client_writes(fresh_masters: FreshMasters) -> None:
-    (master,) = fresh_masters(1, args=DURABLE)
-    tell(master, "FLUSHALL")
-    assert doctor([master.url]).of("guard"), "its memory began with the flush"
-    note = raw(master.url).get(NOTE)
-    doctor([master.url])
-    assert (raw(master.url).keys(), raw(master.url).get(NOTE)) == ([NOTE], note)
-
-
 # -- fifteen and more that are not --------------------------------------------------------------------------
 
 
@@ -135,29 +123,6 @@ def test_a_replica_is_found_with_its_master_and_its_master_is_told_of_it(good: F
     assert not doctor(good.urls).of("role")
 
 
-def test_a_sentinel_is_found_and_nothing_else_is_said_of_it(server: ServerBinary, tmp_path: Path) -> None:
-    port = free_port()
-    config = tmp_path / "sentinel.conf"
-    config.write_text(f"port {port}\nbind 127.0.0.1\ndir {tmp_path}\n")
-    with (tmp_path / "log").open("wb") as log:
-        process = spawn([str(server.path), str(config), "--sentinel"], log.fileno(), tmp_path)
-    url = f"redis://127.0.0.1:{port}"
-    try:
-        assert eventually(lambda: _answers(url), 15), (tmp_path / "log").read_text()
-        seen = doctor([url])
-        assert "6379" in told(seen, "role", "error", url)["action"]
-        assert {f["check"] for f in seen.findings if f["master"]} == {"role"}
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _answers(url: str) -> bool:
-    with contextlib.suppress(Exception), raw(url) as server:
-        return bool(server.ping())
-    return False
-
-
 def test_a_script_that_does_not_end_is_found(good: Fleet) -> None:
     tell(good[2], "CONFIG", "SET", "lua-time-limit", "50")
     with raw(good.urls[2], 0.3) as stuck, contextlib.suppress(Exception):
@@ -181,12 +146,6 @@ def test_two_names_of_one_server_are_found(good: Fleet) -> None:
     seen = doctor([good.urls[0], good.urls[1], twin])
     found = told(seen, "duplicate", "error", twin)
     assert label(good.urls[0]) in found["what"]
-
-
-def test_an_even_number_of_masters_is_found_and_one_master_is_told_what_it_is(good: Fleet) -> None:
-    assert "use 3" in told(doctor(good.urls[:2]), "masters", "warning", None)["action"]
-    told(doctor(good.urls[:1]), "masters", "note", None)
-    assert not doctor(good.urls).of("masters")
 
 
 def test_masters_that_all_forget_are_found_with_the_seconds_that_it_costs(

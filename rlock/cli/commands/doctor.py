@@ -58,7 +58,6 @@ def doctor(*, name: str | None, strict: bool, measure: float, as_json: bool, set
             {
                 "masters": [facts_as_json(facts, fleet) for facts in fleet.masters],
                 "quorum": fleet.quorum,
-                "probe": fleet.probe,
                 "findings": findings,
             }
         )

@@ -34,7 +34,6 @@ from .acl import (
     rules_refused,
 )
 from .facts import ClockSample, Facts, Fleet, Target, Trouble
-from .probe import probe
 from .session import Session, SessionError, trouble_of
 
 #: Round trips that are measured.
@@ -239,9 +238,8 @@ class Examination:
             reply = session.run(commands.status(name, guarded=not self._fleet.guard_off))
             facts.timing.scripts.append(now() - began)
             if isinstance(reply, Exception):
-                if not self._scope.prefix and denial(reply) == "key":
-                    facts.not_tried = True  # the user may lock the one name that was given, and no other
-                else:
+                # A user may be allowed to lock the one name that was given, and no other.
+                if self._scope.prefix or denial(reply) != "key":
                     facts.write_fault = str(reply)
                 return
         # The first time may have carried the source.
@@ -271,7 +269,6 @@ def examine(endpoints: Sequence[Endpoint], fleet: Fleet, scope: Scope, measure_s
             for each, ended in zip(found, done, strict=True)
         ]
         _judge_guard(fleet)
-        fleet.probe = probe(endpoints, fleet, scope.probe)
         first = [facts.timing.clock.local_at for facts in fleet.masters if facts.timing.clock]
         if measure_s > 0 and first:
             time.sleep(max(0.0, max(first) + measure_s - now()))

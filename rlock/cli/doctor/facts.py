@@ -152,7 +152,6 @@ class Facts:
     other_run_id: str | None = None  # told by a second connection
     unheard: bool = False  # a published message reached nobody, though there was a subscriber
     write_fault: str | None = None  # why it granted no lock
-    not_tried: bool = False  # the user may not lock doctor's own name
 
     def text(self, name: str) -> str | None:
         """A field of INFO."""
@@ -176,17 +175,6 @@ class Facts:
     def examined(self) -> bool:
         """It answered questions."""
         return self.trouble in (None, Trouble.CUT_SHORT)
-
-    @property
-    def grants(self) -> bool:
-        """It looks as if it could grant a lock."""
-        return (
-            self.trouble is None
-            and self.permissions.enough
-            and self.write_fault is None
-            and self.text("loading") != "1"
-            and self.mode in (None, "standalone")
-        )
 
     @property
     def flavour(self) -> str | None:
@@ -225,17 +213,6 @@ class Facts:
 
 
 @dataclass
-class Probe:
-    """A lock of doctor's own, acquired and released on all masters together."""
-
-    name: str
-    acquire: float | None = None  # seconds
-    release: float | None = None
-    fault: str | None = None
-    skipped: str | None = None  # why it was not tried
-
-
-@dataclass
 class Fleet:
     """All masters, and the times of this client. Seconds."""
 
@@ -244,7 +221,6 @@ class Fleet:
     max_ttl: float = 10.0
     request_timeout: float = 0.5
     restart_guard: float | None = None  # as it was set; 0: off
-    probe: Probe | None = None
 
     @property
     def quorum(self) -> int:

@@ -95,22 +95,6 @@ def hosts(fleet: Fleet) -> Iterator[Finding]:
             )
 
 
-@of_fleet("databases", Severity.WARNING, "All URLs name the same database.")
-def databases(fleet: Fleet) -> Iterator[Finding]:
-    """A client with another list would not see the locks."""
-    by_number: dict[int, list[str]] = defaultdict(list)
-    for facts in fleet.masters:
-        by_number[facts.target.database].append(facts.master)
-    if len(by_number) > 1:
-        named = (f"{number} on {listed(names)}" for number, names in sorted(by_number.items()))
-        yield warning(
-            f"the URLs name different databases: {'; '.join(named)}",
-            "a client that names another database on a master neither sees the locks there nor is seen: most "
-            "likely one of the URLs is wrong",
-            "use one number everywhere, and the same for all clients",
-        )
-
-
 @of_fleet("durability", Severity.WARNING, "A restart does not make all masters forget their locks.")
 def durability(fleet: Fleet) -> Iterator[Finding]:
     """Persistence, and the price of a restart."""
@@ -165,17 +149,6 @@ def guard_off(fleet: Fleet) -> Iterator[Finding]:
         )
 
 
-@of_fleet("probe", Severity.ERROR, "A lock of doctor's own is acquired and released on all masters.")
-def probe(fleet: Fleet) -> Iterator[Finding]:
-    """The same steps as any client."""
-    if fleet.probe is not None and fleet.probe.fault:
-        yield error(
-            f"a lock could not be acquired and released: {fleet.probe.fault}",
-            "no client can do better than this command",
-            "see the findings about the masters; if there are none, this is a bug: please report it",
-        )
-
-
 # -- clocks ----------------------------------------------------------------------------------------
 
 #: Two clocks that NTP keeps are some ms apart.
@@ -206,14 +179,6 @@ def clock_offset(fleet: Fleet) -> Iterator[Finding]:
             )
         elif abs(ahead) - unsure > _NOTE_S:
             yield note(what, "clocks that are synchronised are closer", _SYNC, master=facts.master)
-        elif unsure > CLOCK_ALERT_S:
-            yield note(
-                f"its clock cannot be compared more closely than to {span(unsure)}: the round trips are too "
-                "long",
-                "a smaller difference would not be seen",
-                "run this command on a machine that is nearer",
-                master=facts.master,
-            )
 
 
 @of_fleet("clock-rate", Severity.ERROR, "The masters' clocks, and ours, run at the same rate.")

@@ -56,13 +56,6 @@ def login(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
             "write user and password into the URL: redis://USER:PASSWORD@HOST:PORT "
             "(redis://:PASSWORD@HOST:PORT for the user `default`)",
         )
-    elif "without any password configured" in fault:
-        yield error(
-            "the URL has a password, and the master asks for none",
-            why,
-            "take the password out of the URL, or set one: CONFIG SET requirepass, and the same in its "
-            "configuration file",
-        )
     elif refused := re.search(r"permissions to run the '([\w|]+)'", fault):
         yield error(
             f"the user {user} may not do what the URL asks for: {fault}",
@@ -70,18 +63,12 @@ def login(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
             "take the database or the client_name out of the URL, or an administrator allows it",
             f"ACL SETUSER {user} +{refused[1]}",
         )
-    elif facts.target.with_user and not facts.target.with_password:
-        yield error(
-            f"the URL names the user {user} and no password: {fault}",
-            why,
-            f"write it into the URL: redis://{user}:PASSWORD@HOST:PORT",
-        )
     else:
         yield error(
             f"it does not let the user {user} in: {fault}",
             why,
-            "the password in the URL is wrong, or the user does not exist or is off: an administrator looks "
-            "with the command below, and mends it with ACL SETUSER NAME on >PASSWORD",
+            "the password in the URL is wrong, missing or not wanted, or the user does not exist or is off: "
+            "look with the command below, and mend it with ACL SETUSER NAME on >PASSWORD",
             f"ACL GETUSER {user}",
         )
 

@@ -21,8 +21,6 @@ def report(fleet: Fleet, findings: Sequence[Finding]) -> Iterator[str]:
         mark = styled("ok", fg="green") if worst is None else styled(worst.value, fg=_COLOUR[worst])
         yield f"{name}  {mark}"
         yield f"  {', '.join(_facts(facts, fleet))}"
-    if line := _probe(fleet):
-        yield line
     for finding, masters in _alike(findings):
         yield ""
         label = styled(f"{finding.severity.value} [{finding.check}]", fg=_COLOUR[finding.severity], bold=True)
@@ -83,10 +81,3 @@ def _facts(facts: Facts, fleet: Fleet) -> Iterator[str]:
         yield f"rate {'+' if rate[0] >= 0 else '-'}{percent(rate[0])} ± {percent(rate[1])}"
     if facts.info is None:
         yield f"user {facts.target.user} may not ask for more"
-
-
-def _probe(fleet: Fleet) -> str:
-    probe = fleet.probe
-    if probe is not None and probe.acquire is not None and probe.release is not None:
-        return f"lock {probe.name}: acquired in {ms(probe.acquire)}, released in {ms(probe.release)}"
-    return f"lock {probe.name}: not tried, {probe.skipped}" if probe is not None and probe.skipped else ""

@@ -53,16 +53,10 @@ def version(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
     """The servers that the lock was written for."""
     if facts.info is None:
         return
-    if facts.release is None:
+    if facts.release is None or (facts.flavour == "Redis" and facts.release < _OLDEST):
         yield error(
-            "it does not tell a version that is known here",
-            "the lock was not written for this server, and nobody has tried it",
-            _UPGRADE,
-        )
-    elif facts.flavour == "Redis" and facts.release < _OLDEST:
-        yield error(
-            f"Redis {facts.version} is too old",
-            "scripts and permissions work in another way before 6.2",
+            f"its version is {facts.version or 'unknown'}",
+            "scripts and permissions work in another way before Redis 6.2",
             f"upgrade it: {_UPGRADE}",
         )
     elif facts.flavour not in ("Redis", "Valkey"):

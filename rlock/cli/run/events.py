@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Mapping
 
-from ...errors import LeaseLostError, QuorumUnreachableError
+from ...errors import LeaseLostError
 from ...model import LockStatus
 from ..output import complain, print_json, to_json, utf8
 
@@ -23,56 +24,30 @@ class Outcome:
             for handler in logging.getLogger().handlers:
                 handler.setFormatter(_JsonLines())
 
-    def acquired(self, owner: str, token: int | None, ttl: float, waited: float) -> None:
-        """It has the lock."""
-        told = {"name": self._name, "owner": owner, "fencing_token": token, "ttl": ttl}
-        self._say("acquired", {**told, "waited": waited}, f"getting lock took {waited:.6f} seconds")
+    def event(self, event: str, told: Mapping[str, object], text: str = "", *, always: bool = False) -> None:
+        """One event: an object with ``told``, or the text. ``always``: also without --verbose."""
+        if self._json:
+            print_json({"event": event, "name": self._name, **told}, err=True)
+        elif text and (always or self._verbose):
+            complain(text)
 
-    def executing(self, command: str) -> None:
-        """It starts the command."""
-        if not self._json:
-            self._say("executing", {}, f"executing {command}")
+    def detail(self, text: str) -> None:
+        """A line for people only."""
+        if not self._json and self._verbose:
+            complain(text)
 
     def busy(self, found: LockStatus | Exception, waited: float) -> None:
         """Somebody else had the lock for all the time."""
-        status = found if isinstance(found, LockStatus) else None
-        told = {"name": self._name, "outcome": "busy", "waited": waited}
-        told["holder"] = status.holder if status else None
-        told["since"] = status.since if status else None
-        text = f"not acquired: {_holder(self._name, found)}"
-        self._say("not_acquired", told, text, always=not self._quiet)
-        if self._verbose and not self._json:
-            self._say("", {}, f"gave up after {waited:.6f} seconds")
-
-    def unreachable(self, error: QuorumUnreachableError, waited: float) -> None:
-        """Fewer than a quorum of masters answered."""
-        told = {"name": self._name, "outcome": "unreachable", "waited": waited}
-        self._say("not_acquired", {**told, "quorum": error.quorum, "faults": error.faults}, str(error), True)
-
-    def again(self, error: QuorumUnreachableError, delay: float, left: int) -> None:
-        """It will try again."""
-        told = {"name": self._name, "retries_left": left, "delay": delay, "faults": error.faults}
-        self._say("retrying", told, f"{error}; trying again in {delay:g} s ({left} left)")
+        holder, since = (found.holder, found.since) if isinstance(found, LockStatus) else (None, None)
+        told = {"outcome": "busy", "waited": waited, "holder": holder, "since": since}
+        self.event(
+            "not_acquired", told, f"not acquired: {_holder(self._name, found)}", always=not self._quiet
+        )
+        self.detail(f"gave up after {waited:.6f} seconds")
 
     def lost(self, error: LeaseLostError) -> None:
         """The lock was lost; the log has said so in words."""
-        if self._json:
-            self._say("lost", {"name": self._name, "reason": error.reason}, "")
-
-    def found_lost(self, error: LeaseLostError) -> None:
-        """The release found out."""
-        self._say("lost", {"name": self._name, "reason": error.reason}, str(error), True)
-
-    def ended(self, status: int, held: float) -> None:
-        """The command has ended, the lock was given back."""
-        told = {"name": self._name, "exit_status": status, "held": held}
-        self._say("ended", told, f"ended with status {status}, lock held for {held:.6f} seconds")
-
-    def _say(self, event: str, told: dict[str, object], text: str, always: bool = False) -> None:
-        if self._json:
-            print_json({"event": event, **told}, err=True)
-        elif always or self._verbose:
-            complain(text)
+        self.event("lost", {"reason": error.reason})
 
 
 class _JsonLines(logging.Formatter):

@@ -44,32 +44,13 @@ export function leaseLeft(lock, since) {
   return lock.remaining === null ? "no expiry" : `${Math.max(0, lock.remaining - since).toFixed(1)} s`;
 }
 
-// What each column sorts by.
-const ORDERS = {
-  name: (l) => l.name,
-  holder: (l) => l.holder ?? "\uffff",
-  since: (l) => (l.holder === null || l.since === null ? -Infinity : -l.since),
-  remaining: (l) => l.remaining ?? Infinity,
-  count: (l) => (l.holder === null ? 0 : l.hold_count),
-  votes: (l) => votes(l),
-  waiters: (l) => l.queue_length,
-};
-const MOST_FIRST = new Set(["since", "count", "waiters"]);
 const collator = new Intl.Collator("en", { numeric: true });
+// Locks that are waited for go first, the longest queue before.
+const compare = (a, b) => b.queue_length - a.queue_length || collator.compare(a.name, b.name) || (a.name < b.name ? -1 : 1);
 
 export class Table {
   constructor(choose) {
     this.rows = document.getElementById("rows");
-    this.heads = document.querySelectorAll("th[data-sort]");
-    this.sort = { by: "name", down: false };
-    this.locks = [];
-    for (const head of this.heads) {
-      head.addEventListener("click", () => {
-        const by = head.dataset.sort;
-        this.sort = { by, down: this.sort.by === by ? !this.sort.down : MOST_FIRST.has(by) };
-        this.draw(this.locks, this.selected);
-      });
-    }
     this.rows.addEventListener("click", (event) => {
       const row = event.target.closest("tr");
       if (row && !getSelection().toString()) choose(row.lock.name);
@@ -77,30 +58,20 @@ export class Table {
   }
 
   draw(locks, selected) {
-    this.locks = locks;
-    this.selected = selected;
-    const { by, down } = this.sort, of = ORDERS[by];
-    for (const head of this.heads) {
-      attribute(head, "aria-sort", head.dataset.sort !== by ? null : down ? "descending" : "ascending");
-    }
-    const compare = (a, b) => {
-      const x = of(a), y = of(b);
-      const first = typeof x === "string" ? collator.compare(x, y) : x === y ? 0 : x < y ? -1 : 1;
-      return (down ? -first : first) || collator.compare(a.name, b.name) || (a.name < b.name ? -1 : 1);
-    };
     // A row that moves loses the focus: give it back.
     const focused = this.rows.contains(document.activeElement) ? document.activeElement : null;
-    keep(this.rows, [...locks].sort(compare), (l) => l.name, createRow, (row, l) => this.update(row, l));
+    const update = (row, lock) => this.update(row, lock, lock.name === selected);
+    keep(this.rows, [...locks].sort(compare), (l) => l.name, createRow, update);
     if (focused?.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true });
   }
 
-  update(row, lock) {
+  update(row, lock, selected) {
     const p = row.parts, state = standing(lock);
     row.lock = lock;
     attribute(row, "data-state", state);
     attribute(row, "data-plain", lock.queue_length === 0 && lock.hold_count <= 1 ? "" : null);
-    attribute(p.button, "aria-expanded", String(lock.name === this.selected));
-    attribute(row, "aria-current", lock.name === this.selected ? "true" : null);
+    attribute(p.button, "aria-expanded", String(selected));
+    attribute(row, "aria-current", selected ? "true" : null);
     if (p.holder.token !== lock.holder || p.holder.state !== state) {
       Object.assign(p.holder, { token: lock.holder, state });
       p.holder.replaceChildren(...holder(lock.holder, state));
