@@ -145,7 +145,6 @@ def test_names_are_text_whatever_they_hold(
             assert eventually(lambda: seen.text("#detail-state").startswith("Held by")), name
             assert seen.js("return document.getElementById('detail-title').textContent") == shown
             assert seen.js("return document.documentElement.scrollWidth <= innerWidth"), name
-            assert seen.js("return decodeURIComponent(location.hash)") == f"#lock={name}"
         assert "⟨U+202E⟩" in str(seen.texts("#rows .name")), "a turned direction is shown, not obeyed"
         inside = seen.js("return document.querySelectorAll('main script, main img, main b, main a').length")
         assert inside == 0

@@ -70,7 +70,6 @@ class Examination:
             tls=endpoint.label.startswith("rediss:"),
             local="path" in arguments,
             user=str(arguments.get("username") or "default"),
-            with_user=bool(arguments.get("username")),
             with_password=bool(arguments.get("password") or arguments.get("credential_provider")),
         )
         self.facts = Facts(target)

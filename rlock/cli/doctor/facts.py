@@ -92,7 +92,6 @@ class Target:
     tls: bool = False
     local: bool = False  # on this machine
     user: str = "default"
-    with_user: bool = False  # the URL names a user
     with_password: bool = False
     addresses: tuple[str, ...] = ()  # of its host name
     address: str | None = None  # of the connection
@@ -258,38 +257,38 @@ class Fleet:
         return (0.0, 0.0) if own is middle else (own.offset - middle.offset, own.error + middle.error)
 
 
+#: Names in `--json`, as the other commands have them, and the fields of INFO.
+_FROM_INFO = {
+    "uptime": "uptime_in_seconds",
+    "memory": "used_memory",
+    "max_memory": "maxmemory",
+    "clients": "connected_clients",
+    "max_clients": "maxclients",
+}
+
+
 def as_json(facts: Facts, fleet: Fleet) -> dict[str, Any]:
     """The facts of a master as `--json` prints them, with the words of the other commands."""
-    timing = facts.timing
-    rate, offset = timing.rate(), fleet.clock_offset(facts)
+    rate, offset = facts.timing.rate() or (None, None), fleet.clock_offset(facts) or (None, None)
     return {
         "master": facts.master,
         "fault": facts.fault,
-        "latency": timing.latency,
-        "latency_max": max(timing.round_trips, default=None),
-        "script_latency": statistics.median(timing.scripts) if timing.scripts else None,
+        "latency": facts.timing.latency,
+        "latency_max": max(facts.timing.round_trips, default=None),
         "flavour": facts.flavour,
         "version": facts.version,
         "role": facts.role,
         "mode": facts.mode,
-        "uptime": facts.number("uptime_in_seconds"),
         "durable": facts.memory.durable,
         "guarded": facts.memory.guarded,
-        "memory": facts.number("used_memory"),
-        "max_memory": facts.number("maxmemory"),
+        **{name: facts.number(field) for name, field in _FROM_INFO.items()},
         "eviction_policy": facts.text("maxmemory_policy"),
-        "clients": facts.number("connected_clients"),
-        "max_clients": facts.number("maxclients"),
         "address": facts.target.address,
         "user": facts.target.user,
-        "missing_permissions": [
-            *(f"+{command}" for command in facts.permissions.commands),
-            *facts.permissions.keys,
-            *facts.permissions.channels,
-        ],
+        "missing_permissions": facts.permissions.rules,
         "missing_optional": [f"+{command}" for command in facts.permissions.optional],
-        "clock_offset": offset and offset[0],
-        "clock_offset_error": offset and offset[1],
-        "clock_rate": rate and rate[0],
-        "clock_rate_error": rate and rate[1],
+        "clock_offset": offset[0],
+        "clock_offset_error": offset[1],
+        "clock_rate": rate[0],
+        "clock_rate_error": rate[1],
     }

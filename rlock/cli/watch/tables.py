@@ -126,9 +126,6 @@ def _nothing(snapshot: Snapshot) -> str:
 # -- masters ---------------------------------------------------------------------------------------
 
 
-DISK = {True: "durable", False: "forgets"}
-
-
 def _known(value: V | None, text: Callable[[V], str] = str) -> str:
     return "-" if value is None else text(value)
 
@@ -170,10 +167,7 @@ MASTERS: Sequence[Column[MasterHealth]] = (
     Column("LOCKS", lambda each, _: _known(each.locks), number=True),
     Column("SERVER", lambda each, _: f"{each.flavour or '-'} {each.version or ''}", from_width=90),
     Column("CLOCK", _clock, number=True, from_width=90),
-    Column("UP", lambda each, _: _known(each.uptime, duration), number=True, from_width=100),
     Column("MEMORY", _memory, number=True, from_width=110),
-    Column("CLIENTS", lambda each, _: _known(each.clients), number=True, from_width=130),
-    Column("DISK", lambda each, _: _known(each.durable, DISK.__getitem__), from_width=130),
 )
 
 # -- locks -----------------------------------------------------------------------------------------

@@ -163,23 +163,19 @@ function drawLocks() {
 
 // -- details of one lock ------------------------------------------------------------------------------
 
-function choose(name, focus = true) {
+function choose(name) {
   if (name === selected) name = null;
   if (name !== null && selected === null) opener = document.activeElement;
   selected = name;
   single = null;
-  const hash = name === null ? "" : `#lock=${encoded(name)}`;
-  if (location.hash !== hash) history.replaceState(null, "", hash || location.pathname + location.search);
   draw();
   if (name === null) {
     if (opener?.isConnected) opener.focus({ preventScroll: true });
     opener = null;
     return;
   }
-  if (focus) {
-    $("detail-title").focus({ preventScroll: true });
-    $("detail").scrollIntoView({ block: "nearest" });
-  }
+  $("detail-title").focus({ preventScroll: true });
+  $("detail").scrollIntoView({ block: "nearest" });
   poll();
 }
 
@@ -246,7 +242,7 @@ function sentence(lock, now, after) {
   return `Held by ${person(lock.holder)}${held}${count}, on ${votes(lock)} of ${many(lock.masters.length, "master")}. ${left}`;
 }
 
-// -- the keyboard, and the address --------------------------------------------------------------------
+// -- the keyboard -------------------------------------------------------------------------------------
 
 $("filter").addEventListener("input", () => snapshot && (drawLocks(), tick()));
 $("find").addEventListener("submit", (event) => {
@@ -268,17 +264,5 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-function fromAddress() {
-  if (!location.hash.startsWith("#lock=")) return;
-  try {
-    const name = decodeURIComponent(location.hash.slice(6));
-    if (name && name !== selected) choose(name, false);
-  } catch {
-    // an address that somebody has cut short
-  }
-}
-
-addEventListener("hashchange", fromAddress);
-fromAddress();
 setInterval(tick, TICK_MS);
 poll();
