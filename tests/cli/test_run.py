@@ -117,24 +117,6 @@ def test_a_busy_lock_is_75_and_says_who_has_it(start: Start, masters3: Fleet) ->
             assert time.monotonic() - began < 10
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["run"], "Missing argument"),
-        (["run", "-n", "-w", "3", "job", "--", "true"], "exclude"),
-        (["run", "-w", "-3", "job", "--", "true"], "0 or more"),
-        (["run", "-w", "soon", "job", "--", "true"], "not a valid number of seconds"),
-        (["run", "--ttl", "60", "job", "--", "true"], "max_ttl"),
-        (["run", "--grace", "-1", "job", "--", "true"], "grace"),
-    ],
-    ids=" ".join,
-)
-def test_bad_usage_is_64_and_one_clear_message(words: list[str], told: str, start: Start) -> None:
-    code, out, err = ended(start(*words))
-    assert (code, out) == (64, "")
-    assert told in err
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_signals_go_on_to_the_command(number: signal.Signals, start: Start, masters3: Fleet) -> None:
     program = (

@@ -16,6 +16,7 @@ from ..dashboard.answers import Answers
 from ..dashboard.hosts import AllowedHosts, is_loopback, resolve
 from ..dashboard.poller import Poller
 from ..dashboard.server import Server
+from ..options import limit_option
 from ..output import json_option, print_json, show
 from ..scan.look import Scan
 from ..settings import Settings, settings_options
@@ -36,14 +37,7 @@ PORT = 8379
     show_default=True,
     help="Port to listen on; 0 takes any free one.",
 )
-@click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1, 10_000),
-    default=200,
-    show_default=True,
-    help="Show so many at the most; those that are waited for go before.",
-)
+@limit_option(200, 10_000)
 @click.option(
     "--allow-remote", is_flag=True, help="Listen where other machines reach it; there is no password."
 )

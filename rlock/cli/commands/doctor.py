@@ -13,7 +13,7 @@ from ..doctor.facts import Fleet
 from ..doctor.facts import as_json as facts_as_json
 from ..doctor.findings import Finding, Severity, diagnose
 from ..doctor.report import report
-from ..options import SecondsWithin
+from ..options import seconds_option
 from ..output import json_option, print_json, show
 from ..settings import Settings, settings_options
 
@@ -25,13 +25,11 @@ from ..settings import Settings, settings_options
     help="Check the permissions for the lock NAME, or for all names that begin so: 'orders:*'.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 if there are warnings, too.")
-@click.option(
+@seconds_option(
     "--measure",
-    type=SecondsWithin(0, 3600),
+    within=(0, 3600),
     default=2.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds between two looks at the masters' clocks; 0: one look, which tells no rate.",
+    told="Seconds between two looks at the masters' clocks; 0: one look, which tells no rate.",
 )
 @json_option
 @settings_options

@@ -8,7 +8,7 @@ import click
 
 from ...errors import OptionsError, RLockError
 from ...model import LockStatus
-from ..options import SecondsWithin
+from ..options import limit_option, seconds_option
 from ..output import hush, json_option, print_json, printable, seconds, show, width
 from ..scan.look import Scan
 from ..scan.reading import ORDERS, label, ordered, seen, unlisted, unreachable, votes
@@ -30,22 +30,13 @@ RIGHT = (2, 3, 4, 5, 6)
     show_default=True,
     help="By name; most waiters first; longest held first; lease that ends next first.",
 )
-@click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1, 100_000),
-    default=1000,
-    show_default=True,
-    help="Show so many at the most; those that are waited for go before.",
-)
-@click.option(
+@limit_option(1000, 100_000)
+@seconds_option(
     "--scan",
     "scan_s",
-    type=SecondsWithin(0.0, 3600.0),
+    within=(0.0, 3600.0),
     default=5.0,
-    show_default=True,
-    metavar="S",
-    help="Search the keys of the masters for S seconds at the most.",
+    told="Search the keys of the masters for S seconds at the most.",
 )
 @json_option
 @settings_options

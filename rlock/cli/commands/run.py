@@ -16,7 +16,7 @@ from ...lock import RLock
 from ...model import LockStatus
 from .. import exits
 from ..completion import complete_command, complete_name
-from ..options import Seconds, SecondsWithin
+from ..options import Seconds, seconds_option
 from ..output import json_option
 from ..run.child import ON_LOST, TERM, WARN, GuardedCommand
 from ..run.events import Outcome
@@ -120,14 +120,7 @@ def _not_like_flock(*names: str) -> Callable[[F], F]:
     metavar="N",
     help="With -n and -w: how often to try again when fewer than a quorum of masters answered.",
 )
-@click.option(
-    "--retry-delay",
-    type=SecondsWithin(0, 86400),
-    default=1.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds before each of them.",
-)
+@seconds_option("--retry-delay", within=(0, 86400), default=1.0, told="Seconds before each of them.")
 @click.option("--ttl", type=Seconds(), metavar="S", help="Length of the lease that is renewed; default 10.")
 @click.option(
     "--max-hold", type=Seconds(), metavar="S", help="Renew for S seconds at the most; then the lock is lost."
@@ -139,13 +132,11 @@ def _not_like_flock(*names: str) -> Callable[[F], F]:
     show_default=True,
     help="What COMMAND gets when its lock was lost: nothing, SIGTERM and later SIGKILL, or SIGKILL.",
 )
-@click.option(
+@seconds_option(
     "--grace",
-    type=SecondsWithin(0, 86400 * 365),
+    within=(0, 86400 * 365),
     default=5.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds between SIGTERM and SIGKILL for a command whose lock was lost.",
+    told="Seconds between SIGTERM and SIGKILL for a command whose lock was lost.",
 )
 @click.option(
     "--pass-masters",

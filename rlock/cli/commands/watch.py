@@ -9,7 +9,7 @@ import click
 
 from ...errors import OptionsError, RLockError
 from .. import exits
-from ..options import SecondsWithin
+from ..options import limit_option, seconds_option
 from ..output import hush, json_option, print_json, utf8
 from ..scan.look import Scan
 from ..scan.reading import unreachable
@@ -21,24 +21,11 @@ SHARE = 0.01
 
 @click.command()
 @click.argument("pattern", default="*")
-@click.option(
-    "-i",
-    "--interval",
-    type=SecondsWithin(0.2, 3600.0),
-    default=1.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds from one look to the next.",
+@seconds_option(
+    "-i", "--interval", within=(0.2, 3600.0), default=1.0, told="Seconds from one look to the next."
 )
 @click.option("--once", is_flag=True, help="Print one picture and end; needs no terminal.")
-@click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1, 10_000),
-    default=200,
-    show_default=True,
-    help="Show so many at the most; those that are waited for go before.",
-)
+@limit_option(200, 10_000)
 @json_option
 @settings_options
 def watch(
