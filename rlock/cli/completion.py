@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -28,7 +29,7 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
     try:
         with (
             settings.client(request_timeout=PATIENCE_S) as client,
-            Scan(client, pattern, MOST, waiters=1) as scan,
+            closing(Scan(client, pattern, MOST, waiters=1)) as scan,
         ):
             return [lock.name for lock in scan.look().locks if PLAIN.fullmatch(lock.name)]
     except Exception:

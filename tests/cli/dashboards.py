@@ -111,7 +111,7 @@ def site(
     **options: Any,
 ) -> Iterator[Site]:
     poller = Still(sight or Sight(snapshot(lock("orders:42", waiters=2), lock("free", None, 1))))
-    answers = Answers(poller, status)
+    answers = Answers(poller.sight, status)
     with Server(
         ("127.0.0.1", 0), socket.AF_INET, answers.answer, hosts or AllowedHosts(), **options
     ) as server:

@@ -71,8 +71,8 @@ def dashboard(
       ssh -L 8379:127.0.0.1:8379 HOST      to see it from elsewhere
 
     It changes nothing: there is no button that could, and it sends no command that writes. It has no
-    password, so it answers this machine only, unless --allow-remote is given. The masters are looked at
-    once a second while a page is open, by one thread for all.
+    password, so it answers this machine only, unless --allow-remote is given. While a page is open it
+    looks at the masters once a second, once for all pages.
 
     \b
       /api/snapshot     what the page shows, as JSON
@@ -101,7 +101,7 @@ def dashboard(
         stack.callback(poller.close)
         own = [host, address, *allowed, *([socket.gethostname()] if remote else [])]
         hosts = AllowedHosts(own, any_address=remote)
-        answers = Answers(poller, client.status)
+        answers = Answers(poller.sight, client.status)
         try:
             server = stack.enter_context(Server((address, port), family, answers.answer, hosts))
         except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 
 import click
 
@@ -70,7 +71,7 @@ def list_(
     or a user who may not SCAN.
     """
     hush()
-    with settings.client() as client, Scan(client, pattern, limit, scan_s=scan_s) as scan:
+    with settings.client() as client, closing(Scan(client, pattern, limit, scan_s=scan_s)) as scan:
         snapshot = scan.look()
     if (why := unreachable(snapshot)) is not None:
         raise RLockError(why)

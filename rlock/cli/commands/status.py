@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from ...errors import QuorumUnreachableError
 from ...model import LockStatus, MasterStatus
-from .. import exits
 from ..completion import complete_name
 from ..output import age, hush, json_option, print_json, printable, show, styled
-from ..scan.reading import place, seen
+from ..scan.reading import seen
 from ..settings import Settings, settings_options
 
 
@@ -30,22 +26,15 @@ def status(name: str, *, as_json: bool, settings: Settings) -> None:
     """
     hush()
     with settings.client() as own:
-        try:
-            found = own.status(name)
-        except QuorumUnreachableError as error:
-            _tell_faults(own.masters, error, as_json=as_json)
-            sys.exit(exits.UNREACHABLE)
-        if as_json:
-            print_json(found)
-            return
+        found = own.status(name)
+    if as_json:
+        print_json(found)
+    else:
         _print(found)
 
 
 def _print(found: LockStatus) -> None:
     show(_headline(found))
-    where = None if found.holder is None else place(found.holder)
-    if where is not None:
-        show(f"  process {where[1]} on {where[0]}")
     columns = max(len(view.master) for view in found.masters)
     for view in found.masters:
         show(f"  {view.master:<{columns}}  {_told(view)}")
@@ -56,20 +45,6 @@ def _print(found: LockStatus) -> None:
         show(f"  {number}. {printable(waiter.owner)}{since}")
     if found.queue_length > len(found.waiters) > 0:
         show(f"  and {found.queue_length - len(found.waiters)} more")
-
-
-def _tell_faults(masters: list[str], error: QuorumUnreachableError, *, as_json: bool) -> None:
-    """Nobody can say who holds it; which masters are the reason can be said all the same."""
-    if as_json:
-        views = [{"master": master, "fault": error.faults.get(master)} for master in masters]
-        told = {"name": error.name, "error": str(error), "quorum": error.quorum, "masters": views}
-        print_json(told)
-        return
-    show(f"{error.name}: unknown, fewer than {error.quorum} of {len(masters)} masters answer")
-    width = max(map(len, masters))
-    for master in masters:
-        fault = error.faults.get(master)
-        show(f"  {master:<{width}}  {'answers' if fault is None else f'no answer: {fault}'}")
 
 
 def _headline(found: LockStatus) -> str:

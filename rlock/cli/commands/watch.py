@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import closing
 
 import click
 
@@ -58,7 +59,7 @@ def watch(
         if not once and (why := why_not()) is not None:
             raise OptionsError(why)
     hush()
-    with settings.client() as client, Scan(client, pattern, limit, scan_s=SHARE * interval) as scan:
+    with settings.client() as client, closing(Scan(client, pattern, limit, scan_s=SHARE * interval)) as scan:
         if as_json:
             _print_looks(scan, interval, once=once)
             return

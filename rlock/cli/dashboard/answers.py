@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote
 
 from ...errors import OptionsError, QuorumUnreachableError, RLockError
@@ -50,18 +50,11 @@ def json_answer(status: int, value: Any, headers: Mapping[str, str] | None = Non
     return Answer(status, JSON, body, headers or {})
 
 
-class Watched(Protocol):
-    """The source of the last look: a `Poller`."""
-
-    def sight(self) -> Sight:
-        """The last look."""
-
-
 class Answers:
-    """Answers each path. ``status`` asks the masters for one lock. Any thread may call."""
+    """Answers each path. ``sight``: the last look; ``status``: asks the masters for one lock."""
 
-    def __init__(self, poller: Watched, status: Callable[[str], LockStatus]) -> None:
-        self._poller = poller
+    def __init__(self, sight: Callable[[], Sight], status: Callable[[str], LockStatus]) -> None:
+        self._sight = sight
         self._status = status
         folder = resources.files(__package__) / "page"
         self._page = {name: Answer(200, kind, (folder / name).read_bytes()) for name, kind in PAGE.items()}
@@ -87,7 +80,7 @@ class Answers:
         return text_answer(404, "there is nothing here: see / or /api/snapshot")
 
     def _snapshot(self) -> Answer:
-        sight = self._poller.sight()
+        sight = self._sight()
         if sight.snapshot is None:
             why = sight.error or "the first look at the masters has not ended yet"
             return json_answer(503, {"error": why}, {"Retry-After": "1"})
@@ -119,4 +112,4 @@ class Answers:
         except ImportError:
             told = "no metrics: prometheus-client is not installed: pip install 'rlock[prometheus]'"
             return text_answer(404, told)
-        return Answer(200, CONTENT_TYPE_LATEST, gauges.page(self._poller.sight()))
+        return Answer(200, CONTENT_TYPE_LATEST, gauges.page(self._sight()))

@@ -74,11 +74,6 @@ _WRITES = {
     "READONLY": "it is a replica, or was made read-only: see `role`",
     "NOREPLICAS": "it wants more replicas than it has; CONFIG SET min-replicas-to-write 0, and the same in "
     "its configuration: replicas do nothing for the lock",
-    "LOADING": "wait until it has loaded its data",
-    "NOPERM": "see `permissions`",
-    "CROSSSLOT": "see `role`",
-    "MOVED": "see `role`",
-    "CLUSTERDOWN": "see `role`",
 }
 
 

@@ -7,8 +7,6 @@ import time
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING
 
 from ...client import Client
 from ...model import LASTING, LockStatus
@@ -16,9 +14,6 @@ from ...procedures.inspect import statuses
 from ...rules.quorum import quorum
 from .masters import Answer, MasterReader
 from .snapshot import MasterHealth, Snapshot
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 #: Names of locks that are remembered, times the limit of those that are shown.
 MEMORY = 50
@@ -115,14 +110,6 @@ class Scan:
             reader.close()
             self._pool.submit(reader.hang_up)
         self._pool.shutdown(wait=False)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- one look ----------------------------------------------------------------------------------
 

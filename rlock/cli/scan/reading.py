@@ -42,12 +42,6 @@ def label(owner: str) -> str:
     return printable(client if client and since(owner) is not None else owner)
 
 
-def place(owner: str) -> tuple[str, str] | None:
-    """Host and process of an owner token of ours; None: it names none."""
-    parts = owner.rpartition(":")[0].split("/")
-    return (printable(parts[0]), parts[1]) if since(owner) is not None and len(parts) == 3 else None
-
-
 def unreachable(snapshot: Snapshot) -> str | None:
     """What is wrong if fewer than a quorum answered, with the fault of each master; None: enough did."""
     if snapshot.answering >= snapshot.quorum:
