@@ -88,10 +88,8 @@ def list_(
     elif locks:
         _print(locks)
     if not locks:
-        kind = "held and waited for" if held and waited else "waited for" if waited else "held"
-        kind = kind if held or waited else "held or waited for"
         matching = "" if pattern == "*" else f" that matches {pattern!r}"
-        show(f"no lock{matching} is {kind}", err=True)
+        show(f"no lock{matching} was found", err=True)
     if snapshot.more:
         show(
             f"there may be more: the search ended after {limit} locks (--limit) or {scan_s:g} s (--scan)",
