@@ -22,6 +22,7 @@ from ...rules import commands, keys, replies
 from ...rules.memory_epoch import MemoryReport
 from ...rules.restart_guard import Guard
 from ...rules.timing import lease_ms
+from ..numbers import time_us as parse_time
 from .acl import (
     COMMANDS,
     OPTIONAL,
@@ -142,7 +143,7 @@ class Examination:
             reply = session.one("TIME")
             came_at = now()
             took.append(came_at - sent_at)
-            time_us = replies.time_us(reply)
+            time_us = parse_time(reply)
             if time_us is not None:
                 sample = ClockSample((sent_at + came_at) / 2, time_us / 1e6, (came_at - sent_at) / 2)
                 best = sample if best is None or sample.error < best.error else best
