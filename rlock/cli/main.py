@@ -7,9 +7,9 @@ import logging
 import os
 import sys
 from importlib import import_module
-from typing import Any
 
 import click
+from click.shell_completion import shell_complete
 
 from .. import __version__
 from ..errors import LeaseLostError, OptionsError, QuorumUnreachableError, RLockError
@@ -35,23 +35,12 @@ COMMANDS = (
     "help",
 )
 
-#: Set by the scripts of `rlock completion`.
+#: click's completion scripts set it.
 COMPLETE = "_RLOCK_COMPLETE"
-
-
-class NobodyReadsError(Exception):
-    """A BrokenPipeError, under a name of which click does not make the exit status 1."""
 
 
 class Verbs(click.Group):
     """Imports a command with its first use: `rlock run` in a crontab must not load the dashboard."""
-
-    def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Read the words; prints the help text, if that is asked for."""
-        try:
-            return super().make_context(*args, **extra)
-        except BrokenPipeError:
-            raise NobodyReadsError from None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Split the words; without one, the help text is the complaint."""
@@ -60,13 +49,6 @@ class Verbs(click.Group):
             click.echo(ctx.get_help(), err=True)
             ctx.exit(exits.USAGE)
         return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            raise NobodyReadsError from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All of them, in the order of the help text."""
@@ -103,7 +85,7 @@ class Verbs(click.Group):
     "  rlock demo                    watch processes take turns, with faults\n"
     "  rlock up -n 5                 start five local masters and print RLOCK_MASTERS=...\n"
     "  rlock run nightly -- ./job    run a command that must not run twice at once\n"
-    "  rlock help run                the manual of a command; exit-codes has a page, too",
+    "  rlock help run                the help text of a command; also: exit-codes",
 )
 @click.version_option(__version__, prog_name="rlock")
 def cli() -> None:
@@ -130,7 +112,7 @@ def main() -> None:
     log.setFormatter(OneLine())
     logging.basicConfig(handlers=[log], level=logging.WARNING)
     if COMPLETE in os.environ:
-        _prepare_completion()
+        logging.disable()  # a prompt is no place for a log
     code = _ended()
     try:
         sys.stdout.flush()
@@ -139,19 +121,16 @@ def main() -> None:
     sys.exit(code)
 
 
-def _prepare_completion() -> None:
-    from click.shell_completion import add_completion_class
-
-    from .commands.completion import Bash
-
-    add_completion_class(Bash, "bash")
-    logging.disable()  # a prompt is no place for what masters do not answer
-
-
 def _ended() -> int:
     """Run the command that is called for; the exit code."""
+    # Not cli.main(): it makes the exit status of a BrokenPipeError 1.
     try:
-        return cli.main(prog_name="rlock", standalone_mode=False) or 0
+        if (shell := os.environ.get(COMPLETE)) is not None:
+            return shell_complete(cli, {}, "rlock", COMPLETE, shell)
+        with cli.make_context("rlock", sys.argv[1:]) as context:
+            return cli.invoke(context) or 0
+    except click.exceptions.Exit as end:
+        return end.exit_code
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
     except click.ClickException as error:
@@ -166,8 +145,6 @@ def _ended() -> int:
         return _say(error, exits.LOST)
     except RLockError as error:
         return _say(error, exits.UNREACHABLE)
-    except NobodyReadsError:
-        return _unwritten(BrokenPipeError())
     except (KeyboardInterrupt, click.Abort):
         return exits.SIGNAL + 2
     except OSError as error:

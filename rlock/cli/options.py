@@ -1,12 +1,15 @@
-"""Kinds of values that options of several commands have."""
+"""Options, and kinds of values, that several commands have."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 from click.types import FloatParamType
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Seconds(FloatParamType):
@@ -24,3 +27,15 @@ class Seconds(FloatParamType):
 
 class SecondsWithin(Seconds, click.FloatRange):
     """A number of seconds with bounds. The help text tells them; without any it would say `x<=None`."""
+
+
+def limit_option(default: int, most: int) -> Callable[[F], F]:
+    """--limit: how many locks are shown."""
+    kind, told = click.IntRange(1, most), "Show so many at the most; those that are waited for go before."
+    return click.option("--limit", metavar="N", type=kind, default=default, show_default=True, help=told)
+
+
+def seconds_option(*names: str, within: tuple[float, float], default: float, told: str) -> Callable[[F], F]:
+    """An option that is a number of seconds."""
+    kind = SecondsWithin(*within)
+    return click.option(*names, metavar="S", type=kind, default=default, show_default=True, help=told)

@@ -155,16 +155,18 @@ def file_of(environ: Mapping[str, str]) -> Path | None:
 
 def read(path: Path) -> dict[str, str]:
     """A settings file as environment variables. Raises `ConfigError` that names the file and the line."""
-    found = _parse(path)
     environ: dict[str, str] = {}
-    for key, value in found.items():
-        if key not in KEYS:
-            import difflib
+    try:
+        for key, value in _parse(path).items():
+            if key not in KEYS:
+                import difflib
 
-            near = difflib.get_close_matches(key, KEYS, 1)
-            meant = f"did you mean {near[0]!r}?" if near else f"it may hold {', '.join(KEYS)}"
-            raise ConfigError(f"{path}: {key!r} is no setting: {meant}")
-        environ[_variable(key)] = _TEXTS.get(key, _seconds)(path, key, value)
+                near = difflib.get_close_matches(key, KEYS, 1)
+                meant = f"did you mean {near[0]!r}?" if near else f"it may hold {', '.join(KEYS)}"
+                raise ConfigError(f"{key!r} is no setting: {meant}")
+            environ[_variable(key)] = _text(key, value)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
     _warn_of_readers(path, environ.get("RLOCK_MASTERS", ""))
     return environ
 
@@ -179,15 +181,14 @@ def _parse(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
-            raise ConfigError(f"{path}: cannot be read: it is no settings file, it has over 1 MB")
+            raise ConfigError("cannot be read: it is no settings file, it has over 1 MB")
         found: dict[str, Any] = tomllib.loads(content.decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(
-            f"{path}: cannot be read: {why}; name another file with --config, or none with RLOCK_CONFIG="
-        ) from None
+        other = "name another file with --config, or none with RLOCK_CONFIG="
+        raise ConfigError(f"cannot be read: {why}; {other}") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: is no TOML: {error}") from None
+        raise ConfigError(f"is no TOML: {error}") from None
     return found
 
 
@@ -195,39 +196,37 @@ def _variable(key: str) -> str:
     return f"RLOCK_{key.upper()}"
 
 
-def _masters(path: Path, key: str, value: object) -> str:
+def _masters(value: object) -> str:
     urls = [value] if isinstance(value, str) else value
     if not isinstance(urls, list) or not all(isinstance(url, str) for url in urls):
-        # Not the value itself: it may hold a password.
-        raise ConfigError(
-            f'{path}: masters must be a list of URLs, such as ["redis://10.0.0.1:6379", ...], '
-            f"not {_kind(value)}"
-        )
+        # Without the value: it may hold a password.
+        raise ConfigError('masters must be a list of URLs, such as ["redis://10.0.0.1:6379", ...]')
     told = ",".join(url.strip() for url in urls)
     if not told.strip(", "):
-        raise ConfigError(f'{path}: masters is empty: give at least one URL, or leave the line "masters" out')
+        raise ConfigError('masters is empty: give at least one URL, or leave the line "masters" out')
     return told
 
 
-def _interop(path: Path, key: str, value: object) -> str:
+def _interop(value: object) -> str:
     if value != "redisson":
-        raise ConfigError(f'{path}: {key} must be "redisson", or be left out, not {_kind(value)}')
+        raise ConfigError(f'interop must be "redisson", or be left out, not {value!r}')
     return "redisson"
 
 
-def _seconds(path: Path, key: str, value: object) -> str:
+def _seconds(key: str, value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"{path}: {key} must be a number of seconds, not {value!r}")
+        raise ConfigError(f"{key} must be a number of seconds, not {value!r}")
     if not math.isfinite(value) or value < 0 or (value == 0 and key != "restart_guard"):
         least = "0 or above" if key == "restart_guard" else "above 0"
-        raise ConfigError(f"{path}: {key} must be a finite number of seconds, {least}, not {value!r}")
+        raise ConfigError(f"{key} must be a finite number of seconds, {least}, not {value!r}")
     return repr(value)
 
 
-def _kind(value: object) -> str:
-    if isinstance(value, list):
-        return "a list with something else in it"
-    return {dict: "a table", bool: "true or false"}.get(type(value), f"{value!r}")
+def _text(key: str, value: object) -> str:
+    """A setting as its environment variable has it."""
+    if key == "masters":
+        return _masters(value)
+    return _interop(value) if key == "interop" else _seconds(key, value)
 
 
 def _warn_of_readers(path: Path, urls: str) -> None:
@@ -242,7 +241,3 @@ def _warn_of_readers(path: Path, urls: str) -> None:
     if readable and _PASSWORD.search(urls) and path not in _told:
         _told.add(path)
         complain(f"{path} holds a password, and others than its owner can read it: chmod 600 {path}")
-
-
-#: How the settings are read that are no seconds.
-_TEXTS = {"masters": _masters, "interop": _interop}

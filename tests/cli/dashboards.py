@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlock.cli.dashboard.answers import Answers
-from rlock.cli.dashboard.hosts import Guests
+from rlock.cli.dashboard.hosts import AllowedHosts
 from rlock.cli.dashboard.poller import Sight
 from rlock.cli.dashboard.server import Server
 from rlock.cli.scan.snapshot import MasterHealth, Snapshot
@@ -73,7 +73,7 @@ def snapshot(*locks: LockStatus, **more: Any) -> Snapshot:
         ),
         MasterHealth(MASTERS[2], "Connection refused"),
     )
-    given: dict[str, Any] = {"hand_offs_per_second": 3.5, "masters": masters, **more}
+    given: dict[str, Any] = {"masters": masters, **more}
     return Snapshot(time.time(), 2, locks=locks, **given)
 
 
@@ -83,7 +83,7 @@ class Still:
     def __init__(self, sight: Sight) -> None:
         self.now = sight
 
-    def sight(self, *, stay_s: float | None = None) -> Sight:
+    def sight(self) -> Sight:
         return self.now
 
 
@@ -107,12 +107,14 @@ class Site:
 def site(
     sight: Sight | None = None,
     status: Callable[[str], LockStatus] = lock,
-    guests: Guests | None = None,
+    hosts: AllowedHosts | None = None,
     **options: Any,
 ) -> Iterator[Site]:
     poller = Still(sight or Sight(snapshot(lock("orders:42", waiters=2), lock("free", None, 1))))
-    answers = Answers(poller, status)
-    with Server(("127.0.0.1", 0), socket.AF_INET, answers.answer, guests or Guests(), **options) as server:
+    answers = Answers(poller.sight, status)
+    with Server(
+        ("127.0.0.1", 0), socket.AF_INET, answers.answer, hosts or AllowedHosts(), **options
+    ) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:

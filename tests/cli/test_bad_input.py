@@ -75,11 +75,6 @@ def refused(found: Done, code: int, *told: str) -> None:
         assert part in line
 
 
-def test_the_commands_that_this_file_knows_are_found() -> None:
-    assert {"run", "status", "init", "bench", "config"} <= set(ON_MASTERS)
-    assert {"run", "status"} <= set(ON_A_LOCK)
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_unknown_option_and_a_word_too_many_are_64(name: str) -> None:
     refused(inside(name, "--no-such-option"), 64, "--no-such-option", f"`rlock {name} --help`")

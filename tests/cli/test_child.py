@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock.cli.child import GuardedCommand
+from rlock.cli.run.child import GuardedCommand
 
 from ..contract.conftest import eventually
 

@@ -37,11 +37,6 @@ def test_an_option_of_several_commands_has_one_kind_and_the_same_names() -> None
         assert len(kinds) == 1, (name, list(verbs))
 
 
-def test_limit_masters_config_and_json_are_told_of_in_the_same_words() -> None:
-    for name in ("--limit", "--masters", "--config", "--json"):
-        assert len({option.help for option in options()[name].values()}) == 1, name
-
-
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_help_text_tells_the_exit_status_in_codes_of_the_table(verb: str) -> None:
     text = f"{VERBS[verb].help}\n{VERBS[verb].epilog or ''}"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -88,7 +86,7 @@ def test_no_master_sees_a_command_that_writes(dashboard: Open, masters3: Fleet) 
 def test_masters_are_asked_nothing_while_nobody_watches(dashboard: Open, masters3: Fleet) -> None:
     page = dashboard(masters3.urls)
     page.snapshot()
-    time.sleep(6.5)  # what was watched is looked at for five seconds more
+    time.sleep(0.5)  # the look that this question began ends
     before = [calls(master).get("scan", 0) for master in masters3]
     time.sleep(1.5)
     assert [calls(master).get("scan", 0) for master in masters3] == before
@@ -144,14 +142,3 @@ def test_bad_addresses_are_one_line(words: list[str], told: str, start: Start) -
     code, out, err = ended(start("dashboard", "--port", "0", *words))
     assert (code, out, err.count("\n")) == (64, "", 1)
     assert told in err
-
-
-def test_other_commands_do_not_load_it() -> None:
-    program = (
-        "import sys; sys.argv = ['rlock', 'status', '--help']\n"
-        "from rlock.cli.main import main\n"
-        "try: main()\n"
-        "except SystemExit: print([m for m in sys.modules if 'dashboard' in m or m == 'http.server'])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"

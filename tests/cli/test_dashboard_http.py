@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from urllib.parse import quote
@@ -10,7 +9,8 @@ from urllib.parse import quote
 import pytest
 
 import rlock
-from rlock.cli.dashboard import answers, hosts
+from rlock.cli.dashboard import answers
+from rlock.cli.dashboard.hosts import AllowedHosts
 from rlock.cli.dashboard.poller import Sight
 from rlock.cli.output import plain
 from rlock.errors import OptionsError, QuorumUnreachableError
@@ -40,18 +40,6 @@ def test_the_snapshot_is_json_in_the_words_of_the_model() -> None:
         assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
         assert json.loads(body) == plain(page.poller.now.snapshot)
         assert 0 <= float(answer.headers["Rlock-Age"]) < 60
-        zipped, packed = page.get("/api/snapshot", Accept_Encoding="br, gzip;q=0.5")
-        assert zipped.headers["Content-Encoding"] == "gzip"
-        assert gzip.decompress(packed) == body
-        assert "Accept-Encoding" in zipped.headers["Vary"]
-
-
-def test_before_the_first_look_has_ended_there_is_no_snapshot_and_the_answer_says_why() -> None:
-    with site(Sight(None, "the masters <are> asleep")) as page:
-        answer, body = page.get("/api/snapshot")
-        assert answer.status == 503
-        assert json.loads(body) == {"error": "the masters <are> asleep"}
-        assert b"redlock" not in page.get("/metrics")[1], "values that nobody has seen"
 
 
 def test_a_look_that_failed_is_told_beside_the_last_snapshot() -> None:
@@ -95,8 +83,7 @@ def test_a_lock_that_cannot_be_told_of_is_an_error_with_its_reason() -> None:
 def test_whatever_is_not_get_or_head_is_refused(method: str) -> None:
     with site() as page:
         for path in ("/", "/api/snapshot", "/api/lock/a", "/nothing"):
-            sent = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 70000\r\n\r\n".encode()
-            told = page.raw(sent + b"x" * 70_000)
+            told = page.raw(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             assert told.startswith(b"HTTP/1.1 405 "), told
             assert b"\r\nAllow: GET, HEAD\r\n" in told
 
@@ -154,7 +141,7 @@ def test_every_answer_forbids_scripts_frames_sniffing_and_caches() -> None:
     ],
 )
 def test_it_answers_only_to_its_own_names(host: str, status: int) -> None:
-    with site(guests=hosts.Guests(["Proxy.example"])) as page:
+    with site(hosts=AllowedHosts(["Proxy.example"])) as page:
         told = page.raw(f"GET /api/snapshot HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
     assert told.startswith(f"HTTP/1.1 {status} ".encode())
     assert (b"orders:42" in told) is (status == 200)
@@ -192,5 +179,4 @@ def test_metrics_are_the_last_look_without_the_names_of_locks() -> None:
         ("redlock_waiters", None): 8,
         ("redlock_queue_length_max", None): 5,
         ("redlock_locks_more", None): 1,
-        ("redlock_hand_offs_per_second", None): 3.5,
     }

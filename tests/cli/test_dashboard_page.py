@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from itertools import pairwise
 
 import pytest
 
 import rlock
-from rlock.cli.dashboard.poller import Sight
 from rlock.rules.keys import client_label
 
 from ..conftest import FreshMasters
 from ..contract.conftest import eventually
 from ..servers import Fleet
 from .chromium import Seen, chromium
-from .dashboards import NASTY, lock, site, snapshot
+from .dashboards import NASTY, site
 from .test_dashboard import Open, dashboard  # noqa: F401 - a fixture
 
 NONE = "\u2013"
@@ -76,41 +73,6 @@ def test_a_holder_is_seen_and_its_lease_counts_down_and_is_renewed(
             assert seen.texts(".card .pill") == ["answers"] * 3
     assert eventually(lambda: seen.row("job") == {})
     assert seen.text("#held") == "0"
-
-
-def test_who_waits_is_seen_in_order_and_gets_the_lock(
-    seen: Seen,
-    dashboard: Open,  # noqa: F811
-    masters3: Fleet,
-) -> None:
-    seen.open(dashboard(masters3.urls).url)
-    with ExitStack() as stack:
-        clients = [stack.enter_context(rlock.Client(masters3.urls)) for _ in range(3)]
-        done, waiters = threading.Event(), []
-        stack.callback(done.set)
-
-        def wait(client: rlock.Client) -> None:
-            with client.lock("job", fair=True):
-                done.wait(30)
-
-        with clients[0].lock("job", fair=True):
-            for i, client in enumerate(clients[1:], 1):
-                waiters.append(threading.Thread(target=wait, args=(client,), name=f"waiter-{i}"))
-                waiters[-1].start()
-                assert eventually(lambda: seen.row("job").get("Waiting") == str(len(waiters)))
-            seen.click("#rows .name")
-            assert eventually(lambda: len(seen.texts("#queue li")) == 2)
-            assert "waiter-1" in seen.texts("#queue li bdi")[0]
-            assert "waiter-2" in seen.texts("#queue li bdi")[1]
-            assert seen.texts("#views .what") == ["votes for the holder"] * 3
-            assert "Held by " + person() in seen.text("#detail-state")
-        assert eventually(lambda: "waiter-1" in seen.row("job").get("Holder", ""))
-        assert eventually(lambda: [w.split(" / ")[-1] for w in seen.texts("#queue li bdi")] == ["waiter-2"])
-        assert "waiter-1" in seen.text("#detail-state")
-        done.set()
-        for waiter in waiters:
-            waiter.join(20)
-    assert eventually(lambda: seen.text("#detail-state").startswith("Free "))
 
 
 def test_a_master_that_is_killed_is_seen_and_so_is_its_return(
@@ -183,7 +145,6 @@ def test_names_are_text_whatever_they_hold(
             assert eventually(lambda: seen.text("#detail-state").startswith("Held by")), name
             assert seen.js("return document.getElementById('detail-title').textContent") == shown
             assert seen.js("return document.documentElement.scrollWidth <= innerWidth"), name
-            assert seen.js("return decodeURIComponent(location.hash)") == f"#lock={name}"
         assert "⟨U+202E⟩" in str(seen.texts("#rows .name")), "a turned direction is shown, not obeyed"
         inside = seen.js("return document.querySelectorAll('main script, main img, main b, main a').length")
         assert inside == 0
@@ -202,68 +163,3 @@ def test_the_policy_stops_a_script_that_got_in_all_the_same(seen: Seen) -> None:
         assert refused, "markup can be made of text"
         assert seen.js("return document.title") != "owned"
         assert any("Content Security Policy" in line or "TrustedScript" in line for line in seen.logs())
-
-
-@pytest.mark.parametrize("width", [320, 780, 1400])
-def test_no_width_scrolls_sideways(width: int, seen: Seen) -> None:
-    locks = [lock(name, waiters=3) for name in NASTY]
-    with site(Sight(snapshot(*locks, lock("x", "h" * 200 + "/1/" + "t" * 99 + ":0")))) as page:
-        for fragment in ("", "#lock=" + "w" * 1024):
-            seen.open(f"http://127.0.0.1:{page.server.port}/{fragment}", width)
-            assert eventually(lambda: len(seen.texts("#rows tr")) == len(locks) + 1)
-            assert seen.js("return [document.documentElement.scrollWidth, innerWidth]") == [width, width]
-            cut = seen.js(
-                """const wide = (e) => e.getBoundingClientRect().right > innerWidth + 1;
-                   return [...document.querySelectorAll("main *")].filter((e) => e.checkVisibility()
-                     && wide(e) && !e.closest(".unseen")).map((e) => e.outerHTML.slice(0, 80))"""
-            )
-            assert cut == []
-
-
-def test_filter_sort_and_details_work_by_keyboard(seen: Seen) -> None:
-    enter, escape, down = "\ue007", "\ue00c", "\ue015"
-    sight = Sight(
-        snapshot(lock("beta", waiters=1), lock("alpha"), lock("Gamma-10", waiters=7), lock("gamma-9"))
-    )
-    with site(sight) as page:
-        seen.open(f"http://127.0.0.1:{page.server.port}/")
-        assert eventually(lambda: seen.texts("#rows .name") == ["alpha", "beta", "gamma-9", "Gamma-10"])
-        seen.click("th[data-sort=waiters] button")
-        assert seen.texts("#rows .name") == ["Gamma-10", "beta", "alpha", "gamma-9"]
-        assert seen.js("return document.querySelector('th[data-sort=waiters]').ariaSort") == "descending"
-        seen.click("th[data-sort=waiters] button")
-        assert seen.texts("#rows .name")[-1] == "Gamma-10"
-        seen.click("th[data-sort=name] button")
-        seen.keys("/", "gam")
-        assert seen.texts("#rows .name") == ["gamma-9", "Gamma-10"]
-        assert seen.text("#count") == "2 of 4 locks"
-        seen.js("document.querySelector('#rows .name').focus()")
-        seen.keys(down, enter)
-        assert eventually(lambda: seen.text("#detail-title") == "Gamma-10")
-        assert eventually(lambda: len(seen.texts("#queue li")) == 7)
-        assert seen.js("return document.activeElement.id") == "detail-title"
-        seen.keys(escape)
-        assert seen.text("#detail") == ""
-        assert seen.js("return document.activeElement.textContent") == "Gamma-10", "the focus comes back"
-        seen.keys("/", "zeta")
-        assert "Press Enter" in seen.text("#empty")
-        seen.keys(enter)
-        assert eventually(lambda: seen.text("#detail-title") == "gamzeta")
-        assert eventually(lambda: seen.text("#detail-state").startswith("Held by")), "asked for by its name"
-        seen.keys("/", escape)
-        assert len(seen.texts("#rows .name")) == 4
-
-
-def test_a_page_in_the_background_asks_for_nothing(seen: Seen) -> None:
-    with site() as page:
-        seen.open(f"http://127.0.0.1:{page.server.port}/")
-        assert eventually(lambda: seen.row("orders:42"))
-        hide = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true});"
-        event = "document.dispatchEvent(new Event('visibilitychange'))"
-        seen.js(hide % "true" + event)
-        time.sleep(1.5)
-        seen.requests()
-        time.sleep(2.5)
-        assert seen.requests() == []
-        seen.js(hide % "false" + event)
-        assert eventually(lambda: any("api/snapshot" in url for url in seen.requests()))

@@ -15,9 +15,8 @@ import rlock as library
 from rlock.cli import exits
 
 from ..conftest import FreshMasters
-from ..servers import Fleet, raw
+from ..servers import Fleet
 from .shell import RLOCK, Done, done, environment, rlock
-from .test_bench import started, until
 
 NOWHERE = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"]
 
@@ -61,19 +60,9 @@ def unwritten(masters: list[str]) -> Done:
     return Done(found.returncode, "", found.stderr)
 
 
-def measured_in_vain(masters: list[str]) -> Done:
-    process = started("--seconds", "6", masters=masters)
-    until(process, "nested")
-    for url in masters:
-        # Whoever contends is thrown out, and says so.
-        raw(url).execute_command("ACL", "SETUSER", "default", "-@all", "+acl", "+flushall")
-    _, err = process.communicate(timeout=60)
-    return Done(process.returncode, "", err)
-
-
 #: How each code comes about; SIGNAL is 128 and a number.
 WAYS: dict[int, Callable[[list[str]], Done]] = {
-    exits.FAILED: measured_in_vain,
+    exits.FAILED: lambda masters: rlock("evict", "--yes", "job", masters=masters),
     exits.USAGE: lambda masters: rlock("status", masters=masters),
     exits.UNREACHABLE: lambda masters: rlock("status", "job", masters=NOWHERE),
     exits.OUTPUT: unwritten,
@@ -173,7 +162,7 @@ NOT_FOR_RUN = (
     "rlock.cli.demo",
     "rlock.testing.local",
     "rlock.cli.bench",
-    "rlock.cli.manual",
+    "rlock.cli.doctor",
     "rlock.cli.scan",
     "multiprocessing",
     "tomllib",

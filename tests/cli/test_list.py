@@ -6,8 +6,6 @@ import json
 import os
 import threading
 
-import pytest
-
 import rlock
 from rlock.rules.keys import owner_token, queue, waiter_name
 
@@ -80,18 +78,6 @@ def test_json_is_an_object_a_line_with_the_words_of_status(masters3: Fleet) -> N
     status = json.loads(ask(masters3.urls, "status", "--json", "a")[1])
     assert found[0].keys() == status.keys()
     assert found[0]["holder"] == status["holder"]
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ([], "no lock is held or waited for"),
-        (["--held"], "no lock is held"),
-        (["x*", "--waited", "--json"], "no lock that matches 'x*' is waited for"),
-    ],
-)
-def test_none_is_no_failure_and_is_said_aside(words: list[str], told: str, masters3: Fleet) -> None:
-    assert ask(masters3.urls, "list", *words) == (0, "", told + "\n")
 
 
 def test_bad_input_is_one_line_and_a_code(masters3: Fleet, fresh_masters: FreshMasters) -> None:

@@ -94,16 +94,6 @@ def test_fair_runs_take_their_turns_and_status_shows_who_waits(start: Start, mas
     assert began == sorted(began)
 
 
-@pytest.mark.parametrize("status", [0, 7])
-def test_the_exit_status_is_the_commands(status: int, start: Start, masters3: Fleet) -> None:
-    assert ended(start("run", "job", "--", "sh", "-c", f"exit {status}"))[0] == status
-    assert free(masters3)
-
-
-def test_a_command_ended_by_a_signal_is_128_and_its_number(start: Start) -> None:
-    assert ended(start("run", "job", "--", "sh", "-c", "kill -9 $$"))[0] == 137
-
-
 def test_the_command_finds_the_lock_in_its_environment(start: Start, masters3: Fleet) -> None:
     program = "env | grep ^RLOCK_"
     code, out, _ = ended(start("run", "--ttl", "3", "job", "--", "sh", "-c", program))
@@ -125,41 +115,6 @@ def test_a_busy_lock_is_75_and_says_who_has_it(start: Start, masters3: Fleet) ->
             assert "held by" in err
             assert "MainThread" in err
             assert time.monotonic() - began < 10
-
-
-def test_without_masters_within_reach_it_is_69(start: Start) -> None:
-    nowhere = "redis://127.0.0.1:1,redis://127.0.0.1:2"
-    for words in (["-n"], ["-w", "0.3"]):
-        code, out, err = ended(start("run", *words, "job", "--", "echo", "ran", RLOCK_MASTERS=nowhere))
-        assert (code, out) == (69, "")
-        assert "refused" in err
-    assert ended(start("status", "job", RLOCK_MASTERS=nowhere))[0] == 69
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["run"], "Missing argument"),
-        (["run", "-n", "-w", "3", "job", "--", "true"], "exclude"),
-        (["run", "-w", "-3", "job", "--", "true"], "0 or more"),
-        (["run", "-w", "soon", "job", "--", "true"], "not a valid number of seconds"),
-        (["run", "--ttl", "60", "job", "--", "true"], "max_ttl"),
-        (["run", "--grace", "-1", "job", "--", "true"], "grace"),
-    ],
-    ids=" ".join,
-)
-def test_bad_usage_is_64_and_one_clear_message(words: list[str], told: str, start: Start) -> None:
-    code, out, err = ended(start(*words))
-    assert (code, out) == (64, "")
-    assert told in err
-
-
-def test_a_command_that_is_not_there_or_cannot_run(start: Start, masters3: Fleet, tmp_path: Path) -> None:
-    assert ended(start("run", "job", "--", "no-such-command-here"))[0] == 127
-    plain = tmp_path / "plain"
-    plain.write_text("no program")
-    assert ended(start("run", "job", "--", str(plain)))[0] == 126
-    assert free(masters3)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
@@ -308,17 +263,3 @@ def test_the_words_of_the_command_arrive_byte_by_byte(language: str, masters3: F
         command, env=environment(masters3.urls, LC_ALL=language), capture_output=True, timeout=60, check=False
     )
     assert found.stdout == b"".join(word + b"|" for word in words)
-
-
-def test_status_for_people_and_for_programs(start: Start, masters3: Fleet) -> None:
-    code, out, _ = ended(start("status", "job"))
-    assert code == 0
-    assert "job: free" in out
-    with rlock.Client(masters3.urls).lock("job"):
-        code, out, _ = ended(start("status", "job"))
-        assert code == 0
-        assert "held by" in out
-        assert out.count("MainThread") == 4
-        found = json.loads(ended(start("status", "--json", "job"))[1])
-        assert found["holder"] in out
-        assert [view["hold_count"] for view in found["masters"]] == [1, 1, 1]

@@ -1,53 +1,11 @@
-"""`rlock status`: what it adds for those who look for a lock."""
+"""`rlock status`: when it calls a lock free."""
 
 from __future__ import annotations
 
-import os
-import pty
-import subprocess
-
-import rlock
 from rlock.rules.keys import owner_token
 
 from ..servers import Fleet, raw
-from .shell import RLOCK, ask, environment
-
-
-def on_a_terminal(urls: list[str], *words: str, **extra: str) -> str:
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*RLOCK, *words],
-        env=environment(urls, **extra),
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    shown = b""
-    try:
-        while True:
-            try:
-                data = os.read(ours, 4096)
-            except OSError:
-                break
-            if not data:
-                break
-            shown += data
-    finally:
-        assert process.wait(timeout=30) == 0
-        os.close(ours)
-    return shown.decode()
-
-
-def test_on_a_terminal_a_typing_error_is_noticed(masters3: Fleet) -> None:
-    with rlock.Client(masters3.urls) as client, client.lock("nightly:report"):
-        shown = on_a_terminal(masters3.urls, "status", "nightly:reprot")
-        assert "free" in shown
-        assert "did you mean 'nightly:report'?" in shown
-        assert "did you mean" not in on_a_terminal(masters3.urls, "status", "backup")
-        code, out, err = ask(masters3.urls, "status", "nightly:reprot")
-        assert (code, err) == (0, "")
-        assert "free" in out
+from .shell import ask
 
 
 def test_free_is_said_only_where_nobody_can_have_it(masters3: Fleet) -> None:

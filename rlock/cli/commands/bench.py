@@ -8,20 +8,13 @@ import click
 
 from ...client import Client
 from .. import exits
-from ..options import SecondsWithin
+from ..options import seconds_option
 from ..output import complain, json_option, print_json
 from ..settings import Settings, settings_options
 
 
 @click.command()
-@click.option(
-    "--seconds",
-    type=SecondsWithin(1, 600),
-    default=10.0,
-    show_default=True,
-    metavar="S",
-    help="How long to measure, in all.",
-)
+@seconds_option("--seconds", within=(1, 600), default=10.0, told="How long to measure, in all.")
 @click.option(
     "--processes",
     type=click.IntRange(2, 64),
@@ -30,13 +23,11 @@ from ..settings import Settings, settings_options
     metavar="K",
     help="How many processes contend.",
 )
-@click.option(
+@seconds_option(
     "--hold",
-    type=SecondsWithin(0, 1),
+    within=(0, 1),
     default=0.001,
-    show_default=True,
-    metavar="S",
-    help="Seconds for which a contending process has the lock each time.",
+    told="Seconds for which a contending process has the lock each time.",
 )
 @click.option(
     "--prefix",

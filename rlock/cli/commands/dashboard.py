@@ -13,9 +13,10 @@ import click
 
 from ...errors import OptionsError
 from ..dashboard.answers import Answers
-from ..dashboard.hosts import BadHostError, Guests, is_loopback, resolve
+from ..dashboard.hosts import AllowedHosts, is_loopback, resolve
 from ..dashboard.poller import Poller
 from ..dashboard.server import Server
+from ..options import limit_option
 from ..output import json_option, print_json, show
 from ..scan.look import Scan
 from ..settings import Settings, settings_options
@@ -36,14 +37,7 @@ PORT = 8379
     show_default=True,
     help="Port to listen on; 0 takes any free one.",
 )
-@click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1, 10_000),
-    default=200,
-    show_default=True,
-    help="Show so many at the most; those that are waited for go before.",
-)
+@limit_option(200, 10_000)
 @click.option(
     "--allow-remote", is_flag=True, help="Listen where other machines reach it; there is no password."
 )
@@ -77,8 +71,8 @@ def dashboard(
       ssh -L 8379:127.0.0.1:8379 HOST      to see it from elsewhere
 
     It changes nothing: there is no button that could, and it sends no command that writes. It has no
-    password, so it answers this machine only, unless --allow-remote is given. The masters are looked at
-    once a second while a page is open, by one thread for all.
+    password, so it answers this machine only, unless --allow-remote is given. While a page is open it
+    looks at the masters once a second, once for all pages.
 
     \b
       /api/snapshot     what the page shows, as JSON
@@ -90,8 +84,9 @@ def dashboard(
     """
     try:
         family, address = resolve(host)
-    except BadHostError as error:
-        raise OptionsError(f"--host: {error}") from None
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise OptionsError(f"--host: {host!r} is no address of this machine: {why}") from None
     remote = not is_loopback(address)
     if remote and not allow_remote:
         raise OptionsError(
@@ -105,10 +100,10 @@ def dashboard(
         poller = Poller(partial(Scan, client, pattern, limit))
         stack.callback(poller.close)
         own = [host, address, *allowed, *([socket.gethostname()] if remote else [])]
-        guests = Guests(own, any_address=remote)
-        answers = Answers(poller, client.status)
+        hosts = AllowedHosts(own, any_address=remote)
+        answers = Answers(poller.sight, client.status)
         try:
-            server = stack.enter_context(Server((address, port), family, answers.answer, guests))
+            server = stack.enter_context(Server((address, port), family, answers.answer, hosts))
         except OSError as error:
             raise _cannot_listen(error, host, port) from None
         shown = f"[{address}]" if family == socket.AF_INET6 else address

@@ -7,14 +7,13 @@ import click
 from ...client import Client
 from ...rules.keys import WIRES
 from .. import exits
-from ..doctor import checks  # noqa: F401  (fills the list of checks)
 from ..doctor.acl import Scope
 from ..doctor.examine import examine
-from ..doctor.facts import Fleet, plain
+from ..doctor.facts import Fleet
+from ..doctor.facts import as_json as facts_as_json
 from ..doctor.findings import Finding, Severity, diagnose
-from ..doctor.probe import probe
 from ..doctor.report import report
-from ..options import SecondsWithin
+from ..options import seconds_option
 from ..output import json_option, print_json, show
 from ..settings import Settings, settings_options
 
@@ -26,13 +25,11 @@ from ..settings import Settings, settings_options
     help="Check the permissions for the lock NAME, or for all names that begin so: 'orders:*'.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 if there are warnings, too.")
-@click.option(
+@seconds_option(
     "--measure",
-    type=SecondsWithin(0, 3600),
+    within=(0, 3600),
     default=2.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds between two looks at the masters' clocks; 0: one look, which tells no rate.",
+    told="Seconds between two looks at the masters' clocks; 0: one look, which tells no rate.",
 )
 @json_option
 @settings_options
@@ -52,15 +49,13 @@ def doctor(*, name: str | None, strict: bool, measure: float, as_json: bool, set
     client = settings.client()
     scope = Scope(name, WIRES[client._options.interop])
     fleet = _fleet(client)
-    endpoints = client._endpoints
-    examine(endpoints, fleet, scope, lambda seen: probe(endpoints, seen, scope.probe), measure)
+    examine(client._endpoints, fleet, scope, measure)
     findings = diagnose(fleet)
     if as_json:
         print_json(
             {
-                "masters": [plain(facts, fleet) for facts in fleet.masters],
+                "masters": [facts_as_json(facts, fleet) for facts in fleet.masters],
                 "quorum": fleet.quorum,
-                "probe": fleet.probe,
                 "findings": findings,
             }
         )

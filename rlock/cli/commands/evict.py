@@ -10,10 +10,9 @@ from ...errors import OptionsError
 from ...model import LockStatus
 from ...procedures import inspect
 from .. import exits
-from ..names import complete_name
-from ..output import complain, hush, json_option, print_json, show
+from ..completion import complete_name
+from ..output import age, complain, hush, json_option, print_json, printable, show
 from ..settings import Settings, settings_options
-from ..words import age, printable
 
 
 @click.command()

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 import time
+from contextlib import closing
 
 import click
 
 from ...errors import OptionsError, RLockError
 from ...model import LockStatus
-from ..options import SecondsWithin
-from ..output import hush, json_option, print_json, show, utf8
+from ..options import limit_option, seconds_option
+from ..output import hush, json_option, print_json, printable, seconds, show, width
 from ..scan.look import Scan
 from ..scan.reading import ORDERS, label, ordered, seen, unlisted, unreachable, votes
 from ..settings import Settings, settings_options
-from ..words import cut, padded, printable, seconds, width
 
 HEAD = ("NAME", "HOLDER", "HELD FOR", "LEASE", "COUNT", "WAITERS", "VOTES")
 #: Columns of numbers, which end alike.
 RIGHT = (2, 3, 4, 5, 6)
-#: Name and holder are shortened to this and no further, on a terminal that is too narrow for them.
-LEAST = 12
 
 
 @click.command("list")
@@ -35,22 +31,13 @@ LEAST = 12
     show_default=True,
     help="By name; most waiters first; longest held first; lease that ends next first.",
 )
-@click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1, 100_000),
-    default=1000,
-    show_default=True,
-    help="Show so many at the most; those that are waited for go before.",
-)
-@click.option(
+@limit_option(1000, 100_000)
+@seconds_option(
     "--scan",
     "scan_s",
-    type=SecondsWithin(0.0, 3600.0),
+    within=(0.0, 3600.0),
     default=5.0,
-    show_default=True,
-    metavar="S",
-    help="Search the keys of the masters for S seconds at the most.",
+    told="Search the keys of the masters for S seconds at the most.",
 )
 @json_option
 @settings_options
@@ -84,10 +71,7 @@ def list_(
     or a user who may not SCAN.
     """
     hush()
-    with (
-        settings.client() as client,
-        Scan(client, pattern, limit, scan_s=scan_s, hand_offs=False) as scan,
-    ):
+    with settings.client() as client, closing(Scan(client, pattern, limit, scan_s=scan_s)) as scan:
         snapshot = scan.look()
     if (why := unreachable(snapshot)) is not None:
         raise RLockError(why)
@@ -104,10 +88,8 @@ def list_(
     elif locks:
         _print(locks)
     if not locks:
-        kind = "held and waited for" if held and waited else "waited for" if waited else "held"
-        kind = kind if held or waited else "held or waited for"
         matching = "" if pattern == "*" else f" that matches {pattern!r}"
-        show(f"no lock{matching} is {kind}", err=True)
+        show(f"no lock{matching} was found", err=True)
     if snapshot.more:
         show(
             f"there may be more: the search ended after {limit} locks (--limit) or {scan_s:g} s (--scan)",
@@ -116,23 +98,15 @@ def list_(
 
 
 def _print(locks: list[LockStatus]) -> None:
+    # Nothing is shortened: a script may cut columns out of it, and `rlock watch --once` fits the terminal.
     rows = [HEAD, *map(_row, locks)]
     widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
-    if sys.stdout.isatty():
-        # In a file or a pipe nothing is shortened: somebody may cut columns out of it.
-        excess = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
-        for column in sorted((0, 1), key=lambda column: -widths[column]):
-            least = max(LEAST, widths[column] - max(0, excess))
-            excess -= max(0, widths[column] - least)
-            widths[column] = min(widths[column], least)
-    mark = "…" if utf8(sys.stdout) else ".."
     for row in rows:
-        cells = [cut(cell, columns, mark) for cell, columns in zip(row, widths, strict=True)]
-        line = "  ".join(
-            " " * (columns - width(cell)) + cell if i in RIGHT else padded(cell, columns)
-            for i, (cell, columns) in enumerate(zip(cells, widths, strict=True))
-        )
-        show(line.rstrip())
+        cells = []
+        for i, (cell, columns) in enumerate(zip(row, widths, strict=True)):
+            blanks = " " * (columns - width(cell))
+            cells.append(blanks + cell if i in RIGHT else cell + blanks)
+        show("  ".join(cells).rstrip())
 
 
 def _row(lock: LockStatus) -> tuple[str, ...]:

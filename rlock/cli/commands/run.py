@@ -15,11 +15,11 @@ from ...errors import LeaseLostError, OptionsError, QuorumUnreachableError, RLoc
 from ...lock import RLock
 from ...model import LockStatus
 from .. import exits
-from ..child import ON_LOST, TERM, WARN, GuardedCommand
-from ..names import complete_command, complete_name
-from ..options import Seconds, SecondsWithin
-from ..outcome import Outcome
+from ..completion import complete_command, complete_name
+from ..options import Seconds, seconds_option
 from ..output import json_option
+from ..run.child import ON_LOST, TERM, WARN, GuardedCommand
+from ..run.events import Outcome
 from ..settings import Settings, settings_options
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -120,14 +120,7 @@ def _not_like_flock(*names: str) -> Callable[[F], F]:
     metavar="N",
     help="With -n and -w: how often to try again when fewer than a quorum of masters answered.",
 )
-@click.option(
-    "--retry-delay",
-    type=SecondsWithin(0, 86400),
-    default=1.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds before each of them.",
-)
+@seconds_option("--retry-delay", within=(0, 86400), default=1.0, told="Seconds before each of them.")
 @click.option("--ttl", type=Seconds(), metavar="S", help="Length of the lease that is renewed; default 10.")
 @click.option(
     "--max-hold", type=Seconds(), metavar="S", help="Renew for S seconds at the most; then the lock is lost."
@@ -139,13 +132,11 @@ def _not_like_flock(*names: str) -> Callable[[F], F]:
     show_default=True,
     help="What COMMAND gets when its lock was lost: nothing, SIGTERM and later SIGKILL, or SIGKILL.",
 )
-@click.option(
+@seconds_option(
     "--grace",
-    type=SecondsWithin(0, 86400 * 365),
+    within=(0, 86400 * 365),
     default=5.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds between SIGTERM and SIGKILL for a command whose lock was lost.",
+    told="Seconds between SIGTERM and SIGKILL for a command whose lock was lost.",
 )
 @click.option(
     "--pass-masters",
@@ -195,24 +186,21 @@ def run(
       rlock run -w 30 deploy -- make deploy     give up after 30 seconds
       rlock run -n -E 0 -q nightly -c 'a | b'   a shell line; a skipped run is no failure
 
-    Options stand before NAME or between NAME and COMMAND; what follows COMMAND is its own. The `--` before
-    COMMAND is needed only if COMMAND starts with a dash.
+    Options stand before NAME or between NAME and COMMAND; all words after COMMAND are its own. Write `--`
+    before COMMAND if it starts with a dash.
 
-    The lease is renewed while COMMAND runs. When it is lost all the same, COMMAND gets SIGTERM, then
-    SIGKILL after the grace time, and the exit status is 76; with --on-lost warn it goes on, and the exit
-    status is its own. Signals that reach rlock go on to COMMAND.
+    rlock renews the lease while COMMAND runs. When the lease is lost all the same, COMMAND gets SIGTERM, then
+    SIGKILL after the grace time, and the exit status is 76. Signals that reach rlock go on to COMMAND.
 
-    Unlike flock(1), what COMMAND leaves running in the background does not keep the lock: it is free when
-    COMMAND ends. If rlock itself is killed with -9, COMMAND is killed too (on Linux; not what COMMAND has
-    started, and not a set-uid one such as sudo), and the lock is free within the ttl. A stopped rlock renews
-    nothing.
+    The lock is free when COMMAND ends, also if COMMAND leaves processes in the background. If rlock itself is
+    killed with -9, COMMAND is killed too (on Linux; not its own children, and not a set-uid program such as
+    sudo), and the lock is free within the ttl.
 
-    Without -n or -w it waits as long as it takes, for masters that cannot be reached as well; exit
-    status 69 comes with -n and -w only, after --retries further tries.
+    Without -n or -w rlock waits as long as it takes, also for masters that cannot be reached.
 
-    COMMAND finds RLOCK_NAME, RLOCK_OWNER (what the masters show as the holder), RLOCK_FENCING_TOKEN and
-    RLOCK_TTL in its environment. RLOCK_MASTERS may hold passwords: it is taken out, unless --pass-masters is
-    given. --json prints what happened (acquired, not_acquired, retrying, lost, ended, log) on stderr.
+    COMMAND finds RLOCK_NAME, RLOCK_OWNER, RLOCK_FENCING_TOKEN and RLOCK_TTL in its environment. rlock takes
+    RLOCK_MASTERS out, which may hold passwords, unless --pass-masters is given. --json prints the events
+    (acquired, not_acquired, retrying, lost, ended, log) on stderr.
     """
     command = _command(ctx, name, command, line)
     _check(timeout=timeout, no_wait=no_wait, retries=retries)
@@ -226,7 +214,9 @@ def run(
         try:
             got = _acquire(lock, outcome, retries, retry_delay, timeout=timeout, no_wait=no_wait)
         except QuorumUnreachableError as error:
-            outcome.unreachable(error, time.monotonic() - began)
+            waited = time.monotonic() - began
+            told = {"waited": waited, "quorum": error.quorum, "faults": error.faults}
+            outcome.event("not_acquired", {"outcome": "unreachable", **told}, str(error), always=True)
             sys.exit(exits.UNREACHABLE)
         if not got:
             waited = time.monotonic() - began
@@ -237,19 +227,23 @@ def run(
         try:
             hold = own._engine().hold(name)
             owner, token = (hold.owner, hold.token) if hold else ("", None)
-            outcome.acquired(owner, token, own.ttl, acquired_at - began)
-            outcome.executing(command[0])
+            waited = acquired_at - began
+            told = {"owner": owner, "fencing_token": token, "ttl": own.ttl, "waited": waited}
+            outcome.event("acquired", told, f"getting lock took {waited:.6f} seconds")
+            outcome.detail(f"executing {command[0]}")
             code = guarded.run(_environment(own, lock, owner, token, pass_masters=pass_masters))
         finally:
             try:
                 lock.release()
             except LeaseLostError as error:
                 if guarded.error is None:
-                    outcome.found_lost(error)
+                    outcome.event("lost", {"reason": error.reason}, str(error), always=True)
                 guarded.error = error
         if guarded.error is not None and not (on_lost == WARN and guarded.started):
             code = exits.LOST  # the log has said why
-        outcome.ended(code, time.monotonic() - acquired_at)
+        held = time.monotonic() - acquired_at
+        text = f"ended with status {code}, lock held for {held:.6f} seconds"
+        outcome.event("ended", {"exit_status": code, "held": held}, text)
     sys.exit(code)
 
 
@@ -295,7 +289,9 @@ def _acquire(
             if not retries:
                 raise
             retries -= 1
-            outcome.again(error, delay, retries)
+            text = f"{error}; trying again in {delay:g} s ({retries} left)"
+            told = {"retries_left": retries, "delay": delay, "faults": error.faults}
+            outcome.event("retrying", told, text)
             time.sleep(delay)
 
 

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-import sys
-
 import click
 
-from ...client import Client
-from ...errors import QuorumUnreachableError
 from ...model import LockStatus, MasterStatus
-from .. import exits
-from ..names import complete_name
-from ..output import hush, json_option, print_json, show, styled
-from ..scan.look import Scan
-from ..scan.reading import place, seen
+from ..completion import complete_name
+from ..output import age, hush, json_option, print_json, printable, show, styled
+from ..scan.reading import seen
 from ..settings import Settings, settings_options
-from ..words import age, printable
 
 
 @click.command()
@@ -26,34 +18,23 @@ from ..words import age, printable
 def status(name: str, *, as_json: bool, settings: Settings) -> None:
     """Show who holds the lock NAME, since when, for how long, what each master says, and who waits.
 
-    Any name will do: one that nobody holds is free. On a terminal it also says if a lock of a similar name is
-    in use. `rlock list` shows all of them.
+    Any name will do: a lock that nobody holds is free. `rlock list` shows all locks that are in use.
 
-    It is unknown where masters do not answer, or have restarted a short time ago.
+    The state is unknown where masters do not answer, or have restarted a short time ago.
 
     Exit status: 0 whether it is held, free or unknown; 69 fewer than a quorum of masters answered.
     """
     hush()
     with settings.client() as own:
-        try:
-            found = own.status(name)
-        except QuorumUnreachableError as error:
-            _tell_faults(own.masters, error, as_json=as_json)
-            sys.exit(exits.UNREACHABLE)
-        if as_json:
-            print_json(found)
-            return
+        found = own.status(name)
+    if as_json:
+        print_json(found)
+    else:
         _print(found)
-        # None where stderr is closed: a crontab's `2>&-`.
-        if sys.stderr is not None and sys.stderr.isatty() and not found.locked and not found.queue_length:
-            _suggest(own, name)
 
 
 def _print(found: LockStatus) -> None:
     show(_headline(found))
-    where = None if found.holder is None else place(found.holder)
-    if where is not None:
-        show(f"  process {where[1]} on {where[0]}")
     columns = max(len(view.master) for view in found.masters)
     for view in found.masters:
         show(f"  {view.master:<{columns}}  {_told(view)}")
@@ -64,30 +45,6 @@ def _print(found: LockStatus) -> None:
         show(f"  {number}. {printable(waiter.owner)}{since}")
     if found.queue_length > len(found.waiters) > 0:
         show(f"  and {found.queue_length - len(found.waiters)} more")
-
-
-def _suggest(own: Client, name: str) -> None:
-    """A word to the one who has made a typing error; a moment's SCAN, and never a reason to fail."""
-    with Scan(own, scan_s=0.0, limit=1000, waiters=1, hand_offs=False) as scan:
-        names = [lock.name for lock in scan.look().locks if lock.name != name]
-    near = difflib.get_close_matches(name, names, 3, 0.75)
-    if near:
-        told = " or ".join(repr(each) for each in near)
-        show(f"nobody uses a lock of this name now; did you mean {told}?", err=True)
-
-
-def _tell_faults(masters: list[str], error: QuorumUnreachableError, *, as_json: bool) -> None:
-    """Nobody can say who holds it; which masters are the reason can be said all the same."""
-    if as_json:
-        views = [{"master": master, "fault": error.faults.get(master)} for master in masters]
-        told = {"name": error.name, "error": str(error), "quorum": error.quorum, "masters": views}
-        print_json(told)
-        return
-    show(f"{error.name}: unknown, fewer than {error.quorum} of {len(masters)} masters answer")
-    width = max(map(len, masters))
-    for master in masters:
-        fault = error.faults.get(master)
-        show(f"  {master:<{width}}  {'answers' if fault is None else f'no answer: {fault}'}")
 
 
 def _headline(found: LockStatus) -> str:

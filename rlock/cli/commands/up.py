@@ -46,17 +46,17 @@ def up(count: int, *, as_json: bool) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with masters:
         if as_json:
-            told = [{"master": master.url, "pid": master.pid} for master in masters]
-            print_json({"masters": told, "server": server.flavour, "version": server.version})
-            sys.stdout.flush()
-            _wait(masters, quiet=True)
-            return
-        show(f"{count} masters, {server.flavour.capitalize()} {server.version}. Ctrl-C ends them.", err=True)
-        show(masters.environment_line())
-        _wait(masters, quiet=False)
+            started = [{"master": master.url, "pid": master.pid} for master in masters]
+            print_json({"masters": started, "server": server.flavour, "version": server.version})
+        else:
+            told = f"{count} masters, {server.flavour.capitalize()} {server.version}. Ctrl-C ends them."
+            show(told, err=True)
+            show(masters.environment_line())
+        sys.stdout.flush()
+        _wait(masters)
 
 
-def _wait(masters: Masters, *, quiet: bool) -> None:
+def _wait(masters: Masters) -> None:
     """Until Ctrl-C, or until all of them have ended."""
     gone: set[int] = set()
     try:
@@ -67,5 +67,4 @@ def _wait(masters: Masters, *, quiet: bool) -> None:
                     gone.add(i)
                     show(f"{master.url} has ended", err=True)
     except KeyboardInterrupt:
-        if not quiet:
-            show("ended", err=True)
+        show("ended", err=True)

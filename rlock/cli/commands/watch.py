@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import closing
 
 import click
 
 from ...errors import OptionsError, RLockError
 from .. import exits
-from ..options import SecondsWithin
+from ..options import limit_option, seconds_option
 from ..output import hush, json_option, print_json, utf8
 from ..scan.look import Scan
 from ..scan.reading import unreachable
@@ -21,24 +22,11 @@ SHARE = 0.01
 
 @click.command()
 @click.argument("pattern", default="*")
-@click.option(
-    "-i",
-    "--interval",
-    type=SecondsWithin(0.2, 3600.0),
-    default=1.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds from one look to the next.",
+@seconds_option(
+    "-i", "--interval", within=(0.2, 3600.0), default=1.0, told="Seconds from one look to the next."
 )
 @click.option("--once", is_flag=True, help="Print one picture and end; needs no terminal.")
-@click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1, 10_000),
-    default=200,
-    show_default=True,
-    help="Show so many at the most; those that are waited for go before.",
-)
+@limit_option(200, 10_000)
 @json_option
 @settings_options
 def watch(
@@ -46,15 +34,14 @@ def watch(
 ) -> None:
     """Watch the locks whose names match PATTERN, as they are held and waited for, and the masters.
 
-    Keys: q quits, ? says the others. PATTERN is one of Redis' KEYS, as for `rlock list`.
+    Keys: q quits, s sorts by name, waiters, since or lease. PATTERN is a pattern of Redis' KEYS, as for
+    `rlock list`. VOTES 2/3: two of three masters name this holder; under a quorum nobody has the lock.
 
-    It only reads, and is no burden: a few commands a second for each lock and master, and a SCAN for a
-    hundredth of the time. Where masters hold very many other keys it takes a while until all locks are found;
-    "+" behind a number says that there may be more. Hand-offs are counted on one master, by the fencing
-    tokens of locks that are waited for; where the user may not (client|tracking), by the changes of holder
-    from one look to the next.
+    It only reads: a few commands a second for each lock and master, and a SCAN for a hundredth of the time.
+    Where masters hold very many other keys, it finds all locks after some looks; "+" behind a number says
+    that there may be more.
 
-    With --json each look is an object on a line of its own, until Ctrl-C.
+    With --json each look is an object on a line of its own, until Ctrl-C; that needs no terminal and no rich.
 
     Exit status: 0 after q; 130 after Ctrl-C; 64 no terminal, or wrong settings; with --once 69 when fewer
     than a quorum of masters answered.
@@ -62,30 +49,26 @@ def watch(
     if not as_json:
         try:
             from ..watch.live import live, print_once, why_not
-            from ..watch.picture import View
+            from ..watch.tables import View
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "rich":
                 raise
-            raise OptionsError("`rlock watch` needs rich: pip install rich (quorum-rlock[watch])") from None
+            raise OptionsError(
+                "`rlock watch` needs rich: pip install rich (quorum-rlock[watch]); "
+                "`rlock watch --json` works without it"
+            ) from None
         if not once and (why := why_not()) is not None:
             raise OptionsError(why)
     hush()
-    code = 0
-    with (
-        settings.client() as client,
-        Scan(client, pattern, limit, scan_s=SHARE * interval, hand_offs=not once) as scan,
-    ):
+    with settings.client() as client, closing(Scan(client, pattern, limit, scan_s=SHARE * interval)) as scan:
         if as_json:
             _print_looks(scan, interval, once=once)
             return
         view = View(pattern, utf8=utf8(sys.stdout))
-        if once:
-            snapshot = print_once(scan, view)
-            code = exits.UNREACHABLE if unreachable(snapshot) is not None else 0
-        else:
-            code = live(scan, view, interval)
-    if code:
-        sys.exit(code)
+        if not once:
+            live(scan, view, interval)
+        elif unreachable(print_once(scan, view)) is not None:
+            sys.exit(exits.UNREACHABLE)
 
 
 def _print_looks(scan: Scan, interval: float, *, once: bool) -> None:

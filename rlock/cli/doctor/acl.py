@@ -1,7 +1,7 @@
-"""Permissions: what a user of the lock needs, how to find out what is missing, and the line that mends it.
+"""Permissions: which a user of the lock needs, which are missing, and the line that adds them.
 
-Whoever may not run a command may not run ACL either; so nothing is asked of ACL. Each command is sent in a
-form that can change nothing: masters look at the permissions first, and at the arguments afterwards.
+A user who may not run a command may not run ACL either, so ACL is not asked. Each command is sent in a form
+that can change nothing: masters look at the permissions first, and at the arguments afterwards.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...rules import keys
 from ...rules.keys import OWN, REDISSON_CHANNEL, Wire
 from ...rules.options import MAX_NAME_BYTES, check_name
 
-#: What the scripts call, and the client itself; in the order of docs/operations.md.
+#: The commands of the scripts and of the client itself; in the order of docs/operations.md.
 COMMANDS = (
     "evalsha", "eval", "get", "set", "hlen", "hset", "hget", "hgetall", "pexpire", "pttl", "del", "exists",
     "zadd", "zrem", "zrange", "zscore", "zcard", "zpopmin", "time", "publish", "subscribe", "unsubscribe",
@@ -37,37 +37,30 @@ _NO_SCRIPT = "0" * 40
 
 @dataclass(frozen=True)
 class Permissions:
-    """What is missing. Rules of ACL SETUSER, but for the commands."""
+    """What is missing. ``keys`` and ``channels`` are rules of ACL SETUSER."""
 
     commands: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
-    #: The master has no such commands: rename-command, or something that is no Redis.
+    #: The master has no such commands: rename-command, or a server that is no Redis.
     unknown: tuple[str, ...] = ()
-    #: No command is allowed that would tell about keys: those of ``keys`` may be allowed already.
-    unsure_of_keys: bool = False
-    #: The same of channels.
-    unsure_of_channels: bool = False
+    #: Only names of doctor's own lock are missing, and nobody asked for those of other locks.
+    only_of_probe: bool = False
 
     @property
-    def missing(self) -> bool:
-        """Whether anything is that a user needs."""
-        return bool(self.commands or self.keys or self.channels)
+    def rules(self) -> tuple[str, ...]:
+        """What an administrator adds to the user, but for what is optional."""
+        return (*self.keys, *self.channels, *(f"+{command}" for command in self.commands))
 
     @property
     def enough(self) -> bool:
-        """Whether locks can be had."""
-        return not self.missing and all(command in OPTIONAL for command in self.unknown)
-
-    def only_of(self, scope: Scope) -> bool:
-        """Whether all that is missing has to do with the names of the scope."""
-        own = {*scope.key_rules, *scope.channel_rules}
-        return not self.commands and {*self.keys, *self.channels} <= own
+        """Whether a lock can be acquired with these permissions."""
+        return not self.rules and all(command in OPTIONAL for command in self.unknown)
 
 
 class Scope:
-    """For which locks the permissions are asked: one name, or all that begin alike."""
+    """The locks for which permissions are checked: one name, or all names that begin alike (``orders:*``)."""
 
     def __init__(self, name: str | None = None, wire: Wire = OWN) -> None:
         self._wire = wire
@@ -78,7 +71,7 @@ class Scope:
         stem = self.name.removesuffix("*") if self.prefix else f"{self.name}:"
         exact = None if self.prefix else check_name(self.name)
         fresh = os.urandom(8).hex()
-        #: A lock of our own; behind a long name there may be no room for all of it.
+        #: A fresh lock that doctor acquires; behind a long name there may be no room for all of it.
         beside = f"{stem}rlock-doctor:{fresh}" if self.given else f"rlock-doctor:{fresh}"
         if len(beside.encode()) > MAX_NAME_BYTES:
             beside = f"{stem}{fresh}" if self.prefix else f"rlock-doctor:{fresh}"
@@ -86,20 +79,20 @@ class Scope:
         #: The lock whose keys are asked for; no key of it is touched.
         self.lock = exact or self.probe
         escaped = _escaped(stem) if self.prefix else _escaped(self.lock)
-        #: One lock for each way in which keys and channels are called, with what stands in the rules: a name
-        #: that begins so may hold a brace further on.
+        #: A lock for each way in which keys are named, and its text in the rules: a name that begins so may
+        #: hold a brace further on.
         self._locks = {self.lock: escaped}
         if self.prefix and not _braced(stem):
             self._locks[f"{stem}{{{fresh}}}"] = escaped
-        #: The lock, and what belongs to it.
-        own = tuple(f"~{self._own(lock)}*" for lock in self._locks)
-        self.key_rules = (f"~{escaped}{'*' if self.prefix else ''}", *own)
+        self.key_rules = (
+            f"~{escaped}{'*' if self.prefix else ''}",
+            *(f"~{self._own(lock)}*" for lock in self._locks),
+        )
         self.note_rule = f"~{keys.NOTE}"
         if self.name == "*":
-            # Behind a `*` no other pattern is accepted.
+            # Behind `~*` a master accepts no other pattern.
             self.key_rules, self.note_rule = ("~*",) * len(self.key_rules), "~*"
-        #: The channels of each of the locks.
-        self._channel_rules = [self._told(lock) for lock in self._locks]
+        self._channel_rules = [self._channels_of(lock) for lock in self._locks]
         self.channel_rules = tuple(dict.fromkeys(rule for rules in self._channel_rules for rule in rules))
 
     def _own(self, lock: str) -> str:
@@ -109,33 +102,27 @@ class Scope:
             return f"rlock::{escaped}" if self.prefix else f"rlock::{escaped}:"
         return f"rlock:{{{escaped}" if self.prefix else f"rlock:{{{escaped}}}:"
 
-    def _told(self, lock: str) -> tuple[str, ...]:
-        """The rules for the channels of a lock."""
+    def _channels_of(self, lock: str) -> tuple[str, ...]:
         if not self._wire.shared:
             return (f"&{self._own(lock)}*",)
         told = REDISSON_CHANNEL + ("" if "{" in lock or self.name == "*" else "{") + self._locks[lock]
-        # Of one name: its channel, and those of the clients that wait for it.
         whole = told if "{" in lock else f"{told}}}"
+        # For one name: its channel, and the channels of the clients that wait for it.
         return (f"&{told}*",) if self.prefix else (f"&{whole}", f"&{whole}|*")
 
-    def keys(self, *, guarded: bool = True) -> list[tuple[str, str]]:
-        """The keys that are used, and the rule that allows each."""
-        name, *own = self.key_rules
-        found = [(self.lock, name)]
-        for lock, rule in zip(self._locks, own, strict=True):
+    def keys(self, *, guarded: bool) -> list[tuple[str, str]]:
+        """The keys that a client uses, and the rule that allows each."""
+        found = [(self.lock, self.key_rules[0])]
+        for lock, rule in zip(self._locks, self.key_rules[1:], strict=True):
             beside = (keys.queue(lock), keys.fence(lock), keys.evicted(lock, "doctor"))
             found += [(key, rule) for key in beside]
         return [*found, (keys.NOTE, self.note_rule)] if guarded else found
 
-    def channels(self) -> list[tuple[str, str]]:
-        """Of each lock: its channel, and one on which nobody listens."""
-        wire, client = self._wire, f"doctor-{os.urandom(8).hex()}"
-        return [(wire.channel(lock), wire.client_channel(lock, client)) for lock in self._locks]
-
-    def rules_of(self, barred: Sequence[bool]) -> tuple[str, ...]:
-        """The rules for the channels of the locks of which it is said that they are refused."""
-        refused = [rules for rules, refused in zip(self._channel_rules, barred, strict=True) if refused]
-        return tuple(dict.fromkeys(rule for rules in refused for rule in rules))
+    def channels(self) -> list[tuple[tuple[str, str], tuple[str, ...]]]:
+        """For each way of naming: a lock's channel and a channel on which nobody listens, and the rules."""
+        client = f"doctor-{os.urandom(8).hex()}"
+        pairs = ((self._wire.channel(lock), self._wire.client_channel(lock, client)) for lock in self._locks)
+        return list(zip(pairs, self._channel_rules, strict=True))
 
     def rules(self) -> list[str]:
         """The least permissions, as docs/operations.md lists them."""
@@ -154,11 +141,11 @@ def _escaped(name: str) -> str:
 
 
 def command_trials(scope: Scope) -> dict[str, tuple[str, ...]]:
-    """Each command that is needed, on a key that is not there and with arguments that change nothing.
+    """Each command that is needed, on a key that does not exist and with arguments that change nothing.
 
-    Without those of channels, which want a connection of their own.
+    Not those of channels, which need a connection of their own.
     """
-    # One that the user may have: each refusal is an entry in the master's ACL LOG.
+    # A key that the user may have: each refusal is an entry in the master's ACL LOG.
     key = keys.own_key(scope.lock, f"doctor-{os.urandom(8).hex()}")
     return {
         "evalsha": ("EVALSHA", _NO_SCRIPT, "0"),
@@ -193,25 +180,13 @@ def optional_trials() -> dict[str, tuple[str, ...]]:
     }
 
 
-def key_trials(key: str) -> list[tuple[str, ...]]:
-    """Ways to find out whether a key may be read and written, the best first. None of them does either."""
-    return [
-        ("EVALSHA", _NO_SCRIPT, "1", key),
-        ("EVAL", "return 1", "1", key),
-        ("PEXPIRE", key, "soon"),
-        ("SET", key, "", "PX", "0"),
-        ("HSET", key, "field", "1", "odd"),
-        ("ZADD", key, "high", "member"),
-        ("EXISTS", key),
-        ("PTTL", key),
-        ("GET", key),
-        ("HLEN", key),
-        ("ZCARD", key),
-    ]
+def key_trial(key: str) -> tuple[str, ...]:
+    """Finds out whether a key may be read and written, and does neither. Needs +evalsha."""
+    return ("EVALSHA", _NO_SCRIPT, "1", key)
 
 
 def denial(reply: Any) -> str | None:
-    """What a master refuses for want of a permission: command, key, channel, other; or unknown (command)."""
+    """What a master refuses: command, key, channel or other for want of a permission; unknown (command)."""
     if not isinstance(reply, Exception):
         return None
     text = str(reply)
@@ -223,28 +198,7 @@ def denial(reply: Any) -> str | None:
     return "unknown" if re.match(r"ERR unknown (sub)?command", text, re.IGNORECASE) else None
 
 
-def judge_keys(scope: Scope, told: Sequence[Sequence[Any]], *, guarded: bool) -> tuple[list[str], bool]:
-    """The rules that are missing for keys, by the replies to `key_trials`; and whether that is a guess."""
-    missing: list[str] = []
-    unsure = False
-    for (_, rule), replies in zip(scope.keys(guarded=guarded), told, strict=True):
-        # A command that is not allowed is refused for itself, whatever the key.
-        first = next((reply for reply in replies if denial(reply) not in ("command", "unknown")), None)
-        nothing = all(denial(reply) in ("command", "unknown") for reply in replies)
-        unsure = unsure or nothing
-        if (nothing or denial(first) is not None) and rule not in missing:
-            missing.append(rule)
-    return missing, unsure
-
-
-def lines(user: str, missing: Permissions) -> tuple[str, ...]:
-    """What an administrator says to the master so that nothing is missing any more."""
-    patterns = [] if missing.unsure_of_keys else list(missing.keys)
-    # Of channels that no command of his could use nothing is taken away; and "after the * pattern" a
-    # pattern is refused, with all that stands beside it.
-    reset = ["resetchannels"] if missing.unsure_of_channels and missing.channels else []
-    rules = [*patterns, *reset, *missing.channels, *(f"+{command}" for command in missing.commands)]
-    found = [f"ACL SETUSER {user} {' '.join(rules)}"] if rules else []
-    if missing.unsure_of_keys and missing.keys:
-        found.append(f"ACL SETUSER {user} {' '.join(missing.keys)}")
-    return tuple(found)
+def rules_refused(rules: Sequence[str], replies: Sequence[Any]) -> tuple[str, ...]:
+    """The rules whose trials were refused for want of a key or channel, each once."""
+    pairs = zip(rules, replies, strict=True)
+    return tuple(dict.fromkeys(rule for rule, reply in pairs if denial(reply) in ("key", "other")))

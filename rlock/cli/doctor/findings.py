@@ -1,10 +1,10 @@
-"""Findings, and the list of all checks: what `rlock doctor` and docs/doctor.md know."""
+"""Findings, and the table of all checks: the source of `rlock doctor` and of the table in docs/doctor.md."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from .facts import Facts, Fleet
@@ -27,90 +27,72 @@ class Severity(enum.Enum):
 class Finding:
     """One thing that was found, and what to do about it."""
 
-    check: str
     severity: Severity
-    master: str | None  # None: it is about the fleet
     what: str
     why: str
     action: str
     commands: tuple[str, ...] = ()  # lines for redis-cli or valkey-cli, to copy
+    master: str | None = None  # None: it is about the fleet
+    check: str = ""  # filled in by `diagnose`
 
 
-class Told(NamedTuple):
-    """A finding as a check tells it, which knows neither its own name nor where it looks."""
-
-    severity: Severity
-    what: str
-    why: str
-    action: str
-    commands: tuple[str, ...] = ()
-    master: str | None = None  # for checks of a fleet that can name one
-
-
-def error(what: str, why: str, action: str, *commands: str, master: str | None = None) -> Told:
+def error(what: str, why: str, action: str, *commands: str, master: str | None = None) -> Finding:
     """Locking does not work, or is not safe."""
-    return Told(Severity.ERROR, what, why, action, commands, master)
+    return Finding(Severity.ERROR, what, why, action, commands, master)
 
 
-def warning(what: str, why: str, action: str, *commands: str, master: str | None = None) -> Told:
+def warning(what: str, why: str, action: str, *commands: str, master: str | None = None) -> Finding:
     """It works; a fault will hurt."""
-    return Told(Severity.WARNING, what, why, action, commands, master)
+    return Finding(Severity.WARNING, what, why, action, commands, master)
 
 
-def note(what: str, why: str, action: str, *commands: str, master: str | None = None) -> Told:
+def note(what: str, why: str, action: str, *commands: str, master: str | None = None) -> Finding:
     """Good to know."""
-    return Told(Severity.NOTE, what, why, action, commands, master)
+    return Finding(Severity.NOTE, what, why, action, commands, master)
 
 
 class Check(NamedTuple):
-    """One entry of the list."""
+    """One entry of the table."""
 
     name: str
-    meaning: str
     worst: Severity
-    of_master: Callable[[Facts, Fleet], Iterable[Told]] | None
-    of_fleet: Callable[[Fleet], Iterable[Told]] | None
+    meaning: str
+    run: Callable[[Fleet], Iterator[Finding]]
 
 
-#: All checks by name, in the order in which they are written down in checks/.
+#: All checks by name, in the order in which the modules of checks hold them.
 CHECKS: dict[str, Check] = {}
 
-MasterCheck = Callable[[Facts, Fleet], Iterator[Told]]
-FleetCheck = Callable[[Fleet], Iterator[Told]]
-
-
-def of_master(name: str, worst: Severity, meaning: str) -> Callable[[MasterCheck], MasterCheck]:
-    """A check that looks at one master."""
-
-    def add(run: MasterCheck) -> MasterCheck:
-        CHECKS[name] = Check(name, meaning, worst, run, None)
-        return run
-
-    return add
+FleetCheck = Callable[[Fleet], Iterator[Finding]]
+MasterCheck = Callable[[Facts, Fleet], Iterator[Finding]]
 
 
 def of_fleet(name: str, worst: Severity, meaning: str) -> Callable[[FleetCheck], FleetCheck]:
     """A check that looks at all masters together."""
 
     def add(run: FleetCheck) -> FleetCheck:
-        CHECKS[name] = Check(name, meaning, worst, None, run)
+        CHECKS[name] = Check(name, worst, meaning, run)
+        return run
+
+    return add
+
+
+def of_master(name: str, worst: Severity, meaning: str) -> Callable[[MasterCheck], MasterCheck]:
+    """A check that looks at one master."""
+
+    def add(run: MasterCheck) -> MasterCheck:
+        def run_on_each(fleet: Fleet) -> Iterator[Finding]:
+            for facts in fleet.masters:
+                yield from (replace(found, master=facts.master) for found in run(facts, fleet))
+
+        CHECKS[name] = Check(name, worst, meaning, run_on_each)
         return run
 
     return add
 
 
 def diagnose(fleet: Fleet) -> list[Finding]:
-    """All that is to be said, the worst first, and in the order of the masters."""
-    found: list[Finding] = []
-    for check in CHECKS.values():
-        if check.of_fleet is not None:
-            found += (_finding(check, told, told.master) for told in check.of_fleet(fleet))
-        if check.of_master is not None:
-            for facts in fleet.masters:
-                found += (_finding(check, told, facts.master) for told in check.of_master(facts, fleet))
+    """All findings, the worst first, and in the order of the masters."""
+    found = [replace(each, check=check.name) for check in CHECKS.values() for each in check.run(fleet)]
     order = {facts.master: i for i, facts in enumerate(fleet.masters)}
     return sorted(found, key=lambda each: (each.severity.rank, order.get(each.master or "", -1)))
-
-
-def _finding(check: Check, told: Told, master: str | None) -> Finding:
-    return Finding(check.name, told.severity, master, told.what, told.why, told.action, told.commands)

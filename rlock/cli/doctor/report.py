@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..output import styled
-from ..words import ms, percent, seconds, size
-from .checks.clocks import offset_of
+from ..output import ms, percent, seconds, size, span, styled
 from .facts import Facts, Fleet
 from .findings import Finding, Severity
 
@@ -23,8 +21,6 @@ def report(fleet: Fleet, findings: Sequence[Finding]) -> Iterator[str]:
         mark = styled("ok", fg="green") if worst is None else styled(worst.value, fg=_COLOUR[worst])
         yield f"{name}  {mark}"
         yield f"  {', '.join(_facts(facts, fleet))}"
-    if line := _probe(fleet):
-        yield line
     for finding, masters in _alike(findings):
         yield ""
         label = styled(f"{finding.severity.value} [{finding.check}]", fg=_COLOUR[finding.severity], bold=True)
@@ -39,7 +35,7 @@ def report(fleet: Fleet, findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def _alike(findings: Sequence[Finding]) -> Iterator[tuple[Finding, list[str]]]:
-    """Each finding once, with all masters of which it is true: five alike are read by nobody."""
+    """Each finding once, with its masters: nobody reads the same text five times."""
     found: dict[Finding, list[str]] = {}
     for finding in findings:
         masters = found.setdefault(replace(finding, master=None), [])
@@ -63,36 +59,25 @@ def _facts(facts: Facts, fleet: Fleet) -> Iterator[str]:
     if not facts.examined:
         yield facts.fault or "no answer"
         return
+    timing, uptime = facts.timing, facts.number("uptime_in_seconds")
     if facts.version:
         yield f"{facts.flavour} {facts.version}"
     if facts.role:
         yield facts.role
-    if facts.latency is not None:
-        yield f"round trip {ms(facts.latency)} (at most {ms(max(facts.round_trips))})"
-    uptime = facts.number("uptime_in_seconds")
+    if timing.latency is not None:
+        yield f"round trip {ms(timing.latency)} (at most {ms(max(timing.round_trips))})"
     if uptime is not None:
         yield f"up {seconds(uptime)}"
-    if facts.durable is not None:
-        yield "durable" if facts.durable else "forgets in a restart"
+    if facts.memory.durable is not None:
+        yield "durable" if facts.memory.durable else "forgets in a restart"
     used, limit = facts.number("used_memory"), facts.number("maxmemory")
     if used is not None:
         yield f"{size(used)} of {size(limit)}" if limit else size(used)
-    clients = facts.number("connected_clients")
-    if clients is not None:
+    if (clients := facts.number("connected_clients")) is not None:
         yield f"{clients} clients"
-    if told := offset_of(facts, fleet):
-        yield told
-    rate = facts.rate()
-    if rate is not None:
+    if (offset := fleet.clock_offset(facts)) is not None:
+        yield f"clock {'+' if offset[0] >= 0 else '-'}{span(offset[0])} ± {span(offset[1])}"
+    if (rate := timing.rate()) is not None:
         yield f"rate {'+' if rate[0] >= 0 else '-'}{percent(rate[0])} ± {percent(rate[1])}"
     if facts.info is None:
-        yield f"user {facts.user} may not ask for more"
-
-
-def _probe(fleet: Fleet) -> str:
-    probe = fleet.probe
-    if probe is None:
-        return ""
-    if probe.acquire is not None and probe.release is not None:
-        return f"lock {probe.name}: acquired in {ms(probe.acquire)}, released in {ms(probe.release)}"
-    return f"lock {probe.name}: not tried, {probe.skipped}" if probe.skipped else ""
+        yield f"user {facts.target.user} may not ask for more"

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import statistics
-import threading
 import time
 from collections.abc import Collection, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 
 from ...client import Client
 from ...model import LASTING, LockStatus
 from ...procedures.inspect import statuses
 from ...rules.quorum import quorum
-from .hand_offs import HandOffs
-from .masters import Answer, Scout
-from .names import matcher
+from .masters import Answer, MasterReader
 from .snapshot import MasterHealth, Snapshot
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 #: Names of locks that are remembered, times the limit of those that are shown.
 MEMORY = 50
@@ -36,15 +30,12 @@ PATIENCE_S = FIRST_SCAN_S + 0.1
 NOBODYS = "rlock"
 
 
+@dataclass
 class _Name:
     """What is known of a name."""
 
-    __slots__ = ("alive_at", "waited")
-
-    def __init__(self, at: float) -> None:
-        #: When it was found, or last seen held or waited for.
-        self.alive_at = at
-        self.waited = False
+    alive_at: float  # when it was found, or last seen held or waited for
+    waited: bool = False
 
 
 class Scan:
@@ -56,21 +47,13 @@ class Scan:
     :param scan_s: seconds that a look may spend on each master searching for names; it goes on with the next
         look. The first look takes a little longer.
     :param waiters: how many of those who wait for a lock are told, the first.
-    :param hand_offs: count them, on two more connections to one master.
 
     Names come from a SCAN of every master, never from KEYS: locks as hashes with an owner token as their only
     field, and queues. One thread may use it at a time; no matter which.
     """
 
     def __init__(
-        self,
-        client: Client,
-        pattern: str = "*",
-        limit: int = 200,
-        *,
-        scan_s: float = 0.01,
-        waiters: int = 20,
-        hand_offs: bool = True,
+        self, client: Client, pattern: str = "*", limit: int = 200, *, scan_s: float = 0.01, waiters: int = 20
     ) -> None:
         self._client = client
         self._limit = limit
@@ -78,19 +61,14 @@ class Scan:
         self._waiters = waiters
         self._timeout = client._timeout
         self._names: dict[str, _Name] = {}
-        self._first = True
-        self._ordered_at = 0.0
+        self._started_at = 0.0
         self._overflow = False
-        self._scouts = [
-            Scout(endpoint, pattern, self._timeout, self._names) for endpoint in client._endpoints
+        self._readers = [
+            MasterReader(endpoint, pattern, self._timeout, self._names) for endpoint in client._endpoints
         ]
-        self._matches = matcher(pattern)
-        self._counting = hand_offs
-        self._hand_offs: HandOffs | None = None
-        self._counted: tuple[float, int] | None = None
-        self._holders: dict[str, str | None] = {}
-        for scout in self._scouts:
-            scout.start()
+        # A thread for each master: none waits for another.
+        self._pool = ThreadPoolExecutor(len(self._readers), "rlock-scan")
+        self._looks: list[Future[None] | None] = [None] * len(self._readers)
 
     def look(self) -> Snapshot:
         """The fleet as it is now. A master that gives no answer costs its time-out in one look only.
@@ -98,15 +76,13 @@ class Scan:
         Never fails for want of answers: the snapshot says what is wrong with each master.
         """
         at = time.time()
-        if self._counting and self._hand_offs is None:
-            self._hand_offs = HandOffs(self._client._endpoints, self._matches, self._timeout)
-            self._hand_offs.start()
-        orders = self._order()
-        self._wait(orders, PATIENCE_S)
-        self._learn([scout.answer for scout in self._scouts if not scout.busy])
-        # While a master that hangs uses up the time that the scouts have, or each would cost its time-out.
+        self._learn(self._done())  # a look that came too late for the last snapshot
+        looks = self._start_readers()
+        self._wait(looks, PATIENCE_S)
+        self._learn(self._done())
+        # Meanwhile a master that hangs uses up the readers' time, or each of the two would cost its time-out.
         locks = self._statuses(())
-        self._wait(orders, self._timeout + self._scan_s)
+        self._wait(looks, self._timeout + self._scan_s)
         answers = self._answers()
         self._learn(answers)
         locks += self._statuses([lock.name for lock in locks])
@@ -122,60 +98,51 @@ class Scan:
         shown = shown[: self._limit]
         return Snapshot(
             at,
-            quorum(len(self._scouts)),
+            quorum(len(self._readers)),
             tuple(self._health(answers, shown)),
             tuple(sorted(shown, key=lambda lock: lock.name)),
             more,
-            self._rate(shown),
         )
-
-    def rest(self) -> None:
-        """Before a time without looks: no master is to keep messages for one who does not read them."""
-        listening, self._hand_offs = self._hand_offs, None
-        if listening is not None:
-            listening.close()
-            listening.join(1.0)
 
     def close(self) -> None:
         """End threads and connections; the client stays open."""
-        for scout in self._scouts:
-            scout.close()
-        self.rest()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+        for reader in self._readers:
+            reader.close()
+            self._pool.submit(reader.hang_up)
+        self._pool.shutdown(wait=False)
 
     # -- one look ----------------------------------------------------------------------------------
 
-    def _order(self) -> list[threading.Event]:
-        """Send the scouts; what to wait for. Those that did not come back are waited for no more."""
-        scan_s = max(self._scan_s, FIRST_SCAN_S) if self._first else self._scan_s
-        self._first = False
-        self._ordered_at = time.monotonic()
-        orders = []
-        for scout in self._scouts:
-            if not scout.busy:
-                worth_it, order = scout.promising, scout.order(scan_s)
-                if worth_it:
-                    orders.append(order)
-        return orders
+    def _start_readers(self) -> list[Future[None]]:
+        """Have each idle reader look; the looks worth waiting for."""
+        scan_s = max(self._scan_s, FIRST_SCAN_S) if self._started_at == 0.0 else self._scan_s
+        self._started_at = time.monotonic()
+        expected = []
+        for i, reader in enumerate(self._readers):
+            if not self._busy(i):
+                promising = reader.promising
+                self._looks[i] = look = self._pool.submit(reader.look, scan_s)
+                if promising:
+                    expected.append(look)
+        return expected
 
-    def _wait(self, orders: Sequence[threading.Event], patience: float) -> None:
-        """Until all scouts are back, at most so many seconds since they were sent."""
-        for order in orders:
-            order.wait(max(0.0, self._ordered_at + patience - time.monotonic()))
+    def _busy(self, i: int) -> bool:
+        look = self._looks[i]
+        return look is not None and not look.done()
+
+    def _wait(self, looks: Sequence[Future[None]], patience: float) -> None:
+        """Until all looks are done, at most so many seconds since they were started."""
+        wait(looks, max(0.0, self._started_at + patience - time.monotonic()))
+
+    def _done(self) -> list[Answer]:
+        return [reader.answer for i, reader in enumerate(self._readers) if not self._busy(i)]
 
     def _answers(self) -> list[Answer]:
         silent = Answer(f"no answer within {self._timeout:g} s")
-        return [silent if scout.busy and scout.promising else scout.answer for scout in self._scouts]
+        return [
+            silent if self._busy(i) and reader.promising else reader.answer
+            for i, reader in enumerate(self._readers)
+        ]
 
     def _learn(self, answers: Sequence[Answer]) -> None:
         """Take note of names that were found, and forget those that are over."""
@@ -218,22 +185,6 @@ class Scan:
 
     def _shown(self, lock: LockStatus) -> bool:
         return lock.queue_length > 0 or any(view.holder is not None for view in lock.masters)
-
-    def _rate(self, locks: Sequence[LockStatus]) -> float | None:
-        """Hand-offs a second since the look before."""
-        now, listening = time.monotonic(), self._hand_offs
-        count, since = (0, None) if listening is None else (listening.count, listening.since)
-        before, self._counted = self._counted, (now, count)
-        holders, self._holders = self._holders, {lock.name: lock.holder for lock in locks}
-        if before is None:
-            return None
-        began, counted = before
-        if since is not None and since <= began:
-            return (count - counted) / (now - began)
-        changed = sum(
-            lock.holder is not None and holders.get(lock.name) not in (None, lock.holder) for lock in locks
-        )
-        return changed / (now - began)
 
     def _health(self, answers: Sequence[Answer], locks: Sequence[LockStatus]) -> list[MasterHealth]:
         engine = self._client._engine()

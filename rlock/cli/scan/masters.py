@@ -1,4 +1,4 @@
-"""One master as a reader asks it: on a connection and in a thread of its own, so that none waits for another.
+"""One master as a reader asks it, on a connection of its own.
 
 Reads only, and little: a few commands for its health, and as much of a SCAN as fits into the time that the
 look gives. The cursor goes on where the look before left it.
@@ -6,8 +6,6 @@ look gives. The cursor goes on where the look before left it.
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +20,7 @@ from ..._sync.endpoints import Endpoint
 from ...rules import replies
 from ...rules.keys import is_owner
 from . import info
-from .names import lock_of, matcher, queues, waited_for
+from .names import lock_of, queues, waited_for
 
 #: Keys that a master looks at in one command: half a millisecond of its time.
 PAGE = 1000
@@ -57,64 +55,45 @@ class _Sweep:
         self.passes = 0
 
 
-class Scout(threading.Thread):
-    """Asks one master whenever it is told to. All that is read elsewhere is assigned, never changed."""
+class MasterReader:
+    """Reads one master; a pool of threads calls `look`, one call at a time."""
 
     def __init__(self, endpoint: Endpoint, pattern: str, timeout: float, known: Collection[str]) -> None:
-        super().__init__(name="rlock-scan", daemon=True)
         self._endpoint = endpoint
         self._pattern = pattern
-        self._matches = matcher(pattern)
         self._timeout = timeout
         self._known = known
-        self._orders: queue.SimpleQueue[tuple[float, threading.Event] | None] = queue.SimpleQueue()
         self._connection: AbstractConnection | None = None
         self._sweeps: tuple[_Sweep, ...] = ()
         self._fsync: str | None = None
         self._fsync_at = 0.0
         self._failed_at = -PAUSE_S
         self._closing = False
-        #: What it answered last.
+        #: The last answer. Assigned, never changed: other threads read it.
         self.answer = Answer("not asked yet")
-        #: It has an order that it has not carried out.
-        self.busy = False
         #: It answered the last time, or was never asked: worth waiting for.
         self.promising = True
 
-    def order(self, scan_s: float) -> threading.Event:
-        """Look once; the answer is there when the event is set."""
-        done = threading.Event()
-        self.busy = True
-        self._orders.put((scan_s, done))
-        return done
+    def look(self, scan_s: float) -> None:
+        """Look once, and put the result into `answer`."""
+        if self._connection is None and time.monotonic() - self._failed_at < PAUSE_S:
+            return
+        try:
+            self.answer = self._again(scan_s)
+            self.promising = True
+        except Exception as error:  # whatever it is: this master gave no answer
+            self.hang_up()
+            self._failed_at = time.monotonic()
+            late = isinstance(error, redis.TimeoutError)
+            why = f"no answer within {self._timeout:g} s" if late else connect_error(error).fault.text
+            self.answer, self.promising = Answer(why), False
 
     def close(self) -> None:
-        """End, without waiting for a master that gives no answer."""
+        """End a look that is under way soon. Any thread may call."""
         self._closing = True
-        self._orders.put(None)
 
-    def run(self) -> None:
-        """Carry out orders."""
-        while (order := self._orders.get()) is not None and not self._closing:
-            scan_s, done = order
-            if self._connection is None and time.monotonic() - self._failed_at < PAUSE_S:
-                self.busy = False
-                done.set()
-                continue
-            try:
-                self.answer = self._again(scan_s)
-                self.promising = True
-            except Exception as error:  # whatever it is: this master gave no answer
-                self._hang_up()
-                self._failed_at = time.monotonic()
-                late = isinstance(error, redis.TimeoutError)
-                why = f"no answer within {self._timeout:g} s" if late else connect_error(error).fault.text
-                self.answer, self.promising = Answer(why), False
-            self.busy = False
-            done.set()
-        self._hang_up()
-
-    def _hang_up(self) -> None:
+    def hang_up(self) -> None:
+        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()
@@ -129,7 +108,7 @@ class Scout(threading.Thread):
             except redis.TimeoutError:
                 raise
             except (redis.ConnectionError, OSError):
-                self._hang_up()
+                self.hang_up()
         return self._look(scan_s)
 
     def _look(self, scan_s: float) -> Answer:
@@ -138,7 +117,10 @@ class Scout(threading.Thread):
             connection.connect()
             self._connection = connection
             self._fsync, self._fsync_at = None, 0.0
-            self._sweeps = (_Sweep(self._pattern, "hash"), _Sweep(queues(self._pattern), "zset"))
+            self._sweeps = (
+                _Sweep(self._pattern, "hash"),
+                *(_Sweep(pattern, "zset") for pattern in queues(self._pattern)),
+            )
         answer = Answer()
         self._ping(answer)
         asked: list[tuple[str, ...]] = [("INFO",)]
@@ -180,7 +162,7 @@ class Scout(threading.Thread):
                 self._sift(keys, answer)
             else:
                 names = (waited_for(key) for key in keys)
-                answer.waited |= {name for name in names if name is not None and self._matches(name)}
+                answer.waited |= {name for name in names if name is not None}
             if sweep.cursor == b"0":
                 sweep.passes += 1
             else:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...model import LockStatus
 from ...rules.keys import since
-from ..words import printable
+from ..output import printable
 from .snapshot import Snapshot
 
 #: What locks can be sorted by.
@@ -40,12 +40,6 @@ def label(owner: str) -> str:
     """An owner token without what tells one acquisition from the next: host/pid/thread."""
     client = owner.rpartition(":")[0]
     return printable(client if client and since(owner) is not None else owner)
-
-
-def place(owner: str) -> tuple[str, str] | None:
-    """Host and process of an owner token of ours; None: it names none."""
-    parts = owner.rpartition(":")[0].split("/")
-    return (printable(parts[0]), parts[1]) if since(owner) is not None and len(parts) == 3 else None
 
 
 def unreachable(snapshot: Snapshot) -> str | None:

@@ -38,9 +38,7 @@ class Snapshot:
     """A fleet at one moment.
 
     ``locks`` are those that are held or waited for, at most as many as were asked for; ``more`` says
-    whether there may be others. ``hand_offs_per_second`` counts new owners of locks that were waited for,
-    since the look before, as one master saw them; where none lets us see that, only the changes of holder
-    from one look to the next, which are fewer. None at the first look.
+    whether there may be others.
     """
 
     at: float  # Unix time in seconds
@@ -48,7 +46,6 @@ class Snapshot:
     masters: Sequence[MasterHealth]
     locks: Sequence[LockStatus]
     more: bool = False
-    hand_offs_per_second: float | None = None
 
     @property
     def answering(self) -> int:

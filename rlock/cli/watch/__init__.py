@@ -1,1 +1,1 @@
-"""The live screen of `rlock watch`: keys, terminal, picture."""
+"""The live screen of `rlock watch`: the tables, and the loop that shows them."""

@@ -37,16 +37,8 @@ export function number(value) {
 
 export const many = (count, one, more = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : more}`;
 
-export function clock(at) {
-  const d = new Date(at * 1000), two = (n) => String(n).padStart(2, "0");
-  const day = `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())}`;
-  const time = `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
-  return day === clock.today() ? time : `${day} ${time}`;
-}
-clock.today = () => {
-  const d = new Date(), two = (n) => String(n).padStart(2, "0");
-  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())}`;
-};
+// As Swedes write it: 2026-11-22 19:38:07.
+export const clock = (at) => new Date(at * 1000).toLocaleString("sv");
 
 // An owner token is host/pid/thread:uuid; what others have written stays as it is.
 export function owner(token) {

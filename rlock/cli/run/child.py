@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from ..errors import LeaseLostError
-from . import exits
-from .launcher import launch
-from .output import complain
+from ...errors import LeaseLostError
+from .. import exits
+from ..launcher import launch
+from ..output import complain
 
 #: What may be done about a command whose lock was lost: nothing, SIGTERM and then SIGKILL, or SIGKILL.
 WARN, TERM, KILL = ON_LOST = ("warn", "term", "kill")
@@ -117,9 +118,19 @@ class GuardedCommand:
             name = signal.Signals(number).name
             complain(f"{self._command[0]}: cannot be sent {name}: it runs as another user")
 
-    def signals(self) -> _Handlers:
+    @contextmanager
+    def signals(self) -> Iterator[None]:
         """Handlers that pass signals on while the command runs, and end the wait before it does."""
-        return _Handlers(self)
+        before: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in FORWARDED:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                    before[number] = signal.signal(number, lambda n, _: self.signalled(n))
+        try:
+            yield
+        finally:
+            for handled, handler in before.items():
+                signal.signal(handled, handler)
 
     def signalled(self, number: int) -> None:
         """A signal for us."""
@@ -131,24 +142,6 @@ class GuardedCommand:
         from_terminal = number in (signal.SIGINT, signal.SIGQUIT) and not self._grouped
         if not from_terminal:  # the terminal has sent it to the command as well
             self._send(number)
-
-
-class _Handlers:
-    def __init__(self, guarded: GuardedCommand) -> None:
-        self._guarded = guarded
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return
-        for number in FORWARDED:
-            if signal.getsignal(number) is signal.SIG_IGN:
-                continue  # nohup
-            self._before[number] = signal.signal(number, lambda n, _: self._guarded.signalled(n))
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
 
 def _leave(number: int) -> NoReturn:

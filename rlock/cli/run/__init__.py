@@ -1,0 +1,1 @@
+"""What `rlock run` needs: its child process, and the events that it reports."""
