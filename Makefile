@@ -4,25 +4,32 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test evidence lint types bench bench-quick bench-publish docs docs-serve clean
+.PHONY: demo test test-all evidence lint types bench bench-quick bench-publish docs docs-serve clean-tree release clean
 .DEFAULT_GOAL := test
 
-# One stamp for everything: reinstalled when the list of packages changes.
-$(VENV)/.installed: pyproject.toml
+$(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$@ -m pip install --quiet --upgrade pip
+
+# A stamp for each extra of pyproject.toml: `make demo` installs no test tool, and `make test` no Django.
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	touch $@
 
-demo: $(VENV)/.installed
+demo: $(VENV)/.installed-demo
 	$(BIN)/rlock demo
 
-test: $(VENV)/.installed
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+# The quick set: at most five minutes on two cores. docs/contributing/tests.md says which tests are in it.
+test: $(VENV)/.installed-test
+	$(PYTEST) -m 'not slow' $(ARGS)
+
+test-all: $(VENV)/.installed-test-all
+	$(PYTEST) $(ARGS)
 
 # The evidence behind docs/guarantees.md, one part after another; about half an hour.
-evidence: $(VENV)/.installed
+evidence: $(VENV)/.installed-test-all
 	$(BIN)/python -m tests.model
 	$(BIN)/python -m tests.simulation --seeds 3000
 	$(BIN)/python -m pytest -q tests/simulation/test_controls.py tests/simulation/test_directed.py
@@ -32,30 +39,43 @@ evidence: $(VENV)/.installed
 	$(BIN)/python -m bench.soak --counter --minutes 0.7
 	$(BIN)/python -m bench.soak --controls
 
-lint: $(VENV)/.installed
+lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/.installed
+types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 # How fast it is, next to its peers and the limit, into build/bench/; 15 minutes. The quick one takes three, and its
 # figures mean nothing. Publish once a release: docs/performance.md and its plots, from build/bench/results.json.
-bench: $(VENV)/.installed
+bench: $(VENV)/.installed-dev
 	$(BIN)/python -m bench $(ARGS)
 
-bench-quick: $(VENV)/.installed
+bench-quick: $(VENV)/.installed-dev
 	$(BIN)/python -m bench --quick $(ARGS)
 
-bench-publish: $(VENV)/.installed
+bench-publish: $(VENV)/.installed-dev
 	$(BIN)/python -m bench.report build/bench/results.json
 
 # Fails on any warning. Builds and is read without a network: `python -m http.server -d site`, or open a file.
-docs: $(VENV)/.installed
+docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=true PYTHONPATH=. $(BIN)/python -m mkdocs build --strict --clean
 
-docs-serve: $(VENV)/.installed
+docs-serve: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=true PYTHONPATH=. $(BIN)/python -m mkdocs serve
+
+clean-tree:
+	@test -z "$$(git status --porcelain)" || { echo "release: commit or remove these first:"; git status --short; exit 1; }
+
+# Builds, checks and tags the version of pyproject.toml. It uploads nothing: `twine upload dist/*` and
+# `git push --tags` are left to a person.
+release: VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+release: clean-tree $(VENV)/.installed-release
+	@! git rev-parse --quiet --verify refs/tags/v$(VERSION) || { echo "release: v$(VERSION) is tagged already"; exit 1; }
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	git tag --annotate v$(VERSION) --message "quorum-rlock $(VERSION)"
 
 clean:
 	rm -rf $(VENV) site dist build *.egg-info .mypy_cache .ruff_cache .pytest_cache

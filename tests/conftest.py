@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ import pytest
 from rlock.testing.local.embedded import Master, Masters, ServerBinary, Tls
 from rlock.testing.local.vouching import vouch_for
 
-from . import memory
+from . import memory, quick, seeds
 from .containers import ContainerMaster, why_not
 from .scripted import LEASE_MS, LIFE, NOTE, Box, Ear, Ears
 from .servers import (
@@ -38,14 +39,9 @@ from .servers import (
     wanted_server,
 )
 
-HERE = Path(__file__).parent
 FLEET = 5
 FLAVOURS = {label(server): server for server in servers_found()}
 FreshMasters = Callable[..., Fleet]
-#: Only tests of these folders may be marked `timing`, which gives them a second try in .ci/run. A
-#: failure in another folder may be a broken promise of the lock, and a second try would hide it.
-MAY_MEASURE = {"bench", "cli", "report", "tasks", "telemetry"}
-
 # A run that was started in the background inherits SIGINT and SIGHUP as ignored. Its children would inherit
 # that, and each test that interrupts one would fail after its time-out.
 with contextlib.suppress(ValueError):  # not the main thread
@@ -74,10 +70,16 @@ def pytest_report_header() -> list[str]:
     fleet = "containers" if in_containers() else str(default_server() or "none")
     lines = [f"masters: fleets on {fleet}"]
     lines += [f"  {name}: {server.version}, {server.path}" for name, server in FLAVOURS.items()]
-    lines += [f"  {name}: not found, its tests are left out" for name in missing()]
     reason = why_not()
     lines.append(f"  containers: {reason}" if reason else "  containers: available")
-    return lines
+    return [*lines, seeds.repeat()]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for name in missing():
+        terminalreporter.line(f"{name}: not found, its tests are left out")
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.line(seeds.repeat())
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -87,15 +89,25 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line("markers", "own_wire: not for locks shared with Redisson (tests/contract)")
     config.addinivalue_line("markers", "kinds(*names): only for these kinds of client (tests/contract)")
+    # The workers inherit it: a run that goes on past midnight keeps the seeds that its header names.
+    os.environ[seeds.VARIABLE] = str(seeds.seed_of_the_day())
     if not in_containers() and wanted_server() and default_server() is None:
         # A typing error must not turn into a green run on another server.
         raise pytest.UsageError(f"RLOCK_TEST_SERVER={wanted_server()}: found only {', '.join(FLAVOURS)}")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """For ``-n auto``: tests wait more than they compute, and three workers keep two cores busy."""
+    return len(os.sched_getaffinity(0)) * 3 // 2
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    # Otherwise the quick set would import Django, Celery and Selenium, only to leave their tests out.
+    return True if "not slow" in config.option.markexpr and quick.is_slow(collection_path) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.get_closest_marker("timing") and item.path.relative_to(HERE).parts[0] not in MAY_MEASURE:
-            raise pytest.UsageError(f"{item.nodeid}: a test of this folder has no second try, unmark it")
+    quick.mark(items)
 
 
 @pytest.fixture(scope="session")
@@ -185,7 +197,14 @@ def master(masters1: Fleet) -> AnyMaster:
     return masters1[0]
 
 
-@pytest.fixture(params=[*FLAVOURS])  # none found: pytest skips the test for an empty parameter set
+def _flavours() -> list[Any]:
+    """Each flavour; those beside the default one are slow. None found: pytest skips the test and says so."""
+    default = default_server()
+    usual = label(default) if default else ""
+    return [pytest.param(name, marks=() if name == usual else pytest.mark.slow) for name in FLAVOURS]
+
+
+@pytest.fixture(params=_flavours())
 def any_server(
     request: pytest.FixtureRequest, _shared_flavours: dict[str, Master], _janitor: Janitor
 ) -> AnyMaster:

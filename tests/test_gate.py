@@ -1,15 +1,17 @@
-""".ci/run turns no red into green, and says at its end what was not checked."""
+""".ci/run turns no red into green; the quick set is a rule; a release is built from a clean tree only."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from .conftest import HERE, pytest_collection_modifyitems
+from . import quick
 
 #: Stands in for every program that the gate calls: notes the call, and does what the file of its words says.
 STUB = """#!/bin/bash
@@ -22,15 +24,16 @@ esac
 PROGRAMS = (
     "make redis-server prometheus chromium chromedriver tmux zsh fish groff mvn javac dockerd docker-compose"
 )
-ORDINARY, TIMING = "make test ARGS=-n 2 -m 'not timing'", "make test ARGS=-n 0 -m timing"
+SLOW, TIMING = "make test-all ARGS=-m 'slow and not timing'", "make test-all ARGS=-n 0 -m timing"
 AGAIN = f"{TIMING} --last-failed --last-failed-no-failures none"
+PARTS = ("make test", "make lint", "make types", "make docs", SLOW, TIMING)
 
 
 def gate(folder: Path, **fails: str) -> tuple[int, str, list[str]]:
     """Exit status, output and calls of .ci/run where these calls do this, and all others succeed."""
     for place in (".ci", "bin", ".venv/bin"):
         (folder / place).mkdir(parents=True)
-    shutil.copy(HERE.parent / ".ci" / "run", folder / ".ci")
+    shutil.copy(quick.HERE.parent / ".ci" / "run", folder / ".ci")
     patterns = {f'"{call.rstrip("*")}"{"*" * call.endswith("*")}': what for call, what in fails.items()}
     cases = "\n".join(f"{pattern}) {what} ;;" for pattern, what in patterns.items())
     stubs = [f"bin/{name}" for name in PROGRAMS.split()]
@@ -46,15 +49,12 @@ def gate(folder: Path, **fails: str) -> tuple[int, str, list[str]]:
 def test_a_gate_without_failures_is_green_and_every_part_ran_once(tmp_path: Path) -> None:
     status, output, calls = gate(tmp_path)
     assert (status, output.splitlines()[-1]) == (0, "---- green")
-    assert [call for call in calls if call.startswith("make")] == [
-        *("make lint", "make types", "make docs"),
-        *(ORDINARY, TIMING),
-    ]
+    assert [call for call in calls if call.startswith("make")] == [*PARTS]
     assert calls[-2] == "python .ci/versions"
     assert calls[-1].startswith("engine stop ")
 
 
-@pytest.mark.parametrize("part", ["make lint", "make types", "make docs", ORDINARY, "python .ci/versions"])
+@pytest.mark.parametrize("part", [*PARTS[:-1], "python .ci/versions"])
 def test_a_failure_is_red_and_is_not_tried_again(part: str, tmp_path: Path) -> None:
     status, output, calls = gate(tmp_path, **{part: "exit 1"})
     assert status != 0
@@ -77,7 +77,7 @@ def test_what_was_not_checked_is_said_at_the_end_with_its_reason(tmp_path: Path)
     status, output, _ = gate(
         tmp_path,
         **{
-            ORDINARY: "echo 'SKIPPED [3] tests/test_x.py:7: no fish on this machine'; echo passed",
+            SLOW: "echo 'SKIPPED [3] tests/test_x.py:7: no fish on this machine'; echo passed",
             "engine start *": "echo 'the kernel has no overlay' >&2; exit 1",
             "python .ci/versions": "echo 'skipped: no Python 3.10 on this machine'; echo much",
         },
@@ -91,15 +91,91 @@ def test_what_was_not_checked_is_said_at_the_end_with_its_reason(tmp_path: Path)
     ]
 
 
-def marked(path: Path) -> SimpleNamespace:
-    return SimpleNamespace(path=path, nodeid=str(path), get_closest_marker=lambda name: name == "timing")
+def marked(path: Path, name: str) -> pytest.Item:
+    """A test of this file with this marker; it notes the markers that it gets."""
+    found = [name]
+    one = SimpleNamespace(
+        path=path,
+        nodeid=str(path),
+        markers=found,
+        get_closest_marker=lambda wanted: wanted in found,
+        add_marker=lambda mark: found.append(mark.name),
+    )
+    return cast(pytest.Item, one)
 
 
 @pytest.mark.parametrize("folder", ["contract", "faults", "masters", "simulation", "soak", "model", "."])
 def test_a_test_of_the_lock_cannot_be_marked_for_a_second_try(folder: str) -> None:
     with pytest.raises(pytest.UsageError, match="no second try"):
-        pytest_collection_modifyitems([marked(HERE / folder / "test_x.py")])  # type: ignore[list-item]
+        quick.mark([marked(quick.HERE / folder / "test_x.py", "timing")])
 
 
-def test_a_test_of_the_bench_may_be_marked_for_a_second_try() -> None:
-    pytest_collection_modifyitems([marked(HERE / "bench" / "test_x.py")])  # type: ignore[list-item]
+@pytest.mark.parametrize(
+    ("path", "marker", "slow"),
+    [
+        ("unit/test_x.py", "", False),
+        ("test_x.py", "", False),
+        ("tasks/test_x.py", "timing", True),
+        ("faults/test_x.py", "", True),
+        ("docs/deeper/test_x.py", "", True),
+        ("test_containers.py", "", True),
+    ],
+)
+def test_a_test_is_quick_by_its_folder_and_if_it_measures_nothing(path: str, marker: str, slow: bool) -> None:
+    item: Any = marked(quick.HERE / path, marker)
+    quick.mark([item])
+    assert ("slow" in item.markers) == slow
+    assert quick.is_slow(quick.HERE / path) <= slow
+
+
+# -- make release ----------------------------------------------------------------------------------
+
+
+def release(folder: Path) -> tuple[int, str, list[str]]:
+    """What `make release` does in a repository of its own, with a Python that only notes its calls."""
+    shutil.copy(quick.HERE.parent / "Makefile", folder)
+    (folder / "pyproject.toml").write_text('version = "1.2.3"\n')
+    (folder / ".gitignore").write_text("bin/\ncalls\n")
+    (folder / "bin").mkdir()
+    python = folder / "bin" / "python"
+    python.write_text('#!/bin/bash\necho "$@" >> calls\n')
+    python.chmod(0o755)
+    git = ("git", "-c", "user.name=T", "-c", "user.email=t@example.org")
+    for command in ("init -q", "add .", "commit -q -m all"):
+        subprocess.run([*git, *command.split()], cwd=folder, check=True)
+    return make_release(folder)
+
+
+def make_release(folder: Path) -> tuple[int, str, list[str]]:
+    """Exit status, output and calls of `make release`."""
+    (folder / "calls").unlink(missing_ok=True)
+    names = {"GIT_COMMITTER_NAME": "T", "GIT_COMMITTER_EMAIL": "t@example.org"}
+    command = ["make", "release", "VENV=bin", "BIN=bin"]
+    done = subprocess.run(command, cwd=folder, env={**os.environ, **names}, capture_output=True, text=True)
+    calls = folder / "calls"
+    return done.returncode, done.stdout, calls.read_text().splitlines() if calls.exists() else []
+
+
+def tags(folder: Path) -> list[str]:
+    return subprocess.run(["git", "tag"], cwd=folder, capture_output=True, text=True).stdout.split()
+
+
+def test_a_release_is_built_checked_and_tagged_once_and_uploaded_by_nobody(tmp_path: Path) -> None:
+    status, _, calls = release(tmp_path)
+    assert status == 0
+    assert calls[-2:] == ["-m build", "-m twine check --strict dist/*"]
+    assert "upload" not in "".join(calls)
+    assert tags(tmp_path) == ["v1.2.3"]
+    status, told, calls = make_release(tmp_path)
+    assert status != 0
+    assert "v1.2.3 is tagged already" in told
+    assert calls == []
+
+
+def test_a_release_of_a_dirty_tree_is_refused(tmp_path: Path) -> None:
+    release(tmp_path)
+    (tmp_path / "new.py").touch()
+    status, told, calls = make_release(tmp_path)
+    assert status != 0
+    assert "new.py" in told
+    assert calls == []

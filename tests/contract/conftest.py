@@ -80,11 +80,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "make_client" not in metafunc.fixturenames and "kind" not in signature(metafunc.function).parameters:
         kinds = kinds[:1]  # its clients are in other processes: there is only one kind of these
     if "urls" in metafunc.fixturenames:
-        each = [(name, size) for name in kinds for size in (KINDS[name].sizes if every else USUAL[name])]
-        ids = [f"{name}-N{size}" for name, size in each]
-        metafunc.parametrize(("kind", "urls"), each, indirect=True, ids=ids)
+        sizes = {name: KINDS[name].sizes if every else USUAL[name] for name in kinds}
+        each = [_fleet(name, size, max(sizes[name])) for name in kinds for size in sizes[name]]
+        metafunc.parametrize(("kind", "urls"), each, indirect=True)
     else:
         metafunc.parametrize("kind", kinds, indirect=True)
+
+
+def _fleet(name: str, size: int, largest: int) -> Any:
+    """A kind of client on so many masters; the quick set has the largest fleet of each kind."""
+    marks = () if size == largest else pytest.mark.slow
+    return pytest.param(name, size, id=f"{name}-N{size}", marks=marks)
 
 
 @pytest.fixture

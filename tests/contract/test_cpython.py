@@ -57,10 +57,12 @@ class OnMasters:
         return threading.Condition(lock or self.locktype())  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 class TestRLockOn1(OnMasters, lock_tests.RLockTests):  # type: ignore[misc,name-defined]
     masters = 1
 
 
+@pytest.mark.slow
 class TestRLockOn3(OnMasters, lock_tests.RLockTests):  # type: ignore[misc,name-defined]
     masters = 3
 
@@ -79,10 +81,12 @@ class TestRLockWithTasks(OnMasters, lock_tests.RLockTests):  # type: ignore[misc
     kind = KINDS["asyncio"]
 
 
+@pytest.mark.slow
 class TestConditionOn1(OnMasters, lock_tests.ConditionTests):  # type: ignore[misc,name-defined]
     masters = 1
 
 
+@pytest.mark.slow
 class TestConditionOn3(OnMasters, lock_tests.ConditionTests):  # type: ignore[misc,name-defined]
     masters = 3
 

@@ -179,6 +179,7 @@ def test_losses_are_told_in_time_whatever_else_is_watched(masters3: Fleet, make_
     assert told["short"] - acquired < 1.4
 
 
+@pytest.mark.slow
 @pytest.mark.real_masters
 def test_a_waiter_does_not_spin_while_a_holder_has_a_bare_majority(
     fresh_masters: FreshMasters, make_client: MakeClient

@@ -132,6 +132,7 @@ def test_no_subscription_stays_after_the_last_waiter(masters: Fleet, make_client
         assert eventually(lambda: "rlock-listener" not in {t.name for t in threading.enumerate()})
 
 
+@pytest.mark.slow
 @default_mode
 @pytest.mark.real_masters
 def test_an_idle_waiter_sends_a_look_at_one_master_every_second_or_two(

@@ -61,6 +61,7 @@ def test_no_thread_is_left_when_nothing_is_held(urls: list[str], make_client: Ma
     assert eventually(lambda: not threads(), within=3.0), threads()
 
 
+@pytest.mark.slow
 @threads_only
 def test_one_thread_renews_a_thousand_locks(masters3: Fleet, make_client: MakeClient) -> None:
     client = make_client(masters3.urls, ttl=2.0)

@@ -18,7 +18,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The tests of a module that says `EVERY_LOOP = True` run in both event loops."""
     if "run" in metafunc.fixturenames:
         every = getattr(metafunc.module, "EVERY_LOOP", False)
-        metafunc.parametrize("run", ["asyncio", "uvloop"] if every else ["asyncio"], indirect=True)
+        loops = ["asyncio", *([pytest.param("uvloop", marks=pytest.mark.slow)] if every else [])]
+        metafunc.parametrize("run", loops, indirect=True)
 
 
 @pytest.fixture

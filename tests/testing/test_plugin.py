@@ -10,6 +10,7 @@ from rlock.testing.local.embedded import ServerBinary
 from ..servers import Fleet, raw
 
 pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.slow  # each test starts pytest, which starts masters
 
 CONFTEST = 'pytest_plugins = ["rlock.testing.plugin"]'
 

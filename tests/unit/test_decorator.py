@@ -245,6 +245,7 @@ async def main() -> None:
 """
 
 
+@pytest.mark.slow
 def test_type_checkers_see_the_parameters_and_that_a_call_may_be_skipped(tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="mypy is in the extra dev")
     (tmp_path / "typed.py").write_text(TYPED)

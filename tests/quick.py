@@ -1,0 +1,38 @@
+"""The quick set of tests, `make test`: docs/contributing/tests.md states the rule, this module applies it.
+
+Every test outside the quick set has the marker ``slow``. So ``-m "not slow"`` and ``-m slow`` are two halves
+of the suite, and no test is in both.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+#: The folders of the quick set; the files at the top of tests/ belong to it, too.
+FOLDERS = {"unit", "contract", "simulation", "tasks", "testing"}
+#: Files at the top that need other people's software.
+SLOW_FILES = {"test_containers.py", "test_packaging.py"}
+#: Only tests of these folders may be marked `timing`, which gives them a second try in .ci/run. A
+#: failure in another folder may be a broken promise of the lock, and a second try would hide it.
+MAY_MEASURE = {"bench", "cli", "report", "tasks", "telemetry"}
+
+
+def is_slow(path: Path) -> bool:
+    """Whether no test of this file or folder is in the quick set."""
+    first, *rest = path.relative_to(HERE).parts
+    if rest or path.is_dir():
+        return first not in FOLDERS
+    return first in SLOW_FILES
+
+
+def mark(items: list[pytest.Item]) -> None:
+    """Mark the tests outside the quick set."""
+    for item in items:
+        timing = item.get_closest_marker("timing")
+        if timing and item.path.relative_to(HERE).parts[0] not in MAY_MEASURE:
+            raise pytest.UsageError(f"{item.nodeid}: a test of this folder has no second try, unmark it")
+        if timing or is_slow(item.path):
+            item.add_marker(pytest.mark.slow)

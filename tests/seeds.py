@@ -1,0 +1,25 @@
+"""The seeds of random schedules: new ones each day, and ``RLOCK_SEED=20261122`` repeats a day."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timezone
+
+VARIABLE = "RLOCK_SEED"
+#: A day has more seeds than any run plays, so no two days share one.
+SEEDS_OF_A_DAY = 1_000_000
+
+
+def seed_of_the_day() -> int:
+    """The environment's choice, or today's date in UTC as one number."""
+    return int(os.environ.get(VARIABLE) or f"{datetime.now(timezone.utc):%Y%m%d}")
+
+
+def first_seed() -> int:
+    """The first seed of the day."""
+    return seed_of_the_day() * SEEDS_OF_A_DAY
+
+
+def repeat() -> str:
+    """How a person repeats the random schedules of this run."""
+    return f"random schedules: {VARIABLE}={seed_of_the_day()} repeats those of this run"
