@@ -175,6 +175,24 @@ SABOTAGES: dict[str, Callable[[ExitStack], None]] = {
     "release without owner check": release_anybody,
     "wake-up by messages only": only_messages,
 }
+#: The rule of docs/contributing/safety.md that each of them breaks.
+RULES: dict[str, str] = {
+    "guard off": "3.6",
+    "guard too short": "3.6",
+    "note not read": "3.6",
+    "life not compared": "3.6",
+    "no note is old": "3.6",
+    "votes judged once": "3.6",
+    "young says free": "3.6",
+    "naive healing": "3.7",
+    "validity from the end": "3.1",
+    "no limit to an acquisition": "3.7",
+    "quorum N/2": "3.1",
+    "increment": "3.3",
+    "INCR + max tokens": "3.8",
+    "release without owner check": "3.4",
+    "wake-up by messages only": "4.1",
+}
 
 
 @contextmanager
@@ -199,4 +217,4 @@ def _rewrite(stack: ExitStack, script: scripts.Script, old: str, new: str) -> No
         stack.enter_context(patch.dict(script.__dict__, {field: getattr(broken, field)}))
 
 
-__all__ = ["SABOTAGES", "commit", "sabotage"]
+__all__ = ["RULES", "SABOTAGES", "commit", "sabotage"]

@@ -47,6 +47,7 @@ def test_acquire_of_a_free_lock_is_granted_with_an_expiry(box: Box, order: str) 
     assert LEASE_MS - 1000 < box.pttl() <= LEASE_MS
 
 
+@pytest.mark.rule("3.3")
 @pytest.mark.parametrize("order", ["barging", "fair"])
 def test_acquire_delivered_twice_leaves_the_count_and_counts_the_lease_from_its_own_arrival(
     box: Box, order: str
@@ -86,6 +87,7 @@ def test_acquire_after_the_lease_has_run_out_is_granted(box: Box) -> None:
     assert box.content() == ("hash", {MINE: "1"})
 
 
+@pytest.mark.rule("3.4")
 def test_a_late_acquire_of_an_earlier_owner_does_not_touch_the_newer_one(box: Box) -> None:
     box.acquire(OLDER)
     box.release(OLDER)
@@ -180,6 +182,7 @@ def test_release_publishes_the_owner_token_unless_it_has_another_message(
     assert ear.heard() == [MINE]
 
 
+@pytest.mark.rule("3.3")
 def test_release_delivered_twice_writes_and_publishes_once(box: Box, ear: Ear) -> None:
     box.acquire()
     box.release(channel=CHANNEL)
@@ -197,6 +200,7 @@ def test_release_of_someone_else_s_lock_tells_whose_it_is(box: Box, ear: Ear) ->
     assert ear.heard() == []
 
 
+@pytest.mark.rule("3.4")
 def test_a_late_release_of_an_earlier_owner_does_not_free_the_newer_one(box: Box, ear: Ear) -> None:
     box.acquire(OLDER)
     box.release(OLDER)
@@ -350,6 +354,7 @@ def test_renew_of_a_key_that_is_not_a_lock_leaves_it_alone(box: Box, kind: str) 
     assert box.pttl() == -1
 
 
+@pytest.mark.rule("2.1")
 def test_no_path_leaves_a_lock_without_an_expiry(box: Box) -> None:
     steps: list[Call] = [
         lambda box: box.acquire(),

@@ -40,6 +40,7 @@ def test_a_grant_has_the_token_that_was_proposed(box: Box, order: str) -> None:
     assert box.fenced() == (TOKEN, MINE)
 
 
+@pytest.mark.rule("3.8")
 @pytest.mark.parametrize(
     ("proposal", "given"),
     [

@@ -120,6 +120,7 @@ def test_the_note_of_the_same_life_is_left_alone(old: Box, run_id: str, memory: 
         assert handshake(old, run_id, memory) == before
 
 
+@pytest.mark.rule("3.6")
 def test_a_note_of_another_life_is_of_a_memory_that_begins_now(old: Box) -> None:
     """A snapshot brought it back, and later grants are lost."""
     note = handshake(old, OTHER)

@@ -117,6 +117,7 @@ def test_the_owner_s_own_lock_is_renewed(box: Box) -> None:
     assert box.content() == ("hash", {MINE: "2"}), "to tell the count is for a renewal"
 
 
+@pytest.mark.rule("3.7")
 @pytest.mark.parametrize("holder", [OLDER, THEIRS])
 def test_a_lock_of_somebody_else_is_left_alone(box: Box, holder: str) -> None:
     box.acquire(holder, lease_ms=5_000)

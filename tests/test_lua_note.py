@@ -148,6 +148,7 @@ def test_no_script_but_the_handshake_brings_the_note_back(box: Box) -> None:
     assert box.content(NOTE) is None
 
 
+@pytest.mark.rule("2.1")
 def test_the_note_is_the_only_key_that_never_ends(box: Box, ears: Ears) -> None:
     """However many names there are, nothing leaks; one key for each master is by design."""
     ears.listen(ANNA)

@@ -30,6 +30,7 @@ def test_renew_may_also_shorten_the_lease(box: Box) -> None:
     assert 0 < box.pttl() <= 1_000
 
 
+@pytest.mark.rule("3.3")
 def test_renew_delivered_twice_leaves_the_same_count_and_the_same_lease(box: Box) -> None:
     box.acquire()
     box.renew(count=2)

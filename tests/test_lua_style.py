@@ -176,6 +176,7 @@ def test_the_first_statements_name_every_input_as_the_header_does(name: str) -> 
         assert not re.search(rf"^\s*(local )?(\w+, )*{word}(, \w+)* = ", rest, re.MULTILINE), f"{word} anew"
 
 
+@pytest.mark.rule("2.3")
 @EVERY_SCRIPT
 def test_only_commands_that_every_server_has_are_called(name: str) -> None:
     calls = CALL.findall(body(name))
@@ -235,6 +236,7 @@ def test_no_call_reads_the_whole_queue(name: str) -> None:
     assert ranges == allowed.get(name, set())
 
 
+@pytest.mark.rule("3.2")
 @EVERY_SCRIPT
 def test_every_expiry_is_a_duration_that_the_caller_gave(name: str) -> None:
     code = body(name)
@@ -312,6 +314,7 @@ def test_the_scripts_are_those_of_these_tests_and_use_every_allowed_command() ->
     assert used == COMMANDS
 
 
+@pytest.mark.rule("3.2")
 @EVERY_SCRIPT
 def test_no_script_knows_a_clock_but_the_server_s(name: str) -> None:
     """Durations only: an instant of the caller's clock means nothing on another machine."""
@@ -320,6 +323,7 @@ def test_no_script_knows_a_clock_but_the_server_s(name: str) -> None:
         assert not re.search(r"(_at|_until|now|time|clock)$", argument)
 
 
+@pytest.mark.rule("3.3")
 @EVERY_SCRIPT
 def test_a_count_is_assigned_and_never_added_up(name: str) -> None:
     assert not re.search(r"incr|decr", body(name), re.IGNORECASE)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from itertools import combinations
 from pathlib import Path
 
+import site_rules
+
 from rlock.rules import timing
 from rlock.rules.options import ClientOptions
 from rlock.rules.quorum import quorum
@@ -83,7 +85,12 @@ def changes() -> str:
     return _rows("masters before|one added or removed|one replaced by another URL|two added at once", merged)
 
 
-TABLES: Mapping[str, Callable[[], str]] = {"sizing": sizing, "masters": masters, "changes": changes}
+TABLES: Mapping[str, Callable[[], str]] = {
+    "sizing": sizing,
+    "masters": masters,
+    "changes": changes,
+    "rules": site_rules.table,
+}
 
 
 def filled(text: str) -> str:

@@ -261,6 +261,7 @@ def test_it_rises_over_evictions_and_expiries(urls: list[str], make_client: Make
 # -- what it rests on --------------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("3.8")
 @pytest.mark.parametrize("count", [3, 5])
 def test_it_rises_from_majority_to_majority_without_any_clock(
     count: int, masters: Fleet, make_client: MakeClient
@@ -277,6 +278,7 @@ def test_it_rises_from_majority_to_majority_without_any_clock(
     assert tokens[-1] <= ahead + 2 * len(tokens), "one more each time, or the one that a minority was given"
 
 
+@pytest.mark.rule("3.8")
 @pytest.mark.real_masters
 def test_where_masters_disagree_one_more_round_makes_it_the_greatest(
     masters3: Fleet, make_client: MakeClient

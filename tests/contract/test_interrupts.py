@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 import rlock
 from rlock.testing import memory_client
 
@@ -71,6 +73,7 @@ STORM = """
 """
 
 
+@pytest.mark.rule("1.4")
 def test_ctrl_c_at_any_instant(masters3: Fleet, child: StartChild) -> None:
     storm = child(STORM, "3", *masters3.urls)
     hits, stranded, busy, alive, slowest, errors = storm.line().split(";")

@@ -44,6 +44,7 @@ def forked(work: Callable[[], object]) -> str:
     return told
 
 
+@pytest.mark.rule("1.3")
 @threads_only
 def test_a_forked_child_holds_nothing_and_harms_nothing(urls: list[str], make_client: MakeClient) -> None:
     client = make_client(urls, ttl=0.9)

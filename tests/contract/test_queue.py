@@ -20,6 +20,7 @@ from .queueing import MakeClient, StartChild, counted_attempts, queue_of, starte
 pytestmark = own_wire
 
 
+@pytest.mark.rule("4.5")
 @pytest.mark.parametrize("mode", ["fair", "default"])
 def test_processes_get_the_lock_in_the_order_in_which_they_came(
     mode: str, urls: list[str], make_client: MakeClient, child: StartChild
@@ -65,6 +66,7 @@ def test_threads_and_processes_stand_in_one_fair_queue(
     assert order == [0, 1, 2, 3]
 
 
+@pytest.mark.rule("4.4")
 def test_a_release_wakes_one_waiter_and_the_others_sleep_on(
     masters: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +97,7 @@ def test_a_release_wakes_one_waiter_and_the_others_sleep_on(
         thread.join(20)
 
 
+@pytest.mark.rule("4.5")
 @pytest.mark.parametrize("mode", ["fair", "default"])
 def test_a_killed_process_at_the_head_costs_nothing(
     mode: str, urls: list[str], make_client: MakeClient, child: StartChild

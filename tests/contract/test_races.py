@@ -89,6 +89,7 @@ def test_close_finds_an_acquire_that_is_just_about_to_be_undone(
     assert all(left(master.url) == [] for master in masters3)
 
 
+@pytest.mark.rule("3.1")
 @threads_only
 def test_an_owner_that_was_kept_from_running_since_the_verdict_gets_no_lease_that_has_ended(
     masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
@@ -283,6 +284,7 @@ def test_an_answer_that_belongs_to_another_command_is_no_vote(
     assert not raw(masters1.urls[0]).exists("x")
 
 
+@pytest.mark.rule("3.9")
 @pytest.mark.real_masters
 def test_a_server_that_appears_under_a_second_name_later_loses_no_held_lock(
     fresh_masters: FreshMasters, make_client: MakeClient

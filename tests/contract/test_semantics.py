@@ -17,6 +17,7 @@ EVERY_KIND = True
 MakeClient = Callable[..., rlock.Client]
 
 
+@pytest.mark.rule("1.1")
 def test_two_objects_of_one_name_nest_in_one_thread(urls: list[str], make_client: MakeClient) -> None:
     client = make_client(urls)
     first, second = client.lock("x"), client.lock("x")
@@ -28,6 +29,7 @@ def test_two_objects_of_one_name_nest_in_one_thread(urls: list[str], make_client
     assert not first.locked()
 
 
+@pytest.mark.rule("3.1")
 def test_threads_and_clients_exclude_each_other(urls: list[str], make_client: MakeClient) -> None:
     client, other = make_client(urls), make_client(urls)
     lock = client.lock("x")
@@ -38,6 +40,7 @@ def test_threads_and_clients_exclude_each_other(urls: list[str], make_client: Ma
     assert other.lock("x").acquire(blocking=False) is True
 
 
+@pytest.mark.rule("1.1")
 def test_nested_acquires_cost_no_network(masters3: Fleet, make_client: MakeClient) -> None:
     lock = make_client(masters3.urls).lock("x")
     with lock:
@@ -148,6 +151,7 @@ def test_the_hash_on_a_master_is_the_one_of_the_design(masters3: Fleet, make_cli
     assert all(left(master.url) == [] for master in masters3)
 
 
+@pytest.mark.rule("2.2")
 def test_every_outermost_acquisition_has_an_owner_of_its_own(
     masters1: Fleet, make_client: MakeClient
 ) -> None:
@@ -166,6 +170,7 @@ def test_with_masks_no_exception_of_its_body(urls: list[str], make_client: MakeC
     assert not client.lock("x").locked()
 
 
+@pytest.mark.rule("1.5")
 def test_a_loss_does_not_mask_the_bodys_exception_and_is_raised_without_one(
     urls: list[str], make_client: MakeClient
 ) -> None:
@@ -180,6 +185,7 @@ def test_a_loss_does_not_mask_the_bodys_exception_and_is_raised_without_one(
     assert "quorum" in loss.value.reason
 
 
+@pytest.mark.rule("1.2")
 def test_a_busy_lock_is_false_and_the_time_out_is_exact(urls: list[str], make_client: MakeClient) -> None:
     client, other = make_client(urls), make_client(urls)
     with client.lock("x"):
@@ -201,6 +207,7 @@ def test_evict_frees_a_lock_and_says_whose_it_was(urls: list[str], make_client: 
         lock.release()
 
 
+@pytest.mark.rule("1.5")
 def test_after_a_loss_everything_says_so_until_it_is_released(
     urls: list[str], make_client: MakeClient
 ) -> None:

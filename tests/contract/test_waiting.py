@@ -176,6 +176,7 @@ def test_a_waiter_survives_the_loss_of_its_subscriptions(masters3: Fleet, make_c
     assert got[0] - released < 0.6
 
 
+@pytest.mark.rule("4.1")
 def test_a_release_while_nobody_was_subscribed_is_found_by_looking(
     masters3: Fleet, make_client: MakeClient
 ) -> None:

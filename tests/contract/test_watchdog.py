@@ -178,6 +178,7 @@ def test_close_waits_for_no_on_lost_and_keeps_none_from_being_called() -> None:
     assert eventually(lambda: not tellers())
 
 
+@pytest.mark.rule("3.5")
 def test_a_majority_that_stops_makes_it_suspect_and_lost_only_at_the_end_of_the_validity(
     fresh_masters: Callable[..., Fleet], make_client: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -80,6 +80,7 @@ def instant(ends: Sequence[Connection], name: str) -> list[object]:
     return answers
 
 
+@pytest.mark.rule("4.3")
 @pytest.mark.parametrize(("count", "delay_ms"), [(5, 0), (3, 2), (3, 10)])
 def test_of_acquires_at_the_same_instant_one_gets_the_lock(
     masters3: Fleet, count: int, delay_ms: float

@@ -162,6 +162,7 @@ def test_a_junk_key_beside_a_dead_master_is_named_and_a_wait_for_it_is_logged(
         assert sum("still waiting" in record.message for record in caplog.records) <= 3, "at a bounded rate"
 
 
+@pytest.mark.rule("3.9")
 def test_one_server_under_two_names_is_an_error(masters3: Fleet) -> None:
     port = masters3.urls[0].rpartition(":")[2]
     twice = [masters3.urls[0], f"redis://localhost:{port}", masters3.urls[1]]
@@ -188,6 +189,7 @@ def test_a_wrong_password_on_a_majority_is_raised_at_once_and_on_a_minority_logg
         assert any("gives no vote" in record.message for record in caplog.records)
 
 
+@pytest.mark.rule("3.9")
 def test_a_replica_is_no_master(fresh_masters: FreshMasters) -> None:
     fleet = fresh_masters(3)
     port = fleet.urls[2].rpartition(":")[2]

@@ -134,6 +134,7 @@ def test_a_release_reaches_a_master_that_was_away(fresh_masters: FreshMasters) -
         assert eventually(freed, within=5.0)
 
 
+@pytest.mark.rule("3.4")
 def test_an_acquire_that_was_given_up_does_not_come_back_to_life(fresh_masters: FreshMasters) -> None:
     fleet = fresh_masters(1)
     with rlock.Client(fleet.urls) as client:
@@ -164,6 +165,7 @@ def test_the_channel_is_told_of_a_full_release_only(masters1: Fleet) -> None:
         subscriber.close()
 
 
+@pytest.mark.rule("3.4")
 def test_a_connection_that_was_given_up_with_requests_unanswered_is_killed_before_the_next_is_used(
     fresh_masters: FreshMasters, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -17,6 +17,7 @@ from ..servers import raw
 from .restarting import GUARD, TTL, FreshMasters, a_client, everywhere, holders
 
 
+@pytest.mark.rule("3.7")
 def test_a_lock_outlives_a_rolling_restart_of_every_master(fresh_masters: FreshMasters) -> None:
     """Back to empty, one after another, each as soon as the lock is on the last one again."""
     fleet = fresh_masters(3)

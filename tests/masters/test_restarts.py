@@ -22,6 +22,7 @@ from .restarting import GUARD, TTL, FreshMasters, a_client, holders, refused
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
 
+@pytest.mark.rule("3.6")
 def test_a_lease_that_a_restarted_master_has_forgotten_is_not_given_to_a_second_owner(
     fresh_masters: FreshMasters,
 ) -> None:
@@ -246,6 +247,7 @@ def take_a_bare_quorum(client: rlock.Client, fleet: Fleet, missed: int, name: st
     fleet[missed].resume()
 
 
+@pytest.mark.rule("3.6")
 def test_a_client_that_was_idle_notices_a_flush_with_the_grant_itself(fresh_masters: FreshMasters) -> None:
     fleet = fresh_masters(3)
     for master in fleet:

@@ -112,6 +112,7 @@ def late(client: Client, thread: Thread, fair: bool) -> Program:
     yield from client.unlocking(hold)
 
 
+@pytest.mark.rule("4.4")
 @pytest.mark.parametrize("fair", [False, True], ids=["barging", "fair"])
 @pytest.mark.parametrize("masters", MASTERS)
 def test_a_release_elects_the_first_waiter_at_once_and_disturbs_no_other(masters: int, fair: bool) -> None:
@@ -261,6 +262,7 @@ def dying(world: World, contenders: int, at: float) -> None:
         world.events.at(START_S + at, client.kill)
 
 
+@pytest.mark.rule("4.3")
 @pytest.mark.parametrize("scene", SCENES)
 def test_of_acquires_at_one_instant_one_wins_and_the_others_are_told_so(scene: str) -> None:
     for masters, contenders in ((3, 5), (3, 3), (5, 5), (4, 2), (5, 20)):

@@ -157,6 +157,7 @@ SCENES: tuple[tuple[Scene, int], ...] = (
 )
 
 
+@pytest.mark.rule("1.4")
 @pytest.mark.parametrize(("scene", "least"), SCENES, ids=[scene.__name__ for scene, _ in SCENES])
 def test_a_cancellation_at_any_await_of_an_acquire_leaves_nothing(
     eyes: Eyes, scene: Scene, least: int

@@ -193,6 +193,7 @@ def test_a_close_ends_the_connections_that_are_being_made(run: Run, masters: Fle
         assert [str(one.message) for one in said] == []
 
 
+@pytest.mark.rule("1.3")
 def test_a_child_that_was_forked_in_a_running_loop_holds_nothing_and_disturbs_nothing(
     run: Run, eyes: Eyes
 ) -> None:

@@ -69,6 +69,7 @@ def test_the_next_owner_in_line_comes_after_the_undo_of_an_interrupted_round() -
     assert named(world.steps[1], "owner") == named(world.steps[0], "owner")
 
 
+@pytest.mark.rule("1.4")
 def test_a_second_ctrl_c_during_the_undo_leaves_nothing_behind() -> None:
     class Interrupted(Line):
         left = 1

@@ -116,6 +116,7 @@ def test_a_whole_message_behind_a_piece_of_another_one_is_read_as_what_it_is(hea
     assert hearing.inbox.handed_by == {0}
 
 
+@pytest.mark.rule("4.4")
 def test_what_is_handed_to_one_who_has_gone_is_given_on(hearing: Hearing) -> None:
     hearing.subscriptions.unsubscribe(hearing.contender, left=True)
     hearing.hear(0, hearing.message(hearing.place.token))

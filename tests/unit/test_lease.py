@@ -29,6 +29,7 @@ def test_no_sequence_of_events_leads_out_of_a_loss_but_the_release() -> None:
         assert TRANSITIONS[RELEASED, event] is RELEASED
 
 
+@pytest.mark.rule("3.5")
 def test_a_failed_renewal_alone_never_loses_a_lease() -> None:
     assert TRANSITIONS[HELD, LeaseEvent.FAILED] is SUSPECT
     assert TRANSITIONS[SUSPECT, LeaseEvent.FAILED] is SUSPECT
@@ -50,12 +51,14 @@ def test_all_sequences_keep_the_first_reason_and_never_revive(length: int) -> No
             assert lease.reason == f"reason {lost_at}"
 
 
+@pytest.mark.rule("3.1")
 def test_validity_counts_from_before_sending_and_ends_before_the_masters_lease() -> None:
     lease = Lease(10.0, sent_at=100.0)
     assert lease.valid_until == pytest.approx(100.0 + 10.0 - drift(10.0))
     assert lease.remaining(100.0) == pytest.approx(10.0 - 0.102)
 
 
+@pytest.mark.rule("3.2")
 def test_loss_needs_nobody_to_notice_it() -> None:
     lease = Lease(10.0, sent_at=0.0)
     assert lease.look(9.897) is HELD
@@ -64,6 +67,7 @@ def test_loss_needs_nobody_to_notice_it() -> None:
     assert "validity ended" in lease.reason
 
 
+@pytest.mark.rule("3.5")
 def test_a_majority_that_is_complete_after_the_old_validity_does_not_revive() -> None:
     lease = Lease(10.0, sent_at=0.0)
     assert lease.renewed(sent_at=9.0, now=9.9) is LOST
@@ -87,6 +91,7 @@ def test_suspect_goes_back_to_held_with_a_majority_in_time() -> None:
     assert lease.renewed(sent_at=1.0, now=1.1) is HELD
 
 
+@pytest.mark.rule("3.5")
 def test_disowned_by_a_majority_is_a_loss_at_once() -> None:
     lease = Lease(10.0, sent_at=0.0)
     assert lease.on(LeaseEvent.DISOWNED, "evicted") is LOST

@@ -126,6 +126,7 @@ def test_an_interrupt_while_votes_are_kept_takes_them_back_everywhere() -> None:
     assert contender.owners == []
 
 
+@pytest.mark.rule("4.3")
 def test_a_split_that_nobody_settles_is_an_error_within_a_bounded_time() -> None:
     world = World(3, [held_by(OLD), YES, held_by(YOUNG)])
     with pytest.raises(QuorumUnreachableError, match=f"m0: it voted for {OLD}, which was not seen to have"):
@@ -150,6 +151,7 @@ def test_an_owner_that_young_masters_name_is_no_proof_that_somebody_has_the_lock
             world.acquire(AT_ONCE)
 
 
+@pytest.mark.rule("3.1")
 def test_silence_counts_as_a_vote_that_may_stand() -> None:
     for silence in (None, DOWN):
         world = World(3, [held_by(), held_by(), silence])
@@ -157,6 +159,7 @@ def test_silence_counts_as_a_vote_that_may_stand() -> None:
         assert world.steps[1].targets == [2]
 
 
+@pytest.mark.rule("3.1")
 def test_a_round_that_was_too_slow_is_no_grant_and_is_undone_everywhere() -> None:
     world = World(3, [YES, YES, YES])
     # The validity of 10 s would be good for 9.898 s; but healing relies on it that no round is won so late.
@@ -172,6 +175,7 @@ def test_a_round_that_was_too_slow_is_no_grant_and_is_undone_everywhere() -> Non
     assert world.acquire(AT_ONCE) is not None
 
 
+@pytest.mark.rule("1.2")
 def test_refused_at_the_deadline_is_contention_and_unreachable_is_an_error() -> None:
     busy = World(3, [held_by(), held_by(), DOWN])
     assert busy.acquire(AT_ONCE) is None
@@ -242,6 +246,7 @@ def test_a_split_vote_of_one_who_is_queued_is_looked_at_soon() -> None:
     assert 1000.2 <= world.now <= 1000.3, "somebody may have given his votes back in silence"
 
 
+@pytest.mark.rule("1.2", "3.6")
 def test_locked_says_free_only_when_that_is_certain() -> None:
     theirs = Vote(Code.YES, "them:1", 1, 500)
     for votes, expected in (
@@ -289,6 +294,7 @@ def test_the_formula_behind_a_grant_is_the_one_of_the_lease() -> None:
     assert AT_ONCE < 0
 
 
+@pytest.mark.rule("3.1")
 def test_a_token_that_took_until_the_end_of_the_round_is_no_grant() -> None:
     """Validity is looked at when the token is known, and so is the limit of an acquisition."""
     different = [YES, YES._replace(token=10), YES._replace(token=11)]

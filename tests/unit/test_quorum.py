@@ -27,12 +27,14 @@ def cast(votes: tuple[Vote | None, ...], settle: Settle = Settle.VERDICT) -> Bal
     return ballot
 
 
+@pytest.mark.rule("3.1")
 @pytest.mark.parametrize(("masters", "needed"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4)])
 def test_two_quorums_always_share_a_master(masters: int, needed: int) -> None:
     assert quorum(masters) == needed
     assert 2 * quorum(masters) > masters
 
 
+@pytest.mark.rule("3.1")
 @pytest.mark.parametrize("masters", [1, 2, 3, 4, 5])
 def test_all_complete_ballots_get_the_verdict_of_their_counts(masters: int) -> None:
     needed = masters // 2 + 1
@@ -180,6 +182,7 @@ def test_only_a_holder_that_a_quorum_named_is_worth_sleeping_for() -> None:
     assert cast((first,)).foreign_holder() == "a:1"
 
 
+@pytest.mark.rule("3.9")
 def test_a_server_under_two_names_spoils_the_count() -> None:
     twin = Vote(Code.FAULT, fault=Fault(FaultKind.DUPLICATE, "the same server"))
     assert cast((YES, YES, twin)).duplicated

@@ -111,6 +111,7 @@ def test_what_is_missing_is_put_back_and_counted(
         assert words(step)[-3:] == ("me:1", "1", "77"), "with its owner, its count and its fencing token"
 
 
+@pytest.mark.rule("3.7")
 @pytest.mark.parametrize(
     ("vote", "late"),
     [(YOUNG, LeaseEvent.FAILED), (HEALED, LeaseEvent.FAILED), (YES, LeaseEvent.RENEWED)],
@@ -143,6 +144,7 @@ def test_a_longer_max_ttl_that_a_master_tells_of_narrows_what_counts() -> None:
     assert judge(world.context, hold, LockVotes(ballot, 0)).event is LeaseEvent.FAILED
 
 
+@pytest.mark.rule("3.7")
 def test_a_hold_that_was_released_meanwhile_is_released_again_behind_the_healing() -> None:
     """Or the key would come back, and with it a lock that nobody holds."""
     hold = a_hold()
@@ -163,6 +165,7 @@ def test_a_hold_that_was_released_meanwhile_is_released_again_behind_the_healing
     assert world.steps.index(tell) > world.steps.index(world.sent(scripts.HEAL)[0])
 
 
+@pytest.mark.rule("3.7")
 def test_nothing_is_put_back_after_a_release_a_loss_or_the_end_of_the_validity() -> None:
     released, lost, over, held = (a_hold(name) for name in ("released", "lost", "over", "held"))
     over.lease.valid_until = 1000.0

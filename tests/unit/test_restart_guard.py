@@ -74,6 +74,7 @@ def test_the_guard_lasts_longer_than_any_lease_by_drift_and_the_resolution_of_th
     assert pytest.approx(10.0 + 0.102 + 1.0) == FULL
 
 
+@pytest.mark.rule("3.6")
 @pytest.mark.parametrize(
     ("text", "age"),
     [
@@ -111,6 +112,7 @@ def test_a_master_that_was_never_met_has_no_vote() -> None:
     assert not guard.counts(0, note(DAY), 100.0)
 
 
+@pytest.mark.rule("3.6")
 def test_without_a_note_no_grant_counts_however_long_ago_that_was() -> None:
     """The handshake was refused: a permission is missing, or there was no memory for the note."""
     guard = met("", run_id="a1")

@@ -43,6 +43,7 @@ def test_each_attempt_has_an_owner_token_of_its_own() -> None:
     assert len(owners) == len(set(owners)) == 3
 
 
+@pytest.mark.rule("4.2")
 def test_the_order_is_try_subscribe_try_again_sleep() -> None:
     world = World(1, [held_by()], [held_by()], [YES])
     world.park = lambda step: Wake.FREE
@@ -138,6 +139,7 @@ def test_a_dead_holders_lock_is_tried_when_enough_keys_have_expired() -> None:
     assert world.now == pytest.approx(1000.405, abs=0.001)
 
 
+@pytest.mark.rule("4.1")
 def test_a_key_without_expiry_is_no_reason_to_sleep_for_ever() -> None:
     for_ever = held_by(ttl_ms=-1)
     world = World(1, [for_ever], [for_ever], [ABSENT], [YES])

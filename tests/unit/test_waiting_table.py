@@ -130,6 +130,7 @@ def test_each_stage_is_reached_and_left() -> None:
     assert set(STAGES.values()) == set(Stage)
 
 
+@pytest.mark.rule("4.2")
 def test_a_contender_joins_the_queue_only_after_its_subscription_is_confirmed() -> None:
     before = {stage for (stage, step), after in STAGES.items() if after is Stage.JOINING}
     assert before == {Stage.SUBSCRIBING}

@@ -1,0 +1,36 @@
+"""Every rule of docs/contributing/safety.md has tests in the quick set, and the page lists them."""
+
+from __future__ import annotations
+
+import pytest
+import site_rules
+import site_tables
+
+from . import quick
+from .sabotage import RULES, SABOTAGES
+
+
+@pytest.mark.parametrize("rule", site_rules.rules())
+def test_each_rule_has_a_test_in_the_quick_set(rule: str) -> None:
+    tests = [test for test in site_rules.marked_tests() if rule in test.rules]
+    assert [test for test in tests if not quick.is_slow(test.path) and not test.markers & {"slow", "timing"}]
+
+
+def test_each_mark_names_a_rule_of_the_page() -> None:
+    named = {rule for test in site_rules.marked_tests() for rule in test.rules}
+    assert named <= {*site_rules.rules()}
+
+
+def test_each_sabotage_says_which_rule_it_breaks() -> None:
+    assert RULES.keys() == SABOTAGES.keys()
+    assert {*RULES.values()} <= {*site_rules.rules()}
+
+
+def test_the_table_of_the_page_is_up_to_date() -> None:
+    text = site_rules.PAGE.read_text(encoding="utf-8")
+    assert site_tables.filled(text) == text, "run: PYTHONPATH=. python docs/tools/site_drawings.py"
+
+
+def test_a_mark_is_read_from_the_source() -> None:
+    found = {test.name: test for test in site_rules.marked_tests()}
+    assert "3.5" in found["test_disowned_by_a_majority_is_a_loss_at_once"].rules
