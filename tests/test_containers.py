@@ -82,13 +82,6 @@ def test_compose_publishes_five_masters_on_the_loopback_address_only() -> None:
     assert PLAIN.count("ports:") == 5, "a port in another notation would escape the check above"
 
 
-def test_the_line_that_compose_tells_people_to_export_names_the_published_ports() -> None:
-    line = re.search(r"RLOCK_MASTERS=(\S+)", COMPOSE)
-    assert line is not None
-    told = [url.rpartition(":")[2] for url in line[1].split(",")]
-    assert told == re.findall(r"127\.0\.0\.1:(\d+):6379", PLAIN)
-
-
 def test_compose_masters_are_durable_so_that_a_restart_forgets_no_vote() -> None:
     settings = re.findall(r'- "?([^"\n]*)"?$', PLAIN, re.MULTILINE)
     pairs = dict(pairwise(settings))
@@ -128,14 +121,3 @@ def test_a_durable_container_that_was_killed_still_knows_whom_it_voted_for(
     master.restart(empty=True)
     with contextlib.closing(Box(master.url)) as box:
         box.granted(THEIRS, guarded=False)
-
-
-def test_a_lock_is_taken_and_given_back_on_a_fleet_of_containers(containers: list[ContainerMaster]) -> None:
-    urls = [master.url for master in containers]
-    with rlock.Client(urls) as operator:
-        operator.init()  # nothing was locked before
-    with rlock.Client(urls) as mine, rlock.Client(urls) as other, mine.lock("fleet"):
-        assert not other.lock("fleet").acquire(blocking=False)
-    with rlock.Client(urls) as other:
-        assert other.lock("fleet").acquire(blocking=False)
-        other.lock("fleet").release()

@@ -174,20 +174,6 @@ def test_the_servers_are_not_in_the_process_group_that_a_terminal_interrupts() -
 # -- several ---------------------------------------------------------------------------------------------
 
 
-def test_masters_are_independent_and_told_in_one_line() -> None:
-    with Masters(3) as masters:
-        assert len(masters) == len(set(masters.urls)) == 3
-        assert masters.environment_line() == "RLOCK_MASTERS=" + ",".join(masters.urls)
-        assert [master.url for master in masters] == [masters[i].url for i in range(3)] == masters.urls
-        for master in masters:
-            with raw(master.url) as client:
-                assert client.info("replication")["role"] == "master"
-        masters[1].kill()
-        assert masters.start() is masters
-        assert all(master.running for master in masters)
-    assert not any(master.running for master in masters)
-
-
 def test_if_one_of_them_fails_all_are_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made: list[Master] = []
     real = Master._launch

@@ -69,11 +69,6 @@ def test_acquire_is_refused_with_the_holder_and_what_is_left_of_its_lease(box: B
     assert (ticket, time_us) == (0, 0), "it asked for no place"
 
 
-def test_acquire_is_refused_by_a_lock_of_the_same_client_s_earlier_owner(box: Box) -> None:
-    box.acquire(OLDER)
-    assert box.acquire()[:2] == [-1, OLDER]
-
-
 def test_acquire_tells_a_holder_without_an_expiry(box: Box) -> None:
     box.client.hset(LOCK, THEIRS, 1)
     assert box.acquire()[:6] == [-1, THEIRS, 1, -1, 0, 0]
@@ -164,13 +159,6 @@ def test_release_without_a_channel_frees_in_silence(box: Box, ear: Ear) -> None:
     assert ear.heard() == []
     assert anonymous.heard() == []
     anonymous.close()
-
-
-def test_release_without_a_message_frees_in_silence(box: Box, ear: Ear) -> None:
-    box.acquire()
-    assert box.release(channel=CHANNEL, message="") == [1, MINE, 0, 0, 0]
-    assert box.content() is None
-    assert ear.heard() == []
 
 
 @pytest.mark.parametrize("message", [(), ("owner",)], ids=["left out", "owner"])

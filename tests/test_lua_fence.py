@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from itertools import pairwise
 
 import pytest
 import redis
@@ -78,14 +77,6 @@ def test_an_owner_that_comes_again_after_another_one_has_a_higher_token(box: Box
     box.granted(token=TOKEN)
     box.release()
     assert box.granted(OLDER, token=TOKEN) == TOKEN + 2, "delivered late, after the next one has released"
-
-
-def test_tokens_of_a_hundred_owners_grow(box: Box) -> None:
-    given = []
-    for i in range(100):
-        given.append(box.granted(f"me:{i}", token=(TOKEN, 0, 1, TOKEN + 50)[i % 4]))
-        box.release(f"me:{i}")
-    assert all(before < after for before, after in pairwise(given))
 
 
 @pytest.mark.parametrize("proposal", [0, 1, TOKEN, FAR, LARGEST])
@@ -188,13 +179,6 @@ def test_a_lower_token_is_refused_with_the_last_one(box: Box, owner: str) -> Non
     assert box.fenced() == (TOKEN, MINE)
 
 
-def test_where_no_token_is_known_any_is_remembered(box: Box) -> None:
-    assert box.fence(MINE, TOKEN, fence_ms=5_000) == [1, MINE, 0, 0, TOKEN]
-    assert box.fenced() == (TOKEN, MINE)
-    assert 4_000 < box.pttl(FENCE) <= 5_000
-    assert box.content() is None, "a token is no lock"
-
-
 def test_a_second_delivery_of_a_token_writes_nothing(box: Box) -> None:
     assert box.fence(token=TOKEN)[0] == 1
     with box.nothing_written():
@@ -202,21 +186,6 @@ def test_a_second_delivery_of_a_token_writes_nothing(box: Box) -> None:
     box.fence(THEIRS, TOKEN + 1)
     with box.nothing_written():
         assert box.fence(token=TOKEN) == [-1, MINE, 0, 0, TOKEN + 1], "late: somebody has a higher one"
-
-
-@pytest.mark.parametrize("token", [1, TOKEN, FAR, LARGEST])
-def test_a_token_of_16_digits_is_remembered_exactly(box: Box, token: int) -> None:
-    assert box.fence(token=token)[4] == token
-    assert box.fenced() == (token, MINE)
-    assert box.fence(THEIRS, token)[0] == -1
-    assert box.fence(THEIRS, token - 1)[4] == token
-
-
-def test_the_next_grant_is_above_a_token_that_was_written_here(box: Box) -> None:
-    box.granted(token=TOKEN)
-    box.fence(THEIRS, TOKEN + 500)
-    assert box.granted(token=TOKEN) == TOKEN + 501, "and so is a second delivery to the holder"
-    assert box.fence(THEIRS, TOKEN + 500) == [-1, THEIRS, 0, 0, TOKEN + 501]
 
 
 # -- release: the next waiter's ----------------------------------------------------------------------------
@@ -380,11 +349,3 @@ def test_a_key_of_another_type_gives_no_token_and_stays(box: Box, ears: Ears) ->
     assert box.hand_on(next_waiter=HEIR, order="barging") == [1, MINE, 1, 0, 0]
     assert box.handed_to(BEN)
     assert box.content(FENCE) == ("list", ["somebody's"])
-
-
-@pytest.mark.parametrize("owner", ["ü:1", "a b:1", " ", "x" * 2000, "{}:%d\n", "a\0b"])
-def test_an_owner_of_any_characters_is_known_again(box: Box, owner: str) -> None:
-    assert box.granted(owner, token=TOKEN) == TOKEN
-    assert box.granted(owner, token=TOKEN + 5) == TOKEN
-    assert box.fence(owner, TOKEN)[0] == 1
-    assert box.fenced() == (TOKEN, owner)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
 import redis
@@ -41,16 +40,6 @@ def test_an_absent_lock_is_put_back_with_its_count_its_lease_and_its_token(box: 
     assert FENCE_MS - 5_000 < box.pttl(FENCE) <= FENCE_MS
 
 
-def test_a_lock_that_was_put_back_is_a_lock_like_any(box: Box, ear: Ear) -> None:
-    box.heal(count=3)
-    assert box.acquire(THEIRS)[:3] == [-1, MINE, 3]
-    assert box.renew(count=2) == [1]
-    assert box.granted() == TOKEN
-    assert box.release(channel=CHANNEL, message="free") == [1, MINE, 1, 0, 0]
-    assert ear.heard() == ["free"]
-    assert box.granted(THEIRS, token=TOKEN) == TOKEN + 1
-
-
 @pytest.mark.parametrize(
     ("stored", "left"),
     [(TOKEN - 1, (TOKEN, MINE)), (TOKEN, (TOKEN, THEIRS)), (TOKEN + 1, (TOKEN + 1, THEIRS))],
@@ -68,13 +57,6 @@ def test_a_text_that_is_no_token_is_written_over(box: Box, garbage: str) -> None
     assert box.heal() == [2]
     assert box.fenced() == (TOKEN, MINE)
     assert box.pttl(FENCE) > 0
-
-
-def test_a_token_of_16_digits_is_put_back_exactly(box: Box) -> None:
-    for token in (2**53 - 2, 2**53 - 1):
-        box.client.delete(LOCK)
-        box.heal(token=token)
-        assert box.fenced() == (token, MINE)
 
 
 def test_healing_leaves_the_queue_alone_and_tells_nobody(box: Box, ear: Ear) -> None:
@@ -220,46 +202,6 @@ def test_without_leave_to_remember_a_token_the_lock_is_put_back(box: Box) -> Non
 # -- many in one call ------------------------------------------------------------------------------------
 
 
-def test_three_hundred_locks_are_answered_in_the_order_of_their_keys(box: Box) -> None:
-    keys, words, expected = [], [], []
-    pipe = box.client.pipeline(transaction=False)
-    for i in range(300):
-        lock, owner = f"{LOCK}:{i}", f"me:{i}"
-        keys += [lock, f"{lock}:fence", f"{lock}:evicted"]
-        words += [owner, str(i % 3 + 1), str(TOKEN + i)]
-        if i % 5 == 0:
-            pipe.set(f"{lock}:evicted:{THEIRS}", "", px=BAN_MS)
-            expected.append(2)
-        elif i % 5 == 1:
-            pipe.hset(lock, THEIRS, 1)
-            expected.append(-1)
-        elif i % 5 == 2:
-            pipe.hset(lock, owner, 1)
-            pipe.pexpire(lock, 5_000)
-            expected.append(1)
-        elif i % 5 == 3:
-            pipe.set(f"{lock}:evicted", "", px=BAN_MS)
-            expected.append(-1)
-        else:
-            pipe.rpush(f"{lock}:evicted", "somebody's")
-            expected.append(0)
-    pipe.execute()
-    note = box.content(NOTE)[1]
-
-    def call() -> Any:
-        return box.call("heal", [*keys, NOTE], LEASE_MS, FENCE_MS, *words)
-
-    assert call() == [words[0], expected, note]
-    for i, code in enumerate(expected):
-        lock = f"{LOCK}:{i}"
-        if code > 0:
-            assert box.content(lock) == ("hash", {f"me:{i}": str(i % 3 + 1) if code == 2 else "1"})
-            assert 5_000 < box.pttl(lock) <= LEASE_MS
-        assert box.content(f"{lock}:fence") == (("string", f"{TOKEN + i} me:{i}") if code == 2 else None)
-    again = [1 if code == 2 else code for code in expected]
-    assert call() == [words[0], again, note]
-
-
 def test_without_a_restart_guard_no_note_is_told(box: Box) -> None:
     assert box.call("heal", [LOCK, FENCE, EVICTED], LEASE_MS, FENCE_MS, MINE, 1, TOKEN) == [MINE, [2], ""]
     box.client.delete(NOTE)
@@ -290,14 +232,6 @@ def test_an_ordinary_release_bans_nobody(box: Box) -> None:
     box.acquire()
     box.hand_on()
     assert box.content(EVICTED) is None
-
-
-def test_one_who_was_evicted_stays_so_when_another_one_is(box: Box) -> None:
-    box.release(OLDER, ban_ms=BAN_MS)
-    box.release(MINE, ban_ms=BAN_MS)
-    assert box.heal(OLDER) == [-1]
-    assert box.heal(MINE) == [-1]
-    assert box.heal(THEIRS) == [2]
 
 
 def test_a_second_delivery_of_a_ban_begins_it_anew_and_does_nothing_else(box: Box, ear: Ear) -> None:

@@ -24,12 +24,6 @@ def test_renew_assigns_the_hold_count(box: Box) -> None:
     assert box.content() == ("hash", {MINE: "2"})
 
 
-def test_renew_may_also_shorten_the_lease(box: Box) -> None:
-    box.acquire()
-    assert box.renew(lease_ms=1_000) == [1]
-    assert 0 < box.pttl() <= 1_000
-
-
 @pytest.mark.rule("3.3")
 def test_renew_delivered_twice_leaves_the_same_count_and_the_same_lease(box: Box) -> None:
     box.acquire()
@@ -100,7 +94,3 @@ def test_renew_tells_the_note_as_long_as_it_is_there(box: Box) -> None:
     assert box.call("renew", [LOCK], LEASE_MS, MINE, 1) == [MINE, [1], ""], "without a restart guard"
     box.client.delete(NOTE)
     assert box.call("renew", [LOCK, NOTE], LEASE_MS, MINE, 1) == [MINE, [1], ""]
-
-
-def test_renew_of_no_lock_answers_nothing(box: Box) -> None:
-    assert box.call("renew", [], LEASE_MS) == []

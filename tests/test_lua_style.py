@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import takewhile
 
 import pytest
 
@@ -32,11 +31,9 @@ KINDS = {
 EVERY_SCRIPT = pytest.mark.parametrize("name", SCRIPTS)
 ABOUT_ONE_LOCK = pytest.mark.parametrize("name", [name for name in SCRIPTS if name not in BATCHES])
 CALL = re.compile(r"redis\.(p?call)\(\s*('?)(\w+)'?\s*(?:,\s*([^,)]+))?")
-INPUT = r"(?:KEYS|ARGV)\[(?:\d+|n(?: - 1)?)\]"
 #: Names for the arguments between the first and the last ones, which may be left out.
 UNPACK = re.compile(r"local ([\w, ]+) = unpack\(ARGV, (\d+), #ARGV - [12]\)")
 SET = re.compile(r"redis\.p?call\('set', (\w+), (.*?)\)$", re.MULTILINE)
-NAMING = re.compile(rf"local ([\w, ]+) = ({INPUT}(?:, {INPUT})*)")
 
 
 def header(name: str) -> list[str]:
@@ -109,23 +106,6 @@ def answered_codes(name: str) -> set[str]:
     return set(given)
 
 
-def naming(name: str) -> list[str]:
-    """The statements at the top of the body that give the inputs their names."""
-    lines = [line for line in body(name).splitlines() if line.strip()]
-    return list(takewhile(NAMING.fullmatch, lines))
-
-
-@EVERY_SCRIPT
-def test_the_header_has_its_parts_in_the_fixed_order(name: str) -> None:
-    lines = header(name)
-    assert lines[0].startswith(f" {name}: "), "the first line says what the script does"
-    order = ["KEYS", "ARGV", "Reply:", "Second delivery:"]
-    starts = {part: [i for i, line in enumerate(lines) if line.startswith(f" {part}")] for part in order}
-    assert all(starts.values()), f"missing: {[part for part, at in starts.items() if not at]}"
-    positions = [at[0] for at in starts.values()]
-    assert positions == sorted(positions)
-
-
 @EVERY_SCRIPT
 def test_every_input_that_is_used_is_documented_and_the_other_way_round(name: str) -> None:
     assert inputs(body(name)) == set(documented_inputs(name))
@@ -162,20 +142,6 @@ def test_a_reply_about_many_locks_is_an_echo_the_codes_and_the_note(name: str) -
     assert (codes, note in (read, "note"), read in body(name)) == ("codes", True, True)
 
 
-@ABOUT_ONE_LOCK  # the inputs of the others are in their loops
-def test_the_first_statements_name_every_input_as_the_header_does(name: str) -> None:
-    named: dict[str, str] = {}
-    for line in naming(name):
-        left, _, right = line.removeprefix("local ").partition(" = ")
-        named |= dict(zip(right.replace(" - ", "-").split(", "), left.split(", "), strict=True))
-    assert {place: word.removesuffix("_key") for place, word in named.items()} == documented_inputs(name)
-    rest = "\n".join(line for line in body(name).splitlines() if line not in naming(name))
-    assert not inputs(rest), "an input that is read by its number further down"
-    for word in named.values():
-        # "order == " compares, "barging' or" is no assignment: only "word, ... = " at a statement's start.
-        assert not re.search(rf"^\s*(local )?(\w+, )*{word}(, \w+)* = ", rest, re.MULTILINE), f"{word} anew"
-
-
 @pytest.mark.rule("2.3")
 @EVERY_SCRIPT
 def test_only_commands_that_every_server_has_are_called(name: str) -> None:
@@ -209,23 +175,6 @@ def test_every_key_arrives_in_keys(name: str) -> None:
             key = first.strip().removesuffix("_key")
             assert key in names
             assert command in KINDS[key] | {"del", "pexpire"}, f"{command} is not for the type of {key}"
-
-
-@pytest.mark.parametrize("name", sorted(BATCHES))
-def test_the_loop_begins_by_naming_the_inputs_of_its_lock(name: str) -> None:
-    place = r"(?:KEYS|ARGV)\[[^]]+\]"
-    statement = re.compile(rf" {{4}}local ([\w, ]+) = ({place}(?:, {place})*)")
-    before, _, loop = body(name).partition("for i = 1, locks do\n")
-    first = list(takewhile(statement.fullmatch, loop.splitlines()))
-    named: dict[str, str] = {}
-    for line in first:
-        left, _, right = line.strip().removeprefix("local ").partition(" = ")
-        named |= dict(zip(re.sub(r"[\s*]", "", right).split(","), left.split(", "), strict=True))
-    told = documented_inputs(name)
-    assert named == {place: word for place, word in told.items() if "i" in place}
-    rest = "\n".join(loop.splitlines()[len(first) :])
-    assert not inputs(rest), "an input that is read by its number further down"
-    assert inputs(before) == told.keys() - named.keys()
 
 
 @EVERY_SCRIPT

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
 import rlock
 import rlock.asyncio
 
-from ..conftest import FreshMasters
 from ..servers import Fleet, left
 
 Main = Callable[[rlock.asyncio.Client, rlock.asyncio.Client], Awaitable[None]]
@@ -83,41 +80,6 @@ def test_tasks_exclude_each_other_by_their_arguments(run: Run) -> None:
     run(main)
 
 
-def test_a_second_call_is_skipped_and_the_log_says_so(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    async def main(client: rlock.asyncio.Client, stranger: rlock.asyncio.Client) -> None:
-        ran = []
-
-        @rlock.locked(client, "x", blocking=False)
-        async def work() -> str:
-            ran.append(1)
-            return "done"
-
-        async with stranger.lock("x"):
-            assert await work() is None
-        assert not ran
-        assert await work() == "done"
-
-    with caplog.at_level(logging.INFO, "rlock"):
-        run(main)
-    (told,) = [record.getMessage() for record in caplog.records if "skipped" in record.getMessage()]
-    assert "'x'" in told
-
-
-def test_a_caller_whose_time_is_over_gets_a_lock_busy_error(run: Run) -> None:
-    async def main(client: rlock.asyncio.Client, stranger: rlock.asyncio.Client) -> None:
-        @rlock.locked(client, "x", timeout=0.3)
-        async def work() -> None:
-            raise AssertionError("without the lock")
-
-        async with stranger.lock("x"):
-            with pytest.raises(rlock.LockBusyError) as caught:
-                await work()
-            assert caught.value.name == "x"
-            assert 0.29 < caught.value.waited < 5
-
-    run(main)
-
-
 def test_a_waiting_caller_gets_the_lock_when_it_is_free(run: Run) -> None:
     async def main(client: rlock.asyncio.Client, stranger: rlock.asyncio.Client) -> None:
         @rlock.locked(client, "x", timeout=20)
@@ -131,47 +93,6 @@ def test_a_waiting_caller_gets_the_lock_when_it_is_free(run: Run) -> None:
         assert await waiting is True
 
     run(main)
-
-
-def test_on_busy_may_be_a_coroutine_function_or_a_function(run: Run) -> None:
-    async def main(client: rlock.asyncio.Client, stranger: rlock.asyncio.Client) -> None:
-        async def body(a: int, b: int = 0) -> tuple[str, int, int]:
-            return "body", a, b
-
-        async def answer(a: int, b: int = 0) -> tuple[str, int, int]:
-            await asyncio.sleep(0)
-            assert not client.lock("x").is_owned()
-            return "busy", a, b
-
-        awaiting = rlock.locked(client, "x", blocking=False, on_busy=answer)(body)
-        plain = rlock.locked(client, "x", timeout=0.1, on_busy=lambda a, b=0: ("plain", a, b))(body)
-        raising = rlock.locked(client, "x", blocking=False, on_busy="raise")(body)
-        async with stranger.lock("x"):
-            assert await awaiting(1, b=2) == ("busy", 1, 2)
-            assert await plain(1) == ("plain", 1, 0)
-            with pytest.raises(rlock.LockBusyError):
-                await raising(1)
-        assert await awaiting(1) == await plain(1) == await raising(1) == ("body", 1, 0)
-
-    run(main)
-
-
-def test_unreachable_masters_do_not_count_as_busy(fresh_real_masters: FreshMasters) -> None:
-    fleet = fresh_real_masters(3)
-    for master in fleet[:2]:
-        master.kill()
-
-    async def answer() -> None:
-        raise AssertionError("it is not known to be busy")
-
-    async def main() -> None:
-        async with rlock.asyncio.Client(fleet.urls, 3, request_timeout=0.2) as client:
-            for options in ({"blocking": False}, {"timeout": 0.3}, {"timeout": 0.3, "on_busy": answer}):
-                work: Any = rlock.locked(client, "x", **options)(answer)
-                with pytest.raises(rlock.QuorumUnreachableError):
-                    await work()
-
-    asyncio.run(main())
 
 
 def test_calls_nest_in_one_task_and_a_task_that_is_made_waits(run: Run) -> None:
@@ -281,23 +202,3 @@ def test_a_client_that_a_factory_makes_is_made_once_and_outlives_an_event_loop(m
         assert found.count(True) == found.count(None) == 1
     assert len(made) == 1
     assert not [key for url in masters.urls for key in left(url)]
-
-
-def test_the_wrong_kind_of_client_is_an_error(masters: Fleet) -> None:
-    async def coroutine() -> None: ...
-
-    def function() -> None: ...
-
-    blocking, waiting = rlock.Client(masters.urls), rlock.asyncio.Client(masters.urls)
-    with pytest.raises(rlock.OptionsError, match=r"give it an rlock.asyncio.Client"):
-        rlock.locked(blocking, "x")(coroutine)
-    with pytest.raises(rlock.OptionsError, match=r"give it an rlock.Client"):
-        rlock.locked(waiting, "x")(function)
-    # What a factory makes is known in the call only.
-    late: Any = rlock.locked(lambda: blocking, "x")(coroutine)
-    with pytest.raises(rlock.OptionsError, match=r"give it an rlock.asyncio.Client"):
-        asyncio.run(late())
-    late = rlock.locked(lambda: waiting, "x")(function)
-    with pytest.raises(rlock.OptionsError, match=r"give it an rlock.Client"):
-        late()
-    blocking.close()

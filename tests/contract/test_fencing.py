@@ -21,7 +21,7 @@ from rlock.rules import scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot
 
-from ..servers import AnyMaster, Fleet, raw
+from ..servers import Fleet, raw
 from .conftest import Child, eventually, in_thread, own_wire
 from .queueing import queue_of
 
@@ -156,34 +156,6 @@ def test_it_rises_from_hold_to_hold_and_from_client_to_client(
     chance = random.Random(7)
     tokens = [take(chance.choice(clients), fair=chance.random() < 0.5) for _ in range(60)]
     assert rising(tokens)
-
-
-@own_wire
-@pytest.mark.parametrize("fair", [True, False], ids=["fair", "default"])
-def test_it_rises_from_thread_to_thread_of_one_client(
-    fair: bool, urls: list[str], make_client: MakeClient
-) -> None:
-    client = make_client(urls)
-    tokens = [stamp_tomorrow(urls)]
-    handed_tokens, until = 0, time.monotonic() + 30
-
-    def work() -> None:
-        nonlocal handed_tokens
-        # On a busy machine one thread may do a lot before the others have subscribed.
-        while handed_tokens < 50 and time.monotonic() < until:
-            with client.lock("x", fair=fair) as lock:
-                tokens.append(lock.fencing_token)
-                hold = client._engine().hold("x")
-                handed_tokens += hold is not None and hold.hops > 0
-                time.sleep(0.002)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert rising(tokens)
-    assert handed_tokens >= 50, "left to the next thread with the release, without an acquire"
 
 
 WORKER = """
@@ -363,23 +335,6 @@ def test_in_the_ordinary_case_it_costs_no_round(masters: Fleet, make_client: Mak
         for thread in threads:
             thread.join(30)
     assert len(contended) <= 3, "in 52 sections"
-
-
-@pytest.mark.real_masters
-@pytest.mark.parametrize("count", [3, 5])
-def test_a_minority_may_be_dead_and_come_back_empty(
-    count: int, fresh_masters: Callable[..., Fleet], make_client: MakeClient
-) -> None:
-    masters = fresh_masters(count)
-    minority: list[AnyMaster] = list(masters)[: (count - 1) // 2]
-    client, other = make_client(masters.urls), make_client(masters.urls)
-    tokens = [take(client), take(other)]
-    for master in minority:
-        master.kill()
-    tokens += [take(one) for one in (client, other) * 3]
-    for master in minority:
-        master.restart(empty=True)
-    assert rising(tokens + [take(one) for one in (client, other) * 3])
 
 
 def test_it_rises_after_a_minority_was_flushed_while_the_lock_was_held(

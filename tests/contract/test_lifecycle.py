@@ -20,10 +20,9 @@ import pytest
 import rlock
 
 from ..servers import Fleet, raw
-from .conftest import Child, Kind, eventually, in_thread, threads_only
+from .conftest import Kind, eventually, in_thread, threads_only
 
 MakeClient = Callable[..., rlock.Client]
-StartChild = Callable[..., Child]
 
 
 def forked(work: Callable[[], object]) -> str:
@@ -213,25 +212,6 @@ def test_a_client_that_is_dropped_leaks_no_descriptor(masters3: Fleet, kind: Kin
     eventually(lambda: not [t for t in threading.enumerate() if t.name.startswith("rlock")])
     gc.collect()
     assert eventually(lambda: open_files() <= before + 1, within=5.0), (before, open_files())
-
-
-def test_closing_gives_every_descriptor_and_every_connection_back(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    servers = [raw(master.url) for master in masters3]
-
-    def connections() -> list[int]:
-        return [int(server.info("clients")["connected_clients"]) for server in servers]
-
-    before = connections()
-    clients = [make_client(masters3.urls) for _ in range(5)]
-    for client in clients:
-        with client.lock("x"):
-            pass
-    assert connections() > before
-    for client in clients:
-        client.close()
-    assert eventually(lambda: connections() == before), (before, connections())
 
 
 @pytest.mark.real_masters

@@ -147,12 +147,6 @@ def test_workers_and_an_ordinary_process_lose_no_update(
     assert_nothing_is_left(masters3)
 
 
-def test_without_the_lock_workers_lose_some(script: Script, masters1: Fleet, tmp_path: Path) -> None:
-    path = counter(tmp_path)
-    outcome("", masters1.urls, "fork", "process", "bare", path, 100, command=script(COUNT))
-    assert int(path.read_bytes()) < 3 * 100
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_a_child_that_ends_with_the_lock_held_frees_it(method: str, script: Script, masters3: Fleet) -> None:
     told = outcome("", masters3.urls, method, "returns", 10.0, command=script(END))

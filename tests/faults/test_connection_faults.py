@@ -200,23 +200,6 @@ def test_scripts_that_all_masters_forgot_are_sent_again_within_the_call(
         assert waiter.got()
 
 
-def test_a_minority_that_is_flushed_lets_nobody_in_and_counts_for_the_next_owner(
-    masters: Fleet, client_for: ClientFor
-) -> None:
-    urls = masters.urls
-    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
-    usable(other)
-    with holder.lock("x") as lock:
-        assert everywhere(urls)
-        command(urls[:2], "FLUSHALL")
-        excluded(other)
-        time.sleep(1.7)
-        lock.check()
-        excluded(other)
-    with other.lock("x"):
-        assert everywhere(urls)
-
-
 def test_when_a_majority_loses_the_key_another_gets_in_and_the_holder_learns_of_it(
     masters3: Fleet, client_for: ClientFor
 ) -> None:

@@ -12,16 +12,13 @@ import rlock
 from ..contract.conftest import eventually
 from ..servers import AnyMaster, Fleet
 from .conftest import (
-    LOOK_S,
     ClientFor,
     FreshMasters,
     Proxies,
-    Waiter,
     everywhere,
     excluded,
     holders,
     usable,
-    waiting,
     within,
 )
 
@@ -141,23 +138,6 @@ def test_masters_that_come_back_empty_one_after_the_other_let_nobody_in(
         assert len({*holders(fleet.urls[2:])}) == 1
     with within(1.0):
         usable(other)
-
-
-def test_a_waiter_is_served_although_a_minority_came_back_empty_while_it_slept(
-    fresh_masters: FreshMasters, client_for: ClientFor
-) -> None:
-    fleet = fresh_masters(3)
-    holder, other = client_for(fleet.urls, 10.0), client_for(fleet.urls, 10.0)
-    lock = holder.lock("x")
-    lock.acquire()
-    waiter = Waiter(other)
-    waiting(holder)
-    fleet[0].kill()
-    fleet[0].start()
-    time.sleep(0.2)
-    lock.release()
-    with within(LOOK_S):
-        assert waiter.got()
 
 
 # -- late commands -----------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 import rlock
 from rlock.cli.main import cli
 from rlock.rules.keys import NOTE
-from rlock.rules.timing import guard_time
 
 from ..contract.conftest import eventually
 from ..servers import Fleet, raw
@@ -199,19 +198,6 @@ def test_one_who_comes_after_a_flush_is_guarded_by_the_notes_on_the_other_master
         assert anna.lock("x").is_owned()
 
 
-def test_one_who_was_there_notices_a_flush_and_writes_the_note_again(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(3)
-    with a_client(fleet) as anna, a_client(fleet) as ben:
-        with ben.lock("other"):
-            pass
-        assert anna.lock("x", renew=False).acquire(timeout=5)
-        raw(fleet[1].url).flushall()
-        raw(fleet[2].url).delete("x")
-        assert refused(ben.lock("x"), blocking=False)
-        assert [master.guarded for master in ben.status("x").masters] == [False, True, False]
-        assert eventually(lambda: raw(fleet[1].url).get(NOTE) is not None)
-
-
 def test_after_a_flush_of_a_majority_one_who_was_connected_lets_nobody_in(
     fresh_masters: FreshMasters,
 ) -> None:
@@ -278,26 +264,6 @@ def test_durable_masters_whose_disks_are_lost_are_guarded(fresh_masters: FreshMa
         assert anna.lock("x").is_owned()
 
 
-def test_votes_are_judged_again_when_the_round_hears_of_a_longer_lease(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(3)
-    with (
-        rlock.Client(fleet.urls, 6.0, max_ttl=6.0) as anna,
-        rlock.Client(fleet.urls, 1.0, max_ttl=1.0) as ben,
-    ):
-        take_a_bare_quorum(anna, fleet, missed=2)
-        for master in fleet[:2]:
-            raw(master.url).flushall()
-        ben.lock("x").statistics()  # it has judged all of them, and heard of no longer lease
-        server = raw(fleet[2].url)
-        server.set(NOTE, str(server.get(NOTE)).rpartition(" ")[0] + " 6000")
-        time.sleep(guard_time(1.0) + 0.3)
-        fleet[0].pause()
-        server.execute_command("CLIENT", "PAUSE", 60)  # its vote comes last
-        with pytest.raises(rlock.QuorumUnreachableError):
-            ben.lock("x").acquire(blocking=False)
-        assert anna.lock("x").is_owned()
-
-
 def test_a_master_that_does_not_sync_during_a_rewrite_is_guarded(fresh_masters: FreshMasters) -> None:
     fleet = fresh_masters(1, args=(*DURABLE, "--no-appendfsync-on-rewrite", "yes"))
     with a_client(fleet) as client:
@@ -316,17 +282,6 @@ def test_a_client_that_holds_nothing_makes_nobody_wait_longer(fresh_masters: Fre
         with pytest.raises(rlock.QuorumUnreachableError):
             patient.lock("x").acquire(blocking=False)
         assert client.lock("x").acquire(timeout=2 * GUARD)
-
-
-def test_a_longer_lease_that_was_granted_makes_all_wait_for_it(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(3)
-    with rlock.Client(fleet.urls, 600.0, max_ttl=600.0) as patient, a_client(fleet) as client:
-        with patient.lock("y"):
-            pass
-        fleet[0].restart(empty=True)
-        assert client.lock("x").acquire(timeout=5)
-        waits = client._engine().context.guard.wait(0, client._engine().clock())
-        assert waits > 500
 
 
 def test_free_is_not_said_while_masters_may_have_forgotten_the_holder(fresh_masters: FreshMasters) -> None:
@@ -358,19 +313,6 @@ def test_a_master_that_names_a_later_grant_may_have_forgotten_one(
         raw(fleet[1].url).hset("x", f"somebody:{1:032x}", "1")
         assert ben.lock("x").locked()
         assert anna.lock("x").is_owned()
-
-
-def test_a_client_that_was_idle_does_not_wait_for_a_flush_of_long_ago(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(1)
-    with a_client(fleet) as idle, a_client(fleet) as busy:
-        with idle.lock("x"):
-            pass
-        raw(fleet[0].url).flushall()
-        with pytest.raises(rlock.QuorumUnreachableError, match="no vote for"):
-            busy.lock("x").acquire(blocking=False)
-        assert busy.lock("x").acquire(timeout=2 * GUARD)
-        busy.lock("x").release()
-        assert idle.lock("x").acquire(blocking=False)
 
 
 def test_the_first_use_of_masters_that_have_been_up_for_long_is_immediate(

@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._async.endpoints import Endpoint as TaskEndpoint
-from rlock._client.endpoints import Endpoint
-from rlock._sync.endpoints import Endpoint as BlockingEndpoint
 from rlock.testing.local.embedded import EmbeddedError, Master, Tls
 
 from ..contract.conftest import in_thread
@@ -81,19 +78,6 @@ def test_a_certificate_for_another_host_is_refused_unless_the_url_says_otherwise
         for choice in ("ssl_check_hostname=false", "ssl_cert_reqs=none"):
             with rlock.Client([f"{url}&{choice}"], restart_guard=0) as client, client.lock("x") as lock:
                 lock.check()
-
-
-@pytest.mark.parametrize("kind", [BlockingEndpoint, TaskEndpoint])
-def test_redis_py_is_told_to_verify_host_names(kind: type[Endpoint]) -> None:
-    # redis-py before 6 does not verify them by itself.
-    def told(url: str) -> object:
-        return kind(url)._arguments.get("ssl_check_hostname")
-
-    assert told("rediss://a") is True
-    assert told("valkeys://a?ssl_ca_certs=/ca.pem") is True
-    assert told("rediss://a?ssl_check_hostname=no") is False
-    assert told("rediss://a?ssl_cert_reqs=none") is False, "Python refuses the two together"
-    assert told("redis://a") is None, "a connection without TLS knows no such option"
 
 
 def test_an_option_of_a_url_that_means_nothing_is_refused_and_one_of_a_pool_is_not() -> None:

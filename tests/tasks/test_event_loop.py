@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-import rlock
-import rlock.asyncio
 from rlock._async.connection import StreamConnection
 from rlock._async.runtime import Parker
 from rlock.asyncio import Client
@@ -21,7 +19,7 @@ from rlock.testing import MemoryMasters
 
 from ..servers import Fleet
 from .conftest import Run
-from .stepping import AT_ONCE_S, TTL, Eyes, free_at_once, nothing_left, soon
+from .stepping import AT_ONCE_S, TTL, Eyes, nothing_left, soon
 
 EVERY_LOOP = True
 
@@ -273,32 +271,3 @@ def test_a_cancelled_close_waits_until_slow_masters_have_done_what_they_were_sen
         run(main())
     finally:
         resume()
-
-
-def test_in_a_callback_of_the_loop_a_lock_says_that_nobody_there_holds_it(
-    run: Run, eyes1: Eyes, caplog: pytest.LogCaptureFixture
-) -> None:
-    said: list[tuple[str, object, object, object]] = []
-
-    async def main() -> None:
-        async with Client(eyes1.urls, SHORT) as client:
-
-            def look(where: object = "callback") -> None:
-                asked = client.lock("x")
-                said.append((str(where), asked.is_owned(), asked.hold_count, asked.remaining()))
-
-            lock = client.lock("x", on_lost=look)
-            await lock.acquire()
-            asyncio.get_running_loop().call_soon(look)
-            assert await soon(lambda: said)
-            assert lock.is_owned(), "it was held all the same"
-            time.sleep(SHORT + 0.2)
-            assert await soon(lambda: len(said) == 2)
-            with pytest.raises(rlock.LeaseLostError):
-                await lock.release()
-            await free_at_once(client, "x")
-
-    run(main())
-    assert [answers for _, *answers in said] == [[False, 0, 0.0]] * 2
-    assert said[0][0] == "callback"
-    assert "raised" not in caplog.text

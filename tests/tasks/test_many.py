@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import os
 import random
-import threading
-from collections import Counter
-from typing import Any
-
-import pytest
 
 from rlock.asyncio import Client, RLock
 
-from .conftest import Run
 from .stepping import TTL, Eyes, free_at_once, nothing_left, quiet
 
 LOCKS = 10
@@ -98,45 +91,3 @@ def test_thousands_of_cancelled_acquires_leave_nothing_and_the_process_does_not_
             await quiet(eyes)
 
     asyncio.run(main())
-
-
-@pytest.mark.timing
-@pytest.mark.parametrize("fair", [False, True], ids=["default", "fair"])
-def test_a_thousand_tasks_that_wait_for_a_hundred_locks_get_their_turns(
-    run: Run, eyes: Eyes, fair: bool
-) -> None:
-    async def main() -> None:
-        before, threads = eyes.connections(), threading.active_count()
-        inside: Counter[str] = Counter()
-        turns: Counter[str] = Counter()
-        most: Any = Counter()
-
-        async def work(name: str) -> None:
-            async with client.lock(name, fair=fair):
-                inside[name] += 1
-                most[name] = max(most[name], inside[name])
-                await asyncio.sleep(0)
-                assert inside[name] == 1, "two at once"
-                turns[name] += 1
-                inside[name] -= 1
-
-        async with Client(eyes.urls, TTL) as client:
-            async with contextlib.AsyncExitStack() as stack:
-                for i in range(100):
-                    await stack.enter_async_context(client.lock(f"many-{i}"))
-                tasks = [asyncio.ensure_future(work(f"many-{i % 100}")) for i in range(1000)]
-                await asyncio.sleep(0.5)
-                assert not turns
-                # One for commands and one to hear with, however many wait.
-                assert eyes.connections() == before + 2
-                assert threading.active_count() == threads
-            await asyncio.wait_for(asyncio.gather(*tasks), 60)
-            assert set(turns.values()) == {10}
-            assert len(turns) == 100
-            assert set(most.values()) == {1}
-            assert eyes.connections() <= before + 2
-            assert threading.active_count() == threads
-            await nothing_left(eyes, client)
-            await quiet(eyes)
-
-    run(main())

@@ -42,28 +42,6 @@ def test_a_timeout_of_asyncio_ends_a_wait_and_leaves_nothing(run: Run, eyes: Eye
     run(main())
 
 
-def test_an_acquire_in_wait_for_is_the_callers_since_312_and_a_dead_tasks_before(
-    eyes1: Eyes, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def main() -> None:
-        async with Client(eyes1.urls, SHORT) as client, Client(eyes1.urls, SHORT) as other:
-            lock = client.lock("x")
-            assert await asyncio.wait_for(lock.acquire(), 5) is True
-            if sys.version_info >= (3, 12):
-                lock.check()
-                await lock.release()
-                return
-            assert lock.hold_count == 0
-            with pytest.raises(rlock.NotHeldError):
-                await lock.release()
-            assert await lock.acquire(blocking=False) is False
-            # But not for longer than a lease, and not in silence.
-            assert await other.lock("x").acquire(timeout=SHORT + 1.5)
-            assert "'x' is renewed no more" in caplog.text
-
-    asyncio.run(main())
-
-
 @since_311
 def test_a_group_whose_task_fails_cancels_those_that_wait_and_leaves_nothing(run: Run, eyes: Eyes) -> None:
     async def fail(lock: RLock) -> None:

@@ -209,18 +209,3 @@ def test_a_coroutine_that_blocks_the_loop_for_longer_than_the_ttl_has_lost_its_l
         assert len(told) == 1
 
     run(main())
-
-
-def test_a_coroutine_that_blocks_the_loop_for_less_than_the_ttl_loses_nothing(
-    run: Run, eyes: Eyes, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def main() -> None:
-        async with Client(eyes.urls, 1.5) as client:
-            async with client.lock("x"):
-                for _ in range(2):
-                    time.sleep(0.9)
-                    client.lock("x").check()
-                    await asyncio.sleep(0.1)
-            assert "was lost" not in caplog.text
-
-    run(main())

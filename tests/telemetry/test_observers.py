@@ -17,10 +17,8 @@ import pytest
 import rlock
 from rlock import events
 from rlock._client import lock_events
-from rlock._sync.runtime import run
 from rlock.events import Acquired, Event, Lost, NotAcquired, Queued, Released
 from rlock.procedures.contender import Report
-from rlock.procedures.renew import renew
 from rlock.testing import MemoryMasters, memory_client
 
 from ..contract.conftest import eventually
@@ -161,29 +159,6 @@ def test_an_interrupt_in_one_observer_keeps_the_others_from_nothing(observe: Obs
         assert other.lock("job").acquire(timeout=1), "an interrupted observer kept close() from releasing it"
         other.lock("job").release()
     assert ledger.faults() == []
-
-
-def test_a_lock_that_is_renewed_no_more_is_told_of_behind_the_renewal_of_others(
-    observe: Observe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    order: list[str] = []
-    with memory_client(3, ttl=5.0) as client:
-        engine = client._engine()
-        watchdog = engine.watchdog
-        watchdog._start = lambda: None  # type: ignore[method-assign]
-
-        def noted(masters: Any, holds: Any) -> Any:
-            order.extend(hold.name for hold in holds)
-            return renew(masters, holds)
-
-        monkeypatch.setattr("rlock._client.watchdog.renew", noted)
-        observe(lambda event: order.append(event.event) if isinstance(event, events.RenewalStopped) else None)
-        thread = threading.Thread(target=client.lock("dead").acquire)
-        thread.start()
-        thread.join()
-        with client.lock("alive"):
-            run(watchdog._look_after([*engine.holds]))
-    assert order == ["alive", "renewal_stopped"]
 
 
 @pytest.mark.parametrize("event", made.ALL, ids=lambda event: event.event)

@@ -59,26 +59,6 @@ def test_a_hold_is_lost_at_once_and_everything_says_so(run: Run, renew: bool) ->
     run(main)
 
 
-def test_a_hold_of_another_task_is_lost_too_and_wakes_who_waits_for_the_loss(run: Run) -> None:
-    async def main(client: rlock.asyncio.Client) -> None:
-        lock, held = client.lock("x"), asyncio.Event()
-
-        async def work() -> bool:
-            with pytest.raises(rlock.LeaseLostError):
-                async with lock:
-                    held.set()
-                    assert await lock.lost.wait(5)
-                    lock.check()
-            return True
-
-        working = asyncio.create_task(work())
-        await held.wait()
-        await lose(client.lock("x"))
-        assert await working
-
-    run(main)
-
-
 def test_clients_of_both_kinds_exclude_and_wake_each_other_in_memory() -> None:
     fleet = MemoryMasters()
     with memory_client(masters=fleet) as blocking:

@@ -18,8 +18,6 @@ from rlock.rules.keys import OWN
 from rlock.testing import MemoryMasters
 from rlock.testing.memory.connection import MemoryConnection
 
-from .test_memory import descriptors
-
 
 def heard(connection: MemoryConnection) -> list[Any]:
     """All that has arrived, by way of the descriptor as the roster does it."""
@@ -57,35 +55,6 @@ def test_a_descriptor_is_readable_while_something_has_arrived() -> None:
     for one in (connection, publisher):
         one.close()
         one.close()
-
-
-def test_who_asks_for_arrivals_gets_them_without_a_descriptor() -> None:
-    before = descriptors()
-    connection = MemoryMasters()[0].connect(ConnectOptions(1.0))
-    arrivals: list[str] = []
-    connection.on_arrival = lambda: arrivals.append("!")
-    for _ in range(2):
-        connection.send(commands.acquire("x", "a:1", 9_000).packed)
-    assert arrivals == ["!"], "once, until what has arrived was read"
-    assert [connection.reader.gets()[0] for _ in range(2)] == [1, 1]
-    assert connection.reader.gets() is False
-    connection.send(commands.free(OWN, "x", "a:1").packed)
-    assert arrivals == ["!", "!"]
-    assert descriptors() == before
-    connection.fetch()
-    assert connection.answered
-    assert not connection.ended
-    connection.close()
-
-
-def test_a_command_that_no_client_sends_is_an_error_reply() -> None:
-    connection = MemoryMasters()[0].connect(ConnectOptions(1.0))
-    connection.send(encode(("FLUSHALL",)) + encode(("EVALSHA", "0" * 40, "0")))
-    assert [
-        "no FLUSHALL" in str(connection.reader.gets()),
-        "no scripts" in str(connection.reader.gets()),
-    ] == [True, True]
-    connection.close()
 
 
 def test_a_paused_master_does_later_what_it_was_sent_also_by_those_who_have_gone() -> None:

@@ -65,44 +65,11 @@ def test_the_arguments_that_differ_each_time_are_the_last_ones() -> None:
     assert commands.free(OWN, "x", OWNER, "a:1|s").by_sha()[-2:] == ("a:1|s", OWNER)
 
 
-@pytest.mark.parametrize("fair", [False, True])
-@pytest.mark.parametrize("drawn", [False, True])
-def test_an_acquire_that_waits_tells_its_place(fair: bool, drawn: bool) -> None:
-    place = waiting(drawn=drawn)
-    command = commands.acquire("x", OWNER, 9_000, place=place, fair=fair, token=TOKEN)
-    told = arguments_of(command)
-    assert (told["owner"], told["proposal"]) == (OWNER, str(TOKEN))
-    assert (told["lease_ms"], told["fence_ms"]) == ("9000", "3600000")
-    assert told["order"] == ("fair" if fair else "barging")
-    assert (told["waiter"], told["ticket"]) == (place.waiter, "42")
-    assert (told["rank"], told["queue_ms"]) == ("kept" if drawn else "last", "30000")
-
-
 def told_by(command: Command) -> tuple[str, ...]:
     """Whom a release tells, and who leaves the queue with it."""
     told = arguments_of(command)
     words = told["channel"], told["claim_ms"], told.get("message", "owner"), told.get("waiter", "")
     return (*words, told["owner"])
-
-
-def test_a_release_tells_the_next_waiter_or_all() -> None:
-    assert told_by(commands.free(OWN, "x", OWNER)) == (CHANNEL, "1000", "owner", "", OWNER)
-    assert told_by(commands.free(OWN, "x", OWNER, "a:1|s")) == (CHANNEL, "1000", "owner", "a:1|s", OWNER)
-
-
-def test_an_undo_tells_the_next_waiter_at_most() -> None:
-    assert told_by(commands.undo(OWN, "x", OWNER)) == (CHANNEL, "1000", "", "", OWNER)
-    assert told_by(commands.undo(OWN, "x", OWNER, "a:1|s")) == (CHANNEL, "1000", "", "a:1|s", OWNER)
-    assert told_by(commands.undo(OWN, "x", OWNER, hand_on=False))[0] == ""
-
-
-def test_a_waiter_that_leaves_gives_up_its_place_and_a_hand_off_to_it() -> None:
-    assert told_by(commands.leave_queue(OWN, "x", "a:1|s")) == (CHANNEL, "1000", "owner", "a:1|s", "a:1")
-    assert told_by(commands.leave_queue(OWN, "x", "a:1|s", hand_on=False))[0] == ""
-
-
-def test_a_nudge_has_no_owner_and_tells_one_waiter() -> None:
-    assert told_by(commands.nudge(OWN, "x")) == (CHANNEL, "1000", "", "", "")
 
 
 def test_an_eviction_has_the_keys_and_the_time_of_its_ban() -> None:
