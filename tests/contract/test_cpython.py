@@ -62,11 +62,6 @@ class TestRLockOn1(OnMasters, lock_tests.RLockTests):  # type: ignore[misc,name-
     masters = 1
 
 
-@pytest.mark.slow
-class TestRLockOn3(OnMasters, lock_tests.RLockTests):  # type: ignore[misc,name-defined]
-    masters = 3
-
-
 class TestRLockOn5(OnMasters, lock_tests.RLockTests):  # type: ignore[misc,name-defined]
     masters = 5
 
@@ -84,11 +79,6 @@ class TestRLockWithTasks(OnMasters, lock_tests.RLockTests):  # type: ignore[misc
 @pytest.mark.slow
 class TestConditionOn1(OnMasters, lock_tests.ConditionTests):  # type: ignore[misc,name-defined]
     masters = 1
-
-
-@pytest.mark.slow
-class TestConditionOn3(OnMasters, lock_tests.ConditionTests):  # type: ignore[misc,name-defined]
-    masters = 3
 
 
 class TestConditionOn5(OnMasters, lock_tests.ConditionTests):  # type: ignore[misc,name-defined]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import textwrap
 import threading
 import time
@@ -31,9 +30,7 @@ Proxies = Callable[..., list[Proxy]]
 Process = Callable[..., Child]
 
 #: Masters that were started a moment ago vote at once: most tests here start their own.
-GUARD_OFF: dict[str, Any] = (
-    {"restart_guard": 0} if "restart_guard" in inspect.signature(rlock.Client).parameters else {}
-)
+GUARD_OFF: dict[str, Any] = {"restart_guard": 0}
 #: The longest that a waiter sleeps before it looks again, told or not, with some room for two busy cores.
 LOOK_S = 3.0
 
