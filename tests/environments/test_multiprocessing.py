@@ -20,7 +20,7 @@ from .programs import (
 
 METHODS = ["fork", "spawn", "forkserver"]
 
-#: argv: the way of starting, the kind of pool, "locked" or "bare", the counter, times for each worker.
+#: argv: the way of starting, the kind of pool, the counter, times for each worker.
 COUNT = """
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor

@@ -15,7 +15,7 @@ from .faults import KINDS
 from .schedules import play
 
 #: A block is a test, so that a slow machine does not run into the time-out of one.
-BLOCKS, SEEDS = 10, 100
+BLOCKS, SEEDS = 20, 50
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
