@@ -33,7 +33,7 @@ class Connections(connections.Connections[StreamConnection]):
         self, waiter: Waiter, done: Callable[[], bool], until: float = math.inf
     ) -> WaitGenerator[None]:
         parker = waiter.parker = waiter.parker or self.parker()
-        self._sleepers.add(parker)
+        self._sleepers[parker] = None
         try:
             while not done() and not self.closed:
                 left = min(until, waiter.deadline) - self._clock()
@@ -49,7 +49,7 @@ class Connections(connections.Connections[StreamConnection]):
                         yield
                     self._traffic.look()
         finally:
-            self._sleepers.discard(parker)
+            self._sleepers.pop(parker, None)
 
     def _arrived(self, server: Server, connection: StreamConnection, data: bytes) -> None:
         with self._mutex:

@@ -61,8 +61,9 @@ class Connections(ABC, Generic[L]):
         self._traffic = traffic
         #: How long a thread or task waits at a time, before it checks itself what has arrived.
         self._patience = MESSAGE_PATIENCE_S if subscriber else timeout / 4
-        #: A change of the connections wakes these.
-        self._sleepers: set[Parker] = set()
+        #: A change of the connections wakes these, in the order of their arrival: a set would have another
+        #: order in each run, and one seed of the simulation two histories.
+        self._sleepers: dict[Parker, None] = {}
         self._options = ConnectOptions(
             max(timeout, CONNECT_TIMEOUT_S), timeout, (), subscriber, context.guard.on
         )
@@ -190,7 +191,7 @@ class Connections(ABC, Generic[L]):
     def _wait_for_attempts(self, enough: int, timeout: float) -> WaitGenerator[None]:
         until, parker = self._clock() + timeout, self._runtime.parker()
         with self._mutex:
-            self._sleepers.add(parker)
+            self._sleepers[parker] = None
         try:
             while self.up < enough and self.is_connecting and not self.closed:
                 left = until - self._clock()
@@ -199,7 +200,7 @@ class Connections(ABC, Generic[L]):
                 yield from parker.park(left)
         finally:
             with self._mutex:
-                self._sleepers.discard(parker)
+                self._sleepers.pop(parker, None)
 
     @property
     def whole(self) -> bool:

@@ -171,7 +171,7 @@ class Connections(connections.Connections[Connection]):
         self, waiter: Waiter, done: Callable[[], bool], until: float = math.inf
     ) -> WaitGenerator[None]:
         parker = waiter.parker = waiter.parker or self.parker()
-        self._sleepers.add(parker)
+        self._sleepers[parker] = None
         late = False
         try:
             while not (done() or late or self.closed):
@@ -181,7 +181,7 @@ class Connections(connections.Connections[Connection]):
                 self.read()
                 self._traffic.look()
         finally:
-            self._sleepers.discard(parker)
+            self._sleepers.pop(parker, None)
 
     def read(self) -> None:
         """Read what has arrived, and see which connections the peer has closed."""
