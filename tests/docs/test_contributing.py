@@ -6,11 +6,6 @@ import ast
 import re
 from functools import cache
 
-<<<<<<< HEAD
-=======
-import pytest
-
->>>>>>> a520713 (tests: mark the tests of each rule, list them on the page of rules)
 from ..servers import Fleet
 from ..unit.test_frames import CORE, frames_of_a_write
 from .pages import DOCS, TOP
