@@ -204,5 +204,5 @@ def exposure(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
         yield note(
             "it asks for no password",
             "everybody who can connect can take every lock away, and more",
-            "make a user for the lock (docs/operations.md: the least permissions), and a password for `default`",
+            "make a user for the lock (docs/operations.md, least permissions), and a password for `default`",
         )
