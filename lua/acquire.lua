@@ -6,13 +6,13 @@
 -- KEYS[3] fence      text   `<token> <owner>`, the last fencing token and its owner
 -- KEYS[4] note       text   since when the memory is whole (handshake.lua); left out: restart guard off
 -- ARGV[1] lease_ms   ms
--- ARGV[2] fence_ms   ms     how long the last fencing token is kept, from its own time on if that is ahead
+-- ARGV[2] fence_ms   ms     how long the last fencing token is kept, from its own time on if that is later
 -- ARGV[3] order      text   `fair`: a free lock is for the first in the queue; else for any caller
--- ARGV[4] rank       text   `last`: behind the present waiters, whatever the ticket; `kept`: exactly there;
+-- ARGV[4] rank       text   `last`: behind the present waiters, whatever the ticket; `kept`: at the ticket;
 --                           a caller that does not wait leaves out ARGV[4] to ARGV[8]
--- ARGV[5] queue_ms   ms     how long the queue is kept after its last visitor
+-- ARGV[5] queue_ms   ms     how long the queue is kept after the last call of a waiter
 -- ARGV[6] told       text   `all`; or `brief`: a refusal has ttl_ms in steps of 10, length 0, and no time_us
---                           except for a ticket
+--                           unless the ticket is 0
 -- ARGV[7] waiter     text   `<token>|<client_id>`, the caller's place
 -- ARGV[8] ticket     us     its position in the queue; 0: this master's time
 -- ARGV[n-1] owner    text   `<client>:<uuid>`
@@ -122,8 +122,8 @@ if not again and not handed and (fields == 1 or (first and first ~= waiter)) the
 end
 
 if note ~= '' then
-    -- Otherwise a client with a shorter max_ttl would count a vote of this master, after a restart of
-    -- another, while the present lease is still valid there.
+    -- Otherwise a client with a shorter max_ttl would not learn of this lease. It would count the vote of a
+    -- master that forgot the lease in a restart too early: while the lease is valid on the others.
     local known, longest = string.match(note, '^(%S* %d+) (%d+)$')
     if known and longest + 0 < lease_ms + 0 then
         note = known .. ' ' .. lease_ms
@@ -131,7 +131,7 @@ if note ~= '' then
     end
 end
 if again then
-    -- Before the token: a server without memory lets a script store one only after another write.
+    -- Before the token: a server at maxmemory lets a script store one only after another write.
     redis.call('pexpire', lock, lease_ms)
 end
 -- Before the grant: a refused write (memory, an ACL) must not leave a lock without a token.
@@ -159,7 +159,7 @@ if given_to ~= owner then
     end
     token = given
     if token > now_us then
-        -- Forgotten earlier, it could be above the next token, which may start at this master's time.
+        -- Kept for longer: otherwise the next token, which may start at this master's time, could be lower.
         kept_ms = string.format('%.0f', fence_ms + (token - now_us) / 1000)
     end
     redis.call('set', fence, number .. ' ' .. owner, 'px', kept_ms)

@@ -36,7 +36,7 @@ local message, waiter, ban_ms, next_waiter, next_owner, next_lease_ms, order, pr
     unpack(ARGV, 3, #ARGV - 1)
 
 if ban_ms and ban_ms ~= '' then
-    -- A DEL first: a server without memory lets a script store something only after another write.
+    -- A DEL first: a server at maxmemory lets a script store something only after another write.
     redis.pcall('del', evicted)
     redis.pcall('set', evicted, owner, 'px', ban_ms)
 end
@@ -47,7 +47,8 @@ end
 
 local held = redis.pcall('hget', lock, owner)
 if not held and leaves then
-    -- The lock was handed to the place, but its waiter holds it with another token, or is gone.
+    -- The lock was handed to this place, but its waiter won with another token, or is gone. Otherwise the
+    -- lock would stay taken here until the claim expires.
     held = redis.pcall('hget', lock, string.match(waiter, '^(.*)|') or waiter)
 end
 if type(held) == 'table' then
@@ -78,7 +79,7 @@ if channel == '' then
     return {code, owner, 0, 0, 0}
 end
 
--- Dead waiters that one call passes over: each one stops the server for 2 to 4 us.
+-- At most this many dead waiters in one call: each one stops the server for 2 to 4 us.
 local left = 200
 local first = not next_waiter and claim_ms ~= '0' and redis.pcall('zpopmin', queue)[1]
 -- Skipped if nobody waits, the usual case: each function costs as much as a command.

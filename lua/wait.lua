@@ -33,7 +33,7 @@ if fields == 1 then
     end
 end
 if code == 0 or string.sub(waiter, 1, #holder + 1) ~= holder .. '|' then
-    -- pcall: a server without memory refuses the place. Its waiter goes on looking, and finds the lock free.
+    -- pcall: a server at maxmemory refuses the place. Its waiter goes on looking, and finds the lock free.
     if type(redis.pcall('zadd', queue, ticket, waiter)) ~= 'table' then
         if type(redis.pcall('pexpire', queue, queue_ms)) == 'table' then
             redis.pcall('zrem', queue, waiter)
