@@ -68,7 +68,7 @@ class Connections(connections.Connections[StreamConnection]):
     # -- connecting --------------------------------------------------------------------------------
 
     def _start(self, server: Server) -> None:
-        # Not by the loop's task factory: an eager one would run the task here, where the mutex is held.
+        # Not by the loop's task factory: an eager one would run it here, and dead-lock on the mutex.
         loop = asyncio.get_running_loop()
         task = asyncio.Task(self._connect_in_background(server), loop=loop, name="rlock-dial")
         self._tasks.add(task)

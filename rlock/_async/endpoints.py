@@ -1,4 +1,4 @@
-"""The endpoints of the asyncio driver."""
+"""The masters' addresses in the asyncio driver: a task connects to each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .connection import StreamConnection, connect
 
 
 class Endpoint(endpoints.Endpoint):
-    """One master's address; a task connects."""
+    """One master's address, to which a task connects."""
 
     redis_py: ClassVar[Any] = redis.asyncio
 

@@ -41,7 +41,7 @@ class Watchdog(watchdog.Watchdog):
     def _start(self) -> None:
         if self._task is None or self._task.done():
             self._cancelled = False
-            # Not by the loop's task factory: an eager one would run the task here, where the mutex is held.
+            # Not by the loop's task factory: an eager one would run it here, and dead-lock on the mutex.
             self._task = asyncio.Task(self._run(), loop=self._loop, name="rlock-watchdog")
 
     def _ended(self) -> None:
@@ -67,7 +67,7 @@ class Watchdog(watchdog.Watchdog):
                 await run(self._release_rest())
             except RLockError as error:
                 log.debug("nothing was released: %s", error)  # the client is being closed
-            # Asked again: a task may have acquired a lock during that wait.
+            # Checked again: otherwise a lock that a task acquired during that wait would not be renewed.
             if not self._held_by_running_task() or self._schedule.next_due() == math.inf:
                 return
 
@@ -87,7 +87,7 @@ class Watchdog(watchdog.Watchdog):
         first = min(due, key=lambda hold: hold.renewal.due_at)
         late = self._clock() - first.renewal.due_at
         if late > max(LATE_S, LATE_PART * first.lease.ttl):
-            # The next time it may cost the lease.
+            # Logged before any loss: a longer delay would cost the lease.
             log.warning(
                 "lock %r is renewed %.1f s late: the event loop did not run; a coroutine that blocks for "
                 "longer than the lease of %g s loses its locks",
@@ -98,7 +98,7 @@ class Watchdog(watchdog.Watchdog):
         return super()._look_after(due)
 
     def _call_on_lost(self, on_lost: OnLost, error: LeaseLostError) -> None:
-        # Not here: if it raises, it would end the renewal of other locks.
+        # Not here: SystemExit in the callback would end the task that renews the other locks.
         self._loop.call_soon(self._run_callback, on_lost, error)
 
     def _run_callback(self, on_lost: OnLost, error: LeaseLostError) -> None:

@@ -1,6 +1,6 @@
-"""What every driver is made of: connections, rounds, subscriptions, holds. All but the waiting.
+"""The parts that all drivers share: connections, rounds, subscriptions, holds; everything but the waiting.
 
-What has to wait is a program (`waits`): a generator that delegates to a method of its driver where it waits.
-`_sync` blocks the thread there, `_async` suspends the task, the simulation of the tests lets virtual time
-pass. So there is one algorithm, and no twin that could drift.
+A procedure is a generator that delegates each wait to a method of its driver. There `_sync` blocks the
+thread, `_async` suspends the task, and the simulation of the tests lets virtual time pass. So all drivers run
+one algorithm, and no copy of it can drift.
 """

@@ -215,7 +215,10 @@ class Calls(Pipeline[L], Masters):
                     self._post(server, pending, packed)
 
     def _judge_again(self, call: PendingCall) -> None:
-        """After a longer lease became known, the masters need older memories for the same votes."""
+        """Filter the votes again if a longer lease became known.
+
+        Otherwise a master that restarted while such a lease was valid could vote a second time.
+        """
         if self._guard.max_ttl != call.max_ttl:
             with self._mutex:
                 self._filter_again(call)
@@ -305,11 +308,11 @@ class Calls(Pipeline[L], Masters):
                 call.over = False  # cancelled again, as by asyncio.run: wait on, until the same deadline
 
     def close(self) -> None:
-        """Close the connections; calls under way end with an error. Twice is once."""
+        """Close the connections; calls under way end with an error. A second call does nothing."""
         with self._mutex:
             if not self._connections.closed:
                 self._connections.close()
 
     def abandon(self) -> None:
-        """In a forked child: drop its copies of the sockets without a word to the servers. Takes no mutex."""
+        """In a forked child: close its copies of the sockets, and send nothing. Takes no mutex."""
         self._connections.abandon()

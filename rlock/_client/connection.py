@@ -99,7 +99,7 @@ class Connection(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close without a word to the peer."""
+        """Close, and send nothing to the peer."""
 
     def abandon(self) -> None:
         """In a forked child: close its copy of the socket. The peer and the parent must not notice."""

@@ -24,18 +24,18 @@ from .runtime import Parker, Runtime, Waiter
 
 #: The shortest time-out of each step of an attempt: a step may take several round trips.
 CONNECT_TIMEOUT_S = 1.0
-#: The shortest time that the first call of a client waits for connections.
+#: The shortest time-out with which the first call of a client waits for connections.
 FIRST_CONTACT_S = 0.25
 #: The additional pause if two names turned out to be one server.
 DUPLICATE_PAUSE_S = 2.0
-#: How long a thread or task that waits for messages trusts that it is woken when something has arrived.
+#: How long a thread or task waits for messages before it checks itself: a wake-up may be lost.
 MESSAGE_PATIENCE_S = 1.0
 
 L = TypeVar("L", bound=Connection)
 
 
 class Connections(ABC, Generic[L]):
-    """Called with ``mutex``, except for `connect_gen`, `read_until` and `read_unattended`."""
+    """The connections of one kind. Callers hold ``mutex``, except of generators and `read_unattended`."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Connections(ABC, Generic[L]):
 
     @abstractmethod
     def _unregister(self, connection: L) -> None:
-        """Read from it no more."""
+        """Stop reading from a connection."""
 
     @abstractmethod
     def read_until(
@@ -122,8 +122,8 @@ class Connections(ABC, Generic[L]):
     def fail(self, server: MasterConnection[L], error: BaseException) -> None:
         """Drop a connection after an exception in the middle of a command or of a reply.
 
-        After Ctrl-C too: the next reply would be read for another command, a vote that nobody gave. Raises
-        the exception again unless it comes from the connection.
+        After Ctrl-C too: otherwise the next reply would count for another command, as a vote nobody gave.
+        Raises the exception again unless it comes from the connection.
         """
         interrupted = not isinstance(error, Exception)
         self.drop(server, broken("interrupted" if interrupted else str(error) or type(error).__name__))
@@ -139,8 +139,8 @@ class Connections(ABC, Generic[L]):
         self.up -= 1
         self._unregister(connection)
         server.last_reply_at = connection.last_reply_at
-        # A broken connection is replaced at once, because servers close idle connections. Exception: the
-        # server never replied on it. A proxy without SUBSCRIBE would get attempts without a pause.
+        # A broken connection is replaced at once, because servers close idle connections. But not if the
+        # server never replied: otherwise a proxy without SUBSCRIBE would get attempts without a pause.
         if fault.kind is not FaultKind.BROKEN:
             server.failures = 1
         else:
@@ -282,19 +282,19 @@ class Connections(ABC, Generic[L]):
         return min(pause, CONNECT_TIMEOUT_S)
 
     def _may_reconnect(self, server: MasterConnection[L]) -> bool:
-        """Begin another attempt, unless somebody else has begun one."""
+        """Whether to make another attempt, which then counts as begun. False: not needed, or one runs."""
         if server.connection is not None or server.is_connecting or self.closed:
             return False
         server.is_connecting = True
         return True
 
     def _interrupted(self, server: MasterConnection[L]) -> None:
-        """An attempt ended without an outcome: otherwise this master would never be connected again."""
+        """Forget an attempt that ended without an outcome. Otherwise no other attempt would ever start."""
         server.is_connecting = False
         self._wake_waiters()
 
     def _wake_waiters(self) -> None:
-        """A connection was made, or an attempt ended."""
+        """Wake all that wait for connections: one was made, or an attempt ended."""
         for parker in self._sleepers:
             parker.wake()
 
@@ -323,7 +323,7 @@ class Connections(ABC, Generic[L]):
         self._wake_waiters()
 
     def abandon(self) -> None:
-        """In a forked child: close its copies of the sockets, without a word to the servers."""
+        """In a forked child: close its copies of the sockets, and send nothing to the servers."""
         self.closed = True
         for server in self.servers:
             if server.connection is not None:

@@ -97,7 +97,7 @@ class Watchdog(ABC):
             hold.report.end_reported = True
             self._schedule.remove(hold)
             if not hold.owner_key.alive:
-                self._holds.remove(hold)  # a dead owner never releases
+                self._holds.remove(hold)  # otherwise it stays for ever: a dead owner never releases
             reason = reason or hold.reason
             signal, on_lost = hold.report.signal, hold.options.on_lost
         held = self._clock() - hold.acquired_at
@@ -106,7 +106,8 @@ class Watchdog(ABC):
         try:
             emit_in_order(hold, Lost(hold.name, hold.owner, held, cause or hold.cause, reason))
         finally:
-            # After the log record: the callback may end the process. In any case: an observer may raise.
+            # After the log record, because the callback may end the process. In `finally`: otherwise an
+            # observer that raises would hide the loss from the owner.
             if on_lost is not None:
                 self._call_on_lost(on_lost, LeaseLostError(hold.name, reason))
 
@@ -119,7 +120,7 @@ class Watchdog(ABC):
         next_due = self._schedule.next_due()
         if self._closed or (next_due == math.inf and now >= self._needed_until):
             return None
-        # It sleeps for `LINGER_S` at most, so a release need not wake it to end it.
+        # At most `LINGER_S`: otherwise each release would have to wake the watchdog so that it can end.
         self._wake_at = min(now + LINGER_S, next_due)
         return []
 
@@ -129,7 +130,7 @@ class Watchdog(ABC):
             with self._mutex:
                 due = self._take_due()
                 if due is None:
-                    # With the mutex: an acquire that comes now must see the end, and start another one.
+                    # With the mutex: otherwise an acquire could rely on a watchdog that is about to end.
                     self._ended()
                     return
             if not due:
@@ -211,7 +212,7 @@ class Watchdog(ABC):
         with self._mutex:
             for hold, event, sent_at in outcomes:
                 if hold not in self._holds:
-                    continue  # Released meanwhile: "not yours" is then no loss.
+                    continue  # released meanwhile: otherwise "not ours" would be reported as a loss
                 before, now = hold.lease.state, self._clock()
                 if event is LeaseEvent.RENEWED:
                     state = hold.lease.renewed(sent_at, now)

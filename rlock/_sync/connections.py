@@ -37,7 +37,7 @@ class WakePipe:
         os.set_blocking(self.write_end, False)
         # A client that is dropped without close() must not leak descriptors.
         self._close = weakref.finalize(self, _close_all, self.fileno, self.write_end)
-        # Finalizers run before the locks are released at the end of the process, which needs the pipe.
+        # Not at exit: finalizers run before the release of the locks, which needs the pipe.
         self._close.atexit = False
 
     def wake(self) -> None:
@@ -50,14 +50,14 @@ class WakePipe:
 
     def clear(self) -> None:
         """Forget all wake-ups so far."""
-        if self._close.alive:  # otherwise the number may be another file's: in a greenlet after a fork
+        if self._close.alive:  # otherwise a greenlet after a fork could read another file
             try:
                 os.read(self.fileno, 4096)
             except BlockingIOError:
                 pass
 
     def close(self) -> None:
-        """Give the descriptors back. Twice is once."""
+        """Close the descriptors. A second call does nothing."""
         self._close()
 
 
@@ -70,11 +70,11 @@ Server = MasterConnection[SocketConnection]
 
 
 class Connections(connections.Connections[SocketConnection]):
-    """The sockets of one poll."""
+    """The connections that one `poll` object watches."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        #: By the descriptor of their connection.
+        #: The masters with a connection, by its descriptor.
         self.by_fd: dict[int, Server] = {}
         self._poll = select.poll()
         self._wake_pipe = WakePipe()
@@ -109,7 +109,8 @@ class Connections(connections.Connections[SocketConnection]):
         """Whether this waiter reads for all; otherwise another one does, and will wake it.
 
         Ctrl-C may come between any two lines, so no `finally` is sure to run. So a leader that waits no more
-        counts as none. A follower checks that now and then, even if nobody wakes it.
+        is replaced: otherwise no thread would read. Each follower checks that now and then, even if nobody
+        wakes it.
         """
         leader = self._leader
         if leader is None or leader is waiter or not leader.asleep or now > leader.deadline + self._patience:
@@ -122,7 +123,8 @@ class Connections(connections.Connections[SocketConnection]):
     def _leave(self, waiter: Waiter) -> None:
         with self._mutex:
             self._followers.discard(waiter)
-            # None: the last leader has woken this follower to lead. It leaves, so it wakes another one.
+            # None: the last leader may have woken this waiter to lead. If it did not wake another one, nobody
+            # would read.
             if self._leader is waiter or self._leader is None:
                 self._leader = None
                 for other in self._followers:
@@ -166,7 +168,7 @@ class Connections(connections.Connections[SocketConnection]):
             if fd == self._wake_pipe.fileno:
                 self._wake_pipe.clear()
             else:
-                # Ctrl-C came in the middle of `drop`: otherwise this descriptor would be polled for ever.
+                # Ctrl-C came in the middle of `drop`: otherwise each poll would return at once, for ever.
                 self._forget(fd)
             return
         try:
@@ -185,7 +187,7 @@ class Connections(connections.Connections[SocketConnection]):
 
     def drop(self, server: Server, fault: Fault) -> None:
         super().drop(server, fault)
-        self._wake_pipe.wake()  # a poll under way still waits for its descriptor
+        self._wake_pipe.wake()  # otherwise a poll under way would wait for a closed descriptor
 
     def _register(self, server: Server, connection: SocketConnection) -> None:
         self.by_fd[connection.fileno] = server
@@ -207,7 +209,7 @@ class Connections(connections.Connections[SocketConnection]):
         super()._wake_waiters()
         for follower in self._followers:
             follower.parker.wake()
-        self._wake_pipe.wake()  # a poll under way does not wait for a new connection yet
+        self._wake_pipe.wake()  # otherwise a poll under way would not see a new connection
 
     def _start(self, server: Server) -> None:
         threading.Thread(
@@ -232,7 +234,7 @@ class Connections(connections.Connections[SocketConnection]):
     def close(self) -> None:
         super().close()
         if self._leader is None:
-            self._wake_pipe.close()  # otherwise the leader closes it, which may still poll it
+            self._wake_pipe.close()  # else the leader closes it in `_leave`: it may still poll it
 
     def abandon(self) -> None:
         super().abandon()

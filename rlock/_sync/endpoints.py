@@ -1,4 +1,4 @@
-"""The endpoints of the blocking driver."""
+"""The masters' addresses in the blocking driver: a thread connects to each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .connection import SocketConnection, connect
 
 
 class Endpoint(endpoints.Endpoint):
-    """One master's address; a thread connects."""
+    """One master's address, to which a thread connects."""
 
     redis_py: ClassVar[Any] = redis
 
