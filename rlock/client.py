@@ -67,7 +67,7 @@ class Client(BaseClient[RLock, redis.Redis]):
         """Remove every holder of a lock; returns the removed owner tokens. Two rounds to all.
 
         The holder learns of it with its next renewal, within a third of its ttl, and works on until then.
-        It cannot come back: masters refuse to heal an evicted hold.
+        The hold cannot come back: masters refuse to heal an evicted hold.
 
         :raises QuorumUnreachableError: fewer than a quorum answered.
         """

@@ -138,7 +138,8 @@ def _client(source: Any) -> Any:
         client = source()
         if not _is_client(client):
             raise OptionsError(f"{source!r} must return a client, not {client!r}")
-        # If another thread was faster, its client stays: two clients exclude each other even in one thread.
+        # If another thread was faster, its client stays. Otherwise a nested call could use a second client,
+        # and wait for the lock of its own thread.
         _made.setdefault(source, client)
     return _made[source]
 

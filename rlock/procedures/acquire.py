@@ -184,10 +184,11 @@ def _subscribe(port: Port, contender: Contender, timeout: float) -> WaitGenerato
 
 
 def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[Wake]:
-    """Sleep while another owner has the lock. TIME before the contender's time is over: it may be free.
+    """Sleep while another owner has the lock. Returns the reason to wake up.
 
-    A message may be lost, and a holder may die. So the waiter looks at one master now and then, each time at
-    another one.
+    `Wake.TIME` before the contender's time is over: the lock may be free, or the next round can ask for a
+    place. A message may be lost, and a holder may die. So the waiter looks at one master now and then, each
+    time at another one.
     """
     context, findings = port.context, contender.findings
     clock, until, ballot = context.clock, contender.until, findings.ballot

@@ -1,8 +1,8 @@
 """Contender: one acquire from its first round to its end, and the undo of everything that it sent.
 
 A contender that ends without the lock must leave no vote, queue place or subscription behind. So `owners`
-notes each owner token before its round is sent, until its undo was sent. `withdraw` sends the other undos. It
-waits for nothing, so it can follow Ctrl-C between any two lines.
+notes each owner token before its round is sent, until its undo was sent. `withdraw` sends the undo of each
+token that is left. It waits for nothing, so it can follow Ctrl-C between any two lines.
 """
 
 from __future__ import annotations
@@ -51,13 +51,14 @@ class Findings:
     ballot: Ballot = field(init=False)  # of the last round
     verdict: Verdict = Verdict.UNREACHABLE  # of the last round
     holder: str | None = None  # the owner that a quorum named in the last round
-    took_s: float = 0.0  # duration of the last round with a place: messages come about so far apart
+    took_s: float = 0.0  # duration of the last round with a place; messages take a few times as long
     queue_length: int = 0  # in the last round, this contender included; 0: no master reported it
     nudged: bool = False  # the masters were nudged before the last round
     partial: int = 0  # hand-offs in a row from fewer masters than a quorum
     contended: bool = False  # some owner certainly had a quorum during this call
     settling: int = 0  # rounds that were spent on settling a split vote
-    #: Owners of a minority that did not move: votes are given back for them only once.
+    #: Owners with a minority of votes that two looks saw unchanged, so they may be dead. No further split is
+    #: settled in their favour: otherwise this contender would give back its votes for them again and again.
     passed_over: set[str] = field(default_factory=set)
 
     def note(self, verdict: Verdict, ballot: Ballot) -> None:
@@ -65,7 +66,8 @@ class Findings:
         self.ballot, self.verdict, self.holder = ballot, verdict, None
         if verdict is Verdict.HELD:
             holder = self.holder = ballot.foreign_holder()
-            # An owner on masters without a vote may have no quorum, and give its votes back.
+            # Only masters with a vote count. Otherwise an owner without a quorum, which gives its votes back,
+            # would make this acquire return False although nobody had the lock.
             self.contended = self.contended or ballot.votes_for(holder) >= ballot.quorum
 
 
@@ -92,7 +94,7 @@ class Contender:
         #: The messages for it, and where its thread or task sleeps; the driver's own, made on first use.
         self.inbox: Any = None
         self.parker: Any = None
-        #: It has left the local queue, or is about to.
+        #: The contender has left the local queue, or is about to.
         self.has_left = False
         #: The lock, if a releasing thread of this process has handed it over.
         self.local_grant: LocalGrant | None = None
@@ -111,7 +113,7 @@ class Contender:
 
     @property
     def nudged(self) -> bool:
-        """Whether the masters were nudged before that round."""
+        """Whether free masters were asked before its last round to hand the lock to the first live waiter."""
         return self.findings.nudged
 
     def step(self, step: Step) -> None:

@@ -106,7 +106,8 @@ def _hand_over(
             given = port.notifications.hand_over(next_waiter, grant)
     finally:
         if given is False:
-            # "Not ours" after a second delivery: the first one may have written the next owner's lease.
+            # On masters that answered "not ours" to a second delivery, too: the first delivery may have
+            # written the next owner's lease, which would keep others out until it ends.
             take_back_from(port, next_waiter, next_owner, None if ballot is None else ballot.maybe_granted())
         # Not before the undo is written, or the waiter has the token in its own list.
         port.under_way.handing_over.pop(next_owner, None)
