@@ -35,7 +35,7 @@ L = TypeVar("L", bound=Connection)
 
 
 class Connections(ABC, Generic[L]):
-    """The connections of one kind. Callers hold ``mutex``, except of generators and `read_unattended`."""
+    """The connections of one kind. Callers hold ``mutex``, but not for generators and `read_unattended`."""
 
     def __init__(
         self,
