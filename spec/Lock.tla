@@ -39,11 +39,12 @@ CONSTANTS
 (*                      at once                                            *)
 (*         "older"      a restart with an older memory; a promoted replica *)
 (*         "evict"      the note alone vanishes                            *)
+(*         "forgets"    a restart hides that the server was a replica      *)
 (*         "remains"    keys of dead attempts stay, late commands write    *)
 (*                      them, their releases come at any time              *)
 ASSUME /\ {T, D, Guard, Drift, Losses} \subseteq Nat
        /\ Durable \subseteq Masters
-       /\ Faults \subseteq {"flush", "late", "handshake", "older", "evict", "remains"}
+       /\ Faults \subseteq {"flush", "late", "handshake", "older", "evict", "forgets", "remains"}
 
 VARIABLES
     memory,  \* [Masters -> what a master has in its memory]
@@ -71,13 +72,14 @@ Lost   == [answer |-> "lost", wait |-> 0]
 Young  == [answer |-> "young", wait |-> 0]
 Healed == [answer |-> "healed", wait |-> 0]
 
-Idle == [phase |-> "idle", left |-> 0, round |-> 0, slow |-> 0, interrupted |-> FALSE]
+\* lost and slow: the ticks that the clock lost in this lease, and in this round.
+Idle == [phase |-> "idle", left |-> 0, round |-> 0, lost |-> 0, slow |-> 0, interrupted |-> FALSE]
 
 TypeOK ==
     /\ memory \in [Masters -> [owner: Clients \cup {NoOne, Over}, left: 0..T, note: Note,
                                age: 0..Guard, start: 0..Guard, clean: BOOLEAN]]
     /\ client \in [Clients -> [phase: {"idle", "acquiring", "holding", "succeeding"}, left: 0..T,
-                               round: 0..T, slow: 0..Drift, interrupted: BOOLEAN]]
+                               round: 0..T, lost: 0..Drift, slow: 0..Drift, interrupted: BOOLEAN]]
     /\ vote \in [Clients -> [Masters -> [answer: Answer, wait: 0..Guard]]]
     /\ losses \in 0..Losses
 
@@ -204,7 +206,8 @@ Validity(c) == T - Margin - (IF Kept("3.1 stamp before sending") THEN client[c].
 Win(c) ==
     /\ client[c].phase # "idle" /\ HasQuorum(c) /\ Validity(c) > 0
     /\ client' = [o \in Clients |->
-           IF o = c THEN [client[c] EXCEPT !.phase = "holding", !.left = Validity(c), !.round = 0, !.slow = 0]
+           IF o = c THEN [client[c] EXCEPT !.phase = "holding", !.left = Validity(c), !.round = 0,
+                                              !.lost = client[c].slow, !.slow = 0]
            ELSE IF client[o].phase = "holding" /\ client[o].left = 0
                 THEN [client[o] EXCEPT !.interrupted = TRUE] ELSE client[o]]
     /\ NewRound(c)
@@ -226,7 +229,7 @@ End(c) ==
 \* A round of renewal is given up, and another one is sent.
 Again(c) ==
     /\ Valid(c) /\ Begun(c)
-    /\ client' = [client EXCEPT ![c].round = 0]
+    /\ client' = [client EXCEPT ![c].round = 0, ![c].slow = 0]
     /\ NewRound(c)
     /\ UNCHANGED <<memory, losses>>
 
@@ -247,7 +250,10 @@ Aged(c, slow) ==
         step  == IF c \in slow THEN 0 ELSE 1
         round == IF Begun(c) THEN Min(k.round + step, T) ELSE 0
         left  == IF k.left > step THEN k.left - step ELSE 0
-        next  == [k EXCEPT !.round = round, !.slow = IF c \in slow THEN @ + 1 ELSE @, !.left = left]
+        loses(n) == IF c \in slow THEN n + 1 ELSE n
+        next  == [k EXCEPT !.round = round, !.left = left,
+                           !.lost = IF k.phase = "holding" THEN loses(@) ELSE 0,
+                           !.slow = IF Begun(c) THEN loses(@) ELSE 0]
         dead  == CASE k.phase = "idle"    -> TRUE
                    [] k.phase = "holding" -> /\ left = 0
                                              /\ Kept("3.5 before the old validity ends") \/ ~Begun(c) \/ round >= T
@@ -256,7 +262,7 @@ Aged(c, slow) ==
     IN IF dead THEN Idle ELSE next
 
 Tick ==
-    \E slow \in SUBSET {c \in Clients : client[c].phase # "idle" /\ client[c].slow < Drift} :
+    \E slow \in SUBSET {c \in Clients : client[c].phase # "idle" /\ client[c].lost < Drift /\ client[c].slow < Drift} :
         LET ended == {c \in Clients : client[c].phase # "idle" /\ Aged(c, slow).phase = "idle"}
         IN /\ client' = [c \in Clients |-> Aged(c, slow)]
            /\ vote' = [c \in Clients |-> [m \in Masters |->
@@ -309,7 +315,8 @@ RestartOlder(m) ==
 RestartWhole(m) ==
     /\ m \in Durable
     /\ memory' = [memory EXCEPT ![m] = AfterLoss(m, [@ EXCEPT
-           !.note = IF @ = "none" THEN @ ELSE "foreign", !.start = 0, !.clean = TRUE])]
+           !.note = IF @ = "none" THEN @ ELSE "foreign", !.start = 0,
+           !.clean = @ \/ "forgets" \in Faults])]
     /\ CutOff(m) /\ UNCHANGED <<client, losses>>
 
 Evict(m) ==
