@@ -53,6 +53,7 @@ def main() -> None:
         processes=options.processes,
         sabotage=options.sabotage,
         keep=options.keep,
+        edn=options.edn,
     )
     if options.counter:
         # Jepsen's figures: five clients, leases of 2 s, something stops every five seconds.
@@ -81,6 +82,7 @@ def _options() -> Any:
     parser.add_argument("--only", default="", help="with --controls: those whose name holds this")
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     parser.add_argument("--keep", type=Path, help="copy the journals of a run that failed to this folder")
+    parser.add_argument("--edn", type=Path, help="write the history to this file, for spec/porcupine")
     return parser.parse_args()
 
 

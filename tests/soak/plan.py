@@ -53,6 +53,8 @@ class Plan:
     #: Wait until what killed processes left has gone; else it is enough that it will go.
     until_gone: bool = True
     keep: Path | None = None
+    #: Write the history of the run to this file, in EDN.
+    edn: Path | None = None
     #: Which server; None: the best that is found.
     server: ServerBinary | None = None
 

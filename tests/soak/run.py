@@ -13,6 +13,7 @@ from random import Random
 
 from rlock.rules import scripts
 from rlock.rules.timing import QUEUE_TTL_S
+from rlock.testing.contention import edn
 from rlock.testing.contention.checker import Finding, judge_safety
 from rlock.testing.contention.counter import Counter
 from rlock.testing.contention.history import History
@@ -229,6 +230,8 @@ class _Run:
         self._found(judge_safety(history, self._on.evictions))
         result.faults = dict(sorted(self._on.done.items()))
         result.figures |= figures(history, plan.ttl, self._on.evictions)
+        if plan.edn is not None:
+            edn.write(plan.edn, history, self._on.evictions)
         result.figures["workers"] = plan.processes + len(self._crew.killed)
         if result.figures["holds"] < 10:
             self._found([Finding("nothing happened", f"{result.figures['holds']} holds")])

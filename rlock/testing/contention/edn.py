@@ -1,0 +1,76 @@
+"""A history in EDN, the form that Knossos and Elle read, for checkers that are not ours.
+
+One map a line, ``:invoke`` and ``:ok`` for each operation. An owner is one outermost acquisition.
+
+- ``acquire``: from the call to its return, with the fencing token. Acquires that did not get the lock say
+  nothing about exclusion and are left out.
+- ``release``: from the call to its return.
+- ``expire``: the end of a validity without a release, as far as its holder knew, or an eviction. It has no
+  return: the lock may stay taken for longer, and nobody may have it earlier.
+
+``spec/porcupine`` judges such a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from .checker import Eviction
+from .history import Attempt, History
+
+
+class Event(NamedTuple):
+    """One line of the EDN form."""
+
+    at: int
+    #: Among events of one instant an invocation comes first: equal instants count as concurrent.
+    order: bool
+    process: int
+    kind: str
+    f: str
+    lock: str
+    owner: str
+    token: int = 0
+
+    def edn(self, index: int) -> str:
+        """The line."""
+        token = f", :token {self.token}" if self.token else ""
+        lock = self.lock.replace("\\", "\\\\").replace('"', '\\"')
+        return (
+            f"{{:index {index}, :process {self.process}, :type :{self.kind}, :f :{self.f}, "
+            f':time {self.at}, :value ["{lock}" {{:owner "{self.owner}"{token}}}]}}'
+        )
+
+
+def events(history: History, evictions: Iterable[Eviction] = ()) -> list[Event]:
+    """The operations of all holds, in the order of their instants."""
+    numbers, evicted = count(), list(evictions)
+    return sorted(event for hold in history.holds for event in _operations(hold, numbers, evicted))
+
+
+def _operations(hold: Attempt, numbers: Iterator[int], evictions: list[Eviction]) -> Iterator[Event]:
+    def event(at: int, kind: str, f: str, token: int = 0) -> Event:
+        return Event(at, kind != "invoke", process, kind, f, hold.lock, hold.id, token)
+
+    process = next(numbers)
+    yield event(hold.asked_at, "invoke", "acquire")
+    yield event(hold.grant.at, "ok", "acquire", hold.grant.token)
+    evicted = [e.at for e in evictions if e.lock == hold.lock and hold.grant.owner in e.owners]
+    end = min([hold.valid_to, *evicted])
+    if hold.left_at is None or hold.left_at > end:
+        # A holder that was stopped before `acquire` returned may have held the lock at an earlier time only.
+        yield event(end if end > hold.grant.at else hold.grant.sent_after, "invoke", "expire")
+        return
+    yield event(hold.left_at, "invoke", "release")
+    if hold.done_at is not None and hold.outcome == "got":
+        yield event(hold.done_at, "ok", "release")
+
+
+def write(path: Path, history: History, evictions: Iterable[Eviction] = ()) -> int:
+    """Write the EDN form; how many operations it has."""
+    found = events(history, evictions)
+    path.write_text("".join(f"{event.edn(i)}\n" for i, event in enumerate(found)), encoding="utf-8")
+    return sum(event.kind == "invoke" for event in found)

@@ -1,0 +1,54 @@
+"""``python -m spec``: TLC checks each case; the table says what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from .cases import EVERY, MODULES, Case
+from .tlc import MissingError, Result, check
+
+
+def searched(case: Case) -> Result:
+    """Run one case. Raises ``MissingError``."""
+    constants, invariants, more = MODULES[case.module]
+    return check(case.module, {**constants, **case.changes}, case.invariants or invariants, more)
+
+
+def as_expected(case: Case, result: Result) -> bool:
+    """Whether TLC found what the case says, by a way of as many steps."""
+    return (result.violated or "") == case.violates and case.steps in (0, result.steps)
+
+
+def main() -> int:
+    """Exit status: 0 all as expected; 1 one case was not; 77 Java or TLC is missing."""
+    parser = argparse.ArgumentParser(prog="python -m spec", description=__doc__)
+    parser.add_argument("--full", action="store_true", help="add the cases of more than a minute")
+    parser.add_argument("--only", default="", metavar="TEXT", help="cases with TEXT in their name")
+    parser.add_argument("--trace", action="store_true", help="print what TLC says of each violation")
+    arguments = parser.parse_args()
+    wrong = 0
+    print(f"{'case':<52} {'module':<6} {'result':<22} {'states':>11} {'steps':>5} {'seconds':>8}")
+    for case in EVERY:
+        if (case.full and not arguments.full) or arguments.only not in case.name:
+            continue
+        try:
+            result = searched(case)
+        except MissingError as error:
+            print(error, file=sys.stderr)
+            return 77  # automake's status of a test that cannot run here
+        expected = as_expected(case, result)
+        wrong += not expected
+        verdict = "safe" if result.violated is None else f"violates {result.violated}"
+        figures = f"{result.states:>11,} {result.steps:>5} {result.seconds:>8.1f}"
+        print(
+            f"{case.name:<52} {case.module:<6} {verdict:<22} {figures}{'' if expected else '  (!)'}",
+            flush=True,
+        )
+        if result.violated and arguments.trace:
+            print(result.output)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+// Judges a history of locks with Porcupine, a linearizability checker that is not ours.
+//
+//	go run . history.edn [-timeout 5m] [-picture history.html]
+//
+// The model is the reentrant fenced mutex of Hazelcast's Jepsen tests: an owner, a hold count and a fence that
+// grows. Exit status: 0 the history is linearizable; 1 it is not; 2 no verdict (time-out, unreadable file).
+package main
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// One operation of one owner. An owner is one outermost acquisition: it is never used again.
+type input struct {
+	lock, f, owner string
+}
+
+type mutex struct {
+	owner string
+	count int
+	fence int64
+}
+
+var model = porcupine.Model{
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+		byLock := map[string][]porcupine.Operation{}
+		var names []string
+		for _, operation := range history {
+			name := operation.Input.(input).lock
+			if byLock[name] == nil {
+				names = append(names, name)
+			}
+			byLock[name] = append(byLock[name], operation)
+		}
+		var parts [][]porcupine.Operation
+		for _, name := range names {
+			parts = append(parts, byLock[name])
+		}
+		return parts
+	},
+	Init: func() any { return mutex{} },
+	Step: func(before, in, out any) (bool, any) {
+		now, does, token := before.(mutex), in.(input), out.(int64)
+		mine := now.owner == does.owner
+		switch does.f {
+		case "acquire":
+			if now.owner == "" && token > now.fence {
+				return true, mutex{does.owner, 1, token}
+			}
+			return mine && token == now.fence, mutex{now.owner, now.count + 1, now.fence}
+		case "release":
+			if now.count > 1 {
+				return mine, mutex{now.owner, now.count - 1, now.fence}
+			}
+			return mine, mutex{"", 0, now.fence}
+		default: // The validity of a lease ends: from then on somebody else may have the lock.
+			if mine {
+				return true, mutex{"", 0, now.fence}
+			}
+			return true, now
+		}
+	},
+	DescribeOperation: func(in, out any) string {
+		does := in.(input)
+		return fmt.Sprintf("%s(%s, %s) -> %d", does.f, does.lock, does.owner, out.(int64))
+	},
+	DescribeState: func(state any) string {
+		now := state.(mutex)
+		return fmt.Sprintf("owner %q, count %d, fence %d", now.owner, now.count, now.fence)
+	},
+}
+
+// One line of the file: {:index 7, :process 3, :type :invoke, :f :acquire, :time 12, :value ["job" {:owner "a", :token 5}]}
+var line = regexp.MustCompile(
+	`^\{:index \d+, :process (\d+), :type :(\w+), :f :(\w+), :time (\d+), ` +
+		`:value \["((?:[^"\\]|\\.)*)" \{:owner "([^"]*)"(?:, :token (\d+))?\}\]\}$`)
+
+func read(path string) ([]porcupine.Operation, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	var history []porcupine.Operation
+	open := map[int]int{} // the operation that each process has begun
+	lines := bufio.NewScanner(file)
+	for number := 1; lines.Scan(); number++ {
+		found := line.FindStringSubmatch(lines.Text())
+		if found == nil {
+			return nil, fmt.Errorf("%s:%d is no operation: %s", path, number, lines.Text())
+		}
+		process, _ := strconv.Atoi(found[1])
+		at, _ := strconv.ParseInt(found[4], 10, 64)
+		token, _ := strconv.ParseInt(found[7], 10, 64)
+		switch found[2] {
+		case "invoke":
+			open[process] = len(history)
+			in := input{found[5], found[3], found[6]}
+			// Without a return the operation may take effect at any later time.
+			history = append(history, porcupine.Operation{ClientId: process, Input: in, Call: at, Output: int64(0), Return: math.MaxInt64})
+		case "ok":
+			begun := &history[open[process]]
+			begun.Output, begun.Return = token, at
+		case "info":
+		default:
+			return nil, fmt.Errorf("%s:%d has the unknown type %s", path, number, found[2])
+		}
+	}
+	return history, lines.Err()
+}
+
+func main() {
+	timeout := flag.Duration("timeout", 5*time.Minute, "how long to search")
+	picture := flag.String("picture", "", "write the linearizations to this HTML file")
+	flag.Parse()
+	if flag.NArg() != 1 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	history, err := read(flag.Arg(0))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	began := time.Now()
+	verdict, info := porcupine.CheckOperationsVerbose(model, history, *timeout)
+	fmt.Printf("porcupine: %s, %d operations, %.1f s\n", verdict, len(history), time.Since(began).Seconds())
+	if *picture != "" {
+		if err := porcupine.VisualizePath(model, info, *picture); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+	}
+	switch verdict {
+	case porcupine.Ok:
+	case porcupine.Illegal:
+		os.Exit(1)
+	default:
+		os.Exit(2)
+	}
+}
