@@ -40,14 +40,14 @@ class Connections(connections.Connections[StreamConnection]):
                 if left <= 0:
                     return
                 woken = yield from parker.park(min(left, self._patience))
-                if not woken or self._clock() >= self._traffic.look_at:
-                    if woken:
-                        self._traffic.look_at = self._clock() + self._patience  # one task looks for all
-                        # Another task may have kept the loop from running since the wake-up: the replies
-                        # that have arrived meanwhile must be read before a connection counts as overdue.
-                        yield
-                        yield
-                    self._traffic.look()
+                now = self._clock()
+                if not woken or now >= self._traffic.look_at:
+                    self._traffic.look_at = now + self._patience  # one task looks for all
+                    # Another task may have kept the loop from running: the replies that have arrived
+                    # meanwhile must be read before a connection counts as overdue.
+                    yield
+                    yield
+                    self._traffic.look(now)
         finally:
             self._sleepers.pop(parker, None)
 

@@ -77,8 +77,9 @@ class Runtime(runtime.Runtime):
         loop = asyncio.get_running_loop()
 
         def work() -> None:
-            if function():
-                timers[0] = loop.call_later(seconds, work)
+            timers[0] = loop.call_later(seconds, work)  # first: an exception must not end the calls
+            if not function():
+                timers[0].cancel()
 
         timers = [loop.call_later(seconds, work)]
         return lambda: timers[0].cancel()

@@ -85,13 +85,13 @@ class Calls(Pipeline[L], Masters):
         try:
             self._send(call)
             yield from self._finish(call)
+            self._judge_again(call)
+            if ballot.granted < ballot.quorum:
+                yield from self._resend_gen(call)
         except BaseException:
             # Ctrl-C may come before `_finish`. Then a late NOSCRIPT must not send the acquire once more.
             call.over = True
             raise
-        self._judge_again(call)
-        if ballot.granted < ballot.quorum:
-            yield from self._resend_gen(call)
         return ballot
 
     def call_many(self, requests: Sequence[Request]) -> WaitGenerator[list[Ballot]]:
@@ -115,21 +115,23 @@ class Calls(Pipeline[L], Masters):
         wanted = {id(ballot) for ballot in ballots if ballot.outstanding}
         if not wanted:
             return
-        with self._mutex:
-            calls = {
-                id(pending.call.ballot): pending.call
-                for server in self._connections.servers
-                if server.connection is not None
-                for pending in server.connection.pending
-                if pending.call is not None and id(pending.call.ballot) in wanted
-            }
+        calls: dict[int, PendingCall] = {}
+        try:
+            with self._mutex:
+                for server in self._connections.servers:
+                    for pending in () if server.connection is None else server.connection.pending:
+                        if pending.call is not None and id(pending.call.ballot) in wanted:
+                            calls[id(pending.call.ballot)] = pending.call
+                for call in calls.values():
+                    call.ballot.await_all()
+                    call.over = False
+                    call.deadline = min(call.deadline, until)
             for call in calls.values():
-                call.ballot.await_all()
-                call.over = False
-                call.deadline = min(call.deadline, until)
-        for call in calls.values():
-            yield from self._finish(call)
-            self._judge_again(call)
+                yield from self._finish(call)
+                self._judge_again(call)
+        finally:
+            for call in calls.values():
+                call.over = True  # see `call`
 
     def send(
         self, command: Command, targets: Sequence[int] | None = None, *, resend_for: float = 0.0

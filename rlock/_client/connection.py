@@ -167,5 +167,9 @@ class Traffic(Protocol[L]):
     def after_data(self) -> None:
         """Do what the data demand and what must not be done with the mutex."""
 
-    def look(self) -> None:
-        """Drop connections whose replies are overdue: all that has arrived was read. Without the mutex."""
+    def look(self, now: float) -> None:
+        """Drop connections whose replies were overdue at ``now``, without the mutex.
+
+        All that had arrived by then was read. A later instant would drop connections whose replies came
+        while the thread or task was kept from running.
+        """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 
 from ..clock import Clock
 from ..model import LeaseState
@@ -20,17 +19,18 @@ class LossSignal:
         self._clock = clock
         self._runtime = runtime
         self._set = False
-        self._mutex = threading.Lock()
+        #: No mutex guards it: a signal handler that asks `is_set` would wait for its own thread.
         self._waiting: list[Parker] = []
 
     def set(self) -> None:
         """For the watchdog."""
-        if self._set:
-            return
-        with self._mutex:
-            self._set = True
-            for parker in self._waiting:
+        # First: a waiter that is not in the list yet sees it before it sleeps.
+        self._set = True
+        for parker in [*self._waiting]:
+            try:
                 self._wake(parker)
+            except RuntimeError:
+                pass  # another thread has woken it at the same time, or its event loop is closed
 
     def _wake(self, parker: Parker) -> None:
         parker.wake()
@@ -43,8 +43,7 @@ class LossSignal:
 
     def _wait_gen(self, timeout: float | None) -> WaitGenerator[bool]:
         until, parker = self._clock() + (math.inf if timeout is None else timeout), self._runtime.parker()
-        with self._mutex:
-            self._waiting.append(parker)
+        self._waiting.append(parker)
         try:
             while not self.is_set():
                 now = self._clock()
@@ -53,8 +52,7 @@ class LossSignal:
                 yield from parker.park(min(until - now, self._valid_for(now)))
             return True
         finally:
-            with self._mutex:
-                self._waiting.remove(parker)
+            self._waiting.remove(parker)
 
     def _valid_for(self, now: float) -> float:
         """The time to the end of the validity: a waiter wakes then, also when the watchdog is late."""

@@ -257,10 +257,9 @@ class Pipeline(ABC, Generic[L]):
 
     # -- the end of a connection -------------------------------------------------------------------
 
-    def look(self) -> None:
-        """Drop connections whose replies are overdue: a stalled master then costs nothing any more."""
+    def look(self, now: float) -> None:
+        """Drop connections whose replies were overdue: a stalled master then costs nothing any more."""
         with self._mutex:
-            now = self._clock()
             self.look_at = now + self._timeout / 16
             for server in self._connections.servers:
                 if server.connection is None or not server.connection.pending:

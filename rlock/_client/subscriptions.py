@@ -201,7 +201,7 @@ class Subscriptions(Notifications, Generic[L]):
         for name, token in unclaimed:
             self._pass_on(name, token)
 
-    def look(self) -> None:
+    def look(self, now: float) -> None:
         """Do nothing: no reply is due on a subscriber connection."""
 
     def _begin_looking(self) -> None:

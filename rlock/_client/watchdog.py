@@ -19,7 +19,7 @@ from ..procedures.port import WaitGenerator
 from ..procedures.renew import RenewalOutcome, renew
 from ..rules.holds import Hold
 from ..rules.lease import HELD, LOST, SUSPECT, LeaseEvent
-from ..rules.timing import LINGER_S, RENEW_SLACK_S, RENEW_STRAGGLERS_S
+from ..rules.timing import LINGER_S, RENEW_SLACK_S, RENEW_STRAGGLERS_S, renew_period
 from .lock_events import emit_in_order
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ class Watchdog(ABC):
             self._schedule.fill_up(hold)
         else:
             self._schedule.end(hold)
-        if hold.renewal.due_at < self._wake_at - RENEW_SLACK_S:
+        # Not for a little: otherwise acquires would wake it all the time. But a short lease cannot wait.
+        if hold.renewal.due_at < self._wake_at - min(RENEW_SLACK_S, renew_period(hold.lease.ttl) / 4):
             self._parker.wake()
 
     def report_loss(self, hold: Hold, reason: str = "", cause: str = "") -> None:

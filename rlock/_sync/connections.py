@@ -97,9 +97,12 @@ class Connections(connections.Connections[SocketConnection]):
                     now = self._clock()
                     left = min(until, waiter.deadline) - now
                     late = left <= 0
-                    leads = self._leads(waiter, now)
-                if leads:
-                    self._read(min(left, self._patience), late=late)
+                    # Late, it reads itself: the leader may have been kept from running as well.
+                    reads = late or self._leads(waiter, now)
+                if reads:
+                    looks = late or now >= self._traffic.look_at
+                    if self._read(0.0 if looks else min(left, self._patience)) and looks:
+                        self._traffic.look(now)
                 else:
                     yield from waiter.parker.park(min(left, self._patience))
         finally:
@@ -134,14 +137,16 @@ class Connections(connections.Connections[SocketConnection]):
                 if self.closed:
                     self._wake_pipe.close()
 
-    def _read(self, timeout: float, *, late: bool = False) -> None:
+    def _read(self, timeout: float) -> bool:
+        """Read what arrives within ``timeout`` seconds. False: another thread still polls, and reads it."""
         events = self.poll(timeout)
+        if events is None:
+            return False
         with self._mutex:
             for fd, event in events:
                 self._serve(fd, event)
         self._traffic.after_data()
-        if late or self._clock() >= self._traffic.look_at:
-            self._traffic.look()
+        return True
 
     def read_unattended(self) -> None:
         with self._mutex:
@@ -149,13 +154,13 @@ class Connections(connections.Connections[SocketConnection]):
         if not attended:
             self._read(0.0)
 
-    def poll(self, timeout: float) -> list[tuple[int, int]]:
-        """Wait for events, at most ``timeout`` seconds. Without the mutex, by one thread at a time."""
+    def poll(self, timeout: float) -> list[tuple[int, int]] | None:
+        """Wait for events, at most ``timeout`` seconds. None: another thread polls. Without the mutex."""
         try:
             return self._poll.poll(math.ceil(timeout * 1000) if timeout > 0.0 else 0)
         except RuntimeError:  # "concurrent poll() invocation": the leader before this one still polls
             time.sleep(0.001)
-            return []
+            return None
 
     def wake_reader(self, waiter: Waiter) -> None:
         if self._leader is waiter and not self.closed:
