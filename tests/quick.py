@@ -14,7 +14,13 @@ HERE = Path(__file__).parent
 #: The folders of the quick set; the files at the top of tests/ belong to it, too.
 FOLDERS = {"unit", "contract", "simulation", "tasks", "testing"}
 #: Files at the top that need other people's software, or many processes for many seconds.
-SLOW_FILES = {"test_containers.py", "test_demo.py", "test_embedded_ends.py", "test_packaging.py"}
+SLOW_FILES = {
+    "test_containers.py",
+    "test_demo.py",
+    "test_embedded_ends.py",
+    "test_packaging.py",
+    "test_spec.py",
+}
 #: Only tests of these folders may be marked `timing`, which gives them a second try in .ci/run. A
 #: failure in another folder may be a broken promise of the lock, and a second try would hide it.
 MAY_MEASURE = {"bench", "cli", "report", "tasks", "telemetry"}
