@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import click
 
+from ...client import Client
+from ...errors import QuorumUnreachableError
 from ...model import LockStatus, MasterStatus
+from ...procedures import inspect
 from ..completion import complete_name
 from ..output import age, hush, json_option, print_json, printable, show, styled
 from ..scan.reading import seen
@@ -26,11 +29,22 @@ def status(name: str, *, as_json: bool, settings: Settings) -> None:
     """
     hush()
     with settings.client() as own:
-        found = own.status(name)
+        try:
+            found = own.status(name)
+        except QuorumUnreachableError:
+            if as_json:
+                print_json(_of_those_that_answer(own, name))
+            raise
     if as_json:
         print_json(found)
     else:
         _print(found)
+
+
+def _of_those_that_answer(client: Client, name: str) -> LockStatus:
+    """The views of all masters, without a holder: fewer than a quorum answer."""
+    engine = client._engine()
+    return engine.perform(inspect.statuses(engine.masters, [name], client._timeout))[0]
 
 
 def _print(found: LockStatus) -> None:
