@@ -23,7 +23,7 @@ from ...testing.local.embedded import EmbeddedError, Masters, find_server
 from .. import exits
 from ..demo import phases
 from ..demo.display import display, is_plain
-from ..demo.state import Observer, Phase, State
+from ..demo.state import LogMessages, Phase, State
 from ..demo.verdict import Evidence, Verdict, judge
 from ..output import json_option, print_json, show
 
@@ -125,7 +125,7 @@ def _run(server: ServerBinary, count: int, folder: Path, stream: TextIO) -> Verd
             workers=workers,
             phases=[Phase(title) for title in phases.PHASES],
         )
-        stack.enter_context(Observer(state, masters.urls, TTL_S))
+        stack.enter_context(LogMessages(state))
         stage = phases.Stage(state, stack.enter_context(display(state, stream)), folder, TTL_S)
         interruption = ""
         try:

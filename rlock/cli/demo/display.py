@@ -167,11 +167,9 @@ class Dashboard:
         from rich.text import Text
 
         table = Table.grid(padding=(0, 1, 0, 0))
-        table.add_column(no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis")
-        for master, vote in zip(self._state.masters, self._state.votes(), strict=True):
-            style = "bold red" if vote == "killed" else "green"
-            table.add_row(Text(f":{master.port}", style=style), Text(vote, style=style))
+        for master in self._state.masters:
+            told, style = ("up", "green") if master.running else ("killed", "bold red")
+            table.add_row(Text(f":{master.port}", style=style), Text(told, style=style))
         return table
 
     def _workers(self) -> Table:
