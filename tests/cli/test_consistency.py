@@ -11,7 +11,7 @@ import pytest
 from rlock.cli import exits
 from rlock.cli.main import COMMANDS, cli
 
-from .shell import inside, rlock
+from .shell import inside
 
 CONTEXT = click.Context(cli, info_name="rlock")
 VERBS = {name: command for name in COMMANDS if (command := cli.get_command(CONTEXT, name)) is not None}
@@ -56,12 +56,3 @@ def test_what_is_no_number_of_seconds_is_refused(words: tuple[str, ...], value: 
     assert found.code == exits.USAGE
     assert found.err.startswith("rlock: ")
     assert found.err.count("\n") == 1
-
-
-@pytest.mark.parametrize("words", [("status", "x"), ("evict", "-y", "x")], ids=" ".join)
-def test_a_fault_is_told_once(words: tuple[str, ...]) -> None:
-    for url, why in (("redis://127.0.0.1:1", "refused"), ("redis://u:p@127.0.0.1:1", "refused")):
-        found = rlock(*words, masters=[url])
-        assert found.code == exits.UNREACHABLE
-        assert (found.out + found.err).lower().count(why) == 1
-        assert found.err.count("\n") <= 1

@@ -29,10 +29,6 @@ GARBAGE = (
 )
 
 
-def threads() -> int:
-    return threading.active_count()
-
-
 def connected(page: Site, stack: ExitStack, first: bytes = b"") -> socket.socket:
     connection = stack.enter_context(socket.create_connection(("127.0.0.1", page.server.port), 15))
     connection.sendall(first)
@@ -75,22 +71,6 @@ def test_when_all_threads_answer_others_are_told_to_come_again() -> None:
         assert eventually(lambda: page.raw(ASK).startswith(b"HTTP/1.1 503 "))
         free.set()
         assert eventually(lambda: page.raw(ASK).endswith(b"ok\n"))
-
-
-def test_half_closed_and_vanished_clients_leave_no_thread(caplog: pytest.LogCaptureFixture) -> None:
-    with site(head_s=1.0) as page:
-        before = threads()
-        for first in (b"", b"GET / HT", ASK):
-            with socket.create_connection(("127.0.0.1", page.server.port)) as connection:
-                connection.sendall(first)
-                # Close with a reset, in the middle of whatever goes on.
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        assert eventually(lambda: threads() == before, within=5)
-        with socket.create_connection(("127.0.0.1", page.server.port), 10) as half:
-            half.sendall(ASK)
-            half.shutdown(socket.SHUT_WR)
-            assert b"ok" in half.makefile("rb").read()
-    assert not caplog.records
 
 
 def test_a_fault_of_our_own_is_500_and_logged(caplog: pytest.LogCaptureFixture) -> None:

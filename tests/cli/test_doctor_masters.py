@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -121,39 +120,6 @@ def test_a_replica_is_found_with_its_master_and_its_master_is_told_of_it(good: F
     assert (note["severity"], "1 replica" in note["what"]) == ("note", True)
     tell(good[1], *found["commands"][0].split())
     assert not doctor(good.urls).of("role")
-
-
-def test_a_script_that_does_not_end_is_found(good: Fleet) -> None:
-    tell(good[2], "CONFIG", "SET", "lua-time-limit", "50")
-    with raw(good.urls[2], 0.3) as stuck, contextlib.suppress(Exception):
-        stuck.execute_command("EVAL", "while true do end", "0")
-    found = told(doctor(good.urls), "writes", "error", good.urls[2])
-    assert found["commands"] == ["SCRIPT KILL"]
-    tell(good[2], "SCRIPT", "KILL")
-    assert not doctor(good.urls).of("writes")
-
-
-@pytest.mark.parametrize(("command", "check"), [("EVALSHA", "permissions"), ("INFO", "one-server")])
-def test_a_command_that_was_renamed_is_found(fresh_masters: FreshMasters, command: str, check: str) -> None:
-    (master,) = fresh_masters(1, args=("--rename-command", command, ""))
-    found = told(doctor([master.url], restart_guard="0"), check, "error", master.url)
-    assert command in found["what"]
-    assert "rename-command" in found["action"]
-
-
-def test_two_names_of_one_server_are_found(good: Fleet) -> None:
-    twin = good.urls[0].replace("127.0.0.1", "localhost")
-    seen = doctor([good.urls[0], good.urls[1], twin])
-    found = told(seen, "duplicate", "error", twin)
-    assert label(good.urls[0]) in found["what"]
-
-
-def test_masters_that_all_forget_are_found_with_the_seconds_that_it_costs(
-    fresh_masters: FreshMasters,
-) -> None:
-    fleet = fresh_masters(3)
-    found = told(doctor(fleet.urls, max_ttl="20"), "durability", "warning", None)
-    assert "21 s" in found["why"]
 
 
 def test_masters_that_have_no_vote_yet_are_found_and_rlock_init_mends_it(fresh_masters: FreshMasters) -> None:

@@ -132,12 +132,3 @@ def test_on_a_minority_a_hash_that_no_lock_wrote_survives_an_eviction(masters3: 
         with raw(masters3.urls[0]) as server:
             assert server.hgetall("x") == {"user:1": "1"}
         assert lock.lost.wait(5.0)
-
-
-def test_a_lock_of_redisson_is_a_lock(masters3: Fleet) -> None:
-    owner = "8743c9c0-0795-4907-87fd-6c719a6b4586:52"
-    put(masters3, ("HSET", "x", owner, "1"))
-    with rlock.Client(masters3.urls, interop="redisson") as client:
-        assert client.status("x").holder == owner
-        assert not client.lock("x").acquire(timeout=0.1)
-        assert client.evict("x") == [owner]

@@ -6,12 +6,10 @@ import threading
 import time
 from contextlib import closing
 
-import pytest
-
 import rlock
 from rlock.cli.scan.look import GRACE_S, Scan
 from rlock.cli.scan.reading import unlisted, unreachable
-from rlock.cli.scan.snapshot import MasterHealth, Snapshot
+from rlock.cli.scan.snapshot import Snapshot
 from rlock.rules.keys import owner_token, queue, waiter_name
 
 from ..conftest import FreshMasters
@@ -106,31 +104,6 @@ def test_a_lock_that_is_released_is_gone_from_the_next_look_and_one_that_comes_b
         assert GRACE_S > 1, "it stays in mind, so that it is found again without a search"
 
 
-@pytest.mark.timing
-def test_a_search_is_boxed_in_time_and_goes_on_where_it_was(masters1: Fleet) -> None:
-    client = raw(masters1.urls[0])
-    for start in range(0, 100_000, 10_000):
-        pipe = client.pipeline(transaction=False)
-        for i in range(start, start + 10_000):
-            pipe.hset(f"session:{i}", mapping={"user": "7"})
-        pipe.execute()
-    with rlock.Client(masters1.urls) as own, closing(Scan(own, scan_s=0.01)) as scan:
-        scan._started_at = 1.0  # the first look may take longer
-        client.hset("lock", mapping={owner_token("web/1/main"): 1})
-        took, looks = [], 0
-        while True:
-            began = time.monotonic()
-            snapshot = scan.look()
-            took.append(time.monotonic() - began)
-            looks += 1
-            assert looks < 200
-            if not snapshot.more:
-                break
-        assert looks > 3, "it was not all searched at once"
-        assert sorted(took)[looks // 2] < 0.2
-        assert [lock.name for lock in snapshot.locks] == ["lock"]
-
-
 def test_it_writes_nothing_and_asks_for_nothing_but_what_reads(masters3: Fleet) -> None:
     clients = [raw(url) for url in masters3.urls]
     for each in clients:
@@ -157,28 +130,6 @@ def _everything(client: object) -> dict[str, object]:
     for key in client.keys():  # type: ignore[attr-defined]  # noqa: SIM118
         found[key] = client.dump(key)  # type: ignore[attr-defined]
     return found
-
-
-@pytest.mark.timing
-def test_a_master_that_hangs_costs_one_look_its_time_out_and_the_next_ones_nothing(
-    fresh_masters: FreshMasters,
-) -> None:
-    fleet = fresh_masters(3)
-    with rlock.Client(fleet.urls, restart_guard=0) as client, closing(Scan(client)) as scan:
-        client.lock("x").acquire()
-        assert [each.fault for each in scan.look().masters] == [None] * 3
-        fleet[0].pause()
-        snapshot, took = _timed(scan)
-        assert took < 2 * 0.5 + 0.35
-        assert snapshot.masters[0].fault == "no answer within 0.5 s"
-        for _ in range(20):
-            snapshot, took = _timed(scan)
-            assert took < 0.3
-            assert snapshot.masters[0].fault is not None
-            assert [lock.holder is not None for lock in snapshot.locks] == [True]
-            time.sleep(0.1)
-        fleet[0].resume()
-        assert eventually(lambda: scan.look().masters[0].fault is None, within=5.0)
 
 
 def test_with_too_few_answers_it_says_so_and_names_no_holder(fresh_masters: FreshMasters) -> None:
@@ -218,17 +169,6 @@ def test_a_user_who_may_not_scan_or_ask_gets_what_he_may(any_server: AnyMaster) 
         snapshot = scan.look()
         assert unlisted(snapshot) is None
         assert [lock.name for lock in snapshot.locks] == ["lock"]
-
-
-def test_the_restart_guard_of_a_master_is_shown(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(1)
-    fleet[0].restart()
-    health: MasterHealth = look(fleet.urls).masters[0]
-    assert 5.0 < health.guarded < 12.0
-    with rlock.Client(fleet.urls) as client:
-        client.init()
-        with closing(Scan(client)) as scan:
-            assert scan.look().masters[0].guarded == 0.0
 
 
 def _timed(scan: Scan) -> tuple[Snapshot, float]:
