@@ -40,27 +40,6 @@ def holders(fleet: Fleet) -> list[list[str]]:
     return [[str(owner) for owner in raw(url).hkeys("x")] for url in fleet.urls]
 
 
-def test_java_renews_for_longer_than_its_lease(masters3: Fleet, java: MakeJava, python: MakePython) -> None:
-    thread = short(java(masters3.urls, watchdog_ms=LEASE_MS)).thread()
-    thread.lock("x")
-    lock = python(masters3.urls).lock("x")
-    assert not lock.acquire(timeout=3 * LEASE_MS / 1000)
-    assert holders(masters3) == [[owner] for owner in thread.owners]
-    thread.unlock("x")
-
-
-def test_a_lease_of_java_that_nobody_renews_ends_by_itself(
-    masters3: Fleet, java: MakeJava, python: MakePython
-) -> None:
-    thread = java(masters3.urls).thread()
-    begin = time.monotonic()
-    thread.lock("x", lease_ms=LEASE_MS)
-    lock = python(masters3.urls).lock("x")
-    assert lock.acquire(timeout=LEASE_MS / 1000 + LATE_S)
-    assert time.monotonic() - begin > LEASE_MS / 1000 - 0.1, "an expiry published nothing, and came not early"
-    lock.release()
-
-
 def test_a_killed_java_process_frees_the_lock_within_its_lease(
     masters3: Fleet, fresh_jvm: MakeJvm, python: MakePython
 ) -> None:
