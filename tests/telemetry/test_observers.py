@@ -36,52 +36,6 @@ def observe() -> Iterator[Observe]:
         end()
 
 
-def test_no_mutex_is_held_where_an_event_is_told(observe: Observe) -> None:
-    masters, told, stuck = MemoryMasters(3), set(), []
-    clients = [memory_client(masters=masters, ttl=1.0) for _ in range(2)]
-    mutexes: list[Any] = []
-    for client in clients:
-        with client.lock("first"):
-            engine = client._engine()
-            mutexes += [
-                engine.mutex,
-                engine.masters._mutex,
-                engine.notifications._mutex,
-                engine._local_queue._mutex,
-            ]
-
-    def curious(event: Event) -> None:
-        told.add(event.event)
-        for mutex in mutexes:
-            if mutex.acquire(timeout=5.0):
-                mutex.release()
-            else:
-                stuck.append(event)
-
-    observe(curious)
-
-    def work(client: rlock.Client) -> None:
-        for _ in range(20):
-            with client.lock("job"):
-                time.sleep(0.001)
-
-    threads = [threading.Thread(target=work, args=(client,)) for client in clients for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    lost = clients[0].lock("gone", ttl=0.2, renew=False, on_lost=lambda _: None)
-    lost.acquire()
-    assert eventually(lambda: "lost" in told)
-    clients[1].lock("evicted").acquire()
-    clients[0].evict("evicted")
-    assert eventually(lambda: "renewed" in told)
-    for client in clients:
-        client.close()
-    assert stuck == []
-    assert told >= {"acquired", "queued", "released", "lost", "renewed"}
-
-
 def test_a_loss_is_told_behind_its_acquire_however_long_that_takes(observe: Observe) -> None:
     def slow(event: Event) -> None:
         if isinstance(event, Acquired):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -177,32 +176,6 @@ def test_twice_with_one_provider_is_refused_and_after_disable_it_begins_again(to
     metrics = told.metrics()
     assert [point.value for point in metrics["rlock.held"]] == [1]
     assert [point.count for point in metrics["rlock.acquire.duration"]] == [2]
-
-
-def test_the_api_alone_is_enough(caplog: pytest.LogCaptureFixture) -> None:
-    handle = opentelemetry.enable()  # no SDK is set up in this process: everything goes nowhere
-    for event in made.ALL:
-        events.emit(event)
-    handle.disable()
-    assert not any("observer failed" in record.message for record in caplog.records)
-
-
-def test_a_lock_held_by_threads_makes_spans_under_theirs(told: Told, masters3: Fleet) -> None:
-    tracer = told.tracers.get_tracer("page")
-    with rlock.Client(masters3.urls) as client:
-
-        def page(number: int) -> None:
-            with tracer.start_as_current_span(f"page {number}"), client.lock("orders:42"):
-                time.sleep(0.02)
-
-        threads = [threading.Thread(target=page, args=(number,)) for number in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert_a_trace_for_each(told.spans, 3)
-    (point,) = told.metrics()["rlock.acquire.duration"]
-    assert point.count == 3
 
 
 def test_a_lock_held_by_tasks_makes_spans_under_theirs(told: Told, masters3: Fleet) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -136,17 +135,6 @@ def test_names_of_locks_make_few_labels(registry: CollectorRegistry) -> None:
     assert len(labels_of(registry, "redlock_master_up", "master")) == LIMIT + 1
 
 
-def test_a_label_that_cannot_be_made_is_other_and_logged_once(
-    registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    handle = prometheus.enable(registry, lock_label=lambda name: name.split("/")[1])
-    for number in range(3):
-        events.emit(made.acquired(owner=str(number)))
-    handle.disable()
-    assert sum("lock_label failed" in record.message for record in caplog.records) == 1
-    assert not any("observer failed" in record.message for record in caplog.records)
-
-
 def test_twice_on_one_registry_is_refused_and_changes_nothing(
     registry: CollectorRegistry, enabled: prometheus.Enabled
 ) -> None:
@@ -161,27 +149,6 @@ def test_twice_on_one_registry_is_refused_and_changes_nothing(
     events.emit(made.acquired())
     assert registry.get_sample_value("redlock_held", {"lock": "orders"}) == 1
     again.disable()
-
-
-@pytest.mark.usefixtures("enabled")
-def test_threads_lose_no_count(registry: CollectorRegistry) -> None:
-    def work(number: int) -> None:
-        for turn in range(500):
-            events.emit(made.acquired(owner=f"{number}/{turn}"))
-            events.emit(made.released(owner=f"{number}/{turn}"))
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(before)
-    assert registry.get_sample_value("redlock_held", {"lock": "orders"}) == 0
-    assert registry.get_sample_value("redlock_held_seconds_count", {"lock": "orders"}) == 2000
 
 
 @pytest.mark.parametrize(
