@@ -9,27 +9,22 @@ import pytest
 
 import rlock
 from rlock._sync.greenlets import EVENTLET
-from rlock.testing.local.embedded import EmbeddedError, Master, Tls
 
-from ..servers import Fleet, servers_found
+from ..servers import Fleet
 from .gevent_programs import (
-    BARE,
     COUNT,
     DEAD,
     EARLY,
     END,
     FORK,
     HALF,
-    HOG,
     KILL,
     LATE,
     OWNERS,
     PRELUDE,
     SLEEP,
     THREAD,
-    TLS,
     WAIT,
-    WAKE_PIPE,
 )
 from .programs import (
     COMMON,
@@ -61,12 +56,6 @@ def test_greenlets_and_an_ordinary_process_lose_no_update(masters3: Fleet, tmp_p
         assert process.end() == 0
     assert int(path.read_bytes()) == 6 * 10 + 40
     assert_nothing_is_left(masters3)
-
-
-def test_without_the_lock_greenlets_lose_updates(masters1: Fleet, tmp_path: Path) -> None:
-    path = counter(tmp_path)
-    patched_outcome(COUNT, masters1.urls, "", path, 10)
-    assert int(path.read_bytes()) < 6 * 10
 
 
 def test_a_greenlet_is_an_owner(masters3: Fleet) -> None:
@@ -102,17 +91,6 @@ def test_a_lease_is_renewed_while_its_holder_sleeps(masters3: Fleet) -> None:
             assert other.lock("x").acquire(timeout=2.0) is False
         assert sleeping.facts()["remaining"] > 0
         assert sleeping.end() == 0
-
-
-def test_a_greenlet_that_hogs_the_processor_learns_that_it_lost_the_lock(masters3: Fleet) -> None:
-    told = patched_outcome(HOG, masters3.urls)
-    assert told == {
-        "owned": False,
-        "lost": True,
-        "check": "LeaseLostError",
-        "release": "LeaseLostError",
-        "told": ["x"],
-    }
 
 
 def test_the_lock_of_a_greenlet_that_died_is_free_within_a_ttl(masters3: Fleet) -> None:
@@ -154,13 +132,6 @@ def test_a_client_that_was_used_before_the_patch_says_so(masters3: Fleet) -> Non
     assert told["unused"] is True
 
 
-def test_without_the_patch_greenlets_are_one_owner(masters1: Fleet) -> None:
-    """What the page warns of; no promise."""
-    prelude = PRELUDE.replace("monkey.patch_all()", "")
-    told = outcome("", masters1.urls, command=["-c", prelude + COMMON + BARE])
-    assert max(told["counts"]) == 2
-
-
 @pytest.mark.parametrize(("left_out", "named"), [("thread=False", "thread"), ("select=False", "select")])
 def test_a_process_that_is_patched_in_part_is_refused(left_out: str, named: str, masters1: Fleet) -> None:
     prelude = PRELUDE.replace("patch_all()", f"patch_all({left_out})")
@@ -169,33 +140,9 @@ def test_a_process_that_is_patched_in_part_is_refused(left_out: str, named: str,
     assert f"but not {named}" in told["error"]
 
 
-def test_the_wake_pipe_never_waits(masters1: Fleet) -> None:
-    assert patched_outcome(WAKE_PIPE, masters1.urls) == {"woken": True}
-
-
 @needs("eventlet")
 def test_a_process_that_eventlet_has_patched_is_refused(masters1: Fleet) -> None:
     patch = "import eventlet; eventlet.monkey_patch()\n"
     assert outcome("", masters1.urls, command=["-c", patch + COMMON + HALF]) == {"error": EVENTLET}
     told = outcome("", masters1.urls, command=["-c", COMMON + EARLY + patch + LATE])
     assert told == {"used": EVENTLET, "unused": EVENTLET}
-
-
-def test_it_works_over_tls(certificate: Tls) -> None:
-    with tls_master(certificate) as master:
-        url = f"rediss://127.0.0.1:{master.port}?ssl_ca_certs={certificate.ca}"
-        # A fresh master gets no `rlock init` from anybody: the guard would wait for 11 s.
-        told = patched_outcome(TLS.replace("URLS, 0.9", "URLS, 0.9, restart_guard=0"), [url])
-    assert told == {"done": 20}
-
-
-def tls_master(certificate: Tls) -> Master:
-    for binary in servers_found():
-        master = Master(binary, tls=certificate)
-        try:
-            return master.start()
-        except EmbeddedError as error:
-            master.close()
-            if "without TLS" not in str(error):
-                raise
-    pytest.skip("no server that was found speaks TLS")
