@@ -14,9 +14,7 @@ from rlock.testing.contention.figures import (
     delays,
     hand_offs,
     jain,
-    longest_gap,
     owner_changes,
-    rate,
 )
 from rlock.testing.contention.history import History
 from rlock.testing.contention.journal import Journal
@@ -110,15 +108,6 @@ def test_a_refused_attempt_and_an_error_are_noted(tmp_path: Path) -> None:
     assert [process for process, _ in made.errors] == ["w1"]
 
 
-def test_buffered_lines_are_written_at_the_flush(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, "w1")
-    journal.buffered = True
-    journal.note("idle", order=0)
-    assert not (tmp_path / "w1.jsonl").read_text()
-    journal.flush()
-    assert History().take(tmp_path).idle == {"w1": 0}
-
-
 # -- figures ---------------------------------------------------------------------------------------------
 
 
@@ -129,13 +118,6 @@ def test_only_waiters_count_as_handed_to() -> None:
     )
     assert delays(hand_offs(made.holds, waited=ms(1))) == [0.0005]
     assert len(owner_changes(made.holds)) == 2
-
-
-def test_the_figures_of_a_history() -> None:
-    holds = history(a=hold(0, 10, 1), b=[*hold(10, 20, 2), ask(30), got(40, 3)]).holds
-    assert rate(holds, 0, ms(100)) == 20
-    assert longest_gap([held.grant.at for held in holds]) == 0.03
-    assert longest_gap([]) == 0
 
 
 def test_jains_index_is_one_for_equal_shares_and_one_of_k_for_a_monopoly() -> None:

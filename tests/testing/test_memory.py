@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import pickle
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -13,8 +11,6 @@ from pathlib import Path
 import pytest
 
 import rlock
-from rlock._client.handshake import ConnectOptions
-from rlock.rules.command_templates import encode
 from rlock.testing import MemoryMasters, memory_client
 
 from ..contract.conftest import eventually, in_thread
@@ -135,30 +131,6 @@ def test_closed_and_dropped_clients_leave_nothing(fleet: MemoryMasters) -> None:
     assert [master._keys.subscribers for master in fleet] == [{}] * len(fleet)
 
 
-def test_they_need_no_thread_and_no_import_of_pytest() -> None:
-    before = threading.active_count()
-    fleet = MemoryMasters(5)
-    assert threading.active_count() == before
-    assert len(fleet) == 5
-    program = "import sys, rlock.testing; print('pytest' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
-
-
-def test_a_waiter_that_was_dropped_is_not_handed_the_lock(fleet: MemoryMasters, client: rlock.Client) -> None:
-    """Its process would have ended, and its connection with it."""
-    lock = client.lock("x")
-    lock.acquire()
-    for master in fleet:
-        ghost = master.connect(ConnectOptions(1.0, subscriber=True))
-        ghost.send(encode(("SUBSCRIBE", "rlock:{x}:released|ghost")))
-        master._keys._zadd("rlock:{x}:queue", 1.0, "ghost:1|ghost")
-        del ghost
-    gc.collect()
-    lock.release()
-    assert client.lock("x").acquire(blocking=False)
-
-
 # -- processes -------------------------------------------------------------------------------------
 
 
@@ -169,28 +141,6 @@ def test_a_forked_child_has_a_copy(fleet: MemoryMasters, client: rlock.Client) -
     assert forked(lambda: client.lock("y").acquire(blocking=False)) == "True"
     assert client.lock("y").acquire(blocking=False), "nothing came back from there"
     lock.check()
-
-
-def test_a_fork_waits_for_the_end_of_a_script(fleet: MemoryMasters, client: rlock.Client) -> None:
-    """Or the child would have a mutex that nobody there releases."""
-    stop = threading.Event()
-
-    def work(i: int) -> None:
-        while not stop.is_set():
-            with client.lock(f"busy-{i}"):
-                pass
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
-    for thread in threads:
-        thread.start()
-    try:
-        for i in range(12):
-            told = forked(lambda i=i: client.lock(f"child-{i}").acquire(timeout=5))  # type: ignore[misc]
-            assert told == "True"
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join(20)
 
 
 def test_a_client_in_memory_refuses_to_be_pickled(client: rlock.Client) -> None:

@@ -99,12 +99,3 @@ def test_without_a_server_its_tests_are_skipped_and_the_reason_says_what_to_inst
     result = run.runpytest_subprocess("-rs")
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(["*rlock_masters: *embedded*RLOCK_TEST_MASTERS*"])
-
-
-@pytest.mark.parametrize("wanted", ["0", "redis:/nowhere"])
-def test_a_setting_that_cannot_be_meant_is_an_error(
-    run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, wanted: str
-) -> None:
-    monkeypatch.setenv("RLOCK_TEST_MASTERS", wanted)
-    run.makepyfile("def test_on_masters(rlock_client): ...")
-    run.runpytest_subprocess().assert_outcomes(errors=1)
