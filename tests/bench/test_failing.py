@@ -2,36 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from bench.harness.contestants import ALL, select
-from bench.harness.worker import Failed, Worker
+from bench.harness.worker import Failed
 
 from ..servers import Fleet
 from .contestants import opened
-
-
-def script(text: str) -> Worker:
-    return Worker([sys.executable, "-c", text])
-
-
-def test_a_worker_that_dies_is_told_with_its_last_words() -> None:
-    with script("import sys; input(); sys.exit('RuntimeError: out of luck')") as worker:
-        with pytest.raises(Failed, match="it has ended: RuntimeError: out of luck"):
-            worker.ask("pairs", lock="a", count=1)
-        with pytest.raises(Failed, match="it has ended: RuntimeError: out of luck"):
-            worker.ask("usage")
-
-
-@pytest.mark.parametrize("line", ["hello", "[1]", "{}"])
-def test_what_is_no_reply_is_a_failure_that_shows_it(line: str) -> None:
-    with (
-        script(f"input(); print({line!r}, flush=True); input()") as worker,
-        pytest.raises(Failed, match="no reply of the protocol: "),
-    ):
-        worker.ask("usage", 5)
 
 
 @pytest.mark.parametrize("key", ["rlock", "rlock-asyncio", "redis-py"])

@@ -10,12 +10,10 @@ import redis
 from bench.harness.contestants import ALL
 from bench.harness.worker import Failed, Worker
 
-from ..conftest import FreshMasters
 from ..servers import Fleet
 from .contestants import opened
 
 FLOORS = [found.key for found in ALL if found.family == "floor"]
-MAJORITY = ["floor-majority", "floor-c-majority"]
 
 
 def sent(worker: Worker, url: str) -> list[str]:
@@ -66,26 +64,3 @@ def test_a_floor_that_does_not_get_the_lock_has_no_time(masters3: Fleet, key: st
     ):
         ours.ask("acquire", lock="a", wait_ms=1000)
         assert "refused" in failing_pair(floor)
-
-
-@pytest.mark.parametrize("key", MAJORITY)
-def test_the_majority_is_enough_while_one_master_is_stopped_or_gone(
-    fresh_masters: FreshMasters, key: str
-) -> None:
-    masters = fresh_masters(3)
-    with opened(key, masters.urls) as floor:
-        floor.ask("pairs", lock="a", count=2)
-        masters[2].pause()
-        assert len(floor.ask("pairs", lock="a", count=500)["ns"]) == 500
-        masters[2].resume()
-        # At some point it was asked no more: its socket would be full one day.
-        calls = redis.Redis.from_url(masters[2].url).info("commandstats")["cmdstat_evalsha"]["calls"]
-        assert 4 < calls < 4 + 2 * 150
-        # And it takes part again.
-        assert len(floor.ask("pairs", lock="a", count=500)["ns"]) == 500
-        later = redis.Redis.from_url(masters[2].url).info("commandstats")["cmdstat_evalsha"]["calls"]
-        assert later > calls + 500
-        masters[2].kill()
-        assert len(floor.ask("pairs", lock="a", count=20)["ns"]) == 20
-        masters[1].kill()
-        assert "too few masters" in failing_pair(floor)

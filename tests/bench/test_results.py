@@ -37,22 +37,6 @@ def test_a_document_tells_what_the_run_told(tmp_path: Path) -> None:
     assert Results.read(tmp_path / "a" / "results.json") == run
 
 
-def test_ratios_are_only_where_both_have_the_figure() -> None:
-    rows = a_run().scenarios[0].cases[0].rows
-    assert rows["rlock"].ratios == {"floor-all": 1.25}
-    assert rows["pottery"].ratios == {"floor-all": 5.0}
-    assert rows["redsync"].ratios == {}
-
-
-def test_a_document_has_one_line_for_each_row_and_five_digits_for_each_figure() -> None:
-    run = a_run()
-    run.scenarios[0].cases[0].rows["rlock"].figures["p50_us"] = 499.98765
-    text = run.to_json()
-    assert sum('"rlock": {' in line for line in text.splitlines()) == 2
-    assert "499.99" in text
-    assert len(text.splitlines()) < 20
-
-
 @pytest.mark.parametrize(
     "text",
     [
