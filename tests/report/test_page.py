@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.harness.results import Results, Row
+from bench.harness.results import Results
 from bench.report import page, plots, summary
 
 from ..docs.pages import DOCS, TOP, marked
@@ -77,14 +77,6 @@ def test_locks_with_the_same_number_of_masters_stand_beside_each_other() -> None
         assert "**rlock**" in names
         assert beside in names
         assert elsewhere not in names
-
-
-def test_a_row_that_was_measured_in_another_way_says_so_and_few_rounds_say_how_many() -> None:
-    results = sample()
-    results.scenarios[0].cases[-1].rows["rlock"] = Row.of_rounds({"p50_us": [400.0, 410.0, 420.0]})
-    text = page.filled(TEXT, results, NAMED)
-    assert "Redisson RedLock (8 processes x 3 threads)" in text
-    assert "410 (400\u2011420, 3 rounds)" in text
 
 
 def test_a_plot_has_a_bar_for_each_contestant_and_a_word_for_a_failure() -> None:
