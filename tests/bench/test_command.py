@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import bench.__main__ as command
-from bench.harness import plan
 from bench.harness.results import Results
 from rlock.testing.local.embedded import EmbeddedError, find_server
 
@@ -126,15 +125,3 @@ def test_bad_input_is_one_line_and_starts_nothing(
     assert said.err.count("\n") == 1
     assert said.err.startswith("bench: ")
     assert told in said.err
-
-
-def test_scenarios_run_in_the_order_of_the_plan_whatever_was_asked() -> None:
-    assert plan.choose(["nested", "pair"]) == ["pair", "nested"]
-    assert plan.choose() == plan.names()
-    files = {path.stem for path in (TOP / "bench" / "scenarios").glob("*.py")}
-    assert files == set(plan.names()), "a scenario without a budget is never run"
-    for name in plan.names():
-        scenario = plan.load(name)
-        assert name == scenario.NAME
-        assert scenario.TITLE
-        assert scenario.QUESTION.endswith("?")

@@ -73,16 +73,6 @@ def test_fewer_than_five_rounds_decide_nothing_and_say_how_many(ours: float, rou
     assert f"{rounds} round" in line(found)
 
 
-def test_a_demand_of_at_least_a_value_has_its_interval_the_other_way_round() -> None:
-    def jain(*values: float) -> Outcome:
-        run = run_of("contention", ({"masters": 5}, {"rlock": {"jain": values}}))
-        return outcome(verdict(run, "Jain"))
-
-    assert jain(0.95, 0.96, 0.97, 0.98, 0.99) is Outcome.KEPT
-    assert jain(0.5, 0.6, 0.7, 0.8, 0.85) is Outcome.MISSED
-    assert jain(0.85, 0.96, 0.97, 0.98, 0.99) is Outcome.UNDECIDED
-
-
 # -- measures --------------------------------------------------------------------------------------------
 
 
@@ -91,31 +81,6 @@ def test_a_demand_that_was_not_measured_is_neither_kept_nor_missed() -> None:
     assert {outcome(one) for one in judge(empty)} == {Outcome.NOT_MEASURED}
     alone = run_of("pair", ({"masters": 5}, {"rlock": {"p50_us": steady(1.0)}}))
     assert outcome(verdict(alone, "pair", "majority")) is Outcome.NOT_MEASURED
-
-
-def test_contention_is_compared_with_peers_of_either_kind() -> None:
-    def row(changes: float, cpu: float) -> Rounds:
-        return {"changes_per_s": [changes] * 5, "cpu_ms_per_section": [cpu] * 5}
-
-    rows = {
-        "rlock": {**row(400.0, 2.0), "attempts_per_section": [1.7] * 5},
-        "rlock-fair": {**row(300.0, 2.0), "attempts_per_section": [2.2] * 5},
-        "pottery": row(50.0, 4.0),
-        "redlock-ng": row(10.0, 1.0),
-        "pottery-tuned": row(140.0, 10.0),
-        "redlock-ng-tuned": row(20.0, 6.0),
-    }
-    run = run_of("contention", ({"masters": 5, "processes": 8, "threads": 2, "hold_ms": 1}, rows))
-    values = {
-        ("owner changes", "default"): (8.0, Outcome.KEPT),
-        ("owner changes", "every few ms"): (400 / 140, Outcome.MISSED),
-        ("CPU per section",): (2 / 6, Outcome.MISSED),
-        ("attempts",): (2.2, Outcome.MISSED),
-    }
-    for words, (value, expected) in values.items():
-        found = verdict(run, "contention", *words)
-        assert found.value == pytest.approx(value), words
-        assert outcome(found) is expected, words
 
 
 def test_one_event_that_must_never_happen_is_a_miss_without_any_interval() -> None:

@@ -45,9 +45,3 @@ def test_only_sections_that_begin_in_the_window_count() -> None:
     )
     assert told["sections_per_s"] == 2
     assert figures(turn(section(0, 0, 0, 1099, 1101)))["sections_per_s"] == 1
-
-
-def test_an_owner_without_a_section_in_the_window_is_starved_and_counts_for_fairness() -> None:
-    told = figures(turn(section(0, 0, 0, 50, 51), section(1, 1, 0, 200, 201), threads=2))
-    assert told["starved"] == 3
-    assert told["jain"] == 0.25

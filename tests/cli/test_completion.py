@@ -86,14 +86,6 @@ def test_a_name_that_means_something_to_a_shell_is_not_offered(path: str, master
         assert names == {"orders:42/a.b@c", "or-ü"}, shell
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_shows_the_help_text_of_every_command(command: str) -> None:
-    found = inside("help", command)
-    assert (found.code, found.err) == (0, "")
-    assert found.out == inside(command, "--help").out
-    assert "Exit status" in found.out
-
-
 def test_help_shows_the_exit_codes() -> None:
     found = inside("help", "exit-codes")
     assert found.code == 0

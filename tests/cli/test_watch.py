@@ -162,28 +162,6 @@ def test_without_rich_it_says_what_to_install_and_json_works(masters3: Fleet) ->
     assert json.loads(out)["quorum"] == 2
 
 
-def test_json_is_a_look_a_line_until_nobody_reads(masters3: Fleet) -> None:
-    with rlock.Client(masters3.urls) as client, client.lock("x"):
-        process = subprocess.Popen(
-            [*RLOCK, "watch", "--json", "-i", "0.2"],
-            env=environment(masters3.urls),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        looks = [json.loads(process.stdout.readline()) for _ in range(3)]
-        process.stdout.close()
-        assert process.wait(timeout=10) != 0
-        assert process.stderr is not None
-        assert process.stderr.read() == ""
-        process.stderr.close()
-    assert [lock["name"] for lock in looks[0]["locks"]] == ["x"]
-    assert [health["fault"] for health in looks[0]["masters"]] == [None] * 3
-    assert looks[0]["quorum"] == 2
-    assert 0.1 < looks[2]["at"] - looks[1]["at"] < 2.0
-
-
 def test_once_is_one_picture_for_paper(masters3: Fleet) -> None:
     with rlock.Client(masters3.urls) as client, client.lock("x"):
         code, out, err = ask(masters3.urls, "watch", "--once")

@@ -42,13 +42,6 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def test_the_index_names_every_program_and_each_is_short() -> None:
-    programs = {path.name for path in EXAMPLES.glob("*.py")}
-    assert set(re.findall(r"\]\((\w+\.py)\)", (EXAMPLES / "README.md").read_text())) == programs
-    for name in programs:
-        assert len((EXAMPLES / name).read_text().splitlines()) < 60, name
-
-
 def test_the_cron_job_is_skipped_while_another_machine_runs_it(start: Start, client: rlock.Client) -> None:
     with client.lock("nightly-report"):
         busy = start("cron_job.py")

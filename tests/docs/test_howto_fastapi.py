@@ -43,10 +43,6 @@ class Shop:
         with closing(sqlite3.connect(self.folder / "shop.db")) as database:
             return database.execute("SELECT state, fence FROM orders ORDER BY id").fetchall()
 
-    def overtake(self, token: int) -> None:
-        with closing(sqlite3.connect(self.folder / "shop.db")) as database, database:
-            database.execute("UPDATE orders SET state = 'returned', fence = ?", (token,))
-
 
 @pytest.fixture
 def shop(masters3: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:

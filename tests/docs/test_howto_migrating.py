@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -65,20 +64,6 @@ def test_the_new_lines_exclude_other_threads_and_clients(
     assert other.acquire(blocking=False) is True
     other.release()
     client.close()
-
-
-def test_the_tasks_of_the_page_run(masters3: Fleet) -> None:
-    visits: list[int] = []
-
-    async def ship(order: int) -> None:
-        visits.append(order)
-
-    async def main() -> None:
-        async with rlock.asyncio.Client(masters3.urls) as client:
-            await run(block(PAGE, "aioredlock"), masters3.urls, ship=ship)["now"](client)
-
-    asyncio.run(main())
-    assert visits == [42]
 
 
 def test_with_a_thread_as_owner_any_thread_may_acquire_and_release(setup: dict[str, Any]) -> None:

@@ -58,14 +58,6 @@ with lock:
 """
 
 
-DEAD = """
-client = rlock.Client(URLS, 0.9)
-dead = green.spawn(client.lock("x").acquire)
-join(dead)
-began = time.monotonic()
-tell(got=rlock.Client(URLS, 0.9).lock("x").acquire(timeout=5.0), after=time.monotonic() - began)
-"""
-
 KILL = """
 import random
 client, other = rlock.Client(URLS, 3.0), rlock.Client(URLS, 3.0)
@@ -122,33 +114,6 @@ def own():
 tell(shared=in_a_native_thread(quiet, shared), own=in_a_native_thread(quiet, own))
 """
 
-FORK = """
-client = rlock.Client(URLS, 0.9)
-lock = client.lock("x")
-def wait():
-    # This greenlet goes on in the child too, as a copy.
-    with client.lock("z"):
-        pass
-with lock, rlock.Client(URLS, 3.0).lock("z"):
-    waiter = green.spawn(wait)
-    green.sleep(0.3)
-    near, far = os.pipe()
-    child = os.fork()
-    if child == 0:
-        facts = [lock.is_owned(), quiet(lock.release), quiet(lock.acquire, blocking=False)]
-        with client.lock("y") as other:
-            green.sleep(0.3)
-            facts.append(other.is_owned())
-        os.write(far, json.dumps(facts).encode())
-        os._exit(0)
-    os.close(far)
-    os.waitpid(child, 0)
-    facts = json.loads(os.read(near, 4096))
-    green.sleep(1.5)
-    lock.check()
-join(waiter)
-tell(child=facts)
-"""
 
 EARLY = """
 client = rlock.Client(URLS, 3.0)

@@ -13,10 +13,8 @@ from rlock._sync.greenlets import EVENTLET
 from ..servers import Fleet
 from .gevent_programs import (
     COUNT,
-    DEAD,
     EARLY,
     END,
-    FORK,
     HALF,
     KILL,
     LATE,
@@ -93,12 +91,6 @@ def test_a_lease_is_renewed_while_its_holder_sleeps(masters3: Fleet) -> None:
         assert sleeping.end() == 0
 
 
-def test_the_lock_of_a_greenlet_that_died_is_free_within_a_ttl(masters3: Fleet) -> None:
-    told = patched_outcome(DEAD, masters3.urls)
-    assert told["got"] is True
-    assert told["after"] < 3.0
-
-
 def test_a_waiter_that_is_killed_or_runs_out_of_time_leaves_nothing(masters3: Fleet) -> None:
     told = patched_outcome(KILL, masters3.urls)
     assert (told["before"], told["killed"], told["timed_out"]) == (1, 0, 0)
@@ -118,11 +110,6 @@ def test_the_end_of_the_process_frees_what_its_greenlets_hold(masters3: Fleet) -
 def test_a_native_thread_needs_a_client_of_its_own(masters3: Fleet) -> None:
     told = patched_outcome(THREAD, masters3.urls)
     assert told == {"shared": "OptionsError", "own": True}
-
-
-def test_a_forked_child_holds_nothing_and_the_parent_goes_on(masters3: Fleet) -> None:
-    assert patched_outcome(FORK, masters3.urls) == {"child": [False, "NotHeldError", False, True]}
-    assert_nothing_is_left(masters3)
 
 
 def test_a_client_that_was_used_before_the_patch_says_so(masters3: Fleet) -> None:

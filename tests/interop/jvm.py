@@ -122,18 +122,10 @@ class Jvm:
     def pid(self) -> int:
         return self.process.pid
 
-    @property
-    def memory_mb(self) -> int:
-        """Resident, now."""
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") >> 20
-
-    def kill(self) -> int:
-        """Kill -9; the instant before, as `time.monotonic_ns` has it."""
-        at = time.monotonic_ns()
+    def kill(self) -> None:
+        """Kill -9."""
         self.process.kill()
         self.process.wait()
-        return at
 
     def pause(self) -> None:
         """SIGSTOP: a long garbage collection, or a suspended machine. Returns when it has stopped."""

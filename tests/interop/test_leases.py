@@ -99,19 +99,3 @@ def test_a_force_of_java_is_a_loss_for_one_who_shares_the_lock_and_a_gap_for_one
     assert not thread.trylock("x")
     lock.release()
     assert holders(masters3) == [[]] * 3
-
-
-def test_a_force_of_java_and_another_owner_are_a_loss_that_rlock_tells(
-    masters3: Fleet, java: MakeJava, python: MakePython
-) -> None:
-    lock = python(masters3.urls, ttl=3.0).lock("x")
-    thread = java(masters3.urls).thread()
-    assert lock.acquire()
-    thread.force("x")
-    assert thread.trylock("x")
-    assert lock.lost.wait(LATE_S), "told by its next renewal"
-    assert not lock.is_owned()
-    with pytest.raises(rlock.LeaseLostError):
-        lock.release()
-    assert holders(masters3) == [[owner] for owner in thread.owners], "Java's hold is as it was"
-    thread.unlock("x")

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.harness.results import Results
-from bench.report import page, plots, summary
+from bench.report import page, plots
 
 from ..docs.pages import DOCS, TOP, marked
 from .sample import sample
@@ -69,14 +69,6 @@ def test_filling_again_changes_nothing_and_other_figures_do() -> None:
     assert page.filled(once, results, NAMED) == once
     results.scenarios[0].cases[-1].rows["rlock"].figures["p50_us"] += 100
     assert page.filled(once, results, NAMED) != once
-
-
-def test_locks_with_the_same_number_of_masters_stand_beside_each_other() -> None:
-    for masters, beside, elsewhere in ((5, "redsync", "redis-py Lock"), (1, "redis-py Lock", "redsync")):
-        names = [row[0] for row in summary.summary(sample(), masters).rows]
-        assert "**rlock**" in names
-        assert beside in names
-        assert elsewhere not in names
 
 
 def test_a_plot_has_a_bar_for_each_contestant_and_a_word_for_a_failure() -> None:

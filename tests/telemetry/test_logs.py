@@ -48,11 +48,6 @@ def test_what_happens_all_the_time_is_not_logged(
     assert not caplog.records
 
 
-def test_a_failure_that_is_no_news_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    events.emit(events.MasterFailed("m1", "down", "refused", news=False))
-    assert not caplog.records
-
-
 @pytest.fixture
 def json_log() -> Any:
     """The lines that the configuration of the page writes."""

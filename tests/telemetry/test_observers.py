@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-import logging
-import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator
-from logging.handlers import QueueHandler
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -22,7 +17,6 @@ from rlock.procedures.contender import Report
 from rlock.testing import MemoryMasters, memory_client
 
 from ..contract.conftest import eventually
-from . import happenings as made
 from .ledger import Ledger
 
 Observe = Callable[[events.Observer], Any]
@@ -113,22 +107,6 @@ def test_an_interrupt_in_one_observer_keeps_the_others_from_nothing(observe: Obs
         assert other.lock("job").acquire(timeout=1), "an interrupted observer kept close() from releasing it"
         other.lock("job").release()
     assert ledger.faults() == []
-
-
-@pytest.mark.parametrize("event", made.ALL, ids=lambda event: event.event)
-def test_events_and_their_records_go_through_queues_and_pickles(
-    event: Event, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert pickle.loads(pickle.dumps(event)) == event == copy.copy(event)
-    with caplog.at_level(logging.DEBUG, "rlock"):
-        events.emit(event)
-    for record in caplog.records:
-        again = pickle.loads(pickle.dumps(record))
-        assert again.getMessage() == str(event)
-        queue: SimpleQueue[Any] = SimpleQueue()
-        QueueHandler(queue).emit(record)
-        again = pickle.loads(pickle.dumps(queue.get()))
-        assert (again.getMessage(), again.event) == (str(event), event.event)
 
 
 @pytest.mark.parametrize(

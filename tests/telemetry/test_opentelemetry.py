@@ -22,7 +22,7 @@ from opentelemetry.trace import StatusCode
 import rlock
 import rlock.asyncio
 from rlock import events
-from rlock.telemetry import opentelemetry, spans
+from rlock.telemetry import opentelemetry
 from rlock.telemetry.instruments import ALL
 
 from ..servers import Fleet
@@ -117,16 +117,6 @@ def test_a_loss_is_an_event_of_its_hold_and_an_error(told: Told) -> None:
     assert dict(hold.events[2].attributes or {})["rlock.cause"] == "max_hold"
     assert hold.status.status_code is StatusCode.ERROR
     assert attributes(hold)["error.type"] == "max_hold"
-
-
-def test_holds_of_which_nobody_tells_the_end_do_not_pile_up(
-    told: Told, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spans, "MOST", 2)
-    for owner in ("a", "b", "c"):
-        events.emit(made.acquired(owner=owner))
-    ended = [attributes(span)["rlock.owner"] for span in told.spans if span.name == "rlock.hold orders"]
-    assert ended == ["a"]
 
 
 def test_a_forked_child_does_not_end_the_spans_of_its_parent(told: Told) -> None:

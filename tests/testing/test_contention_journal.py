@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rlock.testing import MemoryMasters, memory_client
+from rlock.testing import memory_client
 from rlock.testing.contention.checker import judge_safety
 from rlock.testing.contention.figures import (
-    delays,
-    hand_offs,
     jain,
-    owner_changes,
 )
 from rlock.testing.contention.history import History
 from rlock.testing.contention.journal import Journal
@@ -90,34 +87,7 @@ def test_after_an_exception_nothing_is_held_and_the_journal_says_so(
     assert (attempt.outcome, attempt.left_at is None) == ("interrupted", False)
 
 
-def test_a_refused_attempt_and_an_error_are_noted(tmp_path: Path) -> None:
-    masters = MemoryMasters(3)
-    with memory_client(masters=masters) as client, memory_client(masters=masters) as other:
-        recorder = Recorder(Journal(tmp_path, "w1"), client.ttl)
-        lock = client.lock("x")
-        with other.lock("x"):
-            assert recorder.attempt(lock, lambda held: None, timeout=0.0)
-
-        def work(held: Hold) -> None:
-            lock.release()
-            lock.release()
-
-        assert not recorder.attempt(lock, work)
-    made = History().take(tmp_path)
-    assert [attempt.outcome for attempt in made.attempts] == ["contention", "NotHeldError"]
-    assert [process for process, _ in made.errors] == ["w1"]
-
-
 # -- figures ---------------------------------------------------------------------------------------------
-
-
-def test_only_waiters_count_as_handed_to() -> None:
-    made = history(
-        a=[*hold(0, 10, 1, asked=0), *hold(20.2, 30, 3, asked=19.9), *hold(30.2, 31, 4, asked=30.1)],
-        b=hold(10.5, 20, 2, asked=1),
-    )
-    assert delays(hand_offs(made.holds, waited=ms(1))) == [0.0005]
-    assert len(owner_changes(made.holds)) == 2
 
 
 def test_jains_index_is_one_for_equal_shares_and_one_of_k_for_a_monopoly() -> None:
