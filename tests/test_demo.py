@@ -14,6 +14,8 @@ import pytest
 
 from rlock.cli.demo.display import is_plain
 
+from .servers import gone
+
 DEMO = [sys.executable, "-m", "rlock", "demo"]
 FIGURES = re.compile(
     r"Proven here: (?P<sections>[\d,]+) critical sections of (?P<workers>\d+) processes on 5 masters, "
@@ -48,23 +50,6 @@ def descendants(root: int) -> set[int]:
             found.add(child)
             open_ends.append(child)
     return found
-
-
-def left_of(pids: set[int]) -> set[int]:
-    """The processes that still run after a moment."""
-    for _ in range(100):
-        pids = {pid for pid in pids if running(pid)}
-        if not pids:
-            break
-        time.sleep(0.02)
-    return pids
-
-
-def running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
@@ -201,7 +186,7 @@ def test_a_signal_at_any_time_ends_every_process(
         process.kill()
     assert process.returncode == code
     assert "Traceback" not in err
-    assert left_of(started) == set()
+    assert all(map(gone, started))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -214,7 +199,7 @@ def test_even_kill_9_leaves_no_process(tmp_path: Path) -> None:
     started = descendants(process.pid)
     process.kill()
     process.communicate(timeout=20)
-    assert left_of(started) == set()
+    assert all(map(gone, started))
 
 
 # -- it looks right --------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import bench.__main__ as command
 from bench.harness.results import Results
 from rlock.testing.local.embedded import EmbeddedError, find_server
 
@@ -103,25 +102,3 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path) -> None:
     while alive(started):
         assert time.monotonic() < until, "left over"
         time.sleep(0.05)
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--only", "speed"], "speed"),
-        (["--contestants", "nobody"], "nobody"),
-        (["--masters-binary", "/bin/false"], "/bin/false"),
-        (["--json", "/proc/results.json"], "/proc/results.json"),
-    ],
-)
-def test_bad_input_is_one_line_and_starts_nothing(
-    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        command.parse(words)
-    assert ended.value.code == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert said.err.startswith("bench: ")
-    assert told in said.err

@@ -13,7 +13,7 @@ import pytest
 from bench.harness.contestants import Contestant, select
 from bench.harness.results import Case, Row
 from bench.harness.worker import Failed, Worker
-from bench.scenarios import contention, held
+from bench.scenarios import contention
 
 QUICK_S = 3.0
 
@@ -84,17 +84,6 @@ def test_contention_tells_owners_costs_and_fairness() -> None:
     assert theirs["sections_per_s"] > 10
     assert "attempts_per_section" not in theirs
     assert cases[5].rows["absent"] == Row(error="Failed: no compiler")
-
-
-def test_held_locks_are_kept_by_one_thread_and_none_is_lost() -> None:
-    for case in quick(held, RLOCK, REDIS_PY).values():
-        assert set(case.rows) == {"rlock"}  # redis-py renews nothing
-        ours = good(case, "rlock")
-        assert (ours["locks"], ours["keys_lost"]) == (500, 0)
-        assert ours["threads"] <= 5
-        assert ours["connections"] >= case.case["masters"]
-        assert ours["requests_per_s"] > 0
-        assert ours["cpu_percent"] < 100
 
 
 def test_java_contends_with_the_processes_and_threads_of_the_others_or_its_row_differs() -> None:

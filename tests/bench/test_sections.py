@@ -32,16 +32,3 @@ def test_each_section_that_begins_in_another_one_is_an_overlap() -> None:
     # The third one begins after the second has ended, and in the first.
     long, inside, later = section(0, 0, 0, 1, 10), section(1, 0, 0, 2, 3), section(1, 0, 3, 9, 12)
     assert overlaps([later, long, inside]) == 2
-
-
-def test_only_sections_that_begin_in_the_window_count() -> None:
-    told = figures(
-        turn(
-            section(0, 0, 0, 99, 101),
-            section(0, 0, 101, 200, 201),
-            section(0, 0, 201, 1099, 1101),
-            section(0, 0, 1099, 1100, 1102),
-        )
-    )
-    assert told["sections_per_s"] == 2
-    assert figures(turn(section(0, 0, 0, 1099, 1101)))["sections_per_s"] == 1

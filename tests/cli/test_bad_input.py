@@ -5,11 +5,7 @@ The commands are those of `main.COMMANDS`; what each takes is asked of itself, s
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import click
@@ -19,8 +15,6 @@ from rlock.cli import exits
 from rlock.cli.main import COMMANDS, cli
 
 from ..conftest import FreshMasters
-from ..contract.conftest import eventually
-from ..servers import raw
 from .shell import RLOCK, Done, done, environment, inside
 
 ROOT = click.Context(cli, info_name="rlock")
@@ -146,47 +140,3 @@ def test_masters_out_of_reach_and_wrong_passwords_end_in_a_documented_code(
 def test_a_command_that_needs_a_terminal_says_so_when_stdin_is_closed(given: list[str]) -> None:
     found = done(["sh", "-c", '"$@" <&-', "sh", *RLOCK, *given], env=environment(NOWHERE, TERM="xterm"))
     refused(found, 64, "needs a terminal" if given == ["watch"] else "--yes")
-
-
-@pytest.mark.parametrize("name", ["run", "status", "doctor"])
-def test_ctrl_c_while_masters_do_not_answer_is_130_at_once(name: str, fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(3)
-    before = [raw(url).info("clients")["connected_clients"] for url in fleet.urls]
-    assert before
-    for master in fleet:
-        master.pause()
-    given = [word for word in words(name) if word != "-n"]
-    process = subprocess.Popen(
-        [*RLOCK, *given],
-        # Long enough to be interrupted in the middle of it.
-        env=environment(fleet.urls, RLOCK_TTL="60", RLOCK_MAX_TTL="60", RLOCK_REQUEST_TIMEOUT="1"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        port = int(fleet.urls[0].rpartition(":")[2])
-        assert eventually(lambda: f":{port:04X} 01 " in connections(process.pid), 20), "it asks nobody"
-        time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        began = time.monotonic()
-        _, err = process.communicate(timeout=40)
-        assert time.monotonic() - began < 10
-        assert "Traceback" not in err
-        assert process.returncode == 130
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
-
-
-def connections(pid: int) -> str:
-    """The TCP connections of the machine to which a socket of this process belongs, remote end and state."""
-    try:
-        names = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
-    except OSError:
-        return ""
-    inodes = {name[8:-1] for name in names if name.startswith("socket:[")}
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return " ".join(f"{row[2]} {row[3]} " for row in rows if row[9] in inodes)

@@ -122,13 +122,12 @@ def test_a_replica_is_found_with_its_master_and_its_master_is_told_of_it(good: F
 Clocked = Callable[[int], tuple[Fleet, list[Clock]]]
 
 
-@pytest.mark.parametrize("seconds", [5.0, -5.0])
-def test_a_clock_that_is_off_is_found(clocked: Clocked, seconds: float) -> None:
+def test_a_clock_that_is_off_is_found(clocked: Clocked) -> None:
     fleet, clocks = clocked(3)
-    clocks[1].step(seconds)
+    clocks[1].step(5.0)
     seen = doctor(fleet.urls)
     found = told(seen, "clock-offset", "warning", fleet.urls[1])
-    assert ("ahead of" if seconds > 0 else "behind") in found["what"]
-    assert abs(seen.masters[1]["clock_offset"] - seconds) < 0.1
-    clocks[1].step(-seconds)
+    assert "ahead of" in found["what"]
+    assert abs(seen.masters[1]["clock_offset"] - 5.0) < 0.1
+    clocks[1].step(-5.0)
     assert not doctor(fleet.urls).of("clock-offset")

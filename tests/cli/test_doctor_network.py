@@ -57,27 +57,15 @@ def http(accepted: socket.socket) -> None:
         accepted.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
-def closing(accepted: socket.socket) -> None:
-    with accepted:
-        accepted.recv(65536)
-
-
 def silent(accepted: socket.socket) -> None:
     with accepted:
         while accepted.recv(65536):
             pass
 
 
-def protected(accepted: socket.socket) -> None:
-    with accepted:
-        accepted.sendall(b"-DENIED Redis is running in protected mode because ...\r\n")
-
-
 BROKEN = {
     "http": (http, "another protocol", "correct the port"),
-    "closing": (closing, "closes the connection", "rediss://"),
     "silent": (silent, "no answer in time", "firewall"),
-    "protected": (protected, "protected mode", "password"),
 }
 
 

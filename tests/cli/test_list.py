@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 
@@ -65,15 +64,3 @@ def test_it_chooses_and_sorts(masters3: Fleet) -> None:
     assert names("--held", "--waited") == ["a:2", "b:1"]
     assert names("--waited", "--sort", "waiters") == ["b:1", "a:2", "c:1"]
     assert names("--sort", "since") == ["a:1", "a:2", "b:1", "c:1"]
-
-
-def test_json_is_an_object_a_line_with_the_words_of_status(masters3: Fleet) -> None:
-    for name in ("a", "b"):
-        held(masters3, name, owner_token("web/1/main"))
-    code, out, _ = ask(masters3.urls, "list", "--json")
-    assert code == 0
-    found = [json.loads(line) for line in out.splitlines()]
-    assert [each["name"] for each in found] == ["a", "b"]
-    status = json.loads(ask(masters3.urls, "status", "--json", "a")[1])
-    assert found[0].keys() == status.keys()
-    assert found[0]["holder"] == status["holder"]

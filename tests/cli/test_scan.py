@@ -8,7 +8,6 @@ from contextlib import closing
 
 import rlock
 from rlock.cli.scan.look import GRACE_S, Scan
-from rlock.cli.scan.reading import unlisted
 from rlock.cli.scan.snapshot import Snapshot
 from rlock.rules.keys import owner_token, queue, waiter_name
 
@@ -55,12 +54,8 @@ def test_a_look_shows_locks_holders_waiters_and_masters(any_server: AnyMaster) -
     assert health.flavour == ("Valkey" if health.version[0] in "89" else "Redis")
     assert health.latency is not None
     assert 0 < health.latency < 1
-    assert health.memory is not None
-    assert health.memory > 100_000
-    assert health.clients is not None
-    assert health.clients >= 3
-    assert health.uptime is not None
-    assert health.uptime >= 0
+    assert (health.memory or 0) > 100_000
+    assert (health.clients or 0) >= 3
     assert health.clock_offset == 0.0, "the median of one"
 
 
@@ -77,18 +72,6 @@ def test_hashes_that_no_lock_wrote_are_not_shown(masters1: Fleet) -> None:
         assert [lock.name for lock in snapshot.locks] == ["java", "lock"]
         assert snapshot.masters[0].locks == 2
         assert set(scan._names) == {"java", "lock"}, "others are not even asked for again"
-
-
-def test_with_a_limit_those_that_are_waited_for_go_before_and_more_is_said(masters1: Fleet) -> None:
-    client = raw(masters1.urls[0])
-    for i in range(30):
-        client.hset(f"a{i:02}", mapping={owner_token("web/1/main"): 1})
-    client.hset("z", mapping={owner_token("web/1/main"): 1})
-    client.zadd(queue("z"), {waiter_name(owner_token("web/2/main"), "station"): 1})
-    snapshot = look(masters1.urls, limit=3)
-    assert [lock.name for lock in snapshot.locks] == ["a00", "a01", "z"]
-    assert snapshot.more
-    assert not look(masters1.urls, limit=31).more
 
 
 def test_a_lock_that_is_released_is_gone_from_the_next_look_and_one_that_comes_back_too(
@@ -129,24 +112,3 @@ def _everything(client: object) -> dict[str, object]:
     for key in client.keys():  # type: ignore[attr-defined]  # noqa: SIM118
         found[key] = client.dump(key)  # type: ignore[attr-defined]
     return found
-
-
-def test_a_user_who_may_not_scan_or_ask_gets_what_he_may(any_server: AnyMaster) -> None:
-    acl = ["on", ">pw", "~*", "resetchannels", "&*", "-@all", "+evalsha", "+eval", "+hlen", "+hgetall"]
-    acl += ["+pttl", "+zrange", "+zcard", "+time", "+get"]
-    raw(any_server.url).execute_command("ACL", "SETUSER", "poor", *acl)
-    url = any_server.url.replace("redis://", "redis://poor:pw@")
-    with rlock.Client([url], restart_guard=0) as client, closing(Scan(client)) as scan:
-        snapshot = scan.look()
-        (health,) = snapshot.masters
-        assert health.fault is None
-        assert health.latency is not None
-        assert health.version is None
-        assert "scan" in str(health.unlisted).lower()
-        assert "+scan" in str(unlisted(snapshot))
-        assert "pw" not in repr(snapshot)
-        raw(any_server.url).execute_command("ACL", "SETUSER", "poor", "+scan", "+hkeys")
-        raw(any_server.url).hset("lock", mapping={owner_token("web/1/main"): 1})
-        snapshot = scan.look()
-        assert unlisted(snapshot) is None
-        assert [lock.name for lock in snapshot.locks] == ["lock"]

@@ -11,7 +11,6 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ import pytest
 import rlock
 
 from ..servers import Fleet
-from .shell import RLOCK, ask, done, environment, one_line
+from .shell import RLOCK, ask, environment
 
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 
@@ -149,17 +148,6 @@ def test_signals_end_it_and_the_terminal_is_put_back(number: signal.Signals, wat
     assert screen.ends() == 128 + number
     assert put_back(screen)
     assert "Traceback" not in screen.text
-
-
-def test_without_rich_it_says_what_to_install_and_json_works(masters3: Fleet) -> None:
-    program = "import sys; sys.modules['rich'] = None; from rlock.cli.main import main; main()"
-    words = [sys.executable, "-c", program, "watch", "--once"]
-    code, _, err = done(words, env=environment(masters3.urls))
-    assert (code, one_line(err)) == (64, True)
-    assert "pip install" in err
-    code, out, _ = done([*words, "--json"], env=environment(masters3.urls))
-    assert code == 0
-    assert json.loads(out)["quorum"] == 2
 
 
 def test_once_is_one_picture_for_paper(masters3: Fleet) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 import rlock
 import rlock.asyncio
-from rlock.testing import lose
 
 from ..contract.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet
@@ -103,18 +102,3 @@ def test_a_second_request_for_an_order_is_answered_with_409_by_every_worker(shop
 
     run(main)
     assert [state for state, _ in shop.rows()] == ["shipped", "shipped"]
-
-
-def test_a_request_that_has_lost_the_lock_writes_nothing(shop: Shop) -> None:
-    app = shop.app()
-
-    async def pack(order_id: int) -> None:
-        await lose(app.state.locks.lock(f"order:{order_id}"))
-
-    async def main() -> None:
-        shop.orders.pack = pack
-        async with serving(app) as web:
-            assert (await web.post("/orders/1/ship")).status_code == 500
-
-    run(main)
-    assert shop.rows()[0][0] == "new"

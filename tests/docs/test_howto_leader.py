@@ -1,11 +1,10 @@
-"""docs/howto/leader.md and examples/leader.py: the program is killed, stopped, ended and shut out."""
+"""docs/howto/leader.md and examples/leader.py: the program is stopped beyond its lease."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,11 +21,11 @@ PROGRAM = TOP / "examples" / "leader.py"
 
 
 class Member:
-    """One process of the page, and what it says: the tokens of its steps, with the time of each."""
+    """One process of the page, and what it says: the tokens of its steps."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
-        self.steps: list[tuple[float, int]] = []
+        self.steps: list[int] = []
         self.log: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -36,18 +35,14 @@ class Member:
         for line in self.process.stdout:
             words = line.split()
             if len(words) == 2 and words[0] == str(self.process.pid):
-                self.steps.append((time.monotonic(), int(words[1])))
+                self.steps.append(int(words[1]))
             else:
                 self.log.append(line)
 
     @property
     def token(self) -> int:
         """The token of its last step, 0 before the first."""
-        return self.steps[-1][1] if self.steps else 0
-
-    def since(self, token: int) -> list[int]:
-        """The tokens that it has used after this one."""
-        return [found for _, found in self.steps if found > token]
+        return self.steps[-1] if self.steps else 0
 
 
 Crew = tuple[Member, Member]

@@ -91,12 +91,8 @@ class Worker:
         (folder / "tasks.py").write_text(blocks()["tasks.py"])
         (folder / "work.py").write_text(COMMON + blocks()["tasks.py"] + MORE)
         more = {"BROKER": broker, "RLOCK_RESTART_GUARD": "0"}
-        command = [
-            "-m",
-            *["celery", "-A", "work", "worker", "--loglevel=ERROR", "-n", "test@localhost"],
-            *options,
-        ]
-        self.worker = Program("", masters.urls, cwd=folder, command=command, **more)
+        command = ["-m", "celery", "-A", "work", "worker", "--loglevel=ERROR", "-n", "test@localhost"]
+        self.worker = Program("", masters.urls, cwd=folder, command=[*command, *options], **more)
         self.sender = Program(SENDER, masters.urls, cwd=folder, **more)
 
     def wait_until_ready(self) -> None:

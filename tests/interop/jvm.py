@@ -80,11 +80,9 @@ class Jvm:
     ) -> Client:
         """A RedissonClient for each master. An earlier one of that name is closed.
 
-        ``options``: watchdog_ms, timeout_ms, connect_ms, retries, retry_ms, lazy; what Redisson calls them.
+        ``options``: watchdog_ms, timeout_ms, connect_ms, retries, retry_ms; what Redisson calls them.
         """
-        # Before 3.5 an address had no scheme, and one was not understood.
-        schemes = tuple(int(part) for part in self.build.redisson.split(".")[:2]) >= (3, 5)
-        told = self.call("client", within_s=within_s, client=name, urls=[*urls], schemes=schemes, **options)
+        told = self.call("client", within_s=within_s, client=name, urls=[*urls], **options)
         return Client(self, name, tuple(told["ids"]), told["lease_ms"])
 
     def begin(self, do: str, **options: Any) -> Future[Answer]:
@@ -205,7 +203,7 @@ class Client:
         self.name = name
         #: What owner tokens begin with, one for each master.
         self.ids = ids
-        #: Of a hold that its watchdog renews. An old Redisson takes no other than its own.
+        #: Of a hold that its watchdog renews.
         self.lease_ms = lease_ms
 
     def thread(self, name: str = "one") -> JavaThread:

@@ -11,7 +11,7 @@ import rlock
 
 from ..servers import Fleet, raw
 from .conftest import MakeJava, MakeJvm, MakePython
-from .jvm import Client, JavaError
+from .jvm import JavaError
 
 EVERY_WAY = True
 #: Of Java, renewed each third of it.
@@ -29,13 +29,6 @@ def eventually(what: Callable[[], object], within: float = LATE_S) -> bool:
     return True
 
 
-def short(client: Client) -> Client:
-    """A client of Java with the lease that was asked for."""
-    if client.lease_ms != LEASE_MS:
-        pytest.skip(f"this Redisson has a fixed lease of {client.lease_ms / 1000:g} s")
-    return client
-
-
 def holders(fleet: Fleet) -> list[list[str]]:
     return [[str(owner) for owner in raw(url).hkeys("x")] for url in fleet.urls]
 
@@ -44,7 +37,7 @@ def test_a_killed_java_process_frees_the_lock_within_its_lease(
     masters3: Fleet, fresh_jvm: MakeJvm, python: MakePython
 ) -> None:
     jvm = fresh_jvm()
-    short(jvm.client(masters3.urls, watchdog_ms=LEASE_MS)).thread().lock("x")
+    jvm.client(masters3.urls, watchdog_ms=LEASE_MS).thread().lock("x")
     lock = python(masters3.urls).lock("x")
     assert not lock.acquire(timeout=2 * LEASE_MS / 1000), "its watchdog works"
     jvm.kill()
@@ -58,7 +51,7 @@ def test_a_stopped_java_process_takes_nothing_back_when_it_goes_on(
     masters1: Fleet, fresh_jvm: MakeJvm, python: MakePython
 ) -> None:
     jvm = fresh_jvm()
-    thread = short(jvm.client(masters1.urls, watchdog_ms=LEASE_MS)).thread()
+    thread = jvm.client(masters1.urls, watchdog_ms=LEASE_MS).thread()
     thread.lock("x")
     jvm.pause()
     lock = python(masters1.urls).lock("x")

@@ -40,15 +40,3 @@ def test_java_does_not_get_two_of_three_from_under_rlock(
     assert not thread.trylock("x", wait_ms=1500)
     assert lock.is_owned()
     lock.release()
-
-
-def test_evict_removes_java_from_every_master(masters3: Fleet, java: MakeJava, python: MakePython) -> None:
-    client = python(masters3.urls)
-    thread = java(masters3.urls).thread()
-    thread.lock("x")
-    assert {*client.evict("x")} == {*thread.owners}
-    assert not any(raw(url).exists("x") for url in masters3.urls)
-    assert not any(status["mine"] for status in thread.status("x"))
-    with client.lock("x"):
-        thread.unlock("x")  # it does not know; what it has not is not taken from another one
-        assert client.lock("x").is_owned()

@@ -76,38 +76,29 @@ class Crowd:
     def once(self, rng: random.Random) -> None:
         index = rng.randrange(len(self.clients))
         client, name, what = self.clients[index], rng.choice(NAMES), rng.random()
-        if what < 0.5:
-            how: dict[str, Any] = rng.choice([{}, {"timeout": 0.2}, {"blocking": False}, {"timeout": 0.01}])
+        if what < 0.6:
+            how: dict[str, Any] = rng.choice([{}, {"timeout": 0.2}, {"blocking": False}])
             lock = client.lock(name, fair=rng.random() < 0.3)
             if self.take(lock, **how):
                 with lock:  # nested: not told
-                    time.sleep(rng.choice([0, 0, 0.001, 0.01]))
+                    time.sleep(rng.choice([0, 0.001, 0.01]))
                 lock.release()
-        elif what < 0.62:  # lost, before or behind its release
-            lock = client.lock(name, ttl=0.15, renew=False, on_lost=rng.choice([None, lambda _: None]))
+        elif what < 0.75:  # lost, before or behind its release
+            lock = client.lock(name, ttl=0.15, renew=False)
             if self.take(lock, timeout=0.3):
                 time.sleep(rng.choice([0.05, 0.25]))
                 lock.release()
-        elif what < 0.7:
+        elif what < 0.85:
             client.evict(name)
-        elif what < 0.74:  # its thread ends without a release
+        elif what < 0.9:  # its thread ends without a release
             lock = client.lock(name, ttl=0.4)
             thread = threading.Thread(target=self.take, args=(lock,), kwargs={"timeout": 0.2})
             thread.start()
             thread.join()
-        elif what < 0.76:  # and nobody looks after that one
-            lock = client.lock(name, ttl=0.2, renew=False)
-            thread = threading.Thread(target=self.take, args=(lock,), kwargs={"blocking": False})
-            thread.start()
-            thread.join()
-        elif what < 0.78:
+        elif what < 0.93:
             with self.mutex:
                 self.clients[index] = self.client()
             client.close()
-        elif what < 0.8:
-            client.lock(name)._at_fork_reinit()
-        else:
-            time.sleep(0.005)
 
     def run(self) -> None:
         threads = [threading.Thread(target=self.work, args=(seed,)) for seed in range(8)]

@@ -39,15 +39,6 @@ def test_a_record_carries_the_fields_of_its_event(
         assert getattr(record, name) == value
 
 
-@pytest.mark.parametrize("event", [e for e in made.ALL if not e.level], ids=lambda event: event.event)
-def test_what_happens_all_the_time_is_not_logged(
-    event: events.Event, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.DEBUG, "rlock"):
-        events.emit(event)
-    assert not caplog.records
-
-
 @pytest.fixture
 def json_log() -> Any:
     """The lines that the configuration of the page writes."""

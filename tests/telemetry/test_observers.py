@@ -11,9 +11,7 @@ import pytest
 
 import rlock
 from rlock import events
-from rlock._client import lock_events
 from rlock.events import Acquired, Event, Lost, NotAcquired, Queued, Released
-from rlock.procedures.contender import Report
 from rlock.testing import MemoryMasters, memory_client
 
 from ..contract.conftest import eventually
@@ -107,24 +105,3 @@ def test_an_interrupt_in_one_observer_keeps_the_others_from_nothing(observe: Obs
         assert other.lock("job").acquire(timeout=1), "an interrupted observer kept close() from releasing it"
         other.lock("job").release()
     assert ledger.faults() == []
-
-
-@pytest.mark.parametrize(
-    ("error", "outcome"),
-    [
-        (None, "busy"),
-        (rlock.QuorumUnreachableError("job", 2, 0, {}), "unreachable"),
-        (rlock.OptionsError("a wrong password"), "error"),
-        (rlock.RLockError("the client was closed"), "interrupted"),
-        (KeyboardInterrupt(), "interrupted"),
-    ],
-)
-def test_an_acquire_that_fails_is_told_with_its_outcome(
-    error: BaseException | None, outcome: str, observe: Observe
-) -> None:
-    ledger = Ledger()
-    observe(ledger)
-    with memory_client(1) as client:
-        options = client.lock("job")._options
-        lock_events.not_acquired(options, Report(0.0), client._engine().clock, error)
-    assert [event.outcome for event in ledger.of(NotAcquired)] == [outcome]

@@ -148,26 +148,6 @@ def test_every_metric_has_a_value_after_one_of_each_event(told: Told) -> None:
     assert [point.value for point in metrics["rlock.held"]] == [0]
 
 
-def test_twice_with_one_provider_is_refused_and_after_disable_it_begins_again(told: Told) -> None:
-    with pytest.raises(rlock.OptionsError, match="called before"):
-        opentelemetry.enable(TracerProvider(), told.meters)
-    with pytest.raises(rlock.OptionsError, match="called before"):
-        opentelemetry.enable(told.tracers, MeterProvider([InMemoryMetricReader()]))
-    events.emit(made.acquired())
-    assert told.handle is not None
-    told.handle.disable()
-    assert [span.name for span in told.spans] == ["rlock.acquire orders", "rlock.hold orders"]
-    told.handle.disable()
-    events.emit(made.acquired(owner="o2"))
-    assert len(told.spans) == 2, "nothing is told after disable()"
-    assert not told.metrics().get("rlock.held")
-    told.handle = opentelemetry.enable(told.tracers, told.meters)
-    events.emit(made.acquired(owner="o3"))
-    metrics = told.metrics()
-    assert [point.value for point in metrics["rlock.held"]] == [1]
-    assert [point.count for point in metrics["rlock.acquire.duration"]] == [2]
-
-
 def test_a_lock_held_by_tasks_makes_spans_under_theirs(told: Told, masters3: Fleet) -> None:
     tracer = told.tracers.get_tracer("page")
 

@@ -104,24 +104,6 @@ def test_gauges_follow_what_is_held_and_waited_for(registry: CollectorRegistry) 
 
 
 @pytest.mark.usefixtures("enabled")
-def test_an_idle_connection_that_ended_does_not_make_a_master_down(registry: CollectorRegistry) -> None:
-    def up() -> float | None:
-        return registry.get_sample_value("redlock_master_up", {"master": "m1"})
-
-    events.emit(events.MasterAnswers("m1", news=False))
-    for rare in ("redlock_master_slow", "redlock_guarded_votes", "redlock_healed_locks"):
-        # Prometheus sees no increase in a series that begins with 1.
-        assert registry.get_sample_value(f"{rare}_total", {"master": "m1"}) == 0
-    events.emit(events.MasterFailed("m1", "broken", "the server closed it", connected=True))
-    assert up() == 1
-    events.emit(events.MasterFailed("m1", "timeout", "no answer", connected=True))
-    assert up() == 0
-    events.emit(events.MasterAnswers("m1"))
-    events.emit(events.MasterFailed("m1", "broken", "closed while it was greeted"))
-    assert up() == 0
-
-
-@pytest.mark.usefixtures("enabled")
 def test_names_of_locks_make_few_labels(registry: CollectorRegistry) -> None:
     for number in range(LIMIT + 20):
         events.emit(made.acquired(f"tenant-{number}:{number}", f"o{number}"))

@@ -51,19 +51,3 @@ def test_a_descriptor_is_readable_while_something_has_arrived() -> None:
     for one in (connection, publisher):
         one.close()
         one.close()
-
-
-def test_a_paused_master_does_later_what_it_was_sent_also_by_those_who_have_gone() -> None:
-    master = MemoryMasters()[0]
-    first, second = master.connect(ConnectOptions(1.0)), master.connect(ConnectOptions(1.0))
-    master.pause()
-    first.send(commands.acquire("x", "a:1", 9_000).packed)
-    first.close()
-    second.send(commands.acquire("x", "b:1", 9_000).packed)
-    assert heard(second) == []
-    with pytest.raises(ConnectError, match="pause"):
-        master.connect(ConnectOptions(1.0))
-    master.resume()
-    ((code, holder, *_),) = heard(second)
-    assert (code, holder) == (-1, b"a:1"), "a server has what was sent to it, whoever has hung up since"
-    second.close()
