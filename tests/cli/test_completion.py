@@ -51,7 +51,6 @@ def test_commands_options_choices_programs_and_locks_are_completed(path: str, ma
     assert set(in_bash([""], path)) == set(COMMANDS)
     assert "--retry-delay" in in_bash(["run", "--retr"], path)
     assert in_bash(["run", "--on-lost", ""], path) == ["warn", "term", "kill"]
-    assert in_bash(["help", "exit"], path) == ["exit-codes"]
     with library.Client(masters3.urls) as client, client.lock("orders:42"), client.lock("other"):
         raw(masters3[0].url).hset("orders:no-lock", mapping={"a": "1", "b": "2"})
         assert in_bash(["status", "o"], path, masters3.urls) == ["orders:42", "other"]

@@ -80,7 +80,7 @@ def test_the_command_of_the_page_draws_it_again(checkout: Path, published: Resul
     (folder / "of-an-older-run.svg").write_text("<svg/>")
     (block,) = marked(PAGE, "tests/report/test_page.py")
     (command,) = [line[2:] for line in block.splitlines()]
-    assert "written: docs/performance.md" in (done := run(checkout, command)).stdout, done.stderr
+    assert "written: docs/performance/pair.svg" in (done := run(checkout, command)).stdout, done.stderr
     assert {path.name for path in folder.glob("*.svg")} == {f"{name}.svg" for name in plots.PLOTS}
     before = {path: path.read_bytes() for path in folder.iterdir()}
     assert "nothing to change" in run(checkout, command).stdout

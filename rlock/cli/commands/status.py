@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from ...client import Client
 from ...errors import QuorumUnreachableError
 from ...model import LockStatus, MasterStatus
 from ...procedures import inspect
@@ -33,18 +32,13 @@ def status(name: str, *, as_json: bool, settings: Settings) -> None:
             found = own.status(name)
         except QuorumUnreachableError:
             if as_json:
-                print_json(_of_those_that_answer(own, name))
+                engine = own._engine()
+                print_json(engine.perform(inspect.statuses(engine.masters, [name], own._timeout))[0])
             raise
     if as_json:
         print_json(found)
     else:
         _print(found)
-
-
-def _of_those_that_answer(client: Client, name: str) -> LockStatus:
-    """The views of all masters, without a holder: fewer than a quorum answer."""
-    engine = client._engine()
-    return engine.perform(inspect.statuses(engine.masters, [name], client._timeout))[0]
 
 
 def _print(found: LockStatus) -> None:
