@@ -5,17 +5,8 @@ from __future__ import annotations
 import json
 import time
 
-from rlock.cli.bench.report import spread
-
 from ..servers import AnyMaster, left, raw
 from .shell import rlock
-
-
-def test_the_spread_of_times_is_that_of_a_sorted_list() -> None:
-    times = spread([float(n) for n in range(100, -1, -1)])
-    assert list(times.values()) == [101, 50, 90, 99, 100]
-    assert spread([])["p50"] is None
-    assert spread([3.0])["p99"] == 3.0
 
 
 def test_it_measures_a_master_and_leaves_nothing(master: AnyMaster) -> None:

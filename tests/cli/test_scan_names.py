@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from rlock.cli.scan.names import lock_of, queues, waited_for
 from rlock.rules.keys import queue
 
@@ -16,25 +14,6 @@ def test_names_come_back_out_of_the_keys_that_are_made_of_them() -> None:
     for name in NAMES:
         assert waited_for(queue(name).encode()) == name
         assert lock_of(name.encode()) == name
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        b"rlock:fleet",
-        b"rlock:x:queue",
-        b"rlock:{x:queue",
-        b"rlock:{}:queue",
-        b"rlock::x:queue",
-        b"rlock:{{x}}:queue",
-        b"rlock:{x}:fence",
-        b"x:queue",
-        b"\xff",
-        b"",
-    ],
-)
-def test_other_keys_are_no_queues(key: bytes) -> None:
-    assert waited_for(key) is None
 
 
 def test_the_patterns_for_queues_find_the_locks_that_a_pattern_matches(box: Box) -> None:
