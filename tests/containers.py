@@ -111,11 +111,6 @@ class ContainerMaster:
             self.close()
         return self.start()
 
-    def run(self, command: list[str]) -> tuple[int, str]:
-        """Run a command inside the container: its exit status and what it said."""
-        status, output = self._container.exec_run(command)
-        return status, output.decode()
-
     def close(self) -> None:
         if self._container is not None:
             self._container.remove(force=True, v=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import stat
@@ -17,6 +16,7 @@ import click
 
 from ..client import Client
 from ..errors import OptionsError
+from ..rules.options import check_seconds
 from ..rules.timing import guard_time
 from .output import complain
 
@@ -165,7 +165,7 @@ def read(path: Path) -> dict[str, str]:
                 meant = f"did you mean {near[0]!r}?" if near else f"it may hold {', '.join(KEYS)}"
                 raise ConfigError(f"{key!r} is no setting: {meant}")
             environ[_variable(key)] = _text(key, value)
-    except ConfigError as error:
+    except OptionsError as error:
         raise ConfigError(f"{path}: {error}") from None
     _warn_of_readers(path, environ.get("RLOCK_MASTERS", ""))
     return environ
@@ -213,20 +213,14 @@ def _interop(value: object) -> str:
     return "redisson"
 
 
-def _seconds(key: str, value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"{key} must be a number of seconds, not {value!r}")
-    if not math.isfinite(value) or value < 0 or (value == 0 and key != "restart_guard"):
-        least = "0 or above" if key == "restart_guard" else "above 0"
-        raise ConfigError(f"{key} must be a finite number of seconds, {least}, not {value!r}")
-    return repr(value)
-
-
 def _text(key: str, value: object) -> str:
     """A setting as its environment variable has it."""
     if key == "masters":
         return _masters(value)
-    return _interop(value) if key == "interop" else _seconds(key, value)
+    if key == "interop":
+        return _interop(value)
+    check_seconds(key, value, or_zero=key == "restart_guard")
+    return repr(value)
 
 
 def _warn_of_readers(path: Path, urls: str) -> None:

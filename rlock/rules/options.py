@@ -40,12 +40,12 @@ class ClientOptions:
             raise OptionsError(
                 f'interop must be "redisson", to share locks with Java, or None, not {self.interop!r}'
             )
-        _seconds("ttl", self.ttl)
-        _seconds("max_ttl", self.max_ttl)
+        check_seconds("ttl", self.ttl)
+        check_seconds("max_ttl", self.max_ttl)
         if self.request_timeout is not None:
-            _seconds("request_timeout", self.request_timeout)
+            check_seconds("request_timeout", self.request_timeout)
         if self.restart_guard is not None:
-            _seconds("restart_guard", self.restart_guard, or_zero=True)
+            check_seconds("restart_guard", self.restart_guard, or_zero=True)
             least = guard_time(self.max_ttl)
             if 0 < self.restart_guard < least:
                 raise OptionsError(
@@ -57,7 +57,7 @@ class ClientOptions:
 
     def lease(self, ttl: float | None) -> LeaseOptions:
         """The lease of one lock with its own ttl, or else the client's."""
-        ttl = self.ttl if ttl is None else _seconds("ttl", ttl)
+        ttl = self.ttl if ttl is None else check_seconds("ttl", ttl)
         if ttl < MIN_TTL:
             raise OptionsError(f"ttl={ttl:g} s is too short: use {MIN_TTL:g} s or more, 10 s if in doubt")
         if ttl > self.max_ttl:
@@ -113,7 +113,7 @@ class LockOptions:
         if self.on_lost is not None and not callable(self.on_lost):
             raise OptionsError(f"on_lost must be callable with one argument, not {self.on_lost!r}")
         if self.max_hold is not None:
-            _seconds("max_hold", self.max_hold)
+            check_seconds("max_hold", self.max_hold)
             if not self.renew:
                 raise OptionsError("max_hold limits renewal, and renew=False has none: give one of the two")
 
@@ -135,7 +135,8 @@ def check_name(name: object) -> str:
     return name
 
 
-def _seconds(option: str, value: Any, *, or_zero: bool = False) -> float:
+def check_seconds(option: str, value: Any, *, or_zero: bool = False) -> float:
+    """Return a number of seconds, or raise `OptionsError`."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value) or value < 0 or (value == 0 and not or_zero):
         least = "of 0 or more" if or_zero else "above 0"
@@ -157,9 +158,9 @@ def from_env(environ: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:
         variable = f"RLOCK_{option.upper()}"
         value: Any = environ.get(variable, "").strip()
         if value:
-            with contextlib.suppress(ValueError):  # `_seconds` refuses the text
+            with contextlib.suppress(ValueError):  # `check_seconds` refuses the text
                 value = float(value)
-            options[option] = _seconds(variable, value, or_zero=option == "restart_guard")
+            options[option] = check_seconds(variable, value, or_zero=option == "restart_guard")
     interop = environ.get("RLOCK_INTEROP", "").strip()
     if interop:
         options["interop"] = interop

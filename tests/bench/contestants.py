@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -32,20 +30,3 @@ def opened(key: str, urls: Sequence[str]) -> Worker:
         worker.close()
         raise
     return worker
-
-
-def contend(contestants: Sequence[Worker], lock: str, threads: int, seconds: float) -> list[list[Any]]:
-    """All their sections by the time at which they were entered: [entered, left, (process, thread)]."""
-    start_ns = time.monotonic_ns() + 100_000_000
-    stop_ns = start_ns + round(seconds * 1e9)
-    for worker in contestants:
-        worker.send("contend", lock=lock, threads=threads, hold_us=1000, start_ns=start_ns, stop_ns=stop_ns)
-    sections = []
-    for i, worker in enumerate(contestants):
-        reply = worker.answer()
-        assert reply["errors"] == []
-        for thread, asked, entered, left in reply["sections"]:
-            assert start_ns <= asked <= stop_ns
-            assert asked <= entered < left
-            sections.append([entered, left, (i, thread)])
-    return sorted(sections)

@@ -7,15 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import bench.__main__ as command
-from bench.harness import plan
-from bench.harness.contestants import select
-from bench.harness.results import Case, Results
+from bench.harness.results import Results
 from rlock.testing.local.embedded import EmbeddedError, find_server
 
 TOP = Path(__file__).parents[2]
@@ -106,70 +102,3 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path) -> None:
     while alive(started):
         assert time.monotonic() < until, "left over"
         time.sleep(0.05)
-
-
-def test_a_scenario_that_breaks_down_is_not_the_end_of_the_run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Breaking:
-        NAME = TITLE = QUESTION = "breaking"
-
-        @staticmethod
-        def run(contestants: object, budget_s: float, quick: bool) -> Iterator[Case]:
-            yield Case({"masters": 1})
-            raise ZeroDivisionError("a mistake")
-
-    monkeypatch.setattr(plan, "budget_s", lambda name, quick: 1.0)
-    load = plan.load
-    monkeypatch.setattr(plan, "load", lambda name: Breaking if name == "breaking" else load(name))
-    results, broke_down = command.measure(select(["rlock"]), ["breaking", "nested"], True)
-    assert broke_down
-    assert [len(scenario.cases) for scenario in results.scenarios] == [1, 1]
-    assert "1 cases; broke down: ZeroDivisionError: a mistake" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--only", "speed"], "speed"),
-        (["--contestants", "nobody"], "nobody"),
-        (["--masters-binary", "/bin/false"], "/bin/false"),
-        (["--json", "/proc/results.json"], "/proc/results.json"),
-    ],
-)
-def test_bad_input_is_one_line_and_starts_nothing(
-    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        command.parse(words)
-    assert ended.value.code == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert said.err.startswith("bench: ")
-    assert told in said.err
-
-
-def test_each_kind_of_run_has_a_file_of_its_own_in_an_ignored_folder() -> None:
-    words: list[list[str]] = [[], ["--quick"], ["--only", "pair"]]
-    files = [command.parse(one).json for one in words]
-    assert [path.name for path in files] == ["results.json", "quick.json", "partial.json"]
-    for path in files:
-        assert subprocess.run(["git", "check-ignore", "-q", path], cwd=TOP).returncode == 0
-
-
-def test_scenarios_run_in_the_order_of_the_plan_whatever_was_asked() -> None:
-    assert plan.choose(["nested", "pair"]) == ["pair", "nested"]
-    assert plan.choose() == plan.names()
-    files = {path.stem for path in (TOP / "bench" / "scenarios").glob("*.py")}
-    assert files == set(plan.names()), "a scenario without a budget is never run"
-    for name in plan.names():
-        scenario = plan.load(name)
-        assert name == scenario.NAME
-        assert scenario.TITLE
-        assert scenario.QUESTION.endswith("?")
-
-
-def test_a_whole_run_stays_under_a_quarter_of_an_hour() -> None:
-    assert sum(plan.budget_s(name, False) for name in plan.BUDGETS_S) <= 14 * 60
-    assert sum(plan.budget_s(name, True) for name in plan.BUDGETS_S) <= 100

@@ -73,37 +73,6 @@ def test_fewer_than_five_rounds_decide_nothing_and_say_how_many(ours: float, rou
     assert f"{rounds} round" in line(found)
 
 
-def test_a_demand_of_at_least_a_value_has_its_interval_the_other_way_round() -> None:
-    def jain(*values: float) -> Outcome:
-        run = run_of("contention", ({"masters": 5}, {"rlock": {"jain": values}}))
-        return outcome(verdict(run, "Jain"))
-
-    assert jain(0.95, 0.96, 0.97, 0.98, 0.99) is Outcome.KEPT
-    assert jain(0.5, 0.6, 0.7, 0.8, 0.85) is Outcome.MISSED
-    assert jain(0.85, 0.96, 0.97, 0.98, 0.99) is Outcome.UNDECIDED
-
-
-def test_one_slow_round_of_many_does_not_straddle() -> None:
-    assert outcome(pair([110.0] * 8 + [900.0])) is Outcome.KEPT
-
-
-def test_a_slow_moment_that_hits_both_in_the_same_round_decides_nothing() -> None:
-    assert (
-        outcome(pair([110.0, 220.0, 110.0, 330.0, 110.0], [100.0, 200.0, 100.0, 300.0, 100.0]))
-        is Outcome.KEPT
-    )
-
-
-def test_a_row_that_failed_at_times_has_no_rounds_in_common_with_others() -> None:
-    run = run_of(
-        "pair", ({"masters": 5}, {"rlock": {"p50_us": steady(110.0)}, "floor-all": {"p50_us": steady(100.0)}})
-    )
-    next(run.find("pair")).rows["floor-all"].error = "LockError: not this time"
-    found = verdict(run, "N = 5", "all replies")
-    assert outcome(found) is Outcome.UNDECIDED
-    assert found.value == pytest.approx(1.1)
-
-
 # -- measures --------------------------------------------------------------------------------------------
 
 
@@ -114,37 +83,6 @@ def test_a_demand_that_was_not_measured_is_neither_kept_nor_missed() -> None:
     assert outcome(verdict(alone, "pair", "majority")) is Outcome.NOT_MEASURED
 
 
-def test_the_fastest_peer_is_no_floor() -> None:
-    times = {"rlock": 125.0, "floor-all": 90.0, "pottery": 2000.0, "redsync": 120.0}
-    run = run_of("pair", ({"masters": 5}, {key: {"p50_us": [us] * 5} for key, us in times.items()}))
-    assert verdict(run, "pair", "fastest peer").value == pytest.approx(125 / 120)
-
-
-def test_contention_is_compared_with_peers_of_either_kind() -> None:
-    def row(changes: float, cpu: float) -> Rounds:
-        return {"changes_per_s": [changes] * 5, "cpu_ms_per_section": [cpu] * 5}
-
-    rows = {
-        "rlock": {**row(400.0, 2.0), "attempts_per_section": [1.7] * 5},
-        "rlock-fair": {**row(300.0, 2.0), "attempts_per_section": [2.2] * 5},
-        "pottery": row(50.0, 4.0),
-        "redlock-ng": row(10.0, 1.0),
-        "pottery-tuned": row(140.0, 10.0),
-        "redlock-ng-tuned": row(20.0, 6.0),
-    }
-    run = run_of("contention", ({"masters": 5, "processes": 8, "threads": 2, "hold_ms": 1}, rows))
-    values = {
-        ("owner changes", "default"): (8.0, Outcome.KEPT),
-        ("owner changes", "every few ms"): (400 / 140, Outcome.MISSED),
-        ("CPU per section",): (2 / 6, Outcome.MISSED),
-        ("attempts",): (2.2, Outcome.MISSED),
-    }
-    for words, (value, expected) in values.items():
-        found = verdict(run, "contention", *words)
-        assert found.value == pytest.approx(value), words
-        assert outcome(found) is expected, words
-
-
 def test_one_event_that_must_never_happen_is_a_miss_without_any_interval() -> None:
     def overlaps(count: float) -> Outcome:
         run = run_of("contention", ({"masters": 5}, {"rlock": {}}))
@@ -153,23 +91,6 @@ def test_one_event_that_must_never_happen_is_a_miss_without_any_interval() -> No
 
     assert overlaps(0) is Outcome.KEPT
     assert overlaps(1) is Outcome.MISSED
-
-
-def test_a_row_that_was_measured_in_another_way_decides_nothing() -> None:
-    run = run_of("held", ({"masters": 5, "locks": 10_000}, {"rlock": {"cpu_percent": steady(4.0)}}))
-    assert outcome(verdict(run, "renewed")) is Outcome.KEPT
-    next(run.find("held")).rows["rlock"].differs = "9,000 locks"
-    assert outcome(verdict(run, "renewed")) is Outcome.NOT_MEASURED
-
-
-def test_an_error_of_ours_misses_a_demand() -> None:
-    run = run_of("nested", ({"masters": 1}, {"rlock": {}, "rlock-fair": {}, "pottery": {}}))
-    rows = next(run.find("nested")).rows
-    rows["pottery"].error = "TimeoutError: not acquired"
-    rows["rlock-fair"].error = "Unsupported: not reentrant"
-    assert outcome(verdict(run, "rows of rlock")) is Outcome.KEPT
-    rows["rlock"].error = "LeaseLostError: gone"
-    assert outcome(verdict(run, "rows of rlock")) is Outcome.MISSED
 
 
 # -- where they are shown --------------------------------------------------------------------------------

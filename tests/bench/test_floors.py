@@ -8,14 +8,12 @@ import pytest
 import redis
 
 from bench.harness.contestants import ALL
-from bench.harness.worker import Failed, Worker
+from bench.harness.worker import Worker
 
-from ..conftest import FreshMasters
 from ..servers import Fleet
 from .contestants import opened
 
 FLOORS = [found.key for found in ALL if found.family == "floor"]
-MAJORITY = ["floor-majority", "floor-c-majority"]
 
 
 def sent(worker: Worker, url: str) -> list[str]:
@@ -35,16 +33,6 @@ def sent(worker: Worker, url: str) -> list[str]:
     raise AssertionError("the monitor ended")
 
 
-def failing_pair(floor: Worker) -> str:
-    """The error of a pair that must fail: of the pair with Python, of the request with C."""
-    try:
-        reply = floor.ask("pairs", lock="a", count=1)
-    except Failed as why:
-        return str(why)
-    assert reply["ns"] == []
-    return str(reply["errors"][0])
-
-
 @pytest.mark.parametrize("key", FLOORS)
 def test_a_floor_has_a_master_do_what_a_pair_of_the_lock_does(masters1: Fleet, key: str) -> None:
     with (
@@ -54,38 +42,3 @@ def test_a_floor_has_a_master_do_what_a_pair_of_the_lock_does(masters1: Fleet, k
         commands = sent(ours, masters1.urls[0])
         assert len([text for text in commands if text.startswith("EVALSHA")]) == 2
         assert sent(floor, masters1.urls[0]) == commands
-
-
-@pytest.mark.parametrize("key", FLOORS)
-def test_a_floor_that_does_not_get_the_lock_has_no_time(masters3: Fleet, key: str) -> None:
-    with opened(key, masters3.urls) as floor:
-        assert len(floor.ask("pairs", lock="a", count=5)["ns"]) == 5
-    with (
-        opened("rlock", masters3.urls) as ours,
-        opened(key, masters3.urls) as floor,
-    ):
-        ours.ask("acquire", lock="a", wait_ms=1000)
-        assert "refused" in failing_pair(floor)
-
-
-@pytest.mark.parametrize("key", MAJORITY)
-def test_the_majority_is_enough_while_one_master_is_stopped_or_gone(
-    fresh_masters: FreshMasters, key: str
-) -> None:
-    masters = fresh_masters(3)
-    with opened(key, masters.urls) as floor:
-        floor.ask("pairs", lock="a", count=2)
-        masters[2].pause()
-        assert len(floor.ask("pairs", lock="a", count=500)["ns"]) == 500
-        masters[2].resume()
-        # At some point it was asked no more: its socket would be full one day.
-        calls = redis.Redis.from_url(masters[2].url).info("commandstats")["cmdstat_evalsha"]["calls"]
-        assert 4 < calls < 4 + 2 * 150
-        # And it takes part again.
-        assert len(floor.ask("pairs", lock="a", count=500)["ns"]) == 500
-        later = redis.Redis.from_url(masters[2].url).info("commandstats")["cmdstat_evalsha"]["calls"]
-        assert later > calls + 500
-        masters[2].kill()
-        assert len(floor.ask("pairs", lock="a", count=20)["ns"]) == 20
-        masters[1].kill()
-        assert "too few masters" in failing_pair(floor)

@@ -74,11 +74,7 @@ def contest(one: Worker, other: Worker) -> None:
         worker.send("contend", **request)
     told = [worker.answer() for worker in (one, other)]
     assert [each["errors"] for each in told] == [[], []]
-    for each in told:
-        assert {section[0] for section in each["sections"]} <= {0, 1}
-        assert len(each["sections"]) > 2
-    sections = sorted((entered, left, asked) for each in told for _, asked, entered, left in each["sections"])
+    assert all(len(each["sections"]) > 2 for each in told)
+    sections = sorted((entered, left) for each in told for _, _, entered, left in each["sections"])
     for earlier, later in itertools.pairwise(sections):
         assert earlier[1] <= later[0]
-    assert all(start <= asked < stop and asked <= entered for entered, _, asked in sections)
-    assert all(left - entered >= 2_000_000 for entered, left, _ in sections)

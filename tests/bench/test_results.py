@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from bench.harness.results import BadResultsError, Case, Results, Row, Scenario
+from bench.harness.results import Case, Results, Row, Scenario
 from bench.harness.verdicts import Verdict
 
 VERDICT = Verdict("pair", "N = 5", 1.25, value=1.1, low=1.0, high=1.2, rounds=5)
@@ -35,37 +33,3 @@ def test_a_document_tells_what_the_run_told(tmp_path: Path) -> None:
     assert Results.from_json(run.to_json()) == run
     run.write(tmp_path / "a" / "results.json")
     assert Results.read(tmp_path / "a" / "results.json") == run
-
-
-def test_ratios_are_only_where_both_have_the_figure() -> None:
-    rows = a_run().scenarios[0].cases[0].rows
-    assert rows["rlock"].ratios == {"floor-all": 1.25}
-    assert rows["pottery"].ratios == {"floor-all": 5.0}
-    assert rows["redsync"].ratios == {}
-
-
-def test_a_document_has_one_line_for_each_row_and_five_digits_for_each_figure() -> None:
-    run = a_run()
-    run.scenarios[0].cases[0].rows["rlock"].figures["p50_us"] = 499.98765
-    text = run.to_json()
-    assert sum('"rlock": {' in line for line in text.splitlines()) == 2
-    assert "499.99" in text
-    assert len(text.splitlines()) < 20
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{}",
-        '{"scenarios": 1}',
-        '{"scenarios": [], "verdicts": []}',
-        '{"scenarios": [{"name": "a", "title": "", "question": "", "cases": [{}]}]}',
-        '{"scenarios": [{"name": "", "title": "", "question": "", "cases": [{"case": 1, "rows": {}}]}]}',
-    ],
-)
-def test_what_is_no_document_of_a_run_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(BadResultsError) as refused:
-        Results.from_json(text)
-    assert "\n" not in str(refused.value)

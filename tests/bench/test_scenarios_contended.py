@@ -13,7 +13,7 @@ import pytest
 from bench.harness.contestants import Contestant, select
 from bench.harness.results import Case, Row
 from bench.harness.worker import Failed, Worker
-from bench.scenarios import contention, held, idle, wake_up
+from bench.scenarios import contention
 
 QUICK_S = 3.0
 
@@ -84,39 +84,6 @@ def test_contention_tells_owners_costs_and_fairness() -> None:
     assert theirs["sections_per_s"] > 10
     assert "attempts_per_section" not in theirs
     assert cases[5].rows["absent"] == Row(error="Failed: no compiler")
-
-
-def test_wake_up_tells_how_long_after_the_release() -> None:
-    cases = quick(wake_up, RLOCK, REDIS_PY, ABSENT)
-    for case in cases.values():
-        ours = good(case, "rlock")
-        assert 0 < ours["p50_us"] < 1e6
-        assert case.rows["rlock"].intervals["p50_us"][2] == 1
-    assert set(cases[5].rows) == {"rlock", "absent"}
-    assert good(cases[1], "redis-py")["p50_us"] > 0
-    assert cases[5].rows["absent"].error == "Failed: no compiler"
-
-
-def test_idle_waiters_of_ours_ask_for_next_to_nothing() -> None:
-    cases = quick(idle, RLOCK, REDIS_PY)
-    assert set(cases[5].rows) == {"rlock"}
-    theirs, ours = good(cases[1], "redis-py"), good(cases[1], "rlock")
-    assert theirs["requests_per_s"] > 100  # 50 of them look ten times a second
-    assert ours["requests_per_s"] < theirs["requests_per_s"] / 5  # one look may fall into a third of a second
-    assert theirs["threads"] > 50
-    assert ours["threads"] > 50
-    assert cases[1].rows["redis-py"].ratios == {"redis-py": 1.0}
-
-
-def test_held_locks_are_kept_by_one_thread_and_none_is_lost() -> None:
-    for case in quick(held, RLOCK, REDIS_PY).values():
-        assert set(case.rows) == {"rlock"}  # redis-py renews nothing
-        ours = good(case, "rlock")
-        assert (ours["locks"], ours["keys_lost"]) == (500, 0)
-        assert ours["threads"] <= 5
-        assert ours["connections"] >= case.case["masters"]
-        assert ours["requests_per_s"] > 0
-        assert ours["cpu_percent"] < 100
 
 
 def test_java_contends_with_the_processes_and_threads_of_the_others_or_its_row_differs() -> None:

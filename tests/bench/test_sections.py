@@ -32,34 +32,3 @@ def test_each_section_that_begins_in_another_one_is_an_overlap() -> None:
     # The third one begins after the second has ended, and in the first.
     long, inside, later = section(0, 0, 0, 1, 10), section(1, 0, 0, 2, 3), section(1, 0, 3, 9, 12)
     assert overlaps([later, long, inside]) == 2
-
-
-def test_only_sections_that_begin_in_the_window_count() -> None:
-    told = figures(
-        turn(
-            section(0, 0, 0, 99, 101),
-            section(0, 0, 101, 200, 201),
-            section(0, 0, 201, 1099, 1101),
-            section(0, 0, 1099, 1100, 1102),
-        )
-    )
-    assert told["sections_per_s"] == 2
-    assert figures(turn(section(0, 0, 0, 1099, 1101)))["sections_per_s"] == 1
-
-
-def test_a_hand_off_is_from_leaving_to_the_entry_of_one_that_waited() -> None:
-    told = figures(turn(section(0, 0, 0, 200, 201), section(1, 0, 150, 203.5, 205)))
-    assert told["hand_off_p50_us"] == 2500
-
-
-def test_an_owner_without_a_section_in_the_window_is_starved_and_counts_for_fairness() -> None:
-    told = figures(turn(section(0, 0, 0, 50, 51), section(1, 1, 0, 200, 201), threads=2))
-    assert told["starved"] == 3
-    assert told["jain"] == 0.25
-
-
-def test_figures_are_medians_of_the_turns_but_a_starved_thread_counts_once_seen() -> None:
-    both = turn(section(0, 0, 0, 200, 201), section(1, 0, 150, 203, 205))
-    one = turn(section(0, 0, 0, 200, 201))
-    told = figures(both, one, both)
-    assert (told["sections_per_s"], told["starved"]) == (2, 1)

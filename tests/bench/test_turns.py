@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 
 import pytest
 
-from bench.harness.contestants import Contestant
-from bench.harness.turns import Clock, Runner, Runners
+from bench.harness.turns import Clock, Runners
 
 from .broken import broken
-
-
-def contestant(key: str) -> Contestant:
-    return Contestant(key, key, "peer", "Python", "many", "none", "")
 
 
 @pytest.mark.parametrize(
@@ -45,16 +39,3 @@ def test_a_contestant_that_fails_has_its_error_and_the_others_go_on(how: str, er
         assert bad.rounds, "what it did well counts"
     else:
         assert not bad.rounds
-
-
-def test_turns_are_fair_and_their_order_is_drawn_anew() -> None:
-    crowd = Runners([])
-    crowd.runners = [Runner(contestant(name), [], worker=object()) for name in "abcd"]  # type: ignore[arg-type]
-    taken = []
-    turns = crowd.turns(random.Random(7), Clock(10.0))
-    for _ in range(40):
-        taken.append(next(turns).key)
-    rounds = ["".join(taken[i : i + 4]) for i in range(0, 40, 4)]
-    assert all(sorted(one) == list("abcd") for one in rounds)
-    assert len(set(rounds)) > 3
-    assert set(Counter(taken).values()) == {10}

@@ -53,13 +53,7 @@ class Seen:
     def __init__(self, browser: Chrome) -> None:
         self.browser = browser
 
-    def open(self, url: str, width: int = 1400, height: int = 900, *, dark: bool = False) -> None:
-        self.browser.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
-        )
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+    def open(self, url: str) -> None:
         self.browser.get("about:blank")  # or another #fragment of the same page would load nothing
         self.logs()
         self.requests()
@@ -79,15 +73,6 @@ class Seen:
     def texts(self, selector: str) -> list[str]:
         found = "return [...document.querySelectorAll(arguments[0])].map((e) => e.innerText)"
         return [str(text) for text in self.js(found, selector)]
-
-    def click(self, selector: str) -> None:
-        self.js("document.querySelector(arguments[0]).click()", selector)
-
-    def keys(self, *keys: str) -> None:
-        """Keys of the keyboard, to whatever has the focus."""
-        from selenium.webdriver import ActionChains
-
-        ActionChains(self.browser).send_keys(*keys).perform()
 
     def row(self, name: str) -> dict[str, str]:
         """A row of the table by its headings; empty: there is none."""

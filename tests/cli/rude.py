@@ -13,31 +13,22 @@ RUDE = "\x1b]0;owned\x07\x1b[2J\x9b8m\x1b[30m\u202egnorts\x08\x08"
 
 #: Answers on the wire: of other types, too long, too short, of a protocol that nobody asked for.
 SHAPES = (
-    *(
-        b"*0\r\n",
-        b"*-1\r\n",
-        b"$-1\r\n",
-        b"$0\r\n\r\n",
-        b":-9223372036854775808\r\n",
-        b":9223372036854775807\r\n",
-    ),
-    *(b"*1\r\n*1\r\n*0\r\n", b"*2\r\n:1\r\n$1\r\nx\r\n", b"*2\r\n$3\r\ninf\r\n$3\r\nnan\r\n"),
-    *(
-        b"*3\r\n*0\r\n*0\r\n*0\r\n",
-        b"*3\r\n$7\r\nmessage\r\n*0\r\n:5\r\n",
-        b"*3\r\n$1\r\na\r\n*1\r\n:7\r\n$0\r\n\r\n",
-    ),
-    *(b"*4\r\n:1\r\n:1\r\n:1\r\n:1\r\n", b"*5\r\n" + b"$1\r\n1\r\n" * 5, b"*6\r\n" + b":1\r\n" * 6),
-    *(b"*9\r\n" + b":1\r\n" * 9, b"*9\r\n" + b"*0\r\n" * 9, b"$2\r\n\xff\xfe\r\n", b"+OK\r\n", b"-\r\n"),
-    *(b",inf\r\n", b",nan\r\n", b"#t\r\n", b"_\r\n", b"%1\r\n*0\r\n:1\r\n", b"~1\r\n*0\r\n", b"(12\r\n"),
-    *(
-        b">2\r\n:1\r\n:2\r\n",
-        b"?\r\n",
-        b"*99999999999\r\n",
-        b"$-7\r\n",
-        b":1e5\r\n",
-        b"HTTP/1.1 400 Bad Request\r\n\r\n",
-    ),
+    b"*0\r\n",
+    b"*-1\r\n",
+    b"$-1\r\n",
+    b":-9223372036854775808\r\n",
+    b"*1\r\n*1\r\n*0\r\n",
+    b"*2\r\n$3\r\ninf\r\n$3\r\nnan\r\n",
+    b"*3\r\n$7\r\nmessage\r\n*0\r\n:5\r\n",
+    b"*6\r\n" + b":1\r\n" * 6,
+    b"*9\r\n" + b":1\r\n" * 9,
+    b"*9\r\n" + b"*0\r\n" * 9,
+    b"$2\r\n\xff\xfe\r\n",
+    b",nan\r\n",
+    b"%1\r\n*0\r\n:1\r\n",
+    b">2\r\n:1\r\n:2\r\n",
+    b"*99999999999\r\n",
+    b"HTTP/1.1 400 Bad Request\r\n\r\n",
 )
 
 _INFO = f"""\

@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import time
 
-import pytest
-
-from rlock.cli.bench.report import spread
-
-from ..contract.conftest import eventually
-from ..servers import AnyMaster, Fleet, gone, left, raw
-from .shell import RLOCK, environment, rlock
-
-
-def test_the_spread_of_times_is_that_of_a_sorted_list() -> None:
-    times = spread([float(n) for n in range(100, -1, -1)])
-    assert list(times.values()) == [101, 50, 90, 99, 100]
-    assert spread([])["p50"] is None
-    assert spread([3.0])["p99"] == 3.0
+from ..servers import AnyMaster, left, raw
+from .shell import rlock
 
 
 def test_it_measures_a_master_and_leaves_nothing(master: AnyMaster) -> None:
@@ -71,42 +56,3 @@ def test_without_a_quorum_it_is_69_and_a_prefix_that_is_no_name_64() -> None:
     assert found.code == 69
     assert "refused" in found.err
     assert rlock("bench", "--prefix", "rlock:", masters=["redis://127.0.0.1:1"]).code == 64
-
-
-def started(*words: str, masters: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*RLOCK, "bench", "--json", *words],
-        env=environment(masters),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def until(process: subprocess.Popen[str], part: str) -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        if json.loads(line)["measured"] == part:
-            return
-    raise AssertionError(f"it ended before {part!r}")
-
-
-def children(pid: int) -> list[int]:
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(child) for child in file.read().split()]
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="needs /proc")
-def test_ctrl_c_ends_its_processes_and_leaves_nothing(masters3: Fleet) -> None:
-    process = started("--seconds", "20", masters=masters3.urls)
-    until(process, "nested")
-    assert eventually(lambda: len(children(process.pid)) == 4)
-    workers = children(process.pid)
-    assert eventually(lambda: any(left(url) for url in masters3.urls)), "they do not contend yet"
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert err.strip() == ""
-    assert all(gone(pid) for pid in workers)
-    assert [left(url) for url in masters3.urls] == [[], [], []]

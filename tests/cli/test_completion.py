@@ -51,7 +51,6 @@ def test_commands_options_choices_programs_and_locks_are_completed(path: str, ma
     assert set(in_bash([""], path)) == set(COMMANDS)
     assert "--retry-delay" in in_bash(["run", "--retr"], path)
     assert in_bash(["run", "--on-lost", ""], path) == ["warn", "term", "kill"]
-    assert in_bash(["help", "exit"], path) == ["exit-codes"]
     with library.Client(masters3.urls) as client, client.lock("orders:42"), client.lock("other"):
         raw(masters3[0].url).hset("orders:no-lock", mapping={"a": "1", "b": "2"})
         assert in_bash(["status", "o"], path, masters3.urls) == ["orders:42", "other"]
@@ -84,14 +83,6 @@ def test_a_name_that_means_something_to_a_shell_is_not_offered(path: str, master
         out = done([sys.executable, "-m", "rlock"], env=environment(masters3.urls, **extra)).out
         names = {row.removeprefix("plain,") for row in out.splitlines()} - {"plain", "_"}
         assert names == {"orders:42/a.b@c", "or-ü"}, shell
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_shows_the_help_text_of_every_command(command: str) -> None:
-    found = inside("help", command)
-    assert (found.code, found.err) == (0, "")
-    assert found.out == inside(command, "--help").out
-    assert "Exit status" in found.out
 
 
 def test_help_shows_the_exit_codes() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 
 import click
 import pytest
@@ -11,30 +10,10 @@ import pytest
 from rlock.cli import exits
 from rlock.cli.main import COMMANDS, cli
 
-from .shell import inside, rlock
+from .shell import inside
 
 CONTEXT = click.Context(cli, info_name="rlock")
 VERBS = {name: command for name in COMMANDS if (command := cli.get_command(CONTEXT, name)) is not None}
-#: Of another measure: masters, and not a thing to wait for.
-OWN_MEANING = {("up", "-n"), ("run", "-n")}
-
-
-def options() -> dict[str, dict[str, click.Option]]:
-    """Each name of an option: the commands that have it."""
-    found: dict[str, dict[str, click.Option]] = defaultdict(dict)
-    for verb, command in VERBS.items():
-        for param in command.params:
-            if isinstance(param, click.Option):
-                for name in param.opts:
-                    if (verb, name) not in OWN_MEANING:
-                        found[name][verb] = param
-    return found
-
-
-def test_an_option_of_several_commands_has_one_kind_and_the_same_names() -> None:
-    for name, verbs in options().items():
-        kinds = {(type(option.type), option.is_flag, tuple(option.opts)) for option in verbs.values()}
-        assert len(kinds) == 1, (name, list(verbs))
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -56,12 +35,3 @@ def test_what_is_no_number_of_seconds_is_refused(words: tuple[str, ...], value: 
     assert found.code == exits.USAGE
     assert found.err.startswith("rlock: ")
     assert found.err.count("\n") == 1
-
-
-@pytest.mark.parametrize("words", [("status", "x"), ("evict", "-y", "x")], ids=" ".join)
-def test_a_fault_is_told_once(words: tuple[str, ...]) -> None:
-    for url, why in (("redis://127.0.0.1:1", "refused"), ("redis://u:p@127.0.0.1:1", "refused")):
-        found = rlock(*words, masters=[url])
-        assert found.code == exits.UNREACHABLE
-        assert (found.out + found.err).lower().count(why) == 1
-        assert found.err.count("\n") <= 1

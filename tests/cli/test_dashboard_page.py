@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -12,7 +11,6 @@ import pytest
 import rlock
 from rlock.rules.keys import client_label
 
-from ..conftest import FreshMasters
 from ..contract.conftest import eventually
 from ..servers import Fleet
 from .chromium import Seen, chromium
@@ -73,56 +71,6 @@ def test_a_holder_is_seen_and_its_lease_counts_down_and_is_renewed(
             assert seen.texts(".card .pill") == ["answers"] * 3
     assert eventually(lambda: seen.row("job") == {})
     assert seen.text("#held") == "0"
-
-
-def test_a_master_that_is_killed_is_seen_and_so_is_its_return(
-    seen: Seen,
-    dashboard: Open,  # noqa: F811
-    fresh_masters: FreshMasters,
-) -> None:
-    fleet = fresh_masters(3)
-    seen.open(dashboard(fleet.urls).url)
-    with rlock.Client(fleet.urls) as client, client.lock("job"):
-        assert eventually(lambda: seen.row("job").get("Votes") == "3/3")
-        fleet[1].kill()
-        assert eventually(lambda: seen.text("h1") == "2 of 3 masters answer, quorum 2")
-        assert seen.text("#note") == "Locks work; none of the others may fail."
-        assert seen.js("return document.querySelectorAll('.card')[1].dataset.level") == "bad"
-        assert eventually(lambda: "refused" in seen.texts(".card")[1])
-        assert eventually(lambda: seen.row("job").get("Votes") == "2/3")
-        assert eventually(lambda: "2 of 3" in seen.js("return document.getElementById('said').textContent"))
-        fleet[2].kill()
-        assert eventually(lambda: seen.text("#note").startswith("No quorum"))
-        fleet[1].start()
-        fleet[2].start()
-        assert eventually(lambda: seen.text("h1") == "3 of 3 masters answer, quorum 2", within=20)
-        assert eventually(
-            lambda: "Restarted" in seen.texts(".card")[1] or "answers" in seen.texts(".card")[1]
-        )
-
-
-def test_a_server_that_is_gone_is_told_and_so_is_its_return(
-    seen: Seen,
-    dashboard: Open,  # noqa: F811
-    masters3: Fleet,
-) -> None:
-    page = dashboard(masters3.urls)
-    with rlock.Client(masters3.urls) as client, client.lock("job"):
-        seen.open(page.url)
-        assert eventually(lambda: seen.row("job"))
-        page.end(signal.SIGTERM)
-        assert eventually(lambda: "does not answer" in seen.text("#banner"))
-        assert "What you see is from" in seen.text("#banner")
-        assert seen.js("return document.body.classList.contains('stale')")
-        assert seen.js("return document.title").startswith("(stale) ")
-        assert eventually(lambda: seen.text("#live").endswith(" old"))
-        left = seen.row("job")["Lease left"]
-        time.sleep(1.2)
-        assert seen.row("job")["Lease left"] == left, "what nobody knows does not count down"
-        dashboard(masters3.urls, port=page.port)
-        assert eventually(lambda: seen.text("#banner") == "" and seen.text("#live") == "live")
-        assert seen.row("job")
-        assert seen.js("return document.getElementById('said').textContent") == "The page is live again."
 
 
 def test_names_are_text_whatever_they_hold(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -79,14 +78,8 @@ SETTINGS: dict[str, tuple[list[tuple[str, ...]], str, str, str]] = {
         "eviction", "error", "CONFIG SET maxmemory-policy noeviction",
     ),
     "full": ([("maxmemory", "1")], "writes", "error", ""),
-    "waits for replicas": ([("min-replicas-to-write", "1")], "writes", "error", ""),
     "keeps nothing": ([("appendonly", "no")], "durability", "note", "CONFIG SET appendonly yes"),
-    "may lose a second": (
-        [("appendfsync", "everysec")],
-        "durability", "note", "CONFIG SET appendfsync always",
-    ),
     "no keepalive": ([("tcp-keepalive", "0")], "connections", "warning", "CONFIG SET tcp-keepalive 300"),
-    "idle clients are cut off": ([("timeout", "5")], "connections", "warning", "CONFIG SET timeout 0"),
 }  # fmt: skip
 
 
@@ -123,67 +116,18 @@ def test_a_replica_is_found_with_its_master_and_its_master_is_told_of_it(good: F
     assert not doctor(good.urls).of("role")
 
 
-def test_a_script_that_does_not_end_is_found(good: Fleet) -> None:
-    tell(good[2], "CONFIG", "SET", "lua-time-limit", "50")
-    with raw(good.urls[2], 0.3) as stuck, contextlib.suppress(Exception):
-        stuck.execute_command("EVAL", "while true do end", "0")
-    found = told(doctor(good.urls), "writes", "error", good.urls[2])
-    assert found["commands"] == ["SCRIPT KILL"]
-    tell(good[2], "SCRIPT", "KILL")
-    assert not doctor(good.urls).of("writes")
-
-
-@pytest.mark.parametrize(("command", "check"), [("EVALSHA", "permissions"), ("INFO", "one-server")])
-def test_a_command_that_was_renamed_is_found(fresh_masters: FreshMasters, command: str, check: str) -> None:
-    (master,) = fresh_masters(1, args=("--rename-command", command, ""))
-    found = told(doctor([master.url], restart_guard="0"), check, "error", master.url)
-    assert command in found["what"]
-    assert "rename-command" in found["action"]
-
-
-def test_two_names_of_one_server_are_found(good: Fleet) -> None:
-    twin = good.urls[0].replace("127.0.0.1", "localhost")
-    seen = doctor([good.urls[0], good.urls[1], twin])
-    found = told(seen, "duplicate", "error", twin)
-    assert label(good.urls[0]) in found["what"]
-
-
-def test_masters_that_all_forget_are_found_with_the_seconds_that_it_costs(
-    fresh_masters: FreshMasters,
-) -> None:
-    fleet = fresh_masters(3)
-    found = told(doctor(fleet.urls, max_ttl="20"), "durability", "warning", None)
-    assert "21 s" in found["why"]
-
-
-def test_masters_that_have_no_vote_yet_are_found_and_rlock_init_mends_it(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(3)
-    for master in fleet:
-        tell(master, "FLUSHALL")
-    seen = doctor(fleet.urls, max_ttl="60")
-    assert "rlock init" in told(seen, "quorum", "error", None)["action"]
-    assert len(seen.of("guard")) == 3
-    assert all(master["guarded"] > 30 for master in seen.masters)
-    with rlock.Client(fleet.urls, max_ttl=60) as client:
-        client.init()
-    after = doctor(fleet.urls, max_ttl="60")
-    assert not after.of("quorum")
-    assert not after.of("guard")
-
-
 # -- clocks --------------------------------------------------------------------------------------------------
 
 
 Clocked = Callable[[int], tuple[Fleet, list[Clock]]]
 
 
-@pytest.mark.parametrize("seconds", [5.0, -5.0])
-def test_a_clock_that_is_off_is_found(clocked: Clocked, seconds: float) -> None:
+def test_a_clock_that_is_off_is_found(clocked: Clocked) -> None:
     fleet, clocks = clocked(3)
-    clocks[1].step(seconds)
+    clocks[1].step(5.0)
     seen = doctor(fleet.urls)
     found = told(seen, "clock-offset", "warning", fleet.urls[1])
-    assert ("ahead of" if seconds > 0 else "behind") in found["what"]
-    assert abs(seen.masters[1]["clock_offset"] - seconds) < 0.1
-    clocks[1].step(-seconds)
+    assert "ahead of" in found["what"]
+    assert abs(seen.masters[1]["clock_offset"] - 5.0) < 0.1
+    clocks[1].step(-5.0)
     assert not doctor(fleet.urls).of("clock-offset")

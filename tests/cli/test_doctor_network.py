@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from rlock.testing.local.embedded import EmbeddedError, Tls
 from rlock.testing.local.spawn import free_port
 
 from ..servers import Fleet, raw
-from .doctoring import doctor, label
+from .doctoring import doctor
 from .shell import Done, inside
 
 FreshMasters = Callable[..., Fleet]
@@ -60,27 +57,15 @@ def http(accepted: socket.socket) -> None:
         accepted.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
-def closing(accepted: socket.socket) -> None:
-    with accepted:
-        accepted.recv(65536)
-
-
 def silent(accepted: socket.socket) -> None:
     with accepted:
         while accepted.recv(65536):
             pass
 
 
-def protected(accepted: socket.socket) -> None:
-    with accepted:
-        accepted.sendall(b"-DENIED Redis is running in protected mode because ...\r\n")
-
-
 BROKEN = {
     "http": (http, "another protocol", "correct the port"),
-    "closing": (closing, "closes the connection", "rediss://"),
     "silent": (silent, "no answer in time", "firewall"),
-    "protected": (protected, "protected mode", "password"),
 }
 
 
@@ -95,75 +80,6 @@ def test_what_is_no_master_is_told_by_what_it_does(good: Fleet, serve: Serve, ki
     assert action in found["action"]
     assert seen.code == 1
     assert seen.masters[1]["fault"]
-
-
-def test_tls_that_is_not_asked_for_and_a_certificate_that_is_not_known_are_told(
-    good: Fleet, fresh_masters: FreshMasters, certificate: Tls
-) -> None:
-    try:
-        (master,) = fresh_masters(1, tls=certificate)
-    except EmbeddedError as error:
-        pytest.skip(str(error))
-    plain = label(master.url).replace("rediss://", "redis://")
-    found = doctor([*good.urls[:2], plain]).one("reachable")
-    assert found["master"] == plain
-    assert "rediss://" in found["action"]
-    stranger = doctor([*good.urls[:2], label(master.url)]).one("reachable")
-    assert "ssl_ca_certs" in stranger["action"]
-    assert "CERTIFICATE_VERIFY_FAILED" in stranger["what"]
-    assert not doctor([*good.urls[:2], master.url]).of("reachable")
-
-
-def test_a_stopped_master_is_found_and_costs_one_time_out(good: Fleet) -> None:
-    began = time.monotonic()
-    doctor(good.urls, request_timeout="0.5")
-    took = time.monotonic() - began
-    good[1].pause()
-    began = time.monotonic()
-    seen = doctor(good.urls, request_timeout="0.5")
-    more = time.monotonic() - began - took
-    found = seen.one("reachable")
-    assert (found["severity"], found["master"]) == ("error", good.urls[1])
-    assert "no answer in time" in found["what"]
-    assert more < 4, "a second to find out, half a second for the lock that is tried on the others"
-    assert doctor(good.urls[:1]).of("reachable") == []
-
-
-def forward(targets: Iterator[tuple[str, int]], delay: float = 0.0) -> Callable[[socket.socket], None]:
-    """Each connection to the next target; answers come later by ``delay`` seconds."""
-
-    def pump(source: socket.socket, target: socket.socket, delay: float) -> None:
-        try:
-            while data := source.recv(65536):
-                time.sleep(delay)
-                target.sendall(data)
-            target.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
-
-    def handle(accepted: socket.socket) -> None:
-        with accepted, socket.create_connection(next(targets)) as behind:
-            back = threading.Thread(target=pump, args=(behind, accepted, delay), daemon=True)
-            back.start()
-            pump(accepted, behind, 0.0)
-            back.join(5)
-
-    return handle
-
-
-def places(urls: Sequence[str]) -> list[tuple[str, int]]:
-    return [("127.0.0.1", int(url.rpartition(":")[2])) for url in urls]
-
-
-def test_a_balancer_in_front_of_several_servers_is_found(
-    good: Fleet, fresh_masters: FreshMasters, serve: Serve
-) -> None:
-    behind = fresh_masters(2, args=DURABLE)
-    url = serve(forward(itertools.cycle(places(behind.urls))))
-    seen = doctor([*good.urls[:2], url])
-    found = seen.one("one-server")
-    assert (found["severity"], found["master"]) == ("error", url)
-    assert not doctor([*good.urls[:2], behind.urls[0]]).of("one-server")
 
 
 # -- as a user in a shell sees it ----------------------------------------------------------------------------

@@ -99,16 +99,6 @@ def test_one_who_came_while_it_asked_is_not_evicted(masters3: Fleet) -> None:
         second.release()
 
 
-def test_without_a_terminal_it_wants_a_yes(masters3: Fleet) -> None:
-    with rlock.Client(masters3.urls) as client, client.lock("job"):
-        for words in ([], ["--json"], ["--owner", "x"]):
-            code, out, err = ask(masters3.urls, "evict", "job", *words)
-            assert (code, out) == (64, "")
-            assert one_line(err), err
-            assert "--yes" in err
-        assert client.status("job").locked
-
-
 def test_a_lock_that_nobody_holds_cannot_be_evicted(masters3: Fleet) -> None:
     code, out, err = ask(masters3.urls, "evict", "job", "-y")
     assert (code, out) == (1, "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 
@@ -16,7 +15,7 @@ from rlock.cli import exits
 
 from ..conftest import FreshMasters
 from ..servers import Fleet
-from .shell import RLOCK, Done, done, environment, rlock
+from .shell import RLOCK, Done, environment, rlock
 
 NOWHERE = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"]
 
@@ -151,36 +150,3 @@ def test_json_tells_what_happened_on_stderr_one_object_a_line(masters3: Fleet) -
     rows = [json.loads(line) for line in lost(masters3.urls, "--json").err.splitlines()]
     assert [row["event"] for row in rows if row["event"] != "log"] == ["acquired", "lost", "ended"]
     assert rows[-1]["exit_status"] == 76
-
-
-#: Not needed to run a command, and slow to load. (redis-py itself loads asyncio and ssl.)
-NOT_FOR_RUN = (
-    "rich",
-    "prometheus_client",
-    "rlock.asyncio",
-    "rlock._async",
-    "rlock.cli.demo",
-    "rlock.testing.local",
-    "rlock.cli.bench",
-    "rlock.cli.doctor",
-    "rlock.cli.scan",
-    "multiprocessing",
-    "tomllib",
-    "difflib",
-    "http.server",
-)
-
-
-def test_a_run_loads_nothing_that_it_does_not_need(masters3: Fleet) -> None:
-    program = (
-        "import sys; sys.argv = ['rlock', 'run', 'job', 'true']\n"
-        "import redis, hiredis, click, logging; before = set(sys.modules)\n"
-        "from rlock.cli.main import main\n"
-        "try: main()\n"
-        "finally: print(*sorted(set(sys.modules) - before))"
-    )
-    found = done([sys.executable, "-c", program], env=environment(masters3.urls))
-    loaded = found.out.split()
-    assert "rlock.cli.commands.run" in loaded
-    wrong = [name for name in loaded for unwanted in NOT_FOR_RUN if f"{name}.".startswith(f"{unwanted}.")]
-    assert wrong == []

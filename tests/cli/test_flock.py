@@ -11,8 +11,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,8 +19,7 @@ import pytest
 
 from rlock import Client
 
-from ..contract.conftest import eventually
-from ..servers import Fleet, raw
+from ..servers import Fleet
 from .shell import RLOCK, Done, done, environment
 
 FLOCK = shutil.which("flock")
@@ -41,26 +38,19 @@ FREE: list[list[str]] = [
     [LOCK, "sh", "-c", "exit 7"],
     [LOCK, "sh", "-c", "kill -9 $$"],
     [LOCK, "echo", "-n", "a", "b c", "--help", "-w"],
-    [LOCK, "echo", "--", "x"],
     [LOCK, "-c", "echo $((1 + 2)); exit 3"],
-    [LOCK, "-c", "exit 1", "more"],
     [LOCK],
-    ["-n", LOCK, "echo", "x"],
     ["-w", ".5", LOCK, "echo", "x"],
-    ["--timeout=1", LOCK, "echo", "x"],
     ["-w", "soon", LOCK, "echo", "x"],
     ["-E", "0", "-n", LOCK, "sh", "-c", "exit 4"],
-    ["-E", "256", "-n", LOCK, "true"],
     ["-nE9", LOCK, "echo", "x"],
     ["-x", LOCK, "echo", "x"],
-    ["-o", LOCK, "echo", "x"],
     ["--bogus", LOCK, "echo", "x"],
 ]
 
 #: Somebody else has it.
 HELD: list[list[str]] = [
     ["-n", "-E", "42", LOCK, "echo", "ran"],
-    ["-nE0", LOCK, "echo", "ran"],
     ["--timeout", "0.2", "-E", "1", LOCK, "-c", "echo ran"],
 ]
 
@@ -147,50 +137,6 @@ def test_where_they_differ_both_sides_are_as_the_page_says(
     (row,) = re.findall(rf"^\| {re.escape(told)} \|(.*)\|(.*)\|$", PAGE.read_text(), re.MULTILINE)
     assert re.search(rf"\b{theirs}\b", row[0]), f"{told}: the page says {row[0]!r} of flock"
     assert re.search(rf"\b{ours}\b", row[1]), f"{told}: the page says {row[1]!r} of rlock run"
-
-
-@pytest.mark.parametrize("which", [0, 1], ids=["flock", "rlock"])
-def test_both_wait_until_the_lock_is_free_and_then_run(which: int, pair: Pair) -> None:
-    command = pair.commands(["-w", "20", LOCK, "echo", "ran"])[which]
-    with pair.held():
-        process = subprocess.Popen(command, env=environment(pair.urls), stdout=subprocess.PIPE, text=True)
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(1.0)
-    out, _ = process.communicate(timeout=20)
-    assert (process.returncode, out) == (0, "ran\n")
-
-
-@pytest.mark.parametrize("which", [0, 1], ids=["flock", "rlock"])
-def test_both_give_up_when_their_time_is_over_and_not_before(which: int, pair: Pair) -> None:
-    command = pair.commands(["-w", "1.0", "-E", "9", LOCK, "true"])[which]
-    with pair.held():
-        began = time.monotonic()
-        assert done(command, env=environment(pair.urls)).code == 9
-        assert 1.0 <= time.monotonic() - began < 10
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("which", [0, 1], ids=["flock", "rlock"])
-def test_a_signal_ends_the_wait_of_both_with_128_and_its_number(
-    which: int, number: signal.Signals, pair: Pair
-) -> None:
-    # As a shell sees it: ended by the signal, or with that status.
-    command = pair.commands([LOCK, "echo", "ran"])[which]
-    with pair.held():
-        process = subprocess.Popen(command, env=environment(pair.urls), stdout=subprocess.PIPE, text=True)
-        if which:
-            assert eventually(lambda: all(raw(url).pubsub_channels() for url in pair.urls))
-        else:
-            assert eventually(lambda: f" {process.pid} " in Path("/proc/locks").read_text())
-        process.send_signal(number)
-        out, _ = process.communicate(timeout=20)
-    code = process.returncode
-    assert (code if code >= 0 else 128 - code, out) == (128 + number, "")
-
-
-def test_standard_input_is_the_commands_with_both(pair: Pair) -> None:
-    for command in pair.commands([LOCK, "cat"]):
-        assert done(command, env=environment(pair.urls), input="a\nb\n")[:2] == (0, "a\nb\n")
 
 
 def test_the_lock_of_flock_outlives_its_command_in_the_background_and_ours_does_not(pair: Pair) -> None:

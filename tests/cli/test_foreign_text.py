@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import pty
-import select
-import subprocess
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +14,7 @@ import rlock
 from tests.servers import Fleet, raw
 
 from .rude import RUDE, SHAPES, rude
-from .shell import RLOCK, environment, inside
+from .shell import inside
 from .shell import rlock as run
 
 NAME = f"jobs{RUDE}\nrlock: all is well"
@@ -31,12 +26,6 @@ COMMANDS = (
     ("doctor", "--measure", "0"),
     ("evict", "--yes", NAME),
     ("run", "-n", NAME, "true"),
-)
-MISTAKES = (
-    (RUDE,),
-    ("status", f"--{RUDE}", "x"),
-    ("status", "--masters", f"redis://{RUDE}:1", "x"),
-    ("dashboard", "--host", RUDE),
 )
 
 
@@ -91,15 +80,6 @@ def client_of(urls: list[str]) -> rlock.Client:
     return rlock.Client(urls, ttl=0.5, restart_guard=0)
 
 
-@pytest.mark.parametrize("words", MISTAKES, ids=lambda words: words[0] if words[0] != RUDE else "rude")
-def test_what_was_typed_is_shown_as_text_too(words: tuple[str, ...]) -> None:
-    found = inside(*words, masters=["redis://127.0.0.1:1"])
-    assert found.code == 64 or found.code == 78
-    assert obeyed(found.out + found.err) == set()
-    assert found.err.startswith("rlock: ")
-    assert found.err.count("\n") == 1
-
-
 def test_names_and_owners_are_shown_as_text(masters3: Fleet) -> None:
     owner = f"host{RUDE}/1/main:{uuid.uuid4().hex}"
     hold(masters3, NAME, owner)
@@ -117,26 +97,3 @@ def test_names_and_owners_are_shown_as_text(masters3: Fleet) -> None:
             told = json.loads(found.out or found.err)
             assert told["name"] == NAME
             assert told["holder"] == owner
-
-
-def test_a_terminal_gets_our_own_colours_and_no_others(masters3: Fleet) -> None:
-    hold(masters3, "jobs", f"host{RUDE}/1/main:{uuid.uuid4().hex}")
-    here, there = pty.openpty()
-    env = environment(masters3.urls, TERM="xterm")
-    env.pop("NO_COLOR", None)
-    child = subprocess.Popen([*RLOCK, "status", "jobs"], stdin=there, stdout=there, stderr=there, env=env)
-    os.close(there)
-    shown = b""
-    until = time.monotonic() + 30
-    while time.monotonic() < until and select.select([here], [], [], 30)[0]:
-        try:
-            shown += os.read(here, 65536)
-        except OSError:  # the other end is closed
-            break
-    os.close(here)
-    assert child.wait(10) == 0
-    text = shown.decode()
-    assert "\x1b[33mheld\x1b[0m" in text
-    ours = text.replace("\x1b[33m", "").replace("\x1b[1m", "").replace("\x1b[0m", "").replace("\r", "")
-    assert "gnorts" in ours
-    assert obeyed(ours) == set()

@@ -13,7 +13,6 @@ from rlock.rules import keys
 from rlock.rules.keys import owner_token
 
 from ..servers import Fleet, raw
-from .dashboards import Dashboard, get
 from .shell import inside as run
 
 OWNER = owner_token("host/1/main")
@@ -72,24 +71,6 @@ def test_no_key_of_a_master_makes_a_call_raise_anything_but_our_errors(
                 call()
 
 
-def test_no_key_of_a_master_ends_a_command_in_a_traceback(masters3: Fleet) -> None:
-    names = [f"x{i}" for i in range(len(HOSTILE))]
-    for name, kind in zip(names, HOSTILE, strict=True):
-        put(masters3, HOSTILE[kind](name))
-    for words in (("list",), ("list", "--json"), ("watch", "--once"), ("watch", "--once", "--json")):
-        assert run(*words, masters=masters3.urls).code == 0, words  # it looks for a traceback, too
-    for kind in ("a place at infinity", "a count of 300 digits", "a holder of the year 10889"):
-        name = names[[*HOSTILE].index(kind)]
-        assert run("status", name, masters=masters3.urls).code in (0, 64), kind
-    page = Dashboard(masters3.urls)
-    try:
-        assert get(page.port, "/api/snapshot")[0].status == 200
-        for name in names:
-            assert get(page.port, f"/api/lock/{name}")[0].status in (200, 400), name
-    finally:
-        page.close()
-
-
 def test_a_place_that_no_waiter_took_costs_those_who_wait_nothing(masters3: Fleet) -> None:
     for kind in ("a place at infinity", "a place that no integer holds"):
         put(masters3, HOSTILE[kind]("x"), 1)
@@ -132,12 +113,3 @@ def test_on_a_minority_a_hash_that_no_lock_wrote_survives_an_eviction(masters3: 
         with raw(masters3.urls[0]) as server:
             assert server.hgetall("x") == {"user:1": "1"}
         assert lock.lost.wait(5.0)
-
-
-def test_a_lock_of_redisson_is_a_lock(masters3: Fleet) -> None:
-    owner = "8743c9c0-0795-4907-87fd-6c719a6b4586:52"
-    put(masters3, ("HSET", "x", owner, "1"))
-    with rlock.Client(masters3.urls, interop="redisson") as client:
-        assert client.status("x").holder == owner
-        assert not client.lock("x").acquire(timeout=0.1)
-        assert client.evict("x") == [owner]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 
 import rlock
 from rlock.rules.keys import owner_token, queue, waiter_name
 
-from ..conftest import FreshMasters
 from ..contract.conftest import eventually
 from ..servers import Fleet, raw
-from .shell import ask, one_line
+from .shell import ask
 
 
 def held(fleet: Fleet, name: str, owner: str) -> None:
@@ -66,36 +64,3 @@ def test_it_chooses_and_sorts(masters3: Fleet) -> None:
     assert names("--held", "--waited") == ["a:2", "b:1"]
     assert names("--waited", "--sort", "waiters") == ["b:1", "a:2", "c:1"]
     assert names("--sort", "since") == ["a:1", "a:2", "b:1", "c:1"]
-
-
-def test_json_is_an_object_a_line_with_the_words_of_status(masters3: Fleet) -> None:
-    for name in ("a", "b"):
-        held(masters3, name, owner_token("web/1/main"))
-    code, out, _ = ask(masters3.urls, "list", "--json")
-    assert code == 0
-    found = [json.loads(line) for line in out.splitlines()]
-    assert [each["name"] for each in found] == ["a", "b"]
-    status = json.loads(ask(masters3.urls, "status", "--json", "a")[1])
-    assert found[0].keys() == status.keys()
-    assert found[0]["holder"] == status["holder"]
-
-
-def test_bad_input_is_one_line_and_a_code(masters3: Fleet, fresh_masters: FreshMasters) -> None:
-    nowhere = ["redis://127.0.0.1:1", "redis://u:secret@127.0.0.1:2"]
-    code, out, err = ask(nowhere, "list")
-    assert (code, out) == (69, "")
-    assert one_line(err), err
-    assert "0 of 2 masters answer" in err
-    assert err.count("refused") == 2
-    assert "secret" not in err
-    for master in masters3:
-        raw(master.url).execute_command("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-scan")
-    code, out, err = ask([url.replace("redis://", "redis://poor:pw@") for url in masters3.urls], "list")
-    assert (code, out) == (64, "")
-    assert one_line(err), err
-    assert "+scan" in err
-    code, out, err = ask(fresh_masters(1, password="right").urls, "list")
-    assert code == 0
-    code, _, err = ask(masters3.urls, "list", "--sort", "size")
-    assert code == 64
-    assert "waiters" in err

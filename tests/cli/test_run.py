@@ -58,17 +58,6 @@ def free(fleet: Fleet) -> bool:
     return not any(raw(master.url).exists("job") for master in fleet)
 
 
-def test_a_missing_permission_is_not_taken_for_a_bad_time_out(start: Start, masters3: Fleet) -> None:
-    for master in masters3:
-        raw(master.url).execute_command("ACL", "SETUSER", "stranger", "on", ">pw", "~other:*", "&*", "+@all")
-    urls = ",".join(url.replace("redis://", "redis://stranger:pw@") for url in masters3.urls)
-    for words in ([], ["-w", "1"]):
-        code, _, err = ended(start("run", *words, "job", "--", "true", RLOCK_MASTERS=urls))
-        assert "NOPERM" in err
-        assert "--timeout" not in err
-        assert code != 0
-
-
 def test_fair_runs_take_their_turns_and_status_shows_who_waits(start: Start, masters3: Fleet) -> None:
     with rlock.Client(masters3.urls, ttl=2.0) as client:
         lock = client.lock("job")
@@ -106,17 +95,6 @@ def test_the_command_finds_the_lock_in_its_environment(start: Start, masters3: F
     assert int(found["RLOCK_FENCING_TOKEN"]) > 1_700_000_000_000_000
 
 
-def test_a_busy_lock_is_75_and_says_who_has_it(start: Start, masters3: Fleet) -> None:
-    with rlock.Client(masters3.urls).lock("job"):
-        for words in (["-n"], ["--no-wait"], ["-w", "0.2"], ["--timeout", "0.2"]):
-            began = time.monotonic()
-            code, out, err = ended(start("run", *words, "job", "--", "echo", "ran"))
-            assert (code, out) == (75, "")
-            assert "held by" in err
-            assert "MainThread" in err
-            assert time.monotonic() - began < 10
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_signals_go_on_to_the_command(number: signal.Signals, start: Start, masters3: Fleet) -> None:
     program = (
@@ -144,18 +122,6 @@ def test_a_signal_while_it_waits_ends_it_and_leaves_nothing(
         assert ended(process)[:2] == (128 + number, "")
     assert free(masters3)
     assert eventually(lambda: not any(raw(m.url).pubsub_channels() for m in masters3))
-
-
-def test_a_lost_lock_ends_the_command_and_is_76(start: Start, masters3: Fleet) -> None:
-    program = "echo ready; trap 'echo told; exit 0' TERM; sleep 30 & wait"
-    process = start("run", "job", "--", "sh", "-c", program)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    with rlock.Client(masters3.urls) as operator:
-        operator.evict("job")
-    code, out, err = ended(process)
-    assert (code, out) == (76, "told\n")
-    assert "was lost" in err
 
 
 def test_a_command_that_ignores_sigterm_is_killed_with_all_it_started(
@@ -194,38 +160,6 @@ def test_a_killed_rlock_takes_its_command_with_it(start: Start) -> None:
     process.wait(10)
 
     assert gone(command), "it works on while the next one may enter"
-
-
-#: For LD_PRELOAD: the parent is killed in the last moment in which the kernel tells its child nothing.
-LATE = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <signal.h>
-#include <unistd.h>
-int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d) {
-    pid_t parent = getppid();
-    if (option == 1) {  /* PR_SET_PDEATHSIG */
-        kill(parent, SIGKILL);
-        while (getppid() == parent) usleep(1000);
-    }
-    int (*real)(int, unsigned long, unsigned long, unsigned long, unsigned long) = dlsym(RTLD_NEXT, "prctl");
-    return real(option, a, b, c, d);
-}
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
-def test_rlock_that_is_killed_while_it_starts_the_command_leaves_none_behind(
-    start: Start, tmp_path: Path
-) -> None:
-    library = tmp_path / "late.so"
-    try:
-        build = ["cc", "-shared", "-fPIC", "-x", "c", "-o", str(library), "-"]
-        subprocess.run(build, input=LATE, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"needs a C compiler: {error}")
-    code, out, _ = ended(start("run", "job", "--", "echo", "ran", LD_PRELOAD=str(library)))
-    assert (code, out) == (-signal.SIGKILL, ""), "it works on while the next one may enter"
 
 
 def test_the_command_is_started_as_a_shell_would_start_it(start: Start) -> None:

@@ -6,15 +6,11 @@ import threading
 import time
 from contextlib import closing
 
-import pytest
-
 import rlock
 from rlock.cli.scan.look import GRACE_S, Scan
-from rlock.cli.scan.reading import unlisted, unreachable
-from rlock.cli.scan.snapshot import MasterHealth, Snapshot
+from rlock.cli.scan.snapshot import Snapshot
 from rlock.rules.keys import owner_token, queue, waiter_name
 
-from ..conftest import FreshMasters
 from ..contract.conftest import eventually
 from ..servers import AnyMaster, Fleet, raw
 
@@ -58,12 +54,8 @@ def test_a_look_shows_locks_holders_waiters_and_masters(any_server: AnyMaster) -
     assert health.flavour == ("Valkey" if health.version[0] in "89" else "Redis")
     assert health.latency is not None
     assert 0 < health.latency < 1
-    assert health.memory is not None
-    assert health.memory > 100_000
-    assert health.clients is not None
-    assert health.clients >= 3
-    assert health.uptime is not None
-    assert health.uptime >= 0
+    assert (health.memory or 0) > 100_000
+    assert (health.clients or 0) >= 3
     assert health.clock_offset == 0.0, "the median of one"
 
 
@@ -82,18 +74,6 @@ def test_hashes_that_no_lock_wrote_are_not_shown(masters1: Fleet) -> None:
         assert set(scan._names) == {"java", "lock"}, "others are not even asked for again"
 
 
-def test_with_a_limit_those_that_are_waited_for_go_before_and_more_is_said(masters1: Fleet) -> None:
-    client = raw(masters1.urls[0])
-    for i in range(30):
-        client.hset(f"a{i:02}", mapping={owner_token("web/1/main"): 1})
-    client.hset("z", mapping={owner_token("web/1/main"): 1})
-    client.zadd(queue("z"), {waiter_name(owner_token("web/2/main"), "station"): 1})
-    snapshot = look(masters1.urls, limit=3)
-    assert [lock.name for lock in snapshot.locks] == ["a00", "a01", "z"]
-    assert snapshot.more
-    assert not look(masters1.urls, limit=31).more
-
-
 def test_a_lock_that_is_released_is_gone_from_the_next_look_and_one_that_comes_back_too(
     masters3: Fleet,
 ) -> None:
@@ -104,31 +84,6 @@ def test_a_lock_that_is_released_is_gone_from_the_next_look_and_one_that_comes_b
             with lock:
                 assert [each.name for each in scan.look().locks] == ["x"]
         assert GRACE_S > 1, "it stays in mind, so that it is found again without a search"
-
-
-@pytest.mark.timing
-def test_a_search_is_boxed_in_time_and_goes_on_where_it_was(masters1: Fleet) -> None:
-    client = raw(masters1.urls[0])
-    for start in range(0, 100_000, 10_000):
-        pipe = client.pipeline(transaction=False)
-        for i in range(start, start + 10_000):
-            pipe.hset(f"session:{i}", mapping={"user": "7"})
-        pipe.execute()
-    with rlock.Client(masters1.urls) as own, closing(Scan(own, scan_s=0.01)) as scan:
-        scan._started_at = 1.0  # the first look may take longer
-        client.hset("lock", mapping={owner_token("web/1/main"): 1})
-        took, looks = [], 0
-        while True:
-            began = time.monotonic()
-            snapshot = scan.look()
-            took.append(time.monotonic() - began)
-            looks += 1
-            assert looks < 200
-            if not snapshot.more:
-                break
-        assert looks > 3, "it was not all searched at once"
-        assert sorted(took)[looks // 2] < 0.2
-        assert [lock.name for lock in snapshot.locks] == ["lock"]
 
 
 def test_it_writes_nothing_and_asks_for_nothing_but_what_reads(masters3: Fleet) -> None:
@@ -157,81 +112,3 @@ def _everything(client: object) -> dict[str, object]:
     for key in client.keys():  # type: ignore[attr-defined]  # noqa: SIM118
         found[key] = client.dump(key)  # type: ignore[attr-defined]
     return found
-
-
-@pytest.mark.timing
-def test_a_master_that_hangs_costs_one_look_its_time_out_and_the_next_ones_nothing(
-    fresh_masters: FreshMasters,
-) -> None:
-    fleet = fresh_masters(3)
-    with rlock.Client(fleet.urls, restart_guard=0) as client, closing(Scan(client)) as scan:
-        client.lock("x").acquire()
-        assert [each.fault for each in scan.look().masters] == [None] * 3
-        fleet[0].pause()
-        snapshot, took = _timed(scan)
-        assert took < 2 * 0.5 + 0.35
-        assert snapshot.masters[0].fault == "no answer within 0.5 s"
-        for _ in range(20):
-            snapshot, took = _timed(scan)
-            assert took < 0.3
-            assert snapshot.masters[0].fault is not None
-            assert [lock.holder is not None for lock in snapshot.locks] == [True]
-            time.sleep(0.1)
-        fleet[0].resume()
-        assert eventually(lambda: scan.look().masters[0].fault is None, within=5.0)
-
-
-def test_with_too_few_answers_it_says_so_and_names_no_holder(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(3)
-    with rlock.Client(fleet.urls, restart_guard=0) as client, closing(Scan(client)) as scan:
-        client.lock("x").acquire()
-        assert unreachable(scan.look()) is None
-        fleet[0].kill()
-        fleet[1].kill()
-        scan.look()
-        snapshot, took = _timed(scan)
-        assert took < 1.0
-        assert snapshot.answering == 1
-        assert "refused" in str(unreachable(snapshot))
-        assert [(lock.name, lock.holder) for lock in snapshot.locks] == [("x", None)]
-        fleet[0].start()
-        assert eventually(lambda: scan.look().answering == 2, within=5.0)
-        client.lock("x").release()
-
-
-def test_a_user_who_may_not_scan_or_ask_gets_what_he_may(any_server: AnyMaster) -> None:
-    acl = ["on", ">pw", "~*", "resetchannels", "&*", "-@all", "+evalsha", "+eval", "+hlen", "+hgetall"]
-    acl += ["+pttl", "+zrange", "+zcard", "+time", "+get"]
-    raw(any_server.url).execute_command("ACL", "SETUSER", "poor", *acl)
-    url = any_server.url.replace("redis://", "redis://poor:pw@")
-    with rlock.Client([url], restart_guard=0) as client, closing(Scan(client)) as scan:
-        snapshot = scan.look()
-        (health,) = snapshot.masters
-        assert health.fault is None
-        assert health.latency is not None
-        assert health.version is None
-        assert "scan" in str(health.unlisted).lower()
-        assert "+scan" in str(unlisted(snapshot))
-        assert "pw" not in repr(snapshot)
-        raw(any_server.url).execute_command("ACL", "SETUSER", "poor", "+scan", "+hkeys")
-        raw(any_server.url).hset("lock", mapping={owner_token("web/1/main"): 1})
-        snapshot = scan.look()
-        assert unlisted(snapshot) is None
-        assert [lock.name for lock in snapshot.locks] == ["lock"]
-
-
-def test_the_restart_guard_of_a_master_is_shown(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(1)
-    fleet[0].restart()
-    health: MasterHealth = look(fleet.urls).masters[0]
-    assert 5.0 < health.guarded < 12.0
-    with rlock.Client(fleet.urls) as client:
-        client.init()
-        with closing(Scan(client)) as scan:
-            assert scan.look().masters[0].guarded == 0.0
-
-
-def _timed(scan: Scan) -> tuple[Snapshot, float]:
-    began = time.monotonic()
-    snapshot = scan.look()
-    return snapshot, time.monotonic() - began

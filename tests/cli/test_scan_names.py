@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from rlock.cli.scan import info
 from rlock.cli.scan.names import lock_of, queues, waited_for
 from rlock.rules.keys import queue
 
@@ -19,30 +16,6 @@ def test_names_come_back_out_of_the_keys_that_are_made_of_them() -> None:
         assert lock_of(name.encode()) == name
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        b"rlock:fleet",
-        b"rlock:x:queue",
-        b"rlock:{x:queue",
-        b"rlock:{}:queue",
-        b"rlock::x:queue",
-        b"rlock:{{x}}:queue",
-        b"rlock:{x}:fence",
-        b"x:queue",
-        b"\xff",
-        b"",
-    ],
-)
-def test_other_keys_are_no_queues(key: bytes) -> None:
-    assert waited_for(key) is None
-
-
-def test_what_no_lock_can_be_called_is_none() -> None:
-    for key in (b"rlock:fleet", b"\xff\xfe", b"", b"x" * 1100):
-        assert lock_of(key) is None
-
-
 def test_the_patterns_for_queues_find_the_locks_that_a_pattern_matches(box: Box) -> None:
     for name in NAMES:
         box.client.zadd(queue(name), {"w": 1})
@@ -52,14 +25,3 @@ def test_the_patterns_for_queues_find_the_locks_that_a_pattern_matches(box: Box)
             waited_for(str(key).encode()) for keys in map(box.client.keys, queues(pattern)) for key in keys
         }
         assert found == {*map(str, box.client.keys(pattern))} & {*NAMES}, pattern
-
-
-def test_durable_takes_both_settings() -> None:
-    for aof, fsync, durable in (
-        ("1", "always", True),
-        ("1", "everysec", False),
-        ("1", None, None),
-        ("0", "always", False),
-        ("0", None, False),
-    ):
-        assert info.health({"aof_enabled": aof}, fsync)["durable"] is durable

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from rlock.rules.keys import owner_token
 
 from ..servers import Fleet, raw
@@ -20,3 +22,15 @@ def test_free_is_said_only_where_nobody_can_have_it(masters3: Fleet) -> None:
     assert told == f"job: unknown, {holder} on 1 of 3 masters, and 1 that may name it give no answer"
     told = ask([*masters3.urls[1:], "redis://127.0.0.1:1"], "status", "job")[1].splitlines()[0]
     assert told == "job: free (no holder on 2 of 3 masters)"
+
+
+def test_json_without_a_quorum_has_the_views_of_the_masters_that_answer(masters3: Fleet) -> None:
+    holder = owner_token("box/1/MainThread")
+    raw(masters3.urls[0]).execute_command("HSET", "job", holder, 1)
+    urls = [masters3.urls[0], "redis://127.0.0.1:1", "redis://127.0.0.1:2"]
+    code, out, err = ask(urls, "status", "job", "--json")
+    found = json.loads(out)
+    assert (code, err.count("\n")) == (69, 1)
+    assert (found["holder"], found["free"]) == (None, False)
+    assert [view["holder"] for view in found["masters"]] == [holder, None, None]
+    assert [view["fault"] is None for view in found["masters"]] == [True, False, False]

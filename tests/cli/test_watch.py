@@ -11,7 +11,6 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
@@ -21,9 +20,8 @@ import pytest
 
 import rlock
 
-from ..conftest import FreshMasters
 from ..servers import Fleet
-from .shell import RLOCK, ask, done, environment, one_line
+from .shell import RLOCK, ask, environment
 
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 
@@ -150,66 +148,6 @@ def test_signals_end_it_and_the_terminal_is_put_back(number: signal.Signals, wat
     assert screen.ends() == 128 + number
     assert put_back(screen)
     assert "Traceback" not in screen.text
-
-
-def test_s_sorts_by_the_next_order(watch: Open) -> None:
-    screen = watch()
-    assert screen.shows("sorted by name")
-    screen.type("\x1b[B")  # an arrow key: its letters are no commands
-    screen.type("s")
-    assert screen.shows("sorted by waiters")
-    screen.type("q")
-    assert screen.ends() == 0
-
-
-def test_without_rich_it_says_what_to_install_and_json_works(masters3: Fleet) -> None:
-    program = "import sys; sys.modules['rich'] = None; from rlock.cli.main import main; main()"
-    words = [sys.executable, "-c", program, "watch", "--once"]
-    code, _, err = done(words, env=environment(masters3.urls))
-    assert (code, one_line(err)) == (64, True)
-    assert "pip install" in err
-    code, out, _ = done([*words, "--json"], env=environment(masters3.urls))
-    assert code == 0
-    assert json.loads(out)["quorum"] == 2
-
-
-def test_a_master_that_dies_and_comes_back_is_seen_to(watch: Open, fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(3)
-    screen = watch(urls=fleet.urls)
-    assert screen.shows("3/3 masters answer")
-    fleet[1].kill()
-    assert screen.shows("2/3 masters answer")
-    assert screen.shows("refused")
-    fleet[1].start()
-    assert screen.shows("3/3 masters answer")
-    assert screen.shows("guard")
-    fleet[0].kill()
-    fleet[2].kill()
-    assert screen.shows("fewer than 2 masters answer")
-    screen.type("q")
-    assert screen.ends() == 0
-
-
-def test_json_is_a_look_a_line_until_nobody_reads(masters3: Fleet) -> None:
-    with rlock.Client(masters3.urls) as client, client.lock("x"):
-        process = subprocess.Popen(
-            [*RLOCK, "watch", "--json", "-i", "0.2"],
-            env=environment(masters3.urls),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        looks = [json.loads(process.stdout.readline()) for _ in range(3)]
-        process.stdout.close()
-        assert process.wait(timeout=10) != 0
-        assert process.stderr is not None
-        assert process.stderr.read() == ""
-        process.stderr.close()
-    assert [lock["name"] for lock in looks[0]["locks"]] == ["x"]
-    assert [health["fault"] for health in looks[0]["masters"]] == [None] * 3
-    assert looks[0]["quorum"] == 2
-    assert 0.1 < looks[2]["at"] - looks[1]["at"] < 2.0
 
 
 def test_once_is_one_picture_for_paper(masters3: Fleet) -> None:

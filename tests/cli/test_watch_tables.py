@@ -118,10 +118,6 @@ def test_a_master_without_an_answer_or_a_vote_is_shown_with_the_reason() -> None
     assert "which locks are held is unknown" in shown
 
 
-def test_a_full_master_is_shown_as_full() -> None:
-    assert "full" in drawn(fleet(masters=(master(0, memory=30 << 20), master(1), master(2))))
-
-
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_the_lines_fit_and_foreign_names_are_text(width: int) -> None:
     names = ("x" * 500, "\x1b[2J\x1b]0;owned\x07", "[bold red]markup[/]", "锁" * 90, "line\nbreak")

@@ -55,10 +55,3 @@ def test_the_table_says_which_files_a_driver_has() -> None:
 def test_the_nine_functions_are_on_the_stack_of_an_acquire(masters3: Fleet) -> None:
     rows = re.findall(r"^\| \d \| `rlock/(\S+)` \|", ARCHITECTURE, re.MULTILINE)
     assert rows == frames_of_a_write(masters3.urls)[::-1]
-
-
-def test_the_glossary_defines_each_word_once() -> None:
-    rows = re.findall(r"^\| (\*\*.+?) \|", GLOSSARY, re.MULTILINE)
-    words = [word for row in rows for word in re.findall(r"\*\*(.+?)\*\*", row)]
-    assert len(words) > 60
-    assert len(words) == len(set(words))

@@ -48,8 +48,3 @@ def test_the_computed_tables_of_a_page_are_up_to_date(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert site_tables.filled(text) == text, WRITE
     assert text.count("<!-- computed table: ") == text.count("<!-- end of the table -->")
-
-
-def test_every_table_is_on_some_page() -> None:
-    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
-    assert {*re.findall(r"<!-- computed table: ([\w-]+) -->", text)} == {*site_tables.TABLES}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import sqlite3
 import subprocess
 import threading
@@ -17,7 +16,6 @@ import pytest
 
 import rlock
 
-from ..contract.conftest import eventually
 from ..servers import Fleet
 from .pages import PYTHON, TOP, Start, starter
 
@@ -40,13 +38,6 @@ def client(masters3: Fleet) -> Iterator[rlock.Client]:
 def line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
-
-
-def test_the_index_names_every_program_and_each_is_short() -> None:
-    programs = {path.name for path in EXAMPLES.glob("*.py")}
-    assert set(re.findall(r"\]\((\w+\.py)\)", (EXAMPLES / "README.md").read_text())) == programs
-    for name in programs:
-        assert len((EXAMPLES / name).read_text().splitlines()) < 60, name
 
 
 def test_the_cron_job_is_skipped_while_another_machine_runs_it(start: Start, client: rlock.Client) -> None:
@@ -101,13 +92,3 @@ def test_the_long_job_stops_when_its_lock_is_lost(start: Start, client: rlock.Cl
     assert lost.returncode == 76
     assert "alarm in rlock-on-lost" in told
     assert "stopped: an operator evicted it" in told or "stopped: a quorum" in told
-
-
-def test_a_standby_leads_when_the_leader_ends(start: Start, client: rlock.Client) -> None:
-    leader = start("leader.py")
-    token = int(line(leader).split()[1])
-    standby = start("leader.py")
-    assert eventually(lambda: client.lock("leader:reports").statistics().waiters, 20)
-    leader.send_signal(signal.SIGTERM)
-    assert leader.wait(30) == 0
-    assert int(line(standby).split()[1]) > token

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,16 +66,6 @@ def ready(serve: Callable[[str], str]) -> Callable[..., Any]:
 def nothing() -> None: ...
 
 
-def two_tokens(make_client: MakeClient, masters: Fleet) -> tuple[int, int]:
-    """The tokens of a holder and of a later one."""
-    client = make_client(masters.urls)
-    tokens = []
-    for _ in range(2):
-        with client.lock("x") as lock:
-            tokens.append(lock.fencing_token)
-    return tokens[0], tokens[1]
-
-
 def overtaken(recipe: Any, make_client: MakeClient, masters: Fleet) -> bool:
     """Run a worker that another one overtakes before it writes; what it says."""
     client, other = make_client(masters.urls), make_client(masters.urls)
@@ -125,31 +112,6 @@ def test_nested_writes_of_one_holder_are_accepted(
     assert inner == [True]
 
 
-@pytest.mark.parametrize("name", ["row", "file", "client"])
-def test_after_the_claim_and_the_read_an_earlier_holder_is_refused(
-    name: str, masters3: Fleet, make_client: MakeClient, ready: Callable[..., Any]
-) -> None:
-    recipe = ready(name)
-    client, other = make_client(masters3.urls), make_client(masters3.urls)
-    has_read, go_on = threading.Event(), threading.Event()
-
-    def pause() -> None:
-        has_read.set()
-        assert go_on.wait(30)
-
-    thread = threading.Thread(target=recipe.work, args=(other, pause, 1000))
-
-    def overtake() -> None:
-        assert other.evict(recipe.lock_name)
-        thread.start()
-        assert has_read.wait(30)
-
-    assert recipe.work(client, overtake, 1) is False
-    go_on.set()
-    thread.join(30)
-    assert recipe.value() == 1100
-
-
 STOPPED = """
 import sys
 client = rlock.Client(sys.argv[1].split(), ttl=1.0, max_ttl=1.0)
@@ -184,28 +146,3 @@ def test_a_process_that_was_stopped_beyond_its_lease_writes_nothing_when_it_goes
     assert stopped.line() == "False"
     assert stopped.line() == "closed"
     assert recipe.value() == 1100
-
-
-def test_the_server_says_what_is_missing_and_what_is_too_low(
-    masters3: Fleet, make_client: MakeClient, serve: Callable[[str], str]
-) -> None:
-    url = serve(source("server"))
-    old, new = two_tokens(make_client, masters3)
-
-    def ask(method: str, token: object = None, body: bytes | None = None) -> int:
-        headers = {} if token is None else {"X-Fencing-Token": str(token)}
-        try:
-            with urllib.request.urlopen(urllib.request.Request(url, body, headers, method=method)) as answer:
-                code: int = answer.status
-        except urllib.error.HTTPError as error:
-            error.close()
-            code = error.code
-        return code
-
-    assert ask("GET") == 404
-    assert ask("GET", old) == 404
-    assert ask("PUT", None, b"1") == 428
-    assert ask("PUT", "-1", b"1") == ask("PUT", "1e9", b"1") == ask("PUT", "9" * 40, b"1") == 400
-    assert [ask("PUT", token, b"2") for token in (old, new, new, old)] == [200, 200, 200, 412]
-    assert ask("GET") == ask("GET", new) == 200
-    assert ask("GET", old) == 412

@@ -48,15 +48,6 @@ def test_the_program_of_the_page_runs_on_every_loop(loop: str, masters3: Fleet, 
     assert not [key for url in masters3.urls for key in left(url)]
 
 
-def test_the_page_lists_the_methods_that_are_awaited() -> None:
-    def awaited(kind: type) -> set[str]:
-        public = {name: found for name, found in vars(kind).items() if not name.startswith("_")}
-        return {name for name, found in public.items() if asyncio.iscoroutinefunction(found)}
-
-    assert awaited(rlock.asyncio.RLock) == {"acquire", "release", "locked", "statistics"}
-    assert awaited(rlock.asyncio.Client) == {"status", "evict", "init", "close"}
-
-
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="TaskGroup came with Python 3.11")
 def test_child_tasks_get_the_loss_signal_and_the_token_of_their_parent(run: Run) -> None:
     parts, written = module(block(PAGE, "parts.py")), []

@@ -68,21 +68,6 @@ def test_a_run_is_skipped_while_another_one_is_on(start: Start, tmp_path: Path) 
     assert runs(tmp_path) == 1
 
 
-def test_a_short_job_is_run_by_one_machine_although_the_other_comes_later(
-    start: Start, tmp_path: Path
-) -> None:
-    go_on(tmp_path)
-    line = crontab()["invoices"]
-    assert "sleep 60;" in line
-    first = shell(start, line.replace("sleep 60;", "touch ended; sleep 4;"))
-    assert eventually((tmp_path / "ended").exists, 20)
-    second = shell(start, line)
-    assert second.wait(30) == 75
-    assert first.poll() is None, "it has ended too early for this test to say anything"
-    assert first.wait(30) == 3
-    assert runs(tmp_path) == 1
-
-
 def test_a_job_that_is_to_be_done_each_time_waits_for_the_one_before(start: Start, tmp_path: Path) -> None:
     line = crontab()["import"]
     first = shell(start, line)

@@ -90,31 +90,6 @@ print(answer.status_code, answer.json(), left())
     assert told.splitlines() == ["409 1 10", "200 9", "200 {'left': 8} 8"]
 
 
-#: Whether the lock is still ours at the moment that the transaction is committed.
-COMMITTED = """
-told = []
-save = models.Item.save
-def saved(self):
-    transaction.on_commit(lambda: told.append(locks.client().lock("stock:1").is_owned()))
-    save(self)
-models.Item.save = saved
-stock.take(1, 1)
-print(told)
-"""
-
-
-def test_the_transaction_is_committed_before_the_release(run: Run) -> None:
-    assert run(COMMITTED).strip() == "[True]"
-
-
-def test_a_transaction_for_each_request_does_not_end_after_the_release(run: Run, tmp_path: Path) -> None:
-    lay_out(
-        PAGE, tmp_path, {"settings.py": ('"NAME": "shop.db"', '"NAME": "shop.db", "ATOMIC_REQUESTS": True')}
-    )
-    request = COMMITTED.replace("stock.take(1, 1)", 'web.post("/cart/5/order/1")')
-    assert run(request).strip() == "[True]"
-
-
 #: A later holder writes between the acquire of this one and its first statement.
 OVERTAKEN = """
 claimed = models.Item.objects.filter

@@ -14,10 +14,9 @@ import pytest
 
 import rlock
 import rlock.asyncio
-from rlock.testing import lose
 
 from ..contract.conftest import make_client as make_client  # a fixture
-from ..servers import Fleet, left, raw
+from ..servers import Fleet
 from .pages import block, lay_out, module
 
 fastapi = pytest.importorskip("fastapi", "0.121", reason="fastapi is in the extra test")
@@ -42,10 +41,6 @@ class Shop:
     def rows(self) -> list[tuple[str, int]]:
         with closing(sqlite3.connect(self.folder / "shop.db")) as database:
             return database.execute("SELECT state, fence FROM orders ORDER BY id").fetchall()
-
-    def overtake(self, token: int) -> None:
-        with closing(sqlite3.connect(self.folder / "shop.db")) as database, database:
-            database.execute("UPDATE orders SET state = 'returned', fence = ?", (token,))
 
 
 @pytest.fixture
@@ -107,97 +102,3 @@ def test_a_second_request_for_an_order_is_answered_with_409_by_every_worker(shop
 
     run(main)
     assert [state for state, _ in shop.rows()] == ["shipped", "shipped"]
-
-
-def test_the_lock_is_released_before_the_response(shop: Shop, masters3: Fleet) -> None:
-    app = shop.app()
-    held: list[bool] = []
-
-    async def send(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            held.append(any(raw(url).exists("order:1") for url in masters3.urls))
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def main() -> None:
-        ask = {"type": "http", "method": "POST", "path": "/orders/1/ship", "query_string": b"", "headers": []}
-        async with app.router.lifespan_context(app):
-            await app(ask, receive, send)
-
-    run(main)
-    assert held == [False]
-
-
-def test_the_background_task_of_the_page_waits_for_a_lock_of_its_own(shop: Shop, masters3: Fleet) -> None:
-    held: list[bool] = []
-
-    async def mail(order_id: int) -> None:
-        held.append(all(raw(url).exists(f"order:{order_id}") for url in masters3.urls))
-
-    async def main() -> None:
-        shop.orders.mail = mail
-        async with serving(shop.app(), strict=True) as web:
-            assert (await web.post("/orders/1/mail")).status_code == 202
-
-    run(main)
-    assert held == [True]
-    assert not [key for url in masters3.urls for key in left(url)]
-
-
-def test_a_request_that_has_lost_the_lock_writes_nothing(shop: Shop) -> None:
-    app = shop.app()
-
-    async def pack(order_id: int) -> None:
-        await lose(app.state.locks.lock(f"order:{order_id}"))
-
-    async def main() -> None:
-        shop.orders.pack = pack
-        async with serving(app) as web:
-            assert (await web.post("/orders/1/ship")).status_code == 500
-
-    run(main)
-    assert shop.rows()[0][0] == "new"
-
-
-def test_the_row_refuses_a_request_that_was_overtaken(shop: Shop) -> None:
-    shipped = shop.orders.shipped
-
-    def late(order_id: int, token: int) -> bool:
-        shop.overtake(2**52)
-        done: bool = shipped(order_id, token)
-        return done
-
-    async def main() -> None:
-        shop.orders.shipped = late
-        async with serving(shop.app()) as web:
-            assert (await web.post("/orders/1/ship")).status_code == 409
-
-    run(main)
-    assert shop.rows()[0][0] == "returned"
-
-
-def test_two_requests_are_in_at_once_with_a_blocking_lock_in_a_dependency(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    broken = module(block(PAGE, "broken.py"))
-    broken.client = make_client(masters3.urls)
-    app: Any = fastapi.FastAPI()
-    inside: list[int] = []
-    one, both = asyncio.Event(), asyncio.Event()
-
-    async def ship(order_id: int) -> None:
-        inside.append(order_id)
-        (both if len(inside) == 2 else one).set()
-        await both.wait()
-
-    app.post("/orders/{order_id}", dependencies=[fastapi.Depends(broken.order_lock)])(ship)
-
-    async def main() -> None:
-        async with serving(app) as web:
-            first = asyncio.create_task(web.post("/orders/1"))
-            await one.wait()
-            await asyncio.gather(web.post("/orders/1"), first)
-
-    run(main)
-    assert inside == [1, 1]

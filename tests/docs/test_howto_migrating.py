@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,9 +12,9 @@ import pytest
 import rlock
 import rlock.asyncio
 
-from ..contract.conftest import eventually, in_thread
+from ..contract.conftest import in_thread
 from ..contract.conftest import make_client as make_client  # a fixture
-from ..servers import Fleet, raw
+from ..servers import Fleet
 from .pages import block
 
 MakeClient = Callable[..., rlock.Client]
@@ -67,20 +66,6 @@ def test_the_new_lines_exclude_other_threads_and_clients(
     client.close()
 
 
-def test_the_tasks_of_the_page_run(masters3: Fleet) -> None:
-    visits: list[int] = []
-
-    async def ship(order: int) -> None:
-        visits.append(order)
-
-    async def main() -> None:
-        async with rlock.asyncio.Client(masters3.urls) as client:
-            await run(block(PAGE, "aioredlock"), masters3.urls, ship=ship)["now"](client)
-
-    asyncio.run(main())
-    assert visits == [42]
-
-
 def test_with_a_thread_as_owner_any_thread_may_acquire_and_release(setup: dict[str, Any]) -> None:
     lock, (acquire, release) = setup["client"].lock("x"), block(PAGE, "owner").split("if held:\n")
     found = in_thread(lambda: run(acquire, lock=lock))
@@ -126,47 +111,3 @@ def test_release_a_excludes_old_code_and_release_b(
     assert most_inside([old_lock(setup), old_lock(setup), both(new, old_lock(setup))]) == 1
     other = make_client(setup["client"].masters, ttl=10.0).lock("v2")
     assert most_inside([both(new, old_lock(setup)), new, other]) == 1
-
-
-def test_without_the_old_lock_the_new_one_is_released(setup: dict[str, Any], both: Any) -> None:
-    new = setup["client"].lock("v2")
-    lock = both(new, old_lock(setup))
-    with old_lock(setup):
-        assert lock.acquire(blocking=False) is False
-        assert lock.acquire(timeout=0.3) is False
-        assert not new.locked()
-    assert lock.acquire(timeout=0.5) is True
-    lock.release()
-
-
-def test_nested_acquires_take_the_old_lock_once(setup: dict[str, Any], both: Any) -> None:
-    new, other = setup["client"].lock("v2"), old_lock(setup)
-    outer, inner = (both(setup["client"].lock("v2"), old_lock(setup)) for _ in range(2))
-    with outer, inner:
-        assert new.hold_count == 2
-        assert not other.acquire(blocking=False)
-    assert new.hold_count == 0
-    assert other.acquire(blocking=False)
-    other.release()
-
-
-def test_a_new_lock_that_is_lost_while_the_old_one_is_waited_for_raises(
-    setup: dict[str, Any], both: Any, masters3: Fleet, make_client: MakeClient
-) -> None:
-    client = make_client(masters3.urls[:1], ttl=1.0)
-    results: list[Any] = []
-
-    def wait() -> None:
-        try:
-            results.append(both(client.lock("v2"), old_lock(setup)).acquire())
-        except rlock.LeaseLostError as error:
-            results.append(error)
-
-    with old_lock(setup):
-        thread = threading.Thread(target=wait)
-        thread.start()
-        assert eventually(lambda: client.lock("v2").locked())
-        setup["client"].evict("v2")
-        thread.join(20)
-        assert isinstance(results[0], rlock.LeaseLostError)
-    assert raw(masters3.urls[0]).exists("v2", "orders:42") == 0

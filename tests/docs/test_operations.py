@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -188,30 +187,3 @@ SECTIONS = {
 
 def test_there_is_a_section_for_each_alarm() -> None:
     assert {t.lower().replace(" ", "-") for t in re.findall(r"^### (.+)$", TEXT, re.MULTILINE)} >= SECTIONS
-
-
-def test_memory_of_a_lock_is_what_the_page_says(
-    fresh_masters: FreshMasters, make_client: Callable[..., Any]
-) -> None:
-    told = re.search(r"took ([\d]+) to ([\d]+) bytes each.*?([\d]+) to ([\d]+)\s+bytes", TEXT, re.DOTALL)
-    assert told
-    (url,) = fresh_masters(1).urls
-    server, count = raw(url), 2000
-
-    def used() -> int:
-        return int(server.info("memory")["used_memory"])
-
-    client = make_client([url])
-    with client.lock("first"):
-        pass
-    before = used()
-    locks = [client.lock(f"orders:{i}") for i in range(count)]
-    for lock in locks:
-        lock.acquire()
-    held = (used() - before) / count
-    for lock in locks:
-        lock.release()
-    idle = (used() - before) / count
-    # Allocators differ: a tenth, or a quarter, is no news; twice as much is.
-    assert float(told[1]) * 0.6 < held < float(told[2]) * 1.5
-    assert float(told[3]) * 0.6 < idle < float(told[4]) * 1.5

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from .pages import DOCS, TOP
-from .promises import EXCUSE, PAGES, found, listed, sentences
+from .promises import EXCUSE, PAGES, found, listed
 
 LISTED = listed()
 
@@ -49,15 +49,3 @@ def test_every_row_of_the_table_of_faults_names_a_test() -> None:
 
 
 # -- it has to notice --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("It is so. A lock is\nnever lost. Or is it?", ["A lock is never lost."]),
-        ("- Nobody [waits](x.md);\n- it is so", ["- Nobody waits;"]),
-        ("# Never say it\n\n`appendfsync always` is set\n\n```\nonly code\n```\n", []),
-    ],
-)
-def test_a_sentence_is_found_by_its_word(text: str, said: list[str]) -> None:
-    assert list(sentences(text)) == said

@@ -22,17 +22,3 @@ def test_the_terminals_of_a_page_show_what_happens(page: Path, tmp_path: Path, s
 
 
 # -- the machine itself: it must notice what is wrong --------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "$ echo one\ntwo\n",
-        "$ echo code=3\ncode=4\n",
-    ],
-)
-def test_what_a_page_shows_wrongly_is_noticed(text: str, tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(f"<!-- terminal: 1 -->\n```console\n{text}```\n")
-    with story(page, tmp_path) as told, pytest.raises(AssertionError, match="and says"):
-        told.tell()

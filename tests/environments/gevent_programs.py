@@ -57,26 +57,6 @@ with lock:
     tell(remaining=lock.remaining())
 """
 
-HOG = """
-told = []
-lock = rlock.Client(URLS, 0.9).lock("x", on_lost=lambda error: told.append(error.name))
-lock.acquire()
-signal = lock.lost
-until = time.monotonic() + 2.0
-while time.monotonic() < until:
-    pass
-tell(owned=lock.is_owned(), lost=signal.is_set(), check=quiet(lock.check), release=quiet(lock.release))
-green.sleep(0.3)
-tell(told=told)
-"""
-
-DEAD = """
-client = rlock.Client(URLS, 0.9)
-dead = green.spawn(client.lock("x").acquire)
-join(dead)
-began = time.monotonic()
-tell(got=rlock.Client(URLS, 0.9).lock("x").acquire(timeout=5.0), after=time.monotonic() - began)
-"""
 
 KILL = """
 import random
@@ -134,33 +114,6 @@ def own():
 tell(shared=in_a_native_thread(quiet, shared), own=in_a_native_thread(quiet, own))
 """
 
-FORK = """
-client = rlock.Client(URLS, 0.9)
-lock = client.lock("x")
-def wait():
-    # This greenlet goes on in the child too, as a copy.
-    with client.lock("z"):
-        pass
-with lock, rlock.Client(URLS, 3.0).lock("z"):
-    waiter = green.spawn(wait)
-    green.sleep(0.3)
-    near, far = os.pipe()
-    child = os.fork()
-    if child == 0:
-        facts = [lock.is_owned(), quiet(lock.release), quiet(lock.acquire, blocking=False)]
-        with client.lock("y") as other:
-            green.sleep(0.3)
-            facts.append(other.is_owned())
-        os.write(far, json.dumps(facts).encode())
-        os._exit(0)
-    os.close(far)
-    os.waitpid(child, 0)
-    facts = json.loads(os.read(near, 4096))
-    green.sleep(1.5)
-    lock.check()
-join(waiter)
-tell(child=facts)
-"""
 
 EARLY = """
 client = rlock.Client(URLS, 3.0)
@@ -183,47 +136,10 @@ tell(unused=told(kept))
 os._exit(0)  # the library itself is broken by patching while threads run
 """
 
-BARE = """
-lock = rlock.Client(URLS, 3.0).lock("x")
-def work():
-    with lock:
-        green.sleep(0.1)
-        return lock.hold_count
-first, second = green.spawn(work), green.spawn(work)
-tell(counts=[join(first), join(second)])
-"""
 
 HALF = """
 try:
     rlock.Client(URLS, 3.0).lock("x").acquire()
 except rlock.OptionsError as error:
     tell(error=str(error))
-"""
-
-WAKE_PIPE = """
-from rlock._sync.connections import WakePipe
-pipe = WakePipe()
-with green.Timeout(10):
-    pipe.clear()
-    for _ in range(70_000):
-        pipe.wake()
-    pipe.clear()
-tell(woken=True)
-"""
-
-TLS = """
-client = rlock.Client(URLS, 0.9)
-done = []
-def work():
-    for _ in range(5):
-        with client.lock("x") as lock:
-            green.sleep(0.01)
-            lock.check()
-            done.append(1)
-for greenlet in [green.spawn(work) for _ in range(4)]:
-    join(greenlet)
-with client.lock("x") as lock:
-    green.sleep(1.5)
-    lock.check()
-tell(done=len(done))
 """

@@ -91,18 +91,8 @@ class Worker:
         (folder / "tasks.py").write_text(blocks()["tasks.py"])
         (folder / "work.py").write_text(COMMON + blocks()["tasks.py"] + MORE)
         more = {"BROKER": broker, "RLOCK_RESTART_GUARD": "0"}
-        command = [
-            "-m",
-            "celery",
-            "-A",
-            "work",
-            "worker",
-            "--loglevel=ERROR",
-            "-n",
-            "test@localhost",
-            *options,
-        ]
-        self.worker = Program("", masters.urls, cwd=folder, command=command, **more)
+        command = ["-m", "celery", "-A", "work", "worker", "--loglevel=ERROR", "-n", "test@localhost"]
+        self.worker = Program("", masters.urls, cwd=folder, command=[*command, *options], **more)
         self.sender = Program(SENDER, masters.urls, cwd=folder, **more)
 
     def wait_until_ready(self) -> None:
@@ -161,7 +151,7 @@ def is_free(client: rlock.Client, name: str, within: float) -> bool:
 
 
 def test_prefork_workers(tmp_path: Path, fresh_masters: FreshMasters) -> None:
-    """One start of Celery for all of it: counting, the parent's hold, time limits, warm shutdown."""
+    """One start of Celery for all of it: counting, the parent's hold, a killed worker, warm shutdown."""
     with working(tmp_path, fresh_masters, "-P", "prefork", "-c", "3") as worker:
         with rlock.Client(worker.masters.urls, 3.0, restart_guard=0) as client:
             # The task of the page.
@@ -178,24 +168,6 @@ def test_prefork_workers(tmp_path: Path, fresh_masters: FreshMasters) -> None:
             assert told == {"owned": [False, 0], "release": "NotHeldError", "taken": False}
             time.sleep(3.5)  # longer than its ttl
             assert client.lock("parent").acquire(blocking=False) is False
-
-            # A soft time limit is an exception in the task, so `with` releases.
-            worker.send("hold", tmp_path / "soft", 60, soft_time_limit=1)
-            worker.told(tmp_path / "soft.has")
-            began = time.monotonic()
-            assert is_free(client, "held", 8.0)
-            assert time.monotonic() - began < 2.5  # sooner than the ttl
-
-            # One that waits stops waiting, and leaves its place.
-            with client.lock("held") as lock:
-                worker.send("hold", tmp_path / "waits", 60, soft_time_limit=1)
-                assert eventually(lambda: lock.statistics().queue_length == 1)
-                assert eventually(lambda: lock.statistics().queue_length == 0)
-
-            # A hard one ends the process.
-            worker.send("hold", tmp_path / "hard", 60, time_limit=1)
-            worker.told(tmp_path / "hard.has")
-            assert is_free(client, "held", 8.0)
 
             # A worker that is killed leaves the lock for a ttl.
             worker.send("hold", tmp_path / "killed", 60)

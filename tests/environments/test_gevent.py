@@ -9,27 +9,20 @@ import pytest
 
 import rlock
 from rlock._sync.greenlets import EVENTLET
-from rlock.testing.local.embedded import EmbeddedError, Master, Tls
 
-from ..servers import Fleet, servers_found
+from ..servers import Fleet
 from .gevent_programs import (
-    BARE,
     COUNT,
-    DEAD,
     EARLY,
     END,
-    FORK,
     HALF,
-    HOG,
     KILL,
     LATE,
     OWNERS,
     PRELUDE,
     SLEEP,
     THREAD,
-    TLS,
     WAIT,
-    WAKE_PIPE,
 )
 from .programs import (
     COMMON,
@@ -61,12 +54,6 @@ def test_greenlets_and_an_ordinary_process_lose_no_update(masters3: Fleet, tmp_p
         assert process.end() == 0
     assert int(path.read_bytes()) == 6 * 10 + 40
     assert_nothing_is_left(masters3)
-
-
-def test_without_the_lock_greenlets_lose_updates(masters1: Fleet, tmp_path: Path) -> None:
-    path = counter(tmp_path)
-    patched_outcome(COUNT, masters1.urls, "", path, 10)
-    assert int(path.read_bytes()) < 6 * 10
 
 
 def test_a_greenlet_is_an_owner(masters3: Fleet) -> None:
@@ -104,23 +91,6 @@ def test_a_lease_is_renewed_while_its_holder_sleeps(masters3: Fleet) -> None:
         assert sleeping.end() == 0
 
 
-def test_a_greenlet_that_hogs_the_processor_learns_that_it_lost_the_lock(masters3: Fleet) -> None:
-    told = patched_outcome(HOG, masters3.urls)
-    assert told == {
-        "owned": False,
-        "lost": True,
-        "check": "LeaseLostError",
-        "release": "LeaseLostError",
-        "told": ["x"],
-    }
-
-
-def test_the_lock_of_a_greenlet_that_died_is_free_within_a_ttl(masters3: Fleet) -> None:
-    told = patched_outcome(DEAD, masters3.urls)
-    assert told["got"] is True
-    assert told["after"] < 3.0
-
-
 def test_a_waiter_that_is_killed_or_runs_out_of_time_leaves_nothing(masters3: Fleet) -> None:
     told = patched_outcome(KILL, masters3.urls)
     assert (told["before"], told["killed"], told["timed_out"]) == (1, 0, 0)
@@ -142,23 +112,11 @@ def test_a_native_thread_needs_a_client_of_its_own(masters3: Fleet) -> None:
     assert told == {"shared": "OptionsError", "own": True}
 
 
-def test_a_forked_child_holds_nothing_and_the_parent_goes_on(masters3: Fleet) -> None:
-    assert patched_outcome(FORK, masters3.urls) == {"child": [False, "NotHeldError", False, True]}
-    assert_nothing_is_left(masters3)
-
-
 def test_a_client_that_was_used_before_the_patch_says_so(masters3: Fleet) -> None:
     text = COMMON + EARLY + PRELUDE + LATE
     told = outcome("", masters3.urls, command=["-c", text])
     assert "patch in the first lines of the program" in told["used"]
     assert told["unused"] is True
-
-
-def test_without_the_patch_greenlets_are_one_owner(masters1: Fleet) -> None:
-    """What the page warns of; no promise."""
-    prelude = PRELUDE.replace("monkey.patch_all()", "")
-    told = outcome("", masters1.urls, command=["-c", prelude + COMMON + BARE])
-    assert max(told["counts"]) == 2
 
 
 @pytest.mark.parametrize(("left_out", "named"), [("thread=False", "thread"), ("select=False", "select")])
@@ -169,33 +127,9 @@ def test_a_process_that_is_patched_in_part_is_refused(left_out: str, named: str,
     assert f"but not {named}" in told["error"]
 
 
-def test_the_wake_pipe_never_waits(masters1: Fleet) -> None:
-    assert patched_outcome(WAKE_PIPE, masters1.urls) == {"woken": True}
-
-
 @needs("eventlet")
 def test_a_process_that_eventlet_has_patched_is_refused(masters1: Fleet) -> None:
     patch = "import eventlet; eventlet.monkey_patch()\n"
     assert outcome("", masters1.urls, command=["-c", patch + COMMON + HALF]) == {"error": EVENTLET}
     told = outcome("", masters1.urls, command=["-c", COMMON + EARLY + patch + LATE])
     assert told == {"used": EVENTLET, "unused": EVENTLET}
-
-
-def test_it_works_over_tls(certificate: Tls) -> None:
-    with tls_master(certificate) as master:
-        url = f"rediss://127.0.0.1:{master.port}?ssl_ca_certs={certificate.ca}"
-        # A fresh master gets no `rlock init` from anybody: the guard would wait for 11 s.
-        told = patched_outcome(TLS.replace("URLS, 0.9", "URLS, 0.9, restart_guard=0"), [url])
-    assert told == {"done": 20}
-
-
-def tls_master(certificate: Tls) -> Master:
-    for binary in servers_found():
-        master = Master(binary, tls=certificate)
-        try:
-            return master.start()
-        except EmbeddedError as error:
-            master.close()
-            if "without TLS" not in str(error):
-                raise
-    pytest.skip("no server that was found speaks TLS")

@@ -54,24 +54,19 @@ def app(environ, start_response):
             Path("has").touch()
             time.sleep(float(rest))
         Path("done").touch()
-    elif what == "keep":
-        kept = client.lock("kept")
-        kept.acquire()
-        Path("has").touch()
-        time.sleep(float(rest))
     start_response("200 OK", [("Content-Type", "application/json")])
     return [json.dumps(facts).encode()]
 """
 
 
 class Server:
-    def __init__(self, folder: Path, masters: Fleet, kind: str, *, preload: bool = True) -> None:
+    def __init__(self, folder: Path, masters: Fleet, kind: str) -> None:
         (folder / "app.py").write_text(blocks()["app.py"])
         (folder / "web.py").write_text(COMMON + blocks()["app.py"] + MORE)
         port = free_port()
         self.url = f"http://127.0.0.1:{port}/"
         options = ["-k", kind, "-b", f"127.0.0.1:{port}", "--log-level", "warning"]
-        options += ["--preload", "-w", "2"] if preload else ["-w", "1"]
+        options += ["--preload", "-w", "2"]
         if kind == "gthread":
             options += ["--threads", "3"]
         command = ["-m", "gunicorn", "--no-control-socket", *options, "web:app"]
@@ -94,8 +89,8 @@ class Server:
 
 
 @contextmanager
-def serving(folder: Path, masters: Fleet, kind: str, *, preload: bool = True) -> Iterator[Server]:
-    server = Server(folder, masters, kind, preload=preload)
+def serving(folder: Path, masters: Fleet, kind: str) -> Iterator[Server]:
+    server = Server(folder, masters, kind)
     try:
         assert eventually(server.up, 20.0), "gunicorn does not answer"
         yield server
@@ -141,18 +136,4 @@ def test_workers_of_a_preloaded_application(kind: str, tmp_path: Path, masters3:
         for name in ("held", "parent"):
             assert client.lock(name).acquire(timeout=0.8), name
             client.lock(name).release()
-    assert_nothing_is_left(masters3)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_a_worker_still_holds_is_freed_when_it_ends(kind: str, tmp_path: Path, masters3: Fleet) -> None:
-    with (
-        serving(tmp_path, masters3, kind, preload=False) as server,
-        rlock.Client(masters3.urls, 3.0) as client,
-    ):
-        assert server.get("keep/0")
-        assert client.lock("kept").locked()
-        assert server.terminate() == 0
-        assert client.lock("kept").acquire(timeout=0.8)  # the ttl is 3 s
-        client.lock("kept").release()
     assert_nothing_is_left(masters3)

@@ -1,7 +1,4 @@
-"""Builds the Java side: once for each version of Redisson and of the sources, kept among the temporary files.
-
-``RLOCK_TEST_REDISSON`` names another version of Redisson than the one in java/pom.xml.
-"""
+"""Builds the Java side: once for each version of the sources, kept among the temporary files."""
 
 from __future__ import annotations
 
@@ -46,21 +43,14 @@ class Build:
         """The process that speaks over stdin and stdout (peer.Main). Small: tests start several."""
         path = os.pathsep.join([str(self.folder / "classes"), str(self.folder / "jars" / "*")])
         options = ["-Xms32m", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
-        # Redisson of the years before Java 17 looks into classes that are closed since.
-        options += [
-            f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.lang", "java.net", "java.util")
-        ]
         return [self.java, *options, "-cp", path, "peer.Main"]
 
 
 def version() -> str:
-    """Of Redisson: the environment's choice, or the default of the project."""
-    asked = os.environ.get("RLOCK_TEST_REDISSON", "").strip()
-    if asked and not re.fullmatch(r"[\w.-]+", asked):
-        raise NotBuiltError(f"RLOCK_TEST_REDISSON={asked}: not a version")
+    """Of Redisson, as the project has it."""
     found = re.search(r"<redisson.version>([^<]+)<", (PROJECT / "pom.xml").read_text(encoding="utf-8"))
     assert found
-    return asked or found[1]
+    return found[1]
 
 
 def build() -> Build:
@@ -130,7 +120,7 @@ def _build(maven: str, wanted: str, folder: Path) -> None:
 def _maven(maven: str, wanted: str, folder: Path, limit_s: float, *options: str) -> bool:
     """Run it; whether it went well. Offline "no" is an answer, online it is `NotBuiltError`."""
     command = [maven, "-q", "-B", "-ntp", *options, "-f", str(PROJECT / "pom.xml")]
-    command += [f"-Dredisson.version={wanted}", f"-Doutput.directory={folder}"]
+    command += [f"-Doutput.directory={folder}"]
     command += [f"-DoutputDirectory={folder / 'jars'}", "-DincludeScope=runtime"]
     # These two goals and no phase: a phase would fetch plugins for resources, tests and archives, too.
     command += ["compiler:compile", "dependency:copy-dependencies"]

@@ -80,11 +80,9 @@ class Jvm:
     ) -> Client:
         """A RedissonClient for each master. An earlier one of that name is closed.
 
-        ``options``: watchdog_ms, timeout_ms, connect_ms, retries, retry_ms, lazy; what Redisson calls them.
+        ``options``: watchdog_ms, timeout_ms, connect_ms, retries, retry_ms; what Redisson calls them.
         """
-        # Before 3.5 an address had no scheme, and one was not understood.
-        schemes = tuple(int(part) for part in self.build.redisson.split(".")[:2]) >= (3, 5)
-        told = self.call("client", within_s=within_s, client=name, urls=[*urls], schemes=schemes, **options)
+        told = self.call("client", within_s=within_s, client=name, urls=[*urls], **options)
         return Client(self, name, tuple(told["ids"]), told["lease_ms"])
 
     def begin(self, do: str, **options: Any) -> Future[Answer]:
@@ -122,18 +120,10 @@ class Jvm:
     def pid(self) -> int:
         return self.process.pid
 
-    @property
-    def memory_mb(self) -> int:
-        """Resident, now."""
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") >> 20
-
-    def kill(self) -> int:
-        """Kill -9; the instant before, as `time.monotonic_ns` has it."""
-        at = time.monotonic_ns()
+    def kill(self) -> None:
+        """Kill -9."""
         self.process.kill()
         self.process.wait()
-        return at
 
     def pause(self) -> None:
         """SIGSTOP: a long garbage collection, or a suspended machine. Returns when it has stopped."""
@@ -213,7 +203,7 @@ class Client:
         self.name = name
         #: What owner tokens begin with, one for each master.
         self.ids = ids
-        #: Of a hold that its watchdog renews. An old Redisson takes no other than its own.
+        #: Of a hold that its watchdog renews.
         self.lease_ms = lease_ms
 
     def thread(self, name: str = "one") -> JavaThread:

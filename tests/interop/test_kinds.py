@@ -9,7 +9,6 @@ import pytest
 import rlock
 
 from ..servers import AnyMaster, raw
-from .building import Build
 from .conftest import MakeJava, MakePython
 
 #: Kinds that are the same hash, and what else they have on the master while one holds and one waits.
@@ -20,18 +19,10 @@ SAME = {
 }
 
 
-def lacks(build: Build, kind: str) -> bool:
-    """Whether this Redisson is older than the kind."""
-    since = {"spin": (3, 15), "fenced": (3, 18)}.get(kind, (0, 0))
-    return tuple(int(part) for part in build.redisson.split(".")[:2]) < since
-
-
 @pytest.mark.parametrize("kind", SAME)
 def test_rlock_and_a_lock_of_this_kind_exclude_each_other(
-    master: AnyMaster, java: MakeJava, python: MakePython, redisson: Build, kind: str
+    master: AnyMaster, java: MakeJava, python: MakePython, kind: str
 ) -> None:
-    if lacks(redisson, kind):
-        pytest.skip(f"Redisson {redisson.redisson} has no such lock")
     client = python([master.url])
     lock = client.lock("x")
     redissons = java([master.url], watchdog_ms=10_000)

@@ -11,7 +11,7 @@ import rlock
 
 from ..servers import Fleet, raw
 from .conftest import MakeJava, MakeJvm, MakePython
-from .jvm import Client, JavaError
+from .jvm import JavaError
 
 EVERY_WAY = True
 #: Of Java, renewed each third of it.
@@ -29,43 +29,15 @@ def eventually(what: Callable[[], object], within: float = LATE_S) -> bool:
     return True
 
 
-def short(client: Client) -> Client:
-    """A client of Java with the lease that was asked for."""
-    if client.lease_ms != LEASE_MS:
-        pytest.skip(f"this Redisson has a fixed lease of {client.lease_ms / 1000:g} s")
-    return client
-
-
 def holders(fleet: Fleet) -> list[list[str]]:
     return [[str(owner) for owner in raw(url).hkeys("x")] for url in fleet.urls]
-
-
-def test_java_renews_for_longer_than_its_lease(masters3: Fleet, java: MakeJava, python: MakePython) -> None:
-    thread = short(java(masters3.urls, watchdog_ms=LEASE_MS)).thread()
-    thread.lock("x")
-    lock = python(masters3.urls).lock("x")
-    assert not lock.acquire(timeout=3 * LEASE_MS / 1000)
-    assert holders(masters3) == [[owner] for owner in thread.owners]
-    thread.unlock("x")
-
-
-def test_a_lease_of_java_that_nobody_renews_ends_by_itself(
-    masters3: Fleet, java: MakeJava, python: MakePython
-) -> None:
-    thread = java(masters3.urls).thread()
-    begin = time.monotonic()
-    thread.lock("x", lease_ms=LEASE_MS)
-    lock = python(masters3.urls).lock("x")
-    assert lock.acquire(timeout=LEASE_MS / 1000 + LATE_S)
-    assert time.monotonic() - begin > LEASE_MS / 1000 - 0.1, "an expiry published nothing, and came not early"
-    lock.release()
 
 
 def test_a_killed_java_process_frees_the_lock_within_its_lease(
     masters3: Fleet, fresh_jvm: MakeJvm, python: MakePython
 ) -> None:
     jvm = fresh_jvm()
-    short(jvm.client(masters3.urls, watchdog_ms=LEASE_MS)).thread().lock("x")
+    jvm.client(masters3.urls, watchdog_ms=LEASE_MS).thread().lock("x")
     lock = python(masters3.urls).lock("x")
     assert not lock.acquire(timeout=2 * LEASE_MS / 1000), "its watchdog works"
     jvm.kill()
@@ -79,7 +51,7 @@ def test_a_stopped_java_process_takes_nothing_back_when_it_goes_on(
     masters1: Fleet, fresh_jvm: MakeJvm, python: MakePython
 ) -> None:
     jvm = fresh_jvm()
-    thread = short(jvm.client(masters1.urls, watchdog_ms=LEASE_MS)).thread()
+    thread = jvm.client(masters1.urls, watchdog_ms=LEASE_MS).thread()
     thread.lock("x")
     jvm.pause()
     lock = python(masters1.urls).lock("x")
@@ -120,19 +92,3 @@ def test_a_force_of_java_is_a_loss_for_one_who_shares_the_lock_and_a_gap_for_one
     assert not thread.trylock("x")
     lock.release()
     assert holders(masters3) == [[]] * 3
-
-
-def test_a_force_of_java_and_another_owner_are_a_loss_that_rlock_tells(
-    masters3: Fleet, java: MakeJava, python: MakePython
-) -> None:
-    lock = python(masters3.urls, ttl=3.0).lock("x")
-    thread = java(masters3.urls).thread()
-    assert lock.acquire()
-    thread.force("x")
-    assert thread.trylock("x")
-    assert lock.lost.wait(LATE_S), "told by its next renewal"
-    assert not lock.is_owned()
-    with pytest.raises(rlock.LeaseLostError):
-        lock.release()
-    assert holders(masters3) == [[owner] for owner in thread.owners], "Java's hold is as it was"
-    thread.unlock("x")

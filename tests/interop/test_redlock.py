@@ -26,18 +26,6 @@ def test_java_is_another_owner_on_each_master(masters3: Fleet, java: MakeJava, p
     thread.unlock("x")
 
 
-def test_rlock_is_refused_while_java_holds_three(masters3: Fleet, java: MakeJava, python: MakePython) -> None:
-    lock = python(masters3.urls).lock("x")
-    thread = java(masters3.urls, watchdog_ms=LEASE_MS).thread()
-    thread.lock("x")
-    assert not lock.acquire(blocking=False)
-    assert not lock.acquire(timeout=0.3)
-    assert [[*raw(url).hgetall("x")] for url in masters3.urls] == [[owner] for owner in thread.owners]
-    thread.unlock("x")
-    assert lock.acquire(timeout=10.0)
-    lock.release()
-
-
 def test_java_does_not_get_two_of_three_from_under_rlock(
     fresh_masters: FreshMasters, java: MakeJava, python: MakePython
 ) -> None:
@@ -52,32 +40,3 @@ def test_java_does_not_get_two_of_three_from_under_rlock(
     assert not thread.trylock("x", wait_ms=1500)
     assert lock.is_owned()
     lock.release()
-
-
-def test_with_one_of_three_dead_both_still_exclude_each_other(
-    fresh_masters: FreshMasters, java: MakeJava, python: MakePython
-) -> None:
-    fleet = fresh_masters(3)
-    lock = python(fleet.urls).lock("x")
-    thread = java(fleet.urls, watchdog_ms=LEASE_MS, **QUICK).thread()
-    fleet[0].kill()  # the one that Redisson asks first
-    thread.lock("x")
-    assert not lock.acquire(blocking=False)
-    thread.unlock("x")
-    assert lock.acquire(timeout=10.0)
-    assert not thread.trylock("x")
-    lock.release()
-    assert thread.trylock("x", wait_ms=10_000)
-    thread.unlock("x")
-
-
-def test_evict_removes_java_from_every_master(masters3: Fleet, java: MakeJava, python: MakePython) -> None:
-    client = python(masters3.urls)
-    thread = java(masters3.urls).thread()
-    thread.lock("x")
-    assert {*client.evict("x")} == {*thread.owners}
-    assert not any(raw(url).exists("x") for url in masters3.urls)
-    assert not any(status["mine"] for status in thread.status("x"))
-    with client.lock("x"):
-        thread.unlock("x")  # it does not know; what it has not is not taken from another one
-        assert client.lock("x").is_owned()

@@ -16,9 +16,7 @@ import redis
 import rlock
 import rlock.asyncio
 from rlock.rules.keys import REDISSON, holder_identity
-from rlock.rules.options import from_env
 
-from ..conftest import FreshMasters
 from ..contract.conftest import eventually
 from ..servers import Fleet, left, raw
 
@@ -172,26 +170,6 @@ def test_a_vote_that_is_taken_back_is_told_or_java_would_sleep_over_it(
     ear.close()
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_the_places_of_dead_waiters_go_with_the_next_release(
-    masters: Fleet, shared: MakeShared, count: int
-) -> None:
-    urls = masters(count).urls
-    client, alive = shared(urls), shared(urls)
-    lock = client.lock("job")
-    lock.acquire()
-    for url in urls:
-        raw(url).zadd("rlock:{job}:queue", {"dead/1/main:1|gone": 1, "dead/2/main:2|gone": 2, "odd": 3})
-        raw(url).pexpire("rlock:{job}:queue", 30_000)
-    waiter = threading.Thread(target=lambda: alive.lock("job").acquire())
-    waiter.start()
-    assert eventually(lambda: client.status("job").queue_length == 4)
-    lock.release()
-    waiter.join(10)
-    assert eventually(lambda: client.status("job").queue_length == 0)
-    assert client.status("job").locked
-
-
 def test_threads_of_one_process_do_not_keep_it_from_java(masters1: Fleet, shared: MakeShared) -> None:
     client = shared(masters1.urls)
     ear = raw(masters1.urls[0]).pubsub(ignore_subscribe_messages=True)
@@ -248,41 +226,12 @@ def test_a_force_of_java_is_a_loss_and_is_not_healed(masters: Fleet, shared: Mak
         lock.release()
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_a_master_that_comes_back_empty_is_healed_all_the_same(
-    fresh_masters: FreshMasters, shared: MakeShared, count: int
-) -> None:
-    fleet = fresh_masters(count)
-    client = shared(fleet.urls, 3.0, max_ttl=3.0)
-    client.init()
-    with client.lock("job") as lock:
-        assert eventually(lambda: all(raw(url).exists("job") for url in fleet.urls))
-        fleet[-1].restart(empty=True)
-        assert eventually(lambda: raw(fleet.urls[-1]).exists("job"))
-        lock.check()
-
-
 def test_of_a_minority_that_java_deletes_one_master_is_healed(masters3: Fleet, shared: MakeShared) -> None:
     with shared(masters3.urls, 1.0).lock("job") as lock:
         assert eventually(lambda: all(raw(url).exists("job") for url in masters3.urls))
         raw(masters3.urls[0]).delete("job")
         assert eventually(lambda: raw(masters3.urls[0]).exists("job"))
         lock.check()
-
-
-def test_votes_of_several_threads_of_java_are_no_holder(masters3: Fleet, shared: MakeShared) -> None:
-    one, two = Java(masters3.urls, 35), Java(masters3.urls, 36)
-    one.lock(400, [0])
-    two.lock(400, [1])
-    client = shared(masters3.urls)
-    assert client.status("job").holder is None
-    assert client.lock("job").acquire(timeout=5), "it was got when their leases ended"
-
-
-def test_a_read_write_lock_is_an_error_that_says_so(masters1: Fleet, shared: MakeShared) -> None:
-    raw(masters1.urls[0]).hset("job", mapping={"mode": "read", f"{UUID.format(0)}:35": 1})
-    with pytest.raises(rlock.OptionsError, match="no lock wrote"):
-        shared(masters1.urls).lock("job").acquire()
 
 
 def test_a_fair_lock_is_refused(masters1: Fleet, shared: MakeShared) -> None:
@@ -292,22 +241,8 @@ def test_a_fair_lock_is_refused(masters1: Fleet, shared: MakeShared) -> None:
         rlock.asyncio.Client(masters1.urls, interop="redisson").lock("job", fair=True)
 
 
-def test_another_word_than_redisson_is_refused() -> None:
-    for wrong in ("jedis", "", True, 1, ["redisson"]):
-        with pytest.raises(rlock.OptionsError, match='interop must be "redisson"'):
-            rlock.Client(["redis://127.0.0.1:1"], interop=wrong)  # type: ignore[arg-type]
-
-
 def test_the_lease_of_java_is_what_a_restart_is_waited_for() -> None:
     url = ["redis://127.0.0.1:1"]
     assert rlock.Client(url, interop="redisson")._options.max_ttl == 30.0
     assert rlock.Client(url, interop="redisson", max_ttl=60.0)._options.max_ttl == 60.0
     assert rlock.Client(url)._options.max_ttl == 10.0
-
-
-def test_the_environment_may_say_it() -> None:
-    environ = {"RLOCK_MASTERS": "redis://127.0.0.1:1", "RLOCK_INTEROP": "redisson"}
-    assert from_env(environ)[1] == {"interop": "redisson"}
-    assert rlock.Client.from_env(environ)._options.interop == "redisson"
-    with pytest.raises(rlock.OptionsError, match="interop must be"):
-        rlock.Client.from_env({**environ, "RLOCK_INTEROP": "jedis"})

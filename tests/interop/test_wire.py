@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -68,25 +66,6 @@ def test_the_last_unlock_of_java_publishes_a_zero(master: AnyMaster, java: MakeJ
     assert heard == [(CHANNELS[name], "0")], "once, and nothing for the nested one"
 
 
-def test_a_force_of_java_publishes_a_zero(master: AnyMaster, java: MakeJava) -> None:
-    thread = java([master.url]).thread()
-    thread.lock("x")
-    with ear(raw(master.url)) as heard:
-        assert thread.force("x") == [True]
-        assert thread.force("x") == [False]
-    assert heard == [(CHANNELS["orders:42"].replace("orders:42", "x"), "0")]
-
-
-def test_what_java_leaves_of_an_unlock_has_an_expiry(master: AnyMaster, java: MakeJava) -> None:
-    thread = java([master.url]).thread()
-    thread.lock("x")
-    thread.unlock("x")
-    server = raw(master.url)
-    left = [key for key in server.scan_iter("*x*") if not key.startswith("rlock:")]
-    assert all(key.startswith("redisson_unlock_latch:{x}:") for key in left), left
-    assert all(server.pttl(key) != -1 for key in left)
-
-
 def test_rlock_is_refused_while_java_holds(master: AnyMaster, java: MakeJava, python: MakePython) -> None:
     client = python([master.url])
     lock = client.lock("x")
@@ -125,25 +104,3 @@ def test_java_is_refused_while_rlock_holds(master: AnyMaster, java: MakeJava, py
         assert owner not in thread.owners
     assert thread.trylock("x")
     thread.unlock("x")
-
-
-def test_rlock_gets_what_java_unlocks_while_it_waits(
-    master: AnyMaster, java: MakeJava, python: MakePython
-) -> None:
-    lock = python([master.url]).lock("x")
-    thread = java([master.url], watchdog_ms=30_000).thread()
-    thread.lock("x")
-    got = threading.Event()
-
-    def wait() -> None:
-        with lock:
-            got.set()
-
-    waiter = threading.Thread(target=wait)
-    waiter.start()
-    time.sleep(0.3)
-    assert not got.is_set()
-    thread.unlock("x")
-    # Long before the lease that Java told would have ended: that is not what it waits for.
-    assert got.wait(10.0)
-    waiter.join()

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
-from bench.harness.results import Results, Row
-from bench.report import page, plots, summary
+from bench.harness.results import Results
+from bench.report import page, plots
 
 from ..docs.pages import DOCS, TOP, marked
-from .sample import sample
 
 WRITE = "run: python -m bench.report"
 PAGE = DOCS / "performance.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-#: Pictures for the tests of what stands around them.
-NAMED = {f"{name}.svg": "<svg/>" for name in plots.PLOTS}
-
-
-def words(svg: str) -> list[str]:
-    """The texts of a picture."""
-    return [text.text or "" for text in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
-
-
 # -- what is in the checkout ---------------------------------------------------------------------------
 
 
@@ -52,47 +40,11 @@ def test_the_results_of_the_page_are_of_a_full_run(published: Results) -> None:
     assert not published.quick
 
 
-def test_every_plot_and_every_table_that_is_made_is_on_the_page() -> None:
+def test_every_plot_and_every_table_that_is_made_is_on_the_page(published: Results) -> None:
     there = page.MARK.findall(TEXT)
     assert {name for _, kind, name, *_ in there if kind == "plot"} == {*plots.PLOTS}
-    scenarios = {scenario.name for scenario in sample().scenarios}
+    scenarios = {scenario.name for scenario in published.scenarios}
     assert {name for _, kind, name, *_ in there if kind == "table"} == {*page.SPECIAL, *scenarios}
-
-
-# -- filling -------------------------------------------------------------------------------------------
-
-
-def test_filling_again_changes_nothing_and_other_figures_do() -> None:
-    results = sample()
-    once = page.filled(TEXT, results, NAMED)
-    assert page.MISSING not in once
-    assert page.filled(once, results, NAMED) == once
-    results.scenarios[0].cases[-1].rows["rlock"].figures["p50_us"] += 100
-    assert page.filled(once, results, NAMED) != once
-
-
-def test_locks_with_the_same_number_of_masters_stand_beside_each_other() -> None:
-    for masters, beside, elsewhere in ((5, "redsync", "redis-py Lock"), (1, "redis-py Lock", "redsync")):
-        names = [row[0] for row in summary.summary(sample(), masters).rows]
-        assert "**rlock**" in names
-        assert beside in names
-        assert elsewhere not in names
-
-
-def test_a_row_that_was_measured_in_another_way_says_so_and_few_rounds_say_how_many() -> None:
-    results = sample()
-    results.scenarios[0].cases[-1].rows["rlock"] = Row.of_rounds({"p50_us": [400.0, 410.0, 420.0]})
-    text = page.filled(TEXT, results, NAMED)
-    assert "Redisson RedLock (8 processes x 3 threads)" in text
-    assert "410 (400\u2011420, 3 rounds)" in text
-
-
-def test_a_plot_has_a_bar_for_each_contestant_and_a_word_for_a_failure() -> None:
-    case = sample().scenarios[0].cases[-1]
-    svg = plots.bars(case, plots.PLOTS["pair"])
-    assert svg.count("<rect") == len(case.rows) - 1
-    assert "failed" in words(svg)
-    assert {"rlock", "redsync", "redlock-plus"} <= {*words(svg)}
 
 
 # -- the command ---------------------------------------------------------------------------------------
@@ -122,18 +74,14 @@ def run(checkout: Path, command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_command_of_the_page_draws_it_again(checkout: Path) -> None:
+def test_the_command_of_the_page_draws_it_again(checkout: Path, published: Results) -> None:
     folder = checkout / "docs" / "performance"
-    sample().write(folder / "results.json")
+    published.write(folder / "results.json")
     (folder / "of-an-older-run.svg").write_text("<svg/>")
     (block,) = marked(PAGE, "tests/report/test_page.py")
     (command,) = [line[2:] for line in block.splitlines()]
-    assert "written: docs/performance.md" in (done := run(checkout, command)).stdout, done.stderr
-    assert {path.name for path in folder.glob("*.svg")} == {*NAMED}
-    text = (checkout / "docs" / "performance.md").read_text(encoding="utf-8")
-    assert page.filled(text, Results.read(folder / "results.json"), NAMED) == text
-    for target in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text):
-        assert (checkout / "docs" / target).exists()
+    assert "written: docs/performance/pair.svg" in (done := run(checkout, command)).stdout, done.stderr
+    assert {path.name for path in folder.glob("*.svg")} == {f"{name}.svg" for name in plots.PLOTS}
     before = {path: path.read_bytes() for path in folder.iterdir()}
     assert "nothing to change" in run(checkout, command).stdout
     assert {path: path.read_bytes() for path in folder.iterdir()} == before

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import logging.config
-from dataclasses import fields
 from io import StringIO
 from typing import Any
 
@@ -14,9 +13,6 @@ import pytest
 from rlock import events
 
 from . import happenings as made
-
-#: Names that a LogRecord has for itself: an extra of such a name raises KeyError.
-TAKEN = {*logging.makeLogRecord({}).__dict__, "message", "asctime"}
 
 
 def kinds() -> list[type[events.Event]]:
@@ -30,11 +26,6 @@ def test_there_is_one_of_each_here() -> None:
     assert {type(event) for event in made.ALL} == set(kinds())
 
 
-@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
-def test_no_field_has_the_name_of_one_that_log_records_have(kind: type[events.Event]) -> None:
-    assert not {"event", *(field.name for field in fields(kind))} & TAKEN
-
-
 @pytest.mark.parametrize("event", [e for e in made.ALL if e.level], ids=lambda event: event.event)
 def test_a_record_carries_the_fields_of_its_event(
     event: events.Event, caplog: pytest.LogCaptureFixture
@@ -46,20 +37,6 @@ def test_a_record_carries_the_fields_of_its_event(
     assert record.getMessage() == str(event)
     for name, value in events.fields(event).items():
         assert getattr(record, name) == value
-
-
-@pytest.mark.parametrize("event", [e for e in made.ALL if not e.level], ids=lambda event: event.event)
-def test_what_happens_all_the_time_is_not_logged(
-    event: events.Event, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.DEBUG, "rlock"):
-        events.emit(event)
-    assert not caplog.records
-
-
-def test_a_failure_that_is_no_news_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    events.emit(events.MasterFailed("m1", "down", "refused", news=False))
-    assert not caplog.records
 
 
 @pytest.fixture

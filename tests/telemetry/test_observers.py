@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import copy
-import logging
-import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator
-from logging.handlers import QueueHandler
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 import rlock
 from rlock import events
-from rlock._client import lock_events
 from rlock.events import Acquired, Event, Lost, NotAcquired, Queued, Released
-from rlock.procedures.contender import Report
 from rlock.testing import MemoryMasters, memory_client
 
 from ..contract.conftest import eventually
-from . import happenings as made
 from .ledger import Ledger
 
 Observe = Callable[[events.Observer], Any]
@@ -34,52 +26,6 @@ def observe() -> Iterator[Observe]:
     yield lambda observer: ends.append(events.observe(observer))
     for end in ends:
         end()
-
-
-def test_no_mutex_is_held_where_an_event_is_told(observe: Observe) -> None:
-    masters, told, stuck = MemoryMasters(3), set(), []
-    clients = [memory_client(masters=masters, ttl=1.0) for _ in range(2)]
-    mutexes: list[Any] = []
-    for client in clients:
-        with client.lock("first"):
-            engine = client._engine()
-            mutexes += [
-                engine.mutex,
-                engine.masters._mutex,
-                engine.notifications._mutex,
-                engine._local_queue._mutex,
-            ]
-
-    def curious(event: Event) -> None:
-        told.add(event.event)
-        for mutex in mutexes:
-            if mutex.acquire(timeout=5.0):
-                mutex.release()
-            else:
-                stuck.append(event)
-
-    observe(curious)
-
-    def work(client: rlock.Client) -> None:
-        for _ in range(20):
-            with client.lock("job"):
-                time.sleep(0.001)
-
-    threads = [threading.Thread(target=work, args=(client,)) for client in clients for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    lost = clients[0].lock("gone", ttl=0.2, renew=False, on_lost=lambda _: None)
-    lost.acquire()
-    assert eventually(lambda: "lost" in told)
-    clients[1].lock("evicted").acquire()
-    clients[0].evict("evicted")
-    assert eventually(lambda: "renewed" in told)
-    for client in clients:
-        client.close()
-    assert stuck == []
-    assert told >= {"acquired", "queued", "released", "lost", "renewed"}
 
 
 def test_a_loss_is_told_behind_its_acquire_however_long_that_takes(observe: Observe) -> None:
@@ -159,40 +105,3 @@ def test_an_interrupt_in_one_observer_keeps_the_others_from_nothing(observe: Obs
         assert other.lock("job").acquire(timeout=1), "an interrupted observer kept close() from releasing it"
         other.lock("job").release()
     assert ledger.faults() == []
-
-
-@pytest.mark.parametrize("event", made.ALL, ids=lambda event: event.event)
-def test_events_and_their_records_go_through_queues_and_pickles(
-    event: Event, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert pickle.loads(pickle.dumps(event)) == event == copy.copy(event)
-    with caplog.at_level(logging.DEBUG, "rlock"):
-        events.emit(event)
-    for record in caplog.records:
-        again = pickle.loads(pickle.dumps(record))
-        assert again.getMessage() == str(event)
-        queue: SimpleQueue[Any] = SimpleQueue()
-        QueueHandler(queue).emit(record)
-        again = pickle.loads(pickle.dumps(queue.get()))
-        assert (again.getMessage(), again.event) == (str(event), event.event)
-
-
-@pytest.mark.parametrize(
-    ("error", "outcome"),
-    [
-        (None, "busy"),
-        (rlock.QuorumUnreachableError("job", 2, 0, {}), "unreachable"),
-        (rlock.OptionsError("a wrong password"), "error"),
-        (rlock.RLockError("the client was closed"), "interrupted"),
-        (KeyboardInterrupt(), "interrupted"),
-    ],
-)
-def test_an_acquire_that_fails_is_told_with_its_outcome(
-    error: BaseException | None, outcome: str, observe: Observe
-) -> None:
-    ledger = Ledger()
-    observe(ledger)
-    with memory_client(1) as client:
-        options = client.lock("job")._options
-        lock_events.not_acquired(options, Report(0.0), client._engine().clock, error)
-    assert [event.outcome for event in ledger.of(NotAcquired)] == [outcome]

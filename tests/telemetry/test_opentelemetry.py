@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from opentelemetry.trace import StatusCode
 import rlock
 import rlock.asyncio
 from rlock import events
-from rlock.telemetry import opentelemetry, spans
+from rlock.telemetry import opentelemetry
 from rlock.telemetry.instruments import ALL
 
 from ..servers import Fleet
@@ -120,16 +119,6 @@ def test_a_loss_is_an_event_of_its_hold_and_an_error(told: Told) -> None:
     assert attributes(hold)["error.type"] == "max_hold"
 
 
-def test_holds_of_which_nobody_tells_the_end_do_not_pile_up(
-    told: Told, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spans, "MOST", 2)
-    for owner in ("a", "b", "c"):
-        events.emit(made.acquired(owner=owner))
-    ended = [attributes(span)["rlock.owner"] for span in told.spans if span.name == "rlock.hold orders"]
-    assert ended == ["a"]
-
-
 def test_a_forked_child_does_not_end_the_spans_of_its_parent(told: Told) -> None:
     events.emit(made.acquired())
 
@@ -157,52 +146,6 @@ def test_every_metric_has_a_value_after_one_of_each_event(told: Told) -> None:
     assert [point.value for point in metrics["rlock.master.up"]] == [1]
     assert [point.value for point in metrics["rlock.renewal.failures"]] == [2]
     assert [point.value for point in metrics["rlock.held"]] == [0]
-
-
-def test_twice_with_one_provider_is_refused_and_after_disable_it_begins_again(told: Told) -> None:
-    with pytest.raises(rlock.OptionsError, match="called before"):
-        opentelemetry.enable(TracerProvider(), told.meters)
-    with pytest.raises(rlock.OptionsError, match="called before"):
-        opentelemetry.enable(told.tracers, MeterProvider([InMemoryMetricReader()]))
-    events.emit(made.acquired())
-    assert told.handle is not None
-    told.handle.disable()
-    assert [span.name for span in told.spans] == ["rlock.acquire orders", "rlock.hold orders"]
-    told.handle.disable()
-    events.emit(made.acquired(owner="o2"))
-    assert len(told.spans) == 2, "nothing is told after disable()"
-    assert not told.metrics().get("rlock.held")
-    told.handle = opentelemetry.enable(told.tracers, told.meters)
-    events.emit(made.acquired(owner="o3"))
-    metrics = told.metrics()
-    assert [point.value for point in metrics["rlock.held"]] == [1]
-    assert [point.count for point in metrics["rlock.acquire.duration"]] == [2]
-
-
-def test_the_api_alone_is_enough(caplog: pytest.LogCaptureFixture) -> None:
-    handle = opentelemetry.enable()  # no SDK is set up in this process: everything goes nowhere
-    for event in made.ALL:
-        events.emit(event)
-    handle.disable()
-    assert not any("observer failed" in record.message for record in caplog.records)
-
-
-def test_a_lock_held_by_threads_makes_spans_under_theirs(told: Told, masters3: Fleet) -> None:
-    tracer = told.tracers.get_tracer("page")
-    with rlock.Client(masters3.urls) as client:
-
-        def page(number: int) -> None:
-            with tracer.start_as_current_span(f"page {number}"), client.lock("orders:42"):
-                time.sleep(0.02)
-
-        threads = [threading.Thread(target=page, args=(number,)) for number in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert_a_trace_for_each(told.spans, 3)
-    (point,) = told.metrics()["rlock.acquire.duration"]
-    assert point.count == 3
 
 
 def test_a_lock_held_by_tasks_makes_spans_under_theirs(told: Told, masters3: Fleet) -> None:

@@ -123,24 +123,6 @@ def test_spans_of_a_program(tmp_path: Path) -> None:
     assert '"name": "rlock.acquire orders"' in said
 
 
-def test_a_celery_worker_that_ends_holds_nothing(tmp_path: Path) -> None:
-    pytest.importorskip("celery")
-    pytest.importorskip("prometheus_client")
-    after = (
-        "import os\n"
-        "from rlock import events\n"
-        "events.emit(events.Acquired('orders:1', 'o', False, 0.1, 2, 3, False, False))\n"
-        "files = lambda: sorted(name.split('_')[1] for name in os.listdir('.') if name.startswith('gauge'))\n"
-        "print(files())\n"
-        # What Celery sends in each process of the pool when it ends.
-        "worker_process_shutdown.send(sender=None, pid=os.getpid(), exitcode=0)\n"
-        "print(files())\n"
-    )
-    environment = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
-    said = run(block("metrics.md", "celery_metrics.py") + after, tmp_path, **environment).stdout
-    assert said.splitlines() == ["['livemostrecent', 'livesum']", "[]"]
-
-
 def test_an_observer_of_ones_own(tmp_path: Path) -> None:
     after = "events.emit(events.Lost('orders:42', 'o', 3.0, 'expired', 'late'))\nstop()\n" * 2
     said = run(block("metrics.md", "observer.py") + after, tmp_path).stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -105,24 +104,6 @@ def test_gauges_follow_what_is_held_and_waited_for(registry: CollectorRegistry) 
 
 
 @pytest.mark.usefixtures("enabled")
-def test_an_idle_connection_that_ended_does_not_make_a_master_down(registry: CollectorRegistry) -> None:
-    def up() -> float | None:
-        return registry.get_sample_value("redlock_master_up", {"master": "m1"})
-
-    events.emit(events.MasterAnswers("m1", news=False))
-    for rare in ("redlock_master_slow", "redlock_guarded_votes", "redlock_healed_locks"):
-        # Prometheus sees no increase in a series that begins with 1.
-        assert registry.get_sample_value(f"{rare}_total", {"master": "m1"}) == 0
-    events.emit(events.MasterFailed("m1", "broken", "the server closed it", connected=True))
-    assert up() == 1
-    events.emit(events.MasterFailed("m1", "timeout", "no answer", connected=True))
-    assert up() == 0
-    events.emit(events.MasterAnswers("m1"))
-    events.emit(events.MasterFailed("m1", "broken", "closed while it was greeted"))
-    assert up() == 0
-
-
-@pytest.mark.usefixtures("enabled")
 def test_names_of_locks_make_few_labels(registry: CollectorRegistry) -> None:
     for number in range(LIMIT + 20):
         events.emit(made.acquired(f"tenant-{number}:{number}", f"o{number}"))
@@ -134,17 +115,6 @@ def test_names_of_locks_make_few_labels(registry: CollectorRegistry) -> None:
     assert registry.get_sample_value("redlock_held", {"lock": OTHER}) == 20
     assert registry.get_sample_value("redlock_held", {"lock": "tenant-0"}) == LIMIT + 21
     assert len(labels_of(registry, "redlock_master_up", "master")) == LIMIT + 1
-
-
-def test_a_label_that_cannot_be_made_is_other_and_logged_once(
-    registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    handle = prometheus.enable(registry, lock_label=lambda name: name.split("/")[1])
-    for number in range(3):
-        events.emit(made.acquired(owner=str(number)))
-    handle.disable()
-    assert sum("lock_label failed" in record.message for record in caplog.records) == 1
-    assert not any("observer failed" in record.message for record in caplog.records)
 
 
 def test_twice_on_one_registry_is_refused_and_changes_nothing(
@@ -161,27 +131,6 @@ def test_twice_on_one_registry_is_refused_and_changes_nothing(
     events.emit(made.acquired())
     assert registry.get_sample_value("redlock_held", {"lock": "orders"}) == 1
     again.disable()
-
-
-@pytest.mark.usefixtures("enabled")
-def test_threads_lose_no_count(registry: CollectorRegistry) -> None:
-    def work(number: int) -> None:
-        for turn in range(500):
-            events.emit(made.acquired(owner=f"{number}/{turn}"))
-            events.emit(made.released(owner=f"{number}/{turn}"))
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(before)
-    assert registry.get_sample_value("redlock_held", {"lock": "orders"}) == 0
-    assert registry.get_sample_value("redlock_held_seconds_count", {"lock": "orders"}) == 2000
 
 
 @pytest.mark.parametrize(

@@ -76,15 +76,3 @@ def test_clients_of_both_kinds_exclude_and_wake_each_other_in_memory() -> None:
                 assert await waiting
 
         asyncio.run(main())
-
-
-def test_a_client_in_memory_is_used_in_one_event_loop_after_another() -> None:
-    client = memory_client(kind=rlock.asyncio.Client)
-
-    async def main() -> bool:
-        async with client.lock("x") as lock:
-            return lock.is_owned()
-
-    assert asyncio.run(main())
-    assert asyncio.run(main())
-    asyncio.run(client.close())

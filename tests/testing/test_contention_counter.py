@@ -29,19 +29,6 @@ def test_updates_that_were_overwritten_unseen_are_lost(counter: Counter) -> None
     assert (counter.count().acknowledged, counter.count().lost) == (4, 2)
 
 
-def test_another_process_sees_what_was_written(counter: Counter, tmp_path: Path) -> None:
-    counter.write(7)
-    assert Counter(tmp_path / "counter").read() == 7
-
-
-def test_a_write_with_a_lower_token_is_refused(counter: Counter) -> None:
-    assert counter.read(1) == 0
-    assert counter.read(2) == 0
-    assert counter.write(1, 2)
-    assert not counter.write(1, 1)
-    assert counter.count().lost == 0
-
-
 def test_the_token_is_checked_at_the_read_too(counter: Counter) -> None:
     counter.read(1)
     value = counter.read(2)

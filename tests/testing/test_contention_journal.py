@@ -8,15 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rlock.testing import MemoryMasters, memory_client
+from rlock.testing import memory_client
 from rlock.testing.contention.checker import judge_safety
 from rlock.testing.contention.figures import (
-    delays,
-    hand_offs,
     jain,
-    longest_gap,
-    owner_changes,
-    rate,
 )
 from rlock.testing.contention.history import History
 from rlock.testing.contention.journal import Journal
@@ -92,50 +87,7 @@ def test_after_an_exception_nothing_is_held_and_the_journal_says_so(
     assert (attempt.outcome, attempt.left_at is None) == ("interrupted", False)
 
 
-def test_a_refused_attempt_and_an_error_are_noted(tmp_path: Path) -> None:
-    masters = MemoryMasters(3)
-    with memory_client(masters=masters) as client, memory_client(masters=masters) as other:
-        recorder = Recorder(Journal(tmp_path, "w1"), client.ttl)
-        lock = client.lock("x")
-        with other.lock("x"):
-            assert recorder.attempt(lock, lambda held: None, timeout=0.0)
-
-        def work(held: Hold) -> None:
-            lock.release()
-            lock.release()
-
-        assert not recorder.attempt(lock, work)
-    made = History().take(tmp_path)
-    assert [attempt.outcome for attempt in made.attempts] == ["contention", "NotHeldError"]
-    assert [process for process, _ in made.errors] == ["w1"]
-
-
-def test_buffered_lines_are_written_at_the_flush(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, "w1")
-    journal.buffered = True
-    journal.note("idle", order=0)
-    assert not (tmp_path / "w1.jsonl").read_text()
-    journal.flush()
-    assert History().take(tmp_path).idle == {"w1": 0}
-
-
 # -- figures ---------------------------------------------------------------------------------------------
-
-
-def test_only_waiters_count_as_handed_to() -> None:
-    made = history(
-        a=[*hold(0, 10, 1, asked=0), *hold(20.2, 30, 3, asked=19.9), *hold(30.2, 31, 4, asked=30.1)],
-        b=hold(10.5, 20, 2, asked=1),
-    )
-    assert delays(hand_offs(made.holds, waited=ms(1))) == [0.0005]
-    assert len(owner_changes(made.holds)) == 2
-
-
-def test_the_figures_of_a_history() -> None:
-    holds = history(a=hold(0, 10, 1), b=[*hold(10, 20, 2), ask(30), got(40, 3)]).holds
-    assert rate(holds, 0, ms(100)) == 20
-    assert longest_gap([held.grant.at for held in holds]) == 0.03
-    assert longest_gap([]) == 0
 
 
 def test_jains_index_is_one_for_equal_shares_and_one_of_k_for_a_monopoly() -> None:

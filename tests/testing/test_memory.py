@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import gc
-import pickle
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 import rlock
-from rlock._client.handshake import ConnectOptions
-from rlock.rules.command_templates import encode
 from rlock.testing import MemoryMasters, memory_client
 
 from ..contract.conftest import eventually, in_thread
@@ -74,29 +68,6 @@ def test_masters_that_are_down_give_no_vote_and_come_back(fleet: MemoryMasters, 
     lock.release()
 
 
-def test_a_waiter_is_woken_after_its_masters_were_away(fleet: MemoryMasters, client: rlock.Client) -> None:
-    with memory_client(masters=fleet) as other:
-        lock = client.lock("x")
-        lock.acquire()
-        took: list[float] = []
-
-        def wait() -> None:
-            with other.lock("x"):
-                took.append(time.monotonic())
-
-        thread = threading.Thread(target=wait)
-        thread.start()
-        assert eventually(lambda: client.status("x").queue_length == 1)
-        for master in fleet:
-            master.down()
-            master.up()
-        assert eventually(lambda: all(len(master._subscribers) == 1 for master in fleet))
-        released = time.monotonic()
-        lock.release()
-        thread.join(10)
-        assert took[0] - released < 0.6
-
-
 def test_a_hold_ends_with_its_lease_when_the_masters_stay_away(fleet: MemoryMasters) -> None:
     with memory_client(masters=fleet, ttl=0.6) as client:
         lock = client.lock("x")
@@ -135,30 +106,6 @@ def test_closed_and_dropped_clients_leave_nothing(fleet: MemoryMasters) -> None:
     assert [master._keys.subscribers for master in fleet] == [{}] * len(fleet)
 
 
-def test_they_need_no_thread_and_no_import_of_pytest() -> None:
-    before = threading.active_count()
-    fleet = MemoryMasters(5)
-    assert threading.active_count() == before
-    assert len(fleet) == 5
-    program = "import sys, rlock.testing; print('pytest' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
-
-
-def test_a_waiter_that_was_dropped_is_not_handed_the_lock(fleet: MemoryMasters, client: rlock.Client) -> None:
-    """Its process would have ended, and its connection with it."""
-    lock = client.lock("x")
-    lock.acquire()
-    for master in fleet:
-        ghost = master.connect(ConnectOptions(1.0, subscriber=True))
-        ghost.send(encode(("SUBSCRIBE", "rlock:{x}:released|ghost")))
-        master._keys._zadd("rlock:{x}:queue", 1.0, "ghost:1|ghost")
-        del ghost
-    gc.collect()
-    lock.release()
-    assert client.lock("x").acquire(blocking=False)
-
-
 # -- processes -------------------------------------------------------------------------------------
 
 
@@ -169,30 +116,3 @@ def test_a_forked_child_has_a_copy(fleet: MemoryMasters, client: rlock.Client) -
     assert forked(lambda: client.lock("y").acquire(blocking=False)) == "True"
     assert client.lock("y").acquire(blocking=False), "nothing came back from there"
     lock.check()
-
-
-def test_a_fork_waits_for_the_end_of_a_script(fleet: MemoryMasters, client: rlock.Client) -> None:
-    """Or the child would have a mutex that nobody there releases."""
-    stop = threading.Event()
-
-    def work(i: int) -> None:
-        while not stop.is_set():
-            with client.lock(f"busy-{i}"):
-                pass
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
-    for thread in threads:
-        thread.start()
-    try:
-        for i in range(12):
-            told = forked(lambda i=i: client.lock(f"child-{i}").acquire(timeout=5))  # type: ignore[misc]
-            assert told == "True"
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join(20)
-
-
-def test_a_client_in_memory_refuses_to_be_pickled(client: rlock.Client) -> None:
-    with pytest.raises(TypeError, match="stay in their process"):
-        pickle.dumps(client.lock("x"))

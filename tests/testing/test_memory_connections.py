@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import select
-import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from rlock._client.handshake import ConnectError, ConnectOptions
-from rlock._sync.connections import WakePipe
 from rlock.rules import commands
 from rlock.rules.command_templates import encode
 from rlock.rules.keys import OWN
@@ -55,72 +51,3 @@ def test_a_descriptor_is_readable_while_something_has_arrived() -> None:
     for one in (connection, publisher):
         one.close()
         one.close()
-
-
-def test_a_paused_master_does_later_what_it_was_sent_also_by_those_who_have_gone() -> None:
-    master = MemoryMasters()[0]
-    first, second = master.connect(ConnectOptions(1.0)), master.connect(ConnectOptions(1.0))
-    master.pause()
-    first.send(commands.acquire("x", "a:1", 9_000).packed)
-    first.close()
-    second.send(commands.acquire("x", "b:1", 9_000).packed)
-    assert heard(second) == []
-    with pytest.raises(ConnectError, match="pause"):
-        master.connect(ConnectOptions(1.0))
-    master.resume()
-    ((code, holder, *_),) = heard(second)
-    assert (code, holder) == (-1, b"a:1"), "a server has what was sent to it, whoever has hung up since"
-    second.close()
-
-
-def test_who_subscribed_and_has_gone_is_not_counted_as_a_listener() -> None:
-    master = MemoryMasters()[0]
-    gone, publisher = (
-        master.connect(ConnectOptions(1.0, subscriber=True)),
-        master.connect(ConnectOptions(1.0)),
-    )
-    publisher.send(commands.acquire("x", "a:1", 9_000).packed)
-    master.pause()
-    gone.send(encode(("SUBSCRIBE", "rlock:{x}:released")))
-    gone.close()
-    master.resume()
-    publisher.send(commands.free(OWN, "x", "a:1").packed)
-    assert heard(publisher)[-1] == [1, b"a:1", 0, 0, 0]
-    publisher.close()
-
-
-def test_a_connection_is_not_closed_while_a_publisher_wakes_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its descriptor would be closed, or somebody else's by then."""
-    master = MemoryMasters()[0]
-    publisher, connection = (
-        master.connect(ConnectOptions(1.0)),
-        master.connect(ConnectOptions(1.0, subscriber=True)),
-    )
-    publisher.send(commands.acquire("x", "a:1", 9_000).packed)
-    connection.send(encode(("SUBSCRIBE", "rlock:{x}:released")))
-    assert len(heard(connection)) == 1
-    waking, go_on = threading.Event(), threading.Event()
-    wake: Callable[[WakePipe], None] = WakePipe.wake
-
-    def slow(pipe: WakePipe) -> None:
-        waking.set()
-        go_on.wait(10)
-        wake(pipe)
-
-    def publish() -> None:
-        publisher.send(commands.free(OWN, "x", "a:1").packed)
-
-    monkeypatch.setattr(WakePipe, "wake", slow)
-    publishing, closing = threading.Thread(target=publish), threading.Thread(target=connection.close)
-    publishing.start()
-    assert waking.wait(10)
-    closing.start()
-    time.sleep(0.1)
-    assert closing.is_alive()
-    go_on.set()
-    publishing.join(10)
-    closing.join(10)
-    assert not closing.is_alive()
-    publisher.close()

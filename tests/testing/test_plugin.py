@@ -80,31 +80,3 @@ def test_masters_that_are_named_are_used_and_never_flushed(
     assert raw(masters3.urls[0]).get("somebody's") == "data"
     with rlock.Client(masters3.urls) as client:
         assert client.lock("x").acquire(blocking=False), "the fixture's client was not closed"
-
-
-NO_SERVER = """
-    from rlock.testing.local import binaries
-    binaries._default_paths = lambda: iter(())
-"""
-
-
-def test_without_a_server_its_tests_are_skipped_and_the_reason_says_what_to_install(
-    run: pytest.Pytester,
-) -> None:
-    run.makeconftest(CONFTEST + NO_SERVER.replace("\n    ", "\n"))
-    run.makepyfile("""
-        def test_on_masters(rlock_client): ...
-        def test_in_memory(rlock_memory_client): ...
-    """)
-    result = run.runpytest_subprocess("-rs")
-    result.assert_outcomes(passed=1, skipped=1)
-    result.stdout.fnmatch_lines(["*rlock_masters: *embedded*RLOCK_TEST_MASTERS*"])
-
-
-@pytest.mark.parametrize("wanted", ["0", "redis:/nowhere"])
-def test_a_setting_that_cannot_be_meant_is_an_error(
-    run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, wanted: str
-) -> None:
-    monkeypatch.setenv("RLOCK_TEST_MASTERS", wanted)
-    run.makepyfile("def test_on_masters(rlock_client): ...")
-    run.runpytest_subprocess().assert_outcomes(errors=1)

@@ -120,7 +120,6 @@ def spread(times: Sequence[float]) -> dict[str, Any]:
 
 def _contended(holds: Sequence[Attempt], plan: Plan, fair: bool, seconds: float) -> dict[str, Any]:
     counted = Counter(hold.process for hold in holds)
-    waits = spread([(hold.grant.at - hold.asked_at) / SECOND for hold in holds])
     return {
         "measured": "contended",
         "fair": fair,
@@ -131,9 +130,6 @@ def _contended(holds: Sequence[Attempt], plan: Plan, fair: bool, seconds: float)
         "owner_changes_per_second": len(owner_changes(holds)) / seconds,
         "jain": jain([*counted.values(), *[0] * (plan.processes - len(counted))]),
         "overlaps": len(overlaps(holds)),
-        "waited_p50": waits["p50"],
-        "waited_p99": waits["p99"],
-        "waited_max": waits["max"],
     }
 
 
@@ -204,11 +200,4 @@ class Lines:
             f"{told['sections_per_second']:,.0f} sections a second, "
             f"{told['owner_changes_per_second']:,.0f} owner changes a second,"
         )
-        show(
-            f"  Jain's index {fairness} (1: all had as many turns), overlaps {told['overlaps']}"
-            + (
-                f", waited p50 {told['waited_p50'] * 1e3:.1f} ms, p99 {told['waited_p99'] * 1e3:.1f} ms"
-                if told["waited_p50"] is not None
-                else ""
-            )
-        )
+        show(f"  Jain's index {fairness} (1: all had as many turns), overlaps {told['overlaps']}")

@@ -23,14 +23,12 @@ from ...testing.local.embedded import EmbeddedError, Masters, find_server
 from .. import exits
 from ..demo import phases
 from ..demo.display import display, is_plain
-from ..demo.state import Observer, Phase, State
+from ..demo.state import LogMessages, Phase, State
 from ..demo.verdict import Evidence, Verdict, judge
 from ..output import json_option, print_json, show
 
 MASTERS = 5
 TTL_S = 2.0
-FAILED = 1
-PROBLEMS = 12  # that are listed
 
 
 @click.command()
@@ -100,16 +98,14 @@ def demo(workers: int, keep: Path | None, *, as_json: bool) -> None:
                 "journals": str(directory) if keeping else None,
             }
         )
-        sys.exit(0 if verdict.proven else FAILED)
+        sys.exit(0 if verdict.proven else exits.FAILED)
     if keeping:
         show(f"journals and counters: {directory}")
-    for problem in verdict.problems[:PROBLEMS]:
+    for problem in verdict.problems:
         show(f"- {problem}")
-    if len(verdict.problems) > PROBLEMS:
-        show(f"- and {len(verdict.problems) - PROBLEMS} more")
     plain = is_plain(sys.stdout, os.environ)
     click.secho(verdict.sentence, fg="green" if verdict.proven else "red", color=not plain)
-    sys.exit(0 if verdict.proven else FAILED)
+    sys.exit(0 if verdict.proven else exits.FAILED)
 
 
 def _run(server: ServerBinary, count: int, folder: Path, stream: TextIO) -> Verdict:
@@ -125,8 +121,10 @@ def _run(server: ServerBinary, count: int, folder: Path, stream: TextIO) -> Verd
             workers=workers,
             phases=[Phase(title) for title in phases.PHASES],
         )
-        stack.enter_context(Observer(state, masters.urls, TTL_S))
-        stage = phases.Stage(state, stack.enter_context(display(state, stream)), folder, TTL_S)
+        stack.enter_context(LogMessages(state))
+        screen = display(state, stream)
+        stack.enter_context(screen)
+        stage = phases.Stage(state, screen, folder, TTL_S)
         interruption = ""
         try:
             phases.run(stage)

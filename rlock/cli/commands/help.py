@@ -9,14 +9,8 @@ from .. import exits
 EXIT_CODES = "exit-codes"
 
 
-def _topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    root = ctx.find_root()
-    assert isinstance(root.command, click.Group)
-    return [name for name in (*root.command.list_commands(root), EXIT_CODES) if name.startswith(incomplete)]
-
-
 @click.command()
-@click.argument("topic", metavar="[COMMAND]", required=False, shell_complete=_topics)
+@click.argument("topic", metavar="[COMMAND]", required=False)
 @click.pass_context
 def help(ctx: click.Context, topic: str | None) -> None:  # noqa: A001 - the word that is typed
     """Show the help text of a command, of rlock itself, or the exit codes of all commands.

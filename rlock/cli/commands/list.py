@@ -16,8 +16,6 @@ from ..scan.reading import ORDERS, label, ordered, seen, unlisted, unreachable, 
 from ..settings import Settings, settings_options
 
 HEAD = ("NAME", "HOLDER", "HELD FOR", "LEASE", "COUNT", "WAITERS", "VOTES")
-#: Columns of numbers, which end alike.
-RIGHT = (2, 3, 4, 5, 6)
 
 
 @click.command("list")
@@ -103,9 +101,10 @@ def _print(locks: list[LockStatus]) -> None:
     widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = []
+        # From the third on the columns are numbers, which end alike.
         for i, (cell, columns) in enumerate(zip(row, widths, strict=True)):
             blanks = " " * (columns - width(cell))
-            cells.append(blanks + cell if i in RIGHT else cell + blanks)
+            cells.append(blanks + cell if i > 1 else cell + blanks)
         show("  ".join(cells).rstrip())
 
 

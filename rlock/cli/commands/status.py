@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
+from ...errors import QuorumUnreachableError
 from ...model import LockStatus, MasterStatus
+from ...procedures import inspect
 from ..completion import complete_name
 from ..output import age, hush, json_option, print_json, printable, show, styled
 from ..scan.reading import seen
@@ -26,7 +28,13 @@ def status(name: str, *, as_json: bool, settings: Settings) -> None:
     """
     hush()
     with settings.client() as own:
-        found = own.status(name)
+        try:
+            found = own.status(name)
+        except QuorumUnreachableError:
+            if as_json:
+                engine = own._engine()
+                print_json(engine.perform(inspect.statuses(engine.masters, [name], own._timeout))[0])
+            raise
     if as_json:
         print_json(found)
     else:

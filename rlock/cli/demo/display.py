@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from .state import Progress, State
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FRAME_S = 0.125
-PROGRESS_S = 1.5  # between two lines of progress in plain text
-BAR_WIDTH = 16
 
 #: Mark and style of an phase.
 MARKS = {
@@ -26,20 +24,6 @@ MARKS = {
     Progress.DONE: ("✔", "green"),
     Progress.FAILED: ("✘", "bold red"),
 }
-
-
-class Display(Protocol):
-    """The interface that the phases use; a context manager."""
-
-    def event(self, text: str) -> None:
-        """Something happened."""
-
-    def tick(self) -> None:
-        """Called often: draw what has changed."""
-
-    def __enter__(self) -> Display: ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 def is_plain(stream: TextIO, environ: Mapping[str, str]) -> bool:
@@ -52,13 +36,12 @@ def is_plain(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 class Lines:
-    """One line for each event, one for the end of each phase, and one now and then in between."""
+    """One line for each event, and one for the end of each phase."""
 
     def __init__(self, state: State, stream: TextIO) -> None:
         self._state = state
         self._stream = stream
         self._told = [Progress.AHEAD for _ in state.phases]
-        self._progress_at = time.monotonic() + PROGRESS_S
 
     def event(self, text: str) -> None:
         """Print it."""
@@ -67,20 +50,14 @@ class Lines:
         self._stream.flush()
 
     def tick(self) -> None:
-        """Print a phase's figures when it ends, and while it runs."""
+        """Print a phase's figures when it ends."""
         for i, phase in enumerate(self._state.phases):
             changed, self._told[i] = self._told[i] is not phase.progress, phase.progress
             if changed and phase.progress in (Progress.DONE, Progress.FAILED):
                 self.event(f"{phase.title}: {phase.figures} [{phase.progress.value}]")
-            elif (
-                phase.progress is Progress.RUNNING and phase.figures and time.monotonic() >= self._progress_at
-            ):
-                self._progress_at = time.monotonic() + PROGRESS_S
-                self.event(f"{phase.title}: {phase.figures}")
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> None:
         self.event(self._state.headline)
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.tick()
@@ -114,9 +91,8 @@ class Dashboard:
         self._drawn_at = time.monotonic()
         self._live.update(self._picture(), refresh=True)
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> None:
         self._live.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._draw()
@@ -167,11 +143,9 @@ class Dashboard:
         from rich.text import Text
 
         table = Table.grid(padding=(0, 1, 0, 0))
-        table.add_column(no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis")
-        for master, vote in zip(self._state.masters, self._state.votes(), strict=True):
-            style = "bold red" if vote == "killed" else "green"
-            table.add_row(Text(f":{master.port}", style=style), Text(vote, style=style))
+        for master in self._state.masters:
+            told, style = ("up", "green") if master.running else ("killed", "bold red")
+            table.add_row(Text(f":{master.port}", style=style), Text(told, style=style))
         return table
 
     def _workers(self) -> Table:
@@ -180,10 +154,8 @@ class Dashboard:
 
         workers = self._state.workers
         sections = Counter(attempt.process for attempt in workers.history.attempts)
-        most = max(sections.values(), default=1)
         table = Table.grid(padding=(0, 1, 0, 0))
         table.add_column()
-        table.add_column(width=BAR_WIDTH)
         table.add_column(justify="right", min_width=5)
         table.add_column(no_wrap=True)
         for worker in workers.workers:
@@ -196,9 +168,11 @@ class Dashboard:
                 state, style = "idle", "dim"
             else:
                 state, style = "wants in", "cyan"
-            bar = "━" * max(1 if done else 0, round(BAR_WIDTH * done / most))
-            table.add_row(worker.name, Text(bar, style=style), f"{done:,}", Text(state, style=style))
+            table.add_row(worker.name, f"{done:,}", Text(state, style=style))
         return table
+
+
+Display = Lines | Dashboard
 
 
 def display(state: State, stream: TextIO) -> Display:

@@ -17,7 +17,7 @@ from rlock.testing.contention.processes import WorkerError
 from rlock.testing.contention.worker import Load
 
 from .display import Display
-from .state import LOCK, OBSERVE_S, Phase, Progress, State
+from .state import LOCK, Phase, Progress, State
 
 UNLOCKED_S = 1.5
 CONTEND_S = 3.5
@@ -244,7 +244,6 @@ def holder_killed(stage: Stage, phase: Phase) -> None:
     stage.display.event(f"{owner.process} got it {took_s:.2f} s after the kill, and goes on from there")
     stage.watch(AFTER_KILL_S)
     stage.rest()
-    stage.watch(2 * OBSERVE_S)  # so that the last picture shows the lock free
 
 
 def next_owner(holds: list[Attempt], kill: Kill) -> Attempt | None:

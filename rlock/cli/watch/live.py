@@ -61,13 +61,9 @@ def print_once(scan: Scan, view: View) -> Snapshot:
 
 def why_not() -> str | None:
     """Why there can be no live screen here; None: there can."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return "`rlock watch` needs a terminal: use --once or --json here, or `rlock list`"
-    if os.environ.get("TERM", "") in ("", "dumb"):
-        return (
-            "`rlock watch` needs a terminal that can move its cursor: set TERM, or use --once or `rlock list`"
-        )
-    return None
+    if sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb"):
+        return None
+    return "`rlock watch` needs a terminal that moves its cursor: use --once or --json here, or `rlock list`"
 
 
 @contextmanager

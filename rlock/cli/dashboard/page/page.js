@@ -242,8 +242,6 @@ function sentence(lock, now, after) {
   return `Held by ${person(lock.holder)}${held}${count}, on ${votes(lock)} of ${many(lock.masters.length, "master")}. ${left}`;
 }
 
-// -- the keyboard -------------------------------------------------------------------------------------
-
 $("filter").addEventListener("input", () => snapshot && (drawLocks(), tick()));
 $("find").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -251,18 +249,6 @@ $("find").addEventListener("submit", (event) => {
   if (name && name !== selected) choose(name);
 });
 $("close").addEventListener("click", () => choose(null));
-document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.altKey || event.metaKey) return;
-  if (event.key === "/" && document.activeElement !== $("filter")) {
-    event.preventDefault();
-    $("filter").focus();
-  } else if (event.key === "Escape") {
-    if (document.activeElement === $("filter") && $("filter").value) {
-      $("filter").value = "";
-      $("filter").dispatchEvent(new Event("input"));
-    } else if (selected !== null) choose(null);
-  }
-});
 
 setInterval(tick, TICK_MS);
 poll();

@@ -1,13 +1,10 @@
 package peer;
 
-import java.lang.reflect.Field;
-import java.lang.reflect.InvocationTargetException;
-import java.lang.reflect.Method;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.Lock;
 import org.redisson.Redisson;
 import org.redisson.RedissonRedLock;
 import org.redisson.api.RLock;
@@ -17,8 +14,7 @@ import org.redisson.config.SingleServerConfig;
 
 /** One RedissonClient for each master: with one its lock is an RLock, with more a RedissonRedLock of all. */
 final class Masters {
-    /** Of a Redisson whose lease cannot be set, and the default of those where it can. */
-    private static final long FIXED_LEASE_MS = 30_000;
+    private static final long DEFAULT_LEASE_MS = 30_000;
 
     private final List<RedissonClient> clients = new ArrayList<>();
     private final List<String> ids = new ArrayList<>();
@@ -29,7 +25,7 @@ final class Masters {
             for (String url : request.texts("urls")) {
                 RedissonClient client = Redisson.create(config(url, request));
                 clients.add(client);
-                ids.add(idOf(client));
+                ids.add(client.getId());
             }
         } catch (RuntimeException | Error error) {
             // One that cannot be reached: the threads and connections of the others must not stay.
@@ -43,7 +39,7 @@ final class Masters {
         return Map.of("ids", ids, "lease_ms", leaseMs);
     }
 
-    Lock lock(String kind, String name) {
+    RLock lock(String kind, String name) {
         if (clients.size() == 1) {
             return lock(clients.get(0), kind, name);
         }
@@ -70,9 +66,8 @@ final class Masters {
             case "fair" -> client.getFairLock(name);
             case "read" -> client.getReadWriteLock(name).readLock();
             case "write" -> client.getReadWriteLock(name).writeLock();
-            // Later than the oldest Redisson that this is to be built with.
-            case "fenced" -> (RLock) call(client, RedissonClient.class, "getFencedLock", name);
-            case "spin" -> (RLock) call(client, RedissonClient.class, "getSpinLock", name);
+            case "fenced" -> client.getFencedLock(name);
+            case "spin" -> client.getSpinLock(name);
             default -> throw new IllegalArgumentException("no kind of lock: " + kind);
         };
     }
@@ -82,14 +77,10 @@ final class Masters {
         // Two per processor are the default, for each master.
         config.setThreads(2);
         config.setNettyThreads(2);
-        leaseMs = request.number("watchdog_ms", FIXED_LEASE_MS);
-        if (!set(config, "setLockWatchdogTimeout", long.class, leaseMs)) {
-            leaseMs = FIXED_LEASE_MS;
-        }
-        set(config, "setLazyInitialization", boolean.class, request.flag("lazy", false));
+        leaseMs = request.number("watchdog_ms", DEFAULT_LEASE_MS);
+        config.setLockWatchdogTimeout(leaseMs);
         SingleServerConfig server = config.useSingleServer();
-        // Before 3.5 an address was host:port, with a scheme nothing is found.
-        server.setAddress(request.flag("schemes", true) ? url : url.replaceFirst("^redis://", ""));
+        server.setAddress(url);
         server.setConnectionMinimumIdleSize(2);
         server.setConnectionPoolSize(16);
         server.setSubscriptionConnectionMinimumIdleSize(1);
@@ -97,52 +88,8 @@ final class Masters {
         server.setConnectTimeout((int) request.number("connect_ms", 1000));
         server.setTimeout((int) request.number("timeout_ms", 1000));
         server.setRetryAttempts((int) request.number("retries", 1));
-        // Older than its successor, setRetryDelay, and still there in 4.7.
-        set(server, "setRetryInterval", int.class, (int) request.number("retry_ms", 200));
+        int retryMs = (int) request.number("retry_ms", 200);
+        server.setRetryDelay(attempt -> Duration.ofMillis(retryMs));
         return config;
-    }
-
-    private static String idOf(RedissonClient client) {
-        try {
-            return (String) client.getClass().getMethod("getId").invoke(client);
-        } catch (ReflectiveOperationException error) {
-            return idInside(client);
-        }
-    }
-
-    /** Of a Redisson that keeps it to itself: its locks have it. Asks no master. */
-    private static String idInside(RedissonClient client) {
-        Object lock = client.getLock("any");
-        for (Class<?> kind = lock.getClass(); kind != null; kind = kind.getSuperclass()) {
-            try {
-                Field id = kind.getDeclaredField("id");
-                id.setAccessible(true);
-                return id.get(lock).toString();
-            } catch (ReflectiveOperationException error) {
-                // Its parent may have it.
-            }
-        }
-        throw new UnsupportedOperationException("this Redisson does not tell its id");
-    }
-
-    private static Object call(Object on, Class<?> of, String method, String argument) {
-        try {
-            return of.getMethod(method, String.class).invoke(on, argument);
-        } catch (InvocationTargetException error) {
-            throw new IllegalStateException(error.getCause());
-        } catch (ReflectiveOperationException error) {
-            throw new UnsupportedOperationException("this Redisson has no " + method);
-        }
-    }
-
-    /** Whether this Redisson has the setting; without it, it goes by its default. */
-    private static boolean set(Object on, String setter, Class<?> kind, Object value) {
-        try {
-            Method method = on.getClass().getMethod(setter, kind);
-            method.invoke(on, value);
-            return true;
-        } catch (ReflectiveOperationException error) {
-            return false;
-        }
     }
 }

@@ -26,10 +26,6 @@ record Request(JsonObject asked) {
         return asked.has(key) ? asked.get(key).getAsLong() : otherwise;
     }
 
-    boolean flag(String key, boolean otherwise) {
-        return asked.has(key) ? asked.get(key).getAsBoolean() : otherwise;
-    }
-
     List<String> texts(String key) {
         List<String> found = new ArrayList<>();
         for (JsonElement element : asked.getAsJsonArray(key)) {

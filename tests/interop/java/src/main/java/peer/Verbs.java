@@ -1,13 +1,10 @@
 package peer;
 
-import java.lang.reflect.InvocationTargetException;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.Lock;
 import org.redisson.api.RLock;
 
 /** What one thread does with one lock. */
@@ -23,12 +20,12 @@ final class Verbs {
     Object perform() throws Exception {
         String kind = request.text("kind", "plain");
         String name = request.text("name");
-        Lock lock = masters.lock(kind, name);
+        RLock lock = masters.lock(kind, name);
         long lease = request.number("lease_ms", -1);
         switch (request.action()) {
             case "lock":
                 if (lease > 0) {
-                    call(lock, "lock", lease, TimeUnit.MILLISECONDS);
+                    lock.lock(lease, TimeUnit.MILLISECONDS);
                 } else {
                     lock.lock();
                 }
@@ -36,7 +33,7 @@ final class Verbs {
             case "trylock":
                 long wait = request.number("wait_ms", 0);
                 if (lease > 0) {
-                    return call(lock, "tryLock", wait, lease, TimeUnit.MILLISECONDS);
+                    return lock.tryLock(wait, lease, TimeUnit.MILLISECONDS);
                 }
                 return wait > 0 ? lock.tryLock(wait, TimeUnit.MILLISECONDS) : lock.tryLock();
             case "unlock":
@@ -45,9 +42,7 @@ final class Verbs {
             case "force":
                 List<Boolean> forced = new ArrayList<>();
                 for (RLock one : masters.each(kind, name)) {
-                    // It did not always answer whether there was anything.
-                    forced.add(one.isLocked());
-                    one.forceUnlock();
+                    forced.add(one.forceUnlock());
                 }
                 return forced;
             case "status":
@@ -59,18 +54,6 @@ final class Verbs {
                 return told;
             default:
                 throw new IllegalArgumentException("no verb: " + request.action());
-        }
-    }
-
-    /** What RLock and RedissonRedLock both have; that one was not always an RLock. */
-    private static Object call(Lock lock, String method, Object... arguments) throws Exception {
-        Class<?>[] kinds = new Class<?>[arguments.length];
-        Arrays.fill(kinds, long.class);
-        kinds[kinds.length - 1] = TimeUnit.class;
-        try {
-            return lock.getClass().getMethod(method, kinds).invoke(lock, arguments);
-        } catch (InvocationTargetException error) {
-            throw error.getCause() instanceof Exception told ? told : error;
         }
     }
 
