@@ -145,12 +145,6 @@ def test_release_frees_and_tells_each_subscriber_once(box: Box, ear: Ear) -> Non
     assert ear.heard() == ["hello"]
 
 
-def test_release_counts_the_subscribers_that_it_reached(box: Box, ear: Ear) -> None:
-    box.acquire()
-    assert box.release(channel="rlock:{other}:released") == [1, MINE, 0, 0, 0]
-    assert ear.heard() == []
-
-
 def test_release_without_a_channel_frees_in_silence(box: Box, ear: Ear) -> None:
     anonymous = Ear(box.client, channel="")
     box.acquire()
@@ -179,15 +173,6 @@ def test_release_delivered_twice_writes_and_publishes_once(box: Box, ear: Ear) -
     assert ear.heard() == ["0"]
 
 
-def test_release_of_someone_else_s_lock_tells_whose_it_is(box: Box, ear: Ear) -> None:
-    box.hold(THEIRS, count=2)
-    with box.nothing_written():
-        code, holder, count, ttl_ms, _ = box.release(channel=CHANNEL)
-    assert (code, holder, count) == (-1, THEIRS, 2)
-    assert 0 < ttl_ms <= LEASE_MS
-    assert ear.heard() == []
-
-
 @pytest.mark.rule("3.4")
 def test_a_late_release_of_an_earlier_owner_does_not_free_the_newer_one(box: Box, ear: Ear) -> None:
     box.acquire(OLDER)
@@ -200,49 +185,12 @@ def test_a_late_release_of_an_earlier_owner_does_not_free_the_newer_one(box: Box
     assert ear.heard() == []
 
 
-def test_release_by_nobody_leaves_a_lock_that_is_held(box: Box, ear: Ear) -> None:
-    box.hold(THEIRS, count=2)
-    with box.nothing_written():
-        code, holder, count, ttl_ms, _ = box.release("", CHANNEL)
-    assert (code, holder, count) == (-1, THEIRS, 2)
-    assert 0 < ttl_ms <= LEASE_MS
-    assert ear.heard() == []
-
-
 def test_release_by_nobody_tells_all_that_the_lock_is_free(box: Box, ear: Ear) -> None:
     with box.nothing_written():
         assert box.release("", CHANNEL, "free") == [0, "", 1, 0, 0]
         assert box.release("", CHANNEL, "") == [0, "", 0, 0, 0]
         assert box.release("") == [0, "", 0, 0, 0]
     assert ear.heard() == ["free"]
-
-
-def test_the_lock_is_free_before_its_waiters_hear_of_it(box: Box, ear: Ear) -> None:
-    for turn in range(20):
-        owner = f"me:{turn}"
-        assert box.acquire(owner)[0] == 1
-        box.release(owner, channel=CHANNEL, message=str(turn))
-        assert box.content() is None
-    assert ear.heard() == [str(turn) for turn in range(20)]
-
-
-# -- an operator releases the holder that was seen --------------------------------------------------------
-
-
-def test_an_operator_s_release_removes_a_lock_that_would_never_expire(box: Box, ear: Ear) -> None:
-    box.client.hset(LOCK, THEIRS, 1)
-    assert box.release(THEIRS, CHANNEL, "gone") == [1, THEIRS, 1, 0, 0]
-    assert box.content() is None
-    assert ear.heard() == ["gone"]
-
-
-def test_a_late_release_by_an_operator_leaves_the_holder_that_came_afterwards(box: Box, ear: Ear) -> None:
-    box.acquire(MINE)
-    with box.nothing_written():
-        code, holder, count, ttl_ms, _ = box.release(THEIRS, CHANNEL)
-    assert (code, holder, count) == (-1, MINE, 1)
-    assert 0 < ttl_ms <= LEASE_MS
-    assert ear.heard() == []
 
 
 # -- status ----------------------------------------------------------------------------------------------
@@ -259,11 +207,6 @@ def test_status_tells_the_holder_and_writes_nothing(box: Box) -> None:
         assert (code, holder, count, length, waiters) == (1, THEIRS, 2, 0, [])
         assert 0 < ttl_ms <= LEASE_MS
         assert box.status()[:3] == [1, THEIRS, 2]
-
-
-def test_status_tells_a_lock_that_never_expires(box: Box) -> None:
-    box.client.hset(LOCK, THEIRS, 1)
-    assert box.status() == [1, THEIRS, 1, -1, 0, []]
 
 
 # -- wait ------------------------------------------------------------------------------------------------
@@ -283,18 +226,6 @@ def test_wait_for_a_free_lock_is_absent_and_takes_nothing(box: Box) -> None:
     assert box.wait() == [0, "", 0, -2]
     assert box.wait() == [0, "", 0, -2]
     assert box.content() is None
-
-
-def test_wait_tells_a_lock_that_never_expires(box: Box) -> None:
-    box.client.hset(LOCK, THEIRS, 1)
-    assert box.wait() == [1, THEIRS, 1, -1]
-    assert box.pttl() == -1
-
-
-def test_wait_of_one_that_was_handed_the_lock_names_itself(box: Box) -> None:
-    box.acquire(owner_of(ANNA))
-    with box.nothing_written():
-        assert box.wait(ANNA)[:3] == [1, owner_of(ANNA), 1]
 
 
 # -- what no lock wrote ----------------------------------------------------------------------------------
@@ -332,14 +263,6 @@ def test_a_waiter_can_leave_the_queue_of_a_key_that_is_not_a_lock(box: Box, kind
     box.enqueue(ANNA)
     assert box.release(owner_of(ANNA), CHANNEL, waiter=ANNA) == [*NOT_A_LOCK, 0]
     assert (box.content(), box.content(QUEUE)) == (before, None)
-
-
-@pytest.mark.parametrize("kind", STRANGERS)
-def test_renew_of_a_key_that_is_not_a_lock_leaves_it_alone(box: Box, kind: str) -> None:
-    box.put(kind)
-    with box.nothing_written():
-        assert box.renew() == [-1]
-    assert box.pttl() == -1
 
 
 @pytest.mark.rule("2.1")
