@@ -57,15 +57,6 @@ def test_ticket_0_is_the_master_s_time(box: Box) -> None:
     assert box.line() == {ANNA: ticket}
 
 
-def test_ticket_0_too_is_behind_a_later_one(box: Box) -> None:
-    box.acquire(THEIRS)
-    late = box.time_us() + 60_000_000
-    box.acquire(waiter=ANNA, ticket=late)
-    ticket, time_us = box.acquire(waiter=BEN)[4:6]
-    assert time_us < ticket == late + 1
-    assert box.waiters() == [ANNA, BEN]
-
-
 @pytest.mark.parametrize("order", ["barging", "fair"])
 @pytest.mark.parametrize("free", [False, True])
 def test_a_second_delivery_leaves_the_place_where_it_is(box: Box, order: str, free: bool) -> None:
@@ -97,14 +88,6 @@ def test_a_place_has_an_expiry_and_every_visit_refreshes_it(box: Box) -> None:
         assert queue_ms - 5_000 < box.pttl(QUEUE) <= queue_ms
 
 
-def test_who_does_not_wait_gets_no_place(box: Box) -> None:
-    box.acquire(THEIRS)
-    box.enqueue(BEN)
-    with box.nothing_written():
-        assert box.acquire(ticket=TICKET)[4:6] == [0, 0]
-        assert box.acquire(ticket=TICKET, order="fair")[4:6] == [0, 0]
-
-
 @pytest.mark.parametrize("order", ["barging", "fair"])
 def test_a_brief_refusal_differs_in_what_nobody_asked_for_and_in_nothing_else(box: Box, order: str) -> None:
     box.acquire(THEIRS, lease_ms=59_995)
@@ -122,28 +105,6 @@ def test_a_brief_refusal_differs_in_what_nobody_asked_for_and_in_nothing_else(bo
             queues.append(box.line())
             box.client.zrem(QUEUE, ANNA)
         assert queues[0] == queues[1]
-
-
-def test_a_brief_refusal_tells_the_time_where_that_is_the_ticket_and_of_no_expiry_that_is_none(
-    box: Box,
-) -> None:
-    box.acquire(THEIRS)
-    box.client.persist("job")
-    before = box.time_us()
-    _, _, _, ttl_ms, ticket, time_us, *_ = box.acquire(waiter=ANNA, brief=True)
-    assert before <= ticket == time_us <= box.time_us()
-    assert ttl_ms == -1
-
-
-def test_a_place_that_is_there_is_told_also_where_there_is_no_memory_for_a_new_one(box: Box) -> None:
-    box.acquire(THEIRS)
-    box.enqueue(ANNA, BEN)
-    tickets = box.line()
-    box.fill()
-    for waiter in (ANNA, BEN):
-        assert box.acquire(waiter=waiter, ticket=TICKET + 5)[4] == tickets[waiter]
-    assert box.acquire(waiter=CARA, ticket=TICKET + 5)[4] == 0
-    assert box.line() == tickets
 
 
 def test_one_who_was_handed_the_lock_takes_it_with_a_token_of_its_own(box: Box) -> None:
@@ -166,14 +127,6 @@ def test_one_who_had_a_place_gets_it_back_exactly(box: Box) -> None:
     ticket = box.acquire(waiter=ANNA, ticket=int(before[ANNA]), rank="kept")[4]
     assert ticket == before[ANNA]
     assert box.line() == before
-
-
-def test_a_master_that_gave_another_ticket_takes_the_one_that_was_agreed(box: Box) -> None:
-    box.enqueue(ANNA, BEN)
-    box.acquire(THEIRS)
-    behind = int(box.line()[BEN]) + 5
-    assert box.acquire(waiter=ANNA, ticket=behind, rank="kept")[4] == behind
-    assert box.waiters() == [BEN, ANNA]
 
 
 def test_a_waiter_whose_name_only_begins_like_the_holder_s_gets_its_place(box: Box) -> None:
@@ -321,16 +274,6 @@ def test_the_order_is_that_of_the_tickets_and_then_of_the_names(box: Box, ears: 
         holder = owner_of(waiter)
 
 
-def test_without_a_channel_a_release_hands_on_nothing(box: Box, ears: Ears) -> None:
-    ears.listen(ANNA)
-    box.acquire()
-    box.enqueue(ANNA)
-    assert box.release(next_waiter=HEIR, order="barging") == [1, MINE, 0, 0, 0]
-    assert box.content() is None
-    assert box.waiters() == [ANNA]
-    assert ears.heard() == {}
-
-
 # -- release: a place to leave ---------------------------------------------------------------------------
 
 
@@ -365,10 +308,3 @@ def test_who_leaves_gives_up_what_was_handed_to_its_place(box: Box, ears: Ears) 
     with box.nothing_written():
         assert box.hand_on(MINE, waiter=ANNA)[:2] == [-1, owner_of(BEN)]
     assert ears.heard() == {BEN: [owner_of(BEN)]}
-
-
-def test_who_takes_a_place_learns_how_many_stand_in_the_queue(box: Box) -> None:
-    box.acquire()
-    lengths = [box.acquire(owner_of(who), waiter=who, ticket=TICKET)[8] for who in (ANNA, BEN, ANNA)]
-    assert lengths == [1, 2, 2]
-    assert box.acquire(THEIRS)[8] == 0, "who takes no place is told nothing"
