@@ -68,18 +68,6 @@ def test_a_release_by_nobody_hands_on_a_free_lock(box: Box, ear: Ear, ears: Ears
     assert (ears.heard(), ear.heard()) == ({BEN: [owner_of(BEN)]}, [])
 
 
-def test_a_release_by_nobody_favours_a_next_waiter_too(box: Box) -> None:
-    box.enqueue(BEN)
-    assert box.release("", CHANNEL, next_waiter=HEIR, next_lease_ms=9_000, order="barging") == [
-        0,
-        "",
-        1,
-        9_000,
-        TOKEN,
-    ]
-    assert box.handed_to(HEIR, within_ms=9_000)
-
-
 def test_a_release_by_nobody_takes_a_held_lock_from_nobody(box: Box, ear: Ear, ears: Ears) -> None:
     ears.listen(ANNA)
     box.acquire(THEIRS)
@@ -87,17 +75,3 @@ def test_a_release_by_nobody_takes_a_held_lock_from_nobody(box: Box, ear: Ear, e
     with box.nothing_written():
         assert box.release("", CHANNEL, next_waiter=HEIR, order="barging")[:2] == [-1, THEIRS]
     assert (ears.heard(), ear.heard()) == ({}, [])
-
-
-def test_a_next_waiter_has_the_lock_with_the_token_that_the_release_names(box: Box) -> None:
-    box.enqueue(ANNA)
-    box.acquire()
-    assert box.release(channel=CHANNEL, next_waiter=ANNA, next_owner="anna:77", next_lease_ms=9_000) == [
-        1,
-        MINE,
-        1,
-        9_000,
-        TOKEN + 1,
-    ]
-    assert box.content() == ("hash", {"anna:77": "1"})
-    assert box.waiters() == []

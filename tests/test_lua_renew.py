@@ -9,13 +9,6 @@ import pytest
 from .scripted import LEASE_MS, LOCK, MINE, NOTE, OLDER, THEIRS, Box
 
 
-def test_renew_counts_the_lease_from_now(box: Box) -> None:
-    box.acquire(lease_ms=5_000)
-    assert box.renew() == [1]
-    assert 5_000 < box.pttl() <= LEASE_MS
-    assert box.content() == ("hash", {MINE: "1"})
-
-
 def test_renew_assigns_the_hold_count(box: Box) -> None:
     box.acquire()
     assert box.renew(count=3) == [1]
@@ -37,13 +30,6 @@ def test_renew_delivered_twice_leaves_the_same_count_and_the_same_lease(box: Box
 def test_renew_of_an_absent_lock_does_not_put_it_back(box: Box) -> None:
     with box.nothing_written():
         assert box.renew() == [0]
-    assert box.content() is None
-
-
-def test_a_late_renewal_does_not_put_a_released_lock_back(box: Box) -> None:
-    box.acquire()
-    box.release()
-    assert box.renew() == [0]
     assert box.content() is None
 
 
