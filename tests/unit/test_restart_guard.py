@@ -8,7 +8,7 @@ import math
 import pytest
 
 from rlock.errors import OptionsError
-from rlock.model import Code, Fault, FaultKind, Vote
+from rlock.model import Code, FaultKind, Vote
 from rlock.rules.memory_epoch import FLUSHED, NEW, NO_INFO, RESTARTED, MemoryReport, Note
 from rlock.rules.options import ClientOptions, from_env
 from rlock.rules.restart_guard import Guard
@@ -49,13 +49,6 @@ def whole_from(guard: Guard, now: float, master: int = 0) -> float:
 # -- the note ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("run_id", ["", "a1", "d0e1" * 10])
-@pytest.mark.parametrize("since_us", [0, 1, TIME_US, 10**16 - 1])
-@pytest.mark.parametrize("max_ttl_ms", [0, 10_000])
-def test_a_note_is_read_as_it_was_written(run_id: str, since_us: int, max_ttl_ms: int) -> None:
-    assert Note.parse(f"{run_id} {since_us} {max_ttl_ms}") == Note(run_id, since_us, max_ttl_ms)
-
-
 NO_NOTES = ["", " ", "a1", "a1 5", "5 10000", "a1 5 x", "a1 x 5", "a1 -5 10", "a1 5 ٣", "a1 5 10 "]
 
 
@@ -68,10 +61,6 @@ def test_a_text_that_cannot_be_understood_is_no_note(text: str) -> None:
 
 
 # -- judge: the first handshake ----------------------------------------------------------------------------
-
-
-def test_the_guard_lasts_longer_than_any_lease_by_drift_and_the_resolution_of_the_uptime() -> None:
-    assert pytest.approx(10.0 + 0.102 + 1.0) == FULL
 
 
 @pytest.mark.rule("3.6")
@@ -173,20 +162,6 @@ def test_the_operator_s_word_counts_at_once_whatever_was_known(before: str, run_
     assert guard.counts(0, note(None, run_id), 101.0)
 
 
-def test_a_master_that_forgets_nothing_counts_at_once_after_a_restart() -> None:
-    """Its handshake replaced the run_id of the note and nothing else."""
-    guard = met(note(DAY))
-    guard.judge(0, told(note(DAY, "a2"), 101.0), 101.0, last_reply_at=100.0)
-    assert guard.counts(0, note(DAY, "a2"), 101.0)
-
-
-def test_a_note_that_comes_after_none_is_of_a_new_memory() -> None:
-    guard = met(note(DAY))
-    guard.judge(0, told("", 101.0, "a1"), 101.0)
-    guard.judge(0, told(note(DAY), 102.0), 102.0, last_reply_at=101.0)
-    assert whole_from(guard, 102.0) == pytest.approx(101.0), "nothing is older than the loss of the note"
-
-
 # -- judge: a user that may not run INFO -------------------------------------------------------------------
 
 
@@ -201,12 +176,6 @@ def test_without_a_run_id_a_memory_is_as_old_as_the_connection(text: str) -> Non
     assert whole_from(guard, 105.0) == pytest.approx(100.0), "on the same connection"
     guard.judge(0, again, 106.0, last_reply_at=105.0, new_connection=True)
     assert whole_from(guard, 106.0) == pytest.approx(106.0), "on a new one"
-
-
-def test_without_a_run_id_a_new_note_on_the_same_connection_is_younger_than_the_connection() -> None:
-    guard = met(note(DAY), run_id="")
-    guard.judge(0, told(note(-3.0), 105.0, ""), 105.0, last_reply_at=102.0, new_connection=False)
-    assert whole_from(guard, 105.0) == pytest.approx(103.0)
 
 
 # -- the longest lease -------------------------------------------------------------------------------------
@@ -224,19 +193,6 @@ def test_a_longer_lease_in_a_note_makes_the_votes_of_other_masters_wait_at_once(
     assert guard.wait(0, 100.0) == pytest.approx(guard_time(60.0) - 3.0)
     (event,) = guard.pending_events
     assert "max_ttl of 60 s, this client has 10 s" in str(event)
-
-
-@pytest.mark.parametrize("max_ttl_ms", [0, 1_000, 10_000])
-def test_a_lease_that_is_no_longer_than_ours_changes_nothing(max_ttl_ms: int) -> None:
-    guard = met(note(3.0, max_ttl_ms=max_ttl_ms))
-    assert (guard.max_ttl, guard.time) == (10.0, FULL)
-    assert list(guard.pending_events) == []
-
-
-def test_the_longest_lease_that_was_seen_stays_whatever_later_notes_say() -> None:
-    guard = met(note(3.0, max_ttl_ms=60_000))
-    guard.judge(0, told(note(None), 101.0), 101.0)
-    assert guard.max_ttl == 60.0
 
 
 @pytest.mark.parametrize("seconds", [None, 30.0, 100.0])
@@ -275,23 +231,6 @@ def test_an_answer_counts_with_the_note_that_was_judged_and_with_a_longer_lease_
     assert not guard.counts(0, text, 101.0 + DAY), "until a handshake has judged it"
     assert guard.check_note(0, text, 102.0) is False, "and the same text again is no better known"
     assert guard.fault(0, 102.0) == f"{FLUSHED}: the age of its memory is not known yet"
-
-
-@pytest.mark.parametrize(("first", "second"), list(itertools.product(TEXTS, TEXTS)))
-def test_only_a_handshake_brings_a_vote_back_that_a_note_took(first: str, second: str) -> None:
-    guard = met(note(DAY))
-    known = guard.check_note(0, TEXTS[first], 101.0)
-    again = guard.check_note(0, TEXTS[second], 102.0)
-    assert again <= known
-    assert guard.counts(0, TEXTS[second], 102.0) == again
-
-
-def test_a_longer_lease_in_an_answer_is_learned() -> None:
-    guard = met(note(30.0))
-    guard.judge(1, told(note(30.0, "b1")), 100.0)
-    assert guard.check_note(0, note(30.0, max_ttl_ms=60_000), 101.0)
-    assert not guard.counts(0, None, 101.0)
-    assert not guard.counts(1, None, 101.0)
 
 
 def test_a_note_that_was_lost_and_is_judged_again_is_no_older_than_the_loss() -> None:
@@ -345,29 +284,6 @@ def test_refusals_count_and_looks_are_told_of_and_a_batch_settles_nothing(
     assert guard.filter_vote(0, status, 101.0, grants=False) == status._replace(guarded=True)
     batch = Vote(Code.YES, "me:1", codes=[1, 1], note=text)
     assert guard.filter_vote(0, batch, 101.0, grants=False) == batch._replace(code=Code.FOREIGN, guarded=True)
-
-
-def test_a_fault_stays_the_fault_that_it_was() -> None:
-    """It is no answer, so a reader that adds up missing and young masters counts it once."""
-    down = Vote(Code.FAULT, fault=Fault(FaultKind.DOWN, "refused"))
-    for guard in (met(note(3.0)), met(""), Guard(NAMES, 10.0)):
-        for grants in (False, True):
-            assert guard.filter_vote(0, down, 101.0, grants=grants) == down
-
-
-def test_a_vote_that_does_not_count_is_told_of_once_until_it_counts_again() -> None:
-    guard = met(note(3.0))
-    granted = YES._replace(note=note(3.0))
-    for now in (100.0, 101.0):
-        guard.filter_vote(0, granted, now, grants=True)
-    guard.filter_vote(0, granted, 102.0, grants=False)
-    assert [str(event) for event in guard.pending_events] == [
-        f"redis://a: {NEW}: it has no vote for 8.1 s more, while a lease from before may be valid"
-    ]
-    guard.filter_vote(0, granted, 100.0 + FULL, grants=True)
-    guard.check_note(0, "", 200.0)
-    guard.filter_vote(0, YES._replace(note=""), 200.0, grants=True)
-    assert len(list(guard.pending_events)) == 2
 
 
 # -- the guard is off --------------------------------------------------------------------------------------
