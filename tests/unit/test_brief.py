@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
-from rlock import events
-from rlock.model import Code, Queue, Vote
+from rlock.model import Code, Vote
 from rlock.procedures.acquire import FOR_EVER
 from rlock.procedures.port import Wake
 from rlock.rules import scripts
-from rlock.rules.keys import REDISSON
 from rlock.rules.tickets import FleetTime
 from rlock.rules.timing import TIME_AGE_S
 
@@ -56,22 +51,3 @@ def test_what_nobody_needs_to_know_the_masters_need_not_tell() -> None:
     world.park = lambda step: Wake.FREE
     world.acquire(FOR_EVER)
     assert told(world) == ["all", "brief", "brief", "brief"], "until they have told it"
-
-
-def test_who_shares_a_lock_or_is_observed_wants_to_know_all() -> None:
-    timed = held_by()._replace(time_us=1_790_000_000_000_000)
-    rounds = [timed], [timed], [held_by()._replace(queue=Queue(2))], [held_by()], [YES]
-    world = World(1, *rounds)
-    world.context = replace(world.context, wire=REDISSON)
-    world.acquire(FOR_EVER)
-    assert set(told(world)) == {"all"}
-    world = World(1, *rounds)
-    world.park = lambda step: Wake.FREE
-    heard: list[Any] = []
-    end = events.observe(heard.append)
-    try:
-        world.acquire(FOR_EVER)
-    finally:
-        end()
-    assert told(world) == ["all", "all", "brief", "brief"], "until it was told how long the queue is"
-    assert [event.length for event in heard if isinstance(event, events.Queued)] == [2]
