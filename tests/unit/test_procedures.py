@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import math
-from typing import cast
-
 import pytest
 
-from rlock._client.engine import Engine
 from rlock.errors import OptionsError, QuorumUnreachableError
 from rlock.model import Code, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
 from rlock.procedures.contender import Grant, withdraw
-from rlock.procedures.inspect import evict, locked, status
+from rlock.procedures.inspect import locked, status
 from rlock.rules import scripts
-from rlock.rules.timing import SETTLE_CAP_S, SETTLE_TRIES, valid_until
+from rlock.rules.timing import SETTLE_CAP_S, SETTLE_TRIES
 
 from .world import ABSENT, DENIED, DOWN, ODD, YES, Call, Send, Wait, World, held_by, named
 
@@ -193,24 +188,6 @@ def test_without_a_deadline_an_unreachable_quorum_is_waited_for_and_reported() -
     assert len(world.failures) == 20
 
 
-def test_a_wait_without_end_is_logged_and_not_once_a_round(caplog: pytest.LogCaptureFixture) -> None:
-    error = QuorumUnreachableError("x", 2, 0, {})
-    with caplog.at_level(logging.WARNING, "rlock"):
-        for failures in range(1, 40):
-            Engine.report_failure(cast(Engine, None), error, failures)
-    logged = [record.args[0] for record in caplog.records if isinstance(record.args, tuple)]
-    assert logged == [1, 8, 16, 32]
-
-
-def test_rounds_that_are_always_too_late_are_waited_for_and_reported() -> None:
-    world = World(3, [YES] * 3)
-    world.call_takes = 1.001
-    with pytest.raises(QuorumUnreachableError, match="in time"):
-        world.acquire(world.now + 30.0)
-    assert len(world.failures) > 5
-    assert "an acquire must be over within 1 s" in str(world.failures[0])
-
-
 def test_one_junk_key_and_one_dead_master_of_three_are_no_other_holder() -> None:
     for until in (AT_ONCE, 1003.0):
         world = World(3, [YES, ODD, DOWN])
@@ -226,24 +203,6 @@ def test_what_waiting_cannot_mend_is_raised_at_once(votes: list[Vote]) -> None:
     with pytest.raises(OptionsError, match="orders:42"):
         world.acquire(FOR_EVER)
     assert "Wait" not in world.kinds()
-
-
-def test_a_split_vote_without_a_place_is_tried_again_soon_and_at_random() -> None:
-    split = [held_by("a:1"), held_by("b:1"), YES]
-    world = World(3, split, split, split, [YES] * 3)
-    world.heard_by = 0
-    world.acquire(FOR_EVER)
-    assert world.now - 1000.0 < 0.1
-    assert world.kinds().count("Wait") == 2
-
-
-def test_a_split_vote_of_one_who_is_queued_is_looked_at_soon() -> None:
-    split = [held_by("a:1"), held_by("b:1"), YES]
-    world = World(3, split, split, [ABSENT] * 3, [YES] * 3)
-    world.acquire(FOR_EVER)
-    asked = [step.command.script.name for step in world.steps if isinstance(step, Call)]
-    assert asked == ["acquire", "acquire", "wait", "acquire"]
-    assert 1000.2 <= world.now <= 1000.3, "somebody may have given his votes back in silence"
 
 
 @pytest.mark.rule("1.2", "3.6")
@@ -279,21 +238,6 @@ def test_status_shows_the_holder_of_a_quorum_and_every_masters_view() -> None:
     assert found.masters[2].fault == "connection refused"
 
 
-def test_evict_removes_the_holders_that_were_seen_and_nobody_else() -> None:
-    theirs = Vote(Code.YES, "them:1", 1, 500)
-    world = World(3, [theirs, theirs, ABSENT], [YES, YES, ABSENT])
-    assert world.run(evict(world, "x", 0.5)) == ["them:1"]
-    (command,) = world.sent(scripts.RELEASE)
-    assert named(command, "owner") == "them:1"
-    assert named(command, "channel"), "the next one gets it"
-
-
-def test_the_formula_behind_a_grant_is_the_one_of_the_lease() -> None:
-    assert valid_until(0.0, 10.0) == pytest.approx(9.898)
-    assert math.isinf(FOR_EVER)
-    assert AT_ONCE < 0
-
-
 @pytest.mark.rule("3.1")
 def test_a_token_that_took_until_the_end_of_the_round_is_no_grant() -> None:
     """Validity is looked at when the token is known, and so is the limit of an acquisition."""
@@ -310,7 +254,3 @@ def test_a_token_that_took_until_the_end_of_the_round_is_no_grant() -> None:
                 world.acquire(AT_ONCE)
             assert world.sent(scripts.RELEASE)
         assert len(world.sent(scripts.FENCE)) == 1
-
-
-def test_a_master_without_memory_remembers_no_token_and_grants_no_lease() -> None:
-    assert {scripts.ACQUIRE, scripts.FENCE} == set(scripts.GRANTING)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rlock.model import Code, Vote
-from rlock.procedures import inspect
 from rlock.procedures.inspect import evict, status, statuses
 from rlock.rules import scripts
 
@@ -30,19 +29,6 @@ def test_a_lock_of_which_too_few_tell_is_no_error_among_many() -> None:
     assert found.holder is None
     assert [view.fault for view in found.masters] == [None, "connection refused", "connection refused"]
     assert found.masters[0].holder == "them:1"
-
-
-def test_a_batch_is_no_larger_than_can_be_read_in_its_time() -> None:
-    world = World(1, [ABSENT])
-    names = [str(i) for i in range(2 * inspect.BATCH + 1)]
-    assert [each.name for each in world.run(statuses(world, names, 0.5))] == names
-    assert world.batches == [inspect.BATCH, inspect.BATCH, 1]
-
-
-def test_with_no_names_the_driver_is_called_all_the_same_to_see_to_its_connections() -> None:
-    world = World(1, [ABSENT])
-    assert world.run(statuses(world, [], 0.5)) == []
-    assert world.batches == [0]
 
 
 def test_only_the_owners_that_are_named_are_evicted() -> None:
