@@ -9,7 +9,6 @@ from random import Random
 import pytest
 
 from rlock.rules.holds import Hold, Holds, OwnerKey, ThreadLiveness
-from rlock.rules.lease import LeaseEvent
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.timing import FILL_UP_S, RENEW_SLACK_S
 
@@ -94,20 +93,6 @@ def test_whatever_is_scheduled_and_removed_each_hold_is_due_once_at_its_last_ins
         assert schedule.next_due() == min(due_at.values(), default=math.inf)
 
 
-def test_a_hold_says_why_it_is_not_renewed_and_why_it_was_lost() -> None:
-    fixed, held = a_hold("x", renew=False), a_hold("x")
-    stop = fixed.renewal_stop(1.0)
-    assert stop is not None
-    assert stop.cause == "fixed lease"
-    assert held.renewal_stop(1.0) is None
-    fixed.lease.look(10.0)
-    assert (fixed.cause, fixed.reason) == ("fixed lease", "its validity ended before a quorum renewed it")
-    fixed.renewal.stopped = stop
-    assert fixed.reason.endswith("(it has a fixed lease (renew=False))")
-    held.lease.on(LeaseEvent.DISOWNED, "evicted")
-    assert (held.cause, held.reason) == ("disowned", "evicted")
-
-
 def test_an_owner_that_has_ended_is_neither_alive_nor_renewed() -> None:
     liveness = ThreadLiveness()
     key = OwnerKey("host/1/worker", weakref.ref(liveness))
@@ -121,18 +106,3 @@ def test_an_owner_that_has_ended_is_neither_alive_nor_renewed() -> None:
     stop = hold.renewal_stop(0.1)
     assert stop is not None
     assert stop.cause == "dead owner"
-
-
-def test_the_table_finds_a_hold_by_its_owner_and_removes_it_once() -> None:
-    holds, hold, other = Holds(), a_hold("x"), OwnerKey("b", lambda: True)
-    holds.add(hold)
-    assert holds.find(KEY, "x") is hold
-    assert holds.find(other, "x") is None
-    assert hold in holds
-    assert holds.taken("x", 1.0)
-    assert not holds.taken("x", 9.0), "its validity has ended"
-    for _ in range(2):
-        holds.remove(hold)
-        assert hold not in holds
-        assert len(holds) == 0
-        assert holds.holder("x") == ""
