@@ -18,9 +18,6 @@ import pytest
 import rlock
 import rlock.asyncio
 from rlock import LockBusyError, OptionsError, locked
-from rlock.testing import memory_client
-
-from ..interrupts import interrupted
 
 CLIENT = rlock.Client("redis://127.0.0.1:1")  # nobody is asked
 TASK_CLIENT = rlock.asyncio.Client("redis://127.0.0.1:1")
@@ -37,10 +34,7 @@ def report(user_id: int) -> None: ...
     [
         ({"blocking": False, "timeout": 5}, "no timeout with blocking=False"),
         ({"timeout": -2}, "timeout=-2.*give seconds, or -1"),
-        ({"timeout": float("nan")}, "timeout=nan.*give seconds, or -1"),
-        ({"timeout": 1e12}, "timeout=1000000000000.0: time.*give seconds"),
         ({"timeout": "5"}, "timeout='5'.*give seconds"),
-        ({"timeout": None}, "timeout=None.*give seconds"),
         ({"on_busy": "skip"}, "never used .* add blocking=False or a timeout"),
         ({"blocking": False, "on_busy": "ignore"}, "'skip', 'raise' or callable"),
         ({"ttl": 20}, "max_ttl"),
@@ -100,12 +94,6 @@ def test_generators_are_refused() -> None:
             locked(client, "x")(generator)
 
 
-def test_anything_but_a_function_is_refused() -> None:
-    for thing in (rlock.Client, 3, None):
-        with pytest.raises(OptionsError, match="decorates functions"):
-            locked(CLIENT, "x")(thing)  # type: ignore[arg-type]
-
-
 def test_on_busy_of_a_function_cannot_be_a_coroutine_function() -> None:
     async def answer() -> None: ...
 
@@ -113,18 +101,13 @@ def test_on_busy_of_a_function_cannot_be_a_coroutine_function() -> None:
         locked(CLIENT, "x", blocking=False, on_busy=answer)(report)
 
 
-def test_the_error_of_a_busy_lock_is_a_time_out_and_pickles_and_says_what_to_do() -> None:
+def test_the_error_of_a_busy_lock_is_a_time_out_and_pickles() -> None:
     error = LockBusyError("orders:42", 5.0)
     assert isinstance(error, TimeoutError)
     assert isinstance(error, rlock.RLockError)
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), copy.name, copy.waited) == (LockBusyError, "orders:42", 5.0)
     assert str(copy) == str(error)
-    assert "'orders:42'" in str(error)
-    assert "5 s" in str(error)
-    assert "timeout=" in str(error)
-    assert " s " not in str(LockBusyError("a", 0.0)).split("again later")[0]
-    assert error.errno is None
 
 
 # -- the client --------------------------------------------------------------------------------------------
@@ -171,31 +154,6 @@ def test_a_factory_that_failed_is_called_again() -> None:
     assert wrapped.lock(1).name == "a"
 
 
-# -- Ctrl-C ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("outer", [0, 1])
-def test_ctrl_c_before_any_line_of_a_call_leaves_no_lock_held(outer: int) -> None:
-    with memory_client(3, ttl=5.0) as client:
-        lock = client.lock("a")
-        work = locked(client, "a", timeout=5)(lambda: None)
-        wrong = []
-        for at in range(1, 200):
-            for _ in range(outer):
-                lock.acquire()
-            with interrupted(at, "decorator.py", "lock.py") as tracer:
-                work()
-            if lock.hold_count != outer:
-                wrong.append(tracer.where)
-            while lock.hold_count:
-                lock.release()
-            if not tracer.where:
-                break
-    assert not tracer.where, "it takes longer than that"
-    assert at > 10
-    assert wrong == []
-
-
 # -- types -------------------------------------------------------------------------------------------------
 
 TYPED = """
@@ -210,12 +168,6 @@ def sure(x: int) -> float: return 1.0
 
 @rlock.locked(client, "a:{x}", timeout=3, on_busy=lambda x: "busy")
 def answered(x: int) -> float: return 1.0
-
-@rlock.locked(client, "a:{x}", blocking=False, on_busy="raise")
-def raised(x: int) -> float: return 1.0
-
-@rlock.locked(client, "a:{x}", timeout=3, on_busy="skip")
-def left_out(x: int) -> float: return 1.0
 
 async def other(x: int) -> str: return "other"
 
@@ -234,11 +186,8 @@ async def main() -> None:
     reveal_type(skipped(1))  # float | None
     reveal_type(sure(1))  # float
     reveal_type(answered(1))  # float | str
-    reveal_type(raised(1))  # float
-    reveal_type(left_out(1))  # float | None
     reveal_type(await answered_task(1))  # float | str
     reveal_type(Shop().method(1))  # float | None
-    reveal_type(Shop.method(Shop(), 1))  # float | None
     skipped("a")  # error
     Shop().method("a")  # error
     await task("a")  # error
