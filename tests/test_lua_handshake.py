@@ -148,14 +148,6 @@ def test_the_operator_s_word_is_written_over_any_note(old: Box, run_id: str) -> 
     assert handshake(old, run_id, "vouched") == Note(run_id, 0, 0), "the longest lease, too"
 
 
-def test_a_client_that_learns_the_life_later_takes_a_note_without_one_for_another_life_s(old: Box) -> None:
-    old.client.set(NOTE, f" {old.time_us() - HOUR_US} 10000")
-    assert handshake(old, "").run_id == ""
-    note = handshake(old, LIFE)
-    assert note.run_id == LIFE
-    assert is_now(old, note)
-
-
 # -- there is none -----------------------------------------------------------------------------------------
 
 
@@ -315,22 +307,3 @@ def test_each_connection_of_a_client_begins_with_the_handshake(new: Box) -> None
     again = Endpoint(new.url).connect(ConnectOptions(5.0))
     assert is_now(new, noted(new))
     again.close()
-
-
-@pytest.mark.parametrize("rewrite", ["no", "yes"])
-def test_a_restart_tells_a_master_that_forgets_nothing_from_one_that_may(
-    new_master: Master, rewrite: str
-) -> None:
-    """`no-appendfsync-on-rewrite yes`: nothing is synced while the file is rewritten."""
-    client = redis.Redis.from_url(new_master.url, decode_responses=True)
-    for key, value in (
-        ("appendonly", "yes"),
-        ("appendfsync", "always"),
-        ("no-appendfsync-on-rewrite", rewrite),
-    ):
-        client.config_set(key, value)
-    connection = Endpoint(new_master.url).connect(ConnectOptions(5.0))
-    assert connection.memory_report.memory == ("durable" if rewrite == "no" else "volatile")
-    connection.close()
-    client.close()
-    new_master.kill()  # a server that still writes its first append-only file ends late

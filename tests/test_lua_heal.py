@@ -8,7 +8,6 @@ import pytest
 import redis
 
 from .scripted import (
-    ANNA,
     CHANNEL,
     EVICTED,
     FENCE,
@@ -17,8 +16,6 @@ from .scripted import (
     LOCK,
     MINE,
     OLDER,
-    QUEUE,
-    STRANGERS,
     THEIRS,
     TOKEN,
     Box,
@@ -50,15 +47,6 @@ def test_only_a_lower_token_is_written_over(box: Box, stored: int, left: tuple[i
     assert box.fenced() == left
 
 
-def test_healing_leaves_the_queue_alone_and_tells_nobody(box: Box, ear: Ear) -> None:
-    box.enqueue(ANNA)
-    line = box.line()
-    assert box.heal() == [2]
-    assert box.line() == line
-    assert box.pttl(QUEUE) > 0
-    assert ear.heard() == []
-
-
 def test_a_second_delivery_renews_and_counts_the_lease_from_its_own_arrival(box: Box) -> None:
     box.heal(count=2)
     box.client.set(FENCE, f"{TOKEN} {MINE}", px=5_000)
@@ -87,15 +75,6 @@ def test_a_lock_of_somebody_else_is_left_alone(box: Box, holder: str) -> None:
         assert box.heal() == [-1]
     assert 0 < box.pttl() <= 5_000
     assert box.fenced() == (TOKEN, holder)
-
-
-@pytest.mark.parametrize("kind", STRANGERS)
-def test_a_key_that_is_not_a_lock_is_left_alone(box: Box, kind: str) -> None:
-    box.put(kind)
-    with box.nothing_written():
-        assert box.heal() == [-1]
-    assert box.pttl() == -1
-    assert box.fenced() is None
 
 
 def test_an_owner_that_was_evicted_is_not_put_back(box: Box) -> None:

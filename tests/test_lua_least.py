@@ -13,11 +13,6 @@ import pytest
 import redis
 
 import rlock
-from rlock._client.handshake import ConnectOptions
-from rlock._sync.endpoints import Endpoint
-from rlock.rules import scripts
-from rlock.rules.memory_epoch import NO_INFO, Note
-from rlock.rules.restart_guard import Guard
 
 from .contract.conftest import eventually
 from .docs.pages import marked
@@ -27,7 +22,6 @@ from .scripted import (
     CARA,
     EVICTED,
     FENCE,
-    LIFE,
     LOCK,
     NOTE,
     QUEUE,
@@ -167,55 +161,6 @@ def test_none_of_the_keys_and_channels_can_be_left_out(
     rules.remove(missing)
     user = user_of(box, rules)
     assert exercise(box, user, ears) != answers
-    user.close()
-
-
-@pytest.mark.parametrize("info", [False, True])
-def test_without_info_each_connection_has_no_vote_for_the_time_of_the_guard(box: Box, info: bool) -> None:
-    """A snapshot may have brought the note back, and nothing tells the user that there was a restart."""
-    run_id, day_us = str(box.client.info("server")["run_id"]), 86_400_000_000
-    box.client.set(NOTE, f"{run_id} {box.time_us() - day_us} 10000")
-    user = user_of(box, rules_of((LEAST | BESIDE) - (set() if info else {"info"})))
-    guard = Guard([box.url], 10.0)
-    for now in (100.0, 200.0):
-        connection = Endpoint(redis.Redis.from_url(box.url, username="joe", password="pw")).connect(
-            ConnectOptions(5.0)
-        )
-        assert connection.memory_report.run_id == (run_id if info else "")
-        guard.judge(0, connection.memory_report, now, last_reply_at=now - 1.0)
-        assert guard.wait(0, now) == pytest.approx(0.0 if info else guard.time)
-        assert guard.counts(0, connection.memory_report.note, now) == info
-        connection.close()
-    assert (NO_INFO in guard.fault(0, 200.0)) == (not info)
-    user.close()
-
-
-@pytest.mark.parametrize("optional", [False, True])
-def test_the_handshake_learns_of_such_a_user_s_master_what_it_may(box: Box, optional: bool) -> None:
-    """What is not told counts as the worse: without CONFIG GET a restart may have lost something."""
-    box.client.set(NOTE, f"{LIFE} 0 10000")
-    user = user_of(box, rules_of(LEAST | BESIDE | (OPTIONAL if optional else set())))
-    box.client.config_set("appendonly", "yes")
-    box.client.config_set("appendfsync", "always")
-    try:
-        connection = Endpoint(redis.Redis.from_url(box.url, username="joe", password="pw")).connect(
-            ConnectOptions(5.0)
-        )
-    finally:
-        box.client.config_set("appendonly", "no")
-        box.client.config_set("appendfsync", "everysec")
-    told, run_id = connection.memory_report, str(box.client.info("server")["run_id"])
-    note = Note.parse(told.note)
-    assert note is not None
-    assert (note.run_id, note.max_ttl_ms) == (run_id, 10_000)
-    assert (note.since_us == 0) == optional, "of another life, of which a durable one lost nothing"
-    assert abs(told.time_us - box.time_us()) < 5_000_000
-    assert (told.run_id, told.memory) == (run_id, "durable" if optional else "volatile")
-    assert (connection.connection_id > 0) == optional
-    loaded = box.client.script_exists(*(script.sha for script in scripts.ALL))
-    # The handshake was sent in full.
-    assert loaded == [optional or script is scripts.HANDSHAKE for script in scripts.ALL]
-    connection.close()
     user.close()
 
 

@@ -31,14 +31,6 @@ from .scripted import (
 # -- out of memory ---------------------------------------------------------------------------------------
 
 
-def test_out_of_memory_an_acquire_still_tells_who_holds_the_lock(box: Box) -> None:
-    box.acquire(THEIRS)
-    box.fill()
-    assert box.acquire()[:2] == [-1, THEIRS]
-    assert box.acquire(THEIRS)[:2] == [1, THEIRS]
-    assert box.status()[:2] == [1, THEIRS]
-
-
 def test_out_of_memory_a_lease_is_prolonged_even_if_its_count_cannot_be_told(box: Box) -> None:
     box.acquire(lease_ms=5_000)
     box.fill()
@@ -121,22 +113,6 @@ def test_without_leave_to_hand_on_a_release_frees_and_tells_all(
     assert box.content() is None
     assert ears.heard() == {}
     assert ear.heard() == ["0", "0"]
-
-
-@pytest.mark.parametrize("rules", [("-@sortedset",), ("-zpopmin",), ("-zrange", "-zrem")])
-def test_without_leave_for_the_queue_a_release_still_frees_and_tells_somebody(
-    box: Box, ear: Ear, ears: Ears, rules: tuple[str, ...]
-) -> None:
-    ears.listen(BEN)
-    box.acquire()
-    box.enqueue(BEN)
-    assert box.restricted(*rules).hand_on(waiter=ANNA) == [1, MINE, 1, 0, 0]
-    if "-zrange" in rules:
-        assert box.handed_to(BEN)
-        assert (ears.heard(), ear.heard()) == ({BEN: [owner_of(BEN)]}, [])
-    else:
-        assert box.content() is None
-        assert (ears.heard(), ear.heard()) == ({}, ["0"])
 
 
 @pytest.mark.parametrize("rules", [("-@sortedset",), ("-zrem",), ("-zadd",), ("-zscore",), ("-time",)])
@@ -286,9 +262,3 @@ def test_a_queue_that_is_none_does_not_stop_a_release(spoiled: Box, ear: Ear) ->
     assert ear.heard() == ["free", "free"]
     assert spoiled.release("", CHANNEL, next_waiter=ANNA) == [0, "", 1, LEASE_MS, TOKEN + 1]
     assert spoiled.handed_to(ANNA, within_ms=LEASE_MS)
-
-
-def test_a_queue_that_is_none_does_not_stop_an_acquire(spoiled: Box) -> None:
-    assert spoiled.acquire(waiter=ANNA)[:5] == [1, MINE, 1, LEASE_MS, 0]
-    assert spoiled.acquire(THEIRS, waiter=ANNA)[:2] == [-1, MINE]
-    assert spoiled.acquire(THEIRS, waiter=ANNA)[4] == 0

@@ -98,17 +98,6 @@ def test_without_memory_for_a_longer_lease_in_the_note_there_is_no_grant(short: 
     assert longest(short) == 10_000
 
 
-@pytest.mark.parametrize("text", ["", "hello", f"{LIFE} 5", f"x {LIFE} 5 1"])
-def test_what_is_no_note_is_told_and_stays(box: Box, text: str) -> None:
-    box.client.set(NOTE, text)
-    assert box.acquire()[7] == text
-    assert box.call("renew", [LOCK, NOTE], LEASE_MS, MINE, 1) == [MINE, [1], text]
-    box.client.delete(LOCK)
-    assert box.call("heal", [LOCK, FENCE, "none", NOTE], LEASE_MS, FENCE_MS, MINE, 1, TOKEN)[2] == text
-    assert box.call("status", [LOCK, QUEUE, NOTE], 0)[6] == text
-    assert box.content(NOTE) == ("string", text)
-
-
 def test_no_script_but_the_handshake_brings_the_note_back(box: Box) -> None:
     """Its absence tells of a loss of memory, until a handshake has noted that."""
     box.client.delete(NOTE)
