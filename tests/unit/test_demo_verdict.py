@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rlock.cli.demo.phases import Kill, Marks, next_owner, wake_ups
+from rlock.cli.demo.phases import Kill, Marks
 from rlock.cli.demo.verdict import Evidence, judge
 from rlock.testing.contention.counter import Count
 
@@ -78,14 +78,6 @@ def test_a_control_that_loses_nothing_proves_nothing() -> None:
 def test_an_interruption_proves_nothing() -> None:
     verdict = judge(evidence(interruption="worker-3 ended with status 1: MemoryError"))
     assert verdict.sentence == "NOTHING PROVEN: worker-3 ended with status 1: MemoryError"
-
-
-def test_a_next_owner_at_the_end_of_the_killed_lease_is_no_overlap() -> None:
-    made = evidence()
-    owner = next_owner(made.history.holds, KILL)
-    assert owner is not None
-    assert (owner.process, owner.grant.at) == ("worker-1", ms(4900))
-    assert len(wake_ups(made.history.holds, made.marks.handoffs)) == 30
 
 
 def overlapping() -> Evidence:

@@ -54,21 +54,6 @@ def test_renewals_are_due_at_the_fill_up_each_third_of_the_lease_and_soon_after_
     assert schedule.next_due() == math.inf
 
 
-def test_only_renewals_come_early_to_share_a_round_trip() -> None:
-    schedule = Holds().schedule
-    first, second, short, failed = a_hold("a"), a_hold("b"), a_hold("c", ttl=0.3), a_hold("d")
-    schedule.renew(first, 0.01)
-    schedule.renew(second, RENEW_SLACK_S - 0.01)
-    assert schedule.take_due(2.99) == []
-    assert schedule.take_due(3.0) == [first, second]
-    schedule.renew(short, 0.02)
-    assert schedule.take_due(0.099) == [], "a short lease comes early by a part of its period at the most"
-    assert schedule.take_due(0.1) == [short]
-    schedule.retry(failed, 0.01)
-    assert schedule.take_due(0.259) == []
-    assert schedule.take_due(0.261) == [failed]
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_is_scheduled_and_removed_each_hold_is_due_once_at_its_last_instant(seed: int) -> None:
     random, holds = Random(seed), Holds()

@@ -8,11 +8,11 @@ from rlock.errors import OptionsError, QuorumUnreachableError
 from rlock.model import Code, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
 from rlock.procedures.contender import Grant, withdraw
-from rlock.procedures.inspect import locked, status
+from rlock.procedures.inspect import evict, locked, status, statuses
 from rlock.rules import scripts
 from rlock.rules.timing import SETTLE_CAP_S, SETTLE_TRIES
 
-from .world import ABSENT, DENIED, DOWN, ODD, YES, Call, Send, Wait, World, held_by, named
+from .world import ABSENT, DENIED, DOWN, ODD, YES, Call, Send, Wait, World, held_by, named, said, words
 
 FORGETFUL = ABSENT._replace(guarded=True)
 #: Of a split, contenders that give way to one that asks here, because they began later; and that do not.
@@ -48,15 +48,6 @@ def test_a_lost_round_is_undone_where_a_vote_may_stand_and_wakes_nobody() -> Non
     )
 
 
-def test_a_vote_of_a_split_round_goes_to_the_first_in_the_queue_and_wakes_nobody_else() -> None:
-    world = World(5, [YES, YES, held_by(OLD), held_by(OLD), held_by("b:1")])
-    with pytest.raises(QuorumUnreachableError, match=f"m2: it voted for {OLD}, which was not seen"):
-        world.acquire(AT_ONCE)
-    undo = world.steps[1]
-    assert named(undo, "channel") == "rlock:{orders:42}:released"
-    assert named(undo, "message") == ""
-
-
 def test_the_leader_of_a_split_keeps_its_votes_and_only_its_last_round_counts() -> None:
     split, other, won = (
         [YES, held_by(YOUNG), held_by("d:fe")],
@@ -83,27 +74,6 @@ def test_a_leader_that_was_overtaken_takes_its_votes_back_on_all_masters() -> No
     assert isinstance(undo, Send)
     assert undo.targets == [0, 1, 2], "the first round may still be on its way to a master that was away"
     assert named(undo, "owner") == named(world.steps[0], "owner")
-
-
-def test_one_who_does_not_lead_gives_its_votes_back_and_looks_until_somebody_has_a_quorum() -> None:
-    free, his = [held_by(OLD), ABSENT, ABSENT], Vote(Code.YES, OLD, 1, 9_000)
-    world = World(3, [held_by(OLD), YES, held_by(YOUNG)], free, [his, his, ABSENT])
-    assert world.acquire(AT_ONCE) is None
-    assert world.kinds() == ["Call", "Send", "Wait", "Call", "Wait", "Call"]
-    assert [ask.command.script for ask in world.steps if isinstance(ask, Call)] == [
-        scripts.ACQUIRE,
-        scripts.STATUS,
-        scripts.STATUS,
-    ]
-
-
-def test_a_leader_that_does_not_move_is_passed_over() -> None:
-    """It is dead: nobody gives votes back for it again."""
-    dead = [held_by(OLD), ABSENT, ABSENT]
-    again = [held_by(OLD), YES, held_by(YOUNG)]
-    world = World(3, [held_by(OLD), YES, held_by(YOUNG)], dead, dead, again, [held_by(OLD), YES, YES])
-    assert isinstance(world.acquire(AT_ONCE), Grant)
-    assert len(world.sent(scripts.ACQUIRE)) == 3
 
 
 def test_an_interrupt_while_votes_are_kept_takes_them_back_everywhere() -> None:
@@ -254,3 +224,39 @@ def test_a_token_that_took_until_the_end_of_the_round_is_no_grant() -> None:
                 world.acquire(AT_ONCE)
             assert world.sent(scripts.RELEASE)
         assert len(world.sent(scripts.FENCE)) == 1
+
+
+# -- many locks at once -------------------------------------------------------------------------------------
+
+
+THEIRS = Vote(Code.YES, "them:1", 1, 500)
+OTHERS = Vote(Code.YES, "others:2", 1, 400)
+
+
+def test_many_locks_are_asked_for_side_by_side_and_told_as_one_is() -> None:
+    world = World(3, [THEIRS, THEIRS, DOWN], [ABSENT] * 3, [OTHERS, THEIRS, ABSENT])
+    found = world.run(statuses(world, ["a", "b", "c"], 0.5, 7))
+    assert world.batches == [3]
+    assert [words(call)[3] for call in world.steps] == ["a", "b", "c"]
+    assert {said(call)[0] for call in world.steps} == {"6"}, "the rank of the seventh waiter"
+    alone = World(3, [THEIRS, THEIRS, DOWN])
+    assert found[0] == alone.run(status(alone, "a", 0.5))
+    assert [each.holder for each in found] == ["them:1", None, None]
+
+
+def test_a_lock_of_which_too_few_tell_is_no_error_among_many() -> None:
+    world = World(3, [THEIRS, DOWN, DOWN])
+    (found,) = world.run(statuses(world, ["a"], 0.5))
+    assert found.holder is None
+    assert [view.fault for view in found.masters] == [None, "connection refused", "connection refused"]
+    assert found.masters[0].holder == "them:1"
+
+
+def test_only_the_owners_that_are_named_are_evicted() -> None:
+    world = World(3, [THEIRS, THEIRS, OTHERS], [ABSENT, ABSENT, YES])
+    assert world.run(evict(world, "x", 0.5, {"others:2"})) == ["others:2"]
+    (command,) = world.sent(scripts.RELEASE)
+    assert named(command, "owner") == "others:2"
+    nobody = World(3, [THEIRS] * 3)
+    assert nobody.run(evict(nobody, "x", 0.5, {"others:2"})) == []
+    assert not nobody.sent(scripts.RELEASE)

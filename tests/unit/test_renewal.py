@@ -228,10 +228,3 @@ def test_a_refused_lock_is_found_by_asking_for_each_lock_alone_and_that_once_a_t
     world = Refusing({key: {"x42"} for key in range(3)})
     assert asked(world, holds) == (1 + 100, ["x42"])
     assert asked(world, holds) == (2, ["x42"]), "it stands in a batch of its own from then on"
-
-
-def test_locks_that_other_masters_refuse_are_renewed_with_those_that_do_not() -> None:
-    holds = [a_hold("a"), a_hold("b"), a_hold("c")]
-    world = Refusing({0: {"a"}, 1: {"b"}})
-    for _ in range(3):
-        assert asked(world, holds)[1] == []

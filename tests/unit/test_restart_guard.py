@@ -195,14 +195,6 @@ def test_a_longer_lease_in_a_note_makes_the_votes_of_other_masters_wait_at_once(
     assert "max_ttl of 60 s, this client has 10 s" in str(event)
 
 
-@pytest.mark.parametrize("seconds", [None, 30.0, 100.0])
-def test_the_guard_time_is_the_option_or_more_if_a_lease_asks_for_more(seconds: float | None) -> None:
-    guard = Guard(NAMES, 10.0, seconds)
-    assert guard.time == (seconds or FULL)
-    guard.judge(0, told(note(3.0, max_ttl_ms=60_000)), 100.0)
-    assert guard.time == max(seconds or 0.0, guard_time(60.0))
-
-
 # -- check_note: the note that comes with an answer ---------------------------------------------------------
 
 TEXTS = {
@@ -254,16 +246,6 @@ def test_a_grant_of_a_young_memory_is_a_fault_that_says_for_how_long() -> None:
     assert vote.fault.text == f"{NEW}: it has no vote for 7.1 s more, while a lease from before may be valid"
     assert guard.filter_vote(0, granted, 100.0 + FULL, grants=True) == granted
     assert guard.filter_vote(0, YES, 100.0 + FULL, grants=True) == YES
-
-
-def test_a_grant_with_a_note_that_nobody_judged_is_a_fault_of_another_kind() -> None:
-    """The driver sends it again behind a handshake; a young one it does not."""
-    guard = met(note(DAY))
-    guard.check_note(0, "", 101.0)
-    vote = guard.filter_vote(0, YES._replace(note=""), 101.0, grants=True)
-    assert vote.fault is not None
-    assert vote.fault.kind is FaultKind.UNJUDGED
-    assert vote.guarded
 
 
 @pytest.mark.parametrize("text", [note(3.0), note(1.0), "", None])

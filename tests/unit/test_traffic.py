@@ -82,21 +82,6 @@ def test_a_refusal_of_a_master_whose_note_is_not_judged_counts_and_asks_for_the_
     assert all(server.ran == ["acquire", "handshake"] for server in calls.servers)
 
 
-def test_a_handshake_that_fails_is_asked_for_again_with_the_next_answer() -> None:
-    """The disk was full, or there was no memory for the note: that may have been mended since."""
-    calls = connected(1)
-    server = calls.servers[0]
-    server.flush()
-    server.refuses["handshake"] = "MISCONF no disk"
-    assert calls.acquire().granted == 0
-    assert server.note == ""
-    server.refuses.clear()
-    calls.acquire()
-    assert server.note, "another handshake was sent on the same connection"
-    calls.now += FULL + 0.001
-    assert calls.acquire().granted == 1
-
-
 # -- the first use of a fleet ------------------------------------------------------------------------------
 
 
@@ -118,16 +103,6 @@ def test_the_first_use_of_a_fleet_is_immediate() -> None:
     calls.cut(1)
     calls.reconnect()
     assert calls.servers[1].ran == ["handshake", "acquire"], "it is asked for once"
-
-
-def test_while_one_master_was_not_reached_there_is_no_first_use() -> None:
-    """It may be the one that knows of a lease."""
-    calls = unused()
-    calls.away(2)
-    calls.reconnect()
-    assert calls.acquire(settle=Settle.ALL).granted == 0
-    assert [server.ran for server in calls.servers] == [["acquire"], ["acquire"], []]
-    assert calls.guard.wait(0, calls.now) == pytest.approx(FULL)
 
 
 @pytest.mark.parametrize("granted", [False, True])
@@ -327,11 +302,3 @@ def finished(waits: WaitGenerator[T]) -> T:
         result: T = stop.value
         return result
     raise AssertionError("it waits")
-
-
-def test_with_the_guard_off_every_grant_counts_and_no_note_is_asked_for() -> None:
-    calls = WiredCalls(1, seconds=0)
-    calls.servers[0].flush()
-    calls.reconnect()
-    ballot = calls.ask(commands.acquire("job", "me:1", 9_000, guarded=False))
-    assert ballot.granted == 1

@@ -22,7 +22,6 @@ from .world import (
     DOWN,
     YES,
     Call,
-    Collect,
     Send,
     Subscribe,
     Unsubscribe,
@@ -268,33 +267,30 @@ def test_of_many_whom_one_message_wakes_each_comes_in_its_own_time() -> None:
     assert 0 < parks[1] <= 2 * 5 * 0.01
 
 
-def test_what_a_thread_of_ours_leaves_to_one_who_stays_away_is_taken_at_once() -> None:
-    world = shared_world(3, [crowd(6)] * 3, [crowd(6)] * 3, [ABSENT] * 3)
-    wakes = iter([Wake.FREE, Wake.GRANTED])
-
-    def woken(step: Wait) -> Wake:
-        wake = next(wakes)
-        if wake is Wake.GRANTED:
-            step.contender.receive(LocalGrant("a:heir", world.now, 1, [5, 5, 5]))
-        return wake
-
-    world.park = woken
-    grant = world.won(FOR_EVER)
-    assert grant.owner == "a:heir"
+# -- masters return their time only when it will be used ----------------------------------------------------
 
 
-def test_who_waits_gives_late_refusals_a_moment_and_has_nothing_to_undo() -> None:
-    refused = [held_by(), held_by(), held_by(), None, None]
-    for stragglers, undone in (
-        ({3: held_by(), 4: held_by()}, []),
-        ({3: held_by()}, [[4]]),
-        ({4: YES}, [[3, 4]]),
-    ):
-        world = World(5, refused, [YES] * 5)
-        world.subscribed, world.stragglers, world.call_takes = True, stragglers, 0.0004
-        world.park = lambda step: Wake.HANDED
-        assert world.acquire(FOR_EVER) is not None
-        (rest,) = [step for step in world.steps if isinstance(step, Collect)]
-        assert rest.until == pytest.approx(1000.0 + 3 * 0.0004, abs=1e-6)
-        undos = [tell.targets for tell in world.sent(scripts.RELEASE)]
-        assert undos == undone
+def test_a_grant_that_tells_the_time_corrects_it_and_says_nothing_of_other_masters() -> None:
+    world = World(3, [YES._replace(time_us=7_000_000)] * 2 + [YES])
+    world.context.time.note(0, 9_000_000, world.now)
+    world.acquire(FOR_EVER)
+    assert world.context.time.us(world.now) == 7_000_000
+    assert world.context.time.stale(world.now)
+
+
+def told(world: World) -> list[str]:
+    """What each attempt with a place wants to be told, beside who has the lock."""
+    asks = world.sent(scripts.ACQUIRE)
+    return [named(ask, "told") for ask in asks if named(ask, "waiter")]
+
+
+def test_what_nobody_needs_to_know_the_masters_need_not_tell() -> None:
+    timed = held_by()._replace(time_us=1_790_000_000_000_000)
+    world = World(1, [timed], [timed], [held_by()], [held_by()], [YES])
+    world.park = lambda step: Wake.FREE
+    world.acquire(FOR_EVER)
+    assert told(world) == ["brief"] * 4, "the first attempt had no place, and its answer told the time"
+    world = World(1, [held_by()], [timed], [held_by()], [held_by()], [YES])
+    world.park = lambda step: Wake.FREE
+    world.acquire(FOR_EVER)
+    assert told(world) == ["all", "brief", "brief", "brief"], "until they have told it"
