@@ -233,24 +233,6 @@ def test_without_leave_for_the_token_an_acquire_is_an_error_and_takes_nothing(
         user.fence()
 
 
-@pytest.mark.parametrize("rule", ["-set", "-get"])
-@pytest.mark.parametrize("held", [True, False])
-def test_without_leave_for_the_token_a_next_waiter_is_passed_over(
-    box: Box, ears: Ears, rule: str, held: bool
-) -> None:
-    """It falls to the next in the queue; the release itself is none the worse for it."""
-    ears.listen(ANNA, BEN)
-    box.granted(token=TOKEN)
-    if not held:
-        box.release()
-    box.enqueue(ANNA, BEN)
-    answer = box.restricted(rule).hand_on(MINE if held else "", next_waiter=HEIR, order="barging", token=1)
-    assert answer == [1 if held else 0, MINE if held else "", 1, 0, 0]
-    assert box.handed_to(ANNA)
-    assert ears.heard() == {ANNA: [owner_of(ANNA)]}
-    assert box.fenced() == (TOKEN, MINE), "a token that cannot be read is not written over"
-
-
 # -- somebody else's value in the key of the token ---------------------------------------------------------
 
 
@@ -267,15 +249,57 @@ def test_a_text_that_no_script_wrote_is_no_token(box: Box, garbage: str) -> None
     assert box.pttl(FENCE) > 0
 
 
-def test_a_key_of_another_type_gives_no_token_and_stays(box: Box, ears: Ears) -> None:
-    ears.listen(BEN)
-    box.client.rpush(FENCE, "somebody's")
-    for call in (box.acquire, box.fence):
-        with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
-            call()
-    assert box.content() is None
-    box.client.hset(LOCK, MINE, 1)
-    box.enqueue(BEN)
-    assert box.hand_on(next_waiter=HEIR, order="barging") == [1, MINE, 1, 0, 0]
-    assert box.handed_to(BEN)
-    assert box.content(FENCE) == ("list", ["somebody's"])
+# -- tokens and a master's clock ----------------------------------------------------------------------------
+
+
+DAY_US = 86_400_000_000
+
+
+@pytest.mark.parametrize("age_us", [0, FENCE_MS * 1000 - DAY_US, FENCE_MS * 1000 + DAY_US])
+@pytest.mark.parametrize("way", ["acquire", "next waiter"])
+def test_a_proposal_that_is_older_than_the_memory_may_be_below_a_forgotten_token(
+    box: Box, way: str, age_us: int
+) -> None:
+    before = box.time_us()
+    if way == "acquire":
+        given = box.granted(token=before - age_us)
+    else:
+        box.client.hset(LOCK, MINE, 1)
+        given = box.hand_on(next_waiter=HEIR, token=before - age_us)[4]
+    if age_us > FENCE_MS * 1000:
+        assert before <= given <= box.time_us()
+    else:
+        assert given == before - age_us
+
+
+@pytest.mark.parametrize("way", ["acquire", "next to a higher one", "next waiter", "fence", "heal"])
+def test_a_token_that_is_ahead_of_the_time_is_remembered_until_its_own_time_is_over(
+    box: Box, way: str
+) -> None:
+    """A master that forgot it earlier could give its own time, which is lower."""
+    token = box.time_us() + DAY_US
+    if way == "acquire":
+        box.granted(token=token)
+    elif way == "next to a higher one":
+        box.granted(THEIRS, token=token)
+        box.release(THEIRS)
+        box.granted(token=TOKEN)
+    elif way == "next waiter":
+        box.client.hset(LOCK, MINE, 1)
+        box.hand_on(next_waiter=HEIR, token=token)
+    elif way == "fence":
+        box.fence(token=token)
+    else:
+        box.heal(token=token)
+    ahead_ms = DAY_US // 1000
+    assert FENCE_MS + ahead_ms - 5_000 < box.pttl(FENCE) <= FENCE_MS + ahead_ms
+
+
+@pytest.mark.parametrize(("ahead_us", "far"), [(0, False), (-DAY_US, True), (DAY_US, True), (None, True)])
+def test_a_grant_tells_the_time_where_the_proposal_is_far_from_it(
+    box: Box, ahead_us: int | None, far: bool
+) -> None:
+    before = box.time_us()
+    time_us = box.acquire(token=0 if ahead_us is None else before + ahead_us)[5]
+    assert before <= time_us <= box.time_us() if far else time_us == 0
+    assert box.acquire(token=0)[5] == 0, "a second delivery takes no notice of it"

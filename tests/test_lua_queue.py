@@ -20,6 +20,7 @@ from .scripted import (
     QUEUE_MS,
     THEIRS,
     TICKET,
+    TOKEN,
     Box,
     Ear,
     Ears,
@@ -88,25 +89,6 @@ def test_a_place_has_an_expiry_and_every_visit_refreshes_it(box: Box) -> None:
         assert queue_ms - 5_000 < box.pttl(QUEUE) <= queue_ms
 
 
-@pytest.mark.parametrize("order", ["barging", "fair"])
-def test_a_brief_refusal_differs_in_what_nobody_asked_for_and_in_nothing_else(box: Box, order: str) -> None:
-    box.acquire(THEIRS, lease_ms=59_995)
-    box.enqueue(BEN, CARA)
-    for rank, ticket in (("last", TICKET), ("last", 1), ("kept", TICKET)):
-        queues = []
-        for brief in (False, True):
-            told = box.acquire(waiter=ANNA, ticket=ticket, rank=rank, order=order, brief=brief)
-            assert told[:3] + told[4:5] == [-1, THEIRS, 1, box.line()[ANNA]]
-            assert 59_000 < told[3] <= 60_000
-            assert [told[6], told[8]] == [0, 0 if brief else 3]
-            assert brief == (not told[5])
-            assert not brief or told[3] % 10 == 0, "so all masters say the same"
-            assert QUEUE_MS - 5_000 < box.pttl(QUEUE) <= QUEUE_MS
-            queues.append(box.line())
-            box.client.zrem(QUEUE, ANNA)
-        assert queues[0] == queues[1]
-
-
 def test_one_who_was_handed_the_lock_takes_it_with_a_token_of_its_own(box: Box) -> None:
     """The token of a place is never an owner: what is taken back for the one cannot hurt the other."""
     box.enqueue(ANNA, BEN)
@@ -127,19 +109,6 @@ def test_one_who_had_a_place_gets_it_back_exactly(box: Box) -> None:
     ticket = box.acquire(waiter=ANNA, ticket=int(before[ANNA]), rank="kept")[4]
     assert ticket == before[ANNA]
     assert box.line() == before
-
-
-def test_a_waiter_whose_name_only_begins_like_the_holder_s_gets_its_place(box: Box) -> None:
-    box.acquire("anna:1")
-    assert box.acquire(waiter="anna:11|s1", ticket=TICKET)[4] == TICKET
-    assert box.waiters() == ["anna:11|s1"]
-
-
-@pytest.mark.parametrize("order", ["barging", "fair"])
-def test_who_is_granted_has_no_place_any_more(box: Box, order: str) -> None:
-    box.enqueue(ANNA, BEN)
-    assert box.acquire(waiter=ANNA, ticket=TICKET, order=order)[:5] == [1, MINE, 1, LEASE_MS, 0]
-    assert box.waiters() == [BEN]
 
 
 # -- wait: a place is kept -------------------------------------------------------------------------------
@@ -229,17 +198,6 @@ def test_what_nobody_claims_is_free_after_the_time_of_a_claim(box: Box, ears: Ea
     assert box.acquire(owner_of(ANNA), order="fair")[:2] == [-3, BEN], "too late"
 
 
-def test_those_to_whom_nobody_listens_are_passed_over_and_removed(box: Box, ear: Ear, ears: Ears) -> None:
-    ears.listen(CARA)
-    box.acquire()
-    box.enqueue(ANNA, BEN, CARA, "dan:1|s4")
-    assert box.hand_on() == [1, MINE, 1, 0, 0]
-    assert box.handed_to(CARA)
-    assert box.waiters() == ["dan:1|s4"]
-    assert ears.heard() == {CARA: [owner_of(CARA)]}
-    assert ear.heard() == []
-
-
 def test_if_all_who_waited_are_dead_the_lock_is_free_and_everybody_is_told(box: Box, ear: Ear) -> None:
     box.acquire()
     box.enqueue(ANNA, BEN)
@@ -289,15 +247,6 @@ def test_a_release_leaves_the_place_of_the_waiter_it_names(box: Box, held: str) 
     assert box.content() == (("hash", {THEIRS: "1"}) if held == "by a stranger" else None)
 
 
-def test_who_leaves_the_queue_is_not_handed_what_it_gives_up(box: Box, ears: Ears) -> None:
-    ears.listen(ANNA, BEN)
-    box.acquire()
-    box.enqueue(ANNA, BEN)
-    assert box.hand_on(waiter=ANNA)[0] == 1
-    assert box.handed_to(BEN)
-    assert ears.heard() == {BEN: [owner_of(BEN)]}
-
-
 def test_who_leaves_gives_up_what_was_handed_to_its_place(box: Box, ears: Ears) -> None:
     """It got the lock under the token of an attempt, on other masters."""
     ears.listen(ANNA, BEN)
@@ -308,3 +257,68 @@ def test_who_leaves_gives_up_what_was_handed_to_its_place(box: Box, ears: Ears) 
     with box.nothing_written():
         assert box.hand_on(MINE, waiter=ANNA)[:2] == [-1, owner_of(BEN)]
     assert ears.heard() == {BEN: [owner_of(BEN)]}
+
+
+# -- release: in favour of a waiter of the same process -----------------------------------------------------
+
+
+# -- release: a next waiter, of the caller's own process --------------------------------------------------
+
+
+def test_barging_a_next_waiter_goes_before_all(box: Box, ear: Ear, ears: Ears) -> None:
+    ears.listen(ANNA, BEN)
+    box.acquire()
+    box.enqueue(BEN, HEIR, CARA)
+    assert box.hand_on(next_waiter=HEIR, next_lease_ms=9_000, order="barging") == [
+        1,
+        MINE,
+        1,
+        9_000,
+        TOKEN + 1,
+    ]
+    assert box.handed_to(HEIR, within_ms=9_000)
+    assert box.waiters() == [BEN, CARA]
+    assert (ears.heard(), ear.heard()) == ({}, []), "its process knows"
+
+
+@pytest.mark.parametrize("behind", [(), (HEIR,), (HEIR, BEN)])
+def test_fair_a_next_waiter_gets_it_if_it_is_the_first(box: Box, ears: Ears, behind: tuple[str, ...]) -> None:
+    ears.listen(BEN, HEIR)
+    box.acquire()
+    if behind:
+        box.enqueue(*behind)
+    assert box.hand_on(next_waiter=HEIR, next_lease_ms=9_000) == [1, MINE, 1, 9_000, TOKEN + 1]
+    assert box.handed_to(HEIR, within_ms=9_000)
+    assert box.waiters() == [*behind[1:]]
+    assert ears.heard() == {}
+
+
+def test_fair_a_next_waiter_does_not_get_it_before_its_turn(box: Box, ears: Ears) -> None:
+    ears.listen(BEN, HEIR)
+    box.acquire()
+    box.enqueue(BEN, HEIR)
+    assert box.hand_on(next_waiter=HEIR, next_lease_ms=9_000) == [1, MINE, 1, 0, 0]
+    assert box.handed_to(BEN)
+    assert box.waiters() == [HEIR]
+    assert ears.heard() == {BEN: [owner_of(BEN)]}
+
+
+# -- release by nobody: a free lock is handed on -----------------------------------------------------------
+
+
+def test_a_release_by_nobody_hands_on_a_free_lock(box: Box, ear: Ear, ears: Ears) -> None:
+    ears.listen(BEN)
+    box.enqueue(ANNA, BEN, CARA)
+    assert box.release("", CHANNEL) == [0, "", 1, 0, 0]
+    assert box.handed_to(BEN)
+    assert box.waiters() == [CARA]
+    assert (ears.heard(), ear.heard()) == ({BEN: [owner_of(BEN)]}, [])
+
+
+def test_a_release_by_nobody_takes_a_held_lock_from_nobody(box: Box, ear: Ear, ears: Ears) -> None:
+    ears.listen(ANNA)
+    box.acquire(THEIRS)
+    box.enqueue(ANNA)
+    with box.nothing_written():
+        assert box.release("", CHANNEL, next_waiter=HEIR, order="barging")[:2] == [-1, THEIRS]
+    assert (ears.heard(), ear.heard()) == ({}, [])
