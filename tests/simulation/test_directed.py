@@ -37,7 +37,7 @@ LONG = ClientOptions(ttl=4.0, max_ttl=4.0, request_timeout=0.3)
 SHORT = ClientOptions(ttl=0.3, max_ttl=0.3, request_timeout=0.08)
 
 SHAKE_S = 0.03
-SHAKES = 300
+SHAKES = 100
 
 
 class Stage:

@@ -117,19 +117,6 @@ def heads(world: World) -> list[Client]:
 
 
 @pytest.mark.parametrize("masters", MASTERS)
-def test_waiters_that_died_cost_nothing(masters: int) -> None:
-    world = World(masters, 1)
-    threads = queue_up(world, 5)
-    world.run(0.15)
-    dead = heads(world)[:3]
-    for client in dead:
-        client.kill()
-    assert until_owned(world, 2)
-    assert world.referee.entered[1].at - world.referee.left[0].at < 10 * world.network.round_trip
-    assert until_over(world, threads)
-
-
-@pytest.mark.parametrize("masters", MASTERS)
 def test_a_waiter_that_is_stopped_costs_the_time_of_a_claim(masters: int) -> None:
     world = World(masters, 1)
     threads = queue_up(world, 5)
@@ -255,11 +242,3 @@ def test_contenders_that_die_with_votes_leave_a_winner_or_an_error_and_no_false_
         assert found.won or found.errors or found.busy == 3, found.what
         outcomes.add((found.won, bool(found.errors)))
     assert {(1, False), (0, True)} <= outcomes
-
-
-def test_one_who_is_refused_by_a_holder_sends_one_round_and_one_alone_sends_one() -> None:
-    assert instant(3, 1, 0).rounds == 1
-    for seed in range(20):
-        # So far apart in time that the first one has it.
-        found = instant(3, 5, seed, spread=1.0)
-        assert (found.won, found.busy, found.rounds) == (1, 4, 1), found.what
