@@ -19,7 +19,6 @@ from .scripted import (
     LEASE_MS,
     LOCK,
     MINE,
-    NOTE,
     OLDER,
     QUEUE,
     QUEUE_MS,
@@ -216,15 +215,6 @@ def test_a_key_that_is_not_a_lock_is_named_so_and_left_alone(
     assert ear.heard() == []
 
 
-@pytest.mark.parametrize("kind", STRANGERS)
-def test_a_waiter_can_leave_the_queue_of_a_key_that_is_not_a_lock(box: Box, kind: str) -> None:
-    box.put(kind)
-    before = box.content()
-    box.enqueue(ANNA)
-    assert box.release(owner_of(ANNA), CHANNEL, waiter=ANNA) == [*NOT_A_LOCK, 0]
-    assert (box.content(), box.content(QUEUE)) == (before, None)
-
-
 @pytest.mark.rule("2.1")
 def test_no_path_leaves_a_lock_without_an_expiry(box: Box) -> None:
     steps: list[Call] = [
@@ -320,13 +310,3 @@ def test_three_hundred_locks_are_answered_in_the_order_of_their_keys(box: Box) -
         else:
             assert box.pttl(key) == (-2 if expected[i] == 0 else -1)
     assert box.client.dbsize() == 240 + 1, "and the note"
-
-
-def test_renew_tells_the_note_as_long_as_it_is_there(box: Box) -> None:
-    box.acquire()
-    note = box.content(NOTE)[1]
-    for owner, code in ((MINE, 1), (THEIRS, -1)):
-        assert box.call("renew", [LOCK, NOTE], LEASE_MS, owner, 1) == [owner, [code], note]
-    assert box.call("renew", [LOCK], LEASE_MS, MINE, 1) == [MINE, [1], ""], "without a restart guard"
-    box.client.delete(NOTE)
-    assert box.call("renew", [LOCK, NOTE], LEASE_MS, MINE, 1) == [MINE, [1], ""]

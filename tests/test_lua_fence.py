@@ -17,7 +17,6 @@ from .scripted import (
     MINE,
     OLDER,
     THEIRS,
-    TICKET,
     TOKEN,
     Box,
     Ears,
@@ -99,18 +98,6 @@ def test_a_proposal_of_0_is_above_a_token_that_is_ahead_of_the_time(box: Box) ->
     assert box.granted(token=0) == FAR + 1
 
 
-def test_a_refusal_gives_no_token_and_writes_none(box: Box) -> None:
-    box.granted(THEIRS, token=TOKEN)
-    with box.nothing_written():
-        assert box.acquire(token=TOKEN + 500)[6] == 0
-        assert box.acquire(order="fair", token=TOKEN + 500)[6] == 0
-    box.enqueue(BEN)
-    assert box.acquire(waiter=ANNA, ticket=TICKET, token=TOKEN + 500)[6] == 0
-    box.release(THEIRS)
-    assert box.acquire(waiter=ANNA, ticket=TICKET, order="fair", token=TOKEN + 500)[::6] == [-3, 0]
-    assert box.fenced() == (TOKEN, THEIRS)
-
-
 def test_one_who_was_handed_the_lock_gets_its_token_with_the_claim(box: Box, ears: Ears) -> None:
     """The hand-off itself gives none: nobody may hold the lock in the end."""
     ears.listen(ANNA)
@@ -120,14 +107,6 @@ def test_one_who_was_handed_the_lock_gets_its_token_with_the_claim(box: Box, ear
     assert box.fenced() == (TOKEN, MINE)
     assert box.granted(owner_of(ANNA), waiter=ANNA, token=TOKEN) == TOKEN + 1
     assert box.granted("anna:9", waiter=ANNA, token=TOKEN) == TOKEN + 2, "under another owner token"
-
-
-def test_the_token_is_remembered_for_as_long_as_the_caller_says(box: Box) -> None:
-    box.granted(fence_ms=5_000)
-    assert 4_000 < box.pttl(FENCE) <= 5_000
-    box.release()
-    box.granted(THEIRS)
-    assert FENCE_MS - 5_000 < box.pttl(FENCE) <= FENCE_MS, "each new token for the full time"
 
 
 def test_an_acquire_tells_the_note_with_every_answer(box: Box) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -183,17 +183,6 @@ def test_a_release_passes_over_so_many_dead_waiters_and_tells_all_of_the_rest(
     assert ear.heard() == [MINE], "an undo, too: else nobody would know that the lock is free"
 
 
-def test_who_hands_on_a_free_lock_goes_on_until_the_dead_are_gone(box: Box, ear: Ear, ears: Ears) -> None:
-    ears.listen(ANNA)
-    box.enqueue(*(f"dead:{i}|gone" for i in range(3 * AT_ONCE)), ANNA)
-    for _ in range(3):
-        assert box.hand_on("", message="") == [0, "", MORE, 0, 0]
-    assert ear.heard() == [], "the caller goes on: nobody else has to wake for that"
-    assert box.hand_on("", message="") == [0, "", 1, 0, 0]
-    assert box.handed_to(ANNA)
-    assert ears.heard() == {ANNA: [owner_of(ANNA)]}
-
-
 COSTS: dict[str, Callable[[Box], Any]] = {
     "acquire, refused": lambda box: box.acquire(THEIRS, waiter=CARA),
     "acquire, fair": lambda box: (box.client.delete(LOCK), box.acquire(waiter=CARA, order="fair")),
@@ -240,25 +229,3 @@ def test_status_tells_how_many_wait_and_the_first_of_them_in_order(box: Box) -> 
             with box.nothing_written():
                 assert box.status(last)[4:] == [3, shown]
         box.acquire()
-
-
-# -- a queue that is somebody else's ----------------------------------------------------------------------
-
-
-@pytest.fixture
-def spoiled(box: Box) -> Iterator[Box]:
-    """No queue, but a string of somebody's, which stays what it is."""
-    box.client.set(QUEUE, "somebody's")
-    yield box
-    assert box.content(QUEUE) == ("string", "somebody's")
-    assert box.pttl(QUEUE) == -1
-
-
-def test_a_queue_that_is_none_does_not_stop_a_release(spoiled: Box, ear: Ear) -> None:
-    spoiled.acquire()
-    assert spoiled.hand_on(waiter=ANNA, message="free") == [1, MINE, 1, 0, 0]
-    assert spoiled.content() is None
-    assert spoiled.release("", CHANNEL, "free") == [0, "", 1, 0, 0]
-    assert ear.heard() == ["free", "free"]
-    assert spoiled.release("", CHANNEL, next_waiter=ANNA) == [0, "", 1, LEASE_MS, TOKEN + 1]
-    assert spoiled.handed_to(ANNA, within_ms=LEASE_MS)

@@ -50,14 +50,6 @@ def test_a_ticket_that_is_not_later_than_the_last_one_is_put_behind_it(box: Box,
     assert [*box.line().items()][1:] == [(CARA, last), (ANNA, last + 1)]
 
 
-def test_ticket_0_is_the_master_s_time(box: Box) -> None:
-    box.acquire(THEIRS)
-    before = box.time_us()
-    ticket, time_us = box.acquire(waiter=ANNA)[4:6]
-    assert before <= ticket == time_us <= box.time_us()
-    assert box.line() == {ANNA: ticket}
-
-
 @pytest.mark.parametrize("order", ["barging", "fair"])
 @pytest.mark.parametrize("free", [False, True])
 def test_a_second_delivery_leaves_the_place_where_it_is(box: Box, order: str, free: bool) -> None:
@@ -165,17 +157,6 @@ def test_a_release_delivered_twice_hands_on_once(box: Box, ear: Ear, ears: Ears)
     assert ear.heard() == []
 
 
-@pytest.mark.parametrize("held", [True, False])
-def test_a_release_by_a_stranger_hands_on_nothing(box: Box, ear: Ear, ears: Ears, held: bool) -> None:
-    ears.listen(ANNA)
-    if held:
-        box.acquire(THEIRS)
-    box.enqueue(ANNA)
-    with box.nothing_written():
-        assert box.hand_on(next_waiter=HEIR, order="barging")[0] == (-1 if held else 0)
-    assert (ears.heard(), ear.heard()) == ({}, [])
-
-
 def test_the_one_who_was_handed_the_lock_claims_it_for_a_full_lease(box: Box, ears: Ears) -> None:
     ears.listen(ANNA)
     box.acquire()
@@ -257,9 +238,6 @@ def test_who_leaves_gives_up_what_was_handed_to_its_place(box: Box, ears: Ears) 
     with box.nothing_written():
         assert box.hand_on(MINE, waiter=ANNA)[:2] == [-1, owner_of(BEN)]
     assert ears.heard() == {BEN: [owner_of(BEN)]}
-
-
-# -- release: in favour of a waiter of the same process -----------------------------------------------------
 
 
 # -- release: a next waiter, of the caller's own process --------------------------------------------------
