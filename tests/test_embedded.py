@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import stat
 import time
 from collections.abc import Callable
@@ -12,11 +11,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from rlock.testing.local import binaries, embedded, spawn
+from rlock.testing.local import binaries, embedded
 from rlock.testing.local.embedded import (
     EmbeddedError,
     Master,
-    Masters,
     ServerBinary,
     Tls,
     find_server,
@@ -126,29 +124,6 @@ def test_the_servers_are_not_in_the_process_group_that_a_terminal_interrupts() -
         assert master.pid is not None
         assert os.getpgid(master.pid) == master.pid
         assert os.getsid(master.pid) != os.getsid(0)
-
-
-# -- several ---------------------------------------------------------------------------------------------
-
-
-def test_if_one_of_them_fails_all_are_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made: list[Master] = []
-    real = Master._launch
-
-    def launch(self: Master) -> bool:
-        made.append(self)
-        return real(self)
-
-    monkeypatch.setattr(Master, "_launch", launch)
-    monkeypatch.setattr(embedded, "START_TIMEOUT_S", 0.5)
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        ports = [spawn.free_port(), spawn.free_port(), other.getsockname()[1]]
-        with pytest.raises(EmbeddedError, match=f"port {ports[2]}"):
-            Masters(3, ports=ports, directory=tmp_path)
-    assert {master.port for master in made} == set(ports)
-    assert not any(master.running for master in made)
 
 
 # -- TLS -------------------------------------------------------------------------------------------------

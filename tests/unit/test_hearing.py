@@ -14,7 +14,6 @@ from rlock._client.subscriptions import Subscriptions
 from rlock._sync.runtime import run
 from rlock.procedures.acquire import FOR_EVER
 from rlock.procedures.contender import Contender
-from rlock.procedures.port import Wake
 from rlock.rules.holds import OwnerKey
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.tickets import Place
@@ -72,16 +71,6 @@ class Hearing:
 def hearing() -> Iterator[Hearing]:
     with memory_client(3) as client:
         yield Hearing(client)
-
-
-@pytest.mark.parametrize("cut", [1, 30, -1])
-def test_a_message_that_comes_in_two_pieces_is_one(hearing: Hearing, cut: int) -> None:
-    data = hearing.message(hearing.place.token)
-    for master in (0, 1):
-        hearing.hear(master, data[:cut])
-        assert master not in hearing.inbox.handed_by
-        hearing.hear(master, data[cut:])
-    assert hearing.inbox.reason is Wake.HANDED
 
 
 def test_a_whole_message_behind_a_piece_of_another_one_is_read_as_what_it_is(hearing: Hearing) -> None:

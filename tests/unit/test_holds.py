@@ -76,18 +76,3 @@ def test_whatever_is_scheduled_and_removed_each_hold_is_due_once_at_its_last_ins
             assert all(due_at.pop(hold) <= now for hold in taken)
             assert all(at > now for at in due_at.values()), "nobody is left behind"
         assert schedule.next_due() == min(due_at.values(), default=math.inf)
-
-
-def test_an_owner_that_has_ended_is_neither_alive_nor_renewed() -> None:
-    liveness = ThreadLiveness()
-    key = OwnerKey("host/1/worker", weakref.ref(liveness))
-    hold = Hold(key, LockOptions("x", ClientOptions().lease(None)), "o:1", 0.0)
-    holds = Holds()
-    holds.add(hold)
-    assert holds.holder("x") == "worker"
-    del liveness
-    assert not key.alive
-    assert holds.holder("x") == "worker, which has ended,"
-    stop = hold.renewal_stop(0.1)
-    assert stop is not None
-    assert stop.cause == "dead owner"

@@ -192,22 +192,6 @@ def test_locked_says_free_only_when_that_is_certain() -> None:
         world.run(locked(world, "x", 0.5))
 
 
-def test_status_shows_the_holder_of_a_quorum_and_every_masters_view() -> None:
-    theirs = "web/7/main:01a1fd77fb5e77d485f89576df3d9594"
-    world = World(
-        3, [Vote(Code.YES, theirs, 2, 900), Vote(Code.YES, theirs, 1, 300), Vote(Code.YES, "x:2", 1, 50)]
-    )
-    found = world.run(status(world, "x", 0.5))
-    assert (found.holder, found.hold_count, found.remaining) == (theirs, 2, 0.3)
-    assert found.since == pytest.approx(0x01A1FD77FB5E / 1000)
-    assert [view.holder for view in found.masters] == [theirs, theirs, "x:2"]
-    nobody = World(3, [Vote(Code.YES, "x:2", 1, 50), ABSENT, DOWN])
-    found = nobody.run(status(nobody, "x", 0.5))
-    assert found.holder is None
-    assert not found.locked
-    assert found.masters[2].fault == "connection refused"
-
-
 @pytest.mark.rule("3.1")
 def test_a_token_that_took_until_the_end_of_the_round_is_no_grant() -> None:
     """Validity is looked at when the token is known, and so is the limit of an acquisition."""

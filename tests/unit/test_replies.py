@@ -14,8 +14,6 @@ import pytest
 from rlock._client.handshake import ConnectOptions, handshake
 from rlock._client.runtime import NO_WAIT
 from rlock._sync.runtime import run
-from rlock.cli import numbers
-from rlock.cli.scan import info
 from rlock.errors import RLockError
 from rlock.model import Code, Vote
 from rlock.procedures import inspect
@@ -112,14 +110,3 @@ def test_a_handshake_survives_any_reply(subscriber: bool, guarded: bool) -> None
         assert abs(report.time_us) < 2**63
         assert report.memory in ("volatile", "durable")
         assert type(report.run_id) is type(report.note) is str
-
-
-@pytest.mark.parametrize("junk", [*JUNK, 2**64, 10**400], ids=lambda value: str(value)[:20])
-def test_words_and_numbers_are_taken_out_of_anything(junk: Any) -> None:
-    assert type(replies.text(junk)) is str
-    for found in (numbers.number(junk), numbers.whole(junk), numbers.time_us(junk), info.time_of(junk)):
-        assert found is None or abs(found) < 2**63 or found == numbers.number(junk)
-    assert numbers.time_us([junk, b"5"]) is None or abs(numbers.time_us([junk, b"5"]) or 0) < 2**63
-    said = b"uptime_in_seconds:%b\r\n" % str(junk)[:400].encode("utf-8", "replace")
-    told = info.health(replies.fields(said), None)
-    assert told["uptime"] is None or math.isfinite(told["uptime"])

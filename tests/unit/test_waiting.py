@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from rlock.model import Code, Queue, Vote
+from rlock.model import Code, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
 from rlock.procedures.contender import Grant, LocalGrant, withdraw
 from rlock.procedures.port import Wake
 from rlock.rules import scripts
-from rlock.rules.keys import REDISSON
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.tickets import FleetTime, Place
 
@@ -238,59 +235,9 @@ def test_the_fleet_s_time_is_the_masters_and_not_the_client_s() -> None:
     assert time.us(101.001) == 7_001_000_400
 
 
-def shared_world(masters: int, *rounds: Any) -> World:
-    world = World(masters, *rounds)
-    world.context = replace(world.context, wire=REDISSON)
-    world.call_takes = 0.01
-    return world
-
-
-def crowd(waiters: int) -> Vote:
-    return held_by()._replace(queue=Queue(waiters))
-
-
-def test_of_many_whom_one_message_wakes_each_comes_in_its_own_time() -> None:
-    world = shared_world(3, [crowd(6)] * 3, [crowd(6)] * 3, [YES] * 3)
-    parks: list[float] = []
-
-    def woken(step: Wait) -> Wake:
-        parks.append(step.until - world.now)
-        if len(parks) == 3:
-            world.now = step.until
-            return Wake.TIME
-        return Wake.FREE  # the second one: a vote that another one took back
-
-    world.park = woken
-    assert isinstance(world.acquire(FOR_EVER), Grant)
-    assert len(parks) == 3, "it stays away until its time has come, whatever it hears"
-    assert parks[1] == parks[2]
-    assert 0 < parks[1] <= 2 * 5 * 0.01
-
-
-# -- masters return their time only when it will be used ----------------------------------------------------
-
-
 def test_a_grant_that_tells_the_time_corrects_it_and_says_nothing_of_other_masters() -> None:
     world = World(3, [YES._replace(time_us=7_000_000)] * 2 + [YES])
     world.context.time.note(0, 9_000_000, world.now)
     world.acquire(FOR_EVER)
     assert world.context.time.us(world.now) == 7_000_000
     assert world.context.time.stale(world.now)
-
-
-def told(world: World) -> list[str]:
-    """What each attempt with a place wants to be told, beside who has the lock."""
-    asks = world.sent(scripts.ACQUIRE)
-    return [named(ask, "told") for ask in asks if named(ask, "waiter")]
-
-
-def test_what_nobody_needs_to_know_the_masters_need_not_tell() -> None:
-    timed = held_by()._replace(time_us=1_790_000_000_000_000)
-    world = World(1, [timed], [timed], [held_by()], [held_by()], [YES])
-    world.park = lambda step: Wake.FREE
-    world.acquire(FOR_EVER)
-    assert told(world) == ["brief"] * 4, "the first attempt had no place, and its answer told the time"
-    world = World(1, [held_by()], [timed], [held_by()], [held_by()], [YES])
-    world.park = lambda step: Wake.FREE
-    world.acquire(FOR_EVER)
-    assert told(world) == ["all", "brief", "brief", "brief"], "until they have told it"
