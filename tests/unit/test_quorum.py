@@ -124,6 +124,14 @@ def test_a_ballot_that_is_amended_is_the_one_that_is_cast_anew(masters: int, set
                 assert getattr(ballot, field) == getattr(anew, field), (votes, master, vote, field)
 
 
+def test_a_master_has_one_vote_however_often_it_answers() -> None:
+    ballot = Ballot(3)
+    ballot.cast(0, YES)
+    ballot.cast(0, YES)
+    ballot.cast(0, NO)
+    assert (ballot.granted, ballot.refused, ballot.outstanding) == (1, 0, 2)
+
+
 def test_a_recalled_fault_can_be_answered_again_and_a_vote_cannot() -> None:
     ballot = cast((FAULT, YES, FAULT))
     ballot.recall(0)

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from rlock.errors import OptionsError
-from rlock.model import Code, FaultKind, Vote
+from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.rules.memory_epoch import FLUSHED, NEW, NO_INFO, RESTARTED, MemoryReport, Note
 from rlock.rules.options import ClientOptions, from_env
 from rlock.rules.restart_guard import Guard
@@ -162,6 +162,20 @@ def test_the_operator_s_word_counts_at_once_whatever_was_known(before: str, run_
     assert guard.counts(0, note(None, run_id), 101.0)
 
 
+def test_a_master_that_forgets_nothing_counts_at_once_after_a_restart() -> None:
+    """Its handshake replaced the run_id of the note and nothing else."""
+    guard = met(note(DAY))
+    guard.judge(0, told(note(DAY, "a2"), 101.0), 101.0, last_reply_at=100.0)
+    assert guard.counts(0, note(DAY, "a2"), 101.0)
+
+
+def test_a_note_that_comes_after_none_is_of_a_new_memory() -> None:
+    guard = met(note(DAY))
+    guard.judge(0, told("", 101.0, "a1"), 101.0)
+    guard.judge(0, told(note(DAY), 102.0), 102.0, last_reply_at=101.0)
+    assert whole_from(guard, 102.0) == pytest.approx(101.0), "nothing is older than the loss of the note"
+
+
 # -- judge: a user that may not run INFO -------------------------------------------------------------------
 
 
@@ -176,6 +190,12 @@ def test_without_a_run_id_a_memory_is_as_old_as_the_connection(text: str) -> Non
     assert whole_from(guard, 105.0) == pytest.approx(100.0), "on the same connection"
     guard.judge(0, again, 106.0, last_reply_at=105.0, new_connection=True)
     assert whole_from(guard, 106.0) == pytest.approx(106.0), "on a new one"
+
+
+def test_without_a_run_id_a_new_note_on_the_same_connection_is_younger_than_the_connection() -> None:
+    guard = met(note(DAY), run_id="")
+    guard.judge(0, told(note(-3.0), 105.0, ""), 105.0, last_reply_at=102.0, new_connection=False)
+    assert whole_from(guard, 105.0) == pytest.approx(103.0)
 
 
 # -- the longest lease -------------------------------------------------------------------------------------
@@ -266,6 +286,14 @@ def test_refusals_count_and_looks_are_told_of_and_a_batch_settles_nothing(
     assert guard.filter_vote(0, status, 101.0, grants=False) == status._replace(guarded=True)
     batch = Vote(Code.YES, "me:1", codes=[1, 1], note=text)
     assert guard.filter_vote(0, batch, 101.0, grants=False) == batch._replace(code=Code.FOREIGN, guarded=True)
+
+
+def test_a_fault_stays_the_fault_that_it_was() -> None:
+    """It is no answer, so a reader that adds up missing and young masters counts it once."""
+    down = Vote(Code.FAULT, fault=Fault(FaultKind.DOWN, "refused"))
+    for guard in (met(note(3.0)), met(""), Guard(NAMES, 10.0)):
+        for grants in (False, True):
+            assert guard.filter_vote(0, down, 101.0, grants=grants) == down
 
 
 # -- the guard is off --------------------------------------------------------------------------------------
