@@ -76,6 +76,15 @@ def test_a_leader_that_was_overtaken_takes_its_votes_back_on_all_masters() -> No
     assert named(undo, "owner") == named(world.steps[0], "owner")
 
 
+def test_a_leader_that_does_not_move_is_passed_over() -> None:
+    """It is dead: nobody gives votes back for it again."""
+    dead = [held_by(OLD), ABSENT, ABSENT]
+    again = [held_by(OLD), YES, held_by(YOUNG)]
+    world = World(3, [held_by(OLD), YES, held_by(YOUNG)], dead, dead, again, [held_by(OLD), YES, YES])
+    assert isinstance(world.acquire(AT_ONCE), Grant)
+    assert len(world.sent(scripts.ACQUIRE)) == 3
+
+
 def test_an_interrupt_while_votes_are_kept_takes_them_back_everywhere() -> None:
     world = World(3, [YES, held_by(YOUNG), held_by("d:fe")])
     contender = world.contend(AT_ONCE)
