@@ -7,8 +7,6 @@ import redis
 
 from .scripted import (
     ANNA,
-    BEN,
-    CHANNEL,
     FENCE,
     FENCE_MS,
     HEIR,
@@ -167,19 +165,6 @@ def test_a_next_waiter_gets_a_higher_token_with_the_lock(box: Box, proposal: int
     assert box.fenced() == (given, "anna:77")
     assert FENCE_MS - 5_000 < box.pttl(FENCE) <= FENCE_MS
     assert box.granted("anna:77", token=TOKEN + 900) == given, "it is the next waiter's from then on"
-
-
-def test_a_release_to_nobody_or_to_another_gives_no_token(box: Box, ears: Ears) -> None:
-    ears.listen(BEN)
-    box.granted(token=TOKEN)
-    assert box.hand_on()[4] == 0
-    box.granted(token=TOKEN)
-    box.enqueue(BEN, HEIR)
-    assert box.hand_on(next_waiter=HEIR)[3:] == [0, 0], "not its turn"
-    assert box.handed_to(BEN)
-    assert box.hand_on(THEIRS, next_waiter=HEIR, order="barging")[::4] == [-1, 0]
-    assert box.release("", CHANNEL, next_waiter=HEIR, order="barging")[::4] == [-1, 0]
-    assert box.fenced() == (TOKEN, MINE)
 
 
 # -- where a token cannot be given, there is no lock -------------------------------------------------------

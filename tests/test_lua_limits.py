@@ -219,13 +219,3 @@ def test_a_pair_of_which_nobody_else_knows_runs_eleven_commands(box: Box) -> Non
     assert taken == {"hlen": 1, "get": 2, "time": 1, "set": 1, "hset": 1, "pexpire": 1}
     given_up = box.cost(lambda box: box.hand_on(THEIRS))
     assert given_up == {"hget": 1, "del": 1, "zpopmin": 1, "publish": 1}
-
-
-def test_status_tells_how_many_wait_and_the_first_of_them_in_order(box: Box) -> None:
-    box.enqueue(BEN, ANNA, CARA)
-    told = [BEN, str(TICKET), ANNA, str(TICKET + 10), CARA, str(TICKET + 20)]
-    for _ in ("free", "held"):
-        for last, shown in ((-1, told), (0, told[:2]), (1, told[:4]), (2, told), (99, told)):
-            with box.nothing_written():
-                assert box.status(last)[4:] == [3, shown]
-        box.acquire()

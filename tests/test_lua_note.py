@@ -56,15 +56,6 @@ def test_the_longest_lease_is_compared_as_a_number(short: Box) -> None:
     assert longest(short) == 10_000
 
 
-@pytest.mark.parametrize("lease_ms", [1_000, 9_999, 10_000])
-def test_a_grant_of_a_lease_that_is_no_longer_raises_nothing(short: Box, lease_ms: int) -> None:
-    assert short.acquire(lease_ms=lease_ms)[7] == f"{LIFE} 5 10000"
-    assert longest(short) == 10_000
-    short.client.delete(LOCK)
-    assert short.heal(lease_ms=lease_ms) == [2]
-    assert longest(short) == 10_000
-
-
 def test_a_refusal_raises_nothing(short: Box) -> None:
     short.acquire(THEIRS, lease_ms=5_000)
     for options in ({}, {"waiter": ANNA}, {"waiter": BEN, "order": "fair"}, {"brief": True, "waiter": ANNA}):

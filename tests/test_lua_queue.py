@@ -157,17 +157,6 @@ def test_a_release_delivered_twice_hands_on_once(box: Box, ear: Ear, ears: Ears)
     assert ear.heard() == []
 
 
-def test_the_one_who_was_handed_the_lock_claims_it_for_a_full_lease(box: Box, ears: Ears) -> None:
-    ears.listen(ANNA)
-    box.acquire()
-    box.enqueue(ANNA)
-    box.hand_on()
-    for _ in range(2):
-        assert box.acquire(owner_of(ANNA), order="fair")[:5] == [1, owner_of(ANNA), 1, LEASE_MS, 0]
-        assert box.handed_to(ANNA, within_ms=LEASE_MS)
-    assert box.hand_on()[:2] == [-1, owner_of(ANNA)], "a late release of the one before"
-
-
 def test_what_nobody_claims_is_free_after_the_time_of_a_claim(box: Box, ears: Ears) -> None:
     ears.listen(ANNA, BEN)
     box.acquire()
