@@ -85,14 +85,3 @@ def test_a_forked_child_that_exits_leaves_its_parents_servers_alone(run: Run) ->
     )
     assert program.wait(20) == 0
     assert all(gone(pid) for pid in pids)
-
-
-def test_a_forked_child_may_start_masters_of_its_own(run: Run) -> None:
-    program, _, _ = run(
-        "child = os.fork()\n"
-        "if child == 0:\n"
-        "    with Masters(1) as own: answers = own[0]._answers()\n"
-        "    os._exit(0 if answers else 9)\n"
-        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
-    )
-    assert program.wait(20) == 0

@@ -148,20 +148,6 @@ def test_the_operator_s_word_is_written_over_any_note(old: Box, run_id: str) -> 
     assert handshake(old, run_id, "vouched") == Note(run_id, 0, 0), "the longest lease, too"
 
 
-def test_a_client_that_learns_the_life_later_takes_a_note_without_one_for_another_life_s(old: Box) -> None:
-    old.client.set(NOTE, f" {old.time_us() - HOUR_US} 10000")
-    assert handshake(old, "").run_id == ""
-    note = handshake(old, LIFE)
-    assert note.run_id == LIFE
-    assert is_now(old, note)
-
-
-def test_a_note_has_no_expiry_even_where_one_stood_that_had(old: Box) -> None:
-    old.client.pexpire(NOTE, 60_000)
-    handshake(old, OTHER)
-    assert old.pttl(NOTE) == -1
-
-
 # -- there is none -----------------------------------------------------------------------------------------
 
 
@@ -173,10 +159,6 @@ def test_where_there_is_no_note_the_memory_begins_now(new: Box, memory: str) -> 
         assert is_now(new, note)
         assert (note.run_id, note.max_ttl_ms) == (run_id, 0)
         new.client.delete(NOTE)
-
-
-def test_the_operator_s_word_is_written_where_there_is_no_note(new: Box) -> None:
-    assert handshake(new, LIFE, "vouched") == Note(LIFE, 0, 0)
 
 
 # -- the first use of a fleet ------------------------------------------------------------------------------
@@ -224,26 +206,10 @@ def test_a_first_use_makes_no_memory_younger(new: Box) -> None:
         assert handshake(new, LIFE, "unused", known).since_us == since_us
 
 
-def test_other_people_s_keys_and_commands_do_not_matter_at_first_use(new: Box) -> None:
-    new.client.config_get("appendfsync")
-    new.client.set("other", "1")
-    new.client.delete("other")
-    new.client.script_flush()
-    assert is_as_old_as_the_server(new, first_use(new))
-
-
-def in_transaction(client: redis.Redis, *words: str) -> None:
-    pipe = client.pipeline(transaction=True)
-    pipe.execute_command(*words)
-    pipe.execute()
-
-
 FLUSHES: dict[str, Callable[[redis.Redis], object]] = {
     "FLUSHALL": lambda client: client.flushall(),
     "FLUSHDB": lambda client: client.flushdb(),
     "SWAPDB": lambda client: client.swapdb(0, 1),
-    "FLUSHALL in a script": lambda client: client.eval("redis.call('flushall')", 0),
-    "FLUSHALL in a transaction": lambda client: in_transaction(client, "FLUSHALL"),
     "REPLICAOF": lambda client: (client.replicaof("127.0.0.1", "1"), client.replicaof("NO", "ONE")),
     # Redis 6.2 does not see the reset, but that it was a replica.
     "REPLICAOF and CONFIG RESETSTAT": lambda client: (
@@ -262,18 +228,6 @@ def test_a_server_that_was_flushed_or_was_a_replica_is_not_at_its_first_use(new:
     except redis.ResponseError:
         assert how == "DEBUG", "an unknown one, or one that is not allowed, is counted all the same"
     assert is_now(new, first_use(new))
-
-
-def test_a_reset_of_the_statistics_hides_a_flush_from_redis_6_only(new: Box) -> None:
-    """Redis 6.2 counts CONFIG as a whole, and a CONFIG GET of a client must not cost a first use its age."""
-    new.client.flushall()
-    new.client.config_resetstat()
-    note = first_use(new)
-    version = str(new.client.info("server")["redis_version"])
-    if version.startswith("6."):
-        assert is_as_old_as_the_server(new, note), "a known limit: docs/how-it-works.md"
-    else:
-        assert is_now(new, note)
 
 
 def test_a_server_that_evicted_keys_is_not_at_its_first_use(new: Box) -> None:
@@ -328,13 +282,6 @@ def test_without_a_permission_nothing_is_noted(box: Box, rule: str) -> None:
     assert box.content(NOTE) is None
 
 
-def test_a_user_that_may_not_read_the_note_does_not_write_over_it(old: Box) -> None:
-    before = noted(old)
-    with pytest.raises(redis.ResponseError, match=r"can't run this command|ACL failure|NOPERM"):
-        old.restricted("-get").handshake(OTHER)
-    assert noted(old) == before
-
-
 def test_out_of_memory_nothing_is_noted_and_a_note_is_told(old: Box) -> None:
     before = noted(old)
     old.fill()
@@ -360,29 +307,3 @@ def test_each_connection_of_a_client_begins_with_the_handshake(new: Box) -> None
     again = Endpoint(new.url).connect(ConnectOptions(5.0))
     assert is_now(new, noted(new))
     again.close()
-
-
-def test_a_connection_without_a_guard_writes_no_note(new: Box) -> None:
-    connection = Endpoint(new.url).connect(ConnectOptions(5.0, guarded=False))
-    assert connection.memory_report.note == ""
-    assert new.content(NOTE) is None
-    connection.close()
-
-
-@pytest.mark.parametrize("rewrite", ["no", "yes"])
-def test_a_restart_tells_a_master_that_forgets_nothing_from_one_that_may(
-    new_master: Master, rewrite: str
-) -> None:
-    """`no-appendfsync-on-rewrite yes`: nothing is synced while the file is rewritten."""
-    client = redis.Redis.from_url(new_master.url, decode_responses=True)
-    for key, value in (
-        ("appendonly", "yes"),
-        ("appendfsync", "always"),
-        ("no-appendfsync-on-rewrite", rewrite),
-    ):
-        client.config_set(key, value)
-    connection = Endpoint(new_master.url).connect(ConnectOptions(5.0))
-    assert connection.memory_report.memory == ("durable" if rewrite == "no" else "volatile")
-    connection.close()
-    client.close()
-    new_master.kill()  # a server that still writes its first append-only file ends late

@@ -8,7 +8,6 @@ import pytest
 import redis
 
 from .scripted import (
-    ANNA,
     CHANNEL,
     EVICTED,
     FENCE,
@@ -16,10 +15,7 @@ from .scripted import (
     LEASE_MS,
     LOCK,
     MINE,
-    NOTE,
     OLDER,
-    QUEUE,
-    STRANGERS,
     THEIRS,
     TOKEN,
     Box,
@@ -51,23 +47,6 @@ def test_only_a_lower_token_is_written_over(box: Box, stored: int, left: tuple[i
     assert box.fenced() == left
 
 
-@pytest.mark.parametrize("garbage", ["", "hello", "99", "-5 me:3", f"{TOKEN + 5}"])
-def test_a_text_that_is_no_token_is_written_over(box: Box, garbage: str) -> None:
-    box.client.set(FENCE, garbage)
-    assert box.heal() == [2]
-    assert box.fenced() == (TOKEN, MINE)
-    assert box.pttl(FENCE) > 0
-
-
-def test_healing_leaves_the_queue_alone_and_tells_nobody(box: Box, ear: Ear) -> None:
-    box.enqueue(ANNA)
-    line = box.line()
-    assert box.heal() == [2]
-    assert box.line() == line
-    assert box.pttl(QUEUE) > 0
-    assert ear.heard() == []
-
-
 def test_a_second_delivery_renews_and_counts_the_lease_from_its_own_arrival(box: Box) -> None:
     box.heal(count=2)
     box.client.set(FENCE, f"{TOKEN} {MINE}", px=5_000)
@@ -76,17 +55,6 @@ def test_a_second_delivery_renews_and_counts_the_lease_from_its_own_arrival(box:
     assert box.content() == ("hash", {MINE: "2"})
     assert LEASE_MS - 15 <= box.pttl() <= LEASE_MS, "not added up"
     assert box.pttl(FENCE) <= 5_000, "the token is left as it is"
-
-
-def test_one_that_comes_after_the_release_brings_a_dead_lock_back_until_the_release_behind_it(
-    box: Box,
-) -> None:
-    """As the header says: nothing here can know; whoever heals releases again."""
-    box.acquire()
-    box.release()
-    assert box.heal() == [2]
-    assert box.release()[0] == 1
-    assert box.content() is None
 
 
 # -- not absent ------------------------------------------------------------------------------------------
@@ -109,21 +77,6 @@ def test_a_lock_of_somebody_else_is_left_alone(box: Box, holder: str) -> None:
     assert box.fenced() == (TOKEN, holder)
 
 
-def test_what_was_handed_to_a_waiter_is_left_alone(box: Box) -> None:
-    box.acquire("anna:1", lease_ms=1_000)
-    with box.nothing_written():
-        assert box.heal() == [-1]
-
-
-@pytest.mark.parametrize("kind", STRANGERS)
-def test_a_key_that_is_not_a_lock_is_left_alone(box: Box, kind: str) -> None:
-    box.put(kind)
-    with box.nothing_written():
-        assert box.heal() == [-1]
-    assert box.pttl() == -1
-    assert box.fenced() is None
-
-
 def test_an_owner_that_was_evicted_is_not_put_back(box: Box) -> None:
     box.acquire()
     assert box.release(channel=CHANNEL, ban_ms=BAN_MS)[0] == 1
@@ -143,23 +96,11 @@ def test_out_of_memory_nothing_is_put_back_and_nothing_written(box: Box) -> None
     assert (box.content(), box.fenced()) == (None, None)
 
 
-def test_out_of_memory_what_is_there_is_still_renewed(box: Box) -> None:
-    box.acquire(lease_ms=5_000)
-    box.fill()
-    assert box.heal() == [1]
-    assert 5_000 < box.pttl() <= LEASE_MS
-
-
 @pytest.mark.parametrize("rules", [("-pexpire",), ("-pexpire", "-del"), ("-pexpire", "-hdel"), ("-hset",)])
 def test_without_leave_to_write_or_to_expire_nothing_is_left(box: Box, rules: tuple[str, ...]) -> None:
     """A key without an expiry would lock for ever."""
     assert box.restricted(*rules).heal() == [0]
     assert (box.content(), box.fenced()) == (None, None)
-
-
-def test_an_expiry_that_means_nothing_leaves_nothing(box: Box) -> None:
-    assert box.heal(lease_ms="soon") == [0]
-    assert box.content() is None
 
 
 def test_without_leave_to_read_who_was_evicted_nobody_is_put_back(box: Box) -> None:
@@ -168,48 +109,6 @@ def test_without_leave_to_read_who_was_evicted_nobody_is_put_back(box: Box) -> N
     with box.nothing_written():
         assert user.call("heal", [LOCK, FENCE, EVICTED], LEASE_MS, FENCE_MS, MINE, 1, TOKEN)[1] == [0]
     assert box.content() is None
-
-
-def test_without_leave_to_read_the_lock_it_is_an_error_and_never_an_answer(box: Box) -> None:
-    """*Someone else's* from a majority is a lost lease."""
-    for rule in ("-hget", "-exists"):
-        with (
-            box.nothing_written(),
-            pytest.raises(redis.ResponseError, match=r"can't run this command|ACL failure"),
-        ):
-            box.restricted(rule).heal()
-
-
-def test_a_ban_of_another_type_is_no_answer_to_whether_the_owner_was_evicted(box: Box) -> None:
-    box.client.rpush(EVICTED, MINE)
-    assert box.heal() == [0]
-    box.acquire()
-    assert box.heal() == [1]
-
-
-def test_a_token_that_cannot_be_read_is_left_and_the_lock_put_back(box: Box) -> None:
-    box.client.rpush(FENCE, "somebody's")
-    assert box.heal() == [2]
-    assert box.content(FENCE) == ("list", ["somebody's"])
-
-
-def test_without_leave_to_remember_a_token_the_lock_is_put_back(box: Box) -> None:
-    assert box.restricted("-set").heal() == [2]
-    assert box.content() == ("hash", {MINE: "1"})
-    assert box.pttl() > 0
-
-
-# -- many in one call ------------------------------------------------------------------------------------
-
-
-def test_without_a_restart_guard_no_note_is_told(box: Box) -> None:
-    assert box.call("heal", [LOCK, FENCE, EVICTED], LEASE_MS, FENCE_MS, MINE, 1, TOKEN) == [MINE, [2], ""]
-    box.client.delete(NOTE)
-    assert box.call("heal", [LOCK, FENCE, EVICTED, NOTE], LEASE_MS, FENCE_MS, MINE, 1, TOKEN) == [
-        MINE,
-        [1],
-        "",
-    ]
 
 
 # -- release with a ban ----------------------------------------------------------------------------------
@@ -226,26 +125,6 @@ def test_a_release_with_a_ban_names_the_owner_for_so_long_whoever_has_the_lock(
     assert box.content(EVICTED) == ("string", MINE)
     assert BAN_MS - 5_000 < box.pttl(EVICTED) <= BAN_MS
     assert box.content() == (("hash", {THEIRS: "1"}) if holder == THEIRS else None)
-
-
-def test_an_ordinary_release_bans_nobody(box: Box) -> None:
-    box.acquire()
-    box.hand_on()
-    assert box.content(EVICTED) is None
-
-
-def test_a_second_delivery_of_a_ban_begins_it_anew_and_does_nothing_else(box: Box, ear: Ear) -> None:
-    box.acquire()
-    box.release(channel=CHANNEL, ban_ms=5_000)
-    assert box.release(channel=CHANNEL, ban_ms=BAN_MS) == [0, "", 0, -2, 0]
-    assert box.pttl(EVICTED) > 5_000
-    assert ear.heard() == ["0"]
-
-
-def test_a_ban_ends(box: Box) -> None:
-    box.release(ban_ms=15)
-    time.sleep(0.03)
-    assert box.heal() == [2]
 
 
 def test_out_of_memory_an_eviction_still_frees_and_still_bans(box: Box, ear: Ear) -> None:
@@ -270,9 +149,3 @@ def test_without_leave_to_ban_an_eviction_never_stops_half_way(box: Box, rules: 
     else:
         assert user.release(ban_ms=BAN_MS)[0] == 1
         assert box.content() is None
-
-
-def test_a_key_of_another_type_is_no_obstacle_to_a_ban(box: Box) -> None:
-    box.client.rpush(EVICTED, "somebody's")
-    box.release(ban_ms=BAN_MS)
-    assert box.content(EVICTED) == ("string", MINE)

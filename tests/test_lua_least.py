@@ -13,12 +13,6 @@ import pytest
 import redis
 
 import rlock
-from rlock._client.handshake import ConnectOptions
-from rlock._sync.endpoints import Endpoint
-from rlock.rules import keys, scripts
-from rlock.rules.keys import OWN
-from rlock.rules.memory_epoch import NO_INFO, Note
-from rlock.rules.restart_guard import Guard
 
 from .contract.conftest import eventually
 from .docs.pages import marked
@@ -26,12 +20,9 @@ from .scripted import (
     ANNA,
     BEN,
     CARA,
-    CHANNEL,
     EVICTED,
     FENCE,
-    LIFE,
     LOCK,
-    MINE,
     NOTE,
     QUEUE,
     THEIRS,
@@ -70,28 +61,6 @@ def test_the_page_allows_the_commands_that_are_needed_and_no_other() -> None:
     assert len(allowed) == len(set(allowed))
     assert set(allowed) == LEAST | BESIDE
     assert all(line().index(f"+{command}") > line().index("-@all") for command in allowed), "taken back"
-
-
-@pytest.mark.parametrize("name", ["orders:42", "orders:{eu}:42"])
-def test_the_page_allows_the_keys_and_channels_of_these_locks_and_the_note(name: str) -> None:
-    patterns = [rule[1:] for rule in line() if rule.startswith("~")]
-    for key in (name, keys.queue(name), keys.fence(name), keys.evicted(name, "a:1"), keys.NOTE):
-        assert any(_matches(pattern, key) for pattern in patterns), key
-    for key in ("other", keys.queue("other"), keys.fence("other")):
-        assert not any(_matches(pattern, key) for pattern in patterns), key
-    channels = [rule[1:] for rule in line() if rule.startswith("&")]
-    assert any(_matches(pattern, OWN.client_channel(name, "s1")) for pattern in channels)
-    assert line().index("resetchannels") < line().index(f"&{channels[0]}")
-
-
-def test_the_page_tells_what_else_may_be_allowed() -> None:
-    behind = PAGE.read_text(encoding="utf-8").partition("ACL SETUSER")[2].partition("\n## ")[0]
-    told = set(re.findall(r"\+([\w|]+)", behind)) - {rule[1:] for rule in line()}
-    assert told == OPTIONAL
-
-
-def _matches(pattern: str, key: str) -> bool:
-    return key.startswith(pattern[:-1]) if pattern.endswith("*") else key == pattern
 
 
 # -- and on every server found: it is enough, and no more than that ---------------------------------------
@@ -195,69 +164,6 @@ def test_none_of_the_keys_and_channels_can_be_left_out(
     user.close()
 
 
-def test_a_user_with_the_least_permissions_hears_of_a_release_and_may_stop_listening(box: Box) -> None:
-    user = user_of(box, rules_of(LEAST | BESIDE))
-    pubsub = user.client.pubsub()
-    pubsub.subscribe(CHANNEL)
-    assert pubsub.get_message(timeout=5)["type"] == "subscribe"
-    box.acquire()
-    box.hand_on(message="free")
-    assert pubsub.get_message(timeout=5)["data"] == "free"
-    pubsub.unsubscribe(CHANNEL)
-    assert pubsub.get_message(timeout=5)["type"] == "unsubscribe"
-    pubsub.close()
-    user.close()
-
-
-@pytest.mark.parametrize("info", [False, True])
-def test_without_info_each_connection_has_no_vote_for_the_time_of_the_guard(box: Box, info: bool) -> None:
-    """A snapshot may have brought the note back, and nothing tells the user that there was a restart."""
-    run_id, day_us = str(box.client.info("server")["run_id"]), 86_400_000_000
-    box.client.set(NOTE, f"{run_id} {box.time_us() - day_us} 10000")
-    user = user_of(box, rules_of((LEAST | BESIDE) - (set() if info else {"info"})))
-    guard = Guard([box.url], 10.0)
-    for now in (100.0, 200.0):
-        connection = Endpoint(redis.Redis.from_url(box.url, username="joe", password="pw")).connect(
-            ConnectOptions(5.0)
-        )
-        assert connection.memory_report.run_id == (run_id if info else "")
-        guard.judge(0, connection.memory_report, now, last_reply_at=now - 1.0)
-        assert guard.wait(0, now) == pytest.approx(0.0 if info else guard.time)
-        assert guard.counts(0, connection.memory_report.note, now) == info
-        connection.close()
-    assert (NO_INFO in guard.fault(0, 200.0)) == (not info)
-    user.close()
-
-
-@pytest.mark.parametrize("optional", [False, True])
-def test_the_handshake_learns_of_such_a_user_s_master_what_it_may(box: Box, optional: bool) -> None:
-    """What is not told counts as the worse: without CONFIG GET a restart may have lost something."""
-    box.client.set(NOTE, f"{LIFE} 0 10000")
-    user = user_of(box, rules_of(LEAST | BESIDE | (OPTIONAL if optional else set())))
-    box.client.config_set("appendonly", "yes")
-    box.client.config_set("appendfsync", "always")
-    try:
-        connection = Endpoint(redis.Redis.from_url(box.url, username="joe", password="pw")).connect(
-            ConnectOptions(5.0)
-        )
-    finally:
-        box.client.config_set("appendonly", "no")
-        box.client.config_set("appendfsync", "everysec")
-    told, run_id = connection.memory_report, str(box.client.info("server")["run_id"])
-    note = Note.parse(told.note)
-    assert note is not None
-    assert (note.run_id, note.max_ttl_ms) == (run_id, 10_000)
-    assert (note.since_us == 0) == optional, "of another life, of which a durable one lost nothing"
-    assert abs(told.time_us - box.time_us()) < 5_000_000
-    assert (told.run_id, told.memory) == (run_id, "durable" if optional else "volatile")
-    assert (connection.connection_id > 0) == optional
-    loaded = box.client.script_exists(*(script.sha for script in scripts.ALL))
-    # The handshake was sent in full.
-    assert loaded == [optional or script is scripts.HANDSHAKE for script in scripts.ALL]
-    connection.close()
-    user.close()
-
-
 @pytest.mark.parametrize("name", ["orders:42", "orders:{eu}:42", "orders:}"])
 def test_a_client_with_the_least_permissions_is_refused_nothing_but_what_is_optional(
     any_server: AnyMaster, name: str, caplog: pytest.LogCaptureFixture
@@ -289,13 +195,3 @@ def test_a_client_with_the_least_permissions_is_refused_nothing_but_what_is_opti
         dict(zip(each[::2], each[1::2], strict=True)) if isinstance(each, list) else each for each in log
     ]
     assert {str(each["object"]).lower() for each in entries} <= {*OPTIONAL, "config", "client", "script"}
-
-
-def test_a_user_with_the_least_permissions_may_not_look_at_other_keys(box: Box) -> None:
-    user = user_of(box, rules_of(LEAST | BESIDE))
-    box.client.set("other", "1")
-    for command in (("GET", "other"), ("SET", "other", "2"), ("DEL", "other"), ("SET", NOTE[:-1], "x")):
-        with pytest.raises(redis.exceptions.NoPermissionError):
-            user.client.execute_command(*command)
-    assert user.acquire(MINE)[0] == 1
-    user.close()

@@ -26,7 +26,7 @@ from .scripted import (
     Ears,
     owner_of,
 )
-from .test_lua_handshake import OTHER, handshake, noted
+from .test_lua_handshake import OTHER, noted
 
 
 @pytest.fixture
@@ -56,21 +56,6 @@ def test_the_longest_lease_is_compared_as_a_number(short: Box) -> None:
     assert longest(short) == 10_000
 
 
-@pytest.mark.parametrize("lease_ms", [1_000, 9_999, 10_000])
-def test_a_grant_of_a_lease_that_is_no_longer_raises_nothing(short: Box, lease_ms: int) -> None:
-    assert short.acquire(lease_ms=lease_ms)[7] == f"{LIFE} 5 10000"
-    assert longest(short) == 10_000
-    short.client.delete(LOCK)
-    assert short.heal(lease_ms=lease_ms) == [2]
-    assert longest(short) == 10_000
-
-
-def test_a_hand_off_that_is_claimed_with_a_longer_lease_raises_it(short: Box) -> None:
-    short.acquire(owner_of(ANNA), lease_ms=1_000)
-    assert short.acquire("anna:9", lease_ms=60_000, waiter=ANNA)[0] == 1
-    assert longest(short) == 60_000
-
-
 def test_a_refusal_raises_nothing(short: Box) -> None:
     short.acquire(THEIRS, lease_ms=5_000)
     for options in ({}, {"waiter": ANNA}, {"waiter": BEN, "order": "fair"}, {"brief": True, "waiter": ANNA}):
@@ -95,12 +80,6 @@ def test_a_healing_of_a_longer_lease_raises_it_and_a_renewal_does_not(short: Box
     assert longest(short) == 60_000
 
 
-@pytest.mark.parametrize("memory", ["volatile", "durable", "unused"])
-def test_a_handshake_raises_nothing(short: Box, memory: str) -> None:
-    handshake(short, LIFE, memory, f"{LIFE} 5 10000")
-    assert longest(short) == 10_000
-
-
 def test_without_memory_for_a_longer_lease_in_the_note_there_is_no_grant(short: Box) -> None:
     """Otherwise a lease would stand there of which nobody knows how long it may be."""
     short.fill()
@@ -108,32 +87,6 @@ def test_without_memory_for_a_longer_lease_in_the_note_there_is_no_grant(short: 
         short.acquire(lease_ms=60_000)
     assert short.content() is None
     assert longest(short) == 10_000
-
-
-@pytest.mark.parametrize("text", ["", "hello", f"{LIFE} 5", f"x {LIFE} 5 1"])
-def test_what_is_no_note_is_told_and_stays(box: Box, text: str) -> None:
-    box.client.set(NOTE, text)
-    assert box.acquire()[7] == text
-    assert box.call("renew", [LOCK, NOTE], LEASE_MS, MINE, 1) == [MINE, [1], text]
-    box.client.delete(LOCK)
-    assert box.call("heal", [LOCK, FENCE, "none", NOTE], LEASE_MS, FENCE_MS, MINE, 1, TOKEN)[2] == text
-    assert box.call("status", [LOCK, QUEUE, NOTE], 0)[6] == text
-    assert box.content(NOTE) == ("string", text)
-
-
-def test_status_tells_the_note_with_every_answer_and_writes_nothing(short: Box) -> None:
-    def look() -> Any:
-        with short.nothing_written():
-            return short.call("status", [LOCK, QUEUE, NOTE], 0)[::6]
-
-    note = f"{LIFE} 5 10000"
-    assert look() == [0, note]
-    short.acquire(lease_ms=10_000)
-    assert look() == [1, note]
-    short.client.delete(LOCK)
-    short.put("list")
-    assert look() == [-2, note]
-    assert short.call("status", [LOCK, QUEUE], 0)[6] == "", "without a restart guard"
 
 
 def test_no_script_but_the_handshake_brings_the_note_back(box: Box) -> None:

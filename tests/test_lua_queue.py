@@ -20,6 +20,7 @@ from .scripted import (
     QUEUE_MS,
     THEIRS,
     TICKET,
+    TOKEN,
     Box,
     Ear,
     Ears,
@@ -47,23 +48,6 @@ def test_a_ticket_that_is_not_later_than_the_last_one_is_put_behind_it(box: Box,
     last = box.line()[CARA]
     assert box.acquire(waiter=ANNA, ticket=ticket)[4] == last + 1
     assert [*box.line().items()][1:] == [(CARA, last), (ANNA, last + 1)]
-
-
-def test_ticket_0_is_the_master_s_time(box: Box) -> None:
-    box.acquire(THEIRS)
-    before = box.time_us()
-    ticket, time_us = box.acquire(waiter=ANNA)[4:6]
-    assert before <= ticket == time_us <= box.time_us()
-    assert box.line() == {ANNA: ticket}
-
-
-def test_ticket_0_too_is_behind_a_later_one(box: Box) -> None:
-    box.acquire(THEIRS)
-    late = box.time_us() + 60_000_000
-    box.acquire(waiter=ANNA, ticket=late)
-    ticket, time_us = box.acquire(waiter=BEN)[4:6]
-    assert time_us < ticket == late + 1
-    assert box.waiters() == [ANNA, BEN]
 
 
 @pytest.mark.parametrize("order", ["barging", "fair"])
@@ -97,55 +81,6 @@ def test_a_place_has_an_expiry_and_every_visit_refreshes_it(box: Box) -> None:
         assert queue_ms - 5_000 < box.pttl(QUEUE) <= queue_ms
 
 
-def test_who_does_not_wait_gets_no_place(box: Box) -> None:
-    box.acquire(THEIRS)
-    box.enqueue(BEN)
-    with box.nothing_written():
-        assert box.acquire(ticket=TICKET)[4:6] == [0, 0]
-        assert box.acquire(ticket=TICKET, order="fair")[4:6] == [0, 0]
-
-
-@pytest.mark.parametrize("order", ["barging", "fair"])
-def test_a_brief_refusal_differs_in_what_nobody_asked_for_and_in_nothing_else(box: Box, order: str) -> None:
-    box.acquire(THEIRS, lease_ms=59_995)
-    box.enqueue(BEN, CARA)
-    for rank, ticket in (("last", TICKET), ("last", 1), ("kept", TICKET)):
-        queues = []
-        for brief in (False, True):
-            told = box.acquire(waiter=ANNA, ticket=ticket, rank=rank, order=order, brief=brief)
-            assert told[:3] + told[4:5] == [-1, THEIRS, 1, box.line()[ANNA]]
-            assert 59_000 < told[3] <= 60_000
-            assert [told[6], told[8]] == [0, 0 if brief else 3]
-            assert brief == (not told[5])
-            assert not brief or told[3] % 10 == 0, "so all masters say the same"
-            assert QUEUE_MS - 5_000 < box.pttl(QUEUE) <= QUEUE_MS
-            queues.append(box.line())
-            box.client.zrem(QUEUE, ANNA)
-        assert queues[0] == queues[1]
-
-
-def test_a_brief_refusal_tells_the_time_where_that_is_the_ticket_and_of_no_expiry_that_is_none(
-    box: Box,
-) -> None:
-    box.acquire(THEIRS)
-    box.client.persist("job")
-    before = box.time_us()
-    _, _, _, ttl_ms, ticket, time_us, *_ = box.acquire(waiter=ANNA, brief=True)
-    assert before <= ticket == time_us <= box.time_us()
-    assert ttl_ms == -1
-
-
-def test_a_place_that_is_there_is_told_also_where_there_is_no_memory_for_a_new_one(box: Box) -> None:
-    box.acquire(THEIRS)
-    box.enqueue(ANNA, BEN)
-    tickets = box.line()
-    box.fill()
-    for waiter in (ANNA, BEN):
-        assert box.acquire(waiter=waiter, ticket=TICKET + 5)[4] == tickets[waiter]
-    assert box.acquire(waiter=CARA, ticket=TICKET + 5)[4] == 0
-    assert box.line() == tickets
-
-
 def test_one_who_was_handed_the_lock_takes_it_with_a_token_of_its_own(box: Box) -> None:
     """The token of a place is never an owner: what is taken back for the one cannot hurt the other."""
     box.enqueue(ANNA, BEN)
@@ -166,27 +101,6 @@ def test_one_who_had_a_place_gets_it_back_exactly(box: Box) -> None:
     ticket = box.acquire(waiter=ANNA, ticket=int(before[ANNA]), rank="kept")[4]
     assert ticket == before[ANNA]
     assert box.line() == before
-
-
-def test_a_master_that_gave_another_ticket_takes_the_one_that_was_agreed(box: Box) -> None:
-    box.enqueue(ANNA, BEN)
-    box.acquire(THEIRS)
-    behind = int(box.line()[BEN]) + 5
-    assert box.acquire(waiter=ANNA, ticket=behind, rank="kept")[4] == behind
-    assert box.waiters() == [BEN, ANNA]
-
-
-def test_a_waiter_whose_name_only_begins_like_the_holder_s_gets_its_place(box: Box) -> None:
-    box.acquire("anna:1")
-    assert box.acquire(waiter="anna:11|s1", ticket=TICKET)[4] == TICKET
-    assert box.waiters() == ["anna:11|s1"]
-
-
-@pytest.mark.parametrize("order", ["barging", "fair"])
-def test_who_is_granted_has_no_place_any_more(box: Box, order: str) -> None:
-    box.enqueue(ANNA, BEN)
-    assert box.acquire(waiter=ANNA, ticket=TICKET, order=order)[:5] == [1, MINE, 1, LEASE_MS, 0]
-    assert box.waiters() == [BEN]
 
 
 # -- wait: a place is kept -------------------------------------------------------------------------------
@@ -243,28 +157,6 @@ def test_a_release_delivered_twice_hands_on_once(box: Box, ear: Ear, ears: Ears)
     assert ear.heard() == []
 
 
-@pytest.mark.parametrize("held", [True, False])
-def test_a_release_by_a_stranger_hands_on_nothing(box: Box, ear: Ear, ears: Ears, held: bool) -> None:
-    ears.listen(ANNA)
-    if held:
-        box.acquire(THEIRS)
-    box.enqueue(ANNA)
-    with box.nothing_written():
-        assert box.hand_on(next_waiter=HEIR, order="barging")[0] == (-1 if held else 0)
-    assert (ears.heard(), ear.heard()) == ({}, [])
-
-
-def test_the_one_who_was_handed_the_lock_claims_it_for_a_full_lease(box: Box, ears: Ears) -> None:
-    ears.listen(ANNA)
-    box.acquire()
-    box.enqueue(ANNA)
-    box.hand_on()
-    for _ in range(2):
-        assert box.acquire(owner_of(ANNA), order="fair")[:5] == [1, owner_of(ANNA), 1, LEASE_MS, 0]
-        assert box.handed_to(ANNA, within_ms=LEASE_MS)
-    assert box.hand_on()[:2] == [-1, owner_of(ANNA)], "a late release of the one before"
-
-
 def test_what_nobody_claims_is_free_after_the_time_of_a_claim(box: Box, ears: Ears) -> None:
     ears.listen(ANNA, BEN)
     box.acquire()
@@ -274,17 +166,6 @@ def test_what_nobody_claims_is_free_after_the_time_of_a_claim(box: Box, ears: Ea
     assert box.content() is None
     assert box.waiters() == [BEN]
     assert box.acquire(owner_of(ANNA), order="fair")[:2] == [-3, BEN], "too late"
-
-
-def test_those_to_whom_nobody_listens_are_passed_over_and_removed(box: Box, ear: Ear, ears: Ears) -> None:
-    ears.listen(CARA)
-    box.acquire()
-    box.enqueue(ANNA, BEN, CARA, "dan:1|s4")
-    assert box.hand_on() == [1, MINE, 1, 0, 0]
-    assert box.handed_to(CARA)
-    assert box.waiters() == ["dan:1|s4"]
-    assert ears.heard() == {CARA: [owner_of(CARA)]}
-    assert ear.heard() == []
 
 
 def test_if_all_who_waited_are_dead_the_lock_is_free_and_everybody_is_told(box: Box, ear: Ear) -> None:
@@ -321,16 +202,6 @@ def test_the_order_is_that_of_the_tickets_and_then_of_the_names(box: Box, ears: 
         holder = owner_of(waiter)
 
 
-def test_without_a_channel_a_release_hands_on_nothing(box: Box, ears: Ears) -> None:
-    ears.listen(ANNA)
-    box.acquire()
-    box.enqueue(ANNA)
-    assert box.release(next_waiter=HEIR, order="barging") == [1, MINE, 0, 0, 0]
-    assert box.content() is None
-    assert box.waiters() == [ANNA]
-    assert ears.heard() == {}
-
-
 # -- release: a place to leave ---------------------------------------------------------------------------
 
 
@@ -346,15 +217,6 @@ def test_a_release_leaves_the_place_of_the_waiter_it_names(box: Box, held: str) 
     assert box.content() == (("hash", {THEIRS: "1"}) if held == "by a stranger" else None)
 
 
-def test_who_leaves_the_queue_is_not_handed_what_it_gives_up(box: Box, ears: Ears) -> None:
-    ears.listen(ANNA, BEN)
-    box.acquire()
-    box.enqueue(ANNA, BEN)
-    assert box.hand_on(waiter=ANNA)[0] == 1
-    assert box.handed_to(BEN)
-    assert ears.heard() == {BEN: [owner_of(BEN)]}
-
-
 def test_who_leaves_gives_up_what_was_handed_to_its_place(box: Box, ears: Ears) -> None:
     """It got the lock under the token of an attempt, on other masters."""
     ears.listen(ANNA, BEN)
@@ -367,8 +229,63 @@ def test_who_leaves_gives_up_what_was_handed_to_its_place(box: Box, ears: Ears) 
     assert ears.heard() == {BEN: [owner_of(BEN)]}
 
 
-def test_who_takes_a_place_learns_how_many_stand_in_the_queue(box: Box) -> None:
+# -- release: a next waiter, of the caller's own process --------------------------------------------------
+
+
+def test_barging_a_next_waiter_goes_before_all(box: Box, ear: Ear, ears: Ears) -> None:
+    ears.listen(ANNA, BEN)
     box.acquire()
-    lengths = [box.acquire(owner_of(who), waiter=who, ticket=TICKET)[8] for who in (ANNA, BEN, ANNA)]
-    assert lengths == [1, 2, 2]
-    assert box.acquire(THEIRS)[8] == 0, "who takes no place is told nothing"
+    box.enqueue(BEN, HEIR, CARA)
+    assert box.hand_on(next_waiter=HEIR, next_lease_ms=9_000, order="barging") == [
+        1,
+        MINE,
+        1,
+        9_000,
+        TOKEN + 1,
+    ]
+    assert box.handed_to(HEIR, within_ms=9_000)
+    assert box.waiters() == [BEN, CARA]
+    assert (ears.heard(), ear.heard()) == ({}, []), "its process knows"
+
+
+@pytest.mark.parametrize("behind", [(), (HEIR,), (HEIR, BEN)])
+def test_fair_a_next_waiter_gets_it_if_it_is_the_first(box: Box, ears: Ears, behind: tuple[str, ...]) -> None:
+    ears.listen(BEN, HEIR)
+    box.acquire()
+    if behind:
+        box.enqueue(*behind)
+    assert box.hand_on(next_waiter=HEIR, next_lease_ms=9_000) == [1, MINE, 1, 9_000, TOKEN + 1]
+    assert box.handed_to(HEIR, within_ms=9_000)
+    assert box.waiters() == [*behind[1:]]
+    assert ears.heard() == {}
+
+
+def test_fair_a_next_waiter_does_not_get_it_before_its_turn(box: Box, ears: Ears) -> None:
+    ears.listen(BEN, HEIR)
+    box.acquire()
+    box.enqueue(BEN, HEIR)
+    assert box.hand_on(next_waiter=HEIR, next_lease_ms=9_000) == [1, MINE, 1, 0, 0]
+    assert box.handed_to(BEN)
+    assert box.waiters() == [HEIR]
+    assert ears.heard() == {BEN: [owner_of(BEN)]}
+
+
+# -- release by nobody: a free lock is handed on -----------------------------------------------------------
+
+
+def test_a_release_by_nobody_hands_on_a_free_lock(box: Box, ear: Ear, ears: Ears) -> None:
+    ears.listen(BEN)
+    box.enqueue(ANNA, BEN, CARA)
+    assert box.release("", CHANNEL) == [0, "", 1, 0, 0]
+    assert box.handed_to(BEN)
+    assert box.waiters() == [CARA]
+    assert (ears.heard(), ear.heard()) == ({BEN: [owner_of(BEN)]}, [])
+
+
+def test_a_release_by_nobody_takes_a_held_lock_from_nobody(box: Box, ear: Ear, ears: Ears) -> None:
+    ears.listen(ANNA)
+    box.acquire(THEIRS)
+    box.enqueue(ANNA)
+    with box.nothing_written():
+        assert box.release("", CHANNEL, next_waiter=HEIR, order="barging")[:2] == [-1, THEIRS]
+    assert (ears.heard(), ear.heard()) == ({}, [])

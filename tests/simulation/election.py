@@ -18,7 +18,7 @@ from rlock.rules.options import ClientOptions, LockOptions
 from .client import Client, cycle
 from .driver import Program, Thread
 from .hosts import Host, Session
-from .world import Network, Violation, World
+from .world import Violation, World
 
 NAME = "job"
 START_S = 1.0
@@ -38,11 +38,9 @@ class Election:
     round_trip: float
     first: float  # until somebody has the lock
     rounds: int  # that the first owner needed
-    gaps: list[float]  # from each release until the next owner has it
     owners: list[str]  # in the order in which they had it
     violations: list[Violation]
     left: dict[int, Any]  # on the masters at the end
-    sent: dict[str, int]  # commands, by script
 
     @property
     def what(self) -> str:
@@ -53,9 +51,7 @@ def options(*, fair: bool = False) -> LockOptions:
     return LockOptions(NAME, ClientOptions().lease(None), fair=fair)
 
 
-def contend(
-    world: World, contenders: int, *, hold_s: float, standing: bool = False, fair: bool = False
-) -> list[Thread]:
+def contend(world: World, contenders: int, *, hold_s: float, standing: bool = False) -> list[Thread]:
     """So many fresh clients, each of which wants the lock once, all of them at START_S."""
     threads = []
     for _ in range(contenders):
@@ -70,7 +66,7 @@ def contend(
             world.events.at(START_S - 0.2, lambda t=earlier, p=program: t.start(p))  # type: ignore[misc]
             stop = partial(client.subscriptions.unsubscribe, waiter, left=True)
             world.events.at(START_S - 0.1, stop)
-        program = cycle(client, thread, options(fair=fair), hold_s=hold_s)
+        program = cycle(client, thread, options(), hold_s=hold_s)
         world.events.at(START_S, lambda t=thread, p=program: t.start(p))  # type: ignore[misc]
         threads.append(thread)
     return threads
@@ -94,22 +90,18 @@ def elect(
     seed: int,
     *,
     standing: bool = False,
-    fair: bool = False,
     hold_s: float = 0.001,
-    network: Network | None = None,
-    only_first: bool = False,
 ) -> Election:
-    """Let them contend until each has had it once; or, ``only_first``, until somebody has it."""
-    world = World(masters, seed, network)
-    threads = contend(world, contenders, hold_s=hold_s, standing=standing, fair=fair)
-    entered, left = world.referee.entered, world.referee.left
+    """Let them contend until each has had it once."""
+    world = World(masters, seed)
+    threads = contend(world, contenders, hold_s=hold_s, standing=standing)
+    entered = world.referee.entered
     assert until_owned(world), f"nobody got it: {masters=} {contenders=} {seed=} {world.left(NAME)}"
     round_trip = world.network.round_trip
     first, winner = (entered[0].at - START_S) / round_trip, entered[0].owner
     rounds = next(thread.asked["acquire"] for thread in threads if winner.startswith(f"{thread.label}:"))
-    if not only_first:
-        until_over(world, threads)
-        world.run(world.events.now + SETTLING_S)
+    until_over(world, threads)
+    world.run(world.events.now + SETTLING_S)
     world.close()
     return Election(
         masters,
@@ -118,11 +110,9 @@ def elect(
         round_trip,
         first,
         rounds,
-        [(after.at - before.at) / round_trip for before, after in zip(left, entered[1:], strict=False)],
         [event.owner.partition("/")[0] for event in entered],
         world.referee.violations,
         world.left(NAME),
-        dict(world.sent),
     )
 
 
@@ -136,7 +126,6 @@ class Instant:
     lies: int  # False before anybody had the votes of a quorum
     errors: list[str]
     rounds: int  # of the one that asked most, of any kind
-    took: float  # of the one that was answered last, in mean round trips of the farthest
     violations: list[Violation]
     left: set[str]  # owners that have votes at the end
 
@@ -201,7 +190,6 @@ def instant(
         world.events.at(when, lambda t=thread, p=program: t.start(p))  # type: ignore[misc]
     upset(world)
     until_over(world, threads)
-    took = (world.events.now - START_S) / (world.network.round_trip + 2 * apart)
     world.run(world.events.now + 0.1)
     left = {owner for host in world.hosts for owner in host.left(NAME)}
     world.close()
@@ -211,4 +199,4 @@ def instant(
     won = len(answers) - busy - len(errors)
     rounds = max(sum(thread.asked.values()) for thread in threads)
     what = f"N={masters} k={contenders} seed={seed} apart={apart}"
-    return Instant(what, won, busy, lies, errors, rounds, took, world.referee.violations, left)
+    return Instant(what, won, busy, lies, errors, rounds, world.referee.violations, left)

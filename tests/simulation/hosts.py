@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from copy import deepcopy
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rlock.rules import commands, scripts
@@ -212,9 +211,4 @@ class Host(Process):
         return {} if entry is None else dict(entry.fields)
 
 
-def command_of(session: Session, command: Command) -> Action:
-    """What the server does when a command has come."""
-    return partial(session.host.execute, session, command)
-
-
-__all__ = ["EPOCH_US", "Host", "Session", "command_of"]
+__all__ = ["EPOCH_US", "Host", "Session"]

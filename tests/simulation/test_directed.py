@@ -37,7 +37,7 @@ LONG = ClientOptions(ttl=4.0, max_ttl=4.0, request_timeout=0.3)
 SHORT = ClientOptions(ttl=0.3, max_ttl=0.3, request_timeout=0.08)
 
 SHAKE_S = 0.03
-SHAKES = 300
+SHAKES = 100
 
 
 class Stage:
@@ -305,11 +305,5 @@ def test_it_is_safe_with_the_rule_whatever_comes_a_little_sooner_or_later(rule: 
 @pytest.mark.parametrize("reconnects", [False, True], ids=["connected", "connected anew"])
 def test_a_flush_that_another_client_has_noticed_counts_for_all(reconnects: bool, durable: bool) -> None:
     referee = flush_that_another_one_noticed(Stage(durable=durable), reconnects=reconnects)
-    assert not overlap(referee)
-    assert len(referee.entered) == 1
-
-
-def test_a_flush_is_not_taken_for_an_old_memory_by_who_meets_that_master_first() -> None:
-    referee = flush_that_a_newcomer_met_first(Stage())
     assert not overlap(referee)
     assert len(referee.entered) == 1

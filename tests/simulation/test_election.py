@@ -61,35 +61,6 @@ def test_somebody_is_elected_whatever_the_number_and_all_have_their_turn(
         assert statistics.fmean(election.rounds for election in elections) <= MEAN_ROUNDS
 
 
-@pytest.mark.parametrize("masters", [2, 4, 6])
-def test_an_even_number_of_masters_elects_too(masters: int) -> None:
-    for contenders in (2, 3, 10):
-        for seed in range(10):
-            election = elect(masters, contenders, seed)
-            assert in_time(election), election.what
-            clean(election)
-
-
-@pytest.mark.parametrize("masters", MASTERS)
-def test_fair_contenders_are_elected_as_well(masters: int) -> None:
-    for contenders in (2, 10, 30):
-        for seed in range(5):
-            election = elect(masters, contenders, seed, fair=True)
-            assert in_time(election), election.what
-            clean(election)
-
-
-def test_one_seed_is_one_history() -> None:
-    assert elect(5, 10, 7) == elect(5, 10, 7)
-    assert elect(5, 10, 7).first != elect(5, 10, 8).first
-
-
-def test_no_release_goes_unheard() -> None:
-    """Short holds, so that releases cross the rounds of those who have just lost."""
-    stalled = [seed for seed in range(250) if max(elect(5, 4, seed, hold_s=0.0002).gaps) > 0.4 / 0.0004]
-    assert stalled == []
-
-
 # -- a full release, all waiters parked ----------------------------------------------------------------------
 
 
@@ -143,19 +114,6 @@ def heads(world: World) -> list[Client]:
     """The clients in the order in which they stand on the first master."""
     line = [waiter for waiter, _ in world.hosts[0].master.line(f"rlock:{{{NAME}}}:queue")]
     return [client for place in line for client in world.clients if place.startswith(f"{client.label}/")]
-
-
-@pytest.mark.parametrize("masters", MASTERS)
-def test_waiters_that_died_cost_nothing(masters: int) -> None:
-    world = World(masters, 1)
-    threads = queue_up(world, 5)
-    world.run(0.15)
-    dead = heads(world)[:3]
-    for client in dead:
-        client.kill()
-    assert until_owned(world, 2)
-    assert world.referee.entered[1].at - world.referee.left[0].at < 10 * world.network.round_trip
-    assert until_over(world, threads)
 
 
 @pytest.mark.parametrize("masters", MASTERS)
@@ -284,21 +242,3 @@ def test_contenders_that_die_with_votes_leave_a_winner_or_an_error_and_no_false_
         assert found.won or found.errors or found.busy == 3, found.what
         outcomes.add((found.won, bool(found.errors)))
     assert {(1, False), (0, True)} <= outcomes
-
-
-@pytest.mark.parametrize("lost", [{0, 1}, {0, 1, 2}])
-def test_without_a_quorum_that_may_vote_nobody_is_told_that_somebody_has_it(lost: set[int]) -> None:
-    """Dead masters, and masters without memory: these refuse one contender because of another's attempt."""
-    for upset in (dead, lambda world, *masters: [world.hosts[i].restart() for i in masters]):
-        for seed in range(20):
-            found = instant(3, 5, seed, upset=lambda world: upset(world, *lost))  # noqa: B023
-            assert (found.won, found.busy, len(found.errors)) == (0, 0, 5), found.what
-            assert found.left == set()
-
-
-def test_one_who_is_refused_by_a_holder_sends_one_round_and_one_alone_sends_one() -> None:
-    assert instant(3, 1, 0).rounds == 1
-    for seed in range(20):
-        # So far apart in time that the first one has it.
-        found = instant(3, 5, seed, spread=1.0)
-        assert (found.won, found.busy, found.rounds) == (1, 4, 1), found.what

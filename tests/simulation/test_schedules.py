@@ -31,14 +31,6 @@ def test_each_kind_of_fault_happens_in_some_schedule() -> None:
     assert set(faults) == set(KINDS), "a kind of fault that never happens tests nothing"
 
 
-def test_one_seed_is_one_history() -> None:
-    for seed in range(12):
-        once, again = play(seed, history=True), play(seed, history=True)
-        assert once.history == again.history
-        assert once == again
-    assert play(1, history=True).history != play(2, history=True).history
-
-
 def test_a_seed_has_the_same_history_in_another_process() -> None:
     """Neither addresses nor the order of a set of strings may have a say in it."""
 

@@ -8,7 +8,7 @@ import pytest
 from rlock.model import Code
 from rlock.rules import commands, keys, replies
 from rlock.rules.command_templates import Command, encode, end_of_acquire
-from rlock.rules.keys import OWN, REDISSON, owner_token
+from rlock.rules.keys import OWN, REDISSON
 from rlock.rules.tickets import Place
 
 NAMES = (
@@ -102,13 +102,3 @@ def test_the_expected_reply_to_a_release_is_that_nobody_was_told(owner: str) -> 
         decoded = replies.decode_one(reply)
         assert (vote._replace(holder=owner), noted) == (decoded, False)
         assert vote.code == Code.YES
-
-
-def test_two_commands_of_one_template_share_nothing_that_differs() -> None:
-    first, second = (owner_token("host/1/MainThread") for _ in range(2))
-    one, two = (commands.free(OWN, "x", owner) for owner in (first, second))
-    for command, mine, other in ((one, first, second), (two, second, first)):
-        assert mine.encode() in command.packed
-        assert other.encode() not in command.packed
-        assert command.echo == mine
-        assert command.by_sha()[-1] == mine

@@ -107,18 +107,6 @@ def test_after_a_second_ctrl_c_the_owners_in_line_see_that_the_first_one_has_lef
 # -- what the rounds have shown ------------------------------------------------------------------------------
 
 
-def test_a_round_without_a_place_does_not_say_how_far_apart_hand_offs_come() -> None:
-    """A slow first round would make the waiter ignore hand-offs by some masters for half a second."""
-    world = World(3, [held_by()] * 3)
-    world.call_takes = 0.4
-    contender = world.contend(FOR_EVER)
-    steps = steps_of(acquire(world, contender))
-    assert [type(next(steps)).__name__ for _ in range(3)] == ["Call", "Subscribe", "Call"]
-    assert contender.findings.took_s == 0.0
-    next(steps)
-    assert contender.findings.took_s == pytest.approx(0.4), "the second round has a place"
-
-
 def test_an_acquire_that_begins_again_may_settle_split_votes_again() -> None:
     """Its grant came too late, and the votes were split both times."""
     split, won = [YES, held_by("b:ff"), held_by("d:fe")], [YES, YES, held_by("d:fe")]

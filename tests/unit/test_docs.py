@@ -31,30 +31,6 @@ def test_links_between_documents_lead_somewhere() -> None:
                 assert (document.parent / target).exists(), f"{document.name}: {target}"
 
 
-def anchors(document: Path) -> set[str]:
-    """What a reader of a checkout can jump to: headings, as GitHub makes them."""
-    text = re.sub(
-        r"^(`{3,}|~{3,}).*?^\1\s*$", "", document.read_text(encoding="utf-8"), flags=re.DOTALL | re.M
-    )
-    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", title.lower()).strip().replace(" ", "-") for title in titles}
-
-
-def broken_anchors(document: Path) -> list[str]:
-    text = document.read_text(encoding="utf-8")
-    found = re.findall(r"\]\(([^)#\s]*\.md)?#([^)\s]+)\)", text)
-    return [
-        f"{target}#{anchor}"
-        for target, anchor in found
-        if anchor not in anchors(document.parent / target if target else document)
-    ]
-
-
-def test_anchors_in_links_between_documents_are_headings() -> None:
-    for document in [TOP / "README.md", *(TOP / "docs").rglob("*.md")]:
-        assert broken_anchors(document) == [], document.name
-
-
 def test_a_test_that_a_document_names_is_in_the_file_that_it_links_to() -> None:
     named = 0
     for document in (TOP / "docs").rglob("*.md"):

@@ -27,15 +27,6 @@ def test_at_first_use_each_master_that_does_not_count_is_asked_with_the_note_tha
     assert fleet(*YOUNG).first_use(100.0) == list(enumerate(YOUNG))
 
 
-@pytest.mark.parametrize("known", [0, 1, 2])
-def test_while_a_master_is_not_known_nobody_can_say_that_no_lease_was_granted(known: int) -> None:
-    guard = fleet(*YOUNG[:known])
-    assert guard.first_use(100.0) == []
-    for i in range(known, 3):
-        guard.judge(i, told(YOUNG[i]), 101.0)
-    assert guard.first_use(101.0) == list(enumerate(YOUNG)), "and later it is said"
-
-
 def test_a_note_that_was_read_a_while_ago_does_not_tell_that_no_lease_was_granted_since() -> None:
     """Otherwise the last master, replaced by an old server meanwhile, would be believed beside a holder."""
     guard = fleet(*YOUNG[:2])
@@ -74,11 +65,6 @@ def test_first_use_is_asked_for_once() -> None:
     assert guard.first_use(100.0) == []
     guard.judge(0, told(note(-3.0, "a2", 0), 104.0), 104.0, last_reply_at=103.0)
     assert guard.first_use(104.0) == []
-
-
-def test_a_master_that_counts_already_is_not_asked() -> None:
-    notes = [note(FULL, "a1", 0), note(None, "b1", 0), YOUNG[2]]
-    assert fleet(*notes).first_use(100.0) == [(2, YOUNG[2])]
 
 
 # -- and what it makes of the note -------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from rlock._client.subscriptions import Subscriptions
 from rlock._sync.runtime import run
 from rlock.procedures.acquire import FOR_EVER
 from rlock.procedures.contender import Contender
-from rlock.procedures.port import Wake
 from rlock.rules.holds import OwnerKey
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.tickets import Place
@@ -74,38 +73,6 @@ def hearing() -> Iterator[Hearing]:
         yield Hearing(client)
 
 
-def test_a_whole_message_needs_no_parser(hearing: Hearing, monkeypatch: pytest.MonkeyPatch) -> None:
-    parsed: list[Any] = []
-
-    def hear(_: Any, said: list[Any]) -> None:
-        # The client's own listener may still read that the channel was subscribed to.
-        parsed.extend([said] if said[0] == b"message" else [])
-
-    monkeypatch.setattr(hearing.subscriptions, "_receive", hear)
-    data = hearing.message(hearing.place.token)
-    for master, woken in enumerate((Wake.TIME, Wake.HANDED)):
-        hearing.hear(master, data)
-        assert hearing.inbox.reason is woken
-    assert (hearing.inbox.handed_by, parsed) == ({0, 1}, [])
-
-
-@pytest.mark.parametrize("cut", [1, 30, -1])
-def test_a_message_that_comes_in_two_pieces_is_one(hearing: Hearing, cut: int) -> None:
-    data = hearing.message(hearing.place.token)
-    for master in (0, 1):
-        hearing.hear(master, data[:cut])
-        assert master not in hearing.inbox.handed_by
-        hearing.hear(master, data[cut:])
-    assert hearing.inbox.reason is Wake.HANDED
-
-
-def test_of_messages_that_come_together_each_counts(hearing: Hearing) -> None:
-    mine = hearing.message(hearing.place.token)
-    for master in (0, 1):
-        hearing.hear(master, hearing.message("") + mine)
-    assert hearing.inbox.reason is Wake.HANDED
-
-
 def test_a_whole_message_behind_a_piece_of_another_one_is_read_as_what_it_is(hearing: Hearing) -> None:
     """Else the piece would never be finished, and all that follows be lost with it."""
     mine = hearing.message(hearing.place.token)
@@ -122,17 +89,6 @@ def test_what_is_handed_to_one_who_has_gone_is_given_on(hearing: Hearing) -> Non
     hearing.hear(0, hearing.message(hearing.place.token))
     assert hearing.inbox.handed_by == set()
     assert hearing.subscriptions._unclaimed == [("x", hearing.place.token)]
-
-
-def test_one_that_was_dropped_without_a_word_is_not_kept(hearing: Hearing) -> None:
-    token = hearing.place.token
-    assert len(hearing.subscriptions._by_packet) == 1
-    del hearing.contender, hearing.inbox
-    with hearing.subscriptions._mutex:
-        hearing.subscriptions._tidy()
-    assert not hearing.subscriptions._by_packet
-    hearing.hear(0, hearing.message(token))
-    assert hearing.subscriptions._unclaimed == [("x", token)]
 
 
 # -- Ctrl-C --------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from random import Random
 import pytest
 
 from rlock.rules.holds import Hold, Holds, OwnerKey, ThreadLiveness
-from rlock.rules.lease import LeaseEvent
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.timing import FILL_UP_S, RENEW_SLACK_S
 
@@ -55,21 +54,6 @@ def test_renewals_are_due_at_the_fill_up_each_third_of_the_lease_and_soon_after_
     assert schedule.next_due() == math.inf
 
 
-def test_only_renewals_come_early_to_share_a_round_trip() -> None:
-    schedule = Holds().schedule
-    first, second, short, failed = a_hold("a"), a_hold("b"), a_hold("c", ttl=0.3), a_hold("d")
-    schedule.renew(first, 0.01)
-    schedule.renew(second, RENEW_SLACK_S - 0.01)
-    assert schedule.take_due(2.99) == []
-    assert schedule.take_due(3.0) == [first, second]
-    schedule.renew(short, 0.02)
-    assert schedule.take_due(0.099) == [], "a short lease comes early by a part of its period at the most"
-    assert schedule.take_due(0.1) == [short]
-    schedule.retry(failed, 0.01)
-    assert schedule.take_due(0.259) == []
-    assert schedule.take_due(0.261) == [failed]
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_is_scheduled_and_removed_each_hold_is_due_once_at_its_last_instant(seed: int) -> None:
     random, holds = Random(seed), Holds()
@@ -92,47 +76,3 @@ def test_whatever_is_scheduled_and_removed_each_hold_is_due_once_at_its_last_ins
             assert all(due_at.pop(hold) <= now for hold in taken)
             assert all(at > now for at in due_at.values()), "nobody is left behind"
         assert schedule.next_due() == min(due_at.values(), default=math.inf)
-
-
-def test_a_hold_says_why_it_is_not_renewed_and_why_it_was_lost() -> None:
-    fixed, held = a_hold("x", renew=False), a_hold("x")
-    stop = fixed.renewal_stop(1.0)
-    assert stop is not None
-    assert stop.cause == "fixed lease"
-    assert held.renewal_stop(1.0) is None
-    fixed.lease.look(10.0)
-    assert (fixed.cause, fixed.reason) == ("fixed lease", "its validity ended before a quorum renewed it")
-    fixed.renewal.stopped = stop
-    assert fixed.reason.endswith("(it has a fixed lease (renew=False))")
-    held.lease.on(LeaseEvent.DISOWNED, "evicted")
-    assert (held.cause, held.reason) == ("disowned", "evicted")
-
-
-def test_an_owner_that_has_ended_is_neither_alive_nor_renewed() -> None:
-    liveness = ThreadLiveness()
-    key = OwnerKey("host/1/worker", weakref.ref(liveness))
-    hold = Hold(key, LockOptions("x", ClientOptions().lease(None)), "o:1", 0.0)
-    holds = Holds()
-    holds.add(hold)
-    assert holds.holder("x") == "worker"
-    del liveness
-    assert not key.alive
-    assert holds.holder("x") == "worker, which has ended,"
-    stop = hold.renewal_stop(0.1)
-    assert stop is not None
-    assert stop.cause == "dead owner"
-
-
-def test_the_table_finds_a_hold_by_its_owner_and_removes_it_once() -> None:
-    holds, hold, other = Holds(), a_hold("x"), OwnerKey("b", lambda: True)
-    holds.add(hold)
-    assert holds.find(KEY, "x") is hold
-    assert holds.find(other, "x") is None
-    assert hold in holds
-    assert holds.taken("x", 1.0)
-    assert not holds.taken("x", 9.0), "its validity has ended"
-    for _ in range(2):
-        holds.remove(hold)
-        assert hold not in holds
-        assert len(holds) == 0
-        assert holds.holder("x") == ""

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-import math
-from typing import cast
-
 import pytest
 
-from rlock._client.engine import Engine
 from rlock.errors import OptionsError, QuorumUnreachableError
 from rlock.model import Code, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
 from rlock.procedures.contender import Grant, withdraw
-from rlock.procedures.inspect import evict, locked, status
+from rlock.procedures.inspect import evict, locked, status, statuses
 from rlock.rules import scripts
-from rlock.rules.timing import SETTLE_CAP_S, SETTLE_TRIES, valid_until
+from rlock.rules.timing import SETTLE_CAP_S, SETTLE_TRIES
 
-from .world import ABSENT, DENIED, DOWN, ODD, YES, Call, Send, Wait, World, held_by, named
+from .world import ABSENT, DENIED, DOWN, ODD, YES, Call, Send, Wait, World, held_by, named, said, words
 
 FORGETFUL = ABSENT._replace(guarded=True)
 #: Of a split, contenders that give way to one that asks here, because they began later; and that do not.
@@ -53,15 +48,6 @@ def test_a_lost_round_is_undone_where_a_vote_may_stand_and_wakes_nobody() -> Non
     )
 
 
-def test_a_vote_of_a_split_round_goes_to_the_first_in_the_queue_and_wakes_nobody_else() -> None:
-    world = World(5, [YES, YES, held_by(OLD), held_by(OLD), held_by("b:1")])
-    with pytest.raises(QuorumUnreachableError, match=f"m2: it voted for {OLD}, which was not seen"):
-        world.acquire(AT_ONCE)
-    undo = world.steps[1]
-    assert named(undo, "channel") == "rlock:{orders:42}:released"
-    assert named(undo, "message") == ""
-
-
 def test_the_leader_of_a_split_keeps_its_votes_and_only_its_last_round_counts() -> None:
     split, other, won = (
         [YES, held_by(YOUNG), held_by("d:fe")],
@@ -88,18 +74,6 @@ def test_a_leader_that_was_overtaken_takes_its_votes_back_on_all_masters() -> No
     assert isinstance(undo, Send)
     assert undo.targets == [0, 1, 2], "the first round may still be on its way to a master that was away"
     assert named(undo, "owner") == named(world.steps[0], "owner")
-
-
-def test_one_who_does_not_lead_gives_its_votes_back_and_looks_until_somebody_has_a_quorum() -> None:
-    free, his = [held_by(OLD), ABSENT, ABSENT], Vote(Code.YES, OLD, 1, 9_000)
-    world = World(3, [held_by(OLD), YES, held_by(YOUNG)], free, [his, his, ABSENT])
-    assert world.acquire(AT_ONCE) is None
-    assert world.kinds() == ["Call", "Send", "Wait", "Call", "Wait", "Call"]
-    assert [ask.command.script for ask in world.steps if isinstance(ask, Call)] == [
-        scripts.ACQUIRE,
-        scripts.STATUS,
-        scripts.STATUS,
-    ]
 
 
 def test_a_leader_that_does_not_move_is_passed_over() -> None:
@@ -193,24 +167,6 @@ def test_without_a_deadline_an_unreachable_quorum_is_waited_for_and_reported() -
     assert len(world.failures) == 20
 
 
-def test_a_wait_without_end_is_logged_and_not_once_a_round(caplog: pytest.LogCaptureFixture) -> None:
-    error = QuorumUnreachableError("x", 2, 0, {})
-    with caplog.at_level(logging.WARNING, "rlock"):
-        for failures in range(1, 40):
-            Engine.report_failure(cast(Engine, None), error, failures)
-    logged = [record.args[0] for record in caplog.records if isinstance(record.args, tuple)]
-    assert logged == [1, 8, 16, 32]
-
-
-def test_rounds_that_are_always_too_late_are_waited_for_and_reported() -> None:
-    world = World(3, [YES] * 3)
-    world.call_takes = 1.001
-    with pytest.raises(QuorumUnreachableError, match="in time"):
-        world.acquire(world.now + 30.0)
-    assert len(world.failures) > 5
-    assert "an acquire must be over within 1 s" in str(world.failures[0])
-
-
 def test_one_junk_key_and_one_dead_master_of_three_are_no_other_holder() -> None:
     for until in (AT_ONCE, 1003.0):
         world = World(3, [YES, ODD, DOWN])
@@ -228,24 +184,6 @@ def test_what_waiting_cannot_mend_is_raised_at_once(votes: list[Vote]) -> None:
     assert "Wait" not in world.kinds()
 
 
-def test_a_split_vote_without_a_place_is_tried_again_soon_and_at_random() -> None:
-    split = [held_by("a:1"), held_by("b:1"), YES]
-    world = World(3, split, split, split, [YES] * 3)
-    world.heard_by = 0
-    world.acquire(FOR_EVER)
-    assert world.now - 1000.0 < 0.1
-    assert world.kinds().count("Wait") == 2
-
-
-def test_a_split_vote_of_one_who_is_queued_is_looked_at_soon() -> None:
-    split = [held_by("a:1"), held_by("b:1"), YES]
-    world = World(3, split, split, [ABSENT] * 3, [YES] * 3)
-    world.acquire(FOR_EVER)
-    asked = [step.command.script.name for step in world.steps if isinstance(step, Call)]
-    assert asked == ["acquire", "acquire", "wait", "acquire"]
-    assert 1000.2 <= world.now <= 1000.3, "somebody may have given his votes back in silence"
-
-
 @pytest.mark.rule("1.2", "3.6")
 def test_locked_says_free_only_when_that_is_certain() -> None:
     theirs = Vote(Code.YES, "them:1", 1, 500)
@@ -261,37 +199,6 @@ def test_locked_says_free_only_when_that_is_certain() -> None:
     world = World(3, [theirs, DOWN, DOWN])
     with pytest.raises(QuorumUnreachableError):
         world.run(locked(world, "x", 0.5))
-
-
-def test_status_shows_the_holder_of_a_quorum_and_every_masters_view() -> None:
-    theirs = "web/7/main:01a1fd77fb5e77d485f89576df3d9594"
-    world = World(
-        3, [Vote(Code.YES, theirs, 2, 900), Vote(Code.YES, theirs, 1, 300), Vote(Code.YES, "x:2", 1, 50)]
-    )
-    found = world.run(status(world, "x", 0.5))
-    assert (found.holder, found.hold_count, found.remaining) == (theirs, 2, 0.3)
-    assert found.since == pytest.approx(0x01A1FD77FB5E / 1000)
-    assert [view.holder for view in found.masters] == [theirs, theirs, "x:2"]
-    nobody = World(3, [Vote(Code.YES, "x:2", 1, 50), ABSENT, DOWN])
-    found = nobody.run(status(nobody, "x", 0.5))
-    assert found.holder is None
-    assert not found.locked
-    assert found.masters[2].fault == "connection refused"
-
-
-def test_evict_removes_the_holders_that_were_seen_and_nobody_else() -> None:
-    theirs = Vote(Code.YES, "them:1", 1, 500)
-    world = World(3, [theirs, theirs, ABSENT], [YES, YES, ABSENT])
-    assert world.run(evict(world, "x", 0.5)) == ["them:1"]
-    (command,) = world.sent(scripts.RELEASE)
-    assert named(command, "owner") == "them:1"
-    assert named(command, "channel"), "the next one gets it"
-
-
-def test_the_formula_behind_a_grant_is_the_one_of_the_lease() -> None:
-    assert valid_until(0.0, 10.0) == pytest.approx(9.898)
-    assert math.isinf(FOR_EVER)
-    assert AT_ONCE < 0
 
 
 @pytest.mark.rule("3.1")
@@ -312,5 +219,37 @@ def test_a_token_that_took_until_the_end_of_the_round_is_no_grant() -> None:
         assert len(world.sent(scripts.FENCE)) == 1
 
 
-def test_a_master_without_memory_remembers_no_token_and_grants_no_lease() -> None:
-    assert {scripts.ACQUIRE, scripts.FENCE} == set(scripts.GRANTING)
+# -- many locks at once -------------------------------------------------------------------------------------
+
+
+THEIRS = Vote(Code.YES, "them:1", 1, 500)
+OTHERS = Vote(Code.YES, "others:2", 1, 400)
+
+
+def test_many_locks_are_asked_for_side_by_side_and_told_as_one_is() -> None:
+    world = World(3, [THEIRS, THEIRS, DOWN], [ABSENT] * 3, [OTHERS, THEIRS, ABSENT])
+    found = world.run(statuses(world, ["a", "b", "c"], 0.5, 7))
+    assert world.batches == [3]
+    assert [words(call)[3] for call in world.steps] == ["a", "b", "c"]
+    assert {said(call)[0] for call in world.steps} == {"6"}, "the rank of the seventh waiter"
+    alone = World(3, [THEIRS, THEIRS, DOWN])
+    assert found[0] == alone.run(status(alone, "a", 0.5))
+    assert [each.holder for each in found] == ["them:1", None, None]
+
+
+def test_a_lock_of_which_too_few_tell_is_no_error_among_many() -> None:
+    world = World(3, [THEIRS, DOWN, DOWN])
+    (found,) = world.run(statuses(world, ["a"], 0.5))
+    assert found.holder is None
+    assert [view.fault for view in found.masters] == [None, "connection refused", "connection refused"]
+    assert found.masters[0].holder == "them:1"
+
+
+def test_only_the_owners_that_are_named_are_evicted() -> None:
+    world = World(3, [THEIRS, THEIRS, OTHERS], [ABSENT, ABSENT, YES])
+    assert world.run(evict(world, "x", 0.5, {"others:2"})) == ["others:2"]
+    (command,) = world.sent(scripts.RELEASE)
+    assert named(command, "owner") == "others:2"
+    nobody = World(3, [THEIRS] * 3)
+    assert nobody.run(evict(nobody, "x", 0.5, {"others:2"})) == []
+    assert not nobody.sent(scripts.RELEASE)

@@ -110,15 +110,6 @@ def test_a_round_settles_exactly_when_no_further_answer_can_change_its_verdict(m
         assert cast(votes).settled == (len(outcomes) == 1), votes
 
 
-@pytest.mark.parametrize("masters", [1, 3, 4, 5])
-def test_the_other_ways_to_settle(masters: int) -> None:
-    for votes in itertools.product((*ANSWERS, None), repeat=masters):
-        complete = None not in votes
-        won = votes.count(YES) >= masters // 2 + 1
-        assert cast(votes, Settle.ALL).settled == complete
-        assert cast(votes, Settle.WON_OR_ALL).settled == (complete or won)
-
-
 @pytest.mark.parametrize("settle", Settle)
 @pytest.mark.parametrize("masters", [1, 2, 3, 4])
 def test_a_ballot_that_is_amended_is_the_one_that_is_cast_anew(masters: int, settle: Settle) -> None:
@@ -174,33 +165,8 @@ def test_a_split_vote_is_one_in_which_nobody_can_have_a_quorum() -> None:
     assert cast((first, second, YES, YES, YES)).split()
 
 
-def test_only_a_holder_that_a_quorum_named_is_worth_sleeping_for() -> None:
-    first, second = Vote(Code.FOREIGN, "a:1", 1, 1000), Vote(Code.FOREIGN, "b:1", 1, 1000)
-    assert cast((first, first, first, second, YES)).foreign_holder() == "a:1"
-    assert cast((first, first, second, None, YES)).foreign_holder() is None
-    assert cast((first, first, YES, YES, FAULT)).foreign_holder() is None
-    assert cast((first,)).foreign_holder() == "a:1"
-
-
 @pytest.mark.rule("3.9")
 def test_a_server_under_two_names_spoils_the_count() -> None:
     twin = Vote(Code.FAULT, fault=Fault(FaultKind.DUPLICATE, "the same server"))
     assert cast((YES, YES, twin)).duplicated
     assert not cast((YES, YES, FAULT)).duplicated
-
-
-@pytest.mark.parametrize("masters", [1, 3, 4, 5])
-def test_a_lost_acquire_is_settled_when_a_quorum_named_a_holder_or_all_have_answered(masters: int) -> None:
-    other = Vote(Code.FOREIGN, "other:1", 1, 5000)
-    needed = masters // 2 + 1
-    kinds = set()
-    for votes in itertools.product((YES, NO, other, FAULT, None), repeat=masters):
-        ballot = cast(votes, Settle.HOLDER)
-        named = max(votes.count(NO), votes.count(other))
-        faults, missing = votes.count(FAULT), votes.count(None)
-        if not missing or votes.count(YES) >= needed or faults > masters - needed:
-            assert ballot.settled
-            continue
-        assert ballot.settled == (named >= needed), votes
-        kinds.add(ballot.settled)
-    assert kinds == ({True, False} if masters > 1 else {False})

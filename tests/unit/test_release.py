@@ -56,14 +56,6 @@ def test_absent_after_a_second_delivery_is_a_release_that_was_done() -> None:
     assert outcome(world.context, ballot) is Released.DONE
 
 
-def test_a_release_without_a_waiter_is_one_call_to_all_masters() -> None:
-    world = World(3, [YES] * 3)
-    outcome = world.run(release(world, hold()))
-    (call,) = world.sent(scripts.RELEASE)
-    assert (outcome.released, outcome.handed_over) == (Released.DONE, False)
-    assert (named(call, "owner"), call.targets, call.resend_for) == ("me:1", None, 10.0)
-
-
 def waiter(world: World) -> Contender:
     contender = world.contend(FOR_EVER)
     contender.take_place(world.context)

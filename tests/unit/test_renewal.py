@@ -228,38 +228,3 @@ def test_a_refused_lock_is_found_by_asking_for_each_lock_alone_and_that_once_a_t
     world = Refusing({key: {"x42"} for key in range(3)})
     assert asked(world, holds) == (1 + 100, ["x42"])
     assert asked(world, holds) == (2, ["x42"]), "it stands in a batch of its own from then on"
-
-
-def test_locks_that_are_all_refused_do_not_keep_a_master_busy() -> None:
-    holds = [a_hold(f"x{i}") for i in range(BATCH)]
-    names = [hold.name for hold in holds]
-    world = Refusing({key: {*names} for key in range(3)})
-    assert asked(world, holds) == (1 + 100, names)
-    assert asked(world, holds) == (1, names)
-    world.now += holds[0].lease.ttl + 0.001
-    world.refused.clear()
-    assert asked(world, holds) == (1, [])
-
-
-def test_locks_that_other_masters_refuse_are_renewed_with_those_that_do_not() -> None:
-    holds = [a_hold("a"), a_hold("b"), a_hold("c")]
-    world = Refusing({0: {"a"}, 1: {"b"}})
-    for _ in range(3):
-        assert asked(world, holds)[1] == []
-
-
-def test_a_connection_that_ends_between_the_parts_is_no_refusal_of_a_lock() -> None:
-    holds = [a_hold(f"x{i}") for i in range(4)]
-    world = Refusing({key: {"x0"} for key in range(3)})
-    original = world.answer
-
-    def answer(step: Call) -> Ballot:
-        if step.targets is None:
-            return original(step)
-        ballot = Ballot(1)
-        ballot.cast(step.targets[0], DOWN)
-        return ballot
-
-    world.answer = answer  # type: ignore[method-assign]
-    assert set(renewal(world, *holds).values()) == {LeaseEvent.FAILED}
-    assert not any(hold.renewal.refused_until for hold in holds)

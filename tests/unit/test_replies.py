@@ -11,19 +11,16 @@ from typing import Any
 import hiredis
 import pytest
 
-from rlock._client.connection import Reader
 from rlock._client.handshake import ConnectOptions, handshake
 from rlock._client.runtime import NO_WAIT
 from rlock._sync.runtime import run
-from rlock.cli import numbers
-from rlock.cli.scan import info
 from rlock.errors import RLockError
 from rlock.model import Code, Vote
 from rlock.procedures import inspect
 from rlock.procedures.port import WaitGenerator
 from rlock.procedures.renew import judge
-from rlock.rules import commands, replies
-from rlock.rules.keys import is_lock, owner_token
+from rlock.rules import replies
+from rlock.rules.keys import owner_token
 from rlock.rules.quorum import Ballot
 from rlock.rules.renewal_votes import LockVotes
 
@@ -97,13 +94,6 @@ def test_whatever_a_script_answers_is_a_vote_that_can_be_counted(name: str) -> N
                 pass
 
 
-@pytest.mark.parametrize("name", ["acquire", "release", "status"])
-def test_what_is_foreseen_after_a_strange_answer_is_no_reason_to_raise(name: str) -> None:
-    for seed in range(2_000):
-        command = commands.acquire("x", OWNER.decode(), 900).expect_first_reply()
-        assert type(command.decode(spoiled(Random(seed), DECODERS[name][1]))) is Vote
-
-
 def spoiled_replies(random: Random, commands: Sequence[tuple[str, ...]]) -> WaitGenerator[list[Any]]:
     yield from NO_WAIT
     return [spoiled(random, [b"1790000000", b"5"]) for _ in commands]
@@ -120,40 +110,3 @@ def test_a_handshake_survives_any_reply(subscriber: bool, guarded: bool) -> None
         assert abs(report.time_us) < 2**63
         assert report.memory in ("volatile", "durable")
         assert type(report.run_id) is type(report.note) is str
-
-
-@pytest.mark.parametrize("junk", [*JUNK, 2**64, 10**400], ids=lambda value: str(value)[:20])
-def test_words_and_numbers_are_taken_out_of_anything(junk: Any) -> None:
-    assert type(replies.text(junk)) is str
-    for found in (numbers.number(junk), numbers.whole(junk), numbers.time_us(junk), info.time_of(junk)):
-        assert found is None or abs(found) < 2**63 or found == numbers.number(junk)
-    assert numbers.time_us([junk, b"5"]) is None or abs(numbers.time_us([junk, b"5"]) or 0) < 2**63
-    said = b"uptime_in_seconds:%b\r\n" % str(junk)[:400].encode("utf-8", "replace")
-    told = info.health(replies.fields(said), None)
-    assert told["uptime"] is None or math.isfinite(told["uptime"])
-
-
-def test_numbers_come_out_as_they_are() -> None:
-    ticket = 1_790_000_000_123_457
-    assert [numbers.whole(each) for each in (b"5", "-5", 5, b"5.9", b"1e3")] == [5, -5, 5, 5, 1000]
-    assert numbers.whole(str(ticket).encode()) == ticket
-    assert numbers.whole(str(2**63 - 1).encode()) == 2**63 - 1, "not by way of a float"
-    assert numbers.time_us([b"1790000000", b"123457"]) == ticket
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [b"%1\r\n*0\r\n:1\r\n", b"?\r\n", b":1e5\r\n", b"$-7\r\n", b"(x\r\n", b"*9999999999999\r\n"],
-)
-def test_bytes_that_are_no_answer_are_an_error_of_the_connection(answer: bytes) -> None:
-    reader = Reader()
-    reader.feed(answer)
-    with pytest.raises(hiredis.HiredisError):
-        reader.gets()
-
-
-@pytest.mark.parametrize("count", [None, -1, -(2**63)])
-def test_a_number_that_is_no_count_makes_a_hash_no_lock(count: int | None) -> None:
-    assert is_lock(OWNER.decode(), 1)
-    assert not is_lock(OWNER.decode(), count)
-    assert not is_lock("user:1", 1)

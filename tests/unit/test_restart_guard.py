@@ -49,13 +49,6 @@ def whole_from(guard: Guard, now: float, master: int = 0) -> float:
 # -- the note ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("run_id", ["", "a1", "d0e1" * 10])
-@pytest.mark.parametrize("since_us", [0, 1, TIME_US, 10**16 - 1])
-@pytest.mark.parametrize("max_ttl_ms", [0, 10_000])
-def test_a_note_is_read_as_it_was_written(run_id: str, since_us: int, max_ttl_ms: int) -> None:
-    assert Note.parse(f"{run_id} {since_us} {max_ttl_ms}") == Note(run_id, since_us, max_ttl_ms)
-
-
 NO_NOTES = ["", " ", "a1", "a1 5", "5 10000", "a1 5 x", "a1 x 5", "a1 -5 10", "a1 5 ٣", "a1 5 10 "]
 
 
@@ -68,10 +61,6 @@ def test_a_text_that_cannot_be_understood_is_no_note(text: str) -> None:
 
 
 # -- judge: the first handshake ----------------------------------------------------------------------------
-
-
-def test_the_guard_lasts_longer_than_any_lease_by_drift_and_the_resolution_of_the_uptime() -> None:
-    assert pytest.approx(10.0 + 0.102 + 1.0) == FULL
 
 
 @pytest.mark.rule("3.6")
@@ -226,27 +215,6 @@ def test_a_longer_lease_in_a_note_makes_the_votes_of_other_masters_wait_at_once(
     assert "max_ttl of 60 s, this client has 10 s" in str(event)
 
 
-@pytest.mark.parametrize("max_ttl_ms", [0, 1_000, 10_000])
-def test_a_lease_that_is_no_longer_than_ours_changes_nothing(max_ttl_ms: int) -> None:
-    guard = met(note(3.0, max_ttl_ms=max_ttl_ms))
-    assert (guard.max_ttl, guard.time) == (10.0, FULL)
-    assert list(guard.pending_events) == []
-
-
-def test_the_longest_lease_that_was_seen_stays_whatever_later_notes_say() -> None:
-    guard = met(note(3.0, max_ttl_ms=60_000))
-    guard.judge(0, told(note(None), 101.0), 101.0)
-    assert guard.max_ttl == 60.0
-
-
-@pytest.mark.parametrize("seconds", [None, 30.0, 100.0])
-def test_the_guard_time_is_the_option_or_more_if_a_lease_asks_for_more(seconds: float | None) -> None:
-    guard = Guard(NAMES, 10.0, seconds)
-    assert guard.time == (seconds or FULL)
-    guard.judge(0, told(note(3.0, max_ttl_ms=60_000)), 100.0)
-    assert guard.time == max(seconds or 0.0, guard_time(60.0))
-
-
 # -- check_note: the note that comes with an answer ---------------------------------------------------------
 
 TEXTS = {
@@ -277,23 +245,6 @@ def test_an_answer_counts_with_the_note_that_was_judged_and_with_a_longer_lease_
     assert guard.fault(0, 102.0) == f"{FLUSHED}: the age of its memory is not known yet"
 
 
-@pytest.mark.parametrize(("first", "second"), list(itertools.product(TEXTS, TEXTS)))
-def test_only_a_handshake_brings_a_vote_back_that_a_note_took(first: str, second: str) -> None:
-    guard = met(note(DAY))
-    known = guard.check_note(0, TEXTS[first], 101.0)
-    again = guard.check_note(0, TEXTS[second], 102.0)
-    assert again <= known
-    assert guard.counts(0, TEXTS[second], 102.0) == again
-
-
-def test_a_longer_lease_in_an_answer_is_learned() -> None:
-    guard = met(note(30.0))
-    guard.judge(1, told(note(30.0, "b1")), 100.0)
-    assert guard.check_note(0, note(30.0, max_ttl_ms=60_000), 101.0)
-    assert not guard.counts(0, None, 101.0)
-    assert not guard.counts(1, None, 101.0)
-
-
 def test_a_note_that_was_lost_and_is_judged_again_is_no_older_than_the_loss() -> None:
     """It came back from somewhere with the old text: an operator's RESTORE, for one."""
     guard = met(note(DAY))
@@ -315,16 +266,6 @@ def test_a_grant_of_a_young_memory_is_a_fault_that_says_for_how_long() -> None:
     assert vote.fault.text == f"{NEW}: it has no vote for 7.1 s more, while a lease from before may be valid"
     assert guard.filter_vote(0, granted, 100.0 + FULL, grants=True) == granted
     assert guard.filter_vote(0, YES, 100.0 + FULL, grants=True) == YES
-
-
-def test_a_grant_with_a_note_that_nobody_judged_is_a_fault_of_another_kind() -> None:
-    """The driver sends it again behind a handshake; a young one it does not."""
-    guard = met(note(DAY))
-    guard.check_note(0, "", 101.0)
-    vote = guard.filter_vote(0, YES._replace(note=""), 101.0, grants=True)
-    assert vote.fault is not None
-    assert vote.fault.kind is FaultKind.UNJUDGED
-    assert vote.guarded
 
 
 @pytest.mark.parametrize("text", [note(3.0), note(1.0), "", None])
@@ -353,21 +294,6 @@ def test_a_fault_stays_the_fault_that_it_was() -> None:
     for guard in (met(note(3.0)), met(""), Guard(NAMES, 10.0)):
         for grants in (False, True):
             assert guard.filter_vote(0, down, 101.0, grants=grants) == down
-
-
-def test_a_vote_that_does_not_count_is_told_of_once_until_it_counts_again() -> None:
-    guard = met(note(3.0))
-    granted = YES._replace(note=note(3.0))
-    for now in (100.0, 101.0):
-        guard.filter_vote(0, granted, now, grants=True)
-    guard.filter_vote(0, granted, 102.0, grants=False)
-    assert [str(event) for event in guard.pending_events] == [
-        f"redis://a: {NEW}: it has no vote for 8.1 s more, while a lease from before may be valid"
-    ]
-    guard.filter_vote(0, granted, 100.0 + FULL, grants=True)
-    guard.check_note(0, "", 200.0)
-    guard.filter_vote(0, YES._replace(note=""), 200.0, grants=True)
-    assert len(list(guard.pending_events)) == 2
 
 
 # -- the guard is off --------------------------------------------------------------------------------------

@@ -56,17 +56,6 @@ def test_an_unjudged_vote_is_sent_again_behind_the_handshake_and_counts() -> Non
     assert calls.trips == 1
 
 
-def test_one_unjudged_vote_costs_nothing_where_the_others_are_a_quorum() -> None:
-    calls = connected()
-    calls.servers[0].shake_hands("vouched")
-    ballot = calls.acquire()
-    assert ballot.granted == 2
-    assert calls.trips == 1
-    assert calls.servers[0].ran == ["acquire", "handshake"], "judged for the next round"
-    assert calls.acquire("me:2").refused >= 2
-    assert calls.servers[0].ran == ["acquire", "handshake", "acquire"]
-
-
 def test_a_flush_of_an_idle_client_s_master_takes_its_vote() -> None:
     calls = connected(1)
     calls.now = 100.0
@@ -93,32 +82,6 @@ def test_a_refusal_of_a_master_whose_note_is_not_judged_counts_and_asks_for_the_
     assert all(server.ran == ["acquire", "handshake"] for server in calls.servers)
 
 
-def test_many_answers_with_an_unjudged_note_ask_for_one_handshake() -> None:
-    calls = connected(1)
-    calls.servers[0].shake_hands("vouched")
-    connection = calls.connection(0)
-    for _ in range(3):
-        calls.send(commands.status("job"))
-    assert calls.acquire().granted == 1
-    assert calls.servers[0].ran.count("handshake") == 1
-    assert calls.connection(0) is connection
-
-
-def test_a_handshake_that_fails_is_asked_for_again_with_the_next_answer() -> None:
-    """The disk was full, or there was no memory for the note: that may have been mended since."""
-    calls = connected(1)
-    server = calls.servers[0]
-    server.flush()
-    server.refuses["handshake"] = "MISCONF no disk"
-    assert calls.acquire().granted == 0
-    assert server.note == ""
-    server.refuses.clear()
-    calls.acquire()
-    assert server.note, "another handshake was sent on the same connection"
-    calls.now += FULL + 0.001
-    assert calls.acquire().granted == 1
-
-
 # -- the first use of a fleet ------------------------------------------------------------------------------
 
 
@@ -142,24 +105,6 @@ def test_the_first_use_of_a_fleet_is_immediate() -> None:
     assert calls.servers[1].ran == ["handshake", "acquire"], "it is asked for once"
 
 
-def test_a_master_that_lost_its_memory_is_guarded_at_first_use_and_its_peers_are_not() -> None:
-    calls = unused()
-    calls.servers[2].flush()
-    calls.reconnect()
-    assert calls.acquire(settle=Settle.ALL).granted == 2
-    assert calls.guard.wait(2, calls.now) == pytest.approx(FULL)
-
-
-def test_while_one_master_was_not_reached_there_is_no_first_use() -> None:
-    """It may be the one that knows of a lease."""
-    calls = unused()
-    calls.away(2)
-    calls.reconnect()
-    assert calls.acquire(settle=Settle.ALL).granted == 0
-    assert [server.ran for server in calls.servers] == [["acquire"], ["acquire"], []]
-    assert calls.guard.wait(0, calls.now) == pytest.approx(FULL)
-
-
 @pytest.mark.parametrize("granted", [False, True])
 def test_when_the_last_master_is_reached_the_others_are_asked_unless_one_has_granted(granted: bool) -> None:
     calls = unused()
@@ -172,17 +117,6 @@ def test_when_the_last_master_is_reached_the_others_are_asked_unless_one_has_gra
     asked = [server.ran.count("handshake") for server in calls.servers]
     assert asked == [0 if granted else 1] * 3
     assert calls.acquire(settle=Settle.ALL).granted == (0 if granted else 3)
-
-
-def test_a_lease_that_is_granted_between_the_look_and_the_question_leaves_that_master_young() -> None:
-    calls = unused()
-    calls.away(2)
-    calls.reconnect()
-    calls.servers[0].master.run(commands.acquire("other", "you:1", 9_000))
-    calls._connections.down.clear()
-    calls.reconnect()
-    assert calls.acquire(settle=Settle.ALL).granted == 2
-    assert calls.guard.wait(0, calls.now) == pytest.approx(FULL)
 
 
 # -- another life ------------------------------------------------------------------------------------------
@@ -283,34 +217,12 @@ def test_an_answer_is_compared_only_while_grants_of_its_master_count(age_s: floa
     assert (ballot.votes[0].note is None) == (age_s > FULL), "a vote that was read has its note"
 
 
-def test_answers_are_compared_from_the_first_one_on_that_counts() -> None:
-    calls = connected(1, age_s=0.0)
-    assert calls.acquire().granted == 0
-    calls.now = FULL - 0.001
-    assert calls.acquire().granted == 0
-    assert calls.connection(0).expected_end is None
-    calls.now = FULL + 0.001
-    assert calls.acquire().granted == 1
-    assert calls.connection(0).expected_end is not None
-
-
 def test_a_note_that_changed_is_never_compared_away() -> None:
     calls = connected(1)
     end = calls.connection(0).expected_end
     calls.servers[0].flush()
     assert calls.acquire().granted == 0
     assert calls.connection(0).expected_end != end
-
-
-def test_a_longer_lease_that_an_answer_tells_of_takes_votes_that_are_compared() -> None:
-    calls = connected(age_s=FULL + 1)
-    assert all(calls.connection(i).expected_end for i in range(3))
-    calls.servers[0].note = note("r0", FULL + 1, 60_000)
-    calls.ask(commands.status("job"), Settle.ALL)
-    assert calls.guard.max_ttl == 60.0
-    assert calls.acquire(settle=Settle.ALL).granted == 0
-    calls.now = guard_time(60.0)
-    assert calls.acquire("me:1", settle=Settle.ALL).granted == 3
 
 
 def test_a_longer_lease_that_a_new_connection_tells_of_takes_votes_that_are_compared() -> None:
@@ -390,11 +302,3 @@ def finished(waits: WaitGenerator[T]) -> T:
         result: T = stop.value
         return result
     raise AssertionError("it waits")
-
-
-def test_with_the_guard_off_every_grant_counts_and_no_note_is_asked_for() -> None:
-    calls = WiredCalls(1, seconds=0)
-    calls.servers[0].flush()
-    calls.reconnect()
-    ballot = calls.ask(commands.acquire("job", "me:1", 9_000, guarded=False))
-    assert ballot.granted == 1
