@@ -19,7 +19,7 @@ from rlock.testing import MemoryMasters
 
 from ..servers import Fleet
 from .conftest import Run
-from .stepping import TTL, Eyes, nothing_left
+from .stepping import AT_ONCE_S, TTL, Eyes, nothing_left, soon
 
 EVERY_LOOP = True
 
@@ -111,6 +111,34 @@ def test_a_loop_that_starts_tasks_eagerly_does_not_dead_lock(run: Run, eyes: Eye
     assert not thread.is_alive(), "dead-locked"
     assert errors == []
     assert sorted(order) == [0, 1, 2, 3]
+
+
+def test_a_lock_that_is_taken_while_a_cancelled_watchdog_waits_for_a_silent_master_is_renewed(
+    run: Run, masters: Fleet, eyes: Eyes
+) -> None:
+    async def main() -> None:
+        async with Client(eyes.urls, 1.0, request_timeout=0.3) as client:
+            lock = client.lock("x")
+            async with client.lock("a"):
+                pass
+            masters[2].pause()
+            async with client.lock("b"):
+                pass  # that master owes answers from here on
+            (watchdog,) = [task for task in asyncio.all_tasks() if task.get_name() == "rlock-watchdog"]
+            watchdog.cancel()
+            await asyncio.sleep(0.005)
+            assert await lock.acquire()
+            assert not watchdog.done(), "too late: it waits no more"
+            await asyncio.sleep(0.35)
+            masters[2].resume()
+            await asyncio.sleep(1.2)
+            lock.check()
+            await lock.release()
+
+    try:
+        run(main())
+    finally:
+        masters[2].resume()
 
 
 def test_a_block_of_the_loop_between_the_answers_and_their_owners_turn_costs_no_master(
@@ -206,3 +234,40 @@ def test_ctrl_c_where_an_answer_is_read_leaves_no_answer_for_another_question(ey
         loop.run_until_complete(task)
     finally:
         loop.close()
+
+
+@pytest.mark.parametrize(("turns", "times"), [(1, 1), (5, 3)])
+def test_a_cancelled_close_waits_until_slow_masters_have_done_what_they_were_sent(
+    run: Run, masters: Fleet, eyes: Eyes, turns: int, times: int
+) -> None:
+    # More than a server reads at once: it forgets the rest when it finds that nobody is there to be answered.
+    names = [f"{number}-{'long' * 100}" for number in range(100)]
+
+    def resume() -> None:
+        for master in masters(3):
+            master.resume()
+
+    async def main() -> None:
+        client = Client(eyes.urls, TTL)
+        for name in names:
+            await client.lock(name).acquire()
+        assert await soon(lambda: len(eyes.keys()) == 3 * len(names))
+        for master in masters(3):
+            master.pause()
+        closing = asyncio.ensure_future(client.close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        asyncio.get_running_loop().call_later(0.1, resume)
+        for _ in range(times):  # the end of asyncio.run cancels once more
+            closing.cancel()
+            await asyncio.sleep(0.01)
+        await asyncio.wait([closing])
+        assert closing.cancelled()
+        resume()  # if it did not wait for that
+        await soon(lambda: not eyes.keys(), AT_ONCE_S)
+        assert eyes.keys() == [], "locked for a whole ttl"
+
+    try:
+        run(main())
+    finally:
+        resume()
