@@ -10,6 +10,7 @@ import pytest
 import rlock
 from rlock.asyncio import Client, RLock
 
+from ..servers import Fleet
 from .conftest import Run
 from .stepping import TTL, Eyes, free_at_once, soon
 
@@ -126,6 +127,31 @@ def test_a_client_whose_own_tasks_are_cancelled_works_on(run: Run, eyes: Eyes) -
                     await _connected(client)
 
     run(main())
+
+
+def test_what_a_master_is_owed_is_delivered_also_when_the_dial_for_it_was_cancelled(
+    run: Run, masters: Fleet, eyes: Eyes
+) -> None:
+    async def main() -> None:
+        async with Client(eyes.urls, TTL, request_timeout=0.1) as client:
+            lock = client.lock("x")
+            await lock.acquire()
+            await soon(lambda: len(eyes.keys()) == 3)
+            masters[2].pause()
+            while (await client.status("x")).masters[2].fault is None:
+                await asyncio.sleep(0.01)
+            await lock.release()
+            # Nobody uses the client from now on.
+            await asyncio.sleep(0.1)
+            _cancel_all()
+            await asyncio.sleep(0.1)
+            masters[2].resume()
+            assert await soon(lambda: not eyes.keys(), TTL / 2), "the release was not delivered"
+
+    try:
+        run(main())
+    finally:
+        masters[2].resume()
 
 
 def test_a_hold_is_renewed_on_when_all_tasks_but_the_holder_are_cancelled(run: Run, eyes: Eyes) -> None:
