@@ -28,8 +28,8 @@ from .queueing import MakeClient, counted_attempts
 pytestmark = own_wire
 
 
-def contend(engine: Any, *, fair: bool = False) -> Contender:
-    options = LockOptions("x", ClientOptions().lease(None), fair=fair)
+def contend(engine: Any) -> Contender:
+    options = LockOptions("x", ClientOptions().lease(None))
     return Contender(OwnerKey("a", lambda: True), options, FOR_EVER, engine.clock())
 
 
