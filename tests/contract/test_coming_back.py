@@ -63,27 +63,6 @@ def test_it_asks_again_when_the_next_owner_has_had_time_to_claim(
     one.line()
 
 
-@pytest.mark.parametrize("how", ["fair", "at once", "another lock", "nobody waits"])
-def test_it_comes_at_once_where_that_would_cost_it_its_turn_or_help_nobody(
-    masters3: Fleet, make_client: MakeClient, child: StartChild, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
-    client = make_client(masters3.urls)
-    lock = client.lock("x", fair=how == "fair")
-    lock.acquire()
-    one = None if how == "nobody waits" else started(child, client, masters3.urls, "default")
-    with first_asked_after(monkeypatch) as asked:
-        lock.release()
-        released = time.monotonic()
-        again = client.lock("y") if how == "another lock" else lock
-        if again.acquire(blocking=how != "at once", timeout=-1 if how == "at once" else 0.05):
-            again.release()
-        assert asked[0] - released < AWAY_S / 2
-    if one is not None:
-        one.line()
-        one.say("")
-        one.line()
-
-
 def test_it_stays_away_for_no_longer_than_a_claim_takes() -> None:
     assert timing.come_back_wait(0.0004) == 0.0004
     assert timing.come_back_wait(0.3) == timing.COME_BACK_S <= 0.001

@@ -57,11 +57,6 @@ class OnMasters:
         return threading.Condition(lock or self.locktype())  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
-class TestRLockOn1(OnMasters, lock_tests.RLockTests):  # type: ignore[misc,name-defined]
-    masters = 1
-
-
 class TestRLockOn5(OnMasters, lock_tests.RLockTests):  # type: ignore[misc,name-defined]
     masters = 5
 
@@ -76,17 +71,5 @@ class TestRLockWithTasks(OnMasters, lock_tests.RLockTests):  # type: ignore[misc
     kind = KINDS["asyncio"]
 
 
-@pytest.mark.slow
-class TestConditionOn1(OnMasters, lock_tests.ConditionTests):  # type: ignore[misc,name-defined]
-    masters = 1
-
-
 class TestConditionOn5(OnMasters, lock_tests.ConditionTests):  # type: ignore[misc,name-defined]
     masters = 5
-
-
-def test_the_standard_library_brings_the_tests_that_we_count_on() -> None:
-    rlock_tests = [name for name in dir(lock_tests.RLockTests) if name.startswith("test")]
-    condition_tests = [name for name in dir(lock_tests.ConditionTests) if name.startswith("test")]
-    assert len(rlock_tests) >= 18
-    assert len(condition_tests) >= 7

@@ -60,41 +60,6 @@ def test_the_body_runs_under_the_lock_of_its_task_and_the_result_is_returned(run
     run(main)
 
 
-def test_tasks_exclude_each_other_by_their_arguments(run: Run) -> None:
-    async def main(client: rlock.asyncio.Client, stranger: rlock.asyncio.Client) -> None:
-        inside, most, met = {1: 0, 2: 0}, {1: 0, 2: 0}, asyncio.Event()
-
-        @rlock.locked(client, "count:{key}")
-        async def work(key: int) -> None:
-            inside[key] += 1
-            most[key] = max(most[key], inside[key])
-            if inside == {1: 1, 2: 1}:
-                met.set()
-            await met.wait()
-            await asyncio.sleep(0.005)
-            inside[key] -= 1
-
-        await asyncio.gather(*[work(key) for key in (1, 2) * 5])
-        assert most == {1: 1, 2: 1}
-
-    run(main)
-
-
-def test_a_waiting_caller_gets_the_lock_when_it_is_free(run: Run) -> None:
-    async def main(client: rlock.asyncio.Client, stranger: rlock.asyncio.Client) -> None:
-        @rlock.locked(client, "x", timeout=20)
-        async def work() -> bool:
-            return client.lock("x").is_owned()
-
-        async with stranger.lock("x"):
-            waiting = asyncio.create_task(work())
-            await asyncio.sleep(0.2)
-            assert not waiting.done()
-        assert await waiting is True
-
-    run(main)
-
-
 def test_calls_nest_in_one_task_and_a_task_that_is_made_waits(run: Run) -> None:
     async def main(client: rlock.asyncio.Client, stranger: rlock.asyncio.Client) -> None:
         counts: list[int] = []
@@ -134,47 +99,6 @@ def test_the_exception_of_the_body_comes_out_and_a_loss_never_in_its_place(run: 
             await work(True, True)
         with pytest.raises(rlock.LeaseLostError):
             await work(True, False)
-
-    run(main)
-
-
-def test_a_cancellation_while_it_waits_leaves_nothing_behind(run: Run) -> None:
-    async def main(client: rlock.asyncio.Client, stranger: rlock.asyncio.Client) -> None:
-        ran = []
-
-        @rlock.locked(client, "x")
-        async def work() -> None:
-            ran.append(1)
-
-        async with stranger.lock("x") as lock:
-            waiting = asyncio.create_task(work())
-            while not (await lock.statistics()).queue_length:
-                await asyncio.sleep(0.02)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            assert (await lock.statistics()).queue_length == 0
-        assert not ran
-
-    run(main)
-
-
-def test_a_cancellation_in_the_body_releases(run: Run) -> None:
-    async def main(client: rlock.asyncio.Client, stranger: rlock.asyncio.Client) -> None:
-        begun = asyncio.Event()
-
-        @rlock.locked(client, "x")
-        async def work() -> None:
-            begun.set()
-            await asyncio.sleep(30)
-
-        working = asyncio.create_task(work())
-        await begun.wait()
-        working.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await working
-        assert await stranger.lock("x").acquire(blocking=False)
-        await stranger.lock("x").release()
 
     run(main)
 

@@ -26,7 +26,7 @@ from rlock.events import (
 )
 
 from ..servers import Fleet, raw
-from .conftest import Kind, eventually, own_wire, threads_only
+from .conftest import eventually, threads_only
 
 MakeClient = Callable[..., rlock.Client]
 
@@ -68,40 +68,6 @@ def test_an_acquire_and_its_release_are_told_once_nested_ones_not(
     assert not told.of(NotAcquired, Lost)
 
 
-def test_who_is_refused_is_told_as_busy(make_client: MakeClient, masters: Fleet, told: Told) -> None:
-    urls = masters(3).urls
-    with make_client(urls).lock("job"):
-        assert not make_client(urls).lock("job").acquire(blocking=False)
-        assert not make_client(urls).lock("job").acquire(timeout=0.05)
-    assert [(event.lock, event.outcome) for event in told.of(NotAcquired)] == [("job", "busy")] * 2
-
-
-@own_wire
-def test_a_hand_off_is_told_by_the_one_who_got_it_with_its_wait(
-    make_client: MakeClient, masters: Fleet, told: Told
-) -> None:
-    urls = masters(3).urls
-    first, second = make_client(urls), make_client(urls)
-    with first.lock("job"):
-        taken = threading.Event()
-
-        def take() -> None:
-            with second.lock("job"):
-                taken.set()
-
-        waiter = threading.Thread(target=take)
-        waiter.start()
-        assert eventually(lambda: told.of(Queued))
-        assert eventually(lambda: first.status("job").queue_length == 1)
-    waiter.join(10)
-    assert taken.is_set()
-    (queued,) = told.of(Queued)
-    assert (queued.lock, queued.length) == ("job", 1)
-    acquired = told.of(Acquired)[-1]
-    assert acquired.handed
-    assert acquired.queued
-
-
 def test_an_eviction_is_told_as_a_loss_and_not_as_a_release(
     make_client: MakeClient, masters: Fleet, told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -121,18 +87,6 @@ def test_an_eviction_is_told_as_a_loss_and_not_as_a_release(
     assert (record.lock, record.owner, record.cause) == ("job", lost.owner, "disowned")  # type: ignore[attr-defined]
 
 
-def test_a_fixed_lease_that_runs_out_is_told_with_its_cause(
-    make_client: MakeClient, masters: Fleet, told: Told
-) -> None:
-    lock = make_client(masters(3).urls).lock("job", ttl=0.3, renew=False)
-    lock.acquire()
-    assert eventually(lambda: not lock.is_owned())
-    with pytest.raises(rlock.LeaseLostError):
-        lock.release()
-    assert [event.cause for event in told.of(Lost)] == ["fixed lease"]
-    assert not told.of(Released)
-
-
 def test_renewals_are_told_round_by_round(make_client: MakeClient, masters: Fleet, told: Told) -> None:
     client = make_client(masters(3).urls, 1.0)
     with ExitStack() as stack:
@@ -141,16 +95,6 @@ def test_renewals_are_told_round_by_round(make_client: MakeClient, masters: Flee
         assert eventually(lambda: any(event.locks > 1 for event in told.of(Renewed)))
         assert eventually(lambda: sum(event.locks for event in told.of(Renewed)) >= 20)
     assert {event.failed for event in told.of(Renewed)} == {0}
-
-
-def test_a_lock_that_its_client_closes_is_told_as_closed(
-    make_client: MakeClient, masters: Fleet, told: Told
-) -> None:
-    client = make_client(masters(3).urls)
-    client.lock("job").acquire()
-    client.close()
-    assert [event.cause for event in told.of(Lost)] == ["closed"]
-    assert not told.of(Released)
 
 
 @threads_only
@@ -212,30 +156,6 @@ def test_an_observer_that_raises_stops_nothing(
     with client.lock("job"):
         pass
     assert len(seen) == count, "it was told after its end"
-
-
-@threads_only
-def test_an_observer_may_use_the_client_that_told_it(
-    make_client: MakeClient, fresh_masters: Callable[..., Fleet], kind: Kind
-) -> None:
-    fleet = fresh_masters(3)
-    client = make_client(fleet.urls, 1.0)
-    held: list[tuple[str, bool]] = []
-
-    def curious(event: Event) -> None:
-        held.append((event.event, client.status("job").locked))
-
-    end = events.observe(curious)
-    try:
-        with client.lock("job"):
-            if kind.servers:
-                fleet[2].kill()
-            assert eventually(lambda: sum(name != "master_answers" for name, _ in held) > 2)
-    finally:
-        end()
-    told = [(name, locked) for name, locked in held if name != "master_answers"]
-    assert told[0] == ("acquired", True)
-    assert told[-1] == ("released", False)
 
 
 def test_who_leaves_the_queue_in_vain_says_so(make_client: MakeClient, masters: Fleet, told: Told) -> None:

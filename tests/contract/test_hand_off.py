@@ -23,13 +23,13 @@ from rlock.rules.timing import valid_until
 
 from ..servers import Fleet, left, raw
 from .conftest import eventually, own_wire, threads_only
-from .queueing import MakeClient, StartChild, counted_attempts, started
+from .queueing import MakeClient, counted_attempts
 
 pytestmark = own_wire
 
 
-def contend(engine: Any, *, fair: bool = False) -> Contender:
-    options = LockOptions("x", ClientOptions().lease(None), fair=fair)
+def contend(engine: Any) -> Contender:
+    options = LockOptions("x", ClientOptions().lease(None))
     return Contender(OwnerKey("a", lambda: True), options, FOR_EVER, engine.clock())
 
 
@@ -81,77 +81,6 @@ def test_threads_of_one_process_do_not_keep_it_among_themselves(
         stop.set()
         for thread in threads:
             thread.join(10)
-
-
-def test_in_fair_mode_a_thread_does_not_hand_it_past_those_who_came_before(
-    masters3: Fleet, make_client: MakeClient, child: StartChild
-) -> None:
-    client = make_client(masters3.urls)
-    order: list[str] = []
-    lock = client.lock("x", fair=True)
-    lock.acquire()
-    other = started(child, client, masters3.urls)
-
-    def wait() -> None:
-        with client.lock("x", fair=True):
-            order.append("thread")
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    assert eventually(lambda: client.status("x").queue_length == 2)
-    lock.release()
-    other.line()
-    assert order == []
-    other.say()
-    thread.join(10)
-    assert order == ["thread"]
-
-
-def test_a_second_try_of_one_acquire_hears_of_its_own_place(masters3: Fleet, make_client: MakeClient) -> None:
-    """After a grant that came too late the same acquire begins again, with another place."""
-    engine = make_client(masters3.urls)._engine()
-    contender = contend(engine, fair=True)
-
-    def twice() -> WaitGenerator[Wake]:
-        contender.take_place(engine.context)
-        yield from engine.notifications.subscribe(contender, 2.0)
-        leave_queue(engine, contender)
-        second = contender.take_place(engine.context)
-        yield from engine.notifications.subscribe(contender, 2.0)
-        for master in masters3[:2]:
-            raw(master.url).publish(f"rlock:{{x}}:released|{engine.context.client_id}", second.token)
-        return (yield from engine.notifications.wait(contender, engine.clock() + 5.0))
-
-    assert engine.perform(twice()) is Wake.HANDED
-
-
-def test_a_successor_that_nobody_becomes_is_taken_back_from_every_master(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    """A master that gave the lock to a waiter of ours, while the others gave it to somebody else."""
-    client, other = make_client(masters3.urls, ttl=8.0), make_client(masters3.urls, ttl=8.0)
-    lock = client.lock("x", fair=True)
-    lock.acquire()
-    threads = [threading.Thread(target=lambda: other.lock("x", fair=True).acquire(timeout=20))]
-    threads[0].start()
-    assert eventually(lambda: client.status("x").queue_length == 1)
-    threads.append(threading.Thread(target=lambda: client.lock("x", fair=True).acquire(timeout=20)))
-    threads[1].start()
-    assert eventually(lambda: client.status("x").queue_length == 2)
-    odd = raw(masters3[2].url)
-    # There our own waiter is the first.
-    first = odd.zrange("rlock:{x}:queue", 0, 0)[0]
-    odd.zrem("rlock:{x}:queue", str(first))
-    lock.release()
-    assert eventually(lambda: client.status("x").holder)
-    # Asked each time: at first it is the place that the lock was handed to, then the owner who claimed it.
-    assert eventually(lambda: set(odd.hkeys("x")) <= {client.status("x").holder}, within=5.0), (
-        "a ghost of a whole ttl"
-    )
-    client.evict("x")
-    for thread in threads:
-        thread.join(20)
-    client.evict("x")
 
 
 def test_an_heirs_lease_counts_from_before_the_release_was_sent(
@@ -246,57 +175,6 @@ def test_ctrl_c_just_after_the_heir_was_told_does_not_free_what_the_heir_goes_on
     assert ends == [True]
     assert other.lock("x").acquire(timeout=1.0)
     other.lock("x").release()
-
-
-@threads_only
-def test_close_finds_what_an_heir_that_has_just_gone_is_about_to_pass_on(
-    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its time was over when it was told; close() comes while it leaves, and looks when it has gone."""
-    client = make_client(masters3.urls, ttl=10.0)
-    where, engine = rlock._client.subscriptions.Subscriptions, client._engine()
-    hand_over, leave, call, refuse = where.hand_over, where.unsubscribe, Calls.call, Calls.refuse
-    leaving, told = threading.Event(), threading.Event()
-    closer = threading.Thread(target=client.close)
-
-    def answer_late(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
-        ballot = yield from call(self, command, *args, **options)
-        if command.script is scripts.RELEASE and not told.is_set():
-            assert leaving.wait(10)
-        return ballot
-
-    def tell(self: Any, contender: Contender, grant: LocalGrant) -> bool:
-        given = hand_over(self, contender, grant)
-        told.set()
-        return given
-
-    def leave_late(self: Any, contender: Contender, *, left: bool) -> None:
-        again = leaving.is_set()
-        leaving.set()
-        assert told.wait(10)
-        leave(self, contender, left=left)
-        if not again:
-            closer.start()
-            assert eventually(lambda: engine.closed)
-
-    def refuse_late(self: Calls[Any]) -> None:
-        next_waiter.join(10)
-        refuse(self)
-
-    got: list[bool] = []
-    next_waiter = threading.Thread(target=lambda: got.append(client.lock("x").acquire(timeout=0.5)))
-    with client.lock("x"):
-        next_waiter.start()
-        assert eventually(lambda: client.status("x").queue_length == 1)
-        time.sleep(0.1)
-        monkeypatch.setattr(Calls, "call", answer_late)
-        monkeypatch.setattr(Calls, "refuse", refuse_late)
-        monkeypatch.setattr(where, "hand_over", tell)
-        monkeypatch.setattr(where, "unsubscribe", leave_late)
-    next_waiter.join(20)
-    closer.join(20)
-    assert got == [False]
-    assert [left(master.url) for master in masters3] == [[], [], []]
 
 
 @threads_only

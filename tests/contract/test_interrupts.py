@@ -44,7 +44,7 @@ STORM = """
     for thread in threads:
         thread.start()
     signal.signal(signal.SIGALRM, interrupt)
-    until = time.monotonic() + 6.0
+    until = time.monotonic() + 4.0
     while time.monotonic() < until:
         try:
             try:

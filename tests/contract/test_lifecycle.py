@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import logging
-import multiprocessing
 import os
 import pickle
 import subprocess
@@ -88,20 +87,6 @@ def test_a_child_forked_while_other_threads_use_the_client_can_use_it(
         stop.set()
         for thread in threads:
             thread.join(30)
-
-
-def _acquire_elsewhere(lock: rlock.RLock) -> bool:
-    with lock:
-        return lock.is_owned()
-
-
-@threads_only
-@pytest.mark.real_masters
-@pytest.mark.parametrize("method", ["spawn", "fork"])
-def test_locks_go_to_worker_processes(method: str, masters3: Fleet, make_client: MakeClient) -> None:
-    lock = make_client(masters3.urls).lock("x", ttl=2.0)
-    with multiprocessing.get_context(method).Pool(2) as pool:
-        assert pool.map(_acquire_elsewhere, [lock] * 4) == [True] * 4
 
 
 @threads_only

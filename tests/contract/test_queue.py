@@ -115,26 +115,6 @@ def test_a_killed_process_at_the_head_costs_nothing(
     second.say()
 
 
-def test_a_stopped_process_at_the_head_costs_a_second_and_keeps_its_place(
-    urls: list[str], make_client: MakeClient, child: StartChild
-) -> None:
-    client = make_client(urls)
-    with client.lock("x"):
-        stopped, second, third = (started(child, client, urls) for _ in range(3))
-        stopped.process.send_signal(signal.SIGSTOP)
-        released = time.monotonic_ns()
-    assert int(second.line()) - released < 2.5e9
-    stopped.process.send_signal(signal.SIGCONT)
-    # At once and on a quorum; its looks would bring it back to one master in a second.
-    back = eventually(lambda: queue_of(client)[:1] == [str(stopped.process.pid)], within=0.8)
-    assert back, "it lost its place"
-    second.say()
-    entered = int(stopped.line())
-    stopped.say()
-    assert entered < int(third.line())
-    third.say()
-
-
 def test_waiters_that_go_leave_the_queue(urls: list[str], make_client: MakeClient) -> None:
     client, other = make_client(urls), make_client(urls)
     with client.lock("x"):
@@ -176,20 +156,6 @@ def test_a_fair_try_does_not_overtake_one_who_waits(
     waiter.process.send_signal(signal.SIGCONT)
     waiter.line()
     waiter.say()
-
-
-def test_a_fair_try_is_not_stopped_by_the_dead(
-    masters3: Fleet, make_client: MakeClient, child: StartChild
-) -> None:
-    client = make_client(masters3.urls)
-    expired_at = expiring(make_client, masters3.urls)
-    waiter = started(child, client, masters3.urls)
-    waiter.process.kill()
-    waiter.process.wait()
-    time.sleep(expired_at - time.monotonic())
-    assert client.status("x").queue_length == 1
-    assert client.lock("x", fair=True).acquire(blocking=False) is True
-    client.lock("x").release()
 
 
 @pytest.mark.real_masters
@@ -281,23 +247,3 @@ def test_statistics_show_who_waits_since_when_and_where(masters3: Fleet, make_cl
         assert client.status("x").queue_length == 2
     for thread in threads:
         thread.join(20)
-
-
-def test_who_lost_its_subscription_comes_back_to_its_place(
-    masters3: Fleet, make_client: MakeClient, child: StartChild
-) -> None:
-    client = make_client(masters3.urls)
-    with client.lock("x"):
-        waiters = [started(child, client, masters3.urls) for _ in range(4)]
-        for master in masters3:
-            for entry in raw(master.url).client_list(_type="pubsub"):
-                if int(entry["sub"]):
-                    raw(master.url).execute_command("CLIENT", "KILL", "ID", entry["id"])
-    entered = []
-    for waiter in waiters:
-        entered.append(int(waiter.line()))
-        waiter.say()
-        waiter.line()
-    # Deaf for a moment, and so passed over at the most once, by the next.
-    assert entered[1:] == sorted(entered[1:])
-    assert entered[0] <= entered[2]

@@ -5,15 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
 import rlock
 from rlock._client.calls import Calls
-from rlock._client.engine import Engine
-from rlock.errors import QuorumUnreachableError
 from rlock.procedures import acquire as acquiring
 from rlock.procedures.contender import Grant
 from rlock.procedures.port import WaitGenerator
@@ -52,41 +50,6 @@ def test_close_while_other_threads_acquire_leaves_no_vote(masters3: Fleet, make_
             thread.join(20)
     # Far within the ttl of 10 s: nothing was left to run out.
     assert eventually(lambda: all(left(master.url) == [] for master in masters3), within=3.0)
-
-
-@threads_only
-def test_close_finds_an_acquire_that_is_just_about_to_be_undone(
-    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = make_client(masters3.urls, 10.0)
-    engine, call, refuse, give_back = client._engine(), Calls.call, Calls.refuse, Engine.give_back
-    undoing = threading.Event()
-    closer = threading.Thread(target=client.close)
-
-    def win_while_it_closes(
-        self: Calls[Any], command: Command, *args: Any, **options: Any
-    ) -> WaitGenerator[Ballot]:
-        ballot = yield from call(self, command, *args, **options)
-        if command.script is scripts.ACQUIRE:
-            closer.start()
-            assert eventually(lambda: engine.closed)
-        return ballot
-
-    def refuse_late(self: Calls[Any]) -> None:
-        assert undoing.wait(10)
-        refuse(self)
-
-    def undo_late(self: Engine, *what: Any) -> None:
-        undoing.set()
-        closer.join(20)
-        give_back(self, *what)
-
-    monkeypatch.setattr(Calls, "call", win_while_it_closes)
-    monkeypatch.setattr(Calls, "refuse", refuse_late)
-    monkeypatch.setattr(Engine, "give_back", undo_late)
-    with pytest.raises(rlock.RLockError, match="closed"):
-        client.lock("x").acquire()
-    assert all(left(master.url) == [] for master in masters3)
 
 
 @pytest.mark.rule("3.1")
@@ -153,89 +116,6 @@ def test_a_kept_exception_does_not_keep_a_dead_threads_lock(masters3: Fleet, mak
     in_thread(die_inside)
     assert kept.exception() is not None
     assert other.lock("x").acquire(timeout=5.0), "renewed for ever, because a traceback keeps a frame"
-
-
-def test_a_pool_thread_that_lives_on_keeps_its_lock(masters3: Fleet, make_client: MakeClient) -> None:
-    client, other = make_client(masters3.urls, ttl=0.6), make_client(masters3.urls)
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(client.lock("x").acquire).result()
-        time.sleep(1.2)
-        assert not other.lock("x").acquire(blocking=False)
-        pool.submit(client.lock("x").release).result()
-    assert other.lock("x").acquire(blocking=False)
-
-
-def test_losses_are_told_in_time_whatever_else_is_watched(masters3: Fleet, make_client: MakeClient) -> None:
-    client = make_client(masters3.urls, ttl=3.0)
-    told: dict[str, float] = {}
-    long_one = client.lock("long", max_hold=0.1)
-    short_one = client.lock(
-        "short", renew=False, ttl=1.0, on_lost=lambda error: told.setdefault("short", time.monotonic())
-    )
-    long_one.acquire()
-    time.sleep(1.2)  # the watchdog has given up renewing the first, and waits for its end
-    short_one.acquire()
-    acquired = time.monotonic()
-    assert eventually(lambda: told, within=5.0)
-    assert told["short"] - acquired < 1.4
-
-
-@pytest.mark.slow
-@pytest.mark.real_masters
-def test_a_waiter_does_not_spin_while_a_holder_has_a_bare_majority(
-    fresh_masters: FreshMasters, make_client: MakeClient
-) -> None:
-    fleet = fresh_masters(5)
-    for master in fleet[3:]:
-        master.kill()
-    holder = make_client(fleet.urls, ttl=10.0)
-    lock = holder.lock("x")
-    assert lock.acquire(timeout=5.0)
-    for master in fleet[3:]:
-        master.start()
-    fleet[2].kill()
-    waiter = make_client(fleet.urls, ttl=10.0)
-
-    def wait() -> None:
-        # An error: most masters that name the holder are young, and prove nothing.
-        with pytest.raises(QuorumUnreachableError):
-            waiter.lock("x").acquire(timeout=3.5)
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    time.sleep(1.0)
-
-    def scripts_run() -> int:
-        told = [raw(master.url).info("commandstats") for master in fleet if master.running]
-        return sum(int(one.get("cmdstat_evalsha", {}).get("calls", 0)) for one in told)
-
-    before = scripts_run()
-    time.sleep(2.0)
-    sent = scripts_run() - before
-    thread.join(20)
-    # Rounds to four masters at the pace of an ordinary waiter, and the holder's renewals.
-    assert sent < 40, f"{sent} scripts in two seconds"
-
-
-def test_votes_that_were_given_back_leave_nobody_asleep_over_a_free_lock(
-    masters: Fleet, make_client: MakeClient
-) -> None:
-    client = make_client(masters.urls, ttl=10.0)
-    took = []
-    for _ in range(5):
-        for i, master in enumerate(masters[:4]):
-            raw(master.url).hset("x", f"loser-{i % 2}:{1:032x}", 1)
-            raw(master.url).pexpire("x", 10_000)
-        # Two contenders have two votes each and give them back, which is not published.
-        timer = threading.Timer(0.02, lambda: [raw(master.url).delete("x") for master in masters])
-        timer.start()
-        began = time.monotonic()
-        assert client.lock("x").acquire(timeout=8.0)
-        took.append(time.monotonic() - began)
-        client.lock("x").release()
-        timer.join()
-    # Looking comes round after a second; a busy machine may keep one of them that long.
-    assert sorted(took)[2] < 0.6
 
 
 def test_with_hides_no_exception_of_its_body_behind_one_of_ours(

@@ -153,29 +153,6 @@ def test_an_idle_waiter_sends_a_look_at_one_master_every_second_or_two(
     assert 2 <= sent <= 4
 
 
-def test_a_waiter_survives_the_loss_of_its_subscriptions(masters3: Fleet, make_client: MakeClient) -> None:
-    client, other = make_client(masters3.urls, ttl=10.0), make_client(masters3.urls, ttl=10.0)
-    lock = client.lock("x")
-    lock.acquire()
-    got: list[float] = []
-
-    def wait() -> None:
-        other.lock("x").acquire()
-        got.append(time.monotonic())
-        other.lock("x").release()
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    assert eventually(lambda: len(channels(masters3)) == 3)
-    for master in masters3:
-        raw(master.url).execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-    assert eventually(lambda: len(channels(masters3)) == 3), "did not subscribe again"
-    released = time.monotonic()
-    lock.release()
-    thread.join(20)
-    assert got[0] - released < 0.6
-
-
 @pytest.mark.rule("4.1")
 def test_a_release_while_nobody_was_subscribed_is_found_by_looking(
     masters3: Fleet, make_client: MakeClient
@@ -213,10 +190,7 @@ def test_threads_of_one_process_take_turns_in_the_order_in_which_they_came(
     assert order == list(range(6))
 
 
-@pytest.mark.parametrize("masters_count", [3, 5])
-def test_many_contenders_never_overlap_and_all_get_their_turns(
-    masters_count: int, masters: Fleet, child: StartChild
-) -> None:
+def test_many_contenders_never_overlap_and_all_get_their_turns(masters: Fleet, child: StartChild) -> None:
     program = """
         import sys, rlock, time
         client = rlock.Client(sys.argv[1:], ttl=5.0)
@@ -229,7 +203,7 @@ def test_many_contenders_never_overlap_and_all_get_their_turns(
                 holds.append((entered, time.monotonic_ns()))
         print(holds, flush=True)
     """
-    workers = [child(program, *masters(masters_count).urls) for _ in range(5)]
+    workers = [child(program, *masters.urls) for _ in range(5)]
     holds = sorted(hold for worker in workers for hold in eval(worker.line()))
     assert len(holds) == 125
     for (_, freed), (entered, _) in itertools.pairwise(holds):

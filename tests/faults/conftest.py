@@ -194,6 +194,22 @@ def usable(client: rlock.Client, within: float = 5.0, name: str = "x") -> None:
     lock.release()
 
 
+@contextlib.contextmanager
+def unharmed(holder: rlock.Client, other: rlock.Client, seconds: float = 1.7) -> Iterator[None]:
+    """The holder keeps its lock, and the other one stays out, for longer than a lease after the body."""
+    usable(other)
+    with holder.lock("x") as lock:
+        yield
+        with within(0.5):
+            excluded(other)
+        time.sleep(seconds)
+        lock.check()
+        with within(0.5):
+            excluded(other)
+    with within(1.0):
+        usable(other)
+
+
 def holders(urls: Iterable[str], name: str = "x") -> list[str | None]:
     """Who has the lock on each master."""
     found: list[str | None] = []

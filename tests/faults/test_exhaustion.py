@@ -18,13 +18,6 @@ from .conftest import (
     within,
 )
 
-HOLD = """\
-lock.acquire()
-print("got")
-sys.stdin.readline()
-"""
-EXPIRED = "its validity ended before a quorum renewed it"
-
 #: Takes every descriptor that the process may still have; `free()` gives them back.
 DESCRIPTORS = """\
 import resource

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from typing import Any
 
 import pytest
 
 import rlock
-from rlock.rules import commands
-from rlock.rules.command_templates import Command
 
 from ..contract.conftest import eventually
 from ..servers import raw
@@ -97,32 +93,6 @@ def test_a_lease_that_was_won_on_a_bare_quorum_is_filled_up(fresh_masters: Fresh
         lock.release()
 
 
-def test_healing_brings_no_released_lock_back(
-    fresh_masters: FreshMasters, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The releases come between the renewal, which finds a key missing, and the healing."""
-    prepare = commands.heal
-
-    def slowly(*arguments: Any, **options: Any) -> Command:
-        command = prepare(*arguments, **options)
-        healing.set()
-        assert released.wait(5.0)
-        return command
-
-    monkeypatch.setattr(commands, "heal", slowly)
-    healing, released = threading.Event(), threading.Event()
-    fleet = fresh_masters(3)
-    with rlock.Client(fleet.urls) as client:
-        lock = client.lock("x")
-        assert lock.acquire(timeout=5)
-        raw(fleet[0].url).delete("x")
-        assert healing.wait(5.0)
-        lock.release()
-        released.set()
-        time.sleep(0.3)
-        assert holders(client) == [None] * 3, "a lock that nobody holds"
-
-
 def test_an_evicted_holder_is_not_healed(fresh_masters: FreshMasters) -> None:
     fleet = fresh_masters(3)
     with a_client(fleet) as client, a_client(fleet) as operator:
@@ -149,24 +119,6 @@ def test_one_who_was_evicted_stays_so_when_the_next_one_is_evicted_too(fresh_mas
         assert holders(operator) == [None] * 3
 
 
-def test_an_operator_who_sees_two_owners_evicts_both_for_good(fresh_masters: FreshMasters) -> None:
-    """Whichever of them is the one whose watchdog would put its lock back."""
-    fleet = fresh_masters(3)
-    for i in range(5):
-        with a_client(fleet) as client, a_client(fleet) as operator:
-            lock = client.lock(f"x{i}")
-            fleet[i % 3].pause()
-            assert lock.acquire(timeout=5)
-            fleet[i % 3].resume()
-            server = raw(fleet[i % 3].url)
-            server.delete(lock.name)
-            server.hset(lock.name, f"somebody:{1:032x}", "1")
-            server.pexpire(lock.name, 2000)
-            assert len(operator.evict(lock.name)) == 2
-            assert lock.lost.wait(TTL)
-            assert holders(operator, lock.name) == [None] * 3
-
-
 def test_a_short_lease_is_renewed_while_a_master_that_is_owed_an_answer_hangs(
     fresh_masters: FreshMasters,
 ) -> None:
@@ -183,28 +135,6 @@ def test_a_short_lease_is_renewed_while_a_master_that_is_owed_an_answer_hangs(
         short.check()
         short.release()
         long.release()
-
-
-def test_the_next_token_is_above_the_healed_one_on_masters_that_forgot_it(
-    fresh_masters: FreshMasters,
-) -> None:
-    fleet = fresh_masters(3)
-    with a_client(fleet) as client:
-        lock = client.lock("x")
-        assert lock.acquire(timeout=5)
-        for master in fleet:
-            server = raw(master.url)
-            server.set("rlock:{x}:fence", "8000000000000000 somebody")  # a clock that ran far ahead
-        lock.release()
-        assert lock.acquire(timeout=5)
-        token = lock.fencing_token
-        assert token == 8_000_000_000_000_001
-        for master in fleet:
-            master.restart(empty=True)
-            assert eventually(lambda: everywhere(client), within=5)
-        lock.release()
-        assert lock.acquire(timeout=2 * GUARD)
-        assert lock.fencing_token > token, "healing brings the token back as well"
 
 
 def _reason(lock: rlock.RLock) -> str:

@@ -284,25 +284,6 @@ def test_a_client_that_holds_nothing_makes_nobody_wait_longer(fresh_masters: Fre
         assert client.lock("x").acquire(timeout=2 * GUARD)
 
 
-def test_free_is_not_said_while_masters_may_have_forgotten_the_holder(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(3)
-    urls = ",".join(fleet.urls)
-    with a_client(fleet) as anna, a_client(fleet) as ben:
-        assert anna.lock("x", renew=False).acquire(timeout=5)
-        for master in fleet:
-            master.restart(empty=True)
-        with pytest.raises(rlock.QuorumUnreachableError, match="no vote for"):
-            ben.lock("x").locked()
-        assert not ben.status("x").free
-        status = CliRunner().invoke(cli, ["status", "x", "--masters", urls], standalone_mode=False)
-        assert "unknown" in status.output
-        evicted = CliRunner().invoke(cli, ["evict", "x", "--yes", "--masters", urls], standalone_mode=False)
-        assert "may have forgotten it" in evicted.output
-        assert anna.lock("x").is_owned()
-        assert eventually(lambda: ben.status("x").free, within=GUARD + 2)
-        assert not ben.lock("x").locked()
-
-
 def test_a_master_that_names_a_later_grant_may_have_forgotten_one(
     fresh_masters: FreshMasters,
 ) -> None:

@@ -10,15 +10,18 @@ import pytest
 import rlock
 from rlock.testing.local.embedded import EmbeddedError, Master, Tls
 
+from ..contract import tasks
 from ..contract.conftest import in_thread
 from ..servers import Fleet, servers_found
 
 FreshMasters = Callable[..., Fleet]
+#: asyncio has connections of its own.
+both_kinds = pytest.mark.parametrize("kind", [rlock.Client, tasks.Client], ids=["blocking", "asyncio"])
 
 
-def works(urls: list[str]) -> None:
+def works(kind: Any, urls: list[str]) -> None:
     options: dict[str, Any] = {"ttl": 0.9, "restart_guard": 0}
-    with rlock.Client(urls, **options) as client, rlock.Client(urls, **options) as other:
+    with kind(urls, **options) as client, kind(urls, **options) as other:
         lock = client.lock("x")
         with lock, lock:
             assert in_thread(lambda: client.lock("x").acquire(timeout=0.2)) is False
@@ -34,10 +37,11 @@ def works(urls: list[str]) -> None:
             one.release()
 
 
-def test_over_unix_sockets(fresh_masters: FreshMasters) -> None:
+@both_kinds
+def test_over_unix_sockets(kind: Any, fresh_masters: FreshMasters) -> None:
     urls = fresh_masters(3, unixsocket=True).urls
     assert all(url.startswith("unix://") for url in urls)
-    works(urls)
+    works(kind, urls)
 
 
 @pytest.fixture
@@ -53,15 +57,16 @@ def tls_master(certificate: Tls) -> Master:
     pytest.skip("no server that was found speaks TLS")
 
 
-def test_over_tls_with_a_certificate_that_is_checked(tls_master: Master, certificate: Tls) -> None:
+@both_kinds
+def test_over_tls_with_a_certificate_that_is_checked(kind: Any, tls_master: Master, certificate: Tls) -> None:
     with tls_master:
         plain = f"rediss://127.0.0.1:{tls_master.port}"
-        works([f"{plain}?ssl_ca_certs={certificate.ca}"])
+        works(kind, [f"{plain}?ssl_ca_certs={certificate.ca}"])
         # Not trusted: no vote, and the reason is told.
-        with rlock.Client([plain]) as client, pytest.raises(rlock.QuorumUnreachableError) as caught:
+        with kind([plain]) as client, pytest.raises(rlock.QuorumUnreachableError) as caught:
             client.lock("x").acquire(timeout=0.5)
         assert "certificate" in str(caught.value).lower()
-        bare = rlock.Client([f"redis://127.0.0.1:{tls_master.port}"])
+        bare = kind([f"redis://127.0.0.1:{tls_master.port}"])
         with bare, pytest.raises(rlock.QuorumUnreachableError):
             bare.lock("x").acquire(timeout=0.5)
 

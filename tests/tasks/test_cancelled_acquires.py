@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
-import rlock.asyncio
 from rlock.asyncio import Client
 
 from ..servers import AnyMaster, Fleet
@@ -154,6 +153,7 @@ SCENES: tuple[tuple[Scene, int], ...] = (
     (held_by_another_task, 3),
     (behind_another_waiter, 1),
     (with_broken_connections, 1),
+    (split_votes, 3),
 )
 
 
@@ -166,16 +166,6 @@ def test_a_cancellation_at_any_await_of_an_acquire_leaves_nothing(
         async with _cast(eyes) as cast:
             for fair, late in WAYS:
                 assert await enumerate_all(cast, scene, fair=fair, late=late) >= least
-            await quiet(eyes)
-
-    asyncio.run(main())
-
-
-def test_also_when_votes_are_split(eyes: Eyes) -> None:
-    async def main() -> None:
-        async with _cast(eyes) as cast:
-            for fair, late in WAYS:
-                assert await enumerate_all(cast, split_votes, fair=fair, late=late) >= 3
             await quiet(eyes)
 
     asyncio.run(main())
@@ -218,43 +208,3 @@ def test_also_at_the_first_use_of_a_client(eyes: Eyes) -> None:
             await quiet(eyes)
 
     asyncio.run(main())
-
-
-@pytest.mark.parametrize("own", [True, False], ids=["to a task of the same client", "to another client"])
-def test_also_while_the_lock_is_being_handed_over(eyes: Eyes, own: bool) -> None:
-    """By ``task.cancel()`` in each turn of the event loop that a hand-off takes."""
-
-    async def main() -> None:
-        async with _cast(eyes) as cast:
-            for fair in (False, True):
-                got = turns = 0
-                while got < 3:
-                    assert turns < 200, "the heir never gets it"
-                    name = f"handed-{fair}-{turns}"
-                    holder = (cast.victim if own else cast.other).lock(name, fair=fair)
-                    await holder.acquire()
-                    cast.task = next_waiter = asyncio.ensure_future(_take(cast.victim.lock(name, fair=fair)))
-                    await cast.waits(name, 1)
-                    canceller = asyncio.ensure_future(_cancel_after(turns, next_waiter))
-                    await holder.release()
-                    with contextlib.suppress(asyncio.CancelledError):
-                        got += await next_waiter
-                    await canceller
-                    await free_at_once(cast.rival, name)
-                    await nothing_left(eyes, cast.victim, cast.other, cast.rival)
-                    turns += 1
-                assert turns > 4
-            await quiet(eyes)
-
-    asyncio.run(main())
-
-
-async def _take(lock: rlock.asyncio.RLock) -> bool:
-    async with lock:
-        return True
-
-
-async def _cancel_after(turns: int, task: asyncio.Task[bool]) -> None:
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    task.cancel()

@@ -13,7 +13,6 @@ import textwrap
 import threading
 import time
 import traceback
-import warnings
 import weakref
 from collections.abc import Callable, Coroutine
 
@@ -23,7 +22,6 @@ import rlock
 import rlock.asyncio
 from rlock.asyncio import Client, RLock
 
-from ..servers import Fleet
 from .conftest import Run
 from .stepping import TTL, Eyes, free_at_once, nothing_left, soon
 
@@ -168,29 +166,6 @@ def test_a_client_that_is_dropped_in_a_running_loop_takes_its_connections_along(
         assert await soon(lambda: eyes.connections() <= before), "their connections stay"
 
     run(main())
-
-
-def test_a_close_ends_the_connections_that_are_being_made(run: Run, masters: Fleet, eyes: Eyes) -> None:
-    async def main(seconds: float) -> None:
-        masters[2].pause()
-        client = Client(eyes.urls, TTL)
-        async with client.lock("x"):
-            await asyncio.sleep(seconds)  # connected by the kernel, but nobody answers
-            assert "rlock-dial" in {task.get_name() for task in asyncio.all_tasks()}
-        await client.close()
-        await asyncio.sleep(0)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        del client
-
-    for seconds in (0, 0.05):
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            try:
-                run(main(seconds))
-            finally:
-                masters[2].resume()
-            gc.collect()
-        assert [str(one.message) for one in said] == []
 
 
 @pytest.mark.rule("1.3")

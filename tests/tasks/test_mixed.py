@@ -8,17 +8,12 @@ import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 
-import pytest
-
 import rlock
-from rlock.asyncio import Client, RLock
+from rlock.asyncio import Client
 from rlock.rules.keys import queue
 
 from .conftest import Run
 from .stepping import TTL, Eyes, nothing_left, soon
-
-#: A wake-up takes a millisecond or two; a look of one that was not woken, a second.
-PROMPT_S = 0.3
 
 
 def in_thread(work: Callable[[], object]) -> asyncio.Future[object]:
@@ -36,65 +31,6 @@ def in_thread(work: Callable[[], object]) -> asyncio.Future[object]:
 
     threading.Thread(target=live, daemon=True).start()
     return future
-
-
-@pytest.mark.parametrize("fair", [False, True])
-def test_a_task_waits_for_a_thread_and_is_woken_promptly_and_the_other_way_round(
-    run: Run, eyes: Eyes, fair: bool
-) -> None:
-    async def main() -> None:
-        with rlock.Client(eyes.urls, TTL) as blocking:
-            async with Client(eyes.urls, TTL) as tasks:
-                theirs, ours = blocking.lock("x", fair=fair), tasks.lock("x", fair=fair)
-                delays: dict[str, list[float]] = {"task": [], "thread": []}
-                for _ in range(5):
-                    await _to_a_task(theirs, ours, eyes, delays["task"])
-                    await _to_a_thread(theirs, ours, eyes, delays["thread"])
-                # The best of some: the machine may be busy.
-                assert min(delays["task"]) < PROMPT_S
-                assert min(delays["thread"]) < PROMPT_S
-                assert max(delays["task"] + delays["thread"]) < TTL / 2
-                await nothing_left(eyes, tasks)
-
-    run(main())
-
-
-async def _to_a_task(theirs: rlock.RLock, ours: RLock, eyes: Eyes, delays: list[float]) -> None:
-    taken, let_go = threading.Event(), threading.Event()
-
-    def hold() -> float:
-        with theirs:
-            taken.set()
-            assert let_go.wait(10)
-            return time.monotonic()
-
-    holder = in_thread(hold)
-    await soon(taken.is_set)
-    assert await ours.acquire(blocking=False) is False
-    waiter = asyncio.ensure_future(_when_had(ours))
-    await soon(lambda: eyes.queued("x"))
-    assert not waiter.done()
-    let_go.set()
-    delays.append(await waiter - float(str(await holder)))
-
-
-async def _to_a_thread(theirs: rlock.RLock, ours: RLock, eyes: Eyes, delays: list[float]) -> None:
-    def wait() -> float:
-        with theirs:
-            return time.monotonic()
-
-    async with ours:
-        assert await in_thread(lambda: theirs.acquire(blocking=False)) is False
-        waiter = in_thread(wait)
-        await soon(lambda: eyes.queued("x"))
-        assert not waiter.done()
-        began = time.monotonic()
-    delays.append(float(str(await waiter)) - began)
-
-
-async def _when_had(lock: RLock) -> float:
-    async with lock:
-        return time.monotonic()
 
 
 def test_fair_order_goes_across_threads_and_tasks(run: Run, eyes: Eyes) -> None:
@@ -130,26 +66,6 @@ def _stand(eyes: Eyes, places: int) -> bool:
 
 def _future(work: Coroutine[object, object, None]) -> asyncio.Future[object]:
     return asyncio.ensure_future(work)
-
-
-def test_fencing_tokens_rise_across_both(run: Run, eyes: Eyes) -> None:
-    async def main() -> None:
-        with rlock.Client(eyes.urls, TTL) as blocking:
-            async with Client(eyes.urls, TTL) as tasks:
-
-                def thread() -> int:
-                    with blocking.lock("x") as held:
-                        assert held
-                        return blocking.lock("x").fencing_token
-
-                tokens: list[int] = []
-                for _ in range(10):
-                    async with tasks.lock("x") as lock:
-                        tokens.append(lock.fencing_token)
-                    tokens.append(int(str(await in_thread(thread))))
-                assert tokens == sorted(set(tokens))
-
-    run(main())
 
 
 def test_threads_and_tasks_in_a_crowd_are_never_two_at_once(run: Run, eyes: Eyes) -> None:

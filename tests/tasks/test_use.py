@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
-import warnings
 
 import pytest
 
@@ -56,40 +54,6 @@ def test_on_lost_is_called_once_in_the_event_loop_whether_or_not_it_is_a_corouti
     run(main())
 
 
-def test_an_on_lost_that_raises_is_logged_and_stops_nothing(
-    run: Run, eyes: Eyes, caplog: pytest.LogCaptureFixture
-) -> None:
-    def plain(error: rlock.LeaseLostError) -> None:
-        raise ValueError("plain")
-
-    async def coroutine(error: rlock.LeaseLostError) -> None:
-        raise ValueError("coroutine")
-
-    unhandled: list[object] = []
-
-    async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
-        async with Client(eyes.urls, SHORT) as client, Client(eyes.urls, SHORT) as operator:
-            kept = client.lock("kept")
-            await kept.acquire()
-            for name, on_lost in (("a", plain), ("b", coroutine)):
-                lock = client.lock(name, on_lost=on_lost)
-                await lock.acquire()
-                await operator.evict(name)
-                assert await lock.lost.wait(3)
-                with pytest.raises(rlock.LeaseLostError):
-                    await lock.release()
-            await asyncio.sleep(SHORT * 1.5)
-            kept.check()
-            await kept.release()
-            for name in "ab":
-                assert f"on_lost of lock '{name}' raised" in caplog.text
-
-    run(main())
-    gc.collect()
-    assert unhandled == []
-
-
 def test_a_wait_for_a_loss_ends_with_it_and_not_before(run: Run, eyes: Eyes) -> None:
     async def main() -> None:
         async with Client(eyes.urls, LONG) as client, Client(eyes.urls, LONG) as operator:
@@ -117,33 +81,6 @@ def test_a_wait_for_a_loss_ends_with_it_and_not_before(run: Run, eyes: Eyes) -> 
 
 
 # -- bad use -------------------------------------------------------------------------------------------
-
-
-def test_with_instead_of_async_with_is_refused_and_takes_nothing(eyes1: Eyes) -> None:
-    async def main() -> None:
-        async with Client(eyes1.urls, TTL) as client:
-            with pytest.raises((TypeError, AttributeError)), client.lock("x"):  # type: ignore[attr-defined]
-                raise AssertionError("the body ran without the lock")
-            with pytest.raises((TypeError, AttributeError)), client:  # type: ignore[attr-defined]
-                raise AssertionError("the body ran")
-            assert eyes1.keys() == []
-
-    asyncio.run(main())
-
-
-def test_a_forgotten_await_takes_nothing_and_python_says_so(eyes1: Eyes) -> None:
-    async def main() -> None:
-        async with Client(eyes1.urls, TTL) as client:
-            with warnings.catch_warnings(record=True) as said:
-                warnings.simplefilter("always")
-                client.lock("x").acquire()  # type: ignore[unused-coroutine]
-                gc.collect()
-            assert ["never awaited" in str(one.message) for one in said] == [True]
-            await asyncio.sleep(0.05)
-            assert eyes1.keys() == []
-            assert client.lock("x").hold_count == 0
-
-    asyncio.run(main())
 
 
 def test_in_a_callback_of_a_loop_that_is_no_task_a_lock_cannot_be_taken(run: Run, eyes1: Eyes) -> None:
