@@ -91,6 +91,13 @@ def test_what_is_handed_to_one_who_has_gone_is_given_on(hearing: Hearing) -> Non
     assert hearing.subscriptions._unclaimed == [("x", hearing.place.token)]
 
 
+@pytest.mark.rule("4.4")
+def test_a_hand_off_that_came_before_its_waiter_left_is_passed_on(hearing: Hearing) -> None:
+    hearing.hear(0, hearing.message(hearing.place.token))
+    hearing.subscriptions.unsubscribe(hearing.contender, left=False)
+    assert hearing.subscriptions._unclaimed == [("x", hearing.place.token)]
+
+
 # -- Ctrl-C --------------------------------------------------------------------------------------------------
 
 #: More lines than a subscription has.
