@@ -94,3 +94,10 @@ def test_porcupine_accepts_the_next_owner_after_an_eviction(porcupine: Path, tmp
     made = history(a=[ask(0), got(1, 1, until=100, owner="o")], b=hold(50, 60, 2))
     assert verdict(porcupine, tmp_path, made) == "Illegal"
     assert verdict(porcupine, tmp_path, made, Eviction(ms(40), "x", ["o"])) == "Ok"
+
+
+def test_porcupine_accepts_a_hold_that_was_evicted_before_its_acquire_returned(
+    porcupine: Path, tmp_path: Path
+) -> None:
+    made = history(a=[ask(0), got(9, 1, until=100, owner="o")], b=hold(30, 40, 2))
+    assert verdict(porcupine, tmp_path, made, Eviction(ms(5), "x", ["o"])) == "Ok"

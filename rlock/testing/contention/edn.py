@@ -55,12 +55,14 @@ def _operations(hold: Attempt, numbers: Iterator[int], evictions: list[Eviction]
     def event(at: int, kind: str, f: str, token: int = 0) -> Event:
         return Event(at, kind != "invoke", process, kind, f, hold.lock, hold.id, token)
 
+    # A process has one operation at a time, and the end of a validity is no call of the holder.
     process = next(numbers)
     yield event(hold.asked_at, "invoke", "acquire")
     yield event(hold.grant.at, "ok", "acquire", hold.grant.token)
     evicted = [e.at for e in evictions if e.lock == hold.lock and hold.grant.owner in e.owners]
     end = min([hold.valid_to, *evicted])
     if hold.left_at is None or hold.left_at > end:
+        process = next(numbers)
         # A holder that was stopped before `acquire` returned may have held the lock at an earlier time only.
         yield event(end if end > hold.grant.at else hold.grant.sent_after, "invoke", "expire")
         return
