@@ -24,7 +24,7 @@ esac
 PROGRAMS = (
     "make redis-server prometheus chromium chromedriver tmux zsh fish groff mvn javac dockerd docker-compose"
 )
-SLOW, TIMING = "make test-all ARGS=-m 'slow and not timing'", "make test-all ARGS=-n 0 -m timing"
+SLOW, TIMING = "make test-all ARGS=-n 2 -m 'slow and not timing'", "make test-all ARGS=-n 0 -m timing"
 AGAIN = f"{TIMING} --last-failed --last-failed-no-failures none"
 PARTS = ("make test", "make lint", "make types", "make docs", SLOW, TIMING)
 
