@@ -307,3 +307,34 @@ def test_each_connection_of_a_client_begins_with_the_handshake(new: Box) -> None
     again = Endpoint(new.url).connect(ConnectOptions(5.0))
     assert is_now(new, noted(new))
     again.close()
+
+
+def test_a_reset_of_the_statistics_hides_a_flush_from_redis_6_only(new: Box) -> None:
+    """Redis 6.2 counts CONFIG as a whole, and a CONFIG GET of a client must not cost a first use its age."""
+    new.client.flushall()
+    new.client.config_resetstat()
+    note = first_use(new)
+    version = str(new.client.info("server")["redis_version"])
+    if version.startswith("6."):
+        assert is_as_old_as_the_server(new, note), "a known limit: docs/how-it-works.md"
+    else:
+        assert is_now(new, note)
+
+
+@pytest.mark.parametrize("rewrite", ["no", "yes"])
+def test_a_restart_tells_a_master_that_forgets_nothing_from_one_that_may(
+    new_master: Master, rewrite: str
+) -> None:
+    """`no-appendfsync-on-rewrite yes`: nothing is synced while the file is rewritten."""
+    client = redis.Redis.from_url(new_master.url, decode_responses=True)
+    for key, value in (
+        ("appendonly", "yes"),
+        ("appendfsync", "always"),
+        ("no-appendfsync-on-rewrite", rewrite),
+    ):
+        client.config_set(key, value)
+    connection = Endpoint(new_master.url).connect(ConnectOptions(5.0))
+    assert connection.memory_report.memory == ("durable" if rewrite == "no" else "volatile")
+    connection.close()
+    client.close()
+    new_master.kill()  # a server that still writes its first append-only file ends late

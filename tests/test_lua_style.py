@@ -183,3 +183,13 @@ def test_the_text_is_plain(name: str) -> None:
     assert text.endswith("\n")
     assert not text.startswith("#!"), "Redis 6.2 knows no script flags"
     assert max(map(len, text.splitlines())) <= 110
+
+
+def test_the_age_in_the_note_is_written_by_one_script_and_without_an_expiry() -> None:
+    """The end of the note tells of a loss of memory; see test_lua_handshake.py, too."""
+    writers = [name for name in SCRIPTS if re.search(r"'(set|pexpire|del)', note", body(name))]
+    assert writers == ["acquire", "handshake", "heal"]
+    for name in ("acquire", "heal"):
+        assert re.findall(r"^ +note = (.*)", body(name), re.MULTILINE) == ["known .. ' ' .. lease_ms"]
+        # `known` is the run_id and the age, as they stand there.
+        assert "known, longest = string.match(note, '^(%S* %d+) (%d+)$')" in body(name)

@@ -307,3 +307,9 @@ def test_a_flush_that_another_client_has_noticed_counts_for_all(reconnects: bool
     referee = flush_that_another_one_noticed(Stage(durable=durable), reconnects=reconnects)
     assert not overlap(referee)
     assert len(referee.entered) == 1
+
+
+def test_a_flush_is_not_taken_for_an_old_memory_by_who_meets_that_master_first() -> None:
+    referee = flush_that_a_newcomer_met_first(Stage())
+    assert not overlap(referee)
+    assert len(referee.entered) == 1

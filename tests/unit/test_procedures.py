@@ -253,3 +253,12 @@ def test_only_the_owners_that_are_named_are_evicted() -> None:
     nobody = World(3, [THEIRS] * 3)
     assert nobody.run(evict(nobody, "x", 0.5, {"others:2"})) == []
     assert not nobody.sent(scripts.RELEASE)
+
+
+def test_a_vote_of_a_split_round_goes_to_the_first_in_the_queue_and_wakes_nobody_else() -> None:
+    world = World(5, [YES, YES, held_by(OLD), held_by(OLD), held_by("b:1")])
+    with pytest.raises(QuorumUnreachableError, match=f"m2: it voted for {OLD}, which was not seen"):
+        world.acquire(AT_ONCE)
+    undo = world.steps[1]
+    assert named(undo, "channel") == "rlock:{orders:42}:released"
+    assert named(undo, "message") == ""

@@ -302,3 +302,13 @@ def finished(waits: WaitGenerator[T]) -> T:
         result: T = stop.value
         return result
     raise AssertionError("it waits")
+
+
+def test_while_one_master_was_not_reached_there_is_no_first_use() -> None:
+    """It may be the one that knows of a lease."""
+    calls = unused()
+    calls.away(2)
+    calls.reconnect()
+    assert calls.acquire(settle=Settle.ALL).granted == 0
+    assert [server.ran for server in calls.servers] == [["acquire"], ["acquire"], []]
+    assert calls.guard.wait(0, calls.now) == pytest.approx(FULL)

@@ -19,6 +19,7 @@ from .world import (
     DOWN,
     YES,
     Call,
+    Collect,
     Send,
     Subscribe,
     Unsubscribe,
@@ -241,3 +242,28 @@ def test_a_grant_that_tells_the_time_corrects_it_and_says_nothing_of_other_maste
     world.acquire(FOR_EVER)
     assert world.context.time.us(world.now) == 7_000_000
     assert world.context.time.stale(world.now)
+
+
+def test_each_attempt_has_an_owner_token_of_its_own() -> None:
+    world = World(1, [held_by()], [held_by()], [YES])
+    world.park = lambda step: Wake.FREE
+    world.acquire(FOR_EVER)
+    owners = [named(ask, "owner") for ask in world.sent(scripts.ACQUIRE)]
+    assert len(owners) == len(set(owners)) == 3
+
+
+def test_who_waits_gives_late_refusals_a_moment_and_has_nothing_to_undo() -> None:
+    refused = [held_by(), held_by(), held_by(), None, None]
+    for stragglers, undone in (
+        ({3: held_by(), 4: held_by()}, []),
+        ({3: held_by()}, [[4]]),
+        ({4: YES}, [[3, 4]]),
+    ):
+        world = World(5, refused, [YES] * 5)
+        world.subscribed, world.stragglers, world.call_takes = True, stragglers, 0.0004
+        world.park = lambda step: Wake.HANDED
+        assert world.acquire(FOR_EVER) is not None
+        (rest,) = [step for step in world.steps if isinstance(step, Collect)]
+        assert rest.until == pytest.approx(1000.0 + 3 * 0.0004, abs=1e-6)
+        undos = [tell.targets for tell in world.sent(scripts.RELEASE)]
+        assert undos == undone

@@ -101,6 +101,9 @@ class World(Port, Masters, Notifications):
         self.subscribed = False
         self.heard_by = masters
         self.call_takes = 0.0
+        #: What masters answer to a round that was decided without them, while somebody waits for it.
+        self.stragglers: dict[int, Vote] = {}
+        self.last = Ballot(masters)
         self.grant: Grant | None = None
         self.admits = True
         self.failures: list[QuorumUnreachableError] = []
@@ -181,6 +184,7 @@ class World(Port, Masters, Notifications):
                     vote = vote._replace(holder=step.command.echo or "")
             if vote is not None:
                 ballot.cast(i, vote)
+        self.last = ballot
         return ballot
 
     def call_many(self, requests: Sequence[Request]) -> WaitGenerator[list[Ballot]]:
@@ -196,6 +200,8 @@ class World(Port, Masters, Notifications):
         step = Collect(until)
         self.steps.append(step)
         yield step
+        for i, vote in self.stragglers.items():
+            self.last.cast(i, vote)
 
     def send(
         self, command: Command, targets: Sequence[int] | None = None, *, resend_for: float = 0.0
