@@ -51,7 +51,7 @@ def without(*left_out: str) -> list[str]:
     return [rule for rule in rules if rule not in left_out]
 
 
-#: What the user has, and what is found to be missing.
+#: The permissions of the user, and the missing ones that doctor names.
 CASES = {
     "one command": (without("+zadd"), {"+zadd"}),
     "PUBLISH": (without("+publish"), {"+publish"}),
@@ -129,7 +129,7 @@ def test_the_permissions_of_one_name_are_enough_for_it(any_server: AnyMaster) ->
 def test_of_a_lock_that_is_shared_with_redisson_the_channels_are_its(
     any_server: AnyMaster, name: str, channels: list[str]
 ) -> None:
-    # What rlock alone would need: with it a waiter of a shared lock hears nothing, and may tell nobody.
+    # The permissions for rlock without Java. With them a waiter of a shared lock receives no message.
     url = setuser(any_server, "~*", "resetchannels", "&rlock:*", *ALL, *MORE)
     seen = doctor([url], "--name", name, interop="redisson")
     assert seen.masters[0]["missing_permissions"] == channels

@@ -14,7 +14,7 @@ from rlock.rules.keys import owner_token, queue, waiter_name
 from ..contract.conftest import eventually
 from ..servers import AnyMaster, Fleet, raw
 
-#: What changes nothing, and gets no data of others but names.
+#: Commands that change nothing, and read only the names of foreign keys.
 READS = {"time", "info", "config|get", "scan", "hlen", "hkeys", "hgetall", "evalsha", "eval", "pttl", "zcard"}
 READS |= {"zrange", "client|id", "script|load", "get", "hello", "auth", "select"}
 

@@ -28,7 +28,7 @@ KNOWN = {
     "release without owner check": (0, 1, 2),
     "wake-up by messages only": (3, 16, 39),
 }
-#: What the referee says of some of them.
+#: A part of the verdict of the referee, for some rules.
 SHOWN = {
     "increment": "after its release",
     "wake-up by messages only": "still waiting",

@@ -53,7 +53,7 @@ def _restart(on: Field, dice: Random, fault: str, masters: Sequence[int], down_s
 
 @fault("stop")
 def stop(on: Field, dice: Random) -> None:
-    """Masters stand still and go on: one, or more than a minority. What they were sent is done late."""
+    """Masters stand still and go on: one, or more than a minority. They execute their commands late."""
     count = dice.choice((1, 1, 1, 2, len(on.fleet)))
     pause = min(dice.choice((0.2, 0.5, 1.0, 2.0, 4.0, 8.0)), 2 * on.fleet.ttl)
     with on.fleet.claim(*dice.sample(range(len(on.fleet)), count)) as masters:

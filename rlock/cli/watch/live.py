@@ -54,7 +54,7 @@ def print_once(scan: Scan, view: View) -> Snapshot:
     """Look once, and print it on stdout, whatever that is."""
     snapshot = scan.look()
     width = shutil.get_terminal_size((120, 24)).columns
-    # What stdout cannot encode, Python escapes; rich would look for a substitute of its own.
+    # Python escapes characters that stdout cannot encode. Otherwise rich would replace them by others.
     Console(width=width, highlight=False).print(picture(snapshot, replace(view, width=width), time.time()))
     return snapshot
 
