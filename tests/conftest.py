@@ -26,7 +26,6 @@ from rlock.testing.local.embedded import Master, Masters, ServerBinary, Tls
 from rlock.testing.local.vouching import vouch_for
 
 from . import memory, quick, seeds
-from .containers import ContainerMaster, why_not
 from .scripted import LEASE_MS, LIFE, NOTE, Box, Ear, Ears
 from .servers import (
     AnyMaster,
@@ -38,6 +37,7 @@ from .servers import (
     servers_found,
     wanted_server,
 )
+from .testing.containers import ContainerMaster, why_not
 
 FLEET = 5
 FLAVOURS = {label(server): server for server in servers_found()}
@@ -87,8 +87,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "real_masters: looks into a server, or has another process use it; not for masters in memory",
     )
-    config.addinivalue_line("markers", "own_wire: not for locks shared with Redisson (tests/contract)")
-    config.addinivalue_line("markers", "kinds(*names): only for these kinds of client (tests/contract)")
+    config.addinivalue_line("markers", "own_wire: not for locks shared with Redisson (tests/lock)")
+    config.addinivalue_line("markers", "kinds(*names): only for these kinds of client (tests/lock)")
     # The workers inherit it: a run that goes on past midnight keeps the seeds that its header names.
     os.environ[seeds.VARIABLE] = str(seeds.seed_of_the_day())
     if not in_containers() and wanted_server() and default_server() is None:

@@ -54,7 +54,7 @@ def client(urls: Sequence[Any] | str, ttl: float, **options: Any) -> rlock.Clien
 
 def asyncio_client(urls: Sequence[Any] | str, ttl: float, **options: Any) -> Any:
     """The same for tasks, behind the interface of a blocking client."""
-    from .contract.tasks import Client  # it stands on a folder that uses this module
+    from .lock.tasks import Client  # it stands on a folder that uses this module
 
     return Client(_named(urls), ttl, **options)
 

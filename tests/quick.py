@@ -11,27 +11,23 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-#: The folders of the quick set; the files at the top of tests/ belong to it, too.
-FOLDERS = {"unit", "contract", "simulation", "tasks", "testing"}
-#: Files at the top that need other people's software, or many processes for many seconds.
+#: The folders of the quick set.
+FOLDERS = {"asyncio", "core", "lock", "repository", "scripts", "simulation", "testing"}
+#: Files in them that need other people's software, or many processes for many seconds.
 SLOW_FILES = {
-    "test_containers.py",
-    "test_demo.py",
-    "test_embedded_ends.py",
-    "test_packaging.py",
-    "test_spec.py",
+    "repository/test_packaging.py",
+    "testing/test_containers.py",
+    "testing/test_embedded_ends.py",
 }
 #: Only tests of these folders may be marked `timing`, which gives them a second try in .ci/run. A
 #: failure in another folder may be a broken promise of the lock, and a second try would hide it.
-MAY_MEASURE = {"bench", "cli", "report", "tasks", "telemetry"}
+MAY_MEASURE = {"asyncio", "bench", "cli", "telemetry"}
 
 
 def is_slow(path: Path) -> bool:
     """Whether no test of this file or folder is in the quick set."""
-    first, *rest = path.relative_to(HERE).parts
-    if rest or path.is_dir():
-        return first not in FOLDERS
-    return first in SLOW_FILES
+    inside = path.relative_to(HERE)
+    return inside.parts[0] not in FOLDERS or inside.as_posix() in SLOW_FILES
 
 
 def mark(items: list[pytest.Item]) -> None:

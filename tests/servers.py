@@ -1,8 +1,8 @@
 """The servers that the suite runs on: which there are, which one is the default, and fleets of masters.
 
 ``RLOCK_TEST_SERVER`` chooses the default: ``valkey``, ``redis``, ``redis-7``, ``redis-6`` (a flavour, and
-the beginning of a version), or ``docker`` (masters in containers, see tests/containers.py). Unset: the
-first found.
+the beginning of a version), or ``docker`` (masters in containers, see tests/testing/containers.py). Unset:
+the first found.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ HOLDS = {
 
 def floors() -> Picture:
     """The floors of the code, with the floors that each one imports."""
-    tree = ast.parse((TOP / "tests" / "unit" / "test_house.py").read_text(encoding="utf-8"))
+    tree = ast.parse((TOP / "tests" / "repository" / "test_house.py").read_text(encoding="utf-8"))
     (rows,) = [
         ast.literal_eval(node.value)
         for node in tree.body

@@ -14,7 +14,7 @@ import pytest
 import rlock
 
 from ..conftest import FreshMasters
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from ..servers import AnyMaster, Fleet, raw
 from .dashboards import Dashboard, get
 from .test_run import Start, ended, start  # noqa: F401 - a fixture

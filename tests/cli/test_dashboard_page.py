@@ -11,7 +11,7 @@ import pytest
 import rlock
 from rlock.rules.keys import client_label
 
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from ..servers import Fleet
 from .chromium import Seen, chromium
 from .dashboards import NASTY, site

@@ -12,7 +12,7 @@ from rlock.cli.dashboard.poller import Poller
 from rlock.cli.scan.snapshot import Snapshot
 from rlock.errors import RLockError
 
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from .dashboards import snapshot
 
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from .dashboards import Site, lock, site
 
 ASK = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"

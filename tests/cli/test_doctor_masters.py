@@ -10,10 +10,10 @@ import pytest
 import rlock
 from rlock.rules.keys import NOTE
 
-from ..contract.conftest import eventually
 from ..faults.clock import Clock
 from ..faults.conftest import _clock_library as _clock_library
 from ..faults.conftest import clocked as clocked
+from ..lock.conftest import eventually
 from ..servers import Fleet, left, raw
 from .doctoring import Seen, doctor, label
 

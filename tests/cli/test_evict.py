@@ -14,7 +14,7 @@ import pytest
 import rlock
 from rlock.rules.keys import owner_token
 
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from ..servers import Fleet, raw
 from .shell import RLOCK, ask, environment, one_line
 

@@ -8,7 +8,7 @@ import threading
 import rlock
 from rlock.rules.keys import owner_token, queue, waiter_name
 
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from ..servers import Fleet, raw
 from .shell import ask
 

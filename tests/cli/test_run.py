@@ -15,7 +15,7 @@ import pytest
 
 import rlock
 
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from ..servers import Fleet, gone, raw
 from .shell import environment
 

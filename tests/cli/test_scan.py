@@ -11,7 +11,7 @@ from rlock.cli.scan.look import GRACE_S, Scan
 from rlock.cli.scan.snapshot import Snapshot
 from rlock.rules.keys import owner_token, queue, waiter_name
 
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from ..servers import AnyMaster, Fleet, raw
 
 #: Commands that change nothing, and read only the names of foreign keys.

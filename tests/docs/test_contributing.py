@@ -6,8 +6,8 @@ import ast
 import re
 from functools import cache
 
+from ..repository.test_frames import CORE, frames_of_a_write
 from ..servers import Fleet
-from ..unit.test_frames import CORE, frames_of_a_write
 from .pages import DOCS, TOP
 
 FOLDER = DOCS / "contributing"

@@ -13,9 +13,9 @@ import pytest
 
 import rlock
 
-from ..contract.conftest import Child, in_thread
-from ..contract.conftest import child as child  # fixtures
-from ..contract.conftest import make_client as make_client
+from ..lock.conftest import Child, in_thread
+from ..lock.conftest import child as child  # fixtures
+from ..lock.conftest import make_client as make_client
 from ..servers import Fleet
 from .recipes import LOCKS, WORKERS, module, source, start_server
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ..conftest import FreshMasters
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from ..servers import Fleet, raw
 from .pages import PYTHON, Start, lay_out, starter
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from ..servers import Fleet
 from .pages import PYTHON, Start, block, lay_out, starter
 

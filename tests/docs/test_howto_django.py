@@ -9,7 +9,7 @@ import pytest
 
 import rlock
 
-from ..contract.conftest import make_client as make_client  # a fixture
+from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet
 from .pages import PYTHON, Start, lay_out, starter
 

@@ -15,7 +15,7 @@ import pytest
 import rlock
 import rlock.asyncio
 
-from ..contract.conftest import make_client as make_client  # a fixture
+from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet
 from .pages import block, lay_out, module
 

@@ -12,8 +12,8 @@ import pytest
 
 import rlock
 
-from ..contract.conftest import eventually
-from ..contract.conftest import make_client as make_client  # a fixture
+from ..lock.conftest import eventually
+from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet
 from .pages import PYTHON, TOP, starter
 

@@ -12,8 +12,8 @@ import pytest
 import rlock
 import rlock.asyncio
 
-from ..contract.conftest import in_thread
-from ..contract.conftest import make_client as make_client  # a fixture
+from ..lock.conftest import in_thread
+from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet
 from .pages import block
 

@@ -11,9 +11,9 @@ import pytest
 
 import rlock
 
-from ..contract.conftest import eventually
 from ..interop.building import Build
 from ..interop.conftest import redisson as redisson  # a fixture
+from ..lock.conftest import eventually
 from ..servers import Fleet, left
 from .pages import TOP, lay_out
 

@@ -19,8 +19,8 @@ from rlock.testing.local.embedded import EmbeddedError, Master, Tls
 from rlock.testing.local.spawn import free_port
 
 from ..conftest import FreshMasters
-from ..contract.conftest import eventually
-from ..contract.conftest import make_client as make_client  # a fixture
+from ..lock.conftest import eventually
+from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import raw, servers_found
 from .pages import DOCS, marked
 

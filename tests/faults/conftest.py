@@ -15,8 +15,8 @@ import pytest
 import rlock
 from rlock.testing.local.embedded import ServerBinary
 
-from ..contract.conftest import Child, eventually
-from ..contract.conftest import child as child  # a fixture
+from ..lock.conftest import Child, eventually
+from ..lock.conftest import child as child  # a fixture
 from ..servers import Fleet, raw
 from . import clock, netns
 from .clock import Clock

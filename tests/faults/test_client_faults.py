@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 
-from ..contract.conftest import Child
+from ..lock.conftest import Child
 from ..servers import Fleet
 from .conftest import (
     LOOK_S,

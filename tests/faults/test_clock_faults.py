@@ -14,7 +14,7 @@ import pytest
 
 import rlock
 
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from ..servers import Fleet
 from .clock import Clock
 from .conftest import (

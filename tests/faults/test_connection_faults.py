@@ -11,7 +11,7 @@ import rlock
 from rlock.rules import scripts
 from rlock.rules.keys import OWN
 
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from ..servers import Fleet, raw
 from .conftest import (
     LOOK_S,

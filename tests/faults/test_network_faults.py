@@ -12,7 +12,7 @@ import pytest
 import rlock
 from rlock.testing.local.spawn import free_port
 
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from ..servers import Fleet
 from .conftest import (
     LOOK_S,

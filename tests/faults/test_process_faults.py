@@ -9,7 +9,7 @@ import pytest
 
 import rlock
 
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from ..servers import AnyMaster, Fleet
 from .conftest import (
     ClientFor,

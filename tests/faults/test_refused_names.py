@@ -8,7 +8,7 @@ import pytest
 
 import rlock
 
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from ..servers import Fleet
 from .conftest import ClientFor, holders
 from .test_server_refusals import admin, user

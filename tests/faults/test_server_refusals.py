@@ -14,7 +14,7 @@ import redis
 
 import rlock
 
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from ..servers import Fleet, raw
 from .conftest import (
     LOOK_S,

@@ -17,7 +17,7 @@ import rlock
 import rlock.asyncio
 from rlock.rules.keys import REDISSON, holder_identity
 
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from ..servers import Fleet, left, raw
 
 MakeShared = Callable[..., rlock.Client]

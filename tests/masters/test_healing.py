@@ -8,7 +8,7 @@ import pytest
 
 import rlock
 
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from ..servers import raw
 from .restarting import GUARD, TTL, FreshMasters, a_client, everywhere, holders
 

@@ -14,7 +14,7 @@ import rlock
 from rlock.cli.main import cli
 from rlock.rules.keys import NOTE
 
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from ..servers import Fleet, raw
 from .restarting import GUARD, TTL, FreshMasters, a_client, holders, refused
 

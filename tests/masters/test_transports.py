@@ -10,8 +10,8 @@ import pytest
 import rlock
 from rlock.testing.local.embedded import EmbeddedError, Master, Tls
 
-from ..contract import tasks
-from ..contract.conftest import in_thread
+from ..lock import tasks
+from ..lock.conftest import in_thread
 from ..servers import Fleet, servers_found
 
 FreshMasters = Callable[..., Fleet]

@@ -28,7 +28,7 @@ from rlock.testing.contention.counter import Counter
 from rlock.testing.contention.journal import Journal
 from rlock.testing.contention.recorder import Hold, Recorder
 
-from ..contract import tasks
+from ..lock import tasks
 
 #: The counters that locks protect: one checks the fencing token, the other one does not.
 COUNTERS = ("plain", "fenced")

@@ -14,7 +14,7 @@ from rlock import events
 from rlock.events import Acquired, Event, Lost, NotAcquired, Queued, Released
 from rlock.testing import MemoryMasters, memory_client
 
-from ..contract.conftest import eventually
+from ..lock.conftest import eventually
 from .ledger import Ledger
 
 Observe = Callable[[events.Observer], Any]

@@ -11,7 +11,7 @@ import pytest
 import rlock
 from rlock.testing import MemoryMasters, lose, memory_client, use
 
-from ..contract.conftest import eventually, in_thread
+from ..lock.conftest import eventually, in_thread
 from ..servers import Fleet
 
 

@@ -11,8 +11,8 @@ import pytest
 import rlock
 from rlock.testing import MemoryMasters, memory_client
 
-from ..contract.conftest import eventually, in_thread
-from ..contract.test_lifecycle import forked
+from ..lock.conftest import eventually, in_thread
+from ..lock.test_lifecycle import forked
 
 
 def descriptors() -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from .scripted import (
+from ..scripted import (
     ANNA,
     BEN,
     CARA,

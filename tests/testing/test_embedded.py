@@ -20,7 +20,7 @@ from rlock.testing.local.embedded import (
     find_server,
 )
 
-from .servers import gone, label, raw, servers_found
+from ..servers import gone, label, raw, servers_found
 
 EVERY_SERVER = pytest.mark.parametrize("binary", servers_found(), ids=label)
 

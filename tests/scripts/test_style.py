@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from .scripted import LUA
+from ..scripted import LUA
 
 SCRIPTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LUA.glob("*.lua"))}
 
@@ -186,7 +186,7 @@ def test_the_text_is_plain(name: str) -> None:
 
 
 def test_the_age_in_the_note_is_written_by_one_script_and_without_an_expiry() -> None:
-    """The end of the note tells of a loss of memory; see test_lua_handshake.py, too."""
+    """The end of the note tells of a loss of memory; see test_handshake.py, too."""
     writers = [name for name in SCRIPTS if re.search(r"'(set|pexpire|del)', note", body(name))]
     assert writers == ["acquire", "handshake", "heal"]
     for name in ("acquire", "heal"):

@@ -19,8 +19,8 @@ from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.tickets import Place
 from rlock.testing import memory_client
 
-from ..contract.conftest import eventually
 from ..interrupts import interrupted
+from ..lock.conftest import eventually
 
 
 class Wire(Connection):

@@ -18,9 +18,9 @@ from rlock._sync.endpoints import Endpoint
 from rlock.rules.memory_epoch import NO_INFO
 from rlock.rules.restart_guard import Guard
 
-from .contract.conftest import eventually
-from .docs.pages import marked
-from .scripted import (
+from ..docs.pages import marked
+from ..lock.conftest import eventually
+from ..scripted import (
     ANNA,
     BEN,
     CARA,
@@ -35,10 +35,10 @@ from .scripted import (
     Ears,
     owner_of,
 )
-from .servers import AnyMaster, raw
-from .test_lua_style import COMMANDS
+from ..servers import AnyMaster, raw
+from .test_style import COMMANDS
 
-PAGE = Path(__file__).parents[1] / "docs" / "operations.md"
+PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
 #: What the scripts call. HDEL is for an acquire that may not expire, a mistake.
 LEAST = {"eval", "evalsha"} | COMMANDS - {"hdel"}
@@ -50,7 +50,7 @@ OPTIONAL = {"config|get", "client|id", "client|kill", "script|load"}
 
 def line() -> list[str]:
     """The rules that the page gives to a user of locks whose names start with `orders:`."""
-    (shown,) = marked(PAGE, "tests/test_lua_least.py")
+    (shown,) = marked(PAGE, "tests/scripts/test_least.py")
     (words,) = re.findall(r"\AACL SETUSER worker on >secret (.*)\n\Z", shown)
     told: list[str] = words.split()
     return told

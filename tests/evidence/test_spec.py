@@ -15,7 +15,7 @@ from spec.__main__ import as_expected, searched
 from spec.cases import EVERY, Case
 from spec.tlc import MissingError
 
-from .histories import ask, got, history, hold, look, ms
+from ..histories import ask, got, history, hold, look, ms
 
 #: Some seconds each: a rule of each kind, the two modules, and a scope that is searched to its end.
 QUICK = (
@@ -53,7 +53,7 @@ def porcupine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if go is None:
         pytest.skip("no Go on the path: Porcupine is not run")
     binary = tmp_path_factory.mktemp("porcupine") / "porcupine"
-    folder = Path(__file__).parent.parent / "spec" / "porcupine"
+    folder = Path(__file__).parents[2] / "spec" / "porcupine"
     built = subprocess.run([go, "build", "-o", binary, "."], cwd=folder, capture_output=True, text=True)
     if built.returncode:
         pytest.skip(f"Porcupine cannot be built: {built.stderr[-300:]}")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from .scripted import (
+from ..scripted import (
     ANNA,
     BEN,
     FENCE,
@@ -26,7 +26,7 @@ from .scripted import (
     Ears,
     owner_of,
 )
-from .test_lua_handshake import OTHER, noted
+from .test_handshake import OTHER, noted
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """acquire, release, status and wait, on every server found: each reply code, and each second delivery.
 
-Who stands in the queue, and what becomes of the lock then: test_lua_queue.py.
+Who stands in the queue, and what becomes of the lock then: test_queue.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .scripted import (
+from ..scripted import (
     ANNA,
     BEN,
     CARA,

@@ -14,12 +14,12 @@ from rlock._sync.endpoints import Endpoint
 from rlock.rules.memory_epoch import Note
 from rlock.testing.local.embedded import Master, ServerBinary
 
-from .scripted import (
+from ..scripted import (
     LIFE,
     NOTE,
     Box,
 )
-from .servers import label, servers_found
+from ..servers import label, servers_found
 
 OTHER = "a9b8" * 10
 HOUR_US = 3_600_000_000

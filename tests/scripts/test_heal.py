@@ -7,7 +7,7 @@ import time
 import pytest
 import redis
 
-from .scripted import (
+from ..scripted import (
     CHANNEL,
     EVICTED,
     FENCE,

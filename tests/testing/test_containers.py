@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from ..scripted import LEASE_MS, MINE, THEIRS, Box
 from .containers import ContainerMaster, why_not
-from .scripted import LEASE_MS, MINE, THEIRS, Box
 
-COMPOSE = (Path(__file__).parents[1] / "compose.yaml").read_text(encoding="utf-8")
+COMPOSE = (Path(__file__).parents[2] / "compose.yaml").read_text(encoding="utf-8")
 PLAIN = "\n".join(line for line in COMPOSE.splitlines() if not line.lstrip().startswith("#"))
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 

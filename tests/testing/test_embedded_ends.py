@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from .servers import gone
+from ..servers import gone
 
 PROGRAM = """
 import os, sys, time

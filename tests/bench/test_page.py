@@ -78,7 +78,7 @@ def test_the_command_of_the_page_draws_it_again(checkout: Path, published: Resul
     folder = checkout / "docs" / "performance"
     published.write(folder / "results.json")
     (folder / "of-an-older-run.svg").write_text("<svg/>")
-    (block,) = marked(PAGE, "tests/report/test_page.py")
+    (block,) = marked(PAGE, "tests/bench/test_page.py")
     (command,) = [line[2:] for line in block.splitlines()]
     assert "written: docs/performance/pair.svg" in (done := run(checkout, command)).stdout, done.stderr
     assert {path.name for path in folder.glob("*.svg")} == {f"{name}.svg" for name in plots.PLOTS}

@@ -6,8 +6,8 @@ import pytest
 import site_rules
 import site_tables
 
-from . import quick
-from .sabotage import RULES, SABOTAGES
+from .. import quick
+from ..sabotage import RULES, SABOTAGES
 
 
 @pytest.mark.parametrize("rule", site_rules.rules())

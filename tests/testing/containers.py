@@ -18,7 +18,7 @@ import redis
 
 from rlock.testing.local.spawn import free_port
 
-from .servers import raw
+from ..servers import raw
 
 PORT = "6379/tcp"
 START_TIMEOUT_S = 20.0
@@ -26,7 +26,7 @@ START_TIMEOUT_S = 20.0
 
 def image() -> str:
     """The image of compose.yaml, so that the suite runs on what a deployment runs on."""
-    text = (Path(__file__).parents[1] / "compose.yaml").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "compose.yaml").read_text(encoding="utf-8")
     match = re.search(r"^\s*image:\s*(\S+)", text, re.MULTILINE)
     assert match, "compose.yaml names no image"
     return match[1]

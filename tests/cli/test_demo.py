@@ -14,7 +14,7 @@ import pytest
 
 from rlock.cli.demo.display import is_plain
 
-from .servers import gone
+from ..servers import gone
 
 DEMO = [sys.executable, "-m", "rlock", "demo"]
 FIGURES = re.compile(

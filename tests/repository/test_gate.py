@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from . import quick
+from .. import quick
 
 #: Stands in for every program that the gate calls: notes the call, and does what the file of its words says.
 STUB = """#!/bin/bash
@@ -104,7 +104,7 @@ def marked(path: Path, name: str) -> pytest.Item:
     return cast(pytest.Item, one)
 
 
-@pytest.mark.parametrize("folder", ["contract", "faults", "masters", "simulation", "soak", "model", "."])
+@pytest.mark.parametrize("folder", ["lock", "faults", "masters", "simulation", "soak", "model", "."])
 def test_a_test_of_the_lock_cannot_be_marked_for_a_second_try(folder: str) -> None:
     with pytest.raises(pytest.UsageError, match="no second try"):
         quick.mark([marked(quick.HERE / folder / "test_x.py", "timing")])
@@ -113,12 +113,11 @@ def test_a_test_of_the_lock_cannot_be_marked_for_a_second_try(folder: str) -> No
 @pytest.mark.parametrize(
     ("path", "marker", "slow"),
     [
-        ("unit/test_x.py", "", False),
-        ("test_x.py", "", False),
-        ("tasks/test_x.py", "timing", True),
+        ("core/test_x.py", "", False),
+        ("asyncio/test_x.py", "timing", True),
         ("faults/test_x.py", "", True),
         ("docs/deeper/test_x.py", "", True),
-        ("test_containers.py", "", True),
+        ("testing/test_containers.py", "", True),
     ],
 )
 def test_a_test_is_quick_by_its_folder_and_if_it_measures_nothing(path: str, marker: str, slow: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from .scripted import (
+from ..scripted import (
     ANNA,
     FENCE,
     FENCE_MS,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .scripted import (
+from ..scripted import (
     ANNA,
     BEN,
     CARA,
