@@ -117,7 +117,13 @@ def connect_error(error: Exception) -> ConnectError:
     if isinstance(error, redis.ResponseError):
         return ConnectError(replies.fault(without_arguments(error)))
     text, reason = str(error) or type(error).__name__, error.__context__
-    if isinstance(reason, OSError) and reason.strerror and reason.strerror not in text:
+    if isinstance(reason, (ConnectionResetError, BrokenPipeError)):
+        # One text for both: which of the two comes is chance, and each new text is a new line in the log.
+        text = (
+            "it ended the connection BROKEN: is it in protected mode, behind a proxy, or is "
+            "TLS missing? `rlock doctor` tells"
+        )
+    elif isinstance(reason, OSError) and reason.strerror and reason.strerror not in text:
         # redis.asyncio before 5.1 says "Error 1 connecting to host:6379. 1." of every certificate.
         text = f"{text} {reason.strerror}"
     return ConnectError(Fault(FaultKind.DOWN, text))

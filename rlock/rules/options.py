@@ -148,10 +148,14 @@ def from_env(environ: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:
     """Masters and options of ``Client.from_env()``, which names the variables."""
     masters = [url for url in re.split(r"[,\s]+", environ.get("RLOCK_MASTERS", "")) if url]
     if not masters:
+        hint = (
+            "`rlock run` takes it from its command unless --pass-masters is given"
+            if "RLOCK_OWNER" in environ
+            else "`rlock up` starts local ones and prints the line"
+        )
         raise OptionsError(
             "RLOCK_MASTERS is not set: name the masters in it, separated by commas, such as "
-            "RLOCK_MASTERS=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379 "
-            "(`rlock up` starts local ones and prints the line)"
+            f"RLOCK_MASTERS=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379 ({hint})"
         )
     options: dict[str, Any] = {}
     for option in ("ttl", "max_ttl", "request_timeout", "restart_guard"):

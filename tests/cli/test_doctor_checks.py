@@ -171,7 +171,7 @@ def test_every_check_was_seen_at_its_worst() -> None:
 
 def test_of_masters_that_are_well_nothing_is_said() -> None:
     assert diagnose(fleet()) == []
-    assert closing(fleet(), []) == "3 of 3 masters reached, quorum 2: 0 errors, 0 warnings, 0 notes"
+    assert closing(fleet(), []) == "3 of 3 masters answered, quorum 2: 0 errors, 0 warnings, 0 notes"
 
 
 def test_nothing_is_made_of_what_a_master_does_not_tell() -> None:

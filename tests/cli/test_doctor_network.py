@@ -102,7 +102,7 @@ def test_fewer_than_a_quorum_is_exit_status_69(good: Fleet) -> None:
     code, out, _ = shell([good.urls[0], *gone])
     assert code == 69
     assert "1 of 3 masters can be reached, 2 are needed" in out
-    assert out.splitlines()[-1].startswith("1 of 3 masters reached, quorum 2: 3 errors")
+    assert out.splitlines()[-1].startswith("1 of 3 masters answered, quorum 2: 3 errors")
 
 
 def test_json_is_one_line_with_the_words_of_the_other_commands(good: Fleet) -> None:

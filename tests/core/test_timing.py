@@ -106,6 +106,8 @@ def test_masters_and_options_come_out_of_the_environment() -> None:
     assert options == {"ttl": 5.0}
     with pytest.raises(OptionsError, match="rlock up"):
         from_env({})
+    with pytest.raises(OptionsError, match="--pass-masters"):
+        from_env({"RLOCK_OWNER": "as in a command of rlock run"})
     for bad in ("ten", "-1", "inf", "nan"):
         with pytest.raises(OptionsError, match="RLOCK_TTL"):
             from_env({"RLOCK_MASTERS": "redis://a", "RLOCK_TTL": bad})

@@ -25,21 +25,26 @@ JOB = "#!/bin/sh\necho $$ >>ran\nuntil test -e go-on; do sleep 0.05; done\nexit 
 
 @pytest.fixture
 def start(masters3: Fleet, tmp_path: Path) -> Iterator[Start]:
-    for name in ("rlock", "report.sh", "invoices.sh", "import.sh"):
-        script = f'#!/bin/sh\nexec {shlex.quote(PYTHON)} -m rlock "$@"\n' if name == "rlock" else JOB
-        (tmp_path / name).write_text(script)
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    scripts = {
+        "rlock": f'#!/bin/sh\nexec {shlex.quote(PYTHON)} -m rlock "$@"\n',
+        "venv/bin/python": '#!/bin/sh\nexec sh "$@"\n',
+    }
+    for name in ("rlock", "venv/bin/python", "nightly.py", "invoices.sh", "import.sh"):
+        (tmp_path / name).write_text(scripts.get(name, JOB))
         (tmp_path / name).chmod(0o755)
     with starter(tmp_path, masters3.urls, PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}") as start:
         yield start
 
 
-def crontab() -> dict[str, str]:
-    """The shell lines, by the name of the lock."""
+def crontab(folder: Path) -> dict[str, str]:
+    """The shell lines, by the name of the lock, with everything in this folder."""
     lines = block(PAGE, "crontab").splitlines()
     settings = [line for line in lines if re.fullmatch(r"[A-Z_]+=\S+", line)]
-    assert [line.partition("=")[0] for line in settings] == ["PATH", "MAILTO", "RLOCK_MASTERS"]
+    assert [line.partition("=")[0] for line in settings] == ["MAILTO", "RLOCK_MASTERS"]
     commands = [line.split(maxsplit=FIELDS)[FIELDS] for line in lines[len(settings) :]]
-    return {re.findall(r" (\w+) -- ", command)[0]: command for command in commands}
+    here = [re.sub(r"/opt/rlock/bin|/srv/report|/srv", str(folder), command) for command in commands]
+    return {re.findall(r" (\w+) -- ", command)[0]: command for command in here}
 
 
 def runs(folder: Path) -> int:
@@ -56,7 +61,7 @@ def shell(start: Start, line: str) -> subprocess.Popen[str]:
 
 
 def test_a_run_is_skipped_while_another_one_is_on(start: Start, tmp_path: Path) -> None:
-    line = crontab()["nightly"]
+    line = crontab(tmp_path)["nightly"]
     first = shell(start, line)
     assert eventually(lambda: runs(tmp_path), 20)
     second = shell(start, line)
@@ -69,7 +74,7 @@ def test_a_run_is_skipped_while_another_one_is_on(start: Start, tmp_path: Path) 
 
 
 def test_a_job_that_is_to_be_done_each_time_waits_for_the_one_before(start: Start, tmp_path: Path) -> None:
-    line = crontab()["import"]
+    line = crontab(tmp_path)["import"]
     first = shell(start, line)
     assert eventually(lambda: runs(tmp_path), 20)
     second = shell(start, line)
@@ -81,10 +86,10 @@ def test_a_job_that_is_to_be_done_each_time_waits_for_the_one_before(start: Star
     assert runs(tmp_path) == 2
 
 
-def test_the_service_skips_a_run_like_the_crontab() -> None:
+def test_the_service_skips_a_run_like_the_crontab(tmp_path: Path) -> None:
     unit = configparser.ConfigParser(strict=False)
     unit.read_string(block(PAGE, "nightly.service"))
-    assert unit["Service"]["ExecStart"].partition("/rlock ")[2] in crontab()["nightly"]
+    assert unit["Service"]["ExecStart"].partition("/rlock ")[2] in crontab(tmp_path)["nightly"]
     assert unit["Service"]["SuccessExitStatus"] == "75"
 
 

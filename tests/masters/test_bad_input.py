@@ -14,6 +14,7 @@ import redis.asyncio
 
 import rlock
 import rlock.asyncio
+from rlock._client.handshake import connect_error
 
 from ..servers import AnyMaster, Fleet, left, raw
 
@@ -116,6 +117,16 @@ def test_a_password_is_not_shown_by_a_server_that_knows_no_auth(fresh_masters: F
         client.lock("x").acquire(timeout=0.5)
     assert "unknown command" in str(caught.value)
     assert not HIDDEN.search(str(caught.value))
+
+
+@pytest.mark.parametrize("closed", [ConnectionResetError(104, "reset"), BrokenPipeError(32, "broken pipe")])
+def test_a_server_that_ends_the_connection_at_once_has_one_text_with_what_to_do(closed: OSError) -> None:
+    """As protected mode does: two texts by turns would be a new line of the log at each try."""
+    error = redis.ConnectionError("Error 32 while writing to socket")
+    error.__context__ = closed
+    told = str(connect_error(error))
+    assert "protected mode" in told
+    assert "rlock doctor" in told
 
 
 @pytest.mark.rule("3.9")

@@ -50,9 +50,9 @@ def closing(fleet: Fleet, findings: Sequence[Finding]) -> str:
     told = ", ".join(
         f"{counts[severity]} {severity.value}{'' if counts[severity] == 1 else 's'}" for severity in Severity
     )
-    reached = sum(facts.reached for facts in fleet.masters)
+    answered = sum(facts.examined for facts in fleet.masters)
     plural = "" if len(fleet.masters) == 1 else "s"
-    return f"{reached} of {len(fleet.masters)} master{plural} reached, quorum {fleet.quorum}: {told}"
+    return f"{answered} of {len(fleet.masters)} master{plural} answered, quorum {fleet.quorum}: {told}"
 
 
 def _facts(facts: Facts, fleet: Fleet) -> Iterator[str]:
