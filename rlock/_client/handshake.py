@@ -120,7 +120,7 @@ def connect_error(error: Exception) -> ConnectError:
     if isinstance(reason, (ConnectionResetError, BrokenPipeError)):
         # One text for both: which of the two comes is chance, and each new text is a new line in the log.
         text = (
-            "it ended the connection BROKEN: is it in protected mode, behind a proxy, or is "
+            "it ended the connection before it answered: is it in protected mode, behind a proxy, or is "
             "TLS missing? `rlock doctor` tells"
         )
     elif isinstance(reason, OSError) and reason.strerror and reason.strerror not in text:
