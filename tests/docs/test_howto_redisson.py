@@ -1,4 +1,4 @@
-"""docs/howto/redisson.md: its two programs wait for one lock, and its table is what Redisson does."""
+"""docs/howto/redisson.md: its two programs wait for one lock, and each of them gets it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 
 import rlock
 
-from ..interop.building import Build
 from ..interop.conftest import redisson as redisson  # a fixture
 from ..lock.conftest import eventually
 from ..servers import Fleet, left
@@ -19,12 +18,11 @@ from .pages import TOP, lay_out
 
 
 def test_the_two_programs_of_the_page_take_their_turns(
-    masters3: Fleet, redisson: Build, tmp_path: Path
+    masters3: Fleet, redisson: list[str], tmp_path: Path
 ) -> None:
     urls = masters3.urls
     lay_out("howto/redisson.md", tmp_path)
-    *java, _ = redisson.command
-    commands = ([*java, "Nightly.java", *urls], [sys.executable, "nightly.py", *urls])
+    commands = ([*redisson, "Nightly.java", *urls], [sys.executable, "nightly.py", *urls])
     with rlock.Client(urls, 3.0, interop="redisson") as client:
         lock = client.lock("nightly")
         lock.acquire()

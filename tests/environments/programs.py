@@ -10,8 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import redis
 
 import rlock
 
+from ..lock.conftest import eventually
 from ..servers import Fleet, left, raw
 
 TOP = Path(rlock.__file__).resolve().parent.parent
@@ -168,15 +168,6 @@ def blocks() -> dict[str, str]:
     text = PAGE.read_text(encoding="utf-8")
     shown = re.findall(r"```python\n(# (\S+\.py)\n.*?)```", text, re.DOTALL)
     return {name: code for code, name in shown}
-
-
-def eventually(what: Callable[[], Any], within: float = 8.0) -> Any:
-    until = time.monotonic() + within
-    while True:
-        value = what()
-        if value or time.monotonic() > until:
-            return value
-        time.sleep(0.02)
 
 
 def channels(url: str) -> list[str]:

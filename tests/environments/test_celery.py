@@ -13,6 +13,7 @@ from typing import Any
 
 import rlock
 
+from ..lock.conftest import eventually
 from ..servers import Fleet
 from .programs import (
     COMMON,
@@ -21,7 +22,6 @@ from .programs import (
     assert_nothing_is_left,
     blocks,
     counter,
-    eventually,
     needs,
     program,
 )

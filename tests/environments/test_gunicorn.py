@@ -15,6 +15,7 @@ import pytest
 import rlock
 from rlock.testing.local.spawn import free_port
 
+from ..lock.conftest import eventually
 from ..servers import Fleet
 from .programs import (
     COMMON,
@@ -23,7 +24,6 @@ from .programs import (
     assert_nothing_is_left,
     blocks,
     counter,
-    eventually,
     needs,
     program,
 )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 import time
+from collections import Counter as Tally
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 
 from rlock.testing.contention.checker import overlaps
@@ -18,49 +21,69 @@ from rlock.testing.contention.worker import Load
 
 from ..conftest import FreshMasters
 from ..servers import AnyMaster, Fleet
-from .building import Build
-from .conftest import MakeJvm
-from .jvm import Jvm
 
 NAME = "contest"
 SECONDS = 3.0
 JAVAS, JAVA_THREADS, PYTHONS = 2, 2, 4
-HOLD_MS = 1
+HOLD_S = 0.001
 #: After its time a worker waits for the lock once more, at worst for a lease of Redisson's.
 END_S = 60.0
+#: Small: two of them start on a small machine.
+JVM = ["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+PROGRAM = Path(__file__).with_name("Contest.java")
 
 
-def contest(make: MakeJvm, masters: Sequence[AnyMaster], folder: Path, name: str = NAME) -> History:
+class Java:
+    """A process of `Contest.java`, connected and ready to begin."""
+
+    def __init__(self, java: list[str], folder: Path, label: str, urls: Sequence[str]) -> None:
+        # Java has CLOCK_MONOTONIC, the journals have CLOCK_BOOTTIME.
+        clock_ns = now_ns() - time.monotonic_ns()
+        words = [folder, folder / "counter", NAME, label, JAVA_THREADS, int(SECONDS * 1000), clock_ns, *urls]
+        self.process = subprocess.Popen(
+            [*java, *JVM, str(PROGRAM), *map(str, words)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=(folder / f"{label}.log").open("wb"),
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+
+    def wait_until_ready(self) -> None:
+        assert self.stdout.readline() == b"ready\n"
+
+    def begin(self) -> None:
+        self.stdin.write(b"\n")
+        self.stdin.flush()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def contest(java: list[str], masters: Sequence[AnyMaster], folder: Path, name: str = NAME) -> History:
     """Let the processes contend, Python for the lock of this name; the history of both sides."""
     urls = [master.url for master in masters]
+    Counter(folder / "counter")  # Java expects a counter that exists
     with ExitStack() as stack:
-        clients = [make().client(urls, watchdog_ms=3000, timeout_ms=500, retries=1) for _ in range(JAVAS)]
         environment = {**os.environ, "RLOCK_MASTERS": ",".join(urls), "RLOCK_INTEROP": "redisson"}
         pythons = WorkerProcesses(PYTHONS, folder, environment)
         stack.callback(pythons.end)
+        javas = []
+        for i in range(JAVAS):
+            javas.append(Java(java, folder, f"java-{i}", urls))
+            stack.callback(javas[-1].close)
         pythons.wait(END_S)
-        Counter(folder / "counter")  # Java expects a counter that exists
-        counter = str(folder / "counter")
-        done = [
-            client.contend(
-                name=NAME,
-                label=f"java-{i}",
-                threads=JAVA_THREADS,
-                folder=str(folder),
-                counter=counter,
-                ms=int(SECONDS * 1000),
-                hold_ms=HOLD_MS,
-                # Java has CLOCK_MONOTONIC, the journals have CLOCK_BOOTTIME.
-                clock_ns=now_ns() - time.monotonic_ns(),
-            )
-            for i, client in enumerate(clients)
-        ]
-        hold = (HOLD_MS / 1000, HOLD_MS / 1000)
-        load = Load(name, hold=hold, counter=counter, end_at=now_ns() + int(SECONDS * SECOND))
+        for each in javas:
+            each.wait_until_ready()
+        for each in javas:
+            each.begin()
+        end_at = now_ns() + int(SECONDS * SECOND)
         for python in pythons.workers:
-            python.order(load)
-        for future in done:
-            future.result(SECONDS + END_S)
+            python.order(Load(name, hold=(HOLD_S, HOLD_S), counter=str(folder / "counter"), end_at=end_at))
+        for each in javas:
+            each.process.wait(SECONDS + END_S)
         pythons.wait(END_S)
         pythons.end()
     history = pythons.history.take(folder)
@@ -76,22 +99,26 @@ def lost_updates(history: History, folder: Path) -> int:
 
 
 def judge(history: History, folder: Path) -> None:
-    """The lock excluded everybody, and every contender got it."""
+    """The lock excluded everybody, every contender got it, and each side was woken by the other."""
     assert overlaps(history.holds) == []
     assert lost_updates(history, folder) == 0
     assert len(history.ended) == JAVAS * JAVA_THREADS + PYTHONS
     assert {hold.contender for hold in history.holds} == {each.contender for each in history.attempts}
     assert len(history.holds) >= 50
+    sides = [hold.process.partition("-")[0] for hold in history.holds]
+    passed = Tally(pairwise(sides))
+    # Without a message a waiter of either side looks again after a second or more.
+    assert min(passed["java", "worker"], passed["worker", "java"]) > 3 * SECONDS, passed
 
 
-def test_never_two_at_once(masters3: Fleet, fresh_jvm: MakeJvm, redisson: Build, tmp_path: Path) -> None:
-    history = contest(fresh_jvm, masters3.masters, tmp_path)
+def test_never_two_at_once(masters3: Fleet, redisson: list[str], tmp_path: Path) -> None:
+    history = contest(redisson, masters3.masters, tmp_path)
     judge(history, tmp_path)
     assert history.errors == []
 
 
 def test_never_two_at_once_while_one_of_three_masters_dies(
-    fresh_masters: FreshMasters, fresh_jvm: MakeJvm, redisson: Build, tmp_path: Path
+    fresh_masters: FreshMasters, redisson: list[str], tmp_path: Path
 ) -> None:
     fleet = fresh_masters(3)
 
@@ -103,20 +130,14 @@ def test_never_two_at_once_while_one_of_three_masters_dies(
 
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
-    judge(contest(fresh_jvm, fleet.masters, tmp_path), tmp_path)
+    judge(contest(redisson, fleet.masters, tmp_path), tmp_path)
     killer.join(10)
     assert not fleet[0].running
 
 
 def test_the_contest_notices_two_locks_where_one_should_be(
-    masters1: Fleet, fresh_jvm: MakeJvm, redisson: Build, tmp_path: Path
+    masters1: Fleet, redisson: list[str], tmp_path: Path
 ) -> None:
-    history = contest(fresh_jvm, masters1.masters, tmp_path, "another lock")
+    history = contest(redisson, masters1.masters, tmp_path, "another lock")
     assert overlaps(history.holds)
     assert lost_updates(history, tmp_path)
-
-
-def test_java_reads_the_clock_that_python_reads(jvm: Jvm) -> None:
-    before = time.monotonic_ns()
-    told = jvm.clock()
-    assert before <= told <= time.monotonic_ns(), "two clocks: no journal can be compared"

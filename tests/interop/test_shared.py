@@ -226,6 +226,29 @@ def test_a_force_of_java_is_a_loss_and_is_not_healed(masters: Fleet, shared: Mak
         lock.release()
 
 
+def test_a_lease_of_a_dead_java_ends_and_the_lock_is_free(masters3: Fleet, shared: MakeShared) -> None:
+    Java(masters3.urls).lock(lease_ms=500)
+    lock = shared(masters3.urls).lock("job")
+    assert not lock.acquire(timeout=0.1)
+    assert lock.acquire(timeout=10.0)
+    lock.release()
+
+
+def test_a_read_write_lock_of_java_is_refused_and_left_alone(masters1: Fleet, shared: MakeShared) -> None:
+    server, client = raw(masters1.urls[0]), shared(masters1.urls)
+    server.hset("job", mapping={"mode": "read", f"{UUID.format(0)}:35": 1})
+    held = server.hgetall("job")
+    for call in (
+        lambda: client.lock("job").acquire(timeout=1.0),
+        client.lock("job").locked,
+        lambda: client.status("job"),
+        lambda: client.evict("job"),
+    ):
+        with pytest.raises(rlock.OptionsError, match="no lock wrote"):
+            call()
+    assert server.hgetall("job") == held
+
+
 def test_of_a_minority_that_java_deletes_one_master_is_healed(masters3: Fleet, shared: MakeShared) -> None:
     with shared(masters3.urls, 1.0).lock("job") as lock:
         assert eventually(lambda: all(raw(url).exists("job") for url in masters3.urls))

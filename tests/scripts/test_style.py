@@ -68,52 +68,9 @@ def documented_inputs(name: str) -> dict[str, str]:
     return dict(told)
 
 
-def documented_codes(name: str) -> list[str]:
-    text = "\n".join(header(name))
-    reply = text[text.index("\n Reply:") : text.index("\n Second delivery:")]
-    return re.findall(r"^ {2,4}(-?\d+) {2}\S", reply, re.MULTILINE)
-
-
-def parts(text: str) -> list[str]:
-    """The elements of a list, nested ones as a whole."""
-    found, depth = [""], 0
-    for character in text:
-        depth += (character in "({[") - (character in ")}]")
-        if character == "," and depth == 0:
-            found.append("")
-        else:
-            found[-1] += character
-    return [part.strip() for part in found]
-
-
-def replies(name: str) -> list[list[str]]:
-    return [parts(reply) for reply in re.findall(r"return \{(.*)\}", body(name))]
-
-
-def answered_codes(name: str) -> set[str]:
-    """Every code in a reply that the body builds, by its number or in `code`."""
-    code = body(name)
-    given = re.findall(r"codes\[i\](?:, \w+)? = (-?\d+)", code)
-    for first, *_ in replies(name):
-        if first == "code":
-            for value in re.findall(r"\bcode(?:, [\w, ]+)? = (.+)", code):
-                given += re.findall(r"(?<![\w.])-?\d+\b", parts(value)[0])
-        elif name not in BATCHES:
-            given.append(first)
-    return set(given)
-
-
 @EVERY_SCRIPT
 def test_every_input_that_is_used_is_documented_and_the_other_way_round(name: str) -> None:
     assert inputs(body(name)) == set(documented_inputs(name))
-
-
-@EVERY_SCRIPT
-def test_every_reply_code_that_is_answered_is_documented_and_the_other_way_round(name: str) -> None:
-    told = documented_codes(name)
-    assert set(told) == answered_codes(name)
-    assert told == sorted(told, key=int, reverse=True), "from the best answer to the worst"
-    assert len(told) == len(set(told))
 
 
 @pytest.mark.rule("2.3")

@@ -139,9 +139,6 @@ def test_threads_are_told_of_once_among_losses_evictions_closes_and_hand_offs(
     assert len(ledger.of(Queued)) > 10
 
 
-# -- tasks -----------------------------------------------------------------------------------------
-
-
 # -- Ctrl-C ----------------------------------------------------------------------------------------
 
 #: Where an interrupt is tried on every line. Not in rlock/events.py: see `interrupts.SPARED`.
