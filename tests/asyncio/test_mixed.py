@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 
@@ -13,7 +12,7 @@ from rlock.asyncio import Client
 from rlock.rules.keys import queue
 
 from .conftest import Run
-from .stepping import TTL, Eyes, nothing_left, soon
+from .stepping import TTL, Eyes, soon
 
 
 def in_thread(work: Callable[[], object]) -> asyncio.Future[object]:
@@ -66,39 +65,3 @@ def _stand(eyes: Eyes, places: int) -> bool:
 
 def _future(work: Coroutine[object, object, None]) -> asyncio.Future[object]:
     return asyncio.ensure_future(work)
-
-
-def test_threads_and_tasks_in_a_crowd_are_never_two_at_once(run: Run, eyes: Eyes) -> None:
-    inside = 0
-    turns = 0
-
-    async def main() -> None:
-        with rlock.Client(eyes.urls, TTL) as blocking:
-            async with Client(eyes.urls, TTL) as tasks:
-
-                def thread() -> None:
-                    nonlocal inside, turns
-                    for _ in range(15):
-                        with blocking.lock("x"):
-                            inside += 1
-                            assert inside == 1, "two at once"
-                            time.sleep(0.0005)
-                            turns += 1
-                            inside -= 1
-
-                async def task() -> None:
-                    nonlocal inside, turns
-                    for _ in range(15):
-                        async with tasks.lock("x"):
-                            inside += 1
-                            await asyncio.sleep(0.0005)
-                            assert inside == 1, "two at once"
-                            turns += 1
-                            inside -= 1
-
-                crowd = [in_thread(thread) for _ in range(4)] + [_future(task()) for _ in range(4)]
-                await asyncio.wait_for(asyncio.gather(*crowd), 60)
-                await nothing_left(eyes, tasks)
-
-    run(main())
-    assert turns == 8 * 15

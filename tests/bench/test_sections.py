@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from bench.harness.sections import Section, Turn, overlaps, row_of
+from bench.harness.sections import Section, overlaps
 
 MS = 1_000_000
 
@@ -12,16 +10,6 @@ MS = 1_000_000
 def section(process: int, thread: int, asked: float, entered: float, left: float) -> Section:
     """Instants in milliseconds."""
     return Section(process, thread, *(round(at * MS) for at in (asked, entered, left)))
-
-
-def turn(*sections: Section, **also: Any) -> Turn:
-    """A window from 100 to 1100 ms, of two processes with one thread each, if nothing else is said."""
-    settings: dict[str, Any] = {"processes": 2, "threads": 1, "began": 0, "opened": 100 * MS}
-    return Turn(**{**settings, "closed": 1100 * MS, "sections": sections, **also})
-
-
-def figures(*turns: Turn) -> dict[str, float]:
-    return row_of(turns).figures
 
 
 def test_sections_that_follow_each_other_do_not_overlap() -> None:

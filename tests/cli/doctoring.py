@@ -8,9 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from rlock.cli.main import cli
+
+from ..conftest import FreshMasters
+from ..servers import Fleet
+
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
+
+
+@pytest.fixture
+def good(fresh_masters: FreshMasters) -> Fleet:
+    """Three masters as the documentation wants them."""
+    return fresh_masters(3, args=DURABLE)
 
 
 @dataclass(frozen=True)

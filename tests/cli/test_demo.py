@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from rlock.cli.demo.display import is_plain
-
 from ..servers import gone
 
 DEMO = [sys.executable, "-m", "rlock", "demo"]
@@ -188,38 +186,3 @@ def test_a_signal_at_any_time_ends_every_process(
     assert "Traceback" not in err
     assert all(map(gone, started))
     assert list(tmp_path.iterdir()) == []
-
-
-@needs_proc
-def test_even_kill_9_leaves_no_process(tmp_path: Path) -> None:
-    process = subprocess.Popen(DEMO, env=environment(tmp_path), stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    while "now under the lock" not in process.stdout.readline():
-        assert process.poll() is None
-    started = descendants(process.pid)
-    process.kill()
-    process.communicate(timeout=20)
-    assert all(map(gone, started))
-
-
-# -- it looks right --------------------------------------------------------------------------------------
-
-
-class Stream:
-    def __init__(self, tty: bool, encoding: str) -> None:
-        self.encoding = encoding
-        self.isatty = lambda: tty
-
-
-@pytest.mark.parametrize(
-    ("tty", "encoding", "environ", "plain"),
-    [
-        (True, "utf-8", {"TERM": "xterm"}, False),
-        (False, "utf-8", {"TERM": "xterm"}, True),
-        (True, "utf-8", {"TERM": "xterm", "NO_COLOR": "1"}, True),
-        (True, "utf-8", {"TERM": "dumb"}, True),
-        (True, "ascii", {"TERM": "xterm"}, True),
-    ],
-)
-def test_what_gets_a_dashboard(tty: bool, encoding: str, environ: dict[str, str], plain: bool) -> None:
-    assert is_plain(Stream(tty, encoding), environ) is plain  # type: ignore[arg-type]

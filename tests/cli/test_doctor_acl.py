@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rlock.cli.doctor.acl import COMMANDS, OPTIONAL, Scope, command_trials, optional_trials
+from rlock.cli.doctor.acl import COMMANDS, OPTIONAL, Scope
 
 from ..servers import AnyMaster, raw
 from .doctoring import Seen, doctor, label
@@ -24,12 +24,6 @@ MORE = [f"+{command}" for command in OPTIONAL]
 def test_the_page_of_operations_tells_the_permissions_that_the_code_knows() -> None:
     (words,) = re.findall(r"^ACL SETUSER worker on >secret (.*)$", PAGE, re.MULTILINE)
     assert words.split() == Scope("orders:*").rules()
-
-
-def test_every_permission_has_a_trial() -> None:
-    with_channels = {"publish", "subscribe", "unsubscribe"}
-    assert {*command_trials(Scope()), *with_channels} == set(COMMANDS)
-    assert {*optional_trials(), "info", "config|get"} == set(OPTIONAL)
 
 
 def setuser(master: AnyMaster, *rules: str) -> str:

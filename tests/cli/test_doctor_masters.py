@@ -16,15 +16,7 @@ from ..faults.conftest import clocked as clocked
 from ..lock.conftest import eventually
 from ..servers import Fleet, left, raw
 from .doctoring import Seen, doctor, label
-
-FreshMasters = Callable[..., Fleet]
-DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
-
-
-@pytest.fixture
-def good(fresh_masters: FreshMasters) -> Fleet:
-    """Three masters as the documentation wants them."""
-    return fresh_masters(3, args=DURABLE)
+from .doctoring import good as good  # a fixture
 
 
 def tell(master: Any, *words: str) -> Any:

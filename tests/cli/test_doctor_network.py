@@ -13,16 +13,10 @@ from rlock.testing.local.spawn import free_port
 
 from ..servers import Fleet, raw
 from .doctoring import doctor
+from .doctoring import good as good  # a fixture
 from .shell import Done, inside
 
-FreshMasters = Callable[..., Fleet]
-DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 Serve = Callable[[Callable[[socket.socket], None]], str]
-
-
-@pytest.fixture
-def good(fresh_masters: FreshMasters) -> Fleet:
-    return fresh_masters(3, args=DURABLE)
 
 
 @pytest.fixture

@@ -32,14 +32,6 @@ def test_the_masters_tell_their_time_again_when_what_is_known_of_it_is_old() -> 
     assert time.stale(12.0), "nobody told it"
 
 
-def test_a_grant_that_tells_the_time_corrects_it_and_says_nothing_of_other_masters() -> None:
-    world = World(3, [YES._replace(time_us=7_000_000)] * 2 + [YES])
-    world.context.time.note(0, 9_000_000, world.now)
-    world.acquire(FOR_EVER)
-    assert world.context.time.us(world.now) == 7_000_000
-    assert world.context.time.stale(world.now)
-
-
 def told(world: World) -> list[str]:
     """What each attempt with a place wants to be told, beside who has the lock."""
     asks = world.sent(scripts.ACQUIRE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -14,7 +13,7 @@ import pytest
 
 import rlock
 import rlock.asyncio
-from rlock import LockBusyError, OptionsError, locked
+from rlock import OptionsError, locked
 
 CLIENT = rlock.Client("redis://127.0.0.1:1")  # nobody is asked
 TASK_CLIENT = rlock.asyncio.Client("redis://127.0.0.1:1")
@@ -91,15 +90,6 @@ def test_on_busy_of_a_function_cannot_be_a_coroutine_function() -> None:
 
     with pytest.raises(OptionsError, match="cannot await on_busy"):
         locked(CLIENT, "x", blocking=False, on_busy=answer)(report)
-
-
-def test_the_error_of_a_busy_lock_is_a_time_out_and_pickles() -> None:
-    error = LockBusyError("orders:42", 5.0)
-    assert isinstance(error, TimeoutError)
-    assert isinstance(error, rlock.RLockError)
-    copy = pickle.loads(pickle.dumps(error))
-    assert (type(copy), copy.name, copy.waited) == (LockBusyError, "orders:42", 5.0)
-    assert str(copy) == str(error)
 
 
 # -- the client --------------------------------------------------------------------------------------------

@@ -46,6 +46,3 @@ def test_every_row_of_the_table_of_faults_names_a_test() -> None:
     rows = [line for line in table.splitlines() if line.startswith("|")][2:]
     assert len(rows) > 40
     assert [row for row in rows if "[test_" not in row.split(" | ")[-1]] == []
-
-
-# -- it has to notice --------------------------------------------------------------------------------

@@ -19,6 +19,3 @@ STORIES = [page for page in PAGES if has_story(page)]
 def test_the_terminals_of_a_page_show_what_happens(page: Path, tmp_path: Path, server: ServerBinary) -> None:
     with story(page, tmp_path) as told:
         told.tell()
-
-
-# -- the machine itself: it must notice what is wrong --------------------------------------------------

@@ -101,41 +101,6 @@ def test_a_stopped_waiter_that_was_handed_the_lock_costs_the_next_one_a_second_o
     usable(holder)
 
 
-# -- killed ------------------------------------------------------------------------------------------------
-
-
-def test_a_killed_holder_keeps_the_others_out_until_its_lease_ends_and_no_longer(
-    masters3: Fleet, client_for: ClientFor, process: Process
-) -> None:
-    child = process(HOLD, masters3.urls, 1.2)
-    assert child.line() == "got"
-    child.process.kill()
-    child.process.wait()
-    other = client_for(masters3.urls)
-    excluded(other)
-    with within(1.2 + LOOK_S):
-        usable(other, 20.0)
-
-
-def test_a_killed_waiter_costs_the_next_one_nothing(
-    masters3: Fleet, client_for: ClientFor, process: Process
-) -> None:
-    holder, other = client_for(masters3.urls, 10.0), client_for(masters3.urls, 10.0)
-    lock = holder.lock("x", fair=True)
-    lock.acquire()
-    first = process('client.lock("x", fair=True).acquire()', masters3.urls, 10.0)
-    waiting(holder)
-    second = Waiter(other, fair=True)
-    waiting(holder, 2)
-    first.process.kill()
-    first.process.wait()
-    time.sleep(0.1)
-    with within(0.5):
-        lock.release()
-        assert second.got()
-    assert not holder.status("x").queue_length
-
-
 # -- forked ------------------------------------------------------------------------------------------------
 
 FORK_HOLDING = """\

@@ -86,6 +86,9 @@ def test_without_a_majority_acquire_raises_and_a_holder_loses_the_lock_when_its_
             other.lock("x").acquire(*arguments)
         assert {master.rpartition(":")[2] for master in caught.value.faults} == {*map(port, fleet[1:])}
         assert caught.value.answered < 2
+    for ask in (other.lock("x").locked, lambda: other.status("x"), lambda: other.evict("x")):
+        with pytest.raises(rlock.QuorumUnreachableError):
+            ask()
     assert lock.lost.wait(5.0)
     # Silence is no loss before the validity ends; a renewal that was on its way may have moved the end.
     assert -0.05 < time.monotonic() - ends_at < 2.0

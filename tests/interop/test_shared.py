@@ -70,8 +70,6 @@ class Java:
     ("name", "channel"),
     [
         ("job", "redisson_lock__channel:{job}"),
-        ("a b:c", "redisson_lock__channel:{a b:c}"),
-        ("{shop}:job", "redisson_lock__channel:{shop}:job"),
         ("half{", "redisson_lock__channel:half{"),
         ("half}", "redisson_lock__channel:{half}}"),
     ],

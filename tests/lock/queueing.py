@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -47,15 +48,22 @@ def started(child: StartChild, client: rlock.Client, urls: list[str], mode: str 
     return one
 
 
+class Attempt(NamedTuple):
+    """A round of an acquire."""
+
+    client: str
+    at: float
+
+
 @contextmanager
-def counted_attempts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Who of this process asked the masters for a lock, by `<client>`."""
-    asked: list[str] = []
+def counted_attempts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Attempt]]:
+    """Each time this process asked the masters for a lock: its `<client>`, and the instant."""
+    asked: list[Attempt] = []
     call = Calls.call
 
     def count(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
         if command.script is scripts.ACQUIRE:
-            asked.append(str(command.echo).rpartition(":")[0])
+            asked.append(Attempt(str(command.echo).rpartition(":")[0], time.monotonic()))
         return call(self, command, *args, **options)
 
     with monkeypatch.context() as patch:

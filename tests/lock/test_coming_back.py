@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
 import rlock._client.engine
-from rlock._client.calls import Calls
-from rlock.procedures.port import WaitGenerator
-from rlock.rules import scripts, timing
-from rlock.rules.command_templates import Command
-from rlock.rules.quorum import Ballot
+from rlock.rules import timing
 
 from ..servers import Fleet
 from .conftest import own_wire
-from .queueing import MakeClient, StartChild, started
+from .queueing import MakeClient, StartChild, counted_attempts, started
 
 pytestmark = own_wire
 
 AWAY_S = 0.2
-
-
-@contextmanager
-def first_asked_after(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    """The instants at which this process asked the masters for a lock; it stays away for `AWAY_S`."""
-    asked: list[float] = []
-    call = Calls.call
-
-    def note(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
-        if command.script is scripts.ACQUIRE:
-            asked.append(time.monotonic())
-        return call(self, command, *args, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Calls, "call", note)
-        patch.setattr(rlock._client.engine, "come_back_wait", lambda round_s: AWAY_S)
-        yield asked
 
 
 def test_it_asks_again_when_the_next_owner_has_had_time_to_claim(
@@ -49,16 +25,17 @@ def test_it_asks_again_when_the_next_owner_has_had_time_to_claim(
     lock = client.lock("x", fair=False)
     lock.acquire()
     one = started(child, client, masters3.urls, "default")
-    with first_asked_after(monkeypatch) as asked:
+    monkeypatch.setattr(rlock._client.engine, "come_back_wait", lambda round_s: AWAY_S)
+    with counted_attempts(monkeypatch) as asked:
         lock.release()
         released = time.monotonic()
         assert not lock.acquire(timeout=AWAY_S + 0.2)
-        assert asked[0] - released >= AWAY_S * 0.9
+        assert asked[0].at - released >= AWAY_S * 0.9
         one.line()  # it has it
         asked.clear()
         began = time.monotonic()
         assert not lock.acquire(timeout=0.05)
-        assert asked[0] - began < AWAY_S / 2, "once, not for ever"
+        assert asked[0].at - began < AWAY_S / 2, "once, not for ever"
     one.say("")
     one.line()
 

@@ -101,6 +101,7 @@ def test_on_busy_decides_the_result_of_a_call_with_a_busy_lock(
         with pytest.raises(rlock.LockBusyError) as caught:
             raising(1)
         assert caught.value.waited == 0
+        assert isinstance(caught.value, TimeoutError)
         with pytest.raises(rlock.LockBusyError) as late:
             waiting(1)
         assert 0.29 < late.value.waited < 5

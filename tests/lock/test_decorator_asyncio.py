@@ -40,26 +40,6 @@ def run(masters: Fleet) -> Run:
     return loop
 
 
-def test_the_body_runs_under_the_lock_of_its_task_and_the_result_is_returned(run: Run) -> None:
-    async def main(client: rlock.asyncio.Client, stranger: rlock.asyncio.Client) -> None:
-        @rlock.locked(client, "report:{user_id}")
-        async def report(user_id: int) -> tuple[int, bool, bool, int]:
-            """Makes one."""
-            lock = report.lock(user_id)
-            lock.check()
-            await asyncio.sleep(0)
-            taken = await stranger.lock("report:7").acquire(blocking=False)
-            return user_id, lock.is_owned(), taken, lock.fencing_token
-
-        user_id, owned, taken, token = await report(7)
-        assert (user_id, owned, taken) == (7, True, False)
-        assert token > 0
-        assert asyncio.iscoroutinefunction(report)
-        assert (report.__name__, report.__doc__) == ("report", "Makes one.")
-
-    run(main)
-
-
 def test_calls_nest_in_one_task_and_a_task_that_is_made_waits(run: Run) -> None:
     async def main(client: rlock.asyncio.Client, stranger: rlock.asyncio.Client) -> None:
         counts: list[int] = []
@@ -75,6 +55,7 @@ def test_calls_nest_in_one_task_and_a_task_that_is_made_waits(run: Run) -> None:
             assert await asyncio.create_task(inner()) is None
             return depth and 1 + (await outer(depth - 1) or 0)
 
+        assert asyncio.iscoroutinefunction(outer)
         assert await outer(2) == 2
         assert counts == [2, 3, 4]
         assert client.lock("x").hold_count == 0

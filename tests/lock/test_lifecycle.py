@@ -109,6 +109,7 @@ def test_errors_pickle_with_their_fields() -> None:
         rlock.RLockError("x"),
         rlock.OptionsError("x"),
         rlock.NotHeldError("x"),
+        rlock.LockBusyError("x", 5.0),
         rlock.LeaseLostError("x", "evicted"),
         rlock.QuorumUnreachableError("x", 2, 1, {"redis://a": "down"}),
     ):

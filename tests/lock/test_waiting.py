@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import signal
 import threading
 import time
@@ -73,7 +72,8 @@ def test_a_release_in_another_process_wakes_a_waiter_at_once(
 ) -> None:
     holder = child(HOLDER, "10", *urls)
     assert holder.line() == "held"
-    lock = make_client(urls, ttl=10.0).lock("x")
+    client = make_client(urls, ttl=10.0)
+    lock = client.lock("x")
     took: list[float] = []
 
     def wait() -> None:
@@ -83,7 +83,8 @@ def test_a_release_in_another_process_wakes_a_waiter_at_once(
 
     thread = threading.Thread(target=wait)
     thread.start()
-    time.sleep(0.4)
+    assert eventually(lambda: client.status("x").queue_length == 1)
+    time.sleep(0.05)  # asleep, by now
     released = time.monotonic()
     holder.say()
     thread.join(20)
@@ -100,6 +101,7 @@ def test_a_killed_holder_frees_its_lock_within_ttl_and_a_half_second(
     assert not lock.acquire(timeout=0.1)
     holder.process.kill()
     began = time.monotonic()
+    assert not lock.acquire(timeout=0.1), "its lease has not ended"
     assert lock.acquire(timeout=20)
     assert time.monotonic() - began < 2.5
     lock.release()
@@ -188,27 +190,6 @@ def test_threads_of_one_process_take_turns_in_the_order_in_which_they_came(
     for thread in threads:
         thread.join(30)
     assert order == list(range(6))
-
-
-def test_many_contenders_never_overlap_and_all_get_their_turns(masters: Fleet, child: StartChild) -> None:
-    program = """
-        import sys, rlock, time
-        client = rlock.Client(sys.argv[1:], ttl=5.0)
-        lock = client.lock("x")
-        holds = []
-        for _ in range(25):
-            with lock:
-                entered = time.monotonic_ns()
-                time.sleep(0.001)
-                holds.append((entered, time.monotonic_ns()))
-        print(holds, flush=True)
-    """
-    workers = [child(program, *masters.urls) for _ in range(5)]
-    holds = sorted(hold for worker in workers for hold in eval(worker.line()))
-    assert len(holds) == 125
-    for (_, freed), (entered, _) in itertools.pairwise(holds):
-        assert freed <= entered
-    assert keys(masters) == []
 
 
 def test_threads_share_the_sockets_of_their_client(masters3: Fleet, make_client: MakeClient) -> None:

@@ -139,19 +139,6 @@ def test_one_server_under_two_names_is_an_error(masters3: Fleet) -> None:
     assert left(masters3.urls[2]) == []
 
 
-@pytest.mark.rule("3.9")
-def test_a_replica_is_no_master(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(3)
-    port = fleet.urls[2].rpartition(":")[2]
-    for url in fleet.urls[:2]:
-        raw(url).replicaof("127.0.0.1", port)
-    with rlock.Client(fleet.urls) as client, pytest.raises(rlock.OptionsError, match="replica"):
-        client.lock("x").acquire()
-    raw(fleet.urls[0]).replicaof("NO", "ONE")
-    with rlock.Client(fleet.urls) as client, client.lock("x"):
-        assert client.status("x").masters[1].fault
-
-
 @pytest.mark.parametrize(
     ("missing", "told"),
     [("-evalsha -eval", "NOPERM"), ("-hset", "script|permissions"), ("-pexpire", "script|permissions")],
