@@ -193,6 +193,7 @@ def test_locked_says_free_only_when_that_is_certain() -> None:
         ([ABSENT, ABSENT, DOWN], False),
         ([theirs, ABSENT, DOWN], True),  # the dead master may have the second vote
         ([theirs, ABSENT, FORGETFUL], True),  # and so may one that restarted have had it
+        ([theirs, ABSENT, theirs._replace(holder="later:1", guarded=True)], True),  # whomever it names now
     ):
         world = World(3, votes)
         assert world.run(locked(world, "x", 0.5)) is expected

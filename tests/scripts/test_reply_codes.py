@@ -261,10 +261,10 @@ def test_renew_assigns_the_hold_count(box: Box) -> None:
 def test_renew_delivered_twice_leaves_the_same_count_and_the_same_lease(box: Box) -> None:
     box.acquire()
     box.renew(count=2)
-    time.sleep(0.02)
+    time.sleep(0.2)
     assert box.renew(count=2) == [1]
     assert box.content() == ("hash", {MINE: "2"})
-    assert LEASE_MS - 15 <= box.pttl() <= LEASE_MS, "counted from its own arrival, and not added up"
+    assert LEASE_MS - 150 <= box.pttl() <= LEASE_MS, "counted from its own arrival, and not added up"
 
 
 def test_renew_of_an_absent_lock_does_not_put_it_back(box: Box) -> None:
