@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+import pytest
+
 import rlock
 from rlock.testing.contention.checker import overlaps
 from rlock.testing.contention.counter import Counter
@@ -21,6 +23,9 @@ from rlock.testing.contention.worker import Load
 from ..conftest import FreshMasters
 from ..lock.conftest import eventually
 from ..servers import AnyMaster, Fleet, raw
+
+# The first test of a machine fetches Redisson.
+pytestmark = pytest.mark.timeout(600)
 
 NAME = "contest"
 CHANNEL = "redisson_lock__channel:{contest}"
