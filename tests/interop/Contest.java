@@ -52,8 +52,8 @@ public final class Contest {
         Config config = new Config();
         config.setLockWatchdogTimeout(3000);
         SingleServerConfig server = config.useSingleServer().setAddress(url);
-        // A dead master costs each call a second and not a minute.
-        server.setConnectTimeout(1000).setTimeout(500).setRetryAttempts(1);
+        // A dead master refuses at once, and costs each call a second and not a minute.
+        server.setConnectTimeout(10_000).setTimeout(500).setRetryAttempts(1);
         server.setRetryDelay(attempt -> Duration.ofMillis(200));
         return Redisson.create(config);
     }
