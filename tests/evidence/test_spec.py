@@ -19,13 +19,13 @@ from ..histories import ask, got, history, hold, look, ms
 
 #: Some seconds each: a rule of each kind, the two modules, and a scope that is searched to its end.
 QUICK = (
-    "three clients",
+    "three clients, one loss",
     "clocks of clients lose a tick, no loss",
     "without: 3.1 quorum",
     "without: 3.1 drift",
     "without: 3.4 release checks the owner",
     "without: 3.6 guard of a whole lease",
-    "without: 3.8 proposals and one token from a quorum",
+    "without: 3.8 INCR and the greatest answer",
     "reached: a renewal that needs healed votes",
     "reached: a token that is written back",
 )
