@@ -12,7 +12,8 @@ from rlock.testing.contention import edn
 from rlock.testing.contention.checker import Eviction
 from rlock.testing.contention.history import History
 from spec.__main__ import as_expected, searched
-from spec.cases import EVERY, Case
+from spec.cases import EVERY
+from spec.scopes import Case
 from spec.tlc import MissingError
 
 from ..histories import ask, got, history, hold, look, ms
