@@ -44,8 +44,8 @@ DESIGN = (
     small("five masters, one loss", Losses="1", Masters="{m1, m2, m3, m4, m5}", full=True),
     small("remains of dead attempts, one loss", Losses="1", Faults='{"flush", "late", "remains"}'),
     lock("remains of dead attempts", Losses="2", Faults='{"flush", "late", "remains"}', full=True),
-    small("two locks, one loss", Clients="{a1, a2, b1, b2}", Second="{b1, b2}", Losses="1", full=True),
-    small("two locks, three clients, one loss", Clients="{a1, a2, b1}", Second="{b1}", Losses="1"),
+    small("two locks, no loss", Clients="{a1, a2, b1, b2}", Second="{b1, b2}", Losses="0", full=True),
+    small("two locks, three clients, one loss", Clients="{a1, a2, b1}", Second="{b1}", Losses="1", full=True),
     lock("clocks of clients lose a tick, no loss", Losses="0", Drift="1"),
     lock("clocks of clients lose a tick, one loss", Losses="1", Drift="1", D="0", full=True),
 )
@@ -74,10 +74,10 @@ GUARD = (
 
 #: Other forms of the rules, looser or stricter than in the code, and without the model's own reductions.
 VARIANTS = (
-    variant("now + D < v asked as each answer comes", "asked at the answer", Losses="2"),
-    variant("answers within D, decision until s + T", "decided until s + T", Losses="2"),
-    variant("both of these", "asked at the answer", "decided until s + T", Losses="2"),
-    variant("no healing", "no healing"),
+    variant("now + D < v asked as each answer comes", "asked at the answer", Losses="1"),
+    variant("answers within D, decision until s + T", "decided until s + T", Losses="1"),
+    variant("both of these", "asked at the answer", "decided until s + T", Losses="2", full=True),
+    variant("no healing", "no healing", Losses="2"),
     Case(
         "variant: leases revived, no two valid at one instant",
         changes={
@@ -165,13 +165,16 @@ UNEQUAL = (
     ),
 )
 
+PLAIN = '{"nothing reduced"}'
 BROKEN = (
     without("3.1 quorum", 4),
+    lock("without: 3.1 quorum, nothing reduced", "Exclusion", Broken='{"3.1 quorum"}', Variants=PLAIN),
     without("3.1 stamp before sending", 9),
     without("3.1 drift", 9, Drift="1", D="0", Losses="0"),
     without("3.4 release checks the owner", 7, Faults='{"flush", "remains"}'),
     without("3.5 before the old validity ends", 14, "NoneRevived", Faults=IN_ORDER, Losses="2"),
     lock("without: 3.6 guard", "Exclusion", 7, Guard="0"),
+    lock("without: 3.6 guard, nothing reduced", "Exclusion", Guard="0", Losses="2", Variants=PLAIN),
     lock("without: 3.6 guard of a whole lease", "Exclusion", 9, Guard="2"),
     lock(
         "without: 3.6 guard of a whole lease, handshake at any time",
