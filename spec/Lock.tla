@@ -199,11 +199,12 @@ HasQuorum(c) == Cardinality({m \in Masters : Counts(c, m)}) >= Quorum
 -----------------------------------------------------------------------------
 (* The commands of a client run on a master.                               *)
 
-\* So many ticks the round may still go on.
+\* So many ticks the round may still go on. An answer that cannot count until then is worth nothing.
 Rest(c) == Drift + IF client[c].phase = "holding"
                    THEN IF Kept("3.5 before the old validity ends") THEN client[c].left - 1 ELSE Lease(c)
                    ELSE (IF Kept("3.7 limit D") THEN OwnD(c) ELSE Lease(c) - 1) - client[c].round
 
+\* "decided until s + T": after D only the decision is left.
 Collects(c) == \/ "decided until s + T" \notin Variants
                \/ client[c].phase = "holding" \/ client[c].round <= OwnD(c)
 
@@ -227,6 +228,7 @@ Writes(c, m, grants) ==
     /\ memory' = IF TwoMaxTtl /\ grants /\ memory[m].note # "none" /\ c \notin Short
                  THEN [memory EXCEPT ![m].longer = TRUE] ELSE memory
 
+\* The reply brings the note. A refusal does, too; to leave it out only lets more votes count.
 Hears(c, m, k) == [client[c] EXCEPT !.heard = @ \/ (OwnGuard(c) < Guard /\ k.longer),
                                     !.read = IF "reads all notes" \in Variants THEN @ \cup {m} ELSE @]
 
@@ -271,7 +273,7 @@ Read(c, m) ==
     /\ client' = [client EXCEPT ![c] = Hears(c, m, memory[m])]
     /\ UNCHANGED <<key, memory, vote, losses>>
 
-\* "nothing reduced" only.
+\* "nothing reduced" only: the reply arrives, and the client begins an attempt before any answer.
 Reply(c, m) ==
     /\ ~vote[c][m].here
     /\ vote' = [vote EXCEPT ![c][m].here = TRUE]
