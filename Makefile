@@ -30,7 +30,6 @@ test-all: $(VENV)/.installed-test-all
 
 # The evidence behind docs/guarantees.md, one part after another; about half an hour.
 evidence: $(VENV)/.installed-test-all
-	$(BIN)/python -m tests.model
 	$(BIN)/python -m spec || [ $$? = 77 ]
 	$(BIN)/python -m tests.simulation --seeds 3000
 	$(BIN)/python -m pytest -q tests/simulation/test_controls.py tests/simulation/test_directed.py

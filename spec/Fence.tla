@@ -17,6 +17,7 @@ CONSTANTS
     Rounds,           \* of writing back, then the owner gives up
     InTurn,           \* TRUE: nobody begins before the others have ended
     Late,             \* TRUE: commands run after their round, and replies are lost
+    MayGiveUp,        \* TRUE: an owner may end without a token at any time
     Broken            \* the rules that are left out
 
 VARIABLES
@@ -123,7 +124,7 @@ Again(o) ==
     /\ Store(o, Max(Tokens(o)) + 1)
 
 GivesUp(o) ==
-    /\ o \in Busy
+    /\ MayGiveUp /\ o \in Busy
     /\ owner' = [owner EXCEPT ![o].phase = "failed", ![o].token = 0]
     /\ sent' = IF Late THEN sent ELSE {c \in sent : c.owner # o}
     /\ UNCHANGED <<stored, answer>>

@@ -11,12 +11,13 @@
 (* only ends its owner's lease earlier.                                    *)
 (*                                                                         *)
 (* Three steps of a real client are one step here, each because the early  *)
-(* case is the harmless one:                                               *)
+(* case is the harmless one. "nothing reduced" in Variants undoes the      *)
+(* first two, "remains" in Faults the third:                               *)
 (* - A round begins with its first answer. An earlier stamp only ends the  *)
 (*   validity earlier.                                                     *)
 (* - A reply arrives when its command runs. The client may decide later.   *)
-(* - A dead attempt leaves nothing behind, unless "remains" is in Faults.  *)
-(*   Its keys and its late commands could only refuse other clients.       *)
+(* - A dead attempt leaves nothing behind. Its keys and its late commands  *)
+(*   could only refuse other clients.                                      *)
 (***************************************************************************)
 EXTENDS Naturals, FiniteSets, TLC
 
@@ -25,13 +26,17 @@ CONSTANTS
     NoOne,             \* the owner of a free lock
     Over,              \* the owner of a key that a dead attempt left behind
     T,                 \* a lease lasts T ticks on a master
-    D,                 \* the answers that an acquire counts come within D ticks
+    D,                 \* an acquire is decided within D ticks
     Guard,             \* a memory younger than Guard has no vote
+    Short,             \* clients with a shorter lease, and these values instead:
+    ShortT, ShortD, ShortGuard,
+    Second,            \* clients that want another lock on the same masters
     Drift,             \* a client's clock loses at most Drift ticks in a lease
     Losses,            \* so many times a master may lose its memory; 99: any number of times
     Durable,           \* masters that keep their memory in a restart
     Faults,            \* what may go wrong beside restarts, see below
-    Broken             \* the rules that are left out, see below
+    Broken,            \* the rules that are left out
+    Variants           \* other forms of the rules, see below
 
 (* Faults: "flush"      FLUSHALL at any time                               *)
 (*         "late"       commands outlive a restart, in any order           *)
@@ -42,45 +47,70 @@ CONSTANTS
 (*         "forgets"    a restart hides that the server was a replica      *)
 (*         "remains"    keys of dead attempts stay, late commands write    *)
 (*                      them, their releases come at any time              *)
-ASSUME /\ {T, D, Guard, Drift, Losses} \subseteq Nat
-       /\ Durable \subseteq Masters
+(* Variants: "no healing"              no key is put back                  *)
+(*           "asked at the answer"     now + D < v is asked when an answer *)
+(*                                     comes, not at the decision          *)
+(*           "decided until s + T"     only the answers come within D      *)
+(*           "reads all notes"         a round without the notes of all    *)
+(*                                     masters does not count              *)
+(*           "nothing reduced"         rounds begin without an answer, and *)
+(*                                     replies travel                      *)
+ASSUME /\ {T, D, Guard, ShortT, ShortD, ShortGuard, Drift, Losses} \subseteq Nat
+       /\ ShortT <= T /\ ShortD <= D /\ ShortGuard <= Guard
+       /\ Durable \subseteq Masters /\ Short \subseteq Clients /\ Second \subseteq Clients
+       /\ Variants \subseteq {"no healing", "asked at the answer", "decided until s + T",
+                              "reads all notes", "nothing reduced"}
        /\ Faults \subseteq {"flush", "late", "handshake", "older", "evict", "forgets", "remains"}
 
 VARIABLES
-    memory,  \* [Masters -> what a master has in its memory]
+    key,     \* [Masters -> [Locks -> the owner, and the rest of its lease]]
+    memory,  \* [Masters -> what a master says of its memory]
     client,  \* [Clients -> what a client does, and by its clock since when]
     vote,    \* [Clients -> [Masters -> what came of the command of this round]]
     losses   \* so many losses of memory may still come
-vars == <<memory, client, vote, losses>>
+vars == <<key, memory, client, vote, losses>>
 
 Kept(rule) == rule \notin Broken
+Plain      == "nothing reduced" \in Variants
 Min(a, b)  == IF a < b THEN a ELSE b
+Locks      == IF Second = {} THEN {1} ELSE {1, 2}
+Name(c)    == IF c \in Second THEN 2 ELSE 1
 Quorum     == IF Kept("3.1 quorum") THEN Cardinality(Masters) \div 2 + 1 ELSE 1
+
+\* The options of a client. max_ttl decides its Guard and its D.
+Lease(c)    == IF c \in Short THEN ShortT ELSE T
+OwnD(c)     == IF c \in Short THEN ShortD ELSE D
+OwnGuard(c) == IF c \in Short THEN ShortGuard ELSE Guard
+TwoMaxTtl   == Short # {} /\ ShortGuard < Guard
 
 (* A note says since when the memory is whole: "own" was written in this   *)
 (* life of the server, "foreign" in an earlier one. start: the age of the  *)
-(* server. clean: never flushed in this life, and never a replica.         *)
+(* server. clean: never flushed in this life, and never a replica. longer: *)
+(* a lease of the greater one of two max_ttl stands in the note.           *)
 Note  == {"none", "foreign", "own"}
-Empty == [owner |-> NoOne, left |-> 0, note |-> "none", age |-> 0, start |-> 0, clean |-> TRUE]
+Empty == [note |-> "none", age |-> 0, start |-> 0, clean |-> TRUE, longer |-> FALSE]
+Free  == [owner |-> NoOne, left |-> 0]
 
 (* A command that has not run may run at any time, or never. "old": the    *)
-(* memory will be old enough to count in so many ticks. "young": it will   *)
-(* not be before the round ends. "healed": the key was put back.           *)
+(* memory reaches the age Guard in so many ticks. "young": it will not be  *)
+(* old enough before the round ends. "healed": the key was put back.       *)
 Answer == {"none", "lost", "old", "young", "healed"}
-NotRun == [answer |-> "none", wait |-> 0]
-Lost   == [answer |-> "lost", wait |-> 0]
-Young  == [answer |-> "young", wait |-> 0]
-Healed == [answer |-> "healed", wait |-> 0]
+Answered(answer, wait) == [answer |-> answer, wait |-> wait, here |-> ~Plain]
+NotRun == [answer |-> "none", wait |-> 0, here |-> TRUE]
+Lost   == [answer |-> "lost", wait |-> 0, here |-> TRUE]
 
 \* lost and slow: the ticks that the clock lost in this lease, and in this round.
-Idle == [phase |-> "idle", left |-> 0, round |-> 0, lost |-> 0, slow |-> 0, interrupted |-> FALSE]
+\* heard: of a lease of the longer max_ttl. read: the masters whose notes this round has read.
+Idle == [phase |-> "idle", left |-> 0, round |-> 0, lost |-> 0, slow |-> 0, interrupted |-> FALSE,
+         heard |-> FALSE, read |-> {}]
 
 TypeOK ==
-    /\ memory \in [Masters -> [owner: Clients \cup {NoOne, Over}, left: 0..T, note: Note,
-                               age: 0..Guard, start: 0..Guard, clean: BOOLEAN]]
-    /\ client \in [Clients -> [phase: {"idle", "acquiring", "holding", "succeeding"}, left: 0..T,
-                               round: 0..T, lost: 0..Drift, slow: 0..Drift, interrupted: BOOLEAN]]
-    /\ vote \in [Clients -> [Masters -> [answer: Answer, wait: 0..Guard]]]
+    /\ key \in [Masters -> [Locks -> [owner: Clients \cup {NoOne, Over}, left: 0..T]]]
+    /\ memory \in [Masters -> [note: Note, age: 0..Guard, start: 0..Guard, clean: BOOLEAN, longer: BOOLEAN]]
+    /\ client \in [Clients -> [phase: {"idle", "acquiring", "holding", "succeeding"}, left: 0..T, round: 0..T,
+                               lost: 0..Drift, slow: 0..Drift, interrupted: BOOLEAN,
+                               heard: BOOLEAN, read: SUBSET Masters]]
+    /\ vote \in [Clients -> [Masters -> [answer: Answer, wait: 0..Guard, here: BOOLEAN]]]
     /\ losses \in 0..Losses
 
 -----------------------------------------------------------------------------
@@ -88,10 +118,18 @@ TypeOK ==
 (* goes by stands on the master at that moment.                            *)
 
 \* The server's start is remembered only where something may still look at it.
-StartCounts == "evict" \in Faults \/ Broken \cap {"3.6 look", "3.6 judged by this note"} # {}
+StartCounts == "evict" \in Faults \/ Broken \cap {"3.6 look", "3.6 judged by this note",
+    "3.6 first use needs a clean server", "3.6 first use is judged on the master"} # {}
 
+(* First use: a memory without a note, on a clean server, is as old as the *)
+(* server. The client sends two scripts. The first one writes a note that  *)
+(* says "as young as can be", the second one looks at the server and finds *)
+(* the same note, unused. No lease was granted in between, so they are one *)
+(* step here. The client asks for it only if no master has a used note;    *)
+(* the model does without this condition.                                  *)
 Greeted(m, k) ==
-    LET trusted == k.note = "none" /\ (k.clean \/ ~Kept("3.6 first use needs a clean server"))
+    LET trusted == /\ k.note = "none" /\ Kept("3.6 first use is judged on the master")
+                   /\ k.clean \/ ~Kept("3.6 first use needs a clean server")
         durable == k.note = "none" /\ m \in Durable /\ ~Kept("3.6 durable needs a note")
         kept    == k.note = "foreign" /\ ((m \in Durable /\ k.clean) \/ ~Kept("3.6 foreign note"))
         age     == IF durable THEN Guard ELSE IF trusted THEN k.start ELSE IF kept THEN k.age ELSE 0
@@ -105,18 +143,23 @@ AfterLoss(m, k) == IF "handshake" \in Faults THEN k ELSE Greeted(m, k)
 Handshake(m) ==
     /\ memory[m].note # "own"
     /\ memory' = [memory EXCEPT ![m] = Greeted(m, @)]
-    /\ UNCHANGED <<client, vote, losses>>
+    /\ UNCHANGED <<key, client, vote, losses>>
+
+\* A client saw that no master had a note. Its handshake comes late, and trusts the start of the server.
+LateFirstUse(m) ==
+    /\ ~Kept("3.6 first use is judged on the master")
+    /\ memory[m].note = "none" /\ memory[m].start = Guard
+    /\ memory' = [memory EXCEPT ![m].note = "own", ![m].age = Guard]
+    /\ UNCHANGED <<key, client, vote, losses>>
 
 \* The age that a granting, renewing or healing script finds. It reads the note in the same call.
-Age(k) == CASE ~Kept("3.6 look")                                         -> k.start
-            [] k.note = "own" /\ ~Kept("3.6 judged by this note")        -> k.start
-            [] k.note = "none" /\ ~Kept("3.6 no note is young")          -> Guard
-            [] k.note = "none"                                           -> 0
-            [] OTHER                                                     -> k.age
-
-\* Without a note the script writes one. It never trusts the start of the server.
-Noted(k) == IF k.note = "none" /\ Kept("3.6 look") /\ Kept("3.6 no note is young")
-            THEN [k EXCEPT !.note = "own", !.age = 0] ELSE k
+\* The script that hands over reads none, and the client goes by the last note that it read. That is this
+\* one: the key is still there, and the answer to the command that wrote it came earlier.
+Known(k) == k.note # "none" \/ ~Kept("3.6 look") \/ ~Kept("3.6 no note is young")
+Age(k) == CASE ~Kept("3.6 look")                                    -> k.start
+            [] k.note = "own" /\ ~Kept("3.6 judged by this note")   -> k.start
+            [] k.note = "none"                                      -> Guard
+            [] OTHER                                                -> k.age
 
 \* No command reaches a new life of a server before its handshake.
 Reachable(m) == memory[m].note # "foreign" \/ ~Kept("3.6 handshake")
@@ -124,121 +167,166 @@ Reachable(m) == memory[m].note # "foreign" \/ ~Kept("3.6 handshake")
 -----------------------------------------------------------------------------
 (* What a client counts.                                                   *)
 
-Holding   == {c \in Clients : client[c].phase = "holding"}
-Valid(c)  == client[c].phase = "holding" /\ client[c].left > 0
-Begun(c)  == \E m \in Masters : vote[c][m].answer \in {"old", "young", "healed"}
-Margin    == IF Kept("3.1 drift") THEN Drift ELSE 0
+Holding(l) == {c \in Clients : client[c].phase = "holding" /\ Name(c) = l}
+Valid(c)   == client[c].phase = "holding" /\ client[c].left > 0
+Margin     == IF Kept("3.1 drift") THEN Drift ELSE 0
+
+\* A round that has begun takes time.
+Begun(c) == IF Plain THEN client[c].phase # "idle" /\ \E m \in Masters : vote[c][m] # Lost
+                     ELSE \E m \in Masters : vote[c][m].answer \in {"old", "young", "healed"}
+
+\* Rule 3.6: the greater max_ttl of the fleet, once the client has heard of it.
+LongGuard(c) == IF client[c].heard THEN Guard ELSE OwnGuard(c)
+LongD(c)     == IF Kept("3.7 one D for the fleet") /\ (client[c].heard \/ OwnGuard(c) = Guard) THEN D ELSE OwnD(c)
 
 \* Rule 3.7: no acquire that was sent before now can still count a vote when the validity ends.
-InTime(c) == IF Kept("3.7 less, not equal") THEN D + Margin < client[c].left
-                                            ELSE D + Margin <= client[c].left
+InTime(c) == IF Kept("3.7 less, not equal") THEN LongD(c) + Margin < client[c].left
+                                            ELSE LongD(c) + Margin <= client[c].left
 
 Counts(c, m) ==
     LET v     == vote[c][m]
         holds == client[c].phase = "holding"
-        any   == (holds /\ (InTime(c) \/ ~Kept("3.7 healed votes wait")))
-                 \/ (client[c].phase = "succeeding" /\ ~Kept("3.6 successor"))
-    IN CASE v.answer = "old"    -> v.wait = 0 \/ any
-         [] v.answer = "young"  -> any \/ (holds /\ ~Kept("3.7 young yes waits"))
-         [] v.answer = "healed" -> any
-         [] OTHER               -> FALSE
+        any   == \/ holds /\ "asked at the answer" \notin Variants /\ InTime(c)
+                 \/ holds /\ ~Kept("3.7 healed votes wait")
+                 \/ client[c].phase = "succeeding" /\ ~Kept("3.6 successor")
+    IN v.here /\ CASE v.answer = "old"    -> v.wait <= Guard - LongGuard(c) \/ any
+                   [] v.answer = "young"  -> any \/ (holds /\ ~Kept("3.7 young yes waits"))
+                   [] v.answer = "healed" -> any
+                   [] OTHER               -> FALSE
 
 HasQuorum(c) == Cardinality({m \in Masters : Counts(c, m)}) >= Quorum
 
 -----------------------------------------------------------------------------
 (* The commands of a client run on a master.                               *)
 
-\* So many ticks the round may still go on.
+\* So many ticks the round may still go on. An answer that cannot count until then is worth nothing.
 Rest(c) == Drift + IF client[c].phase = "holding"
-                   THEN IF Kept("3.5 before the old validity ends") THEN client[c].left - 1 ELSE T
-                   ELSE (IF Kept("3.7 limit D") THEN D ELSE T - 1) - client[c].round
+                   THEN IF Kept("3.5 before the old validity ends") THEN client[c].left - 1 ELSE Lease(c)
+                   ELSE (IF Kept("3.7 limit D") THEN OwnD(c) ELSE Lease(c) - 1) - client[c].round
 
-\* What an answer is worth, by the note that the same command read.
-Judged(c, age) ==
-    LET wait  == IF age >= Guard THEN 0 ELSE Guard - age
-        waits == client[c].phase = "holding" \/ (client[c].phase = "succeeding" /\ ~Kept("3.6 successor"))
-    IN CASE wait <= Rest(c) -> [answer |-> "old", wait |-> wait]
-         [] OTHER           -> IF waits THEN Young ELSE Lost
+\* "decided until s + T": after D only the decision is left.
+Collects(c) == \/ "decided until s + T" \notin Variants
+               \/ client[c].phase = "holding" \/ client[c].round <= OwnD(c)
 
-Runs(c, m, phase, answer) ==
-    /\ memory' = [memory EXCEPT ![m] = [Noted(@) EXCEPT !.owner = c, !.left = T]]
-    /\ vote' = [vote EXCEPT ![c][m] = answer]
-    /\ client' = [client EXCEPT ![c].phase = phase]
+\* What an answer is worth, by the note k that the same command read.
+Judged(c, k) ==
+    LET wait   == Guard - Age(k)
+        missed == Guard - OwnGuard(c) + Rest(c)
+        waits  == client[c].phase = "holding" \/ (client[c].phase = "succeeding" /\ ~Kept("3.6 successor"))
+    IN CASE Known(k) /\ ~Kept("3.6 judged again") /\ wait <= Guard - LongGuard(c) -> Answered("old", 0)
+         [] Known(k) /\ (wait <= missed \/ Plain) -> Answered("old", wait)
+         [] waits -> Answered("young", 0)
+         [] OTHER -> Lost
+
+\* The answer to a holder counts for good if it comes in time.
+AtOnce(c, answer) == IF "asked at the answer" \in Variants /\ client[c].phase = "holding" /\ InTime(c)
+                     THEN Answered("old", 0) ELSE answer
+
+\* A grant and a healing of a longer lease leave it in the note. A renewal does not.
+Writes(c, m, grants) ==
+    /\ key' = [key EXCEPT ![m][Name(c)] = [owner |-> c, left |-> Lease(c)]]
+    /\ memory' = IF TwoMaxTtl /\ grants /\ memory[m].note # "none" /\ c \notin Short
+                 THEN [memory EXCEPT ![m].longer = TRUE] ELSE memory
+
+\* The reply brings the note. A refusal does, too; to leave it out only lets more votes count.
+Hears(c, m, k) == [client[c] EXCEPT !.heard = @ \/ (OwnGuard(c) < Guard /\ k.longer),
+                                    !.read = IF "reads all notes" \in Variants THEN @ \cup {m} ELSE @]
+
+Runs(c, m, phase, answer, grants) ==
+    /\ Collects(c) /\ vote[c][m] = NotRun /\ Reachable(m)
+    /\ Writes(c, m, grants)
+    /\ vote' = [vote EXCEPT ![c][m] = AtOnce(c, answer)]
+    /\ client' = [client EXCEPT ![c] = [Hears(c, m, memory'[m]) EXCEPT !.phase = phase]]
     /\ UNCHANGED losses
 
 \* A free master grants. A refusal changes nothing, and neither does silence. The first answer of
 \* an attempt is one that can count: an attempt without one is over when it begins.
 Grant(c, m) ==
-    /\ client[c].phase \in {"idle", "acquiring"}
-    /\ vote[c][m] = NotRun /\ memory[m].owner = NoOne /\ Reachable(m)
-    /\ Begun(c) \/ Judged(c, Age(memory[m])) # Lost
-    /\ Runs(c, m, "acquiring", Judged(c, Age(memory[m])))
+    /\ client[c].phase = "acquiring" \/ (client[c].phase = "idle" /\ ~Plain)
+    /\ key[m][Name(c)].owner = NoOne
+    /\ Begun(c) \/ Judged(c, memory[m]) # Lost
+    /\ Runs(c, m, "acquiring", Judged(c, memory[m]), TRUE)
 
 \* Renewal, and the hand-over to the next owner inside this client (rule 3.6 holds for both).
 Extend(c, m) ==
-    /\ client[c].phase \in {"holding", "succeeding"}
-    /\ vote[c][m] = NotRun /\ memory[m].owner = c /\ Reachable(m)
-    /\ Runs(c, m, client[c].phase, Judged(c, Age(memory[m])))
+    /\ client[c].phase \in {"holding", "succeeding"} /\ key[m][Name(c)].owner = c
+    /\ Runs(c, m, client[c].phase, Judged(c, memory[m]), FALSE)
 
 \* Rule 3.7: the key is put back where it is missing, never over another owner's.
 Heal(c, m) ==
-    /\ client[c].phase = "holding"
-    /\ vote[c][m] = NotRun /\ memory[m].owner = NoOne /\ Reachable(m)
-    /\ Runs(c, m, "holding", IF Kept("3.7 young yes waits") THEN Young ELSE Healed)
+    /\ client[c].phase = "holding" /\ key[m][Name(c)].owner = NoOne /\ "no healing" \notin Variants
+    /\ Runs(c, m, "holding", Answered(IF Kept("3.7 young yes waits") THEN "young" ELSE "healed", 0), TRUE)
 
 \* A renewal of an earlier round runs. It writes, and nobody reads its answer. In order, on one
 \* connection, it runs before the command of this round.
 LateWrite(c, m) ==
-    /\ \/ client[c].phase = "holding" /\ ("late" \in Faults \/ vote[c][m] = NotRun)
-       \/ client[c].phase = "succeeding" /\ vote[c][m] = NotRun
-    /\ memory[m].owner \in {c, NoOne} /\ Reachable(m)
-    /\ memory' = [memory EXCEPT ![m] = [Noted(@) EXCEPT !.owner = c, !.left = T]]
+    /\ \/ client[c].phase = "holding" /\ ("late" \in Faults \/ ~Begun(c) \/ vote[c][m] = NotRun)
+       \/ client[c].phase = "succeeding" /\ vote[c][m] = NotRun /\ Collects(c)
+    /\ key[m][Name(c)].owner = c \/ (key[m][Name(c)].owner = NoOne /\ "no healing" \notin Variants)
+    /\ Reachable(m)
+    /\ Writes(c, m, key[m][Name(c)].owner = NoOne)
     /\ UNCHANGED <<client, vote, losses>>
+
+\* The note of a master that refused, or that has not answered yet: "reads all notes" only.
+Read(c, m) ==
+    /\ "reads all notes" \in Variants /\ Begun(c) /\ m \notin client[c].read
+    /\ client' = [client EXCEPT ![c] = Hears(c, m, memory[m])]
+    /\ UNCHANGED <<key, memory, vote, losses>>
+
+\* "nothing reduced" only: the reply arrives, and the client begins an attempt before any answer.
+Reply(c, m) ==
+    /\ ~vote[c][m].here
+    /\ vote' = [vote EXCEPT ![c][m].here = TRUE]
+    /\ UNCHANGED <<key, memory, client, losses>>
+
+Start(c) ==
+    /\ Plain /\ client[c].phase = "idle"
+    /\ client' = [client EXCEPT ![c].phase = "acquiring"]
+    /\ UNCHANGED <<key, memory, vote, losses>>
 
 -----------------------------------------------------------------------------
 (* The client decides.                                                     *)
 
-NewRound(c)  == vote' = [vote EXCEPT ![c] = [m \in Masters |-> NotRun]]
+NewRound(c) == vote' = [vote EXCEPT ![c] = [m \in Masters |-> NotRun]]
+NoRound(c)  == vote' = [vote EXCEPT ![c] = [m \in Masters |-> IF Plain THEN Lost ELSE NotRun]]
 
 \* Rule 3.1: the validity counts from before the first byte was sent, and the drift is taken off.
-Validity(c) == T - Margin - (IF Kept("3.1 stamp before sending") THEN client[c].round ELSE 0)
+Validity(c) == Lease(c) - Margin - (IF Kept("3.1 stamp before sending") THEN client[c].round ELSE 0)
 
 Win(c) ==
     /\ client[c].phase # "idle" /\ HasQuorum(c) /\ Validity(c) > 0
+    /\ "reads all notes" \in Variants => client[c].read = Masters
     /\ client' = [o \in Clients |->
            IF o = c THEN [client[c] EXCEPT !.phase = "holding", !.left = Validity(c), !.round = 0,
-                                              !.lost = client[c].slow, !.slow = 0]
-           ELSE IF client[o].phase = "holding" /\ client[o].left = 0
+                                           !.lost = client[c].slow, !.slow = 0, !.read = {}]
+           ELSE IF o \in Holding(Name(c)) /\ client[o].left = 0
                 THEN [client[o] EXCEPT !.interrupted = TRUE] ELSE client[o]]
-    /\ NewRound(c)
-    /\ UNCHANGED <<memory, losses>>
+    /\ NoRound(c)
+    /\ UNCHANGED <<key, memory, losses>>
 
 \* An undo, a release or a loss: rule 3.4, the release of exactly this owner.
-Without(c, mem) ==
-    [m \in Masters |-> IF mem[m].owner # c THEN mem[m]
-                       ELSE IF "remains" \in Faults THEN [mem[m] EXCEPT !.owner = Over]
-                       ELSE [mem[m] EXCEPT !.owner = NoOne, !.left = 0]]
+Without(k, c) == IF k.owner # c THEN k ELSE IF "remains" \in Faults THEN [k EXCEPT !.owner = Over] ELSE Free
 
 End(c) ==
     /\ client[c].phase # "idle"
     /\ client' = [client EXCEPT ![c] = Idle]
-    /\ memory' = Without(c, memory)
+    /\ key' = [m \in Masters |-> [l \in Locks |-> Without(key[m][l], c)]]
     /\ NewRound(c)
-    /\ UNCHANGED losses
+    /\ UNCHANGED <<memory, losses>>
 
 \* A round of renewal is given up, and another one is sent.
 Again(c) ==
-    /\ Valid(c) /\ Begun(c)
-    /\ client' = [client EXCEPT ![c].round = 0, ![c].slow = 0]
+    /\ Valid(c) /\ (Begun(c) \/ Plain)
+    /\ client' = [client EXCEPT ![c].round = 0, ![c].slow = 0, ![c].read = {}]
     /\ NewRound(c)
-    /\ UNCHANGED <<memory, losses>>
+    /\ UNCHANGED <<key, memory, losses>>
 
 \* A release that hands the lock to the next local owner, without a message to other processes.
 HandOver(c) ==
     /\ Valid(c)
-    /\ client' = [client EXCEPT ![c] = [Idle EXCEPT !.phase = "succeeding"]]
+    /\ client' = [client EXCEPT ![c] = [Idle EXCEPT !.phase = "succeeding", !.heard = client[c].heard]]
     /\ NewRound(c)
-    /\ UNCHANGED <<memory, losses>>
+    /\ UNCHANGED <<key, memory, losses>>
 
 -----------------------------------------------------------------------------
 (* Time passes.                                                            *)
@@ -248,7 +336,7 @@ Older(n) == Min(n + 1, Guard)
 Aged(c, slow) ==
     LET k     == client[c]
         step  == IF c \in slow THEN 0 ELSE 1
-        round == IF Begun(c) THEN Min(k.round + step, T) ELSE 0
+        round == IF Begun(c) THEN Min(k.round + step, Lease(c)) ELSE 0
         left  == IF k.left > step THEN k.left - step ELSE 0
         loses(n) == IF c \in slow THEN n + 1 ELSE n
         next  == [k EXCEPT !.round = round, !.left = left,
@@ -256,59 +344,63 @@ Aged(c, slow) ==
                            !.slow = IF Begun(c) THEN loses(@) ELSE 0]
         dead  == CASE k.phase = "idle"    -> TRUE
                    [] k.phase = "holding" -> /\ left = 0
-                                             /\ Kept("3.5 before the old validity ends") \/ ~Begun(c) \/ round >= T
-                   [] OTHER               -> \/ round >= T - Margin
-                                             \/ round > D /\ Kept("3.7 limit D")
+                                             /\ Kept("3.5 before the old validity ends") \/ ~Begun(c) \/ round >= Lease(c)
+                   [] OTHER               -> \/ round >= Lease(c) - Margin
+                                             \/ /\ round > OwnD(c) /\ Kept("3.7 limit D")
+                                                /\ "decided until s + T" \notin Variants
     IN IF dead THEN Idle ELSE next
 
 Tick ==
     \E slow \in SUBSET {c \in Clients : client[c].phase # "idle" /\ client[c].lost < Drift /\ client[c].slow < Drift} :
         LET ended == {c \in Clients : client[c].phase # "idle" /\ Aged(c, slow).phase = "idle"}
+            later(k) == LET o == IF k.owner \in ended THEN Without(k, k.owner) ELSE k
+                        IN IF o.left <= 1 THEN Free ELSE [o EXCEPT !.left = @ - 1]
         IN /\ client' = [c \in Clients |-> Aged(c, slow)]
            /\ vote' = [c \in Clients |-> [m \in Masters |->
                   IF c \in ended THEN NotRun
-                  ELSE IF vote[c][m].wait > 0 THEN [vote[c][m] EXCEPT !.wait = @ - 1] ELSE vote[c][m]]]
-           /\ memory' = [m \in Masters |->
-                  LET k    == memory[m]
-                      dead == k.owner \in ended /\ "remains" \notin Faults
-                      gone == k.owner = NoOne \/ k.left = 1 \/ dead
-                  IN [k EXCEPT !.owner = IF gone THEN NoOne ELSE IF k.owner \in ended THEN Over ELSE @,
-                               !.left  = IF gone THEN 0 ELSE @ - 1,
-                               !.age   = IF k.note = "none" THEN 0 ELSE Older(@),
-                               !.start = IF k.note = "own" /\ ~StartCounts THEN 0 ELSE Older(@)]]
+                  ELSE IF vote[c][m].wait > 0 /\ Collects(c) THEN [vote[c][m] EXCEPT !.wait = @ - 1]
+                  ELSE vote[c][m]]]
+           /\ key' = [m \in Masters |-> [l \in Locks |-> later(key[m][l])]]
+           /\ memory' = [m \in Masters |-> [memory[m] EXCEPT
+                  !.age   = IF memory[m].note = "none" THEN 0 ELSE Older(@),
+                  !.start = IF memory[m].note = "own" /\ ~StartCounts THEN 0 ELSE Older(@)]]
     /\ UNCHANGED losses
 
 -----------------------------------------------------------------------------
 (* Masters lose their memory.                                              *)
 
-\* On one connection a restart ends the commands that are under way.
+\* On one connection a restart ends the commands that are under way. No reply outlives it.
 CutOff(m) ==
-    vote' = IF "late" \in Faults THEN vote
-            ELSE [c \in Clients |-> IF Begun(c) /\ vote[c][m] = NotRun
-                                    THEN [vote[c] EXCEPT ![m] = Lost] ELSE vote[c]]
+    vote' = [c \in Clients |->
+        IF ~vote[c][m].here \/ ("late" \notin Faults /\ Begun(c) /\ vote[c][m] = NotRun)
+        THEN [vote[c] EXCEPT ![m] = Lost] ELSE vote[c]]
 
-Loses(m, found) ==
+Loses(m, locks, found) ==
     /\ losses > 0 /\ losses' = IF Losses = 99 THEN losses ELSE losses - 1
+    /\ key' = [key EXCEPT ![m] = locks]
     /\ memory' = [memory EXCEPT ![m] = AfterLoss(m, found)]
     /\ UNCHANGED client
 
-RestartEmpty(m) == Loses(m, Empty) /\ CutOff(m)
+NoLock == [l \in Locks |-> Free]
+
+RestartEmpty(m) == Loses(m, NoLock, Empty) /\ CutOff(m)
 
 Flush(m) ==
     /\ "flush" \in Faults
-    /\ Loses(m, [Empty EXCEPT !.start = memory[m].start, !.clean = FALSE])
+    /\ Loses(m, NoLock, [Empty EXCEPT !.start = memory[m].start, !.clean = FALSE])
     /\ UNCHANGED vote
 
 \* The memory of a moment ago: no lock, this lock, or that of an earlier round of a holder; with an
 \* old note, or from before there was one. A promoted replica has it, too, and never counts as clean.
 RestartOlder(m) ==
     /\ "older" \in Faults
-    /\ \E owner \in {NoOne, memory[m].owner} \cup Holding :
-       \E left \in IF owner = NoOne THEN {0} ELSE IF owner \in Holding THEN 1..T ELSE {memory[m].left} :
+    /\ \E l \in Locks : \E owner \in {NoOne, key[m][l].owner} \cup Holding(l) :
+       \E left \in IF owner = NoOne THEN {0} ELSE IF owner \in Holding(l) THEN 1..Lease(owner) ELSE {key[m][l].left} :
        \E note \in {"none", "foreign"}, clean \in BOOLEAN :
            /\ clean => m \notin Durable
-           /\ Loses(m, [owner |-> owner, left |-> left, note |-> note, clean |-> clean, start |-> 0,
-                        age |-> IF note = "none" THEN 0 ELSE Guard])
+           /\ Loses(m, [key[m] EXCEPT ![l] = [owner |-> owner, left |-> left]],
+                    [note |-> note, clean |-> clean, start |-> 0, age |-> IF note = "none" THEN 0 ELSE Guard,
+                     longer |-> note = "foreign" /\ memory[m].longer])
            /\ CutOff(m)
 
 \* appendonly yes, appendfsync always: all is there, under another run_id.
@@ -316,41 +408,44 @@ RestartWhole(m) ==
     /\ m \in Durable
     /\ memory' = [memory EXCEPT ![m] = AfterLoss(m, [@ EXCEPT
            !.note = IF @ = "none" THEN @ ELSE "foreign", !.start = 0,
-           !.clean = @ \/ "forgets" \in Faults])]
-    /\ CutOff(m) /\ UNCHANGED <<client, losses>>
+           !.clean = @ \/ memory[m].note = "none" \/ "forgets" \in Faults])]
+    /\ CutOff(m) /\ UNCHANGED <<key, client, losses>>
 
 Evict(m) ==
     /\ "evict" \in Faults /\ memory[m].note # "none"
-    /\ memory' = [memory EXCEPT ![m] = AfterLoss(m, [@ EXCEPT !.note = "none", !.age = 0])]
-    /\ UNCHANGED <<client, vote, losses>>
+    /\ memory' = [memory EXCEPT ![m] = AfterLoss(m, [@ EXCEPT !.note = "none", !.age = 0, !.longer = FALSE])]
+    /\ UNCHANGED <<key, client, vote, losses>>
 
 -----------------------------------------------------------------------------
 (* Remains of dead attempts: a command writes late, a release comes late.  *)
 
-LateKey(m) ==
-    /\ "remains" \in Faults /\ memory[m].owner = NoOne
-    /\ memory' = [memory EXCEPT ![m].owner = Over, ![m].left = T]
-    /\ UNCHANGED <<client, vote, losses>>
+LateKey(m, l) ==
+    /\ "remains" \in Faults /\ key[m][l].owner = NoOne
+    /\ key' = [key EXCEPT ![m][l] = [owner |-> Over, left |-> T]]
+    /\ UNCHANGED <<memory, client, vote, losses>>
 
-LateRelease(m) ==
+LateRelease(m, l) ==
     /\ "remains" \in Faults
-    /\ memory[m].owner = Over \/ (~Kept("3.4 release checks the owner") /\ memory[m].owner # NoOne)
-    /\ memory' = [memory EXCEPT ![m].owner = NoOne, ![m].left = 0]
-    /\ UNCHANGED <<client, vote, losses>>
+    /\ key[m][l].owner = Over \/ (~Kept("3.4 release checks the owner") /\ key[m][l].owner # NoOne)
+    /\ key' = [key EXCEPT ![m][l] = Free]
+    /\ UNCHANGED <<memory, client, vote, losses>>
 
 -----------------------------------------------------------------------------
 \* A fleet that has run for long, and has no note yet.
 Init ==
+    /\ key = [m \in Masters |-> NoLock]
     /\ memory = [m \in Masters |-> AfterLoss(m, [Empty EXCEPT !.start = Guard])]
     /\ client = [c \in Clients |-> Idle]
     /\ vote = [c \in Clients |-> [m \in Masters |-> NotRun]]
     /\ losses = Losses
 
-OfClient(c) == \/ Win(c) \/ End(c) \/ Again(c) \/ HandOver(c)
-               \/ \E m \in Masters : Grant(c, m) \/ Extend(c, m) \/ Heal(c, m) \/ LateWrite(c, m)
+OfClient(c) == \/ Start(c) \/ Win(c) \/ End(c) \/ Again(c) \/ HandOver(c)
+               \/ \E m \in Masters : \/ Grant(c, m) \/ Extend(c, m) \/ Heal(c, m) \/ LateWrite(c, m)
+                                     \/ Read(c, m) \/ Reply(c, m)
 
-OfMaster(m) == \/ Handshake(m) \/ RestartEmpty(m) \/ Flush(m) \/ RestartOlder(m) \/ RestartWhole(m)
-               \/ Evict(m) \/ LateKey(m) \/ LateRelease(m)
+OfMaster(m) == \/ Handshake(m) \/ LateFirstUse(m) \/ Evict(m)
+               \/ RestartEmpty(m) \/ Flush(m) \/ RestartOlder(m) \/ RestartWhole(m)
+               \/ \E l \in Locks : LateKey(m, l) \/ LateRelease(m, l)
 
 Next == Tick \/ (\E c \in Clients : OfClient(c)) \/ (\E m \in Masters : OfMaster(m))
 Spec == Init /\ [][Next]_vars
@@ -358,16 +453,23 @@ Spec == Init /\ [][Next]_vars
 -----------------------------------------------------------------------------
 (* What is promised.                                                       *)
 
-Exclusion == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
+Exclusion == \A a, b \in Clients : Valid(a) /\ Valid(b) /\ Name(a) = Name(b) => a = b
 
 \* No hold comes back to life after another client held the lock in between.
 NoneRevived == \A c \in Clients : ~(client[c].interrupted /\ Valid(c))
 
 (* These are violated on purpose: a model in which nothing happens is safe, too. *)
+HealedQuorum(c) == HasQuorum(c) /\ Valid(c) /\
+    Cardinality({m \in Masters : vote[c][m].answer = "old" /\ vote[c][m].wait = 0}) < Quorum
 NobodyHolds    == \A c \in Clients : ~Valid(c)
+NobodyHoldsTwo == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
 NoSuccession   == \A c \in Clients : ~(client[c].phase = "succeeding" /\ HasQuorum(c))
-NoHealedQuorum == \A c \in Clients :
-    ~(HasQuorum(c) /\ Cardinality({m \in Masters : vote[c][m].answer = "old" /\ vote[c][m].wait = 0}) < Quorum)
+NoHealedQuorum == \A c \in Clients : ~HealedQuorum(c)
+NoneOutlives   == \A c \in Clients : HealedQuorum(c) => \E m \in Masters : memory[m].age >= Guard
+NoNoteKept     == \A m \in Masters : memory[m].note = "foreign" => Greeted(m, memory[m]).age = 0
 
-Symmetry == Permutations(Masters) \cup Permutations(Clients)
+\* Masters that are alike, and clients that are alike, may change their names.
+Alike(group) == IF group = {} THEN {} ELSE Permutations(group)
+Symmetry == Alike(Durable) \cup Alike(Masters \ Durable)
+            \cup UNION {Alike((Clients \cap a) \cap b) : a \in {Short, Clients \ Short}, b \in {Second, Clients \ Second}}
 =============================================================================

@@ -1,11 +1,12 @@
-"""``python -m spec``: TLC checks each case; the table says what came of it."""
+"""``python -m spec``: TLC checks each case. The table, which docs/model.md shows, is in Markdown."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from .cases import EVERY, MODULES, Case
+from .cases import EVERY
+from .scopes import MODULES, Case
 from .tlc import MissingError, Result, check
 
 
@@ -23,12 +24,13 @@ def as_expected(case: Case, result: Result) -> bool:
 def main() -> int:
     """Exit status: 0 all as expected; 1 one case was not; 77 Java or TLC is missing."""
     parser = argparse.ArgumentParser(prog="python -m spec", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="add the cases of more than a minute")
+    parser.add_argument("--full", action="store_true", help="add the cases of more than half a minute")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases with TEXT in their name")
     parser.add_argument("--trace", action="store_true", help="print what TLC says of each violation")
     arguments = parser.parse_args()
     wrong = 0
-    print(f"{'case':<52} {'module':<6} {'result':<22} {'states':>11} {'steps':>5} {'seconds':>8}")
+    print("| case | module | result | states | steps | s |")
+    print("|---|---|---|--:|--:|--:|", flush=True)
     for case in EVERY:
         if (case.full and not arguments.full) or arguments.only not in case.name:
             continue
@@ -40,10 +42,9 @@ def main() -> int:
         expected = as_expected(case, result)
         wrong += not expected
         verdict = "safe" if result.violated is None else f"violates {result.violated}"
-        figures = f"{result.states:>11,} {result.steps:>5} {result.seconds:>8.1f}"
+        figures = f"{result.states:,} | {result.steps} | {result.seconds:.0f}"
         print(
-            f"{case.name:<52} {case.module:<6} {verdict:<22} {figures}{'' if expected else '  (!)'}",
-            flush=True,
+            f"| {case.name} | {case.module} | {verdict} | {figures} |{'' if expected else ' (!)'}", flush=True
         )
         if result.violated and arguments.trace:
             print(result.output)

@@ -2,140 +2,235 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from .scopes import ALL, ANY_TIME, IN_ORDER, LOCK, OLDER, Case, fence, lock, reached, small, variant, without
 
-#: Three masters, two clients, leases of three ticks; each acquire ends within one.
-LOCK = {
-    "Masters": "{m1, m2, m3}",
-    "Clients": "{c1, c2}",
-    "NoOne": "NoOne",
-    "Over": "Over",
-    "T": "3",
-    "D": "1",
-    "Guard": "3",
-    "Drift": "0",
-    "Losses": "2",
-    "Durable": "{}",
-    "Faults": '{"flush"}',
-    "Broken": "{}",
+#: The second client has a shorter lease. Its max_ttl is that of the fleet, unless ShortGuard says otherwise.
+LEASES_3_2 = {**LOCK, "Short": "{c2}", "ShortT": "2", "ShortD": "1", "ShortGuard": "3"}
+LEASES_4_2 = {
+    **LOCK,
+    "T": "4",
+    "Guard": "4",
+    "Short": "{c2}",
+    "ShortT": "2",
+    "ShortD": "1",
+    "ShortGuard": "4",
 }
-FENCE = {
-    "Masters": "{m1, m2, m3}",
-    "Owners": "{o1, o2}",
-    "Nobody": "Nobody",
-    "Proposals": "{0}",
-    "Rounds": "1",
-    "InTurn": "FALSE",
-    "Late": "TRUE",
-    "Broken": "{}",
+LEASES_6_3 = {**LOCK, "T": "6", "D": "2", "Guard": "6", "Short": "{c2}", "ShortT": "3", "ShortGuard": "6"}
+MAX_TTL_5_3 = {
+    **LOCK,
+    "T": "5",
+    "Guard": "5",
+    "Short": "{c2}",
+    "ShortT": "3",
+    "ShortD": "1",
+    "ShortGuard": "3",
 }
-MODULES: dict[str, tuple[dict[str, str], tuple[str, ...], str]] = {
-    "Lock": (LOCK, ("TypeOK", "Exclusion", "NoneRevived"), "SYMMETRY Symmetry"),
-    "Fence": (FENCE, ("TokensGrow",), "SYMMETRY Symmetry"),
-}
+MAX_TTL_3_2 = {**LOCK, "D": "0", "Short": "{c2}", "ShortT": "2", "ShortGuard": "2"}
+ALL_NOTES = '{"reads all notes"}'
 
-
-@dataclass(frozen=True)
-class Case:
-    """One search. ``violates``: the invariant that it must violate; empty: none."""
-
-    name: str
-    module: str = "Lock"
-    changes: Mapping[str, str] = field(default_factory=dict)
-    violates: str = ""
-    #: Of the shortest counter-example; 0: not fixed.
-    steps: int = 0
-    #: More than a minute on two cores: with ``--full`` only.
-    full: bool = False
-    #: Instead of those of the module.
-    invariants: tuple[str, ...] = ()
-
-
-def lock(name: str, violates: str = "", steps: int = 0, *, full: bool = False, **changes: str) -> Case:
-    """A case of the lock with other constants than ``LOCK``."""
-    return Case(name, "Lock", changes, violates, steps, full)
-
-
-def small(name: str, violates: str = "", *, full: bool = False, **changes: str) -> Case:
-    """A case with leases of two ticks, and acquires that take none."""
-    return Case(name, "Lock", {"T": "2", "D": "0", "Guard": "2", **changes}, violates, 0, full)
-
-
-def without(rule: str, steps: int, violates: str = "Exclusion", **changes: str) -> Case:
-    """The lock with one rule left out: TLC must find two holders, by a way of so many steps."""
-    return Case(f"without: {rule}", "Lock", {"Broken": f'{{"{rule}"}}', **changes}, violates, steps)
-
-
-#: Memory is lost in every way, and handshakes come at any time.
-LATE = '{"flush", "late", "handshake"}'
-OLDER = '{"flush", "late", "handshake", "older"}'
-ALL = "{m1, m2, m3}"
-
-SAFE = (
-    lock("as designed"),
-    small("as designed, T=2, any number of losses", Losses="99"),
-    lock("commands outlive restarts", T="3", Losses="1", Faults='{"flush", "late"}'),
-    lock("commands outlive restarts, two losses", Faults='{"flush", "late"}', full=True),
-    small("any loss, handshake at any time", Losses="1", Faults=OLDER),
-    small("any two losses, handshake at any time", Faults=OLDER, full=True),
-    lock("any loss, T=3", Losses="1", Faults=OLDER, full=True),
-    small("one durable master", full=True, Losses="1", Faults=OLDER, Durable="{m1}"),
-    small("all masters durable", full=True, Losses="1", Faults=OLDER, Durable=ALL),
-    small("the note is evicted", Losses="1", Faults=OLDER[:-1] + ', "evict"}', full=True),
-    small("remains of dead attempts", Losses="1", Faults='{"flush", "late", "remains"}'),
-    lock("clocks of clients lose a tick", Losses="1", Drift="1", D="0", full=True),
-    lock("clocks of clients lose a tick, no loss", Losses="0", Drift="1", D="1"),
-    small("three clients", Losses="1", Clients="{c1, c2, c3}"),
-    lock("T=4", T="4", Guard="4", Losses="1"),
-    lock("T=4, D=2", T="4", D="2", Guard="4", Losses="1", full=True),
-    small("five masters", Losses="1", Masters="{m1, m2, m3, m4, m5}", full=True),
-    Case("tokens, two owners", "Fence"),
-    Case("tokens, two owners, two rounds", "Fence", {"Rounds": "2", "Proposals": "{0, 3}"}, full=True),
-    Case("tokens, three in turn", "Fence", {"Owners": "{o1, o2, o3}", "InTurn": "TRUE"}, full=True),
+DESIGN = (
+    lock("as designed", full=True),
+    lock("as designed, two losses", Losses="2"),
+    lock("as designed, commands in order", Faults=IN_ORDER, full=True),
+    lock("as designed, T=3 D=2", D="2", Losses="2", full=True),
+    lock("as designed, T=4 D=1", T="4", Guard="4", Losses="2", full=True),
+    lock("as designed, T=4 D=2", T="4", D="2", Guard="4", Losses="2", full=True),
+    lock("as designed, T=6 D=2", T="6", D="2", Guard="6", Losses="1", full=True),
+    lock("as designed, leases 3 and 2", base=LEASES_3_2, Losses="2", full=True),
+    lock("as designed, leases 6 and 3", base=LEASES_6_3, ShortD="2", Losses="1", full=True),
+    lock(
+        "as designed, three clients in order", Clients="{c1, c2, c3}", Losses="2", Faults=IN_ORDER, full=True
+    ),
+    small("three clients, one loss", Clients="{c1, c2, c3}", Losses="1"),
+    lock("three clients, one loss, T=3", Clients="{c1, c2, c3}", Losses="1", full=True),
+    small("five masters, one loss", Losses="1", Masters="{m1, m2, m3, m4, m5}", full=True),
+    small("remains of dead attempts, one loss", Losses="1", Faults='{"flush", "late", "remains"}'),
+    lock("remains of dead attempts", Losses="2", Faults='{"flush", "late", "remains"}', full=True),
+    small("two locks, three clients, no loss", Clients="{a1, a2, b1}", Second="{b1}", Losses="0"),
+    small(
+        "two locks, four clients, no loss",
+        Clients="{a1, a2, b1, b2}",
+        Second="{b1, b2}",
+        Losses="0",
+        full=True,
+    ),
+    small("two locks, three clients, one loss", Clients="{a1, a2, b1}", Second="{b1}", Losses="1", full=True),
+    lock("clocks of clients lose a tick, no loss", Losses="0", Drift="1"),
+    lock("clocks of clients lose a tick, one loss", Losses="1", Drift="1", D="0", full=True),
 )
 
+GUARD = (
+    small("guard: one loss of any kind, handshake at any time", Losses="1", Faults=OLDER),
+    lock("guard: one loss of any kind, handshake at any time, T=3", Losses="1", Faults=OLDER, full=True),
+    lock("guard: two losses of any kind, handshake at any time", Losses="2", Faults=OLDER, full=True),
+    small("guard: three losses of any kind, handshake at any time, T=2", Losses="3", Faults=OLDER, full=True),
+    small("guard: any number of losses, T=2", Faults=OLDER, full=True),
+    small("guard: in order, any number of losses, T=2", Faults='{"flush", "handshake", "older"}', full=True),
+    lock("guard: older memories, any number", Faults='{"flush", "late", "older"}', full=True),
+    small("guard: one durable master", Losses="1", Faults=OLDER, Durable="{m1}", full=True),
+    small("guard: all masters durable", Losses="1", Faults=OLDER, Durable=ALL, full=True),
+    lock("guard: all masters durable, T=3", Losses="1", Faults=OLDER, Durable=ALL, full=True),
+    small("guard: the note is evicted", Losses="1", Faults=OLDER[:-1] + ', "evict"}', full=True),
+    small(
+        "guard: one durable, note evicted, two losses",
+        Losses="2",
+        Faults=OLDER[:-1] + ', "evict"}',
+        Durable="{m1}",
+        full=True,
+    ),
+    lock("guard: leases 4 and 2, one max_ttl", base=LEASES_4_2, Losses="1", Faults=OLDER, full=True),
+)
+
+#: Other forms of the rules, looser or stricter than in the code, and without the model's own reductions.
+VARIANTS = (
+    variant("now + D < v asked as each answer comes", "asked at the answer", Losses="1"),
+    variant("answers within D, decision until s + T", "decided until s + T", Losses="1"),
+    variant("both of these", "asked at the answer", "decided until s + T", Losses="2", full=True),
+    variant("no healing", "no healing", Losses="2"),
+    Case(
+        "variant: leases revived, no two valid at one instant",
+        changes={
+            "T": "2",
+            "Guard": "2",
+            "Losses": "2",
+            "Faults": IN_ORDER,
+            "Broken": '{"3.5 before the old validity ends"}',
+        },
+        invariants=("TypeOK", "Exclusion"),
+    ),
+    variant("nothing reduced, T=2 D=0", "nothing reduced", T="2", D="0", Guard="2", Losses="1"),
+    variant(
+        "nothing reduced, T=2 D=0, two losses",
+        "nothing reduced",
+        T="2",
+        D="0",
+        Guard="2",
+        Losses="2",
+        full=True,
+    ),
+    variant(
+        "nothing reduced, in order, T=2",
+        "nothing reduced",
+        T="2",
+        Guard="2",
+        Losses="1",
+        Faults=IN_ORDER,
+        full=True,
+    ),
+    variant("nothing reduced, D=0", "nothing reduced", D="0", Losses="1", full=True),
+    variant(
+        "nothing reduced, remains, T=2 D=0",
+        "nothing reduced",
+        T="2",
+        D="0",
+        Guard="2",
+        Losses="1",
+        Faults='{"flush", "late", "remains"}',
+        full=True,
+    ),
+)
+
+#: Two values of max_ttl, in ticks: not promised. A client may not have heard of the longer one.
+UNEQUAL = (
+    lock(
+        "max_ttl 5 and 3, one loss", "Exclusion", 14, base=MAX_TTL_5_3, Losses="1", Faults=ANY_TIME, full=True
+    ),
+    lock("max_ttl 3 and 2, one loss", "Exclusion", base=MAX_TTL_3_2, Losses="1"),
+    lock("max_ttl 3 and 2, all notes read, one loss", base=MAX_TTL_3_2, Losses="1", Variants=ALL_NOTES),
+    lock(
+        "max_ttl 5 and 3, all notes read, one loss",
+        base=MAX_TTL_5_3,
+        Losses="1",
+        Faults=ANY_TIME,
+        Variants=ALL_NOTES,
+        full=True,
+    ),
+    lock(
+        "max_ttl 3 and 2, all notes read, two losses",
+        "Exclusion",
+        base=MAX_TTL_3_2,
+        Losses="2",
+        Variants=ALL_NOTES,
+    ),
+    lock(
+        "max_ttl 5 and 3, all notes read, two losses",
+        "Exclusion",
+        13,
+        base=MAX_TTL_5_3,
+        Losses="2",
+        Variants=ALL_NOTES,
+        full=True,
+    ),
+    lock(
+        "max_ttl 5 and 3, all notes read, not judged again",
+        "Exclusion",
+        16,
+        base=MAX_TTL_5_3,
+        Losses="1",
+        Faults=ANY_TIME,
+        Variants=ALL_NOTES,
+        Broken='{"3.6 judged again"}',
+        full=True,
+    ),
+    lock("D of leases 6 and 3", base=LEASES_6_3, ShortD="1", Losses="2", Faults=IN_ORDER, full=True),
+    lock(
+        "D of leases 6 and 3, each client goes by its own",
+        "Exclusion",
+        13,
+        base=LEASES_6_3,
+        ShortD="1",
+        Losses="1",
+        Faults=IN_ORDER,
+        Broken='{"3.7 one D for the fleet"}',
+    ),
+)
+
+PLAIN = '{"nothing reduced"}'
 BROKEN = (
     without("3.1 quorum", 4),
-    without("3.1 stamp before sending", 9),
+    lock("without: 3.1 quorum, nothing reduced", "Exclusion", Broken='{"3.1 quorum"}', Variants=PLAIN),
+    without("3.1 stamp before sending", 9, Losses="0"),
     without("3.1 drift", 9, Drift="1", D="0", Losses="0"),
-    without("3.4 release checks the owner", 7, Faults='{"flush", "remains"}'),
-    without("3.5 before the old validity ends", 14, "NoneRevived"),
-    lock("without: 3.6 guard", "Exclusion", 7, Guard="0", Faults='{"flush", "late"}'),
-    lock("without: 3.6 guard of a whole lease", "Exclusion", 9, Guard="2", Faults='{"flush", "late"}'),
-    without("3.6 look", 7, Faults=LATE),
-    without("3.6 no note is young", 7, Faults=LATE),
-    without("3.6 judged by this note", 11, Faults=LATE),
+    without("3.4 release checks the owner", 7, Faults='{"flush", "remains"}', Losses="0"),
+    without("3.5 before the old validity ends", 14, "NoneRevived", Faults=IN_ORDER, Losses="1"),
+    lock("without: 3.6 guard", "Exclusion", 7, Guard="0", Losses="1"),
+    lock("without: 3.6 guard, nothing reduced", "Exclusion", Guard="0", Losses="1", Variants=PLAIN),
+    lock("without: 3.6 guard of a whole lease", "Exclusion", 9, Guard="2", Losses="1"),
+    lock(
+        "without: 3.6 guard of a whole lease, handshake at any time",
+        "Exclusion",
+        13,
+        Guard="2",
+        Losses="1",
+        Faults=ANY_TIME,
+    ),
+    without("3.6 look", 7, Faults=ANY_TIME, Losses="1"),
+    without("3.6 no note is young", 7, Faults=ANY_TIME),
+    without("3.6 judged by this note", 11, Faults=ANY_TIME, Losses="2"),
     without("3.6 handshake", 10, Faults=OLDER, Losses="1"),
     without("3.6 foreign note", 11, Faults=OLDER, Losses="1"),
-    without("3.6 first use needs a clean server", 16, Faults=LATE),
-    without("3.6 durable needs a note", 11, Faults=LATE, Durable=ALL),
-    without("3.6 successor", 15),
-    without("3.7 healed votes wait", 13),
-    without("3.7 young yes waits", 14),
-    without("3.7 limit D", 13),
-    without("3.7 less, not equal", 13),
-    Case(
-        "without: 3.8 proposals and one token from a quorum",
-        "Fence",
-        {"Broken": '{"one token from a quorum", "a proposal above the own counter"}'},
-        "TokensGrow",
-        8,
+    without("3.6 first use needs a clean server", 11, Faults=ANY_TIME, Losses="2"),
+    without("3.6 first use is judged on the master", 11, Faults=ANY_TIME, Losses="2"),
+    without("3.6 durable needs a note", 11, Faults=ANY_TIME, Durable=ALL, Losses="2"),
+    without("3.6 successor", 15, Faults=IN_ORDER, Losses="2"),
+    without("3.7 healed votes wait", 13, Faults=IN_ORDER, Losses="2"),
+    without("3.7 young yes waits", 14, Faults=IN_ORDER, Losses="2"),
+    without("3.7 limit D", 13, Faults=IN_ORDER, Losses="2"),
+    lock(
+        "without: 3.7 limit D, and no healing",
+        "Exclusion",
+        14,
+        Losses="2",
+        Broken='{"3.7 limit D"}',
+        Variants='{"no healing"}',
     ),
-    Case(
-        "without: 3.8 an equal token of the same owner only",
-        "Fence",
-        {"Broken": '{"an equal token of the same owner only"}'},
-        "TokensGrow",
-        13,
-    ),
+    without("3.7 less, not equal", 13, Faults=IN_ORDER, Losses="2"),
 )
-
 
 #: Not promised: docs/guarantees.md says so.
 LIMITS = (
     small(
-        "limit: a promoted durable replica restarts before any handshake",
+        "limit: a durable replica, promoted, restarts first",
         "Exclusion",
         Losses="1",
         Faults=OLDER[:-1] + ', "forgets"}',
@@ -143,19 +238,39 @@ LIMITS = (
     ),
 )
 
-
-def reached(name: str, module: str, invariant: str, **changes: str) -> Case:
-    """A state that the model must reach: the invariant says that it never does."""
-    return Case(f"reached: {name}", module, changes, invariant, invariants=(invariant,))
+#: Each master counts for itself, and the client takes the greatest answer.
+INCR_MAX = ("one token from a quorum", "a proposal above the own counter")
+THREE = "{o1, o2, o3}"
+TOKENS = (
+    fence("tokens, two owners"),
+    fence("tokens, two owners, two rounds, clock ahead", Rounds="2", Proposals="{0, 3}", full=True),
+    fence("tokens, three in turn", owners=THREE, InTurn="TRUE", full=True),
+    fence("tokens, three in turn, clock ahead", owners=THREE, InTurn="TRUE", Proposals="{0, 3}", full=True),
+    fence("tokens, three at once, no late commands", owners=THREE, Late="FALSE", full=True),
+    fence("without: 3.8 INCR and the greatest answer", *INCR_MAX, steps=8),
+    fence(
+        "without: 3.8 INCR and the greatest answer, in turn",
+        *INCR_MAX,
+        steps=12,
+        owners=THREE,
+        InTurn="TRUE",
+        Late="FALSE",
+        MayGiveUp="FALSE",
+    ),
+    fence("without: 3.8 an equal token of the same owner", "an equal token of the same owner only", steps=13),
+)
 
 
 ALIVE = (
     reached("a client holds the lock", "Lock", "NobodyHolds"),
+    reached("two clients hold two locks", "Lock", "NobodyHoldsTwo", Second="{c2}", Losses="0"),
     reached("a renewal that needs healed votes", "Lock", "NoHealedQuorum"),
+    reached("a lease outlives a restart of all masters", "Lock", "NoneOutlives"),
+    reached("a durable master keeps its note", "Lock", "NoNoteKept", Durable="{m1}", Faults=ANY_TIME),
     reached("a local hand-over", "Lock", "NoSuccession"),
     reached("a token in one round", "Fence", "NobodyTakes"),
     reached("a token that is written back", "Fence", "NobodyWroteBack"),
-    reached("all owners have tokens", "Fence", "NotAllDone"),
+    reached("all owners have tokens", "Fence", "NotAllDone", Owners=THREE, InTurn="TRUE"),
 )
 
-EVERY = (*SAFE, *BROKEN, *LIMITS, *ALIVE)
+EVERY = (*DESIGN, *GUARD, *VARIANTS, *UNEQUAL, *BROKEN, *LIMITS, *TOKENS, *ALIVE)

@@ -53,7 +53,7 @@ def check(module: str, constants: Mapping[str, str], invariants: tuple[str, ...]
         command = [java, "-XX:+UseParallelGC", "-cp", str(jar), "tlc2.TLC", "-workers", "auto", "-nowarning"]
         began = time.monotonic()
         done = subprocess.run([*command, module], cwd=folder, capture_output=True, text=True, check=False)
-    return _result(done.stdout, time.monotonic() - began)
+    return result_of(done.stdout, time.monotonic() - began)
 
 
 def downloaded() -> Path:
@@ -77,7 +77,8 @@ def downloaded() -> Path:
     return jar
 
 
-def _result(output: str, seconds: float) -> Result:
+def result_of(output: str, seconds: float) -> Result:
+    """What TLC found. Raises ``RuntimeError`` if it did not search to the end."""
     violated = re.search(r"(?:Invariant|Temporal properties) ?(\w*) (?:is|were) violated", output)
     if violated is None and "Model checking completed. No error has been found." not in output:
         raise RuntimeError(f"TLC did not finish:\n{output[-3000:]}")

@@ -12,20 +12,21 @@ from rlock.testing.contention import edn
 from rlock.testing.contention.checker import Eviction
 from rlock.testing.contention.history import History
 from spec.__main__ import as_expected, searched
-from spec.cases import EVERY, Case
-from spec.tlc import MissingError
+from spec.cases import EVERY
+from spec.scopes import Case
+from spec.tlc import MissingError, result_of
 
 from ..histories import ask, got, history, hold, look, ms
 
 #: Some seconds each: a rule of each kind, the two modules, and a scope that is searched to its end.
 QUICK = (
-    "three clients",
+    "three clients, one loss",
     "clocks of clients lose a tick, no loss",
     "without: 3.1 quorum",
     "without: 3.1 drift",
     "without: 3.4 release checks the owner",
     "without: 3.6 guard of a whole lease",
-    "without: 3.8 proposals and one token from a quorum",
+    "without: 3.8 INCR and the greatest answer",
     "reached: a renewal that needs healed votes",
     "reached: a token that is written back",
 )
@@ -42,6 +43,13 @@ def test_tlc_finds_what_the_case_says(case: Case) -> None:
 
 def test_every_quick_case_exists() -> None:
     assert {case.name for case in EVERY} >= set(QUICK)
+
+
+def test_a_search_that_was_stopped_is_not_called_safe() -> None:
+    progress = "Progress(9): 8,123 states generated, 1,204 distinct states found, 96 states left on queue."
+    with pytest.raises(RuntimeError, match="did not finish"):
+        result_of(progress, 1.0)
+    assert result_of(f"{progress}\nModel checking completed. No error has been found.", 1.0).violated is None
 
 
 # -- Porcupine -----------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Two breaches that chance brings up too rarely, played as a script: healing, and what its safety rests on.
 
-The interleaving is that of docs/guarantees.md and of the model (tests/model): H holds masters 1 and 2. C
+The interleaving is that of docs/guarantees.md and of the model (docs/model.md): H holds masters 1 and 2. C
 asks: 3 grants, 2 refuses, the request to 1 is on its way. 3 loses its memory. H finds its key missing on 3
 and puts it back. H's key on 1 runs out, because H cannot reach 1; the request of C arrives there and is
 granted. Now C counts 1, and 3, which has forgotten; H counts 2, and 3. Two rules keep one of them out: H
