@@ -67,12 +67,12 @@ Runs(c, m, answer) ==
 
 Vote(c, m) ==
     /\ master[m].vote[c] = None
-    /\ \E found \in 0..(IF Kept("3.6 true age") THEN master[m].age ELSE Guard) :
-       \E answer \in {Young, [answer |-> "old", wait |-> Guard - found]} : Runs(c, m, answer)
     /\ client' = [client EXCEPT ![c].begun = TRUE]
+    /\ LET shortest == IF Kept("3.6 true age") THEN Guard - master[m].age ELSE 0
+       IN \E answer \in {Young} \cup [answer: {"old"}, wait: shortest..Guard] : Runs(c, m, answer)
 
 \* A command of an earlier round: nobody reads its answer.
-LateWrite(c, m) == Runs(c, m, master[m].vote[c]) /\ UNCHANGED client
+LateWrite(c, m) == UNCHANGED client /\ Runs(c, m, master[m].vote[c])
 
 \* The stamp, before the first byte is sent.
 Begin(c) == client' = [client EXCEPT ![c].begun = TRUE] /\ UNCHANGED master
@@ -85,7 +85,7 @@ InTime(c) == /\ client[c].holds
 
 Counts(c, vote) ==
     \/ vote.answer = "old" /\ vote.wait = 0
-    \/ vote.answer # "none" /\ (InTime(c) \/ (~client[c].holds /\ ~Kept("3.6 guard")))
+    \/ vote.answer # "none" /\ (InTime(c) \/ (~client[c].holds /\ ~Kept("3.6 old memories only")))
 
 Counted(c) == {m \in Masters : Counts(c, master[m].vote[c])}
 
@@ -95,7 +95,7 @@ Validity(c) == Minus(Lease(c), Margin + (IF Kept("3.1 stamp before sending") THE
 NoVotesOf(ended, m) == [c \in Clients |-> IF c \in ended THEN None ELSE m.vote[c]]
 WithoutVotes(c)     == [m \in Masters |-> [master[m] EXCEPT !.vote = NoVotesOf({c}, master[m])]]
 
-\* Seen from one master, the other masters of the quorum forbid a second holder: `Theorem`.
+\* Seen from one master, the other masters of the quorum forbid a second holder: L6.
 Win(c) ==
     /\ client[c].begun /\ Validity(c) > 0
     /\ \E Q \in Quorums : Q \subseteq Counted(c)
@@ -151,9 +151,9 @@ Tick ==
 
 \* What is there afterwards is anybody's guess: nothing, or an older memory. Only the age is known.
 Lose(m) ==
+    /\ UNCHANGED client
     /\ \E owner \in Clients \cup {NoOne} : \E left \in IF owner = NoOne THEN {0} ELSE 1..T :
            master' = [master EXCEPT ![m].owner = owner, ![m].left = left, ![m].age = 0]
-    /\ UNCHANGED client
 
 Init ==
     /\ client = [c \in Clients |-> Idle]
@@ -182,8 +182,6 @@ Sound(c) ==
        /\ ~k.begun => k.round = 0 /\ k.slow = 0 /\ \A m \in Masters : master[m].vote[c] = None
        /\ k.begun /\ ~k.holds => k.round <= Limit(c) /\ k.round + Margin < Lease(c)
 
-SoundKey(k) == k.owner = NoOne <=> k.left = 0
-
 \* L2: a vote closes its master for as long as the lease that it may win.
 Stands(c, k) == k.vote[c] # None => Closed(k, c, Would(c))
 
@@ -200,47 +198,44 @@ Covers(a, b, k) ==
     LET ticks == Min(Ends(a), Within(b) + 1)
     IN Closed(k, a, ticks) /\ (k.vote[b].answer = "old" => k.vote[b].wait >= ticks)
 
+Contends(b) == client[b].begun /\ ~client[b].holds
 OfQuorum(P(_)) == \E Q \in Quorums : \A m \in Q : P(master[m])
-Contends(b)    == client[b].begun /\ ~client[b].holds
 
-Guarded(a)    == Valid(a) => LET P(k) == Guards(a, k) IN OfQuorum(P)
-Covered(a, b) == Valid(a) /\ Contends(b) => LET P(k) == Covers(a, b, k) IN OfQuorum(P)
-
-\* Theorem: a and b would have won with a master in common.
-Exclusion == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
-
-OfOne(k) == /\ SoundKey(k)
+OfOne(k) == /\ k.owner = NoOne <=> k.left = 0
             /\ \A c \in Clients : Stands(c, k)
             /\ \A a, b \in Clients : a # b => Apart(a, b, k)
 
-Inv == /\ TypeOK
-       /\ \A c \in Clients : Sound(c)
-       /\ \A m \in Masters : OfOne(master[m])
-       /\ \A a \in Clients : Guarded(a) /\ \A b \in Clients \ {a} : Covered(a, b)
-       /\ Exclusion
+L1 == TypeOK /\ \A c \in Clients : Sound(c)
+L2 == \A m \in Masters, c \in Clients : Stands(c, master[m])
+L3 == \A m \in Masters, a, b \in Clients : a # b => Apart(a, b, master[m])
+Guarded == \A a \in Clients : Valid(a) => LET P(k) == Guards(a, k) IN OfQuorum(P)
+Covered == \A a, b \in Clients : a # b /\ Valid(a) /\ Contends(b) => LET P(k) == Covers(a, b, k) IN OfQuorum(P)
+Exclusion == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
+
+Inv == L1 /\ (\A m \in Masters : OfOne(master[m])) /\ Guarded /\ Covered /\ Exclusion
 
 -----------------------------------------------------------------------------
-(* The same, step by step, for each master alone. Quorums and the number of *)
-(* masters do not occur in it: so it holds for any N.                       *)
+(* Guarded and Covered, step by step, for each master alone. The number of *)
+(* masters does not occur here, so this holds for any N.                   *)
 
-\* After `a` has won, its counted votes guard; later no step takes a guard away.
+\* After `a` has won, its counted votes guard. Later no step takes a guard away.
 KeepsGuard(a, m) ==
     LET before == IF Win(a) THEN m \in Counted(a) ELSE Guards(a, master[m])
-    IN before /\ Valid(a)' => Guards(a, master[m])'
+    IN Valid(a)' /\ before => Guards(a, master[m])'
 
 \* An acquire that begins after the win meets the guards. One that began before meets the votes that
-\* count by their age, or, if `a` is in time, the cover of the lease before.
+\* count by their age, or, if `a` is in time, the cover of the validity before.
 KeepsCover(a, b, m) ==
     LET before == CASE Win(a) /\ ~(InTime(a) /\ Contends(b)) -> m \in Counted(a)
                     [] ~Win(a) /\ ~Contends(b)               -> Guards(a, master[m])
                     [] OTHER                                 -> Covers(a, b, master[m])
-    IN before /\ Valid(a)' /\ Contends(b)' => Covers(a, b, master[m])'
+    IN Valid(a)' /\ Contends(b)' /\ before => Covers(a, b, master[m])'
 
-\* `a` is valid, so no vote of a master that covers it counts for `b`. Two quorums have a master in common.
-Excludes(a, b, m) == Valid(a) /\ Contends(b) /\ Covers(a, b, master[m]) => m \notin Counted(b)
+L4 == [][\A a \in Clients, m \in Masters : KeepsGuard(a, m)]_vars
+L5 == [][\A a, b \in Clients, m \in Masters : a # b => KeepsCover(a, b, m)]_vars
 
-Step == \A a \in Clients, m \in Masters :
-            KeepsGuard(a, m) /\ \A b \in Clients \ {a} : KeepsCover(a, b, m)
-Steps == [][Step]_vars
-Meeting == \A a, b \in Clients, m \in Masters : a # b => Excludes(a, b, m)
+\* While `a` is valid, no vote of a master that covers it counts for `b`. So b's quorum and that of
+\* the cover would have no master in common: b cannot win.
+L6 == \A a, b \in Clients, m \in Masters :
+          a # b /\ Valid(a) /\ Contends(b) /\ Covers(a, b, master[m]) => m \notin Counted(b)
 =============================================================================
