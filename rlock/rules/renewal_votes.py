@@ -48,7 +48,9 @@ class LockVotes(NamedTuple):
         forced unlock deletes the key.
         """
         granted = unsafe = denied = 0
-        for _, code, guarded in [*self.answers(), *healed]:
+        # By master: a slow one may answer the renewal during the healing. Otherwise it would have two votes.
+        votes = {master: (code, guarded) for master, code, guarded in [*self.answers(), *healed]}
+        for code, guarded in votes.values():
             if code == Code.YES and not guarded:
                 granted += 1
             elif code in (Code.YES, Code.HEALED):

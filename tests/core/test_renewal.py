@@ -132,6 +132,28 @@ def test_a_master_without_memory_counts_while_somebody_else_could_not_have_won_i
         assert judge(world.context, hold, LockVotes(ballot, 0)).event is expected
 
 
+@pytest.mark.parametrize("late", [YES, YOUNG])
+def test_a_master_that_answers_renewal_and_healing_has_one_vote(late: Vote) -> None:
+    """It lacked the lock in the round before. Its answer to this round comes after the time-out."""
+    hold, world = a_hold(), World(3, [YES, YES, ABSENT], [DOWN, DOWN, None])
+    original, codes = world.answer, iter((HEALED, late))
+    ballots: list[Ballot] = []
+
+    def answer(step: Call) -> Ballot:
+        if step.command.script is not scripts.HEAL:
+            ballots.append(original(step))
+            return ballots[-1]
+        ballots[-1].cast(2, late)
+        ballot = Ballot(1, step.settle, sent_at=world.now)
+        ballot.cast(2, next(codes))
+        return ballot
+
+    world.answer = answer  # type: ignore[method-assign]
+    assert renewal(world, hold) == {"x": LeaseEvent.RENEWED}
+    assert renewal(world, hold) == {"x": LeaseEvent.FAILED}, "one master of three is no quorum"
+    assert len(world.sent(scripts.HEAL)) == 2
+
+
 def test_a_longer_max_ttl_that_a_master_tells_of_narrows_what_counts() -> None:
     """Acquisitions of that fleet may take longer than ours."""
     hold, world = a_hold(ttl=1.0), World(3)
