@@ -13,11 +13,12 @@ VARIABLES
 \* A key that a dead attempt left behind only refuses others, as a master does that does not answer.
 ClientOf(c) == [holds |-> client[c].phase = "holding", left |-> client[c].left, begun |-> Begun(c),
                 round |-> client[c].round, lost |-> client[c].lost, slow |-> client[c].slow]
-VoteOf(v)   == CASE v.answer = "old"                 -> v
-                 [] v.answer \in {"young", "healed"} -> Young
-                 [] OTHER                            -> NotRun
+VoteOf(v)   == [answer |-> CASE v.answer = "old"                 -> "old"
+                             [] v.answer \in {"young", "healed"} -> "young"
+                             [] OTHER                            -> "none",
+                wait   |-> IF v.answer = "old" THEN v.wait ELSE 0]
 MasterOf(m) ==
-    LET k == memory[m]
+    LET k == key[m][1]
     IN [owner |-> IF k.owner = Over THEN NoOne ELSE k.owner, left |-> IF k.owner = Over THEN 0 ELSE k.left,
         age |-> age[m], vote |-> [c \in Clients |-> VoteOf(vote[c][m])]]
 
@@ -25,7 +26,8 @@ Argument == INSTANCE Exclusion WITH
     OneOfMany <- FALSE, Short <- {}, S <- T, Broken <- {}, client <- clients, master <- masters
 
 LosesAll(m) == RestartEmpty(m) \/ Flush(m) \/ RestartOlder(m)
-LosesNothing(m) == Handshake(m) \/ RestartWhole(m) \/ Evict(m) \/ LateKey(m) \/ LateRelease(m)
+LosesNothing(m) == \/ Handshake(m) \/ LateFirstUse(m) \/ RestartWhole(m) \/ Evict(m)
+                   \/ LateKey(m, 1) \/ LateRelease(m, 1)
 
 Begins ==
     /\ Init /\ age = [m \in Masters |-> Guard]

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from .cases import EVERY
+from .proof import PROOF
 from .scopes import MODULES, Case
 from .tlc import MissingError, Result, check
 
@@ -13,7 +14,7 @@ from .tlc import MissingError, Result, check
 def searched(case: Case) -> Result:
     """Run one case. Raises ``MissingError``."""
     constants, invariants, more = MODULES[case.module]
-    return check(case.module, {**constants, **case.changes}, case.invariants or invariants, more)
+    return check(case.module, {**constants, **case.changes}, case.invariants or invariants, case.more or more)
 
 
 def as_expected(case: Case, result: Result) -> bool:
@@ -31,7 +32,7 @@ def main() -> int:
     wrong = 0
     print("| case | module | result | states | steps | s |")
     print("|---|---|---|--:|--:|--:|", flush=True)
-    for case in EVERY:
+    for case in (*EVERY, *PROOF):
         if (case.full and not arguments.full) or arguments.only not in case.name:
             continue
         try:

@@ -66,6 +66,8 @@ class Case:
     full: bool = False
     #: Instead of those of the module.
     invariants: tuple[str, ...] = ()
+    #: Lines of the configuration, instead of those of the module.
+    more: str = ""
 
 
 def lock(

@@ -47,7 +47,8 @@ def check(module: str, constants: Mapping[str, str], invariants: tuple[str, ...]
     with tempfile.TemporaryDirectory(prefix="rlock-tlc-") as folder:
         for each in HERE.glob("*.tla"):
             shutil.copy(each, folder)
-        lines = ["SPECIFICATION Spec", "CHECK_DEADLOCK FALSE", f"INVARIANTS {' '.join(invariants)}", more]
+        lines = ["CHECK_DEADLOCK FALSE", f"INVARIANTS {' '.join(invariants)}", more]
+        lines += [] if "SPECIFICATION" in more else ["SPECIFICATION Spec"]
         lines += ["CONSTANTS", *(f"    {name} = {value}" for name, value in constants.items())]
         Path(folder, f"{module}.cfg").write_text("\n".join(lines) + "\n", encoding="utf-8")
         command = [java, "-XX:+UseParallelGC", "-cp", str(jar), "tlc2.TLC", "-workers", "auto", "-nowarning"]
@@ -79,7 +80,9 @@ def downloaded() -> Path:
 
 def result_of(output: str, seconds: float) -> Result:
     """What TLC found. Raises ``RuntimeError`` if it did not search to the end."""
-    violated = re.search(r"(?:Invariant|Temporal properties) ?(\w*) (?:is|were) violated", output)
+    violated = re.search(
+        r"(?:Invariant|Action property|Temporal properties) ?(\w*) (?:is|were) violated", output
+    )
     if violated is None and "Model checking completed. No error has been found." not in output:
         raise RuntimeError(f"TLC did not finish:\n{output[-3000:]}")
     states = re.findall(r"([\d,]+) distinct states found", output)
