@@ -41,5 +41,7 @@ GoesOn ==
     /\ masters' = [m \in Masters |-> MasterOf(m)']
 WithAges == Begins /\ [][GoesOn]_<<vars, age, clients, masters>>
 
-Implements == Argument!Init /\ [][Argument!Next]_<<clients, masters>>
+\* Two properties, so that TLC names the one that is violated.
+Starts     == Argument!Init
+Implements == [][Argument!Next]_<<clients, masters>>
 =============================================================================
