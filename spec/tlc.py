@@ -51,7 +51,9 @@ def check(module: str, constants: Mapping[str, str], invariants: tuple[str, ...]
         lines += [] if "SPECIFICATION" in more else ["SPECIFICATION Spec"]
         lines += ["CONSTANTS", *(f"    {name} = {value}" for name, value in constants.items())]
         Path(folder, f"{module}.cfg").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        command = [java, "-XX:+UseParallelGC", "-cp", str(jar), "tlc2.TLC", "-workers", "auto", "-nowarning"]
+        # TLC unpacks its own modules there. Otherwise two runs at the same time could read half a file.
+        command = [java, "-XX:+UseParallelGC", f"-Djava.io.tmpdir={folder}", "-cp", str(jar), "tlc2.TLC"]
+        command += ["-workers", "auto", "-nowarning"]
         began = time.monotonic()
         done = subprocess.run([*command, module], cwd=folder, capture_output=True, text=True, check=False)
     return result_of(done.stdout, time.monotonic() - began)
@@ -88,7 +90,7 @@ def result_of(output: str, seconds: float) -> Result:
     states = re.findall(r"([\d,]+) distinct states found", output)
     depth = re.search(r"depth of the complete state graph search is (\d+)", output)
     steps = (
-        len(re.findall(r"^State \d+:", output, re.MULTILINE)) - 1
+        max(0, len(re.findall(r"^State \d+:", output, re.MULTILINE)) - 1)
         if violated
         else int(depth[1])
         if depth
