@@ -44,13 +44,11 @@ class LockVotes(NamedTuple):
     ) -> LeaseEvent:
         """Judge the renewal of a lease that ends at ``valid_until``.
 
-        ``healed``: the answers of masters on which the lock was put back. ``shared``: with Redisson, whose
-        forced unlock deletes the key.
+        ``healed``: answers where it was put back. ``shared``: Redisson's forced unlock deletes the key.
         """
         granted = unsafe = denied = 0
         # By master: a slow one may answer the renewal during the healing. Otherwise it would have two votes.
-        votes = {master: (code, guarded) for master, code, guarded in [*self.answers(), *healed]}
-        for code, guarded in votes.values():
+        for _, code, guarded in {answer[0]: answer for answer in [*self.answers(), *healed]}.values():
             if code == Code.YES and not guarded:
                 granted += 1
             elif code in (Code.YES, Code.HEALED):
