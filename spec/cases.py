@@ -46,7 +46,7 @@ DESIGN = (
     small("five masters, one loss", Losses="1", Masters="{m1, m2, m3, m4, m5}", full=True),
     small("remains of dead attempts, one loss", Losses="1", Faults='{"flush", "late", "remains"}'),
     lock("remains of dead attempts", Losses="2", Faults='{"flush", "late", "remains"}', full=True),
-    small("two locks, three clients, no loss", Clients="{a1, a2, b1}", Second="{b1}", Losses="0"),
+    small("two locks, three clients, no loss", Clients="{a1, a2, b1}", Second="{b1}", Losses="0", full=True),
     small(
         "two locks, four clients, no loss",
         Clients="{a1, a2, b1, b2}",
@@ -136,7 +136,13 @@ UNEQUAL = (
         "max_ttl 5 and 3, one loss", "Exclusion", 14, base=MAX_TTL_5_3, Losses="1", Faults=ANY_TIME, full=True
     ),
     lock("max_ttl 3 and 2, one loss", "Exclusion", base=MAX_TTL_3_2, Losses="1"),
-    lock("max_ttl 3 and 2, all notes read, one loss", base=MAX_TTL_3_2, Losses="1", Variants=ALL_NOTES),
+    lock(
+        "max_ttl 3 and 2, all notes read, one loss",
+        base=MAX_TTL_3_2,
+        Losses="1",
+        Variants=ALL_NOTES,
+        full=True,
+    ),
     lock(
         "max_ttl 5 and 3, all notes read, one loss",
         base=MAX_TTL_5_3,
@@ -151,6 +157,7 @@ UNEQUAL = (
         base=MAX_TTL_3_2,
         Losses="2",
         Variants=ALL_NOTES,
+        full=True,
     ),
     lock(
         "max_ttl 5 and 3, all notes read, two losses",
