@@ -15,15 +15,15 @@ SOURCE = Path(__file__).with_name("clock.c")
 _SETTING = struct.Struct("=Qqqd")  # struct setting of clock.c
 
 
-def build(folder: Path) -> tuple[Path, str]:
+def build(folder: Path, source: Path = SOURCE) -> tuple[Path, str]:
     """The library for LD_PRELOAD, and why there is none (empty: there is)."""
-    library = folder / "clock.so"
+    library = folder / f"{source.stem}.so"
     compiler = shutil.which("cc")
     if compiler is None:
-        return library, "the clock library needs a C compiler (cc)"
-    command = [compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", str(library), str(SOURCE)]
+        return library, f"the {source.stem} library needs a C compiler (cc)"
+    command = [compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", str(library), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return library, f"cc does not build the clock library: {done.stderr}" if done.returncode else ""
+    return library, f"cc does not build the {source.stem} library: {done.stderr}" if done.returncode else ""
 
 
 class Clock:
