@@ -39,7 +39,7 @@ from ..servers import raw, servers_found
 from . import clock
 from .disk import SOURCE, Cut, Disk
 
-TTL = 0.8
+TTL = 1.5
 MASTERS = 3
 CLIENTS = 3
 #: A rewrite of the append-only file that takes longer than a master lives.
@@ -110,6 +110,7 @@ class CutFleet:
     def __init__(
         self, number: int, variant: Variant, server: ServerBinary, library: Path, folder: Path
     ) -> None:
+        self._number = number
         self._variant = variant
         self._dice = random.Random()
         # Redis 6.2 syncs no folder, so a strict reading of POSIX lets it lose the whole file.
@@ -119,17 +120,16 @@ class CutFleet:
         self.disks = [Disk(library, folder / f"disk-{number}-{i}") for i in range(MASTERS)]
         args = ("--appendonly", "yes", "--auto-aof-rewrite-percentage", "0", *variant.settings)
         self.masters = [Master(disk.binary(server), directory=disk.data, args=args) for disk in self.disks]
-        urls = [master.url for master in self.masters]
-        for master in self.masters:
-            self._start(master)
-        options: dict[str, Any] = {} if variant.guard else {"restart_guard": 0}
-        self._clients = [rlock.Client(urls, TTL, max_ttl=TTL, **options) for _ in range(CLIENTS)]
+        for i in range(MASTERS):
+            self._start(i)
         if variant.guard:
-            self._clients[0].init()
+            with self._client() as client:
+                client.init()
         self._threads = [
-            threading.Thread(target=self._contend, args=(client, Journal(folder, f"{number}-{i}"), number))
-            for i, client in enumerate(self._clients * 2)
+            threading.Thread(target=self._contend, args=(i > 0, Journal(folder, f"{number}-{i}")))
+            for i in range(CLIENTS)
         ]
+        self._granted = threading.Event()
         self._over = threading.Event()
 
     def run(self, cuts: int) -> None:
@@ -139,54 +139,72 @@ class CutFleet:
         try:
             for _ in range(cuts):
                 time.sleep(self._dice.uniform(*self._variant.pause_s))
+                if self._dice.random() < 0.5:
+                    # Soon after a grant: then its votes are not synced yet.
+                    self._granted.clear()
+                    self._granted.wait(TTL)
+                    time.sleep(self._dice.uniform(0.0, 0.2))
                 self._cut()
             time.sleep(TTL)
         finally:
             self._over.set()
             for thread in self._threads:
                 thread.join()
-            for client in self._clients:
-                client.close()
             for master in self.masters:
                 master.close()
 
     def _cut(self) -> None:
-        count = self._dice.choice((1, 1, 2, 3))
+        count = self._dice.choice((1, 2, 3))
         chosen = self._dice.sample(range(MASTERS), count)
         names = self._names and self._dice.random() < 0.5
         at = now_ns()
         with ThreadPoolExecutor(count) as at_once:
             done = list(at_once.map(lambda i: self.disks[i].cut(self.masters[i], names=names), chosen))
+            if self._variant.damaged and self._dice.random() < 0.5:
+                self.disks[chosen[0]].damage(self._dice)
+            time.sleep(self._dice.choice((0.0, self._dice.uniform(0.0, 0.2))))
+            list(at_once.map(self._start, chosen))
         self.cuts.append((at, Cut(sum(cut.dropped for cut in done), sum(cut.early for cut in done))))
-        if self._variant.damaged and self._dice.random() < 0.5:
-            self.disks[chosen[0]].damage(self._dice)
-        time.sleep(self._dice.uniform(0.0, 0.1))
-        for i in chosen:
-            try:
-                self._start(self.masters[i])
-            except EmbeddedError:
-                # It is dead. The operator starts it empty before its next cut.
-                self.refusals += 1
-                self.disks[i].clear()
 
-    def _start(self, master: Master) -> None:
-        master.start()
+    def _start(self, i: int) -> None:
+        try:
+            self.masters[i].start()
+        except EmbeddedError:
+            # It is dead. The operator starts it empty after its next cut.
+            self.refusals += 1
+            self.disks[i].clear()
+            return
         if self._variant.rewriting:
-            with contextlib.closing(raw(master.url)) as server, contextlib.suppress(redis.RedisError):
+            with contextlib.closing(raw(self.masters[i].url)) as server, contextlib.suppress(redis.RedisError):
                 server.bgrewriteaof()
 
-    def _contend(self, client: rlock.Client, journal: Journal, number: int) -> None:
+    def _client(self) -> rlock.Client:
+        options: dict[str, Any] = {} if self._variant.guard else {"restart_guard": 0}
+        return rlock.Client([master.url for master in self.masters], TTL, max_ttl=TTL, **options)
+
+    def _contend(self, newcomer: bool, journal: Journal) -> None:
+        """With one client, or as a newcomer, which has a client for each attempt.
+
+        A newcomer meets a master in the first moment after its restart. An old client waits longer before it
+        connects again.
+        """
         recorder = Recorder(journal, TTL)
         while not self._over.is_set():
-            lock = client.lock(f"{number}:{random.choice('ab')}", renew=random.random() < 0.7)
-            hold_s = random.uniform(0.0, 1.5 * TTL)
+            with self._client() as client:
+                self._attempt(client, recorder, 0.0)
+                while not newcomer and not self._over.is_set():
+                    self._attempt(client, recorder, random.choice((0.0, 0.2, 1.0)))
 
-            def work(hold: Hold, hold_s: float = hold_s) -> None:
-                hold.keep(hold_s, lambda: not self._over.is_set())
+    def _attempt(self, client: rlock.Client, recorder: Recorder, timeout: float) -> None:
+        lock = client.lock(f"{self._number}:x", renew=random.random() < 0.5)
+        hold_s = random.uniform(0.0, 1.5 * TTL) if random.random() < 0.8 else 0.0
 
-            if not recorder.attempt(lock, work, timeout=random.choice((0.0, 0.2, 1.0))):
-                time.sleep(0.02)
-            time.sleep(random.uniform(0.0, 0.02))
+        def work(hold: Hold) -> None:
+            self._granted.set()
+            hold.keep(hold_s, lambda: not self._over.is_set())
+
+        recorder.attempt(lock, work, timeout=timeout)
+        time.sleep(random.uniform(0.0, 0.1))
 
 
 def play(variant: Variant, cuts: int, servers: Sequence[ServerBinary]) -> tuple[str, bool]:
