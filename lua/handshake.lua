@@ -2,7 +2,8 @@
 -- script on every connection: a restart ends all connections, so no new memory votes without it.
 --
 -- KEYS[1] note     text   `<run_id> <since_us> <max_ttl_ms>`; since_us by this master's clock, 0: an operator
---                         stated that nothing was locked before; max_ttl_ms: the longest lease granted here
+--                         stated that nothing was locked before; max_ttl_ms: the longest lease granted here;
+--                         `<run_id>:durable`: a handshake found the master durable in this life
 -- ARGV[1] run_id   text   of this master, from INFO on this connection; empty: INFO is not allowed
 -- ARGV[2] memory   text   `volatile`: a restart may lose it; `durable`: it loses nothing; `unused`: no lease
 --                         was granted on any master since its note was written; `vouched`: an operator says
@@ -25,12 +26,16 @@ if type(text) == 'table' and not string.find(text.err, 'WRONGTYPE', 1, true) the
     return text
 end
 local noted, since_us, max_ttl_ms = string.match(type(text) == 'string' and text or '', '^(%S*) (%d+) (%d+)$')
+local life = noted and string.gsub(noted, ':durable$', '')
+local durable = noted ~= life
 
 if memory == 'vouched' then
     since_us, max_ttl_ms = '0', '0'
+    durable = durable and life == run_id
 elseif not noted then
     -- A restart or a flush took the note, and the locks with it. A durable master may have lost its disk.
     since_us, max_ttl_ms = string.format('%.0f', now_us), '0'
+    durable = memory == 'durable'
 elseif memory == 'unused' then
     -- The first use of the fleet need not wait if this server still has the memory with which it started.
     -- Checked here: the client would not see a flush between an INFO of its own and this call.
@@ -56,12 +61,21 @@ elseif memory == 'unused' then
         return {1, text, 0, 0, now_us}
     end
     since_us = string.format('%.0f', math.min(since_us + 0, now_us - uptime_s * 1000000))
-elseif run_id == '' or noted == run_id then
+elseif run_id == '' or life == run_id then
+    if run_id ~= '' and durable ~= (memory == 'durable') then
+        -- CONFIG SET. This write and all before it are on the disk when a durable master answers.
+        local mark = durable and '' or ':durable'
+        local marked = run_id .. mark .. ' ' .. since_us .. ' ' .. max_ttl_ms
+        -- pcall: without free memory the note stays, and holders can renew.
+        text = redis.pcall('set', note, marked).ok and marked or text
+    end
     return {1, text, 0, 0, now_us}
-elseif memory ~= 'durable' then
-    -- A note with another run_id came from a snapshot or a primary: later grants are lost.
+elseif memory ~= 'durable' or not durable then
+    -- A note with another run_id came from a snapshot, a primary, or a file that was not synced before each
+    -- answer: later grants are lost. The present settings do not show it, because a start may change them.
     since_us = string.format('%.0f', now_us)
+    durable = memory == 'durable'
 end
-text = run_id .. ' ' .. since_us .. ' ' .. max_ttl_ms
+text = run_id .. (durable and ':durable' or '') .. ' ' .. since_us .. ' ' .. max_ttl_ms
 redis.call('set', note, text)
 return {1, text, 0, 0, now_us}

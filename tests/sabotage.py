@@ -41,16 +41,7 @@ def note_not_read(stack: ExitStack) -> None:
 
 def life_not_compared(stack: ExitStack) -> None:
     """A handshake leaves the note of another life alone."""
-    _rewrite(stack, scripts.HANDSHAKE, "elseif run_id == '' or noted == run_id then", "else")
-    _rewrite(
-        stack,
-        scripts.HANDSHAKE,
-        """elseif memory ~= 'durable' then
-    -- A note with another run_id came from a snapshot or a primary: later grants are lost.
-    since_us = string.format('%.0f', now_us)
-""",
-        "",
-    )
+    _rewrite(stack, scripts.HANDSHAKE, "elseif run_id == '' or life == run_id then", "elseif true then")
 
 
 def no_note_is_old(stack: ExitStack) -> None:

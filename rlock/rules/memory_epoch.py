@@ -29,7 +29,8 @@ class Note(NamedTuple):
         # 16 digits reach the year 2286; longer numbers would overflow a conversion to seconds.
         if len(numbers) < 2 or not all(n.isascii() and n.isdigit() and len(n) <= 16 for n in numbers):
             return None
-        return cls(run_id, int(numbers[0]), int(numbers[1]))
+        # The mark of a durable life decides in `lua/handshake.lua` only.
+        return cls(run_id.removesuffix(":durable"), int(numbers[0]), int(numbers[1]))
 
 
 class MemoryReport(NamedTuple):

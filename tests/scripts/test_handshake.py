@@ -111,7 +111,7 @@ def first_use(box: Box, run_id: str = LIFE) -> Note:
 # -- a note is there ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("memory", ["volatile", "durable", "unused"])
+@pytest.mark.parametrize("memory", ["volatile", "unused"])
 @pytest.mark.parametrize("run_id", [LIFE, ""])
 def test_the_note_of_the_same_life_is_left_alone(old: Box, run_id: str, memory: str) -> None:
     """And of a life that the caller may not know: it cannot say that it is another one."""
@@ -131,12 +131,37 @@ def test_a_note_of_another_life_is_of_a_memory_that_begins_now(old: Box) -> None
 
 
 def test_a_restart_of_a_durable_master_replaces_the_run_id_alone(old: Box) -> None:
-    before = noted(old)
+    before = handshake(old, LIFE, "durable")
     assert handshake(old, OTHER, "durable") == before._replace(run_id=OTHER)
+    with old.nothing_written():
+        assert handshake(old, OTHER, "durable") == before._replace(run_id=OTHER)
+
+
+@pytest.mark.rule("3.6")
+@pytest.mark.parametrize("earlier", [[], ["durable", "volatile"]], ids=["never", "no longer"])
+def test_the_note_of_a_life_that_was_not_durable_is_not_kept(old: Box, earlier: list[str]) -> None:
+    """Its last grants may be lost, although the master is durable now."""
+    before = noted(old)
+    for memory in earlier:
+        assert handshake(old, LIFE, memory) == before, "the age is the same"
+    note = handshake(old, OTHER, "durable")
+    assert is_now(old, note)
+    assert handshake(old, "c0de" * 10, "durable") == note._replace(run_id="c0de" * 10), "the next life is kept"
+
+
+@pytest.mark.parametrize("memory", ["volatile", "durable"])
+def test_a_master_without_free_memory_keeps_its_note_when_its_settings_change(old: Box, memory: str) -> None:
+    if memory == "volatile":
+        handshake(old, LIFE, "durable")
+    before = old.content(NOTE)
+    old.fill()
+    handshake(old, LIFE, memory)
+    assert old.content(NOTE) == before
 
 
 @pytest.mark.parametrize("memory", ["volatile", "durable"])
 def test_the_operator_s_word_holds_as_long_as_the_memory(old: Box, memory: str) -> None:
+    handshake(old, LIFE, memory)
     assert handshake(old, LIFE, "vouched") == Note(LIFE, 0, 0)
     assert handshake(old, LIFE, memory) == Note(LIFE, 0, 0)
     note = handshake(old, OTHER, memory)

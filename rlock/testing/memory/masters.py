@@ -232,19 +232,24 @@ class Master(Keyspace):
         text = self.text(keys[0])
         found = _NOTE.match(text)
         since, longest = (int(found[2]), int(found[3])) if found is not None else (self._us, 0)
+        life, mark, _ = (found[1] if found is not None else "").partition(":durable")
+        kind = ":durable" if memory == "durable" else ""
         if memory == "vouched":
             since = longest = 0
+            mark = mark if life == run_id else ""
         elif found is None:
-            pass
+            mark = kind
         elif memory == "unused":
             if text != known or not self.whole:
                 return [1, text.encode(), 0, 0, self._us]
             since = min(since, self.started_us)
-        elif run_id in ("", found[1]):
+        elif run_id == "" or (run_id == life and mark == kind):
             return [1, text.encode(), 0, 0, self._us]
-        elif memory != "durable":
-            since = self._us
-        text = f"{run_id} {since} {longest}"
+        elif run_id == life:
+            mark = kind
+        elif not (mark and kind):
+            since, mark = self._us, kind
+        text = f"{run_id}{mark} {since} {longest}"
         self.write(keys[0], text)
         return [1, text.encode(), 0, 0, self._us]
 
