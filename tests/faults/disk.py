@@ -1,4 +1,4 @@
-"""Disks that lose in a power cut the bytes that were not synced (see disk.c), and disks that damage a file."""
+"""Disks that lose unsynced bytes in a power cut (see disk.c), and disks that damage a file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Disk:
     def binary(self, server: ServerBinary) -> ServerBinary:
         """This server with this disk."""
         self._program.write_text(
-            f'#!/bin/sh\nLD_PRELOAD="{self._library}" RLOCK_TEST_DISK="{self._kept}" exec "{server.path}" "$@"\n'
+            f'#!/bin/sh\nLD_PRELOAD="{self._library}" RLOCK_TEST_DISK="{self._kept}" '
+            f'exec "{server.path}" "$@"\n'
         )
         self._program.chmod(0o755)
         return ServerBinary(self._program, server.flavour, server.version)
@@ -44,8 +45,8 @@ class Disk:
     def cut(self, master: Master, *, names: bool) -> Cut:
         """Kill the master, and drop all that it had not synced.
 
-        ``names``: also the names of files that were created, renamed or removed since their folder was synced.
-        A file system with a journal keeps these in order; POSIX does not promise it.
+        ``names``: files that were created, renamed or removed since their folder was synced have their old
+        names again. A file system with a journal keeps names in order; POSIX does not promise it.
         """
         if master.pid is not None:
             os.killpg(master.pid, signal.SIGKILL)  # with the child that rewrites its file

@@ -29,12 +29,14 @@ import redis
 import rlock
 from rlock import events
 from rlock._client import handshake
-from rlock.testing.contention.checker import judge_safety
+from rlock.rules import scripts
+from rlock.testing.contention.checker import judge_safety, overlaps
 from rlock.testing.contention.history import History
 from rlock.testing.contention.journal import Journal, now_ns
 from rlock.testing.contention.recorder import Hold, Recorder
 from rlock.testing.local.embedded import EmbeddedError, Master, ServerBinary
 
+from .. import sabotage
 from ..servers import raw, servers_found
 from . import clock
 from .disk import SOURCE, Cut, Disk
@@ -42,6 +44,8 @@ from .disk import SOURCE, Cut, Disk
 TTL = 1.5
 MASTERS = 3
 CLIENTS = 3
+#: A control ends with so many overlaps.
+ENOUGH = 3
 #: A rewrite of the append-only file that takes longer than a master lives.
 SLOW_REWRITE = ("--rdb-key-save-delay", "10000000")
 
@@ -59,6 +63,8 @@ class Variant:
     guard: bool = True
     #: The masters rewrite their append-only files all the time.
     rewriting: bool = False
+    #: The configuration of the start after a cut; a clean restart brings the usual one back.
+    after_cut: Sequence[str] = ()
     #: In half of the cuts one master comes back with a damaged append-only file.
     damaged: bool = False
     #: The condition of the handshake that is left out.
@@ -71,12 +77,17 @@ class Variant:
     @property
     def fleets(self) -> int:
         """Guarded masters need long pauses between cuts, so more fleets make as many cuts."""
-        return 4 if self.red or self.durable else 6
+        return 6 if self._waits else 4
 
     @property
     def pause_s(self) -> tuple[float, float]:
         """Between two cuts of a fleet: long enough that a guarded master mostly votes again."""
-        return (0.1, 0.8) if self.red or self.durable else (0.5, 3.0)
+        return (0.5, 3.5) if self._waits else (0.1, 0.8)
+
+    @property
+    def _waits(self) -> bool:
+        """Whether restarted masters have no vote for a time."""
+        return bool(self.after_cut) or not (self.red or self.durable)
 
 
 def _rewrites_are_not_asked_for() -> contextlib.AbstractContextManager[Any]:
@@ -86,6 +97,12 @@ def _rewrites_are_not_asked_for() -> contextlib.AbstractContextManager[Any]:
         return original(replication, persistence, appendfsync, ["no-appendfsync-on-rewrite", "no"])
 
     return patch.object(handshake, "is_durable", is_durable)
+
+
+def _durability_is_not_remembered() -> contextlib.AbstractContextManager[Any]:
+    stack = contextlib.ExitStack()
+    sabotage._rewrite(stack, scripts.HANDSHAKE, "~= 'durable' or not durable then", "~= 'durable' then")
+    return stack
 
 
 VARIANTS = (
@@ -98,6 +115,14 @@ VARIANTS = (
         UNSYNCED_REWRITE,
         rewriting=True,
         broken=_rewrites_are_not_asked_for,
+        red=True,
+    ),
+    Variant("everysec, then always", EVERY_SECOND, after_cut=DURABLE),
+    Variant(
+        "everysec, then always, not remembered",
+        EVERY_SECOND,
+        after_cut=DURABLE,
+        broken=_durability_is_not_remembered,
         red=True,
     ),
     Variant("damaged file, everysec", EVERY_SECOND, damaged=True),
@@ -118,10 +143,9 @@ class CutFleet:
         self.cuts: list[tuple[int, Cut]] = []
         self.refusals = 0
         self.disks = [Disk(library, folder / f"disk-{number}-{i}") for i in range(MASTERS)]
-        args = ("--appendonly", "yes", "--auto-aof-rewrite-percentage", "0", *variant.settings)
-        self.masters = [Master(disk.binary(server), directory=disk.data, args=args) for disk in self.disks]
+        self.masters = [Master(disk.binary(server), directory=disk.data) for disk in self.disks]
         for i in range(MASTERS):
-            self._start(i)
+            self._start(i, variant.settings)
         if variant.guard:
             with self._client() as client:
                 client.init()
@@ -132,12 +156,12 @@ class CutFleet:
         self._granted = threading.Event()
         self._over = threading.Event()
 
-    def run(self, cuts: int) -> None:
-        """Make so many cuts."""
+    def run(self, cuts: int, enough: threading.Event) -> None:
+        """Make so many cuts, or fewer if that is ``enough``."""
         for thread in self._threads:
             thread.start()
         try:
-            for _ in range(cuts):
+            while len(self.cuts) < cuts and not enough.is_set():
                 time.sleep(self._dice.uniform(*self._variant.pause_s))
                 if self._dice.random() < 0.5:
                     # Soon after a grant: then its votes are not synced yet.
@@ -157,16 +181,27 @@ class CutFleet:
         count = self._dice.choice((1, 2, 3))
         chosen = self._dice.sample(range(MASTERS), count)
         names = self._names and self._dice.random() < 0.5
+        if self._variant.durable and self._dice.random() < 0.5:
+            # A cut at any point of a rewrite, which renames files, must lose nothing either.
+            for i in chosen:
+                self._rewrite(i)
+            time.sleep(self._dice.uniform(0.0, 0.05))
         at = now_ns()
         with ThreadPoolExecutor(count) as at_once:
             done = list(at_once.map(lambda i: self.disks[i].cut(self.masters[i], names=names), chosen))
             if self._variant.damaged and self._dice.random() < 0.5:
                 self.disks[chosen[0]].damage(self._dice)
             time.sleep(self._dice.choice((0.0, self._dice.uniform(0.0, 0.2))))
-            list(at_once.map(self._start, chosen))
+            settings = self._variant.after_cut or self._variant.settings
+            list(at_once.map(lambda i: self._start(i, settings), chosen))
+            if self._variant.after_cut:
+                time.sleep(self._dice.uniform(0.0, TTL))
+                list(at_once.map(lambda i: self.masters[i].stop(), chosen))
+                list(at_once.map(lambda i: self._start(i, self._variant.settings), chosen))
         self.cuts.append((at, Cut(sum(cut.dropped for cut in done), sum(cut.early for cut in done))))
 
-    def _start(self, i: int) -> None:
+    def _start(self, i: int, settings: Sequence[str]) -> None:
+        self.masters[i].args = ("--appendonly", "yes", "--auto-aof-rewrite-percentage", "0", *settings)
         try:
             self.masters[i].start()
         except EmbeddedError:
@@ -175,8 +210,11 @@ class CutFleet:
             self.disks[i].clear()
             return
         if self._variant.rewriting:
-            with contextlib.closing(raw(self.masters[i].url)) as server, contextlib.suppress(redis.RedisError):
-                server.bgrewriteaof()
+            self._rewrite(i)
+
+    def _rewrite(self, i: int) -> None:
+        with contextlib.suppress(redis.RedisError), contextlib.closing(raw(self.masters[i].url)) as server:
+            server.bgrewriteaof()
 
     def _client(self) -> rlock.Client:
         options: dict[str, Any] = {} if self._variant.guard else {"restart_guard": 0}
@@ -227,11 +265,18 @@ def play(variant: Variant, cuts: int, servers: Sequence[ServerBinary]) -> tuple[
                 for i in range(min(variant.fleets, cuts))
             ]
             share = [cuts // len(fleets) + (i < cuts % len(fleets)) for i in range(len(fleets))]
+            history, enough = History(), threading.Event()
             with ThreadPoolExecutor(len(fleets)) as at_once:
-                list(at_once.map(lambda pair: pair[0].run(pair[1]), zip(fleets, share, strict=True)))
+                runs = [at_once.submit(f.run, n, enough) for f, n in zip(fleets, share, strict=True)]
+                while not all(run.done() for run in runs):
+                    time.sleep(0.5)
+                    if variant.red and len(overlaps(history.take(folder).holds)) >= ENOUGH:
+                        enough.set()
+            for run in runs:
+                run.result()
         finally:
             stop()
-        history = History().take(folder)
+        history.take(folder)
         seconds = time.monotonic() - began
     return _verdict(variant, fleets, history, withheld["master_guarded"], seconds)
 
@@ -275,6 +320,7 @@ def main() -> int:
     """Entry point; the exit status is 1 when a variant is not as expected."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.power_cuts", description=__doc__)
     parser.add_argument("--cuts", type=int, default=40, help="of each variant (default: %(default)s)")
+    parser.add_argument("--control-cuts", type=int, default=500, help="at most, of a control")
     parser.add_argument("--variant", choices=[variant.name for variant in VARIANTS])
     options = parser.parse_args()
     servers = servers_found()
@@ -283,7 +329,8 @@ def main() -> int:
     bad = 0
     for variant in VARIANTS:
         if options.variant in (None, variant.name):
-            line, good = play(variant, options.cuts, servers)
+            cuts = options.control_cuts if variant.red else options.cuts
+            line, good = play(variant, cuts, servers)
             bad += not good
             print(line, flush=True)
     return 1 if bad else 0

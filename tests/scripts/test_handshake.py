@@ -146,7 +146,9 @@ def test_the_note_of_a_life_that_was_not_durable_is_not_kept(old: Box, earlier: 
         assert handshake(old, LIFE, memory) == before, "the age is the same"
     note = handshake(old, OTHER, "durable")
     assert is_now(old, note)
-    assert handshake(old, "c0de" * 10, "durable") == note._replace(run_id="c0de" * 10), "the next life is kept"
+    assert handshake(old, "c0de" * 10, "durable") == note._replace(run_id="c0de" * 10), (
+        "the next life is kept"
+    )
 
 
 @pytest.mark.parametrize("memory", ["volatile", "durable"])
