@@ -63,26 +63,21 @@ class Disk:
         self._remember()
         return Cut(dropped, early)
 
-    def damage(self, dice: Random) -> str:
+    def damage(self, dice: Random) -> None:
         """Cut off the end of the append-only file that is written to, or flip bits of it."""
         files = [path for path in self.files() if path.suffix == ".aof" and path.stat().st_size]
         if not files:
-            return "nothing to damage"
+            return
         path = max(files, key=_sequence)
         content = bytearray(path.read_bytes())
         # Nine of ten lose a few commands: a longer part holds the note of the restart guard, too.
         reach = min(len(content), 1500 if dice.random() < 0.9 else len(content))
         if dice.random() < 0.5:
-            lost = dice.randint(1, reach)
-            del content[-lost:]
-            told = f"{lost} bytes cut off"
+            del content[-dice.randint(1, reach) :]
         else:
-            flips = dice.randint(1, 8)
-            for _ in range(flips):
+            for _ in range(dice.randint(1, 8)):
                 content[-dice.randint(1, reach)] ^= 1 << dice.randrange(8)
-            told = f"{flips} bits flipped"
         path.write_bytes(content)
-        return told
 
     def clear(self) -> None:
         """A new disk."""

@@ -30,6 +30,7 @@ import rlock
 from rlock import events
 from rlock._client import handshake
 from rlock.rules import scripts
+from rlock.rules.timing import guard_time
 from rlock.testing.contention.checker import judge_safety, overlaps
 from rlock.testing.contention.history import History
 from rlock.testing.contention.journal import Journal, now_ns
@@ -78,11 +79,13 @@ class Variant:
     @property
     def fleets(self) -> int:
         """Guarded masters need long pauses between cuts, so more fleets make as many cuts."""
-        return 8 if self._waits else 4
+        return 10 if self._waits else 4
 
     @property
     def pause_s(self) -> tuple[float, float]:
         """Between two cuts of a fleet: long enough that a guarded master mostly votes again."""
+        if self.after_cut:
+            return guard_time(TTL), 2 * guard_time(TTL)
         return (0.5, 5.0) if self._waits else (0.1, 0.8)
 
     @property
