@@ -306,7 +306,7 @@ def _verdict(
         good = found["overlap"] > 0
     else:
         # A cut shows something if the masters are back while a hold from before it is valid.
-        good = not found and during >= len(cuts) / 5
+        good = not found and during >= len(cuts) / 10
         if variant.durable:
             good = good and withheld == 0 and early == 0
         else:
