@@ -63,19 +63,18 @@ elseif memory == 'unused' then
     since_us = string.format('%.0f', math.min(since_us + 0, now_us - uptime_s * 1000000))
 elseif run_id == '' or life == run_id then
     if run_id ~= '' and durable ~= (memory == 'durable') then
-        -- CONFIG SET. This write and all before it are on the disk when a durable master answers.
-        local mark = durable and '' or ':durable'
-        local marked = run_id .. mark .. ' ' .. since_us .. ' ' .. max_ttl_ms
+        -- CONFIG SET. The answer of a durable master shows that all earlier writes are on its disk.
+        local marked = run_id .. (durable and ' ' or ':durable ') .. since_us .. ' ' .. max_ttl_ms
         -- pcall: without free memory the note stays, and holders can renew.
         text = redis.pcall('set', note, marked).ok and marked or text
     end
     return {1, text, 0, 0, now_us}
 elseif memory ~= 'durable' or not durable then
-    -- A note with another run_id came from a snapshot, a primary, or a file that was not synced before each
-    -- answer: later grants are lost. The present settings do not show it, because a start may change them.
+    -- A note with another run_id came from a snapshot, a primary, or a file that was not synced in time: later
+    -- grants are lost. The present settings do not show it, because a start may change them.
     since_us = string.format('%.0f', now_us)
     durable = memory == 'durable'
 end
-text = run_id .. (durable and ':durable' or '') .. ' ' .. since_us .. ' ' .. max_ttl_ms
+text = run_id .. (durable and ':durable ' or ' ') .. since_us .. ' ' .. max_ttl_ms
 redis.call('set', note, text)
 return {1, text, 0, 0, now_us}

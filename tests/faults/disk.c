@@ -52,18 +52,19 @@ static void keep(const char *file, unsigned long inode)
 
 static void note_folder(const char *path)
 {
-    char line[2 * PATH_MAX], file[2 * PATH_MAX];
+    char lines[1 << 16], file[2 * PATH_MAX];
     DIR *folder = opendir(path);
-    snprintf(line, sizeof line, "folder %s\n", path);
-    note(line);
+    size_t length = snprintf(lines, sizeof lines, "folder %s\n", path);
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         if (entry->d_type != DT_REG)
             continue;
         snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
         keep(file, entry->d_ino);
-        snprintf(line, sizeof line, "entry %lu %s\n", (unsigned long)entry->d_ino, entry->d_name);
-        note(line);
+        length += snprintf(lines + length, sizeof lines - length, "entry %lu %s\n",
+                           (unsigned long)entry->d_ino, entry->d_name);
     }
+    /* All names in one call: a kill between two would leave half a folder. */
+    note(lines);
     if (folder)
         closedir(folder);
 }

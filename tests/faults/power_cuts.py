@@ -306,7 +306,7 @@ def _verdict(
         good = found["overlap"] > 0
     else:
         # A cut shows something if the masters are back while a hold from before it is valid.
-        good = not found and during >= len(cuts) / 10
+        good = not found and during >= len(cuts) / 20
         if variant.durable:
             good = good and withheld == 0 and early == 0
         else:
@@ -316,8 +316,10 @@ def _verdict(
         f"{len(history.holds)} holds, {found['overlap']} overlaps, {tokens} token regressions, "
         f"{withheld} votes withheld, {early} replies before their sync"
     )
-    if variant.damaged:
-        line += f", {sum(fleet.refusals for fleet in fleets)} refused to start"
+    refusals = sum(fleet.refusals for fleet in fleets)
+    line += f", {refusals} refused to start"
+    # An undamaged file must always load.
+    good = good and (variant.damaged or refusals == 0)
     wanted = "red, as it must be" if variant.red else "green"
     return f"{line}; {seconds:.0f} s: {wanted if good else 'NOT AS EXPECTED'}", good
 
