@@ -47,7 +47,7 @@ TTL = 3.0
 MASTERS = 3
 CLIENTS = 3
 #: A control ends with so many overlaps.
-ENOUGH = 3
+ENOUGH = 1
 #: A rewrite of the append-only file that takes longer than a master lives.
 SLOW_REWRITE = ("--rdb-key-save-delay", "10000000")
 
@@ -168,7 +168,7 @@ class CutFleet:
         try:
             while len(self.cuts) < cuts and not enough.is_set():
                 time.sleep(self._dice.uniform(*self._variant.pause_s))
-                if self._dice.random() < 0.5:
+                if self._variant.after_cut or self._dice.random() < 0.5:
                     # Soon after a grant: then its votes are not synced yet.
                     self._granted.clear()
                     self._granted.wait(TTL)
@@ -183,7 +183,7 @@ class CutFleet:
                 master.close()
 
     def _cut(self) -> None:
-        count = self._dice.choice((1, 2, 3))
+        count = self._dice.choice((2, 3) if self._variant.after_cut else (1, 2, 3))
         chosen = self._dice.sample(range(MASTERS), count)
         names = self._names and self._dice.random() < 0.5
         if self._variant.durable and self._dice.random() < 0.5:
