@@ -34,7 +34,7 @@ evidence: $(VENV)/.installed-test-all
 	$(BIN)/python -m tests.simulation --seeds 3000
 	$(BIN)/python -m pytest -q tests/simulation/test_controls.py tests/simulation/test_directed.py
 	$(BIN)/python -m pytest -q tests/faults tests/masters
-	$(BIN)/python -m tests.faults.power_cuts --cuts 40
+	$(BIN)/python -m tests.faults.power_cuts --cuts 30
 	$(BIN)/python -m bench.soak --masters 3 --ttl 2 --minutes 1.5
 	$(BIN)/python -m bench.soak --masters 5 --ttl 10 --minutes 1.5
 	$(BIN)/python -m bench.soak --counter --minutes 0.7
