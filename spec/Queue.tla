@@ -1,33 +1,41 @@
 -------------------------------- MODULE Queue --------------------------------
 (***************************************************************************)
-(* The wait queue of one lock: refused clients queue on each master, a     *)
-(* release names the first of them, and each message may be lost. There is *)
-(* no time and no lease here: exclusion is the matter of Lock.tla. This    *)
-(* module asks whether waiting ends, and in which order.                   *)
+(* The wait queue of one lock: refused clients queue on each master, and a *)
+(* release hands the lock to the first of them. There is no time and no    *)
+(* lease here: exclusion is the matter of Lock.tla. This module asks       *)
+(* whether waiting ends, and in which order.                               *)
 (*                                                                         *)
-(* A client that crashed keeps its votes until their leases end (Expire).  *)
-(* Every other step of a client that can be done is done at some time.     *)
+(* An acquire asks the masters one by one, in any order, between the steps *)
+(* of the others. A release, or an undo, reaches all masters in one step:  *)
+(* a partial one leaves what a round in another order leaves, too.         *)
+(*                                                                         *)
+(* The lease of a client that crashed ends (Expire), and so does a hand-   *)
+(* over whose message was lost (Unclaimed). Every other step of a client   *)
+(* that can be done is done at some time.                                  *)
 (***************************************************************************)
-EXTENDS Naturals, FiniteSets, Sequences
+EXTENDS Naturals, FiniteSets, Sequences, TLC
 
 CONSTANTS
-    Masters, Clients,
-    Down,         \* masters that never answer
-    NoOne,
-    Fair,         \* TRUE: fair mode; FALSE: a newcomer may pass the queue
-    Crashes,      \* so many clients may crash
-    Lossy,        \* TRUE: messages may be lost
-    Broken        \* the rules that are left out
+    Masters, Clients,  \* sets of model values
+    Down,              \* masters that never answer
+    NoOne,             \* the owner of a free lock
+    Fair,              \* TRUE: fair mode; FALSE: a newcomer may pass the queue
+    Crashes,           \* so many clients may crash
+    Losses,            \* so many messages may be lost
+    Once,              \* TRUE: each client comes once
+    Broken             \* the rules that are left out
 
 VARIABLES
     holder,   \* [Masters -> the client that has the key, or NoOne]
+    handed,   \* the masters where the key is only reserved for its holder's claim
     queue,    \* [Masters -> sequence of waiting clients]
     tickets,  \* sequence of the clients that have a ticket, the oldest first
     client,   \* [Clients -> phase]
     vote,     \* [Clients -> [Masters -> "none", "yes" or "no"]], of the present round
     woken,    \* [Clients -> the masters whose message has arrived]
-    earlier   \* [Clients -> the clients that were waiting when it arrived, and still are]
-vars == <<holder, queue, tickets, client, vote, woken, earlier>>
+    earlier,  \* [Clients -> the clients that were waiting when it arrived, and still are]
+    losses    \* so many messages may still be lost
+vars == <<holder, handed, queue, tickets, client, vote, woken, earlier, losses>>
 
 Kept(rule)  == rule \notin Broken
 Quorum      == Cardinality(Masters) \div 2 + 1
@@ -37,29 +45,30 @@ Rank(s, x)  == CHOOSE i \in DOMAIN s : s[i] = x
 Without(s, x) == LET other(y) == y # x IN SelectSeq(s, other)
 Nothing     == [m \in Masters |-> "none"]
 Said(c, w)  == {m \in Masters : vote[c][m] = w}
-Asked       == [c \in Clients |-> Nothing]
 
-\* "arriving": in its first round. "waiting": the first round is complete, it sleeps. "asking": a later round.
-\* "undoing" and "leaving": it gives its votes back, and then waits or is away.
-Phases == {"away", "arriving", "waiting", "asking", "holding", "undoing", "leaving", "crashed"}
+\* "arriving": in its first round, "asking": in a later one. "waiting": it sleeps, with a place in the queue.
+Phases == {"away", "arriving", "waiting", "asking", "holding", "crashed", "done"}
 TypeOK == /\ holder \in [Masters -> Clients \cup {NoOne}]
+          /\ handed \subseteq {m \in Masters : holder[m] # NoOne}
           /\ client \in [Clients -> Phases]
           /\ vote \in [Clients -> [Masters -> {"none", "yes", "no"}]]
           /\ woken \in [Clients -> SUBSET Masters]
           /\ \A m \in Masters : Range(queue[m]) \subseteq Clients
 
 Init == /\ holder = [m \in Masters |-> NoOne]
+        /\ handed = {}
         /\ queue = [m \in Masters |-> <<>>]
         /\ tickets = <<>>
         /\ client = [c \in Clients |-> "away"]
-        /\ vote = Asked
+        /\ vote = [c \in Clients |-> Nothing]
         /\ woken = [c \in Clients |-> {}]
         /\ earlier = [c \in Clients |-> {}]
+        /\ losses = Losses
 
 -----------------------------------------------------------------------------
-(* The masters.                                                            *)
+(* A round: the acquire script on each master.                             *)
 
-\* The order of the tickets is the same on all masters. The order of arrival differs from one to another.
+\* The tickets have one order on all masters. The order of arrival differs from one to another.
 Joined(m, c, known) ==
     LET q      == queue[m]
         before(x) == x \in Range(known) /\ Rank(known, x) < Rank(known, c)
@@ -68,78 +77,88 @@ Joined(m, c, known) ==
        ELSE IF Kept("4 one order on all masters") THEN SelectSeq(q, before) \o <<c>> \o SelectSeq(q, after)
        ELSE Append(q, c)
 
-\* Fair: nobody passes a waiter. Default: a newcomer may pass, a waiter does not pass an earlier one.
+\* Fair: nobody passes a waiter. Default: a newcomer may pass; a waiter does not pass an earlier one.
 MayHave(m, c) ==
-    /\ holder[m] = NoOne
-    /\ \/ queue[m] = <<>> \/ (c \in Range(queue[m]) /\ Head(queue[m]) = c)
-       \/ ~Fair /\ client[c] = "arriving"
-       \/ Fair /\ Kept("4 one order on all masters") /\ c \in Range(tickets)
-          /\ \A x \in Range(queue[m]) : x = c \/ Rank(tickets, c) < Rank(tickets, x)
+    \/ holder[m] = c
+    \/ holder[m] = NoOne /\ (queue[m] = <<>> \/ Head(queue[m]) = c \/ (~Fair /\ client[c] = "arriving"))
 
 Ask(c, m) ==
     /\ client[c] \in {"arriving", "asking"} /\ vote[c][m] = "none" /\ m \in Up
-    /\ IF MayHave(m, c)
-       THEN /\ holder' = [holder EXCEPT ![m] = c] /\ vote' = [vote EXCEPT ![c][m] = "yes"]
-            /\ UNCHANGED <<queue, tickets, earlier>>
-       ELSE /\ tickets' = IF c \in Range(tickets) THEN tickets ELSE Append(tickets, c)
-            /\ queue' = [queue EXCEPT ![m] = Joined(m, c, tickets')]
-            /\ vote' = [vote EXCEPT ![c][m] = "no"]
-            /\ UNCHANGED holder
-    /\ UNCHANGED <<client, woken, earlier>>
+    /\ LET known == IF c \in Range(tickets) THEN tickets ELSE Append(tickets, c)
+           place == Joined(m, c, known)
+       IN IF MayHave(m, c)
+          THEN /\ holder' = [holder EXCEPT ![m] = c] /\ handed' = handed \ {m}
+               /\ vote' = [vote EXCEPT ![c][m] = "yes"]
+               /\ queue' = [queue EXCEPT ![m] = Without(@, c)]
+               /\ UNCHANGED tickets
+          ELSE /\ tickets' = known
+               /\ queue' = [queue EXCEPT ![m] = place]
+               /\ vote' = [vote EXCEPT ![c][m] = "no"]
+               /\ UNCHANGED <<holder, handed>>
+    /\ UNCHANGED <<client, woken, earlier, losses>>
 
-\* A release or an undo frees a master and tells the first waiter there.
-Free(c, m) ==
-    /\ client[c] \in {"undoing", "leaving"} /\ vote[c][m] # "none"
-    /\ vote' = [vote EXCEPT ![c][m] = "none"]
-    /\ holder' = [holder EXCEPT ![m] = IF @ = c THEN NoOne ELSE @]
-    /\ queue' = [queue EXCEPT ![m] = IF client[c] = "leaving" THEN Without(@, c) ELSE @]
-    /\ LET q == queue'[m]
-       IN \/ q # <<>> /\ holder[m] = c /\ woken' = [woken EXCEPT ![Head(q)] = @ \cup {m}]
-          \/ (q = <<>> \/ holder[m] # c \/ Lossy) /\ UNCHANGED woken
-    /\ UNCHANGED <<tickets, client, earlier>>
+-----------------------------------------------------------------------------
+(* The release script on all masters: the key goes to the first waiter, as *)
+(* a reservation, and a message tells it. Dead waiters are passed over.    *)
 
-\* A lease of a crashed client ends, and its place is dropped: nobody receives its messages.
-Expire(c, m) ==
-    /\ client[c] = "crashed" /\ (holder[m] = c \/ c \in Range(queue[m]))
-    /\ holder' = [holder EXCEPT ![m] = IF @ = c THEN NoOne ELSE @]
-    /\ queue' = [queue EXCEPT ![m] = IF Kept("4 dead waiters are dropped") THEN Without(@, c) ELSE @]
-    /\ holder' # holder \/ queue' # queue
-    /\ UNCHANGED <<tickets, client, vote, woken, earlier>>
+Alive(s) == LET lives(x) == client[x] # "crashed"
+            IN IF Kept("4 dead waiters are passed over") THEN SelectSeq(s, lives) ELSE s
+
+\* c gives back its keys on these masters. row: the queue there. on: whether the first waiter gets the key.
+\* lost: the masters whose message is lost.
+Frees(c, masters, row(_), on, lost) ==
+    LET live(m)  == Alive(row(m))
+        given(m) == m \in masters /\ on /\ live(m) # <<>>
+    IN /\ holder' = [m \in Masters |-> IF m \notin masters THEN holder[m]
+                                       ELSE IF given(m) THEN Head(live(m)) ELSE NoOne]
+       /\ handed' = (handed \ masters) \cup {m \in masters : given(m)}
+       /\ queue' = [m \in Masters |-> IF given(m) THEN Tail(live(m))
+                                      ELSE IF m \in Up THEN row(m) ELSE queue[m]]
+       /\ woken' = [x \in Clients |-> woken[x] \cup
+              {m \in masters \ lost : given(m) /\ Head(live(m)) = x /\ client[x] # "crashed"}]
+       /\ losses' = losses - Cardinality(lost)
+
+Lost(n) == {lost \in SUBSET Masters : Cardinality(lost) <= n}
 
 -----------------------------------------------------------------------------
 (* The clients.                                                            *)
 
 Becomes(c, phase) == client' = [client EXCEPT ![c] = phase]
-
-Waiting(c)  == client[c] \in {"waiting", "undoing", "asking"}
-NotBehind(c) == [x \in Clients |-> IF x = c THEN {} ELSE earlier[x] \ {c}]
+Waiting(c)  == client[c] \in {"waiting", "asking"}
 
 Arrive(c) == /\ client[c] = "away" /\ Becomes(c, "arriving")
              /\ earlier' = [earlier EXCEPT ![c] = {x \in Clients : Waiting(x)}]
-             /\ UNCHANGED <<holder, queue, tickets, vote, woken>>
+             /\ UNCHANGED <<holder, handed, queue, tickets, vote, woken, losses>>
 
-\* The validity decides in Lock.tla; here a quorum does.
+\* The validity decides in Lock.tla; here a quorum does. Its places elsewhere are given up.
 Win(c) ==
     /\ client[c] \in {"arriving", "asking"} /\ Cardinality(Said(c, "yes")) >= Quorum
     /\ Becomes(c, "holding")
     /\ tickets' = Without(tickets, c)
     /\ queue' = [m \in Masters |-> Without(queue[m], c)]
     /\ woken' = [woken EXCEPT ![c] = {}]
-    /\ earlier' = [x \in Clients |-> earlier[x] \ {c}]
-    /\ UNCHANGED <<holder, vote>>
+    /\ vote' = [vote EXCEPT ![c] = Nothing]
+    /\ earlier' = [x \in Clients |-> IF x = c THEN earlier[c] ELSE earlier[x] \ {c}]
+    /\ UNCHANGED <<holder, handed, losses>>
 
-\* No quorum any more: all that can answer have answered.
+\* All that can answer have answered, without a quorum: undo, and wait. Its place is put back first, where a
+\* vote had taken it. The votes go to the first waiter, unless another client has a quorum. So do masters that
+\* are free and refused, because a dead waiter stands first there: the nudge.
 Fail(c) ==
     /\ client[c] \in {"arriving", "asking"} /\ Cardinality(Said(c, "yes")) < Quorum
     /\ Said(c, "none") \subseteq Down
-    /\ Becomes(c, IF Kept("3.1 undo") THEN "undoing" ELSE "waiting")
-    /\ vote' = IF Kept("3.1 undo") THEN vote ELSE [vote EXCEPT ![c] = Nothing]
-    /\ UNCHANGED <<holder, queue, tickets, woken, earlier>>
-
-Undone(c) ==
-    /\ client[c] = "undoing" /\ Said(c, "none") = Masters
     /\ Becomes(c, "waiting")
-    /\ UNCHANGED <<holder, queue, tickets, vote, woken, earlier>>
+    /\ vote' = [vote EXCEPT ![c] = Nothing]
+    /\ LET known  == IF c \in Range(tickets) THEN tickets ELSE Append(tickets, c)
+           back   == IF Kept("4 the place first") THEN Said(c, "yes") ELSE {}
+           row(m) == IF m \in back THEN Joined(m, c, known) ELSE queue[m]
+           others == \A x \in Clients : Cardinality({m \in Masters : holder[m] = x}) < Quorum
+           nudged == IF others /\ Kept("4 nudge") THEN {m \in Said(c, "no") : holder[m] = NoOne} ELSE {}
+       IN /\ tickets' = known
+          /\ IF Kept("3.1 undo")
+             THEN \E lost \in Lost(losses) : Frees(c, Said(c, "yes") \cup nudged, row, others, lost)
+             ELSE UNCHANGED <<holder, handed, queue, woken, losses>>
+    /\ UNCHANGED earlier
 
 \* The q-th message wakes. A look every second or two does not depend on any message.
 Wake(c) ==
@@ -147,46 +166,55 @@ Wake(c) ==
     /\ Cardinality(woken[c]) >= Quorum \/ Kept("4 bounded sleep")
     /\ Becomes(c, "asking")
     /\ woken' = [woken EXCEPT ![c] = {}]
-    /\ UNCHANGED <<holder, queue, tickets, vote, earlier>>
+    /\ UNCHANGED <<holder, handed, queue, tickets, vote, earlier, losses>>
 
 Release(c) ==
-    /\ client[c] = "holding" /\ Becomes(c, "leaving")
-    /\ vote' = [vote EXCEPT ![c] = [m \in Masters |-> IF m \in Up THEN "yes" ELSE "none"]]
-    /\ UNCHANGED <<holder, queue, tickets, woken, earlier>>
-
-Gone(c) ==
-    /\ client[c] = "leaving" /\ Said(c, "none") = Masters
-    /\ Becomes(c, "away")
+    /\ client[c] = "holding" /\ Becomes(c, IF Once THEN "done" ELSE "away")
+    /\ LET row(m) == Without(queue[m], c)
+       IN \E lost \in Lost(losses) : Frees(c, {m \in Up : holder[m] = c}, row, TRUE, lost)
     /\ earlier' = [earlier EXCEPT ![c] = {}]
-    /\ UNCHANGED <<holder, queue, tickets, vote, woken>>
+    /\ UNCHANGED <<tickets, vote>>
 
 Crash(c) ==
-    /\ client[c] \notin {"crashed", "away"}
+    /\ client[c] \notin {"crashed", "away", "done"}
     /\ Cardinality({x \in Clients : client[x] = "crashed"}) < Crashes
     /\ Becomes(c, "crashed")
     /\ tickets' = Without(tickets, c)
     /\ vote' = [vote EXCEPT ![c] = Nothing]
     /\ woken' = [woken EXCEPT ![c] = {}]
-    /\ earlier' = NotBehind(c)
-    /\ UNCHANGED <<holder, queue>>
+    /\ earlier' = [x \in Clients |-> IF x = c THEN {} ELSE earlier[x] \ {c}]
+    /\ UNCHANGED <<holder, handed, queue, losses>>
 
-Step(c) == Win(c) \/ Fail(c) \/ Undone(c) \/ Wake(c) \/ Release(c) \/ Gone(c)
-           \/ \E m \in Masters : Ask(c, m) \/ Free(c, m) \/ Expire(c, m)
-Next == \E c \in Clients : Step(c) \/ Arrive(c) \/ Crash(c)
+\* The lease of a crashed client ends. So does a reservation that nobody claims.
+Expire(m) ==
+    /\ holder[m] # NoOne
+    /\ \/ client[holder[m]] = "crashed"
+       \/ m \in handed /\ m \notin woken[holder[m]] /\ client[holder[m]] \notin {"arriving", "asking"}
+    /\ holder' = [holder EXCEPT ![m] = NoOne] /\ handed' = handed \ {m}
+    /\ UNCHANGED <<queue, tickets, client, vote, woken, earlier, losses>>
+
+Step(c) == Win(c) \/ Fail(c) \/ Wake(c) \/ Release(c) \/ \E m \in Masters : Ask(c, m)
+Next == (\E c \in Clients : Step(c) \/ Arrive(c) \/ Crash(c)) \/ \E m \in Masters : Expire(m)
 
 \* Nobody has to arrive, and nobody has to crash. All other steps are taken at some time.
-Spec == Init /\ [][Next]_vars /\ \A c \in Clients : WF_vars(Step(c))
+Spec == Init /\ [][Next]_vars /\ \A c \in Clients : WF_vars(Step(c)) /\ \A m \in Masters : WF_vars(Expire(m))
 
 -----------------------------------------------------------------------------
 OneHolder == \A a, b \in Clients : client[a] = "holding" /\ client[b] = "holding" => a = b
 
-\* Fair mode: everyone who waits gets the lock.
+\* Fair mode: each client that waits gets the lock.
 EveryoneWins == \A c \in Clients : Waiting(c) ~> client[c] \in {"holding", "crashed"}
 
-\* Both modes: as long as somebody waits, somebody gets the lock.
+\* Both modes: as long as a client waits, one gets the lock.
 SomebodyWins == (\E c \in Clients : Waiting(c)) ~>
                 (\E c \in Clients : client[c] = "holding") \/ (\A c \in Clients : ~Waiting(c))
 
 \* Fair mode: nobody gets the lock before a client whose first round was complete when it arrived.
 FairOrder == \A c \in Clients : client[c] = "holding" => earlier[c] = {}
+
+(* These are violated on purpose: the model must reach them.               *)
+NobodyIsHandedTheLock == handed = {}
+NobodyQueues == \A m \in Masters : Len(queue[m]) < 2
+
+Symmetry == Permutations(Masters) \cup Permutations(Clients)
 =============================================================================
