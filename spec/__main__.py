@@ -7,6 +7,7 @@ import sys
 
 from .cases import EVERY
 from .proof import PROOF
+from .queue import QUEUES
 from .scopes import MODULES, Case
 from .tlc import MissingError, Result, check
 
@@ -32,7 +33,7 @@ def main() -> int:
     wrong = 0
     print("| case | module | result | states | steps | s |")
     print("|---|---|---|--:|--:|--:|", flush=True)
-    for case in (*EVERY, *PROOF):
+    for case in (*EVERY, *PROOF, *QUEUES):
         if (case.full and not arguments.full) or arguments.only not in case.name:
             continue
         try:
