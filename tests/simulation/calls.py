@@ -12,6 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlock._client import calls
+from rlock._client.connection import MasterConnection
+from rlock._client.pipeline import PendingReply
 from rlock.procedures.port import Request, WaitGenerator
 from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot
@@ -43,6 +45,12 @@ class Calls(calls.Calls[Connection]):
 
     def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:
         return (yield from self._client.kept_behind(super().collect(ballots, until)))
+
+    def _post(self, server: MasterConnection[Connection], pending: PendingReply, packed: bytes) -> bool:
+        recorder = self._client.world.recorder
+        if recorder is not None:
+            recorder.sends(pending.call, pending.command)
+        return super()._post(server, pending, packed)
 
     @property
     def connections(self) -> Connections:

@@ -71,6 +71,10 @@ class Client(Process, Engine):
     def _now(self) -> float:
         return self._offset + self._rate * self.events.now
 
+    def lost_in_a_million(self) -> int:
+        """The ticks of a million that its clock loses."""
+        return max(0, round((1 - self._rate) * 1e6))
+
     def lasts(self, seconds: float) -> float:
         """How long so many seconds of this client's clock are in the world."""
         return seconds / self._rate

@@ -75,9 +75,9 @@ class Connection(connection.Connection):
         if self.subscriber:
             self.put(lambda: session.host.subscribe(session, packed))
         else:
-            command = self.pending[-1].command
+            call, command, _, _ = self.pending[-1]
             self.client.world.sent[command.script.name] += 1
-            self.put(lambda: session.host.execute(session, command))
+            self.put(lambda: session.host.execute(session, command, call))
         return len(packed)
 
     def put(self, action: Callable[[], object]) -> None:

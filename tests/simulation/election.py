@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from rlock._client.pipeline import PendingCall
 from rlock.errors import QuorumUnreachableError
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER
 from rlock.procedures.contender import Contender
@@ -143,8 +144,8 @@ def watched(world: World) -> Callable[[], float]:
     """Since when somebody has had votes that count, those of a quorum; inf: never."""
     seen = [math.inf]
 
-    def execute(host: Host, session: Session, command: Command) -> None:
-        genuine(host, session, command)
+    def execute(host: Host, session: Session, command: Command, call: PendingCall | None = None) -> None:
+        genuine(host, session, command, call)
         whole = [each for each in world.hosts if each.life == f"m{each.index}-life1"]
         named = Counter(owner for each in whole for owner in each.left(NAME))
         if max(named.values(), default=0) > len(world.hosts) // 2:

@@ -6,6 +6,7 @@ from collections import deque
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
+from rlock._client.pipeline import PendingCall
 from rlock.rules import commands, scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.keys import NOTE
@@ -78,6 +79,14 @@ class Host(Process):
     def time_us(self) -> int:
         return EPOCH_US + round((self.events.now * self._rate + self._skew) * 1e6)
 
+    def set_the_clock_right(self) -> None:
+        """As in spec/Lock.tla: its rate is right, and the milliseconds of all masters begin together."""
+        self._skew, self._rate = round(self._skew, 3), 1.0
+
+    def ticks(self) -> int:
+        """The time of the world in whole milliseconds of this machine's clock."""
+        return (self.time_us() - EPOCH_US - round(self._skew * 1e6)) // 1000
+
     def vouch(self) -> None:
         self.master.write(NOTE, f"{self.life} 0 0")
 
@@ -107,7 +116,10 @@ class Host(Process):
         self.stopped = False
         self._unread.clear()
         sessions, self.sessions = self.sessions, {}
-        kept = self.snapshot() if self.durable and not disk_lost else snapshot or {}
+        whole = self.durable and not disk_lost
+        kept = self.snapshot() if whole else snapshot or {}
+        if self.world.recorder is not None:
+            self.world.recorder.restarts(self, kept, whole=whole)
         self.master.forget()
         self.master.keys.update(kept)
         if not self.durable:
@@ -135,6 +147,8 @@ class Host(Process):
         """FLUSHALL: every key is gone, the connections stay."""
         self.master.keys.clear()
         self.master.whole = False
+        if self.world.recorder is not None:
+            self.world.recorder.flushed(self)
 
     def go_on(self) -> None:
         """As by SIGCONT. The server reads its connections in any order, each of them in its own."""
@@ -175,12 +189,18 @@ class Host(Process):
             return MemoryReport(self.life)
         memory = "durable" if self.durable else "volatile"
         (_, note, _, _, time_us), _ = self.master.run(commands.handshake(self.life, memory))
+        if self.world.recorder is not None:
+            self.world.recorder.shook_hands(self)
         return MemoryReport(self.life, memory, note.decode(), time_us)
 
-    def execute(self, session: Session, command: Command) -> None:
+    def execute(self, session: Session, command: Command, call: PendingCall | None = None) -> None:
         """Run a script now; its reply, and what it publishes, are on their way."""
-        reply, messages = self.master.run(command)
         world, client = self.world, session.connection.client
+        recorder = world.recorder
+        run = None if recorder is None else recorder.runs(self, client, call, command)
+        reply, messages = self.master.run(command)
+        if recorder is not None and run is not None:
+            recorder.ran(run, reply)
         words = command.by_sha()
         if command.script is scripts.RELEASE and words[2] == "4":  # with the key for a ban
             world.referee.evict(words[-1])

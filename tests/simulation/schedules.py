@@ -20,17 +20,20 @@ from rlock.procedures.port import WaitGenerator
 from rlock.rules.holds import Hold
 from rlock.rules.keys import NOTE
 from rlock.rules.options import ClientOptions, LockOptions
-from rlock.rules.timing import QUEUE_TTL_S
+from rlock.rules.timing import QUEUE_TTL_S, lease_ms
 
 from .client import Client
 from .driver import Program, Thread, sleep
 from .events import Latency
 from .faults import HELD_UP_S, REBIRTH_S, Nemesis
 from .hosts import EPOCH_US
+from .recorder import Recorder
 from .world import Network, Violation, World
 
 #: Short leases: more of them begin and end in a second of virtual time.
 OPTIONS = ClientOptions(ttl=1.0, max_ttl=1.0)
+#: The lease of some of the acquires.
+SHORT_TTL = 0.4
 LOCKS = ("a", "{b}")
 #: When the faults end.
 CALM_S = 4.0
@@ -62,7 +65,7 @@ class Outcome:
 class Schedule:
     """One fleet, one workload, and what goes wrong."""
 
-    def __init__(self, seed: int, *, history: bool = False) -> None:
+    def __init__(self, seed: int, *, history: bool = False, record: bool = False) -> None:
         self.seed = seed
         dice = self.dice = Random(f"schedule {seed}")
         masters = dice.choice((1, 2, 3, 3, 3, 3, 4, 5, 5))
@@ -73,6 +76,9 @@ class Schedule:
         self.world.may_kill = dice.random() < 0.85
         if history:
             self.world.history = []
+        if record:
+            for host in self.world.hosts:
+                host.set_the_clock_right()
         self.locks = LOCKS[: dice.choice((1, 1, 2))]
         self.threads: list[Thread] = []
         past = dice.random()
@@ -85,6 +91,8 @@ class Schedule:
         durable = dice.choice((0.0, 0.0, 0.0, 0.5, 1.0))
         for host in self.world.hosts:
             host.durable = dice.random() < durable
+        if record:
+            self.world.recorder = Recorder(self.world.hosts, self.locks, lease_ms(OPTIONS.ttl))
         for _ in range(dice.choice((2, 2, 3, 3, 4))):
             self.world.events.at(dice.uniform(0.0, 0.5), self.newcomer)
         self.nemesis = Nemesis(self.world, dice, self.newcomer, self.locks[0])
@@ -134,7 +142,7 @@ class Schedule:
                 yield from let_go(client, hold)
 
     def options(self, name: str, *, fair: bool, renew: bool = True) -> LockOptions:
-        ttl = self.world.random.choice((None, None, None, 0.4))
+        ttl = self.world.random.choice((None, None, None, SHORT_TTL))
         return LockOptions(name, OPTIONS.lease(ttl), fair=fair, renew=renew)
 
     def use(self, client: Client, thread: Thread) -> WaitGenerator[None]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rlock._client import watchdog
 from rlock._client.watchdog import OnLost
 from rlock.errors import LeaseLostError
+from rlock.procedures.renew import RenewalOutcome
+from rlock.rules.holds import Hold
 
 from .driver import Thread
 
@@ -28,6 +31,12 @@ class Watchdog(watchdog.Watchdog):
             client = self._client
             # Later, because the caller has the mutex.
             client.after(0.0, lambda: Thread(client, f"{client.label}/watchdog").start(self._run_gen()))
+
+    def _apply(self, outcomes: Sequence[RenewalOutcome]) -> list[Hold]:
+        lost = super()._apply(outcomes)
+        if self._client.world.recorder is not None:
+            self._client.world.recorder.renewed(outcomes)
+        return lost
 
     def _ended(self) -> None:
         self._runs = False

@@ -21,6 +21,7 @@ from rlock.rules.options import DEFAULT_TTL, ClientOptions
 from .client import Client
 from .events import Events, Latency
 from .hosts import EPOCH_US, Host
+from .recorder import Recorder
 from .referee import Referee, Violation
 
 _log = logging.getLogger("rlock")
@@ -60,6 +61,7 @@ class World:
         self.may_kill = True
         self.clients: list[Client] = []
         self.referee = Referee(self)
+        self.recorder: Recorder | None = None
         #: Commands that went to masters, by script.
         self.sent: Counter[str] = Counter()
         #: What happened, for people: a list if it is to be kept.
@@ -82,6 +84,8 @@ class World:
         with ExitStack() as stack:
             for module in (attempt, tickets, release):
                 stack.enter_context(patch.object(module, "owner_token", self.token))
+            if self.recorder is not None:
+                stack.enter_context(self.recorder.watching())
             # The connections of subscribers carry words.
             stack.enter_context(patch.object(subscriptions, "encode", lambda words: words))
             level = _log.level
