@@ -331,17 +331,17 @@ HandOver(c) ==
 -----------------------------------------------------------------------------
 (* Time passes.                                                            *)
 
-Older(n) == Min(n + 1, Guard)
+Older(age, n) == Min(age + n, Guard)
 
-Aged(c, slow) ==
+\* n ticks later. The clock of the client lost lag of them.
+Aged(c, n, lag) ==
     LET k     == client[c]
-        step  == IF c \in slow THEN 0 ELSE 1
+        step  == n - lag
         round == IF Begun(c) THEN Min(k.round + step, Lease(c)) ELSE 0
         left  == IF k.left > step THEN k.left - step ELSE 0
-        loses(n) == IF c \in slow THEN n + 1 ELSE n
         next  == [k EXCEPT !.round = round, !.left = left,
-                           !.lost = IF k.phase = "holding" THEN loses(@) ELSE 0,
-                           !.slow = IF Begun(c) THEN loses(@) ELSE 0]
+                           !.lost = IF k.phase = "holding" THEN @ + lag ELSE 0,
+                           !.slow = IF Begun(c) THEN @ + lag ELSE 0]
         dead  == CASE k.phase = "idle"    -> TRUE
                    [] k.phase = "holding" -> /\ left = 0
                                              /\ Kept("3.5 before the old validity ends") \/ ~Begun(c) \/ round >= Lease(c)
@@ -350,21 +350,25 @@ Aged(c, slow) ==
                                                 /\ "decided until s + T" \notin Variants
     IN IF dead THEN Idle ELSE next
 
+\* lag: the ticks that each client's clock loses. Trace.tla takes many ticks at once.
+Passes(n, lag) ==
+    LET ended == {c \in Clients : client[c].phase # "idle" /\ Aged(c, n, lag[c]).phase = "idle"}
+        later(k) == LET o == IF k.owner \in ended THEN Without(k, k.owner) ELSE k
+                    IN IF o.left <= n THEN Free ELSE [o EXCEPT !.left = @ - n]
+    IN /\ client' = [c \in Clients |-> Aged(c, n, lag[c])]
+       /\ vote' = [c \in Clients |-> [m \in Masters |->
+              IF c \in ended THEN NotRun
+              ELSE IF vote[c][m].wait > 0 /\ Collects(c) THEN [vote[c][m] EXCEPT !.wait = @ - Min(n, @)]
+              ELSE vote[c][m]]]
+       /\ key' = [m \in Masters |-> [l \in Locks |-> later(key[m][l])]]
+       /\ memory' = [m \in Masters |-> [memory[m] EXCEPT
+              !.age   = IF memory[m].note = "none" THEN 0 ELSE Older(@, n),
+              !.start = IF memory[m].note = "own" /\ ~StartCounts THEN 0 ELSE Older(@, n)]]
+       /\ UNCHANGED losses
+
 Tick ==
     \E slow \in SUBSET {c \in Clients : client[c].phase # "idle" /\ client[c].lost < Drift /\ client[c].slow < Drift} :
-        LET ended == {c \in Clients : client[c].phase # "idle" /\ Aged(c, slow).phase = "idle"}
-            later(k) == LET o == IF k.owner \in ended THEN Without(k, k.owner) ELSE k
-                        IN IF o.left <= 1 THEN Free ELSE [o EXCEPT !.left = @ - 1]
-        IN /\ client' = [c \in Clients |-> Aged(c, slow)]
-           /\ vote' = [c \in Clients |-> [m \in Masters |->
-                  IF c \in ended THEN NotRun
-                  ELSE IF vote[c][m].wait > 0 /\ Collects(c) THEN [vote[c][m] EXCEPT !.wait = @ - 1]
-                  ELSE vote[c][m]]]
-           /\ key' = [m \in Masters |-> [l \in Locks |-> later(key[m][l])]]
-           /\ memory' = [m \in Masters |-> [memory[m] EXCEPT
-                  !.age   = IF memory[m].note = "none" THEN 0 ELSE Older(@),
-                  !.start = IF memory[m].note = "own" /\ ~StartCounts THEN 0 ELSE Older(@)]]
-    /\ UNCHANGED losses
+        Passes(1, [c \in Clients |-> IF c \in slow THEN 1 ELSE 0])
 
 -----------------------------------------------------------------------------
 (* Masters lose their memory.                                              *)
