@@ -100,7 +100,7 @@ class Recorder:
             if entry is not None and entry.expires_ms is not None:
                 left = entry.expires_ms - host.time_us() // 1000 + 1
                 holder = next(iter(entry.fields)) if left > 0 else ""
-            trace.restored("older" if NOTE in kept else "oldest", host.index + 1, holder, left)
+            trace.restored(host.index + 1, holder, left)
 
     def runs(self, host: Host, client: Client, call: PendingCall | None, command: Command) -> Run:
         """A master is about to run a command."""
@@ -117,7 +117,7 @@ class Recorder:
             trace = self.traces[keys[0]]
             if reply[0] == Code.YES:
                 if run.holders[trace.name] not in ("", words[-2]):
-                    trace.add("freed", master)  # it was handed to the place of this waiter
+                    trace.freed(master)  # it was handed to the place of this waiter
                 age = self._age(run.host, reply[7].decode())
                 trace.granted(run.client, words[-2], run.call, master, int(words[0]), age)
             elif reply[0] == Code.FOREIGN:

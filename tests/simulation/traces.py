@@ -104,6 +104,16 @@ class Trace:
         self._calls: dict[str, PendingCall] = {}
         #: Owner tokens whose clients want them no more.
         self._given_up: set[str] = set()
+        #: The masters on which the specification may still have a key of a dead attempt.
+        self._remains: set[int] = set()
+
+    def freed(self, master: int) -> None:
+        """A master has no key now, or another one than before."""
+        for owner in list(self._owners.values()):
+            self._alive(owner.token)
+        if master in self._remains:
+            self.add("freed", master)
+            self._remains.discard(master)
 
     def add(self, what: str, master: int = 0, client: int = 0, number: int = 0) -> None:
         """An event, behind the ends of all leases that have ended by now."""
@@ -116,6 +126,7 @@ class Trace:
         del self._owners[owner.token]
         self._given_up.add(owner.token)
         self._free.append(owner.number)
+        self._remains.update(range(1, len(owner.client.ways) + 1))
         self.events.append((self._now(), "end", 0, owner.number, 0))
 
     def _alive(self, token: str) -> Owner | None:
@@ -153,7 +164,7 @@ class Trace:
         elif master in owner.ran:
             self.add("again", master, owner.number, age)
         else:
-            self.add("freed", master)
+            self.freed(master)
             self.add("grant", master, owner.number, age)
             owner.ran.add(master)
 
@@ -164,7 +175,7 @@ class Trace:
             self.remains(master, age)
             return
         if healed:
-            self.add("freed", master)
+            self.freed(master)
         if call in owner.round and master not in owner.ran:
             self.add("heal" if healed else "extend", master, owner.number, age)
             owner.ran.add(master)
@@ -173,21 +184,23 @@ class Trace:
 
     def remains(self, master: int, age: int = UNREAD) -> None:
         """A key of a dead attempt, or of a waiter that may claim the lock."""
-        self.add("freed", master)
+        self.freed(master)
         self.add("remains", master, 0, age)
+        self._remains.add(master)
 
     def refused(self, master: int, holder: str) -> None:
         """A master answered that another owner has the lock."""
         owner = self._alive(holder)
         self.add("refused", master, 0 if owner is None else owner.number)
 
-    def restored(self, what: str, master: int, holder: str, left: int) -> None:
+    def restored(self, master: int, holder: str, left: int) -> None:
         """A restart brought an older memory back."""
         owner = self._alive(holder)
+        self._remains.discard(master)
         if owner is not None:
-            self.add(what, master, owner.number, left)
+            self.add("older", master, owner.number, left)
             return
-        self.add(what, master)
+        self.add("older", master)
         if holder:
             self.remains(master)
 
@@ -207,6 +220,7 @@ class Trace:
         if owner is not None and before is not call:
             # An attempt that keeps its votes asks again: only the answers to the last round count.
             self.add("end", 0, owner.number)
+            self._remains.update(range(1, len(owner.client.ways) + 1))
             owner.next_round(call)
 
     def renews(self, token: str, call: PendingCall, *, heals: bool) -> None:
