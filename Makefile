@@ -31,6 +31,7 @@ test-all: $(VENV)/.installed-test-all
 # The evidence behind docs/guarantees.md, one part after another; about half an hour.
 evidence: $(VENV)/.installed-test-all
 	$(BIN)/python -m spec || [ $$? = 77 ]
+	$(BIN)/python -m spec.conformance --seeds 300 || [ $$? = 77 ]
 	$(BIN)/python -m tests.simulation --seeds 3000
 	$(BIN)/python -m pytest -q tests/simulation/test_controls.py tests/simulation/test_directed.py
 	$(BIN)/python -m pytest -q tests/faults tests/masters
