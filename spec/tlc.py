@@ -62,7 +62,7 @@ def run(module: str, config: str, made: Mapping[str, str] | None = None, *, brie
         # TLC unpacks its own modules there. Otherwise two runs at the same time could read half a file.
         options = ["-XX:+UseParallelGC", f"-Djava.io.tmpdir={folder}"]
         if briefly:
-            # The second compiler of the JVM takes longer than it saves in a short run: 7 s of CPU instead of 3.
+            # The second compiler of the JVM costs more than it saves: 7 s of CPU instead of 3.
             options.append("-XX:TieredStopAtLevel=1")
         command = [java, *options, "-cp", str(jar), "tlc2.TLC", "-workers", "auto", "-nowarning"]
         done = subprocess.run([*command, module], cwd=folder, capture_output=True, text=True, check=False)
