@@ -33,7 +33,7 @@ Begins ==
     /\ Init /\ age = [m \in Masters |-> Guard]
     /\ clients = [c \in Clients |-> ClientOf(c)] /\ masters = [m \in Masters |-> MasterOf(m)]
 GoesOn ==
-    /\ \/ Tick /\ age' = [m \in Masters |-> Older(age[m])]
+    /\ \/ Tick /\ age' = [m \in Masters |-> Older(age[m], 1)]
        \/ (\E c \in Clients : OfClient(c)) /\ UNCHANGED age
        \/ \E m \in Masters : LosesAll(m) /\ age' = [age EXCEPT ![m] = 0]
        \/ (\E m \in Masters : LosesNothing(m)) /\ UNCHANGED age
