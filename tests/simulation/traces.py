@@ -52,6 +52,8 @@ class Owner:
     round: set[PendingCall]
     #: The masters on which a command of this round ran.
     ran: set[int] = field(default_factory=set)
+    #: The masters with a vote of an earlier round: in the specification it remains of a dead attempt.
+    kept: set[int] = field(default_factory=set)
     won: bool = False
     hold: Hold | None = None
     #: The end of the validity while there is no hold yet, by the client's clock.
@@ -160,10 +162,12 @@ class Trace:
         if owner is None or not (owner.won or call in owner.round):
             self.remains(master, age)
         elif owner.won:
+            self._replace_kept(owner, master)
             self.add("late", master, owner.number, age)
         elif master in owner.ran:
             self.add("again", master, owner.number, age)
         else:
+            owner.kept.discard(master)
             self.freed(master)
             self.add("grant", master, owner.number, age)
             owner.ran.add(master)
@@ -176,11 +180,19 @@ class Trace:
             return
         if healed:
             self.freed(master)
+        elif master in owner.kept:
+            self._replace_kept(owner, master)
+            call = None
         if call in owner.round and master not in owner.ran:
             self.add("heal" if healed else "extend", master, owner.number, age)
             owner.ran.add(master)
         else:
             self.add("late", master, owner.number, age)
+
+    def _replace_kept(self, owner: Owner, master: int) -> None:
+        if master in owner.kept:
+            owner.kept.discard(master)
+            self.add("freed", master)
 
     def remains(self, master: int, age: int = UNREAD) -> None:
         """A key of a dead attempt, or of a waiter that may claim the lock."""
@@ -191,7 +203,7 @@ class Trace:
     def refused(self, master: int, holder: str) -> None:
         """A master answered that another owner has the lock."""
         owner = self._alive(holder)
-        self.add("refused", master, 0 if owner is None else owner.number)
+        self.add("refused", master, 0 if owner is None or master in owner.kept else owner.number)
 
     def restored(self, master: int, holder: str, left: int) -> None:
         """A restart brought an older memory back."""
@@ -221,6 +233,7 @@ class Trace:
             # An attempt that keeps its votes asks again: only the answers to the last round count.
             self.add("end", 0, owner.number)
             self._remains.update(range(1, len(owner.client.ways) + 1))
+            owner.kept |= owner.ran
             owner.next_round(call)
 
     def renews(self, token: str, call: PendingCall, *, heals: bool) -> None:
