@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
 from rlock.rules import scripts
 from rlock.testing.contention.checker import Eviction
@@ -15,6 +16,14 @@ from rlock.testing.contention.journal import now_ns
 
 from .crew import Crew
 from .fleet import Fleet
+
+
+class Harm(NamedTuple):
+    """A fault of masters or network, from its first harm until it was mended."""
+
+    begin: int
+    end: int
+    masters: int  # how many may have felt it
 
 
 @dataclass
@@ -30,6 +39,7 @@ class Field:
     done: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
+    harms: list[Harm] = field(default_factory=list)
 
     def note(self, fault: str, told: object) -> None:
         """One fault more."""

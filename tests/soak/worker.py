@@ -11,6 +11,7 @@ import dataclasses
 import faulthandler
 import json
 import logging
+import os
 import signal
 import sys
 import threading
@@ -23,15 +24,21 @@ from random import Random
 from typing import Any
 
 import rlock
+from rlock import clock
 from rlock.procedures import acquire
+from rlock.procedures.contender import Contender
+from rlock.rules.waiting import Step
 from rlock.testing.contention.counter import Counter
 from rlock.testing.contention.journal import Journal
 from rlock.testing.contention.recorder import Hold, Recorder
 
 from ..lock import tasks
+from .pulse import feel_pulse
 
 #: The counters that locks protect: one checks the fencing token, the other one does not.
 COUNTERS = ("plain", "fenced")
+#: A rule of the soak's own to break: users ask for fair order and get the default one.
+UNFAIR = "fair order"
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,9 @@ class Setup:
     request_timeout: float | None = None
     contenders: int = 2
     sabotage: str = ""
+    order: str = "mixed"
+    #: How many seconds of the clock of its clients pass in a second.
+    rate: float = 1.0
     #: Its client is one of rlock.asyncio, with a task for each thread.
     tasks: bool = False
 
@@ -64,7 +74,8 @@ class Worker:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._journal = Journal(Path(setup.folder), setup.worker)
-        self._recorder = Recorder(self._journal, setup.ttl)
+        self._recorder = Recorder(self._journal, setup.ttl, setup.rate)
+        _note_arrivals(self._recorder)
         self._stop = threading.Event()
         kind: Any = tasks.Client if setup.tasks else rlock.Client
         options = {"ttl": setup.ttl, "max_ttl": setup.ttl, "request_timeout": setup.request_timeout}
@@ -75,6 +86,8 @@ class Worker:
     def run(self) -> None:
         """Until SIGTERM, and what is under way then."""
         signal.signal(signal.SIGTERM, lambda *_: self._stop.set())
+        pulse = threading.Thread(target=feel_pulse, args=(self._stalled, threading.Event()), daemon=True)
+        pulse.start()
         threads = [threading.Thread(target=self._count, name="counter")]
         if self._setup.holds != "jepsen":
             for i in range(self._setup.contenders - 1):
@@ -102,6 +115,9 @@ class Worker:
         self._sleeper.close()
         self._journal.note("end")
 
+    def _stalled(self, begin: int, end: int) -> None:
+        self._journal.note("stalled", end, since=begin)
+
     @property
     def _seed(self) -> str:
         return f"{self._setup.seed}/{self._setup.worker}"
@@ -111,12 +127,12 @@ class Worker:
     def _contend(self, dice: Random) -> None:
         ttl = self._setup.ttl
         while not self._stop.is_set():
-            name, how, fair = dice.choice(self._setup.names), dice.random(), dice.random() < 0.5
+            name, how, fair = dice.choice(self._setup.names), dice.random(), self._fair(dice)
             timeout = 0.0 if how < 0.1 else dice.uniform(0.0, ttl / 2) if how < 0.4 else -1.0
             if self._setup.holds == "waiting":
                 timeout = -1.0
             hold_s, renew = self._plan(dice)
-            lock = self._client.lock(name, fair=fair, renew=renew)
+            lock = self._client.lock(name, fair=fair and self._setup.sabotage != UNFAIR, renew=renew)
             with contextlib.suppress(KeyboardInterrupt):
                 self._recorder.attempt(lock, self._section(hold_s, dice), timeout=timeout, fair=fair)
             # Others must get in, too; and an unreachable quorum must not be a busy loop.
@@ -125,11 +141,15 @@ class Worker:
     def _idle(self, dice: Random) -> None:
         """Look at a lock, do nothing for a while, and try once."""
         while not self._stop.is_set():
-            lock = self._sleeper.lock(dice.choice(self._setup.names), renew=dice.random() < 0.5)
+            name, renew = dice.choice(self._setup.names), dice.random() < 0.5
+            lock = self._sleeper.lock(name, fair=self._setup.order == "fair", renew=renew)
             with contextlib.suppress(rlock.QuorumUnreachableError):
                 lock.locked()
             self._stop.wait(dice.uniform(0.0, 3.0) * self._setup.ttl)
             self._recorder.attempt(lock, self._section(dice.uniform(0.0, 0.3), dice), timeout=0.0)
+
+    def _fair(self, dice: Random) -> bool:
+        return {"fair": True, "default": False}.get(self._setup.order, dice.random() < 0.5)
 
     def _plan(self, dice: Random) -> tuple[float, bool]:
         """How long to hold, and whether to renew."""
@@ -180,9 +200,27 @@ class Worker:
             counter.write(value + 1, token)
 
 
+def _note_arrivals(recorder: Recorder) -> None:
+    """A waiter has arrived when its first queueing round is complete (docs/waiting.md)."""
+    genuine = Contender.step
+
+    def step(self: Contender, what: Step) -> None:
+        genuine(self, what)
+        if what is Step.TICKET:
+            recorder.arrived(self.key.label)
+
+    setattr(Contender, "step", step)  # noqa: B010  # mypy: a method
+
+
+def own_clock(rate: float) -> None:
+    """Give the clients of this process a clock of their own, with another beginning and another rate."""
+    true, began, shown = clock.now, clock.now(), os.getpid() * 1000.0
+    clock.now = lambda: shown + (true() - began) * rate
+
+
 def commit(sabotage: str) -> None:
     """Break a rule for as long as this process lives; "": none."""
-    if not sabotage:
+    if not sabotage or sabotage == UNFAIR:
         return
     from ..sabotage import commit  # here: a run that breaks nothing shall not depend on it
 
@@ -200,6 +238,7 @@ def main() -> None:
     # Messages of the library go to the log of this worker, for the case that a check fails.
     logging.basicConfig(format="%(created).6f %(threadName)s %(message)s", level=logging.INFO)
     commit(setup.sabotage)
+    own_clock(setup.rate)
     Worker(setup).run()
 
 
