@@ -87,7 +87,7 @@ def _options() -> Any:
     parser.add_argument("--only", default="", help="with --controls: those whose name holds this")
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     parser.add_argument("--keep", type=Path, help="copy the journals of a run that failed to this folder")
-    parser.add_argument("--order", choices=("mixed", "fair", "default"), default="mixed")
+    parser.add_argument("--order", choices=("mixed", "fair", "default", "unfair"), default="mixed")
     parser.add_argument("--rate", type=float, default=0.005, help="the error of the clients' clocks")
     parser.add_argument("--calm", type=float, default=0.0, help="seconds of 90 without faults of masters")
     parser.add_argument("--server", type=Path, help="which server program")

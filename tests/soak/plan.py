@@ -43,7 +43,7 @@ class Plan:
     faults: tuple[str, ...] = ALL
     processes: int = 6
     sabotage: str = ""
-    #: The users of the locks: ``fair``, ``default``, or ``mixed``.
+    #: The users of the locks: ``fair``, ``default``, or ``mixed``; ``unfair``: default, and judged as fair.
     order: str = "mixed"
     #: The clocks of the clients run by so much too slow, too fast, or right. The clocks of the masters have
     #: `MASTER_RATE` beside it, and the drift of rule 3.1 allows 0.01 for both.

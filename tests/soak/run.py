@@ -256,7 +256,7 @@ class _Run:
         result.counts = {name: Counter(self._folder / f"counter-{name}").count() for name in COUNTERS}
         if result.counts["fenced"].lost:
             self._found([Finding("fenced updates lost", str(result.counts["fenced"]))])
-        if plan.order == "fair":
+        if plan.order in ("fair", "unfair"):
             order = judge_order(history, self._on.harms, plan.masters)
             result.figures |= {"waits_in_order": order.judged, "overtaken_excused": order.overtaken}
             self._found(order.findings)

@@ -37,8 +37,6 @@ from .pulse import feel_pulse
 
 #: The counters that locks protect: one checks the fencing token, the other one does not.
 COUNTERS = ("plain", "fenced")
-#: A rule of the soak's own to break: users ask for fair order and get the default one.
-UNFAIR = "fair order"
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,7 @@ class Worker:
             if self._setup.holds == "waiting":
                 timeout = -1.0
             hold_s, renew = self._plan(dice)
-            lock = self._client.lock(name, fair=fair and self._setup.sabotage != UNFAIR, renew=renew)
+            lock = self._client.lock(name, fair=fair, renew=renew)
             with contextlib.suppress(KeyboardInterrupt):
                 self._recorder.attempt(lock, self._section(hold_s, dice), timeout=timeout, fair=fair)
             # Others must get in, too; and an unreachable quorum must not be a busy loop.
@@ -149,7 +147,7 @@ class Worker:
             self._recorder.attempt(lock, self._section(dice.uniform(0.0, 0.3), dice), timeout=0.0)
 
     def _fair(self, dice: Random) -> bool:
-        return {"fair": True, "default": False}.get(self._setup.order, dice.random() < 0.5)
+        return self._setup.order == "fair" or (self._setup.order == "mixed" and dice.random() < 0.5)
 
     def _plan(self, dice: Random) -> tuple[float, bool]:
         """How long to hold, and whether to renew."""
@@ -187,7 +185,8 @@ class Worker:
         while not self._stop.is_set():
             name = dice.choice(COUNTERS)
             work = partial(self._raise, counters[name], name == "fenced", dice)
-            self._recorder.attempt(self._client.lock(f"counter:{name}"), work)
+            lock = self._client.lock(f"counter:{name}", fair=self._setup.order == "fair")
+            self._recorder.attempt(lock, work)
             time.sleep(dice.uniform(0.0, 0.01))
 
     def _raise(self, counter: Counter, fenced: bool, dice: Random, hold: Hold) -> None:
@@ -220,7 +219,7 @@ def own_clock(rate: float) -> None:
 
 def commit(sabotage: str) -> None:
     """Break a rule for as long as this process lives; "": none."""
-    if not sabotage or sabotage == UNFAIR:
+    if not sabotage:
         return
     from ..sabotage import commit  # here: a run that breaks nothing shall not depend on it
 
