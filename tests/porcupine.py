@@ -30,7 +30,7 @@ class Porcupine:
         go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
         if go is None:
             raise MissingError("no Go on the path: Porcupine is not run")
-        command = [go, "build", "-o", self._binary, "."]
+        command = [go, "build", "-o", str(self._binary), "."]
         built = subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, check=False)
         if built.returncode:
             raise MissingError(f"Porcupine cannot be built: {built.stderr[-300:]}")

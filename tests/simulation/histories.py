@@ -1,8 +1,8 @@
 """Histories of the simulation in EDN, for Porcupine: ``python -m tests.simulation.histories h.edn``.
 
-The schedules of ``--seeds`` are one history, in which each schedule has locks of its own. ``--controls`` plays
-each broken rule of tests/sabotage.py until the referee sees it, and asks Porcupine about that schedule, and
-about the same one with the rule in place.
+The schedules of ``--seeds`` are one history, in which each schedule has locks of its own. ``--controls``
+plays each broken rule of tests/sabotage.py until the referee sees it, and asks Porcupine about that schedule,
+and about the same one with the rule in place.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 from rlock.rules.holds import Hold
 from rlock.rules.timing import drift
@@ -136,29 +136,39 @@ def plays(rule: str) -> Iterator[tuple[str, Callable[[], Historian]]]:
         yield f"seed {seed}", lambda seed=seed: scheduled(seed)  # type: ignore[misc]
 
 
+class Control(NamedTuple):
+    """A game with a rule broken, and with the rule in place."""
+
+    name: str
+    without: Historian
+    whole: Historian
+
+
+def control(rule: str) -> Control:
+    """The first game that goes wrong without the rule. LookupError: none does."""
+    for name, play in plays(rule):
+        with sabotage(rule), broken(rule):
+            without = play()
+        if without.violations:
+            return Control(name, without, play())
+    raise LookupError(f"{LIMIT} games without the rule {rule!r}, and the referee saw nothing")
+
+
 def controls(porcupine: Porcupine, folder: Path) -> int:
     """Each broken rule; how many surprises."""
-    print(f"{'broken rule':<28}{'played':<14}{'referee':<44}{'Porcupine':<12}rule in place")
     surprises, path = 0, folder / "history.edn"
     for rule in SABOTAGES:
         if rule in UNSEEN:
             print(f"{rule:<28}cannot be seen in a history: {UNSEEN[rule]}")
             continue
-        for name, play in plays(rule):
-            with ExitStack() as stack:
-                stack.enter_context(sabotage(rule))
-                stack.enter_context(broken(rule))
-                without = play()
-            if without.violations:
-                break
-        write(path, [without])
-        refused = not porcupine.judge(path).legal
-        write(path, [play()])
-        accepted = porcupine.judge(path).legal
-        surprises += (not refused) + (not accepted)
-        told = without.violations[0].what if without.violations else "NOTHING"
-        verdicts = "Illegal" if refused else "Ok (!)", "Ok" if accepted else "Illegal (!)"
-        print(f"{rule:<28}{name:<14}{told:<44}{verdicts[0]:<12}{verdicts[1]}", flush=True)
+        shown, verdicts = control(rule), []
+        for historian in (shown.without, shown.whole):
+            write(path, [historian])
+            verdicts.append(porcupine.judge(path).legal)
+        surprises += verdicts != [False, True]
+        told = ["Ok" if legal else "Illegal" for legal in verdicts]
+        print(f"{rule:<28}{told[0]:<9}with the rule {told[1]:<9}{shown.name}: ", end="")
+        print(shown.without.violations[0].what, flush=True)
     return surprises
 
 

@@ -50,7 +50,12 @@ def judge_order(history: History, harms: Iterable[Harm], masters: int) -> Order:
             if hold.arrived_at is None:
                 continue
             first, last = bisect_right(instants, hold.arrived_at), bisect_right(instants, hold.grant.at - 1)
-            passed = [other for other in held[first:last] if other.asked_at > hold.arrived_at]
+            # Tokens rise from grant to grant, and a stopped process may return late from its acquire.
+            passed = [
+                other
+                for other in held[first:last]
+                if other.asked_at > hold.arrived_at and other.grant.token < hold.grant.token
+            ]
             wait = (hold.arrived_at, hold.grant.at)
             excused = _meets(wait, ill) or _meets(wait, own[hold.process])
             judged += not excused

@@ -10,10 +10,10 @@ output, its figures and its history (.out, .json, .edn) beside it; a red one als
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +23,7 @@ from pathlib import Path
 
 from rlock.testing.local.binaries import ServerBinary, find_servers
 
+from ..porcupine import MissingError, Porcupine
 from .crew import ROOT
 
 
@@ -39,7 +40,7 @@ class Part:
     def __str__(self) -> str:
         return f"{self.server}, {self.masters} masters, ttl {self.ttl:g} s, {self.order}, seed {self.seed}"
 
-    def run(self, folder: Path, minutes: float, porcupine: Path | None) -> str:
+    def run(self, folder: Path, minutes: float, porcupine: Porcupine | None) -> str:
         """Run it; its line."""
         stem = folder / f"part-{self.seed}"
         history, told = stem.with_suffix(".edn"), stem.with_suffix(".json")
@@ -70,8 +71,7 @@ class Part:
             line += f" (and {figures['overtaken_excused']} overtaken with an excuse)"
         line += "".join(f"; {finding.splitlines()[0]}" for finding in figures["findings"])
         if porcupine is not None:
-            judged = subprocess.run([porcupine, history], capture_output=True, text=True, check=False)
-            line += f"; {(judged.stdout or judged.stderr).strip()}"
+            line += f"; {porcupine.judge(history).told}"
         return line
 
 
@@ -80,16 +80,6 @@ def parts(seed: int) -> Iterator[Part]:
     combined = itertools.product((3, 5), (2.0, 10.0), ("fair", "default"), find_servers())
     for number, (masters, ttl, order, server) in enumerate(combined):
         yield Part(seed + number, server, masters, ttl, order)
-
-
-def build_porcupine(folder: Path) -> Path | None:
-    """The judge of spec/porcupine; None: there is no Go."""
-    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
-    binary = folder / "porcupine"
-    if go is None:
-        return None
-    subprocess.run([go, "build", "-o", binary, "."], cwd=ROOT / "spec" / "porcupine", check=True)
-    return binary
 
 
 def main() -> None:
@@ -104,7 +94,9 @@ def main() -> None:
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     os.nice(10)
-    porcupine = build_porcupine(folder)
+    porcupine = None
+    with contextlib.suppress(MissingError):
+        porcupine = Porcupine(folder)
     chosen = [part for part in parts(options.seed) if options.only in str(part)]
     minutes = options.minutes / len(chosen)
     with ThreadPoolExecutor(options.at_once) as pool, (folder / "results.txt").open("a") as results:

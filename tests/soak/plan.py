@@ -19,7 +19,7 @@ from .progress import longest_gaps, lost_early
 
 PROCESSES = ("murder", "freeze", "interrupt", "evict")
 #: Faults for the profiles of the negative controls only.
-CONTROLS = ("rotate", "crawl", "lost-replies", "freeze-half", "behead")
+CONTROLS = ("crawl", "lost-replies", "freeze-half", "behead")
 #: The faults that ``all`` means.
 ALL = tuple(name for name in FAULTS if name not in CONTROLS)
 #: Faults of a single master, by which the others lose nothing.

@@ -89,8 +89,13 @@ PROFILES = (
             contenders=1,
         ),
     ),
-    # Every majority comes up in turn; the memory of no master is lost.
-    Profile("INCR + max tokens", ("token falls", "token shared"), _plan("rotate", holds="short")),
+    # Every majority in turn; the memory of no master is lost.
+    Profile(
+        "INCR + max tokens",
+        ("token falls", "token shared"),
+        _plan("script", 10.0),
+        play=scenarios.one_token_twice,
+    ),
     # A release that is delivered late, and undos: they meet somebody else's lock.
     Profile("release without owner check", ("overlap",), _plan("stop,cut,slow", masters=5)),
     # A holder that dies tells nobody.
