@@ -7,23 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import NamedTuple
 
 from rlock.rules import scripts
 from rlock.testing.contention.checker import Eviction
 from rlock.testing.contention.history import stamp
 from rlock.testing.contention.journal import now_ns
+from rlock.testing.contention.order import Harm
 
 from .crew import Crew
 from .fleet import Fleet
-
-
-class Harm(NamedTuple):
-    """A fault of masters or network, from its first harm until it was mended."""
-
-    begin: int
-    end: int
-    masters: int  # how many may have felt it
 
 
 @dataclass

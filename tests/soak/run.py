@@ -18,14 +18,14 @@ from rlock.testing.contention.checker import Finding, judge_safety
 from rlock.testing.contention.counter import Counter
 from rlock.testing.contention.history import History
 from rlock.testing.contention.journal import now_ns
+from rlock.testing.contention.order import Harm, judge_order
+from rlock.testing.contention.pulse import feel_pulse
 
 from .crew import Crew
-from .field import FAULTS, Field, Harm
+from .field import FAULTS, Field
 from .fleet import Fleet
-from .order import judge_order
 from .plan import CYCLE_S, ONE_MASTER, PROCESSES, PROGRESS_S, Plan, Result, figures
 from .progress import judge_ends, judge_progress, judge_stalls
-from .pulse import feel_pulse
 from .worker import COUNTERS, Setup
 
 #: Errors that a fault explains.

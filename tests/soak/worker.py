@@ -30,10 +30,10 @@ from rlock.procedures.contender import Contender
 from rlock.rules.waiting import Step
 from rlock.testing.contention.counter import Counter
 from rlock.testing.contention.journal import Journal
+from rlock.testing.contention.pulse import feel_pulse
 from rlock.testing.contention.recorder import Hold, Recorder
 
 from ..lock import tasks
-from .pulse import feel_pulse
 
 #: The counters that locks protect: one checks the fencing token, the other one does not.
 COUNTERS = ("plain", "fenced")

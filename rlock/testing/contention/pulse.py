@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from rlock.testing.contention.journal import SECOND, now_ns
+from .journal import SECOND, now_ns
 
 #: How often the pulse is felt, and how late it must be to say that the process did not run.
 PULSE_S, STALL_S = 0.05, 0.25

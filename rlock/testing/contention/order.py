@@ -19,14 +19,21 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from rlock.rules.quorum import quorum
-from rlock.testing.contention.checker import Finding, by_lock
-from rlock.testing.contention.history import History
-from rlock.testing.contention.journal import SECOND
 
-from .field import Harm
+from .checker import Finding, by_lock
+from .history import History
+from .journal import SECOND
 
 #: Waiters look at one master after another, every 1.44 s at most, and put themselves back (5 masters).
 SETTLE_S = 8.0
+
+
+class Harm(NamedTuple):
+    """A fault of masters or network, from its first harm until it was mended."""
+
+    begin: int
+    end: int
+    masters: int  # how many may have felt it
 
 
 class Order(NamedTuple):
