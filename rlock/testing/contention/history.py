@@ -29,6 +29,8 @@ class Look(NamedTuple):
 
     at: int
     valid_until: int
+    #: When the answer that none is left was there.
+    by: int = 0
 
     @property
     def valid(self) -> bool:
@@ -186,4 +188,4 @@ class History:
                 self.errors.append((process, line["error"]))
             del self.open[process, number]
         if "valid_until" in line:
-            attempt.looks.append(Look(at, line["valid_until"]))
+            attempt.looks.append(Look(at, line["valid_until"], line.get("by", at)))

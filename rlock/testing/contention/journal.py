@@ -18,7 +18,8 @@ A line is a JSON object with ``event`` and ``at``, the instant in nanoseconds. E
 
 ``attempt`` numbers the outermost acquires of a process; a nested acquire has the number of the outermost one.
 ``acquire`` and ``acquired`` (or ``done``, if the lock was not acquired) are the invocation and the return of
-one operation, ``release`` and ``released`` those of another. ``valid_until`` is 0 when no validity is left.
+one operation, ``release`` and ``released`` those of another. ``valid_until`` is 0 when no validity is left,
+and ``by`` is then the instant at which the client had said so.
 """
 
 from __future__ import annotations
