@@ -34,7 +34,7 @@ class Hold:
         left = self.lock.remaining()
         valid_until = at + int(left / self._rate * 1e9) if left > 0 else 0
         if left <= 0:
-            # Without it a thread that did not run between the two lines would seem to have lost the lock early.
+            # Otherwise a thread that did not run between the two lines would seem to have lost it early.
             fields["by"] = now_ns()
         self._journal.note(event, at, attempt=self.number, valid_until=valid_until, **fields)
         return bool(left > 0)
