@@ -70,7 +70,7 @@ class Part:
             line += f", {figures['waits_in_order']} waits in order"
             line += f" (and {figures['overtaken_excused']} overtaken with an excuse)"
         line += "".join(f"; {finding.splitlines()[0]}" for finding in figures["findings"])
-        if porcupine is not None:
+        if porcupine is not None and history.exists():
             line += f"; {porcupine.judge(history).told}"
         return line
 
