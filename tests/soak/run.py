@@ -258,7 +258,11 @@ class _Run:
             self._found([Finding("fenced updates lost", str(result.counts["fenced"]))])
         if plan.order in ("fair", "unfair"):
             order = judge_order(history, self._on.harms, plan.masters)
-            result.figures |= {"waits_in_order": order.judged, "overtaken_excused": order.overtaken}
+            result.figures |= {
+                "waits_in_order": order.judged,
+                "overtaken_excused": order.overtaken,
+                "overtaken_taken_back": order.taken_back,
+            }
             self._found(order.findings)
         for attempt in history.attempts:
             if attempt.outcome.endswith("Error") and attempt.outcome not in EXPECTED:
