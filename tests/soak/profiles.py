@@ -102,6 +102,6 @@ PROFILES = (
     Profile("wake-up by messages only", ("free and not had",), _plan("behead", holds="waiting", stall_s=5.0)),
     # Users who ask for the fair order get the default one.
     Profile("fair order", ("overtaken",), _plan("murder,freeze", order="fair"), {"order": "unfair"}),
-    # A holder whose clock runs a tenth too slow believes in a lease that has ended.
-    Profile("rates of clocks", ("overlap",), _plan("disconnect", holds="fixed"), {"rate": 0.1}),
+    # A holder whose clock runs 3 % too slow believes in a lease that has ended.
+    Profile("rates of clocks", ("overlap",), _plan("disconnect", holds="fixed"), {"rate": 0.03}),
 )
