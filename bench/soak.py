@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rlock.testing.contention.counter import Count
+from rlock.testing.local.binaries import read_version
 from tests.soak.field import FAULTS
 from tests.soak.plan import ALL, Plan, Result
 from tests.soak.profiles import PROFILES, TRIES
@@ -54,6 +55,10 @@ def main() -> None:
         sabotage=options.sabotage,
         keep=options.keep,
         edn=options.edn,
+        order=options.order,
+        rate=options.rate,
+        calm_s=options.calm,
+        server=None if options.server is None else read_version(options.server),
     )
     if options.counter:
         # Jepsen's figures: five clients, leases of 2 s, something stops every five seconds.
@@ -82,6 +87,10 @@ def _options() -> Any:
     parser.add_argument("--only", default="", help="with --controls: those whose name holds this")
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     parser.add_argument("--keep", type=Path, help="copy the journals of a run that failed to this folder")
+    parser.add_argument("--order", choices=("mixed", "fair", "default", "unfair"), default="mixed")
+    parser.add_argument("--rate", type=float, default=0.005, help="the error of the clients' clocks")
+    parser.add_argument("--calm", type=float, default=0.0, help="seconds of 90 without faults of masters")
+    parser.add_argument("--server", type=Path, help="which server program")
     parser.add_argument("--edn", type=Path, help="write the history to this file, for spec/porcupine")
     return parser.parse_args()
 

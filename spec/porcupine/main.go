@@ -103,13 +103,20 @@ func read(path string) ([]porcupine.Operation, error) {
 		token, _ := strconv.ParseInt(found[7], 10, 64)
 		switch found[2] {
 		case "invoke":
+			if _, busy := open[process]; busy {
+				return nil, fmt.Errorf("%s:%d: process %d has an operation under way", path, number, process)
+			}
 			open[process] = len(history)
 			in := input{found[5], found[3], found[6]}
 			// Without a return the operation may take effect at any later time.
 			history = append(history, porcupine.Operation{ClientId: process, Input: in, Call: at, Output: int64(0), Return: math.MaxInt64})
 		case "ok":
-			begun := &history[open[process]]
-			begun.Output, begun.Return = token, at
+			index, begun := open[process]
+			if !begun {
+				return nil, fmt.Errorf("%s:%d: process %d has no operation under way", path, number, process)
+			}
+			delete(open, process)
+			history[index].Output, history[index].Return = token, at
 		case "info":
 		default:
 			return nil, fmt.Errorf("%s:%d has the unknown type %s", path, number, found[2])

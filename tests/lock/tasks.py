@@ -87,7 +87,13 @@ def _start(loop: asyncio.AbstractEventLoop, task: Future[Any], work: Any, name: 
 
 
 async def _live(queue: asyncio.Queue[tuple[Work, Future[Any]] | None]) -> None:
-    while (todo := await queue.get()) is not None:
+    while True:
+        try:
+            todo = await queue.get()
+        except asyncio.CancelledError:
+            continue  # Ctrl-C came when its work was done: without the task its thread would wait for ever
+        if todo is None:
+            return
         work, done = todo
         try:
             result = await work()

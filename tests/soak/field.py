@@ -12,6 +12,7 @@ from rlock.rules import scripts
 from rlock.testing.contention.checker import Eviction
 from rlock.testing.contention.history import stamp
 from rlock.testing.contention.journal import now_ns
+from rlock.testing.contention.order import Harm
 
 from .crew import Crew
 from .fleet import Fleet
@@ -30,6 +31,7 @@ class Field:
     done: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
+    harms: list[Harm] = field(default_factory=list)
 
     def note(self, fault: str, told: object) -> None:
         """One fault more."""

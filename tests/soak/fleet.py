@@ -24,6 +24,8 @@ from ..servers import left, raw
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+#: The wall clocks of the masters run by so much too fast or too slow.
+MASTER_RATE = 0.004
 #: A master's own age is in whole seconds, and a client may have to make a connection first.
 GUARD_SLACK_S = 1.5
 
@@ -189,5 +191,5 @@ def _clocks(count: int, folder: Path) -> list[clock.Clock]:
         place = folder / f"clock-{i}"
         place.mkdir()
         made.append(clock.Clock(library, place))
-        made[-1].run(1 + (i - 1) * 0.002)
+        made[-1].run(1 + MASTER_RATE * (2 * i / (count - 1) - 1))
     return made

@@ -67,19 +67,6 @@ def stop(on: Field, dice: Random) -> None:
                 on.fleet.masters[i].resume()
 
 
-@fault("rotate")
-def rotate(on: Field, dice: Random) -> None:
-    """One master after another stands still for a moment, so that every majority comes up."""
-    for i in dice.sample(range(len(on.fleet)), len(on.fleet)):
-        with on.fleet.claim(i) as masters:
-            on.note("rotate", masters)
-            for j in masters:
-                on.fleet.masters[j].pause()
-            on.rest(dice.uniform(0.2, 0.6))
-            for j in masters:
-                on.fleet.masters[j].resume()
-
-
 @fault("disconnect")
 def disconnect(on: Field, dice: Random) -> None:
     """CLIENT KILL: connections end, of commands or of subscribers."""

@@ -19,9 +19,13 @@ from .progress import longest_gaps, lost_early
 
 PROCESSES = ("murder", "freeze", "interrupt", "evict")
 #: Faults for the profiles of the negative controls only.
-CONTROLS = ("rotate", "crawl", "lost-replies", "freeze-half", "behead")
+CONTROLS = ("crawl", "lost-replies", "freeze-half", "behead")
 #: The faults that ``all`` means.
 ALL = tuple(name for name in FAULTS if name not in CONTROLS)
+#: Faults of a single master, by which the others lose nothing.
+ONE_MASTER = ("kill", "disk", "clock")
+#: From one calm to the next, see `Plan.calm_s`.
+CYCLE_S = 90.0
 NAMES = ("a", "b", "{c}", "d:4")
 #: Beyond the restart guard: so long may a waiter wait when all is well again. Queues of all threads, with
 #: long holds among them, on a machine that does other things, too.
@@ -39,6 +43,13 @@ class Plan:
     faults: tuple[str, ...] = ALL
     processes: int = 6
     sabotage: str = ""
+    #: The users of the locks: ``fair``, ``default``, or ``mixed``; ``unfair``: default, and judged as fair.
+    order: str = "mixed"
+    #: The clocks of the clients run by so much too slow, too fast, or right. The clocks of the masters have
+    #: `MASTER_RATE` beside it, and the drift of rule 3.1 allows 0.01 for both.
+    rate: float = 0.005
+    #: In each minute and a half masters and network are left alone for so many seconds.
+    calm_s: float = 0.0
     names: tuple[str, ...] = NAMES
     holds: str = "mixed"
     request_timeout: float | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from . import scenarios
 from .plan import Plan, Result
@@ -26,12 +27,15 @@ class Profile:
     #: The checks that may notice it: another one going red would be a fault of the profile.
     checks: tuple[str, ...]
     plan: Plan
+    #: The change of the plan that makes the breach; None: the sabotage of this name.
+    change: dict[str, Any] | None = None
     #: The run: under a nemesis at random, or a scenario that leaves nothing to luck.
     play: Callable[[Plan], Result] = run
 
     def broken(self, seed: int) -> Result:
         """With the rule broken, until it is noticed."""
-        return self.play(dataclasses.replace(self.plan, seed=seed, sabotage=self.sabotage, until_red=True))
+        change = {"sabotage": self.sabotage} if self.change is None else self.change
+        return self.play(dataclasses.replace(self.plan, seed=seed, until_red=True, **change))
 
     def whole(self, seed: int) -> Result:
         """The same with nothing broken."""
@@ -58,8 +62,10 @@ PROFILES = (
     # All leases are forgotten at once, and the masters are back before their holders can heal them.
     Profile("guard off", ("overlap",), _plan("all", holds="fixed")),
     # The interleaving of twelve steps from the model: too rare by chance.
-    Profile("naive healing", ("overlap",), _plan("script", 40.0, ttl=4.0), scenarios.naive_healing),
-    Profile("no limit to an acquisition", ("overlap",), _plan("script", 40.0, ttl=8.0), scenarios.no_limit),
+    Profile("naive healing", ("overlap",), _plan("script", 40.0, ttl=4.0), play=scenarios.naive_healing),
+    Profile(
+        "no limit to an acquisition", ("overlap",), _plan("script", 40.0, ttl=8.0), play=scenarios.no_limit
+    ),
     # Leases that nobody renews, won by slow rounds, and waiters that are fast.
     Profile(
         "validity from the end",
@@ -83,10 +89,19 @@ PROFILES = (
             contenders=1,
         ),
     ),
-    # Every majority comes up in turn; the memory of no master is lost.
-    Profile("INCR + max tokens", ("token falls", "token shared"), _plan("rotate", holds="short")),
+    # Every majority in turn; the memory of no master is lost.
+    Profile(
+        "INCR + max tokens",
+        ("token falls", "token shared"),
+        _plan("script", 10.0),
+        play=scenarios.one_token_twice,
+    ),
     # A release that is delivered late, and undos: they meet somebody else's lock.
     Profile("release without owner check", ("overlap",), _plan("stop,cut,slow", masters=5)),
     # A holder that dies tells nobody.
     Profile("wake-up by messages only", ("free and not had",), _plan("behead", holds="waiting", stall_s=5.0)),
+    # Users who ask for the fair order get the default one.
+    Profile("fair order", ("overtaken",), _plan("murder,freeze", order="fair"), {"order": "unfair"}),
+    # A holder whose clock runs 3 % too slow believes in a lease that has ended.
+    Profile("rates of clocks", ("overlap",), _plan("disconnect", holds="fixed"), {"rate": 0.03}),
 )

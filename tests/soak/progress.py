@@ -77,7 +77,7 @@ def lost_early(holds: Iterable[Attempt], evictions: Iterable[Eviction] = ()) -> 
         hold
         for hold in holds
         if hold.grant.owner not in owners
-        and any(not b.valid and b.at < a.valid_until for a, b in pairwise(hold.looks) if a.valid)
+        and any(not b.valid and b.by < a.valid_until for a, b in pairwise(hold.looks) if a.valid)
     ]
 
 

@@ -18,11 +18,13 @@ from rlock.testing.contention.checker import Finding, judge_safety
 from rlock.testing.contention.counter import Counter
 from rlock.testing.contention.history import History
 from rlock.testing.contention.journal import now_ns
+from rlock.testing.contention.order import Harm, judge_order
+from rlock.testing.contention.pulse import feel_pulse
 
 from .crew import Crew
 from .field import FAULTS, Field
 from .fleet import Fleet
-from .plan import PROCESSES, PROGRESS_S, Plan, Result, figures
+from .plan import CYCLE_S, ONE_MASTER, PROCESSES, PROGRESS_S, Plan, Result, figures
 from .progress import judge_ends, judge_progress, judge_stalls
 from .worker import COUNTERS, Setup
 
@@ -71,6 +73,8 @@ def _setup(plan: Plan, folder: Path, fleet: Fleet, number: int) -> Setup:
         request_timeout=plan.request_timeout,
         contenders=plan.contenders,
         sabotage=plan.sabotage,
+        order=plan.order,
+        rate=1 + plan.rate * Random(f"{plan.seed}/clock {number}").choice((-1, 0, 1)),
         tasks=number // 2 % 2 == 1,
     )
 
@@ -90,6 +94,7 @@ class _Run:
             threading.Thread(target=self._harm, args=(faults, pace, number))
             for number, (faults, pace) in enumerate(self._shares())
         ]
+        hands.append(threading.Thread(target=feel_pulse, args=(self._stalled, self._on.over)))
         for hand in hands:
             hand.start()
         self._watch(plan.seconds)
@@ -135,11 +140,24 @@ class _Run:
             if faults[0] not in PROCESSES and dice.random() < 0.8:
                 # Else nobody would get in any more, and nothing could go wrong.
                 self._let_live(dice)
+            spent = time.monotonic() - self._began
+            calm = spent % CYCLE_S - (CYCLE_S - self._plan.calm_s)
+            if faults[0] not in PROCESSES and calm > 0:
+                on.rest(self._plan.calm_s - calm)
+                continue
+            name, begin = dice.choice(faults), now_ns()
             try:
-                FAULTS[dice.choice(faults)](on, dice)
+                FAULTS[name](on, dice)
             except Exception as error:
                 on.log.append(f"the nemesis itself failed: {error!r}")
                 on.done["failed"] += 1
+            if name not in PROCESSES:
+                masters = 1 if name in ONE_MASTER else len(self._fleet)
+                on.harms.append(Harm(begin, now_ns(), masters))
+
+    def _stalled(self, begin: int, end: int) -> None:
+        """This process has the proxies, and the masters share its machine."""
+        self._on.harms.append(Harm(begin, end, len(self._fleet)))
 
     def _let_live(self, dice: Random) -> None:
         wait = self._fleet.quorum_at() - time.monotonic()
@@ -238,6 +256,14 @@ class _Run:
         result.counts = {name: Counter(self._folder / f"counter-{name}").count() for name in COUNTERS}
         if result.counts["fenced"].lost:
             self._found([Finding("fenced updates lost", str(result.counts["fenced"]))])
+        if plan.order in ("fair", "unfair"):
+            order = judge_order(history, self._on.harms, plan.masters)
+            result.figures |= {
+                "waits_in_order": order.judged,
+                "overtaken_excused": order.overtaken,
+                "overtaken_taken_back": order.taken_back,
+            }
+            self._found(order.findings)
         for attempt in history.attempts:
             if attempt.outcome.endswith("Error") and attempt.outcome not in EXPECTED:
                 self._found([Finding("error", str(attempt), (attempt.id,))])

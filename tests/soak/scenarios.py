@@ -1,13 +1,17 @@
-"""Two breaches that chance brings up too rarely, played as a script: healing, and what its safety rests on.
+"""Breaches that chance brings up too rarely, played as scripts: healing with its limit, and tokens.
 
-The interleaving is that of docs/guarantees.md and of the model (docs/model.md): H holds masters 1 and 2. C
-asks: 3 grants, 2 refuses, the request to 1 is on its way. 3 loses its memory. H finds its key missing on 3
-and puts it back. H's key on 1 runs out, because H cannot reach 1; the request of C arrives there and is
-granted. Now C counts 1, and 3, which has forgotten; H counts 2, and 3. Two rules keep one of them out: H
-counts a healed key only while an acquisition that is under way must end before H's lease does; and an
-acquisition must end within that time.
+The interleaving of healing is that of docs/guarantees.md and of the model (docs/model.md): H holds masters 1
+and 2. C asks: 3 grants, 2 refuses, the request to 1 is on its way. 3 loses its memory. H finds its key
+missing on 3 and puts it back. H's key on 1 runs out, because H cannot reach 1; the request of C arrives
+there and is granted. Now C counts 1, and 3, which has forgotten; H counts 2, and 3. Two rules keep one of
+them out: H counts a healed key only while an acquisition that is under way must end before H's lease does;
+and an acquisition must end within that time.
 
-The network is two proxies in front of master 1, one for each. Everything else is rlock on real masters, in a
+The network is two proxies in front of master 1, one for each.
+
+Tokens: three owners one after another, each with another two of the three masters. A master that is stopped
+would carry out later what it missed, and count it. So the third master is behind a proxy that drops
+everything, and each owner is a client of its own. Everything else is rlock on real masters, in a
 process of its own: ``python -m tests.soak.scenarios NAME FOLDER TTL SABOTAGE``.
 """
 
@@ -67,6 +71,11 @@ def naive_healing(plan: Plan) -> Result:
 def no_limit(plan: Plan) -> Result:
     """An acquisition that takes as long as its lease."""
     return _play("no limit", plan)
+
+
+def one_token_twice(plan: Plan) -> Result:
+    """Tokens that each master counts by itself."""
+    return _play("one token twice", plan)
 
 
 def _play(name: str, plan: Plan) -> Result:
@@ -134,8 +143,18 @@ class Actor:
         self.proxy.close()
 
 
-def _act(name: str, folder: Path, fleet: Fleet, number: int) -> None:
-    script, lock_name = SCRIPTS[name], f"lock-{number}"
+def _take_turns(folder: Path, fleet: Fleet, number: int) -> None:
+    for absent in range(len(fleet)):
+        fleet.proxies[absent].cut()
+        options = {"ttl": fleet.ttl, "max_ttl": fleet.ttl}
+        with rlock.Client(fleet.proxied, **options) as client:  # type: ignore[arg-type]
+            recorder = Recorder(Journal(folder, f"{number}-without-{absent}"), fleet.ttl)
+            recorder.attempt(client.lock(f"lock-{number}"), lambda hold: hold.look(), timeout=0.0)
+        fleet.proxies[absent].mend()
+
+
+def _heal(script: Script, folder: Path, fleet: Fleet, number: int) -> None:
+    lock_name = f"lock-{number}"
     with contextlib.ExitStack() as stack:
         holder = Actor(f"holder-{number}", folder, fleet, script)
         stack.callback(holder.close)
@@ -199,7 +218,10 @@ def main() -> None:
     commit(sabotage)
     with Fleet(3, float(ttl), Path(folder)) as fleet:
         for number in itertools.count(1):
-            _act(name, Path(folder), fleet, number)
+            if name in SCRIPTS:
+                _heal(SCRIPTS[name], Path(folder), fleet, number)
+            else:
+                _take_turns(Path(folder), fleet, number)
 
 
 if __name__ == "__main__":

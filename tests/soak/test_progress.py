@@ -35,7 +35,8 @@ def test_a_dead_holders_lock_is_free_when_its_validity_ends() -> None:
 def test_a_hold_that_was_lost_with_validity_left_is_counted() -> None:
     lost = [ask(0), got(1, 1), look(300, 2001), look(320, 0)]
     late = [ask(0), got(1, 1), look(2002, 0)]
-    assert [attempt.process for attempt in lost_early(history(a=lost, b=late).holds)] == ["a"]
+    slow = [ask(0), got(1, 1), {**look(1990, 0), "by": ms(2002)}]
+    assert [attempt.process for attempt in lost_early(history(a=lost, b=late, c=slow).holds)] == ["a"]
 
 
 def test_the_longest_gap_of_each_lock() -> None:

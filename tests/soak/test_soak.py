@@ -42,7 +42,8 @@ def test_a_quorum_of_half_the_masters_is_noticed(plan: Plan) -> None:
 
 
 def test_every_breach_has_a_profile() -> None:
-    assert {profile.sabotage for profile in PROFILES} | SIMULATED == set(SABOTAGES)
+    broken = {profile.sabotage for profile in PROFILES if profile.change is None}
+    assert broken | SIMULATED == set(SABOTAGES)
 
 
 def test_every_fault_that_a_plan_names_is_there() -> None:

@@ -11,6 +11,7 @@ import dataclasses
 import faulthandler
 import json
 import logging
+import os
 import signal
 import sys
 import threading
@@ -23,9 +24,13 @@ from random import Random
 from typing import Any
 
 import rlock
+from rlock import clock
 from rlock.procedures import acquire
+from rlock.procedures.contender import Contender
+from rlock.rules.waiting import Step
 from rlock.testing.contention.counter import Counter
 from rlock.testing.contention.journal import Journal
+from rlock.testing.contention.pulse import feel_pulse
 from rlock.testing.contention.recorder import Hold, Recorder
 
 from ..lock import tasks
@@ -51,6 +56,9 @@ class Setup:
     request_timeout: float | None = None
     contenders: int = 2
     sabotage: str = ""
+    order: str = "mixed"
+    #: How many seconds of the clock of its clients pass in a second.
+    rate: float = 1.0
     #: Its client is one of rlock.asyncio, with a task for each thread.
     tasks: bool = False
 
@@ -64,7 +72,8 @@ class Worker:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._journal = Journal(Path(setup.folder), setup.worker)
-        self._recorder = Recorder(self._journal, setup.ttl)
+        self._recorder = Recorder(self._journal, setup.ttl, setup.rate)
+        _note_arrivals(self._recorder)
         self._stop = threading.Event()
         kind: Any = tasks.Client if setup.tasks else rlock.Client
         options = {"ttl": setup.ttl, "max_ttl": setup.ttl, "request_timeout": setup.request_timeout}
@@ -75,6 +84,8 @@ class Worker:
     def run(self) -> None:
         """Until SIGTERM, and what is under way then."""
         signal.signal(signal.SIGTERM, lambda *_: self._stop.set())
+        pulse = threading.Thread(target=feel_pulse, args=(self._stalled, threading.Event()), daemon=True)
+        pulse.start()
         threads = [threading.Thread(target=self._count, name="counter")]
         if self._setup.holds != "jepsen":
             for i in range(self._setup.contenders - 1):
@@ -102,6 +113,9 @@ class Worker:
         self._sleeper.close()
         self._journal.note("end")
 
+    def _stalled(self, begin: int, end: int) -> None:
+        self._journal.note("stalled", end, since=begin)
+
     @property
     def _seed(self) -> str:
         return f"{self._setup.seed}/{self._setup.worker}"
@@ -111,7 +125,7 @@ class Worker:
     def _contend(self, dice: Random) -> None:
         ttl = self._setup.ttl
         while not self._stop.is_set():
-            name, how, fair = dice.choice(self._setup.names), dice.random(), dice.random() < 0.5
+            name, how, fair = dice.choice(self._setup.names), dice.random(), self._fair(dice)
             timeout = 0.0 if how < 0.1 else dice.uniform(0.0, ttl / 2) if how < 0.4 else -1.0
             if self._setup.holds == "waiting":
                 timeout = -1.0
@@ -125,11 +139,15 @@ class Worker:
     def _idle(self, dice: Random) -> None:
         """Look at a lock, do nothing for a while, and try once."""
         while not self._stop.is_set():
-            lock = self._sleeper.lock(dice.choice(self._setup.names), renew=dice.random() < 0.5)
+            name, renew = dice.choice(self._setup.names), dice.random() < 0.5
+            lock = self._sleeper.lock(name, fair=self._setup.order == "fair", renew=renew)
             with contextlib.suppress(rlock.QuorumUnreachableError):
                 lock.locked()
             self._stop.wait(dice.uniform(0.0, 3.0) * self._setup.ttl)
             self._recorder.attempt(lock, self._section(dice.uniform(0.0, 0.3), dice), timeout=0.0)
+
+    def _fair(self, dice: Random) -> bool:
+        return self._setup.order == "fair" or (self._setup.order == "mixed" and dice.random() < 0.5)
 
     def _plan(self, dice: Random) -> tuple[float, bool]:
         """How long to hold, and whether to renew."""
@@ -167,7 +185,8 @@ class Worker:
         while not self._stop.is_set():
             name = dice.choice(COUNTERS)
             work = partial(self._raise, counters[name], name == "fenced", dice)
-            self._recorder.attempt(self._client.lock(f"counter:{name}"), work)
+            lock = self._client.lock(f"counter:{name}", fair=self._setup.order == "fair")
+            self._recorder.attempt(lock, work)
             time.sleep(dice.uniform(0.0, 0.01))
 
     def _raise(self, counter: Counter, fenced: bool, dice: Random, hold: Hold) -> None:
@@ -178,6 +197,24 @@ class Worker:
         self._stop.wait(dice.uniform(0.0, self._setup.ttl if long else 0.02))
         if value is not None:
             counter.write(value + 1, token)
+
+
+def _note_arrivals(recorder: Recorder) -> None:
+    """A waiter has arrived when its first queueing round is complete (docs/waiting.md)."""
+    genuine = Contender.step
+
+    def step(self: Contender, what: Step) -> None:
+        genuine(self, what)
+        if what is Step.TICKET:
+            recorder.arrived(self.key.label)
+
+    setattr(Contender, "step", step)  # noqa: B010  # mypy: a method
+
+
+def own_clock(rate: float) -> None:
+    """Give the clients of this process a clock of their own, with another beginning and another rate."""
+    true, began, shown = clock.now, clock.now(), os.getpid() * 1000.0
+    clock.now = lambda: shown + (true() - began) * rate
 
 
 def commit(sabotage: str) -> None:
@@ -200,6 +237,7 @@ def main() -> None:
     # Messages of the library go to the log of this worker, for the case that a check fails.
     logging.basicConfig(format="%(created).6f %(threadName)s %(message)s", level=logging.INFO)
     commit(setup.sabotage)
+    own_clock(setup.rate)
     Worker(setup).run()
 
 

@@ -29,6 +29,8 @@ class Look(NamedTuple):
 
     at: int
     valid_until: int
+    #: When the answer that none is left was there.
+    by: int = 0
 
     @property
     def valid(self) -> bool:
@@ -47,6 +49,8 @@ class Attempt:
     asked_at: int
     timeout: float = -1.0
     grant: Grant = NO_GRANT
+    #: Since when it had its place in the queue, if its journal says so.
+    arrived_at: int | None = None
     looks: list[Look] = field(default_factory=list)
     #: Token and hold count of each nested acquire.
     nested: list[tuple[int, int]] = field(default_factory=list)
@@ -115,6 +119,8 @@ class History:
         self.ended: set[str] = set()
         #: The last order that each process has ended.
         self.idle: dict[str, int] = {}
+        #: Process, begin and end of each time in which a process did not run.
+        self.stalls: list[tuple[str, int, int]] = []
         #: Process and text of each error.
         self.errors: list[tuple[str, str]] = []
         #: Attempts that are not done.
@@ -144,6 +150,8 @@ class History:
                 self.ended.add(process)
             elif event == "idle":
                 self.idle[process] = line["order"]
+            elif event == "stalled":
+                self.stalls.append((process, line["since"], at))
             else:
                 self._note(process, line["attempt"], event, at, line)
         return self
@@ -156,6 +164,10 @@ class History:
 
     def _note(self, process: str, number: int, event: str, at: int, line: dict[str, Any]) -> None:
         attempt = self.open.get((process, number))
+        if event == "arrived":
+            if attempt is not None:  # else Ctrl-C ended the attempt of a task that was about to arrive
+                attempt.arrived_at = at
+            return
         if attempt is None:
             attempt = Attempt(process, number, line["thread"], line["lock"], at, line.get("timeout", -1.0))
             self.open[process, number] = attempt
@@ -176,4 +188,4 @@ class History:
                 self.errors.append((process, line["error"]))
             del self.open[process, number]
         if "valid_until" in line:
-            attempt.looks.append(Look(at, line["valid_until"]))
+            attempt.looks.append(Look(at, line["valid_until"], line.get("by", at)))

@@ -6,17 +6,20 @@ A line is a JSON object with ``event`` and ``at``, the instant in nanoseconds. E
 | event    | noted                                   | further fields                                  |
 |----------|-----------------------------------------|-------------------------------------------------|
 | acquire  | before ``acquire`` is called            | attempt, thread, lock, timeout, fair            |
+| arrived  | when it has a place in the queue (soak) | attempt                                         |
 | acquired | after it returned True                  | attempt, valid_until, token, hold_count, ttl, owner |
 | valid    | now and then while the lock is held     | attempt, valid_until                            |
 | release  | before ``release`` is called            | attempt, valid_until, hold_count                |
 | released | after it returned or raised             | attempt, outcome, hold_count                    |
 | done     | when nothing of the attempt is held     | attempt, outcome, error                         |
+| stalled  | when the process did not run (soak)     | since                                           |
 | idle     | when an order is done; 0: it can begin  | order                                           |
 | end      | when the process ends by itself         |                                                 |
 
 ``attempt`` numbers the outermost acquires of a process; a nested acquire has the number of the outermost one.
 ``acquire`` and ``acquired`` (or ``done``, if the lock was not acquired) are the invocation and the return of
-one operation, ``release`` and ``released`` those of another. ``valid_until`` is 0 when no validity is left.
+one operation, ``release`` and ``released`` those of another. ``valid_until`` is 0 when no validity is left,
+and ``by`` is then the instant at which the client had said so.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rlock.errors import LeaseLostError, RLockError
+from rlock.rules.keys import client_label
 
 from .journal import Journal, now_ns
 
@@ -20,17 +21,21 @@ LOOK_S = 0.02
 class Hold:
     """A lock that the calling thread holds. ``lock`` has the methods of `rlock.RLock`."""
 
-    def __init__(self, journal: Journal, lock: Any, number: int) -> None:
+    def __init__(self, journal: Journal, lock: Any, number: int, rate: float = 1.0) -> None:
         self.lock = lock
         self.number = number
         self._journal = journal
+        self._rate = rate
 
     def look(self, event: str = "valid", **fields: Any) -> bool:
         """Note the validity; whether any is left."""
         # The instant is read first, so the noted end is never later than the client believes.
         at = now_ns()
         left = self.lock.remaining()
-        valid_until = at + int(left * 1e9) if left > 0 else 0
+        valid_until = at + int(left / self._rate * 1e9) if left > 0 else 0
+        if left <= 0:
+            # Otherwise a thread that did not run between the two lines would seem to have lost it early.
+            fields["by"] = now_ns()
         self._journal.note(event, at, attempt=self.number, valid_until=valid_until, **fields)
         return bool(left > 0)
 
@@ -55,12 +60,24 @@ class Hold:
 
 
 class Recorder:
-    """The attempts of one process. Any thread may call."""
+    """The attempts of one process. Any thread may call.
 
-    def __init__(self, journal: Journal, ttl: float) -> None:
+    ``rate``: how many seconds of its client's clock pass in a second. The journal has true instants.
+    """
+
+    def __init__(self, journal: Journal, ttl: float, rate: float = 1.0) -> None:
         self._journal = journal
-        self._ttl = int(ttl * 1e9)
+        self._rate = rate
+        self._ttl = int(ttl / rate * 1e9)
         self._numbers = itertools.count(1)
+        #: The attempt under way of each thread or task, by the label of its owner tokens.
+        self._under_way: dict[str, int] = {}
+
+    def arrived(self, label: str) -> None:
+        """Note that a thread or task has its place in the queue."""
+        number = self._under_way.get(label)
+        if number is not None:
+            self._journal.note("arrived", attempt=number)
 
     def attempt(
         self, lock: Any, work: Callable[[Hold], object], *, timeout: float = -1.0, fair: bool = False
@@ -69,11 +86,14 @@ class Recorder:
 
         In the end nothing is held, and the journal says so with the outcome.
         """
-        hold, outcome, reason = Hold(self._journal, lock, next(self._numbers)), "interrupted", ""
+        hold = Hold(self._journal, lock, next(self._numbers), self._rate)
+        outcome, reason = "interrupted", ""
         thread = threading.current_thread().name
+        label = client_label(thread)
         try:
             asked = {"thread": thread, "lock": lock.name, "timeout": timeout, "fair": fair}
             self._journal.note("acquire", attempt=hold.number, **asked)
+            self._under_way[label] = hold.number
             got = lock.acquire(blocking=False) if timeout == 0 else lock.acquire(timeout=timeout)
             if got:
                 self._acquired(hold)
@@ -82,6 +102,7 @@ class Recorder:
         except RLockError as error:
             outcome, reason = type(error).__name__, str(error)
         finally:
+            self._under_way.pop(label, None)
             self._give_back(hold, outcome, reason)
         return not reason
 
