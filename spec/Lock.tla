@@ -45,6 +45,7 @@ CONSTANTS
 (*         "older"      a restart with an older memory; a promoted replica *)
 (*         "evict"      the note alone vanishes                            *)
 (*         "forgets"    a restart hides that the server was a replica      *)
+(*         "mixed"      a server in Durable is durable in some lives only  *)
 (*         "remains"    keys of dead attempts stay, late commands write    *)
 (*                      them, their releases come at any time              *)
 (* Variants: "no healing"              no key is put back                  *)
@@ -60,7 +61,8 @@ ASSUME /\ {T, D, Guard, ShortT, ShortD, ShortGuard, Drift, Losses} \subseteq Nat
        /\ Durable \subseteq Masters /\ Short \subseteq Clients /\ Second \subseteq Clients
        /\ Variants \subseteq {"no healing", "asked at the answer", "decided until s + T",
                               "reads all notes", "nothing reduced"}
-       /\ Faults \subseteq {"flush", "late", "handshake", "older", "evict", "forgets", "remains"}
+       /\ Faults \subseteq {"flush", "late", "handshake", "older", "evict", "forgets", "mixed",
+                        "remains"}
 
 VARIABLES
     key,     \* [Masters -> [Locks -> the owner, and the rest of its lease]]
@@ -86,9 +88,14 @@ TwoMaxTtl   == Short # {} /\ ShortGuard < Guard
 (* A note says since when the memory is whole: "own" was written in this   *)
 (* life of the server, "foreign" in an earlier one. start: the age of the  *)
 (* server. clean: never flushed in this life, and never a replica. longer: *)
-(* a lease of the greater one of two max_ttl stands in the note.           *)
+(* a lease of the greater one of two max_ttl stands in the note. synced:   *)
+(* this life writes each change to the disk before it answers. marked: the *)
+(* note says so of the life that wrote it.                                 *)
 Note  == {"none", "foreign", "own"}
-Empty == [note |-> "none", age |-> 0, start |-> 0, clean |-> TRUE, longer |-> FALSE]
+Empty(synced) == [note |-> "none", age |-> 0, start |-> 0, clean |-> TRUE, longer |-> FALSE,
+                  synced |-> synced, marked |-> FALSE]
+\* The settings of the next life of a server.
+Lives(m) == IF m \notin Durable THEN {FALSE} ELSE IF "mixed" \in Faults THEN BOOLEAN ELSE {TRUE}
 Free  == [owner |-> NoOne, left |-> 0]
 
 (* A command that has not run may run at any time, or never. "old": the    *)
@@ -106,7 +113,8 @@ Idle == [phase |-> "idle", left |-> 0, round |-> 0, lost |-> 0, slow |-> 0, inte
 
 TypeOK ==
     /\ key \in [Masters -> [Locks -> [owner: Clients \cup {NoOne, Over}, left: 0..T]]]
-    /\ memory \in [Masters -> [note: Note, age: 0..Guard, start: 0..Guard, clean: BOOLEAN, longer: BOOLEAN]]
+    /\ memory \in [Masters -> [note: Note, age: 0..Guard, start: 0..Guard, clean: BOOLEAN, longer: BOOLEAN,
+                               synced: BOOLEAN, marked: BOOLEAN]]
     /\ client \in [Clients -> [phase: {"idle", "acquiring", "holding", "succeeding"}, left: 0..T, round: 0..T,
                                lost: 0..Drift, slow: 0..Drift, interrupted: BOOLEAN,
                                heard: BOOLEAN, read: SUBSET Masters]]
@@ -130,11 +138,12 @@ StartCounts == "evict" \in Faults \/ Broken \cap {"3.6 look", "3.6 judged by thi
 Greeted(m, k) ==
     LET trusted == /\ k.note = "none" /\ Kept("3.6 first use is judged on the master")
                    /\ k.clean \/ ~Kept("3.6 first use needs a clean server")
-        durable == k.note = "none" /\ m \in Durable /\ ~Kept("3.6 durable needs a note")
-        kept    == k.note = "foreign" /\ ((m \in Durable /\ k.clean) \/ ~Kept("3.6 foreign note"))
+        durable == k.note = "none" /\ k.synced /\ ~Kept("3.6 durable needs a note")
+        always  == k.synced /\ (k.marked \/ ~Kept("3.6 durable in its last life"))
+        kept    == k.note = "foreign" /\ ((always /\ k.clean) \/ ~Kept("3.6 foreign note"))
         age     == IF durable THEN Guard ELSE IF trusted THEN k.start ELSE IF kept THEN k.age ELSE 0
     IN IF k.note = "own" THEN k
-       ELSE [k EXCEPT !.note = "own", !.age = age,
+       ELSE [k EXCEPT !.note = "own", !.age = age, !.marked = k.synced,
                       !.start = IF StartCounts THEN @ ELSE 0, !.clean = StartCounts => @]
 
 \* A master that lost something: its handshake comes at once, or at any time.
@@ -387,31 +396,33 @@ Loses(m, locks, found) ==
 
 NoLock == [l \in Locks |-> Free]
 
-RestartEmpty(m) == Loses(m, NoLock, Empty) /\ CutOff(m)
+RestartEmpty(m) == (\E synced \in Lives(m) : Loses(m, NoLock, Empty(synced))) /\ CutOff(m)
 
 Flush(m) ==
     /\ "flush" \in Faults
-    /\ Loses(m, NoLock, [Empty EXCEPT !.start = memory[m].start, !.clean = FALSE])
+    /\ Loses(m, NoLock, [Empty(memory[m].synced) EXCEPT !.start = memory[m].start, !.clean = FALSE])
     /\ UNCHANGED vote
 
 \* The memory of a moment ago: no lock, this lock, or that of an earlier round of a holder; with an
 \* old note, or from before there was one. A promoted replica has it, too, and never counts as clean.
+\* Left out: a life that is cut before its own note is on the disk (docs/guarantees.md, assumption 5).
 RestartOlder(m) ==
     /\ "older" \in Faults
     /\ \E l \in Locks : \E owner \in {NoOne, key[m][l].owner} \cup Holding(l) :
        \E left \in IF owner = NoOne THEN {0} ELSE IF owner \in Holding(l) THEN 1..Lease(owner) ELSE {key[m][l].left} :
-       \E note \in {"none", "foreign"}, clean \in BOOLEAN :
-           /\ clean => m \notin Durable
+       \E note \in {"none", "foreign"}, clean \in BOOLEAN, synced \in Lives(m) :
+           /\ clean => ~memory[m].synced
            /\ Loses(m, [key[m] EXCEPT ![l] = [owner |-> owner, left |-> left]],
                     [note |-> note, clean |-> clean, start |-> 0, age |-> IF note = "none" THEN 0 ELSE Guard,
-                     longer |-> note = "foreign" /\ memory[m].longer])
+                     longer |-> note = "foreign" /\ memory[m].longer,
+                     synced |-> synced, marked |-> note = "foreign" /\ ~clean /\ memory[m].marked])
            /\ CutOff(m)
 
 \* appendonly yes, appendfsync always: all is there, under another run_id.
 RestartWhole(m) ==
     /\ m \in Durable
-    /\ memory' = [memory EXCEPT ![m] = AfterLoss(m, [@ EXCEPT
-           !.note = IF @ = "none" THEN @ ELSE "foreign", !.start = 0,
+    /\ \E synced \in Lives(m) : memory' = [memory EXCEPT ![m] = AfterLoss(m, [@ EXCEPT
+           !.synced = synced, !.note = IF @ = "none" THEN @ ELSE "foreign", !.start = 0,
            !.clean = @ \/ memory[m].note = "none" \/ "forgets" \in Faults])]
     /\ CutOff(m) /\ UNCHANGED <<key, client, losses>>
 
@@ -438,7 +449,7 @@ LateRelease(m, l) ==
 \* A fleet that has run for long, and has no note yet.
 Init ==
     /\ key = [m \in Masters |-> NoLock]
-    /\ memory = [m \in Masters |-> AfterLoss(m, [Empty EXCEPT !.start = Guard])]
+    /\ memory = [m \in Masters |-> AfterLoss(m, [Empty(m \in Durable) EXCEPT !.start = Guard])]
     /\ client = [c \in Clients |-> Idle]
     /\ vote = [c \in Clients |-> [m \in Masters |-> NotRun]]
     /\ losses = Losses

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from .scopes import ALL, ANY_TIME, IN_ORDER, LOCK, OLDER, Case, fence, lock, reached, small, variant, without
+from .scopes import (
+    ALL,
+    ANY_TIME,
+    IN_ORDER,
+    LOCK,
+    MIXED,
+    OLDER,
+    Case,
+    fence,
+    lock,
+    reached,
+    small,
+    variant,
+    without,
+)
 
 #: The second client has a shorter lease. Its max_ttl is that of the fleet, unless ShortGuard says otherwise.
 LEASES_3_2 = {**LOCK, "Short": "{c2}", "ShortT": "2", "ShortD": "1", "ShortGuard": "3"}
@@ -68,6 +82,7 @@ GUARD = (
     small("guard: in order, any number of losses, T=2", Faults='{"flush", "handshake", "older"}', full=True),
     lock("guard: older memories, any number", Faults='{"flush", "late", "older"}', full=True),
     small("guard: one durable master", Losses="1", Faults=OLDER, Durable="{m1}", full=True),
+    small("guard: one master durable in some lives", Losses="1", Faults=MIXED, Durable="{m1}", full=True),
     small("guard: all masters durable", Losses="1", Faults=OLDER, Durable=ALL, full=True),
     lock("guard: all masters durable, T=3", Losses="1", Faults=OLDER, Durable=ALL, full=True),
     small("guard: the note is evicted", Losses="1", Faults=OLDER[:-1] + ', "evict"}', full=True),
@@ -219,6 +234,14 @@ BROKEN = (
     without("3.6 first use needs a clean server", 11, Faults=ANY_TIME, Losses="2"),
     without("3.6 first use is judged on the master", 11, Faults=ANY_TIME, Losses="2"),
     without("3.6 durable needs a note", 11, Faults=ANY_TIME, Durable=ALL, Losses="2"),
+    small(
+        "without: 3.6 durable in its last life",
+        "Exclusion",
+        Losses="1",
+        Faults=MIXED,
+        Durable="{m1}",
+        Broken='{"3.6 durable in its last life"}',
+    ),
     without("3.6 successor", 15, Faults=IN_ORDER, Losses="2"),
     without("3.7 healed votes wait", 13, Faults=IN_ORDER, Losses="2"),
     without("3.7 young yes waits", 14, Faults=IN_ORDER, Losses="2"),

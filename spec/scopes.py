@@ -10,6 +10,7 @@ IN_ORDER = '{"flush"}'
 LATE = '{"flush", "late"}'
 ANY_TIME = '{"flush", "late", "handshake"}'
 OLDER = '{"flush", "late", "handshake", "older"}'
+MIXED = '{"flush", "late", "handshake", "older", "mixed"}'
 ALL = "{m1, m2, m3}"
 
 #: Three masters, two clients, leases of three ticks; each acquire ends within one. 99: any number of losses.
