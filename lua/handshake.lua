@@ -70,8 +70,8 @@ elseif run_id == '' or life == run_id then
     end
     return {1, text, 0, 0, now_us}
 elseif memory ~= 'durable' or not durable then
-    -- A note with another run_id came from a snapshot, a primary, or a file that was not synced in time: later
-    -- grants are lost. The present settings do not show it, because a start may change them.
+    -- A note with another run_id came from a snapshot, a primary, or a file that was not synced in time. So
+    -- later grants are lost. The present settings do not show it, because a start may change them.
     since_us = string.format('%.0f', now_us)
     durable = memory == 'durable'
 end

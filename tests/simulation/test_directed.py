@@ -55,7 +55,7 @@ class Stage:
             for host in self.world.hosts:
                 # It has been restarted since somebody wrote the note.
                 host.durable = True
-                host.master.write(NOTE, f"earlier {EPOCH_US - 3_600_000_000} 1000")
+                host.master.write(NOTE, f"earlier:durable {EPOCH_US - 3_600_000_000} 1000")
         self.holder = self.client()
         self.other = self.client()
 
