@@ -1,8 +1,7 @@
 """The servers that the suite runs on: which there are, which one is the default, and fleets of masters.
 
 ``RLOCK_TEST_SERVER`` chooses the default: ``valkey``, ``redis``, ``redis-7``, ``redis-6`` (a flavour, and
-the beginning of a version), or ``docker`` (masters in containers, see tests/testing/containers.py). Unset:
-the first found.
+the beginning of a version). Unset: the first found.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ WANTED = ("valkey", "redis-7", "redis-6")
 
 
 class AnyMaster(Protocol):
-    """What a test may do to a master, whether it is a process or a container."""
+    """What a test may do to a master, whether it is a process or in memory."""
 
     @property
     def url(self) -> str: ...
