@@ -168,3 +168,21 @@ def gone(pid: int, within_s: float = 3.0) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+def descendants(root: int) -> set[int]:
+    """All processes that a process has started, and theirs; without those that have ended."""
+    children: dict[int, set[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue  # it has ended meanwhile
+        if state != "Z":
+            children.setdefault(int(parent), set()).add(int(path.parent.name))
+    found: set[int] = set()
+    parents = {root}
+    while parents:
+        parents = {child for parent in parents for child in children.get(parent, ())}
+        found |= parents
+    return found

@@ -49,10 +49,3 @@ def test_masters_on_other_machines_are_not_loaded_without_a_yes() -> None:
     assert (found.code, found.out) == (64, "")
     assert "redis://192.0.2.1:6379 as much as it can: say --yes" in found.err
     assert "127.0.0.1" not in found.err
-
-
-def test_without_a_quorum_it_is_69_and_a_prefix_that_is_no_name_64() -> None:
-    found = rlock("bench", "--seconds", "1", masters=["redis://127.0.0.1:1"])
-    assert found.code == 69
-    assert "refused" in found.err
-    assert rlock("bench", "--prefix", "rlock:", masters=["redis://127.0.0.1:1"]).code == 64
