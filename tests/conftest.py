@@ -23,7 +23,6 @@ from typing import Any
 import pytest
 
 from rlock.testing.local.embedded import Master, Masters, ServerBinary, Tls
-from rlock.testing.local.vouching import vouch_for
 
 from . import memory, quick, seeds
 from .scripted import LEASE_MS, LIFE, NOTE, Box, Ear, Ears
@@ -37,7 +36,6 @@ from .servers import (
     servers_found,
     wanted_server,
 )
-from .testing.containers import ContainerMaster, why_not
 
 FLEET = 5
 FLAVOURS = {label(server): server for server in servers_found()}
@@ -62,16 +60,9 @@ def _log_as_it_was() -> Iterator[None]:
     _LOG.setLevel(_AS_IT_WAS[0])  # and forget what was decided by another level
 
 
-def in_containers() -> bool:
-    return wanted_server() == "docker"
-
-
 def pytest_report_header() -> list[str]:
-    fleet = "containers" if in_containers() else str(default_server() or "none")
-    lines = [f"masters: fleets on {fleet}"]
+    lines = [f"masters: fleets on {default_server() or 'none'}"]
     lines += [f"  {name}: {server.version}, {server.path}" for name, server in FLAVOURS.items()]
-    reason = why_not()
-    lines.append(f"  containers: {reason}" if reason else "  containers: available")
     return [*lines, seeds.repeat()]
 
 
@@ -91,7 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "kinds(*names): only for these kinds of client (tests/lock)")
     # The workers inherit it: a run that goes on past midnight keeps the seeds that its header names.
     os.environ[seeds.VARIABLE] = str(seeds.seed_of_the_day())
-    if not in_containers() and wanted_server() and default_server() is None:
+    if wanted_server() and default_server() is None:
         # A typing error must not turn into a green run on another server.
         raise pytest.UsageError(f"RLOCK_TEST_SERVER={wanted_server()}: found only {', '.join(FLAVOURS)}")
 
@@ -114,7 +105,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def server() -> ServerBinary:
     found = default_server()
     if found is None:
-        pytest.skip("no Redis or Valkey server on this machine" if not in_containers() else "containers only")
+        pytest.skip("no Redis or Valkey server on this machine")
     return found
 
 
@@ -126,26 +117,10 @@ def _janitor() -> Iterator[Janitor]:
 
 
 def _start(count: int, **options: Any) -> list[AnyMaster]:
-    if not in_containers():
-        binary = options.pop("binary", None) or default_server()
-        if binary is None:
-            pytest.skip("no Redis or Valkey server on this machine")
-        return list(Masters(count, binary, **options))
-    if why_not():
-        pytest.skip(why_not())
-    if not options.keys() <= {"args", "password"}:
-        pytest.skip(f"masters in containers do not offer {', '.join(options)}")
-    started: list[AnyMaster] = []
-    try:
-        for _ in range(count):
-            started.append(ContainerMaster(**options))
-            started[-1].start()
-        vouch_for([master.url for master in started])  # as Masters does: no restart guard for new ones
-    except BaseException:
-        for master in started:
-            master.close()
-        raise
-    return started
+    binary = options.pop("binary", None) or default_server()
+    if binary is None:
+        pytest.skip("no Redis or Valkey server on this machine")
+    return list(Masters(count, binary, **options))
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ FOLDERS = {"asyncio", "core", "lock", "repository", "scripts", "simulation", "te
 #: Files in them that need other people's software, or many processes for many seconds.
 SLOW_FILES = {
     "repository/test_packaging.py",
-    "testing/test_containers.py",
+    "testing/test_compose.py",
     "testing/test_embedded_ends.py",
 }
 #: Only tests of these folders may be marked `timing`, which gives them a second try in .ci/run. A

@@ -1,8 +1,7 @@
 """The servers that the suite runs on: which there are, which one is the default, and fleets of masters.
 
 ``RLOCK_TEST_SERVER`` chooses the default: ``valkey``, ``redis``, ``redis-7``, ``redis-6`` (a flavour, and
-the beginning of a version), or ``docker`` (masters in containers, see tests/testing/containers.py). Unset:
-the first found.
+the beginning of a version). Unset: the first found.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ WANTED = ("valkey", "redis-7", "redis-6")
 
 
 class AnyMaster(Protocol):
-    """What a test may do to a master, whether it is a process or a container."""
+    """What a test may do to a master, whether it is a process or in memory."""
 
     @property
     def url(self) -> str: ...
@@ -169,3 +168,21 @@ def gone(pid: int, within_s: float = 3.0) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+def descendants(root: int) -> set[int]:
+    """All processes that a process has started, and theirs; without those that have ended."""
+    children: dict[int, set[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue  # it has ended meanwhile
+        if state != "Z":
+            children.setdefault(int(parent), set()).add(int(path.parent.name))
+    found: set[int] = set()
+    parents = {root}
+    while parents:
+        parents = {child for parent in parents for child in children.get(parent, ())}
+        found |= parents
+    return found

@@ -14,6 +14,8 @@ import pytest
 from bench.harness.results import Results
 from rlock.testing.local.embedded import EmbeddedError, find_server
 
+from ..servers import descendants
+
 TOP = Path(__file__).parents[2]
 
 
@@ -34,18 +36,6 @@ def run(*words: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def started_by(pid: int) -> set[int]:
-    """The processes that it has started, and they."""
-    found: set[int] = set()
-    try:
-        for path in Path(f"/proc/{pid}/task").glob("*/children"):
-            for child in map(int, path.read_text().split()):
-                found |= {child} | started_by(child)
-    except OSError:
-        pass  # it has ended meanwhile
-    return found
 
 
 def alive(pids: set[int]) -> set[int]:
@@ -86,7 +76,7 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path) -> None:
     process = run(*words)
     # Five masters, five proxies, a holder and a waiter.
     until = time.monotonic() + 30
-    while len(started := started_by(process.pid)) < 12:
+    while len(started := descendants(process.pid)) < 12:
         assert time.monotonic() < until, "it does not start what it needs"
         assert process.poll() is None
         time.sleep(0.05)

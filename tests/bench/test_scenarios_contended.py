@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +13,8 @@ from bench.harness.contestants import Contestant, select
 from bench.harness.results import Case, Row
 from bench.harness.worker import Failed, Worker
 from bench.scenarios import contention
+
+from ..servers import descendants
 
 QUICK_S = 3.0
 
@@ -36,23 +37,11 @@ class Absent(Contestant):
 ABSENT = Absent(**{**vars(REDIS_PY), "key": "absent", "masters": "many"})
 
 
-def children() -> set[int]:
-    pids = set()
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, parent = path.read_text().rpartition(")")[2].split()[:2]
-        except OSError:
-            continue
-        if int(parent) == os.getpid() and state != "Z":
-            pids.add(int(path.parent.name))
-    return pids
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_left_running() -> Iterator[None]:
-    before = children()
+    before = descendants(os.getpid())
     yield
-    assert children() <= before
+    assert descendants(os.getpid()) <= before
 
 
 def quick(scenario: Any, *contestants: Contestant) -> dict[int, Case]:

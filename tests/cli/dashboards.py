@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +18,8 @@ from rlock.cli.dashboard.poller import Sight
 from rlock.cli.dashboard.server import Server
 from rlock.cli.scan.snapshot import MasterHealth, Snapshot
 from rlock.model import LockStatus, MasterStatus, Waiter
+
+from .shell import begin
 
 MASTERS = tuple(f"redis://10.0.0.{i}:6379" for i in (1, 2, 3))
 HOLDER = "web-1/4711/MainThread:0198f3a2b4c57def8123456789abcdef"
@@ -150,16 +149,8 @@ class Dashboard:
     """`rlock dashboard` in a process of its own."""
 
     def __init__(self, urls: list[str], *words: str, port: int = 0, **extra: str) -> None:
-        environment = {**os.environ, "RLOCK_MASTERS": ",".join(urls), **extra}
-        command = [sys.executable, "-m", "rlock", "dashboard", "--json", "--port", str(port), *words]
-        self.process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = ["dashboard", "--json", "--port", str(port), *words]
+        self.process = begin(*command, masters=urls, **extra)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.process.communicate()

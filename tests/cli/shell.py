@@ -42,6 +42,19 @@ def done(command: Sequence[str | bytes], **options: Any) -> Done:
     return Done(code if code >= 0 else 128 - code, found.stdout, found.stderr)
 
 
+def begin(*words: str, masters: Sequence[str] = (), **extra: str) -> subprocess.Popen[str]:
+    """Start ``rlock words``."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [*RLOCK, *words],
+        env=environment(masters, **extra),
+        stdin=subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+    )
+
+
 def rlock(*words: str | bytes, masters: Sequence[str] = (), **extra: str) -> Done:
     """Run ``rlock words``; its exit code and what it said."""
     return done([*RLOCK, *words], env=environment(masters, **extra))

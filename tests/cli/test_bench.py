@@ -51,8 +51,5 @@ def test_masters_on_other_machines_are_not_loaded_without_a_yes() -> None:
     assert "127.0.0.1" not in found.err
 
 
-def test_without_a_quorum_it_is_69_and_a_prefix_that_is_no_name_64() -> None:
-    found = rlock("bench", "--seconds", "1", masters=["redis://127.0.0.1:1"])
-    assert found.code == 69
-    assert "refused" in found.err
+def test_a_prefix_that_no_lock_can_have_is_64() -> None:
     assert rlock("bench", "--prefix", "rlock:", masters=["redis://127.0.0.1:1"]).code == 64

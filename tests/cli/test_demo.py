@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ..servers import gone
+from ..servers import descendants, gone
 
 DEMO = [sys.executable, "-m", "rlock", "demo"]
 FIGURES = re.compile(
@@ -32,22 +32,8 @@ def environment(tmp_path: Path, **more: str) -> dict[str, str]:
     return {**clean, "TMPDIR": str(tmp_path), **more}
 
 
-def descendants(root: int) -> set[int]:
-    """All processes that a process has started, and theirs."""
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            children.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(
-                int(path.parent.name)
-            )
-        except OSError:
-            continue
-    found, open_ends = set(), [root]
-    while open_ends:
-        for child in children.get(open_ends.pop(), []):
-            found.add(child)
-            open_ends.append(child)
-    return found
+def run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90)
 
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
@@ -59,14 +45,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="lo
 def test_it_proves_what_it_says_and_the_record_bears_it_out(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     began = time.monotonic()
-    done = subprocess.run(
-        [*DEMO, "--keep", str(kept)],
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
+    done = run([*DEMO, "--keep", str(kept)], environment(tmp_path))
     took_s = time.monotonic() - began
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
@@ -107,14 +86,7 @@ if "RLOCK_MASTERS" in os.environ:
 def test_with_a_lock_that_excludes_nobody_it_says_so_and_fails(tmp_path: Path) -> None:
     # Python imports a module of this name at its start: also in the workers.
     (tmp_path / "sitecustomize.py").write_text(NO_LOCK)
-    done = subprocess.run(
-        DEMO,
-        env=environment(tmp_path, PYTHONPATH=str(tmp_path)),
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
+    done = run(DEMO, environment(tmp_path, PYTHONPATH=str(tmp_path)))
     assert done.returncode == 1, done.stdout + done.stderr
     *_, last = done.stdout.splitlines()
     assert re.match(
@@ -139,14 +111,7 @@ def test_what_is_not_installed_is_named_in_one_line(tmp_path: Path, missing: str
         f"import sys; sys.modules[{missing!r}] = None; from rlock.cli.main import main; "
         "sys.argv = ['rlock', 'demo']; main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment(tmp_path, PATH="/nonexistent"),
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    done = run([sys.executable, "-c", program], environment(tmp_path, PATH="/nonexistent"))
     assert done.returncode == 64
     assert done.stderr.startswith(said)
     assert len(done.stderr.splitlines()) == 1

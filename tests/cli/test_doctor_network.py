@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import pytest
 
@@ -97,16 +96,3 @@ def test_fewer_than_a_quorum_is_exit_status_69(good: Fleet) -> None:
     assert code == 69
     assert "1 of 3 masters can be reached, 2 are needed" in out
     assert out.splitlines()[-1].startswith("1 of 3 masters answered, quorum 2: 3 errors")
-
-
-def test_json_is_one_line_with_the_words_of_the_other_commands(good: Fleet) -> None:
-    import json
-
-    code, out, _ = shell(good.urls, "--json")
-    assert code == 0
-    (line,) = out.splitlines()
-    told: dict[str, Any] = json.loads(line)
-    assert {"master", "fault", "latency", "version", "role", "durable", "guarded"} <= told["masters"][
-        0
-    ].keys()
-    assert {"check", "severity", "master", "what", "why", "action"} <= told["findings"][0].keys()

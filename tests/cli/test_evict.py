@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import select
-import subprocess
-import time
+from collections.abc import Callable
 
 import pytest
 
@@ -16,38 +13,20 @@ from rlock.rules.keys import owner_token
 
 from ..lock.conftest import eventually
 from ..servers import Fleet, raw
-from .shell import RLOCK, ask, environment, one_line
+from .shell import ask, one_line
+from .test_watch import Screen
 
 
-def answer(urls: list[str], name: str, keys: str, between: object = None) -> tuple[int, str]:
+def answer(urls: list[str], keys: str, between: Callable[[], object] = lambda: None) -> tuple[int, str]:
     """Run it on a terminal, and type when it asks; exit status and what stood there."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*RLOCK, "evict", name], env=environment(urls), stdin=theirs, stdout=theirs, stderr=theirs
-    )
-    os.close(theirs)
-    shown, typed, until = b"", False, time.monotonic() + 30
+    screen = Screen(urls, "evict", "job")
     try:
-        while time.monotonic() < until:
-            if select.select([ours], [], [], 0.2)[0]:
-                try:
-                    data = os.read(ours, 4096)
-                except OSError:
-                    break  # it has ended
-                if not data:
-                    break
-                shown += data
-            if b"[y/N]" in shown and not typed:
-                typed = True
-                if callable(between):
-                    between()
-                os.write(ours, keys.encode())
-        return process.wait(timeout=10), shown.decode()
+        assert screen.shows("[y/N]")
+        between()
+        screen.type(keys)
+        return screen.ends(), screen.text
     finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-        os.close(ours)
+        screen.close()
 
 
 def test_it_evicts_the_holder_who_learns_of_it(masters3: Fleet) -> None:
@@ -68,13 +47,13 @@ def test_it_evicts_the_holder_who_learns_of_it(masters3: Fleet) -> None:
 def test_on_a_terminal_it_asks_and_no_is_the_answer_that_is_taken_for_granted(masters3: Fleet) -> None:
     with rlock.Client(masters3.urls) as client, client.lock("job"):
         for keys in ("\n", "n\n"):
-            code, shown = answer(masters3.urls, "job", keys)
+            code, shown = answer(masters3.urls, keys)
             assert code == 1
             assert f"/{os.getpid()}/MainThread" in shown
             assert "since 2" in shown
             assert "nobody was evicted" in shown
             assert client.status("job").locked
-        code, shown = answer(masters3.urls, "job", "y\n")
+        code, shown = answer(masters3.urls, "y\n")
         assert code == 0
         assert "evicted" in shown
         assert not client.status("job").locked
@@ -92,7 +71,7 @@ def test_one_who_came_while_it_asked_is_not_evicted(masters3: Fleet) -> None:
             first.release()
             second.acquire()
 
-        code, shown = answer(masters3.urls, "job", "y\n", change)
+        code, shown = answer(masters3.urls, "y\n", change)
         assert code == 1
         assert "released in the meantime: nobody was evicted" in shown
         assert second.is_owned()

@@ -15,7 +15,7 @@ from rlock.cli import exits
 
 from ..conftest import FreshMasters
 from ..servers import Fleet
-from .shell import RLOCK, Done, environment, rlock
+from .shell import RLOCK, Done, begin, environment, rlock
 
 NOWHERE = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"]
 
@@ -27,14 +27,7 @@ def busy(masters: list[str]) -> Done:
 
 def lost(masters: list[str], *words: str, script: str = "echo ready; sleep 30") -> Done:
     """A run of a script, whose lock is evicted as soon as it has said that it is ready."""
-    process = subprocess.Popen(
-        [*RLOCK, "run", *words, "job", "--", "sh", "-c", script],
-        env=environment(masters, RLOCK_TTL="1"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = begin("run", *words, "job", "--", "sh", "-c", script, masters=masters, RLOCK_TTL="1")
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     with library.Client(masters) as operator:
@@ -97,14 +90,8 @@ def test_a_lost_lock_with_kill_gives_no_chance_to_tidy_up(masters3: Fleet) -> No
 def test_retries_try_again_until_masters_answer(fresh_masters: FreshMasters) -> None:
     fleet = fresh_masters(1)
     fleet[0].stop()
-    process = subprocess.Popen(
-        [*RLOCK, "run", "-n", "--retries", "60", "--retry-delay", "0.3", "--json", "job", "echo", "ran"],
-        env=environment(fleet.urls, RLOCK_RESTART_GUARD="0"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    words = ("run", "-n", "--retries", "60", "--retry-delay", "0.3", "--json", "job", "echo", "ran")
+    process = begin(*words, masters=fleet.urls, RLOCK_RESTART_GUARD="0")
     assert process.stderr is not None
     told = next(row for row in map(json.loads, process.stderr) if row["event"] == "retrying")
     assert told["retries_left"] == 59

@@ -17,29 +17,19 @@ import rlock
 
 from ..lock.conftest import eventually
 from ..servers import Fleet, gone, raw
-from .shell import environment
+from .shell import RLOCK, begin, environment
 
 Start = Callable[..., "subprocess.Popen[str]"]
-RLOCK = [sys.executable, "-m", "rlock"]
 
 
 @pytest.fixture
 def start(masters3: Fleet) -> Iterator[Start]:
     """Start `rlock ...` with the masters in its environment; ended with the test."""
     started: list[subprocess.Popen[str]] = []
-    environment = {**os.environ, "RLOCK_MASTERS": ",".join(masters3.urls), "RLOCK_TTL": "2"}
 
-    def run(*words: str, **extra: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [*RLOCK, *words],
-            env={**environment, **extra},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
+    def run(*words: str) -> subprocess.Popen[str]:
+        started.append(begin(*words, masters=masters3.urls, RLOCK_TTL="2"))
+        return started[-1]
 
     yield run
     for process in started:

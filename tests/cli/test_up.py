@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 
 import pytest
 
 import rlock
 
+from .shell import begin
+
 
 def test_up_prints_the_line_to_export_and_ends_its_masters() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rlock", "up", "-n", "3"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = begin("up", "-n", "3")
     try:
         assert process.stdout is not None
         name, _, urls = process.stdout.readline().strip().partition("=")

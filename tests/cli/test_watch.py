@@ -27,7 +27,7 @@ ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 
 
 class Screen:
-    """A terminal with `rlock watch` in it."""
+    """A terminal with `rlock ...` in it."""
 
     def __init__(
         self, urls: list[str], *words: str, columns: int = 100, lines: int = 30, **extra: str
@@ -38,7 +38,7 @@ class Screen:
         self.text = ""
         self._seen = 0
         self.process = subprocess.Popen(
-            [*RLOCK, "watch", "-i", "0.2", *words],
+            [*RLOCK, *words],
             env=environment(urls, **{"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **extra}),
             stdin=self._theirs,
             stdout=self._theirs,
@@ -110,7 +110,7 @@ def watch(masters3: Fleet) -> Iterator[Open]:
     opened: list[Screen] = []
 
     def start(*words: str, urls: list[str] | None = None, **options: Any) -> Screen:
-        opened.append(Screen(urls or masters3.urls, *words, **options))
+        opened.append(Screen(urls or masters3.urls, "watch", "-i", "0.2", *words, **options))
         return opened[-1]
 
     yield start

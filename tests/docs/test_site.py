@@ -1,4 +1,4 @@
-"""The site: it is built without a warning, fetches nothing from the network, and has no broken link."""
+"""The site: built without a warning, which a broken link would be, and fetching nothing from the network."""
 
 from __future__ import annotations
 
@@ -36,21 +36,6 @@ def build(to: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def broken_links(site: Path, texts: dict[Path, str]) -> list[str]:
-    """The links within the site that lead to no file, or to no anchor of it."""
-    anchors = {path: {*re.findall(r'\b(?:id|name)="?([^" >]+)', text)} for path, text in texts.items()}
-    broken = []
-    for path, text in texts.items():
-        for target in re.findall(r'<a\b[^>]* href="?([^" >]+)', text) if path.name != "404.html" else ():
-            file, _, anchor = target.partition("#")
-            found = (path.parent / file).resolve() if file else path
-            found = found / "index.html" if found.is_dir() else found
-            if re.match(r"\w+:", target) or (found.exists() and (not anchor or anchor in anchors[found])):
-                continue
-            broken.append(f"{path.relative_to(site)}: {target}")
-    return broken
-
-
 @pytest.mark.timeout(300)
 def test_the_site_is_complete(tmp_path: Path) -> None:
     """One test for all: a build takes a quarter of a minute."""
@@ -61,7 +46,6 @@ def test_the_site_is_complete(tmp_path: Path) -> None:
     assert [target for target in fetched if "//" in target] == []
     for path in site.rglob("*.css"):
         assert not re.search(r"url\(\s*[\"']?(https?:)?//", path.read_text(encoding="utf-8")), path.name
-    assert broken_links(site, texts) == []
     scripts = unescape(re.sub(r"<[^>]+>", "", texts[site / "scripts.html"]))
     for path in (TOP / "lua").glob("*.lua"):
         assert path.read_text(encoding="utf-8").strip() in scripts, path.name

@@ -15,16 +15,7 @@ import rlock
 
 from ..lock.conftest import eventually
 from ..servers import Fleet
-from .programs import (
-    COMMON,
-    ORDINARY,
-    Program,
-    assert_nothing_is_left,
-    blocks,
-    counter,
-    needs,
-    program,
-)
+from .programs import COMMON, ORDINARY, Program, assert_nothing_is_left, blocks, counter, needs, program
 
 pytestmark = needs("celery")
 

@@ -11,29 +11,8 @@ import rlock
 from rlock._sync.greenlets import EVENTLET
 
 from ..servers import Fleet
-from .gevent_programs import (
-    COUNT,
-    EARLY,
-    END,
-    HALF,
-    KILL,
-    LATE,
-    OWNERS,
-    PRELUDE,
-    SLEEP,
-    THREAD,
-    WAIT,
-)
-from .programs import (
-    COMMON,
-    ORDINARY,
-    assert_nothing_is_left,
-    counter,
-    holder,
-    needs,
-    outcome,
-    program,
-)
+from .gevent_programs import COUNT, EARLY, END, HALF, KILL, LATE, OWNERS, PRELUDE, SLEEP, THREAD, WAIT
+from .programs import COMMON, ORDINARY, assert_nothing_is_left, counter, holder, needs, outcome, program
 
 pytestmark = needs("gevent")
 

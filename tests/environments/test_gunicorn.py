@@ -17,16 +17,7 @@ from rlock.testing.local.spawn import free_port
 
 from ..lock.conftest import eventually
 from ..servers import Fleet
-from .programs import (
-    COMMON,
-    ORDINARY,
-    Program,
-    assert_nothing_is_left,
-    blocks,
-    counter,
-    needs,
-    program,
-)
+from .programs import COMMON, ORDINARY, Program, assert_nothing_is_left, blocks, counter, needs, program
 
 pytestmark = needs("gunicorn")
 

@@ -8,15 +8,7 @@ from pathlib import Path
 import pytest
 
 from ..servers import Fleet
-from .programs import (
-    COMMON,
-    ORDINARY,
-    assert_nothing_is_left,
-    blocks,
-    counter,
-    outcome,
-    program,
-)
+from .programs import COMMON, ORDINARY, assert_nothing_is_left, blocks, counter, outcome, program
 
 METHODS = ["fork", "spawn", "forkserver"]
 

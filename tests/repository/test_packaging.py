@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import rlock
-from rlock.rules import scripts
 
 TOP = Path(rlock.__file__).resolve().parent.parent
 SOURCES = {path.name: path.read_bytes() for path in (TOP / "lua").glob("*.lua")}
@@ -77,7 +76,3 @@ def test_the_sdist_holds_them_at_its_top_and_works_unpacked(built: tuple[Path, P
         path.name for path in top.iterdir()
     }
     assert found_from(top) == str(top / "lua")
-
-
-def test_this_checkout_uses_its_own_folder() -> None:
-    assert str(scripts.folder()) == str(TOP / "lua")

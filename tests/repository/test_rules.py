@@ -29,8 +29,3 @@ def test_each_sabotage_says_which_rule_it_breaks() -> None:
 def test_the_table_of_the_page_is_up_to_date() -> None:
     text = site_rules.PAGE.read_text(encoding="utf-8")
     assert site_tables.filled(text) == text, "run: PYTHONPATH=. python docs/tools/site_drawings.py"
-
-
-def test_a_mark_is_read_from_the_source() -> None:
-    found = {test.name: test for test in site_rules.marked_tests()}
-    assert "3.5" in found["test_disowned_by_a_majority_is_a_loss_at_once"].rules

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rlock.telemetry.instruments import ALL, Kind
 
-from ..docs.pages import block
-from .panels import ALERTS, ALERTS_TEST, queries
+from ..docs.pages import DOCS, block
 
+ALERTS = DOCS / "prometheus" / "alerts.yml"
+ALERTS_TEST = DOCS / "prometheus" / "alerts_test.yml"
 #: What only the /metrics of `rlock dashboard` has.
 FLEET = {"redlock_master_clock_offset_seconds"}
 
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="no promtool: Debian's package prometheus has it"
 )
+
+
+def queries() -> Iterator[str]:
+    """Each query of the dashboard, with Grafana's variables filled in as for "All"."""
+    dashboard = json.loads((DOCS / "grafana" / "rlock.json").read_text(encoding="utf-8"))
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", ()):
+            expression = re.sub(r"\$(__rate_interval|__range|job|lock)\b", "1m", target["expr"])
+            assert "$" not in expression, f"{panel['title']}: a variable that Grafana does not fill in"
+            yield expression
 
 
 def samples() -> set[str]:
@@ -38,7 +51,7 @@ def named(text: str) -> set[str]:
 
 
 def test_every_metric_is_on_the_dashboard_and_nothing_that_is_not_there() -> None:
-    shown = set[str]().union(*(named(expression) for _, expression in queries("1m", "1h")))
+    shown = set[str]().union(*map(named, queries()))
     assert shown <= samples() | FLEET
     for instrument in ALL:
         assert any(name.startswith(instrument.name) for name in shown), f"{instrument.name} is shown nowhere"

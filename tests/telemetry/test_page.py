@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 import os
 import re
@@ -121,6 +122,14 @@ def test_spans_of_a_program(tmp_path: Path) -> None:
     after = "from rlock import events\nevents.emit(events.NotAcquired('orders:42', False, 0.5, 'busy'))\n"
     said = run(before + block("metrics.md", "tracing.py") + after, tmp_path).stdout
     assert '"name": "rlock.acquire orders"' in said
+
+
+def test_a_line_of_json_has_the_fields_of_its_event(tmp_path: Path) -> None:
+    pytest.importorskip("pythonjsonlogger")
+    after = "from rlock import events\nevents.emit(events.Lost('orders:42', 'o', 3.0, 'expired', 'late'))\n"
+    line = json.loads(run(block("metrics.md", "logging_json.py") + after, tmp_path).stderr)
+    assert line.items() >= {"lock": "orders:42", "owner": "o", "held": 3.0, "cause": "expired"}.items()
+    assert (line["level"], line["logger"]) == ("ERROR", "rlock")
 
 
 def test_an_observer_of_ones_own(tmp_path: Path) -> None:
