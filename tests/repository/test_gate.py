@@ -21,7 +21,9 @@ case "$name $*" in
 {cases}
 esac
 """
-PROGRAMS = "make redis-server prometheus chromium chromedriver tmux zsh fish groff mvn javac"
+PROGRAMS = (
+    "make redis-server prometheus chromium chromedriver tmux zsh fish groff mvn javac dockerd docker-compose"
+)
 SLOW, TIMING = "make test-all ARGS=-n 2 -m 'slow and not timing'", "make test-all ARGS=-n 0 -m timing"
 AGAIN = f"{TIMING} --last-failed --last-failed-no-failures none"
 PARTS = ("make test", "make lint", "make types", "make docs", SLOW, TIMING)
@@ -32,9 +34,10 @@ def gate(folder: Path, **fails: str) -> tuple[int, str, list[str]]:
     for place in (".ci", "bin", ".venv/bin"):
         (folder / place).mkdir(parents=True)
     shutil.copy(quick.HERE.parent / ".ci" / "run", folder / ".ci")
-    cases = "\n".join(f'"{call}") {what} ;;' for call, what in fails.items())
+    patterns = {f'"{call.rstrip("*")}"{"*" * call.endswith("*")}': what for call, what in fails.items()}
+    cases = "\n".join(f"{pattern}) {what} ;;" for pattern, what in patterns.items())
     stubs = [f"bin/{name}" for name in PROGRAMS.split()]
-    for stub in (*stubs, ".venv/bin/python"):
+    for stub in (*stubs, ".ci/engine", ".venv/bin/python"):
         path = folder / stub
         path.write_text(STUB.format(cases=cases))
         path.chmod(0o755)
@@ -47,7 +50,8 @@ def test_a_gate_without_failures_is_green_and_every_part_ran_once(tmp_path: Path
     status, output, calls = gate(tmp_path)
     assert (status, output.splitlines()[-1]) == (0, "---- green")
     assert [call for call in calls if call.startswith("make")] == [*PARTS]
-    assert calls[-1] == "python .ci/versions"
+    assert calls[-2] == "python .ci/versions"
+    assert calls[-1].startswith("engine stop ")
 
 
 @pytest.mark.parametrize("part", [*PARTS[:-1], "python .ci/versions"])
@@ -55,8 +59,9 @@ def test_a_failure_is_red_and_is_not_tried_again(part: str, tmp_path: Path) -> N
     status, output, calls = gate(tmp_path, **{part: "exit 1"})
     assert status != 0
     assert output.splitlines()[-1] == "---- red"
-    assert calls[-1] == part, "something was run after the failure"
+    assert calls[-2] == part, "something was run after the failure"
     assert calls.count(part) == 1
+    assert calls[-1].startswith("engine stop ")
 
 
 def test_timing_tests_that_failed_are_tried_once_more(tmp_path: Path) -> None:
@@ -73,12 +78,14 @@ def test_what_was_not_checked_is_said_at_the_end_with_its_reason(tmp_path: Path)
         tmp_path,
         **{
             SLOW: "echo 'SKIPPED [3] tests/test_x.py:7: no fish on this machine'; echo passed",
+            "engine start *": "echo 'the kernel has no overlay' >&2; exit 1",
             "python .ci/versions": "echo 'skipped: no Python 3.10 on this machine'; echo much",
         },
     )
     assert status == 0
     assert output.partition("---- not checked in this run:\n")[2].splitlines() == [
         "SKIPPED [3] tests/test_x.py:7: no fish on this machine",
+        "skipped: a container engine of our own: the kernel has no overlay",
         "skipped: no Python 3.10 on this machine",
         "---- green",
     ]
@@ -123,40 +130,51 @@ def test_a_test_is_quick_by_its_folder_and_if_it_measures_nothing(path: str, mar
 # -- make release ----------------------------------------------------------------------------------
 
 
-def make_release(folder: Path) -> tuple[int, str, list[str]]:
-    """Exit status, output and calls of `make release`."""
-    (folder / "calls").write_text("")
-    names = {"GIT_COMMITTER_NAME": "T", "GIT_COMMITTER_EMAIL": "t@example.org"}
-    command = ["make", "release", "VENV=bin", "BIN=bin"]
-    done = subprocess.run(command, cwd=folder, env={**os.environ, **names}, capture_output=True, text=True)
-    return done.returncode, done.stdout, (folder / "calls").read_text().splitlines()
-
-
-def test_a_release_is_built_from_a_clean_tree_tagged_once_and_uploaded_by_nobody(tmp_path: Path) -> None:
-    shutil.copy(quick.HERE.parent / "Makefile", tmp_path)
-    (tmp_path / "pyproject.toml").write_text('version = "1.2.3"\n')
-    (tmp_path / ".gitignore").write_text("bin/\ncalls\n")
-    (tmp_path / "bin").mkdir()
-    python = tmp_path / "bin" / "python"
+def release(folder: Path) -> tuple[int, str, list[str]]:
+    """What `make release` does in a repository of its own, with a Python that only notes its calls."""
+    shutil.copy(quick.HERE.parent / "Makefile", folder)
+    (folder / "pyproject.toml").write_text('version = "1.2.3"\n')
+    (folder / ".gitignore").write_text("bin/\ncalls\n")
+    (folder / "bin").mkdir()
+    python = folder / "bin" / "python"
     python.write_text('#!/bin/bash\necho "$@" >> calls\n')
     python.chmod(0o755)
     git = ("git", "-c", "user.name=T", "-c", "user.email=t@example.org")
     for command in ("init -q", "add .", "commit -q -m all"):
-        subprocess.run([*git, *command.split()], cwd=tmp_path, check=True)
+        subprocess.run([*git, *command.split()], cwd=folder, check=True)
+    return make_release(folder)
 
-    (tmp_path / "new.py").touch()
-    status, told, calls = make_release(tmp_path)
-    assert (status != 0, calls) == (True, [])
-    assert "new.py" in told
 
-    (tmp_path / "new.py").unlink()
-    status, _, calls = make_release(tmp_path)
+def make_release(folder: Path) -> tuple[int, str, list[str]]:
+    """Exit status, output and calls of `make release`."""
+    (folder / "calls").unlink(missing_ok=True)
+    names = {"GIT_COMMITTER_NAME": "T", "GIT_COMMITTER_EMAIL": "t@example.org"}
+    command = ["make", "release", "VENV=bin", "BIN=bin"]
+    done = subprocess.run(command, cwd=folder, env={**os.environ, **names}, capture_output=True, text=True)
+    calls = folder / "calls"
+    return done.returncode, done.stdout, calls.read_text().splitlines() if calls.exists() else []
+
+
+def tags(folder: Path) -> list[str]:
+    return subprocess.run(["git", "tag"], cwd=folder, capture_output=True, text=True).stdout.split()
+
+
+def test_a_release_is_built_checked_and_tagged_once_and_uploaded_by_nobody(tmp_path: Path) -> None:
+    status, _, calls = release(tmp_path)
     assert status == 0
     assert calls[-2:] == ["-m build", "-m twine check --strict dist/*"]
     assert "upload" not in "".join(calls)
-    tags = subprocess.run(["git", "tag"], cwd=tmp_path, capture_output=True, text=True).stdout
-    assert tags.split() == ["v1.2.3"]
-
+    assert tags(tmp_path) == ["v1.2.3"]
     status, told, calls = make_release(tmp_path)
-    assert (status != 0, calls) == (True, [])
+    assert status != 0
     assert "v1.2.3 is tagged already" in told
+    assert calls == []
+
+
+def test_a_release_of_a_dirty_tree_is_refused(tmp_path: Path) -> None:
+    release(tmp_path)
+    (tmp_path / "new.py").touch()
+    status, told, calls = make_release(tmp_path)
+    assert status != 0
+    assert "new.py" in told
+    assert calls == []

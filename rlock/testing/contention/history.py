@@ -168,6 +168,8 @@ class History:
             if attempt is not None:  # else Ctrl-C ended the attempt of a task that was about to arrive
                 attempt.arrived_at = at
             return
+        if attempt is None and event == "done":
+            return  # Ctrl-C came before the first line of the attempt, or after its last one
         if attempt is None:
             attempt = Attempt(process, number, line["thread"], line["lock"], at, line.get("timeout", -1.0))
             self.open[process, number] = attempt
