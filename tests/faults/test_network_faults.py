@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
 
@@ -299,22 +298,3 @@ def test_a_partition_that_is_shorter_than_the_lease_costs_a_holder_nothing(
         lock.check()
         excluded(other)
         assert everywhere(urls)
-
-
-def test_live_connections_that_an_administrator_kills_are_made_again(
-    network: PrivateNetwork, private_masters: Fleet, client_for: ClientFor
-) -> None:
-    urls = private_masters.urls
-    client = client_for(urls)
-    with client.lock("x") as lock:
-        for url in urls:
-            # Only in the private network: nobody else's connection is there.
-            done = subprocess.run(["ss", "-KH", f"dport = :{port(url)}"], capture_output=True, text=True)
-            if not done.stdout:
-                pytest.skip(f"ss -K does not end connections here (CONFIG_INET_DIAG_DESTROY): {done.stderr}")
-        with within(1.0):
-            excluded(client_for(urls))
-        time.sleep(1.2)  # a renewal
-        lock.check()
-    with within(1.0):
-        usable(client)
