@@ -7,18 +7,7 @@ import time
 
 from ..lock.conftest import Child
 from ..servers import Fleet
-from .conftest import (
-    LOOK_S,
-    TELL,
-    ClientFor,
-    Process,
-    Waiter,
-    excluded,
-    holders,
-    usable,
-    waiting,
-    within,
-)
+from .conftest import LOOK_S, TELL, ClientFor, Process, Waiter, excluded, holders, usable, waiting, within
 
 HOLD = """\
 lock.acquire()

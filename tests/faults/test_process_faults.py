@@ -11,16 +11,7 @@ import rlock
 
 from ..lock.conftest import eventually
 from ..servers import AnyMaster, Fleet
-from .conftest import (
-    ClientFor,
-    FreshMasters,
-    Proxies,
-    everywhere,
-    excluded,
-    holders,
-    usable,
-    within,
-)
+from .conftest import ClientFor, FreshMasters, Proxies, everywhere, excluded, holders, usable, within
 
 HOW = ("killed", "stopped")
 

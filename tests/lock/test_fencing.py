@@ -23,7 +23,7 @@ from rlock.rules.quorum import Ballot
 
 from ..sabotage import sabotage
 from ..servers import Fleet, raw
-from .conftest import Child, eventually, in_thread
+from .conftest import Child, in_thread
 
 MakeClient = Callable[..., rlock.Client]
 FENCE = "rlock:{x}:fence"
@@ -265,20 +265,3 @@ def test_in_the_ordinary_case_it_costs_no_round(masters: Fleet, make_client: Mak
         for thread in threads:
             thread.join(30)
     assert len(contended) <= 3, "in 52 sections"
-
-
-def test_it_rises_after_a_minority_was_flushed_while_the_lock_was_held(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    client, other = make_client(masters3.urls, ttl=1.0), make_client(masters3.urls)
-    ahead = stamp_tomorrow(masters3.urls)
-    with client.lock("x") as lock:
-        token = lock.fencing_token
-        assert token > ahead
-        raw(masters3[1].url).flushall()
-        # The watchdog puts the key back, and with it the token.
-        assert eventually(lambda: remembered(masters3.urls)[1] == token)
-        lock.check()
-    client.init()  # nobody has to wait for the restart guard any more
-    pairs = [make_client(without(masters3.urls, dead)) for dead in (0, 2)]
-    assert rising([token, take(pairs[0]), take(pairs[1]), take(other)])
