@@ -244,17 +244,8 @@ def fresh_masters(fresh_real_masters: FreshMasters) -> FreshMasters:
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Tls:
     folder = tmp_path_factory.mktemp("tls")
     cert, key = folder / "cert.pem", folder / "key.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-    ]
-    command += ["-nodes", "-subj", "/CN=rlock", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+    made = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    command = [*made.split(), "-subj", "/CN=rlock", "-addext", "subjectAltName=IP:127.0.0.1"]
     try:
         subprocess.run([*command, "-keyout", key, "-out", cert], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gc
 import os
-import pickle
 import subprocess
 import sys
 import textwrap
@@ -238,23 +237,6 @@ def _sockets() -> int:
 
 
 AFTER_S = 2.0
-
-
-def test_an_unheld_lock_pickles_and_a_held_one_refuses(run: Run, eyes1: Eyes) -> None:
-    async def main() -> None:
-        async with Client(eyes1.urls, TTL) as client:
-            lock = client.lock("x", fair=True, ttl=3.0)
-            copy = pickle.loads(pickle.dumps(lock))
-            assert type(copy) is rlock.asyncio.RLock
-            async with lock:
-                assert copy.hold_count == 1
-                with pytest.raises(TypeError, match="held"):
-                    pickle.dumps(lock)
-                with pytest.raises(TypeError, match="held"):
-                    pickle.dumps(copy)
-            pickle.dumps(lock)
-
-    run(main())
 
 
 _EVERYTHING = """

@@ -14,12 +14,7 @@ from rlock.rules.keys import REDISSON
 from rlock.rules.tickets import FleetTime
 from rlock.rules.timing import TIME_AGE_S
 
-from .world import (
-    YES,
-    World,
-    held_by,
-    named,
-)
+from .world import YES, World, held_by, named
 
 
 def test_the_masters_tell_their_time_again_when_what_is_known_of_it_is_old() -> None:

@@ -107,15 +107,6 @@ def _faults(votes: list[Vote]) -> int:
     return sum(vote.fault is not None for vote in votes)
 
 
-@pytest.mark.parametrize("masters", [1, 2, 3, 4, 5])
-def test_a_contender_never_sleeps_over_a_lock_that_nobody_may_hold(masters: int) -> None:
-    """It sleeps as long as a lease only where a quorum names a holder."""
-    for ballot in all_ballots((YES, THEIRS, OTHERS, DOWN), masters):
-        for state in states(ballot):
-            if next_move(ballot, state, NOW) is Move.SLEEP:
-                assert ballot.foreign_holder() is not None
-
-
 def test_each_row_of_the_table_decides_some_ballot() -> None:
     kinds = (YES, THEIRS, OTHERS, QUEUED, DENIED, DOWN)
     moves = {next_move(ballot, state, NOW) for ballot in all_ballots(kinds, 3) for state in states(ballot)}

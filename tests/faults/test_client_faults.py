@@ -7,18 +7,7 @@ import time
 
 from ..lock.conftest import Child
 from ..servers import Fleet
-from .conftest import (
-    LOOK_S,
-    TELL,
-    ClientFor,
-    Process,
-    Waiter,
-    excluded,
-    holders,
-    usable,
-    waiting,
-    within,
-)
+from .conftest import LOOK_S, TELL, ClientFor, Process, Waiter, excluded, holders, usable, waiting, within
 
 HOLD = """\
 lock.acquire()
@@ -138,43 +127,3 @@ def test_after_a_fork_the_child_holds_nothing_and_its_end_costs_the_parent_nothi
     child.say()
     assert child.line() == "released"
     usable(client_for(masters3.urls))
-
-
-FORK_WAITING = """\
-import threading
-got = []
-def wait():
-    got.append(lock.acquire(timeout=20))
-    time.sleep(0.3)
-    lock.release()
-waiter = threading.Thread(target=wait)
-waiter.start()
-sys.stdin.readline()
-child = os.fork()
-if child == 0:
-    alive = client.lock("x").acquire(timeout=20)
-    client.lock("x").release()
-    os._exit(0 if alive else 1)
-print("forked")
-waiter.join()
-print("parent", got[0])
-print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
-def test_after_a_fork_while_a_thread_waits_parent_and_child_both_get_the_lock(
-    masters3: Fleet, client_for: ClientFor, process: Process
-) -> None:
-    holder = client_for(masters3.urls, 10.0)
-    lock = holder.lock("x")
-    lock.acquire()
-    child = process(FORK_WAITING, masters3.urls, 10.0)
-    waiting(holder)
-    child.say()
-    assert child.line() == "forked"
-    waiting(holder, 2)
-    with within(2 * LOOK_S):
-        lock.release()
-        assert child.line() == "parent True"
-        assert child.line() == "child 0"
-    usable(holder)

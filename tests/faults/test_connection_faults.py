@@ -101,22 +101,6 @@ def test_a_waiter_whose_subscriptions_were_killed_is_woken_at_once_by_the_next_r
     assert waiter.got_at - released_at < 0.3, "it polled"
 
 
-def test_a_release_while_the_subscriptions_are_dead_is_found_within_a_look(
-    masters3: Fleet, client_for: ClientFor
-) -> None:
-    urls = masters3.urls
-    holder, other = client_for(urls, 10.0), client_for(urls, 10.0)
-    for _ in range(3):
-        lock = holder.lock("x")
-        assert lock.acquire(timeout=5.0)
-        waiter = Waiter(other)
-        waiting(holder)
-        command(urls, "CLIENT", "KILL", "TYPE", "pubsub")
-        with within(LOOK_S):
-            lock.release()  # it may publish to nobody
-            assert waiter.got()
-
-
 def test_a_subscriber_that_the_server_drops_for_its_full_buffer_still_gets_the_lock(
     fresh_masters: FreshMasters, client_for: ClientFor, process: Process
 ) -> None:

@@ -7,16 +7,7 @@ import time
 import pytest
 
 from ..servers import Fleet
-from .conftest import (
-    LOOK_S,
-    TELL,
-    ClientFor,
-    Process,
-    Waiter,
-    everywhere,
-    excluded,
-    within,
-)
+from .conftest import LOOK_S, TELL, ClientFor, Process, Waiter, everywhere, excluded, within
 
 #: Takes every descriptor that the process may still have; `free()` gives them back.
 DESCRIPTORS = """\

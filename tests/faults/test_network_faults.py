@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
 
@@ -39,6 +38,29 @@ def in_front_of(fleet: Fleet, count: int, proxies: Proxies) -> tuple[list[str], 
     """The masters' URLs, the last ``count`` of them behind proxies."""
     bad = proxies(fleet.urls[-count:])
     return [*fleet.urls[:-count], *(proxy.url for proxy in bad)], bad
+
+
+def loses_at_the_end_of_its_lease(
+    client_for: ClientFor, urls: list[str], cut: Callable[[], None], mend: Callable[[], None], told: str
+) -> None:
+    """A holder whose majority is out of reach; the lock is usable again when the network is mended."""
+    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
+    usable(other)
+    lock = holder.lock("x")
+    lock.acquire()
+    cut()
+    ends_at = time.monotonic() + lock.remaining()
+    with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match=told):
+        other.lock("x").acquire(timeout=0.3)
+    assert lock.lost.wait(5.0)
+    assert -0.05 < time.monotonic() - ends_at < 2.0
+    mend()
+    # The masters were well all the time: they are not empty, and the lease has ended there, too.
+    with within(10.0):
+        usable(other, 10.0)
+    with pytest.raises(rlock.LeaseLostError):
+        lock.release()
+    assert eventually(lambda: set(holders(urls)) == {None}, 3.0)
 
 
 # -- slow --------------------------------------------------------------------------------------------------
@@ -141,24 +163,16 @@ def test_a_half_open_majority_is_an_error_after_the_time_out_and_a_loss_at_the_e
     masters3: Fleet, client_for: ClientFor, proxies: Proxies
 ) -> None:
     urls, bad = in_front_of(masters3, 2, proxies)
-    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
-    usable(other)
-    lock = holder.lock("x")
-    lock.acquire()
-    for proxy in bad:
-        proxy.cut()
-    ends_at = time.monotonic() + lock.remaining()
-    with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match="no answer"):
-        other.lock("x").acquire(blocking=False)
-    assert lock.lost.wait(5.0)
-    assert -0.05 < time.monotonic() - ends_at < 2.0
-    for proxy in bad:
-        proxy.mend()
-    # The masters were well all the time: they are not empty, and the lease has ended there, too.
-    with within(6.0):
-        usable(other, 6.0)
-    with pytest.raises(rlock.LeaseLostError):
-        lock.release()
+
+    def cut() -> None:
+        for proxy in bad:
+            proxy.cut()
+
+    def mend() -> None:
+        for proxy in bad:
+            proxy.mend()
+
+    loses_at_the_end_of_its_lease(client_for, urls, cut, mend, "no answer")
 
 
 @pytest.mark.parametrize("way", ["requests", "replies"])
@@ -261,25 +275,13 @@ def test_behind_a_firewall_a_majority_is_an_error_and_usable_again_when_the_fire
     how: str, network: PrivateNetwork, private_masters: Fleet, client_for: ClientFor
 ) -> None:
     urls = private_masters.urls
-    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
-    usable(other)
-    lock = holder.lock("x")
-    lock.acquire()
-    close: Callable[[int], None] = getattr(network, how)
-    for url in urls[1:]:
-        close(port(url))
-    ends_at = time.monotonic() + lock.remaining()
+
+    def close() -> None:
+        for url in urls[1:]:
+            getattr(network, how)(port(url))
+
     told = "reset|refused|closed" if how == "reject" else "no answer|[Tt]imeout|timed out"
-    with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match=told):
-        other.lock("x").acquire(timeout=0.3)
-    assert lock.lost.wait(5.0)
-    assert -0.05 < time.monotonic() - ends_at < 2.0
-    network.mend()
-    with within(10.0):
-        usable(other, 10.0)
-    with pytest.raises(rlock.LeaseLostError):
-        lock.release()
-    assert eventually(lambda: set(holders(urls)) == {None}, 3.0)
+    loses_at_the_end_of_its_lease(client_for, urls, close, network.mend, told)
 
 
 def test_a_partition_that_is_shorter_than_the_lease_costs_a_holder_nothing(
@@ -299,22 +301,3 @@ def test_a_partition_that_is_shorter_than_the_lease_costs_a_holder_nothing(
         lock.check()
         excluded(other)
         assert everywhere(urls)
-
-
-def test_live_connections_that_an_administrator_kills_are_made_again(
-    network: PrivateNetwork, private_masters: Fleet, client_for: ClientFor
-) -> None:
-    urls = private_masters.urls
-    client = client_for(urls)
-    with client.lock("x") as lock:
-        for url in urls:
-            # Only in the private network: nobody else's connection is there.
-            done = subprocess.run(["ss", "-KH", f"dport = :{port(url)}"], capture_output=True, text=True)
-            if not done.stdout:
-                pytest.skip(f"ss -K does not end connections here (CONFIG_INET_DIAG_DESTROY): {done.stderr}")
-        with within(1.0):
-            excluded(client_for(urls))
-        time.sleep(1.2)  # a renewal
-        lock.check()
-    with within(1.0):
-        usable(client)

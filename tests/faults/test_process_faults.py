@@ -11,16 +11,7 @@ import rlock
 
 from ..lock.conftest import eventually
 from ..servers import AnyMaster, Fleet
-from .conftest import (
-    ClientFor,
-    FreshMasters,
-    Proxies,
-    everywhere,
-    excluded,
-    holders,
-    usable,
-    within,
-)
+from .conftest import ClientFor, FreshMasters, Proxies, everywhere, excluded, holders, usable, within
 
 HOW = ("killed", "stopped")
 
@@ -121,26 +112,6 @@ def test_a_majority_that_is_stopped_for_less_than_the_lease_costs_a_holder_nothi
         lock.check()
         assert not signal.is_set()
     usable(client_for(fleet.urls))
-
-
-def test_masters_that_come_back_empty_one_after_the_other_let_nobody_in(
-    fresh_masters: FreshMasters, client_for: ClientFor
-) -> None:
-    fleet = fresh_masters(5)
-    holder, other = client_for(fleet.urls, 1.5), client_for(fleet.urls, 1.5)
-    usable(other)
-    with holder.lock("x") as lock:
-        for master in fleet[:2]:
-            assert everywhere(fleet.urls[2:])
-            master.kill()
-            master.restart(empty=True)
-            excluded(other)
-        time.sleep(1.7)
-        lock.check()
-        excluded(other)
-        assert len({*holders(fleet.urls[2:])}) == 1
-    with within(1.0):
-        usable(other)
 
 
 # -- late commands -----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -48,17 +48,30 @@ def configure(urls: list[str], option: str, value: str) -> None:
             server.config_set(option, value)
 
 
-# -- memory ------------------------------------------------------------------------------------------------
+# -- a minority --------------------------------------------------------------------------------------------
+
+REFUSALS: dict[str, Callable[[redis.Redis], object]] = {
+    "no memory": lambda server: server.config_set("maxmemory", "1"),
+    "a replica": lambda server: server.replicaof("127.0.0.1", "1"),
+    "no more clients": lambda server: server.config_set("maxclients", "1"),
+}
 
 
-def test_a_minority_without_memory_gives_no_vote_and_nobody_notices(
-    masters3: Fleet, client_for: ClientFor
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_minority_that_refuses_gives_no_vote_and_nobody_notices(
+    refusal: str, fresh_masters: FreshMasters, client_for: ClientFor
 ) -> None:
-    urls = masters3.urls
+    urls = fresh_masters(3).urls
     holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
-    configure(urls[:1], "maxmemory", "1")
-    with unharmed(holder, other):
-        assert holders(urls)[0] is None
+    usable(holder)
+    with admin(urls[:1]) as [server]:
+        REFUSALS[refusal](server)
+        with unharmed(holder, other):
+            assert holders(urls[1:]) != [None] * 2
+            usable(client_for(urls), name="y")
+
+
+# -- memory ------------------------------------------------------------------------------------------------
 
 
 def test_without_memory_on_a_majority_acquire_says_oom_while_a_holder_renews_and_releases(
@@ -156,16 +169,6 @@ def test_when_a_majority_cannot_save_acquire_says_misconf_and_a_holder_loses_the
 
 
 # -- not a master, or not yet ------------------------------------------------------------------------------
-
-
-def test_a_minority_that_becomes_a_replica_gives_no_vote_and_a_holder_does_not_notice(
-    fresh_masters: FreshMasters, client_for: ClientFor
-) -> None:
-    urls = fresh_masters(3).urls
-    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
-    with unharmed(holder, other), admin(urls[:1]) as [server]:
-        server.replicaof("127.0.0.1", "1")
-        usable(client_for(urls), name="y")
 
 
 def test_a_majority_of_replicas_is_raised_at_once_even_from_an_acquire_that_may_wait_for_ever(
@@ -305,17 +308,6 @@ def test_without_the_permission_for_info_the_lock_works(masters3: Fleet, client_
 
 
 # -- too many connections ----------------------------------------------------------------------------------
-
-
-def test_a_minority_that_takes_no_more_clients_is_noticed_by_nobody(
-    fresh_masters: FreshMasters, client_for: ClientFor
-) -> None:
-    urls = fresh_masters(3).urls
-    holder = client_for(urls, 1.5)
-    usable(holder)
-    configure(urls[:1], "maxclients", "1")
-    with unharmed(holder, client_for(urls, 1.5)):
-        pass
 
 
 def test_a_majority_that_takes_no_more_clients_is_an_error_for_newcomers_and_serves_those_who_are_there(

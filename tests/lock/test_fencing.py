@@ -21,8 +21,9 @@ from rlock.rules import scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot
 
+from ..sabotage import sabotage
 from ..servers import Fleet, raw
-from .conftest import Child, eventually, in_thread
+from .conftest import Child, in_thread
 
 MakeClient = Callable[..., rlock.Client]
 FENCE = "rlock:{x}:fence"
@@ -185,6 +186,15 @@ def test_it_rises_from_majority_to_majority_without_any_clock(
     assert tokens[-1] <= ahead + 2 * len(tokens), "one more each time, or the one that a minority was given"
 
 
+@pytest.mark.kinds("blocking")
+def test_counters_and_their_maximum_give_one_token_twice(masters3: Fleet, make_client: MakeClient) -> None:
+    """The control of the test above: `INCR + max tokens` breaks rule 3.8."""
+    stamp_tomorrow(masters3.urls)
+    clients = [make_client(without(masters3.urls, dead)) for dead in (2, 1, 0)]
+    with sabotage("INCR + max tokens"):
+        assert not rising([take(client) for client in clients])
+
+
 @pytest.mark.rule("3.8")
 @pytest.mark.real_masters
 def test_where_masters_disagree_one_more_round_makes_it_the_greatest(
@@ -255,20 +265,3 @@ def test_in_the_ordinary_case_it_costs_no_round(masters: Fleet, make_client: Mak
         for thread in threads:
             thread.join(30)
     assert len(contended) <= 3, "in 52 sections"
-
-
-def test_it_rises_after_a_minority_was_flushed_while_the_lock_was_held(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    client, other = make_client(masters3.urls, ttl=1.0), make_client(masters3.urls)
-    ahead = stamp_tomorrow(masters3.urls)
-    with client.lock("x") as lock:
-        token = lock.fencing_token
-        assert token > ahead
-        raw(masters3[1].url).flushall()
-        # The watchdog puts the key back, and with it the token.
-        assert eventually(lambda: remembered(masters3.urls)[1] == token)
-        lock.check()
-    client.init()  # nobody has to wait for the restart guard any more
-    pairs = [make_client(without(masters3.urls, dead)) for dead in (0, 2)]
-    assert rising([token, take(pairs[0]), take(pairs[1]), take(other)])

@@ -11,26 +11,18 @@ import pytest
 import rlock._client.subscriptions
 from rlock._client.calls import Calls
 from rlock.errors import RLockError
-from rlock.procedures.acquire import FOR_EVER
-from rlock.procedures.contender import Contender, LocalGrant, leave_queue
+from rlock.procedures.contender import Contender, LocalGrant
 from rlock.procedures.port import WaitGenerator, Wake
 from rlock.rules import scripts
 from rlock.rules.command_templates import Command
-from rlock.rules.holds import OwnerKey
-from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot
 from rlock.rules.timing import valid_until
 
-from ..servers import Fleet, left, raw
+from ..servers import Fleet, left
 from .conftest import eventually, own_wire, threads_only
 from .queueing import MakeClient, counted_attempts
 
 pytestmark = own_wire
-
-
-def contend(engine: Any) -> Contender:
-    options = LockOptions("x", ClientOptions().lease(None))
-    return Contender(OwnerKey("a", lambda: True), options, FOR_EVER, engine.clock())
 
 
 def test_threads_of_one_process_hand_it_over_in_one_round_trip(
@@ -111,22 +103,6 @@ def test_an_heirs_lease_counts_from_before_the_release_was_sent(
     thread.join(20)
     assert len(ends) == 1
     assert ends[0] < valid_until(released + 0.4, 3.0), "it would outlive the lease on the masters"
-
-
-def test_what_was_left_to_one_who_has_gone_is_given_back(masters3: Fleet, make_client: MakeClient) -> None:
-    engine = make_client(masters3.urls)._engine()
-    contender = contend(engine)
-
-    def gone() -> WaitGenerator[None]:
-        contender.take_place(engine.context)
-        yield from engine.notifications.subscribe(contender, 2.0)
-        for master in masters3:
-            raw(master.url).hset("x", f"a:{77:032x}", 1)
-        contender.receive(LocalGrant(f"a:{77:032x}", engine.clock(), 1))
-        leave_queue(engine, contender)
-
-    engine.perform(gone())
-    assert eventually(lambda: not any(raw(master.url).exists("x") for master in masters3), within=2.0)
 
 
 @threads_only

@@ -14,7 +14,7 @@ from rlock.rules.keys import client_label, queue
 from rlock.rules.timing import CLAIM_S, QUEUE_TTL_S
 
 from ..servers import Fleet, left, raw
-from .conftest import default_mode, eventually, in_thread, own_wire
+from .conftest import Child, default_mode, eventually, in_thread, own_wire
 from .queueing import MakeClient, StartChild, counted_attempts, queue_of, started
 
 pytestmark = own_wire
@@ -135,22 +135,23 @@ def test_waiters_that_go_leave_the_queue(urls: list[str], make_client: MakeClien
     assert [left(url) for url in urls] == [[] for _ in urls]
 
 
-def expiring(make_client: MakeClient, urls: list[str]) -> float:
-    """Hold it without renewal; when the lease has run out."""
+def stopped_behind_a_dead_holder(make_client: MakeClient, urls: list[str], child: StartChild) -> Child:
+    """A process that waits and is stopped, when the lease of the holder has run out."""
     ttl = 2.5  # a process has to be started and to stand in the queue by then
     holder = make_client(urls, ttl=ttl)
     in_thread(lambda: holder.lock("x", renew=False).acquire())
-    return time.monotonic() + ttl + 0.05
+    expired_at = time.monotonic() + ttl + 0.05
+    waiter = started(child, holder, urls)
+    waiter.process.send_signal(signal.SIGSTOP)
+    time.sleep(expired_at - time.monotonic())
+    return waiter
 
 
 def test_a_fair_try_does_not_overtake_one_who_waits(
     masters3: Fleet, make_client: MakeClient, child: StartChild
 ) -> None:
     client = make_client(masters3.urls)
-    expired_at = expiring(make_client, masters3.urls)
-    waiter = started(child, client, masters3.urls)
-    waiter.process.send_signal(signal.SIGSTOP)
-    time.sleep(expired_at - time.monotonic())
+    waiter = stopped_behind_a_dead_holder(make_client, masters3.urls, child)
     assert client.lock("x", fair=True).acquire(blocking=False) is False
     assert client.status("x").holder, "it was free, and went to the one who waits"
     waiter.process.send_signal(signal.SIGCONT)
@@ -188,10 +189,7 @@ def test_a_default_newcomer_may_take_a_lock_that_is_free(
     masters3: Fleet, make_client: MakeClient, child: StartChild
 ) -> None:
     client = make_client(masters3.urls)
-    expired_at = expiring(make_client, masters3.urls)
-    waiter = started(child, client, masters3.urls)
-    waiter.process.send_signal(signal.SIGSTOP)
-    time.sleep(expired_at - time.monotonic())
+    waiter = stopped_behind_a_dead_holder(make_client, masters3.urls, child)
     assert client.lock("x", fair=False).acquire(blocking=False) is True
     waiter.process.send_signal(signal.SIGCONT)
     time.sleep(0.2)

@@ -57,18 +57,6 @@ def test_nested_acquires_cost_no_network(masters3: Fleet, make_client: MakeClien
                 master.resume()
 
 
-def test_the_hold_count_on_the_masters_follows_with_the_renewal(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    client = make_client(masters3.urls, ttl=0.9)
-    lock = client.lock("x")
-    with lock, lock, lock:
-        deadline = time.monotonic() + 10
-        while client.status("x").hold_count != 3 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert client.status("x").hold_count == 3
-
-
 @pytest.mark.parametrize(
     "arguments",
     [

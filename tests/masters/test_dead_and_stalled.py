@@ -22,22 +22,6 @@ def cycle(lock: rlock.RLock) -> bool:
 
 
 @pytest.mark.rule("3.4")
-def test_an_acquire_that_was_given_up_does_not_come_back_to_life(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(1)
-    with rlock.Client(fleet.urls) as client:
-        lock = client.lock("x")
-        cycle(lock)
-        fleet[0].pause()
-        with pytest.raises(rlock.QuorumUnreachableError):
-            lock.acquire(blocking=False)
-        fleet[0].resume()
-        # What the stopped server finds in its socket is an acquire; nobody may be left with its vote.
-        assert lock.acquire(timeout=5.0)
-        lock.release()
-        assert not raw(fleet[0].url).exists("x")
-
-
-@pytest.mark.rule("3.4")
 def test_a_connection_that_was_given_up_with_requests_unanswered_is_killed_before_the_next_is_used(
     fresh_masters: FreshMasters, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -164,44 +164,6 @@ def test_masters_that_forget_nothing_are_not_waited_for(fresh_masters: FreshMast
         lock.release()
 
 
-@pytest.mark.parametrize("flushed", [0, 2])
-def test_one_who_comes_after_a_flush_is_guarded_by_the_notes_on_the_other_masters(
-    fresh_masters: FreshMasters, flushed: int
-) -> None:
-    fleet = fresh_masters(3)
-    third = next(i for i in range(3) if i != flushed)
-    with a_client(fleet) as anna:
-        time.sleep(GUARD)  # else their uptime alone would keep them out
-        assert anna.lock("x", renew=False).acquire(timeout=5)
-        raw(fleet[flushed].url).flushall()
-        raw(fleet[third].url).delete("x")  # as if it had never got there
-        for _ in range(2):
-            # Also the next one: who comes first must not note that the flushed one is old.
-            with a_client(fleet) as ben:
-                assert refused(ben.lock("x"), blocking=False) or not anna.lock("x").is_owned()
-                assert [master.guarded for master in ben.status("x").masters] == [
-                    i == flushed for i in range(3)
-                ]
-        with a_client(fleet, restart_guard=0) as cara:
-            assert cara.lock("x").acquire(blocking=False), "else the guard had nothing to do with it"
-        assert anna.lock("x").is_owned()
-
-
-def test_after_a_flush_of_a_majority_one_who_was_connected_lets_nobody_in(
-    fresh_masters: FreshMasters,
-) -> None:
-    fleet = fresh_masters(3)
-    with a_client(fleet) as anna, a_client(fleet) as ben:
-        with ben.lock("other"):
-            pass
-        assert anna.lock("x", renew=False).acquire(timeout=5)
-        for master in fleet[1:]:
-            raw(master.url).flushall()
-        with pytest.raises(rlock.QuorumUnreachableError, match="no vote for"):
-            ben.lock("x").acquire(blocking=False)
-        assert anna.lock("x").is_owned()
-
-
 def test_without_the_permission_for_info_each_connection_is_waited_for(fresh_masters: FreshMasters) -> None:
     fleet = fresh_masters(1)
     server = raw(fleet[0].url)

@@ -155,13 +155,8 @@ def test_a_lower_token_is_refused_with_the_last_one(box: Box, owner: str) -> Non
 )
 def test_a_next_waiter_gets_a_higher_token_with_the_lock(box: Box, proposal: int, given: int) -> None:
     box.granted(token=TOKEN)
-    assert box.hand_on(next_waiter=HEIR, next_owner="anna:77", token=proposal) == [
-        1,
-        MINE,
-        1,
-        LEASE_MS,
-        given,
-    ]
+    reply = box.hand_on(next_waiter=HEIR, next_owner="anna:77", token=proposal)
+    assert reply == [1, MINE, 1, LEASE_MS, given]
     assert box.fenced() == (given, "anna:77")
     assert FENCE_MS - 5_000 < box.pttl(FENCE) <= FENCE_MS
     assert box.granted("anna:77", token=TOKEN + 900) == given, "it is the next waiter's from then on"

@@ -14,11 +14,7 @@ from rlock._sync.endpoints import Endpoint
 from rlock.rules.memory_epoch import Note
 from rlock.testing.local.embedded import Master, ServerBinary
 
-from ..scripted import (
-    LIFE,
-    NOTE,
-    Box,
-)
+from ..scripted import LIFE, NOTE, Box
 from ..servers import label, servers_found
 
 OTHER = "a9b8" * 10

@@ -7,20 +7,7 @@ import time
 import pytest
 import redis
 
-from ..scripted import (
-    CHANNEL,
-    EVICTED,
-    FENCE,
-    FENCE_MS,
-    LEASE_MS,
-    LOCK,
-    MINE,
-    OLDER,
-    THEIRS,
-    TOKEN,
-    Box,
-    Ear,
-)
+from ..scripted import CHANNEL, EVICTED, FENCE, FENCE_MS, LEASE_MS, LOCK, MINE, OLDER, THEIRS, TOKEN, Box, Ear
 
 BAN_MS = 20_000
 

@@ -20,21 +20,7 @@ from rlock.rules.restart_guard import Guard
 
 from ..docs.pages import marked
 from ..lock.conftest import eventually
-from ..scripted import (
-    ANNA,
-    BEN,
-    CARA,
-    EVICTED,
-    FENCE,
-    LOCK,
-    NOTE,
-    QUEUE,
-    THEIRS,
-    TICKET,
-    Box,
-    Ears,
-    owner_of,
-)
+from ..scripted import ANNA, BEN, CARA, EVICTED, FENCE, LOCK, NOTE, QUEUE, THEIRS, TICKET, Box, Ears, owner_of
 from ..servers import AnyMaster, raw
 from .test_style import COMMANDS
 

@@ -11,6 +11,7 @@ import redis
 from ..scripted import (
     ANNA,
     BEN,
+    CHANNEL,
     FENCE,
     FENCE_MS,
     HEIR,
@@ -112,6 +113,9 @@ def test_the_note_is_the_only_key_that_never_ends(box: Box, ears: Ears) -> None:
         lambda: box.acquire(THEIRS, waiter=BEN, order="fair"),
         lambda: box.wait(BEN),
         lambda: box.renew(count=2),
+        lambda: box.renew(THEIRS),
+        lambda: box.heal(THEIRS),
+        lambda: box.release("", CHANNEL),
         lambda: box.fence(THEIRS, 2**53 - 1),
         lambda: box.hand_on(ban_ms=60_000),
         lambda: box.acquire(owner_of(ANNA), lease_ms=2 * LEASE_MS),

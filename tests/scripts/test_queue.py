@@ -236,13 +236,8 @@ def test_barging_a_next_waiter_goes_before_all(box: Box, ear: Ear, ears: Ears) -
     ears.listen(ANNA, BEN)
     box.acquire()
     box.enqueue(BEN, HEIR, CARA)
-    assert box.hand_on(next_waiter=HEIR, next_lease_ms=9_000, order="barging") == [
-        1,
-        MINE,
-        1,
-        9_000,
-        TOKEN + 1,
-    ]
+    reply = box.hand_on(next_waiter=HEIR, next_lease_ms=9_000, order="barging")
+    assert reply == [1, MINE, 1, 9_000, TOKEN + 1]
     assert box.handed_to(HEIR, within_ms=9_000)
     assert box.waiters() == [BEN, CARA]
     assert (ears.heard(), ear.heard()) == ({}, []), "its process knows"

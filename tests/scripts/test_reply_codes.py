@@ -21,15 +21,12 @@ from ..scripted import (
     MINE,
     OLDER,
     QUEUE,
-    QUEUE_MS,
     STRANGERS,
     THEIRS,
     TICKET,
     TOKEN,
     Box,
     Ear,
-    client_id,
-    owner_of,
 )
 
 Call = Callable[[Box], Any]
@@ -213,37 +210,6 @@ def test_a_key_that_is_not_a_lock_is_named_so_and_left_alone(
         assert call(box) == answer
     assert box.content(QUEUE) is None, "nobody waits for what can never be had"
     assert ear.heard() == []
-
-
-@pytest.mark.rule("2.1")
-def test_no_path_leaves_a_lock_without_an_expiry(box: Box) -> None:
-    steps: list[Call] = [
-        lambda box: box.acquire(),
-        lambda box: box.hold(count=2),
-        lambda box: box.renew(count=2),
-        lambda box: box.renew(count=1),
-        lambda box: box.heal(count=3),
-        lambda box: box.acquire(THEIRS, waiter=ANNA),
-        lambda box: box.renew(THEIRS),
-        lambda box: box.heal(THEIRS),
-        lambda box: box.release(THEIRS),
-        lambda box: box.release("", CHANNEL),
-        lambda box: box.wait(),
-        lambda box: box.status(),
-        lambda box: box.hand_on(),
-        lambda box: box.acquire(owner_of(ANNA)),
-        lambda box: box.hand_on(owner_of(ANNA), next_waiter="heir|s1", order="barging"),
-        lambda box: (box.client.delete(LOCK), box.heal("heir")),
-    ]
-    ear = Ear(box.client, client_id(ANNA))
-    for step in steps:
-        step(box)
-        assert 0 < box.pttl() <= LEASE_MS
-        assert box.pttl(QUEUE) == -2 or 0 < box.pttl(QUEUE) <= QUEUE_MS
-    assert ear.heard() == [owner_of(ANNA)]
-    assert box.release("heir")[0] == 1
-    assert (box.pttl(), box.pttl(QUEUE)) == (-2, -2)
-    ear.close()
 
 
 # -- renew --------------------------------------------------------------------------------------------------

@@ -12,17 +12,7 @@ from rlock.rules.timing import CLAIM_S, PARTIAL_QUORUM_FLOOR_S, POLL_CAP_S
 
 from .client import Client, cycle
 from .driver import Program, Thread, sleep
-from .election import (
-    NAME,
-    START_S,
-    Election,
-    contend,
-    elect,
-    instant,
-    options,
-    until_over,
-    until_owned,
-)
+from .election import NAME, START_S, Election, contend, elect, instant, options, until_over, until_owned
 from .events import Latency
 from .world import Network, World
 

@@ -7,11 +7,9 @@ red, and with nothing broken it has to stay green.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import scenarios
 from .plan import Plan, Result
 from .run import run
 
@@ -29,17 +27,15 @@ class Profile:
     plan: Plan
     #: The change of the plan that makes the breach; None: the sabotage of this name.
     change: dict[str, Any] | None = None
-    #: The run: under a nemesis at random, or a scenario that leaves nothing to luck.
-    play: Callable[[Plan], Result] = run
 
     def broken(self, seed: int) -> Result:
         """With the rule broken, until it is noticed."""
         change = {"sabotage": self.sabotage} if self.change is None else self.change
-        return self.play(dataclasses.replace(self.plan, seed=seed, until_red=True, **change))
+        return run(dataclasses.replace(self.plan, seed=seed, until_red=True, **change))
 
     def whole(self, seed: int) -> Result:
         """The same with nothing broken."""
-        return self.play(dataclasses.replace(self.plan, seed=seed, until_gone=False))
+        return run(dataclasses.replace(self.plan, seed=seed, until_gone=False))
 
 
 def _plan(faults: str, seconds: float = 25.0, **options: object) -> Plan:
@@ -47,8 +43,8 @@ def _plan(faults: str, seconds: float = 25.0, **options: object) -> Plan:
     return dataclasses.replace(Plan(seconds, seed=0, faults=tuple(faults.split(","))), names=names, **options)  # type: ignore[arg-type]
 
 
-#: Conditions of the restart guard. Each takes a coincidence of a second or less, which the simulation brings
-#: about (tests/simulation/test_directed.py, test_controls.py) and a nemesis hardly ever.
+#: Conditions of the restart guard, of healing and of tokens. Each takes a coincidence that a nemesis hardly
+#: ever causes; the simulation does (tests/simulation/test_directed.py, test_controls.py).
 SIMULATED = {
     "guard too short",
     "note not read",
@@ -56,16 +52,14 @@ SIMULATED = {
     "no note is old",
     "votes judged once",
     "young says free",
+    "naive healing",
+    "no limit to an acquisition",
+    "INCR + max tokens",
 }
 
 PROFILES = (
     # All leases are forgotten at once, and the masters are back before their holders can heal them.
     Profile("guard off", ("overlap",), _plan("all", holds="fixed")),
-    # The interleaving of twelve steps from the model: too rare by chance.
-    Profile("naive healing", ("overlap",), _plan("script", 40.0, ttl=4.0), play=scenarios.naive_healing),
-    Profile(
-        "no limit to an acquisition", ("overlap",), _plan("script", 40.0, ttl=8.0), play=scenarios.no_limit
-    ),
     # Leases that nobody renews, won by slow rounds, and waiters that are fast.
     Profile(
         "validity from the end",
@@ -88,13 +82,6 @@ PROFILES = (
             processes=2,
             contenders=1,
         ),
-    ),
-    # Every majority in turn; the memory of no master is lost.
-    Profile(
-        "INCR + max tokens",
-        ("token falls", "token shared"),
-        _plan("script", 10.0),
-        play=scenarios.one_token_twice,
     ),
     # A release that is delivered late, and undos: they meet somebody else's lock.
     Profile("release without owner check", ("overlap",), _plan("stop,cut,slow", masters=5)),
