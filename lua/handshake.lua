@@ -5,9 +5,9 @@
 --                         stated that nothing was locked before; max_ttl_ms: the longest lease granted here;
 --                         `<run_id>:durable`: a handshake found the master durable in this life
 -- ARGV[1] run_id   text   of this master, from INFO on this connection; empty: INFO is not allowed
--- ARGV[2] memory   text   `volatile`: a restart may lose it; `durable`: it loses nothing; `unused`: no lease
---                         was granted on any master since its note was written; `vouched`: an operator says
---                         that nothing is locked
+-- ARGV[2] memory   text   `volatile`: a restart may lose it; `durable`: it loses nothing; `unknown`: the
+--                         caller did not ask now; `unused`: no lease was granted on any master since its
+--                         note was written; `vouched`: an operator says that nothing is locked
 -- ARGV[3] known    text   the note that was found here; needed with `unused`
 --
 -- Reply: {code, note, 0, 0, time_us}: the present note, and this master's time
@@ -62,7 +62,7 @@ elseif memory == 'unused' then
     end
     since_us = string.format('%.0f', math.min(since_us + 0, now_us - uptime_s * 1000000))
 elseif run_id == '' or life == run_id then
-    if run_id ~= '' and durable ~= (memory == 'durable') then
+    if run_id ~= '' and memory ~= 'unknown' and durable ~= (memory == 'durable') then
         -- CONFIG SET. The answer of a durable master shows that all earlier writes are on its disk.
         local marked = run_id .. (durable and ' ' or ':durable ') .. since_us .. ' ' .. max_ttl_ms
         -- pcall: without free memory the note stays, and holders can renew.

@@ -232,7 +232,8 @@ class Pipeline(ABC, Generic[L]):
                 return
             if not connection.awaits_handshake:
                 connection.awaits_handshake = True
-                self._send_handshake(server, now, report.memory)
+                # A CONFIG SET since the connection began may have ended what its handshake found.
+                self._send_handshake(server, now, "unknown")
         self._count_grants(server, connection, note, now)
 
     def _send_handshake(

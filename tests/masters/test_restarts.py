@@ -215,6 +215,22 @@ def test_durable_masters_whose_disks_are_lost_are_guarded(fresh_masters: FreshMa
         assert anna.lock("x").is_owned()
 
 
+@pytest.mark.rule("3.6")
+def test_a_connection_from_before_config_set_does_not_call_a_master_durable(
+    fresh_masters: FreshMasters,
+) -> None:
+    """Otherwise a crash under `everysec` and a start with `always` would keep a vote that was lost."""
+    fleet = fresh_masters(1, args=DURABLE)
+    with a_client(fleet) as client:
+        assert client.lock("x").acquire(timeout=10)
+        master = raw(fleet[0].url)
+        assert ":durable " in str(master.get(NOTE))
+        master.config_set("appendfsync", "everysec")
+        master.flushall()
+        assert client.lock("y").acquire(timeout=10)
+        assert ":durable " not in str(master.get(NOTE))
+
+
 def test_a_master_that_does_not_sync_during_a_rewrite_is_guarded(fresh_masters: FreshMasters) -> None:
     fleet = fresh_masters(1, args=(*DURABLE, "--no-appendfsync-on-rewrite", "yes"))
     with a_client(fleet) as client:

@@ -148,6 +148,13 @@ def test_the_note_of_a_life_that_was_not_durable_is_not_kept(old: Box, earlier: 
 
 
 @pytest.mark.parametrize("memory", ["volatile", "durable"])
+def test_a_caller_that_did_not_ask_leaves_the_mark_of_a_durable_life(old: Box, memory: str) -> None:
+    handshake(old, LIFE, memory)
+    with old.nothing_written():
+        handshake(old, LIFE, "unknown")
+
+
+@pytest.mark.parametrize("memory", ["volatile", "durable"])
 def test_a_master_without_free_memory_keeps_its_note_when_its_settings_change(old: Box, memory: str) -> None:
     if memory == "volatile":
         handshake(old, LIFE, "durable")

@@ -243,7 +243,7 @@ class Master(Keyspace):
             if text != known or not self.whole:
                 return [1, text.encode(), 0, 0, self._us]
             since = min(since, self.started_us)
-        elif run_id == "" or (run_id == life and mark == kind):
+        elif run_id == "" or (run_id == life and (memory == "unknown" or mark == kind)):
             return [1, text.encode(), 0, 0, self._us]
         elif run_id == life:
             mark = kind
