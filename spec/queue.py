@@ -29,7 +29,8 @@ def waits(name: str, promise: str, *, full: bool = False, **changes: str) -> Cas
 
 def without(rule: str, promise: str = "EveryoneWins", **changes: str) -> Case:
     """A rule left out: ``promise`` must fail."""
-    name, left_out = f"queue without: {rule}", {"Broken": f'{{"{rule}"}}', **changes}
+    mode = "default mode " if promise == "SomebodyWins" else ""
+    name, left_out = f"queue {mode}without: {rule}", {"Broken": f'{{"{rule}"}}', **changes}
     if promise == "FairOrder":
         return Case(name, "Queue", left_out, promise, invariants=("FairOrder",), more=SYMMETRY)
     return Case(name, "Queue", left_out, "a property", more=f"PROPERTIES {promise}")
@@ -69,6 +70,7 @@ QUEUES = (
     without("4 nudge", Crashes="1"),
     without("4 the place first", "FairOrder"),
     without("3.1 undo", Down="{m3}"),
+    without("3.1 undo", "SomebodyWins", Fair="FALSE", Down="{m3}"),
     reached("a hand-off", "NobodyIsHandedTheLock"),
     reached("two wait on one master", "NobodyQueues"),
 )
