@@ -15,7 +15,10 @@ from .tlc import MissingError, Result, check
 def searched(case: Case) -> Result:
     """Run one case. Raises ``MissingError``."""
     constants, invariants, more = MODULES[case.module]
-    return check(case.module, {**constants, **case.changes}, case.invariants or invariants, case.more or more)
+    given = {**constants, **case.changes}
+    return check(
+        case.module, given, case.invariants or invariants, case.more or more, shortest=bool(case.steps)
+    )
 
 
 def as_expected(case: Case, result: Result) -> bool:

@@ -38,16 +38,34 @@ class Result:
     output: str
 
 
-def check(module: str, constants: Mapping[str, str], invariants: tuple[str, ...], more: str = "") -> Result:
-    """Search every state of ``module``. ``more``: lines for the configuration. Raises ``MissingError``."""
+def check(
+    module: str,
+    constants: Mapping[str, str],
+    invariants: tuple[str, ...],
+    more: str = "",
+    *,
+    shortest: bool = False,
+) -> Result:
+    """Search every state of ``module``. Raises ``MissingError``.
+
+    ``more``: lines for the configuration. ``shortest``: with one worker. Only then TLC promises that a
+    counter-example is a shortest one.
+    """
     lines = ["CHECK_DEADLOCK FALSE", f"INVARIANTS {' '.join(invariants)}", more]
     lines += [] if "SPECIFICATION" in more else ["SPECIFICATION Spec"]
     lines += ["CONSTANTS", *(f"    {name} = {value}" for name, value in constants.items())]
     began = time.monotonic()
-    return result_of(run(module, "\n".join(lines)), time.monotonic() - began)
+    return result_of(run(module, "\n".join(lines), one_worker=shortest), time.monotonic() - began)
 
 
-def run(module: str, config: str, made: Mapping[str, str] | None = None, *, briefly: bool = False) -> str:
+def run(
+    module: str,
+    config: str,
+    made: Mapping[str, str] | None = None,
+    *,
+    briefly: bool = False,
+    one_worker: bool = False,
+) -> str:
     """What TLC says. ``made``: further modules; ``briefly``: for some seconds. Raises ``MissingError``."""
     java = shutil.which("java")
     if java is None:
@@ -64,7 +82,8 @@ def run(module: str, config: str, made: Mapping[str, str] | None = None, *, brie
         if briefly:
             # The second compiler of the JVM costs more than it saves: 7 s of CPU instead of 3.
             options.append("-XX:TieredStopAtLevel=1")
-        command = [java, *options, "-cp", str(jar), "tlc2.TLC", "-workers", "auto", "-nowarning"]
+        command = [java, *options, "-cp", str(jar), "tlc2.TLC", "-nowarning"]
+        command += ["-workers", "1" if one_worker else "auto"]
         done = subprocess.run([*command, module], cwd=folder, capture_output=True, text=True, check=False)
     return done.stdout
 
