@@ -120,8 +120,8 @@ def connect_error(error: Exception) -> ConnectError:
     if isinstance(reason, (ConnectionResetError, BrokenPipeError)):
         # One text for both: which of the two comes is chance, and each new text is a new line in the log.
         text = (
-            "it ended the connection before it answered: is it in protected mode, behind a proxy, or is "
-            "TLS missing? `rlock doctor` tells"
+            "it ended the connection before it answered: protected mode, too many clients, a proxy, or "
+            "missing TLS? `rlock doctor` tells"
         )
     elif isinstance(reason, OSError) and reason.strerror and reason.strerror not in text:
         # redis.asyncio before 5.1 says "Error 1 connecting to host:6379. 1." of every certificate.
