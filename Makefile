@@ -28,7 +28,7 @@ test: $(VENV)/.installed-test
 test-all: $(VENV)/.installed-test-all
 	$(PYTEST) $(ARGS)
 
-# The evidence behind docs/guarantees.md, in less than twenty minutes on two cores: models beside real masters.
+# The evidence behind docs/guarantees.md, in about twenty minutes on two cores: models beside real masters.
 evidence: $(VENV)/.installed-test-all
 	$(MAKE) --jobs=2 --output-sync evidence-models evidence-masters
 
