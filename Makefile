@@ -30,7 +30,7 @@ test-all: $(VENV)/.installed-test-all
 
 # The evidence behind docs/guarantees.md, in about twenty minutes on two cores: models beside real masters.
 evidence: $(VENV)/.installed-test-all
-	$(MAKE) --jobs=2 --output-sync evidence-models evidence-masters
+	$(MAKE) --jobs=2 --output-sync=line evidence-models evidence-masters
 
 evidence-models: $(VENV)/.installed-test-all
 	$(BIN)/python -m spec || [ $$? = 77 ]

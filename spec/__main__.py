@@ -11,6 +11,8 @@ from .queue import QUEUES
 from .scopes import MODULES, Case
 from .tlc import MissingError, Result, check
 
+ROWS = (*EVERY, *PROOF, *QUEUES)
+
 
 def searched(case: Case) -> Result:
     """Run one case. Raises ``MissingError``."""
@@ -36,7 +38,7 @@ def main() -> int:
     wrong = 0
     print("| case | module | result | states | steps | s |")
     print("|---|---|---|--:|--:|--:|", flush=True)
-    for case in (*EVERY, *PROOF, *QUEUES):
+    for case in ROWS:
         if (case.full and not arguments.full) or arguments.only not in case.name:
             continue
         try:

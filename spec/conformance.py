@@ -24,7 +24,7 @@ from .tlc import MissingError, run
 
 #: A key is gone in the millisecond behind its last one.
 LEASE, SHORT_LEASE = lease_ms(OPTIONS.ttl) + 1, lease_ms(SHORT_TTL) + 1
-#: The margin of the shorter lease. That of the longer one is greater, so its validity ends earlier.
+#: The margin of the shorter lease. The longer lease has a greater margin, so its validity ends earlier.
 DRIFT = round(drift(SHORT_TTL) * 1000)
 #: So many events at most in one run of TLC: it reads them as one module.
 EVENTS = 40_000

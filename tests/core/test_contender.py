@@ -56,14 +56,20 @@ def test_an_owner_whose_time_ended_in_the_line_leaves_it_before_its_last_try() -
     assert [type(step) for step in world.steps] == [str, Call, str], "and once more, which does nothing"
 
 
-def test_the_next_owner_in_line_comes_after_the_undo_of_an_interrupted_round() -> None:
-    """Otherwise its first round would be refused by votes that nobody wants."""
-    world = Line(3, [YES] * 3)
+def interrupted_in_its_first_round(world: Line) -> Contender:
+    """A contender with Ctrl-C while it waits for the answers."""
     contender = world.contend(FOR_EVER)
     procedure = acquire(world, contender)
     assert isinstance(procedure.send(None), Call)
     with pytest.raises(KeyboardInterrupt):
         procedure.throw(KeyboardInterrupt())
+    return contender
+
+
+def test_the_next_owner_in_line_comes_after_the_undo_of_an_interrupted_round() -> None:
+    """Otherwise its first round would be refused by votes that nobody wants."""
+    world = Line(3, [YES] * 3)
+    contender = interrupted_in_its_first_round(world)
     withdraw(world, contender)
     assert [type(step) for step in world.steps] == [Call, Send, str]
     assert named(world.steps[1], "owner") == named(world.steps[0], "owner")
@@ -96,11 +102,7 @@ def test_a_second_ctrl_c_during_the_undo_leaves_nothing_behind() -> None:
 def test_after_a_second_ctrl_c_the_owners_in_line_see_that_the_first_one_has_left() -> None:
     """The traceback of the first one may keep it alive, and they would wait for ever."""
     world = Line(3, [YES] * 3)
-    contender = world.contend(FOR_EVER)
-    procedure = acquire(world, contender)
-    assert isinstance(procedure.send(None), Call)
-    with pytest.raises(KeyboardInterrupt):
-        procedure.throw(KeyboardInterrupt())
+    contender = interrupted_in_its_first_round(world)
     assert contender.has_left, "before any undo"
 
 

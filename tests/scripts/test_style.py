@@ -13,12 +13,12 @@ SCRIPTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LUA.gl
 #: What Redis 6.2 to 8 and Valkey 8 and 9 share, and what the documentation tells an administrator to allow.
 COMMANDS = {"hlen", "hget", "hgetall", "hset", "hdel", "del", "exists", "pexpire", "pttl", "publish", "time"}
 COMMANDS |= {"zadd", "zrem", "zrange", "zpopmin", "zscore", "zcard", "get", "set", "info"}
-#: What a replica may be asked, too, and what an operator's look must not go beyond.
+#: Commands that only read. A replica answers them, and an operator's look uses no others.
 READS = {"hlen", "hget", "hgetall", "exists", "pttl", "zrange", "zscore", "zcard", "time", "get"}
 ABOUT_ONE_LOCK = {"acquire", "release", "status", "wait", "fence", "handshake"}
 #: Scripts about many locks: their inputs are in a loop, and the reply has a code for each lock.
 BATCHES = {"renew", "heal"}
-#: What a script may do with each kind of key, beside DEL and PEXPIRE.
+#: The commands that a script may use on each kind of key, beside DEL and PEXPIRE.
 KINDS = {
     "lock": {"hlen", "hget", "hgetall", "hset", "hdel", "exists", "pttl"},
     "queue": {"zadd", "zrem", "zrange", "zpopmin", "zscore", "zcard"},
