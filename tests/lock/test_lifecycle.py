@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -62,6 +63,20 @@ def test_a_forked_child_holds_nothing_and_harms_nothing(urls: list[str], make_cl
     time.sleep(1.2)
     lock.check()
     lock.release()
+
+
+@threads_only
+def test_a_child_does_not_wait_for_a_mutex_that_a_thread_of_its_parent_had(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    client = make_client(urls)
+
+    def try_it() -> bool:
+        signal.alarm(10)  # ends a child that would wait for ever
+        return client.lock("x").acquire(blocking=False)
+
+    with client._mutex:
+        assert forked(try_it) == "True"
 
 
 @threads_only
