@@ -2,22 +2,23 @@
 --
 -- KEYS[1] lock           hash
 -- KEYS[2] queue          zset  waiters by ticket
--- KEYS[3] fence          text  as in acquire.lua; left out without next_waiter and without ban_ms
--- KEYS[4] evicted        text  exists while an evicted owner must not be healed; left out without ban_ms
+-- KEYS[3] fence          text  as in acquire.lua
+-- KEYS[4] note           text  as in acquire.lua
+-- KEYS[5] evicted        text  exists while an evicted owner must not be healed; left out without ban_ms
 -- ARGV[1] channel        text  the lock's; empty: hand the lock to nobody and publish nothing
 -- ARGV[2] claim_ms       ms    how long a waiter may claim the lock that was handed to it; 0: remove dead
 --                              waiters, but hand the lock to nobody
--- ARGV[3] message        text  published to all if no waiter is in the queue; `owner`, or left out: the
+-- ARGV[3] fence_ms       ms    as in acquire.lua
+-- ARGV[4] message        text  published to all if no waiter is in the queue; `owner`, or left out: the
 --                              owner token; empty: nothing (an undo)
--- ARGV[4] waiter         text  `<token>|<client_id>`, the place to leave, with a hand-off to it; may be empty
--- ARGV[5] ban_ms         ms    how long the owner must not be healed (it is evicted); may be empty
--- ARGV[6] next_waiter    text  `<token>|<client_id>`, a waiter of the caller's process; without one ARGV[6]
+-- ARGV[5] waiter         text  `<token>|<client_id>`, the place to leave, with a hand-off to it; may be empty
+-- ARGV[6] ban_ms         ms    how long the owner must not be healed (it is evicted); may be empty
+-- ARGV[7] next_waiter    text  `<token>|<client_id>`, a waiter of the caller's process; without one ARGV[7]
 --                              to ARGV[11] are left out
--- ARGV[7] next_owner     text  the owner token with which the next waiter gets the lease
--- ARGV[8] next_lease_ms  ms    its lease
--- ARGV[9] order          text  `fair`: only if it is the first in the queue; `barging`: in any case
--- ARGV[10] proposal      us    its fencing token, as in acquire.lua
--- ARGV[11] fence_ms      ms    as in acquire.lua
+-- ARGV[8] next_owner     text  the owner token with which the next waiter gets the lease
+-- ARGV[9] next_lease_ms  ms    its lease
+-- ARGV[10] order         text  `fair`: only if it is the first in the queue; `barging`: in any case
+-- ARGV[11] proposal      us    its fencing token, as in acquire.lua
 -- ARGV[n] owner          text  `<client>:<uuid>`; empty: only hand on a lock that is free
 --
 -- Reply: {code, holder, count, ttl_ms, token}: the next waiter's fencing token, if it got the lock
@@ -28,12 +29,16 @@
 --   -1  someone else's; holder, count and ttl_ms are theirs
 --   -2  the key is not a lock (another type, or a hash that no lock wrote)
 --
+-- Message to a waiter of another process: `<token> <fencing token> <time_us> <note>`. It is the grant of this
+-- master: the waiter has the lease for claim_ms from time_us on. `<token>` alone: no grant; the waiter has to
+-- ask.
+--
 -- Second delivery: finds the owner gone, answers 0 or -1, writes and publishes nothing; a ban begins anew.
 
-local lock, queue, fence, evicted = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local channel, claim_ms, owner = ARGV[1], ARGV[2], ARGV[#ARGV]
-local message, waiter, ban_ms, next_waiter, next_owner, next_lease_ms, order, proposal, fence_ms =
-    unpack(ARGV, 3, #ARGV - 1)
+local lock, queue, fence, note_key, evicted = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local channel, claim_ms, fence_ms, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[#ARGV]
+local message, waiter, ban_ms, next_waiter, next_owner, next_lease_ms, order, proposal =
+    unpack(ARGV, 4, #ARGV - 1)
 
 if ban_ms and ban_ms ~= '' then
     -- A DEL first: a server at maxmemory lets a script store something only after another write.
@@ -96,37 +101,40 @@ if first or next_waiter or claim_ms == '0' then
         return type(written) ~= 'table'
     end
 
-    if next_waiter then
-        -- The fencing token, as in acquire.lua; false if the last one cannot be read, or the new one stored.
-        local function stamp()
-            local last = redis.pcall('get', fence)
-            if type(last) == 'table' then
-                return false
-            end
-            local token, given_to = string.match(last or '', '^(%d+) (.*)$')
-            if given_to == next_owner then
-                return tonumber(token)
-            end
-            local time, least, kept_ms = redis.pcall('time'), tonumber(proposal), fence_ms
-            local now_us = time.err and least or time[1] * 1000000 + time[2]
-            if least < now_us - fence_ms * 1000 then
-                least = now_us
-            end
-            token = math.max(tonumber(token or 0) + 1, least)
-            local number = string.format('%.0f', token)
-            if token > now_us then
-                kept_ms = string.format('%.0f', fence_ms + (token - now_us) / 1000)
-            end
-            local stored = redis.pcall('set', fence, number .. ' ' .. next_owner, 'px', kept_ms)
-            return stored.ok and token
+    -- The fencing token, as in acquire.lua, and the time; false if the last token cannot be read, or the new
+    -- one stored. Without a proposal it is the next number: the masters gave the holder the same one.
+    local function stamp(holder)
+        local last, time = redis.pcall('get', fence), redis.pcall('time')
+        if type(last) == 'table' or time.err then
+            return false
         end
+        local now_us = time[1] * 1000000 + time[2]
+        local token, given_to = string.match(last or '', '^(%d+) (.*)$')
+        token = tonumber(token or 0)
+        if given_to == holder then
+            return token, now_us
+        end
+        local least, kept_ms = tonumber(proposal) or token + 1, fence_ms
+        if least < now_us - fence_ms * 1000 then
+            least = now_us
+        end
+        token = math.max(token + 1, least)
+        if token > now_us then
+            kept_ms = string.format('%.0f', fence_ms + (token - now_us) / 1000)
+        end
+        local number = string.format('%.0f', token)
+        local stored = redis.pcall('set', fence, number .. ' ' .. holder, 'px', kept_ms)
+        return stored.ok and token, now_us
+    end
 
+    if next_waiter then
         local front = redis.pcall('zrange', queue, 0, 0)[1]
-        local token = (order == 'barging' or not front or front == next_waiter) and stamp()
+        local token = (order == 'barging' or not front or front == next_waiter) and stamp(next_owner)
         if token and give(next_owner, next_lease_ms) then
             redis.pcall('zrem', queue, next_waiter)
             return {code, owner, 1, tonumber(next_lease_ms), token}
         end
+        proposal = nil
     end
     while claim_ms ~= '0' and left > 0 do
         first = first or redis.pcall('zpopmin', queue)[1]
@@ -135,8 +143,17 @@ if first or next_waiter or claim_ms == '0' then
         end
         left = left - 1
         local holder, client_id = string.match(first, '^(.*)(|[^|]*)$')
+        -- Not behind a dead waiter: the tokens and the notes of many would stop the server for longer.
+        local token, now_us
+        if holder and left == 199 then
+            token, now_us = stamp(holder)
+        end
         if holder and give(holder, claim_ms) then
-            local told = redis.pcall('publish', channel .. client_id, holder)
+            local grant, note = holder, token and redis.pcall('get', note_key)
+            if token and type(note) ~= 'table' then
+                grant = string.format('%s %.0f %.0f %s', holder, token, now_us, note or '')
+            end
+            local told = redis.pcall('publish', channel .. client_id, grant)
             if type(told) == 'number' and told > 0 then
                 return {code, owner, told, 0, 0}
             end

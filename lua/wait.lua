@@ -6,7 +6,7 @@
 -- ARGV[2] ticket    us     its place, the same on every master
 -- ARGV[3] queue_ms  ms     how long the queue is kept after its last visitor
 --
--- Reply: {code, holder, count, ttl_ms}
+-- Reply: {code, holder, count, ttl_ms, time_us}
 --    1  held; the holder may be the waiter itself, which was handed the lock and does not know it yet
 --    0  absent: nobody holds it here
 --   -2  the key is not a lock
@@ -21,7 +21,7 @@ if type(fields) == 'table' and not string.find(fields.err, 'WRONGTYPE', 1, true)
     return fields
 end
 if fields ~= 0 and fields ~= 1 then
-    return {-2, '', 0, -1}
+    return {-2, '', 0, -1, 0}
 end
 
 local code, holder, held, ttl_ms = 0, '', 0, -2
@@ -29,7 +29,7 @@ if fields == 1 then
     local entry = redis.call('hgetall', lock)
     code, holder, held, ttl_ms = 1, entry[1], tonumber(entry[2]), redis.call('pttl', lock)
     if not held then
-        return {-2, '', 0, -1}
+        return {-2, '', 0, -1, 0}
     end
 end
 if code == 0 or string.sub(waiter, 1, #holder + 1) ~= holder .. '|' then
@@ -40,4 +40,5 @@ if code == 0 or string.sub(waiter, 1, #holder + 1) ~= holder .. '|' then
         end
     end
 end
-return {code, holder, held, ttl_ms}
+local time = redis.call('time')
+return {code, holder, held, ttl_ms, time[1] * 1000000 + time[2]}

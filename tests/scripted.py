@@ -136,17 +136,17 @@ class Box:
         token: int = TOKEN,
         ban_ms: int | str = "",
     ) -> Any:
-        keys = [LOCK, QUEUE, FENCE, _ban(owner)]
-        words: list[str | int] = [channel, claim_ms, message]
+        keys = [LOCK, QUEUE, FENCE, NOTE, _ban(owner)]
+        words: list[str | int] = [channel, claim_ms, FENCE_MS, message]
         if waiter or next_waiter or ban_ms != "":
             words += [waiter]
         if next_waiter or ban_ms != "":
             words += [ban_ms]
-        else:
-            keys = keys[:2]
+        if ban_ms == "":
+            keys.pop()
         if next_waiter:
             favoured = next_owner or owner_of(next_waiter)
-            words += [next_waiter, favoured, next_lease_ms, order, token, FENCE_MS]
+            words += [next_waiter, favoured, next_lease_ms, order, token]
         return self.call("release", keys, *words, owner)
 
     def hand_on(self, owner: str = MINE, **options: Any) -> Any:
@@ -315,8 +315,10 @@ class Ears:
             self._ears[waiter] = Ear(self._client, client_id(waiter))
 
     def heard(self) -> dict[str, list[str]]:
-        """What each has been told since the last call; those that were told nothing are left out."""
-        told = {waiter: ear.heard() for waiter, ear in self._ears.items()}
+        """The tokens that each was told since the last call; waiters that were told nothing are left out."""
+        told = {
+            waiter: [text.partition(" ")[0] for text in ear.heard()] for waiter, ear in self._ears.items()
+        }
         return {waiter: messages for waiter, messages in told.items() if messages}
 
     def close(self) -> None:

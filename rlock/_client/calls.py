@@ -133,6 +133,17 @@ class Calls(Pipeline[L], Masters):
             for call in calls.values():
                 call.over = True  # see `call`
 
+    def start(self, request: Request) -> Ballot:
+        call = PendingCall(request, self._masters, self._guard.max_ttl)
+        self._send(call)
+        call.over = True
+        return call.ballot
+
+    def read_arrived(self) -> None:
+        # A signal handler may ask while its own thread has the mutex.
+        if not self._mutex.locked():
+            self._connections.read_unattended()
+
     def send(
         self, command: Command, targets: Sequence[int] | None = None, *, resend_for: float = 0.0
     ) -> None:

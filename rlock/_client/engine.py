@@ -121,7 +121,16 @@ class Engine(Port):
     def admit(self, contender: Contender, grant: Grant) -> bool:
         options = contender.options
         owner, waiter, token = grant.owner, grant.waiter, grant.token
-        hold = Hold(contender.key, options, owner, grant.sent_at, waiter=waiter, hops=grant.hops, token=token)
+        hold = Hold(
+            contender.key,
+            options,
+            owner,
+            grant.sent_at,
+            waiter=waiter,
+            hops=grant.hops,
+            token=token,
+            confirmation=grant.confirmation,
+        )
         with self.mutex:
             if self.closed:
                 raise RLockError("the client was closed")
@@ -191,6 +200,10 @@ class Engine(Port):
     def release_gen(self, hold: Hold, left: int) -> WaitGenerator[None]:
         """Set the hold count to ``left``; 0 gives the lock up. Raises `LeaseLostError` after a loss."""
         releasing = self.under_way.releasing
+        confirmation = hold.lease.confirmation
+        if confirmation is not None and self.clock() >= hold.lease.valid_until:
+            # The masters may have confirmed the lease while this process did not run.
+            yield from self.masters.collect([confirmation.ballot], self.clock())
         try:
             try:
                 with self.mutex:

@@ -7,7 +7,7 @@ import weakref
 
 from ..procedures.contender import Contender, Findings
 from ..procedures.port import ClientContext, Wake
-from ..rules.keys import Wire
+from ..rules.keys import HandOff, Wire
 from ..rules.tickets import Place
 from ..rules.timing import PARTIAL_QUORUM_S, partial_quorum_wait
 from .runtime import Parker
@@ -22,10 +22,8 @@ class Inbox:
         self._context = context
         #: The token of its place, as it comes over the wire.
         self.token = place.token.encode()
-        #: The bytes with which a master hands it the lock; see `Subscription.add`.
-        self.packet = b""
-        #: The masters that handed it the lock since its last round.
-        self.handed_by: set[int] = set()
+        #: The messages of the masters that handed it the lock since its last round.
+        self.handed_by: dict[int, HandOff] = {}
         #: The last message to all waiters, and the masters that published it.
         self._message: bytes | None = None
         self._published_by: set[int] = set()
@@ -45,14 +43,15 @@ class Inbox:
         """The reason to wake up, then TIME until the next `wake`."""
         reason, self.reason = self.reason, Wake.TIME
         if reason is Wake.HANDED:
-            self.handed_by = set()  # the next round takes these votes
+            # The next round takes these votes, unless the messages are a grant.
+            self._findings.handed, self.handed_by = self.handed_by, {}
         self.parker.clear()
         return reason
 
-    def on_hand_off(self, master: int) -> None:
+    def on_hand_off(self, master: int, message: HandOff) -> None:
         """A master handed the lock to this waiter."""
         handed_by, quorum = self.handed_by, self._context.quorum
-        handed_by.add(master)
+        handed_by[master] = message
         if len(handed_by) == quorum:
             self.wake(Wake.HANDED)
         elif len(handed_by) < quorum and (len(handed_by) == 1 or self.deadline == math.inf):
@@ -98,8 +97,6 @@ class Subscription:
         self.names = (wire.channel(name), wire.client_channel(name, client_id))
         #: The same as they come over the wire.
         self.public, self.client = (channel.encode() for channel in self.names)
-        #: The beginning of a message on the latter.
-        self._prefix = b"*3\r\n$7\r\nmessage\r\n$%d\r\n%b\r\n" % (len(self.client), self.client)
         self.confirmed: set[int] = set()
         #: Masters that had confirmed it until their connection ended.
         self.lost: set[int] = set()
@@ -129,7 +126,6 @@ class Subscription:
         inbox: Inbox = contender.inbox
         if self.inbox(inbox.token) is inbox:
             return False
-        inbox.packet = b"%b$%d\r\n%b\r\n" % (self._prefix, len(inbox.token), inbox.token)
         self._contenders[inbox.token] = weakref.ref(contender)
         return True
 

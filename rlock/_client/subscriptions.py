@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,6 +19,7 @@ from ..model import Fault, FaultKind
 from ..procedures.contender import Contender, LocalGrant
 from ..procedures.port import Notifications, WaitGenerator, Wake
 from ..rules.command_templates import encode
+from ..rules.keys import HandOff
 from ..rules.timing import CHANNEL_LINGER_S
 from .connection import Connection, MasterConnection
 from .connections import Connections
@@ -59,8 +59,6 @@ class Subscriptions(Notifications, Generic[L]):
         self._by_name: dict[str, Subscription] = {}
         #: By each of its two channels.
         self._by_channel: dict[bytes, Subscription] = {}
-        #: By the message that hands them the lock. Weak, as in `Subscription`.
-        self._by_packet: dict[bytes, weakref.ref[Contender]] = {}
         #: Masters that refuse subscriptions: no waiter waits for their confirmation.
         self._refusing: set[int] = set()
 
@@ -83,6 +81,8 @@ class Subscriptions(Notifications, Generic[L]):
     def subscribe(self, contender: Contender, timeout: float) -> WaitGenerator[int]:
         name = contender.name
         if contender.inbox is None:
+            # Otherwise unread messages of earlier releases would wake it for nothing.
+            self._connections.read_unattended()
             assert contender.place is not None
             contender.inbox = Inbox(
                 contender.place, contender.findings, self._context, self._connections.parker()
@@ -97,11 +97,9 @@ class Subscriptions(Notifications, Generic[L]):
                 # Sent again if Ctrl-C hit the first contender before this line: otherwise nobody would hear.
                 self._send_all(encode(("SUBSCRIBE", *found.names)))
             found.idle_at = math.inf
-            if found.add(contender):
-                self._by_packet[contender.inbox.packet] = weakref.ref(contender)
-                if not self._connections.closed:
-                    self._begin_looking()
-                    self._connections.connect_due()
+            if found.add(contender) and not self._connections.closed:
+                self._begin_looking()
+                self._connections.connect_due()
         if timeout > 0:
             until = self._context.clock() + timeout
             yield from self._read_until(contender.inbox, partial(self._settled, found), until)
@@ -139,7 +137,6 @@ class Subscriptions(Notifications, Generic[L]):
         if left:
             self.left.append(inbox.token.decode())
         with self._mutex:
-            self._by_packet.pop(inbox.packet, None)
             if (found := self._by_name.get(inbox.name)) is not None and found.remove(inbox):
                 if found.deserted():
                     found.idle_at = self._context.clock() + CHANNEL_LINGER_S
@@ -226,8 +223,6 @@ class Subscriptions(Notifications, Generic[L]):
         now = self._context.clock()
         if self._connections.closed:
             return False
-        for packet in [packet for packet, ref in self._by_packet.items() if ref() is None]:
-            del self._by_packet[packet]
         for found in list(self._by_name.values()):
             if found.idle_at <= now:
                 del self._by_name[found.name]
@@ -242,12 +237,6 @@ class Subscriptions(Notifications, Generic[L]):
         return True
 
     def on_data(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
-        # Most often one message for one waiter: comparing it whole is cheaper than parsing it.
-        ref = self._by_packet.get(data)
-        contender = None if ref is None else ref()
-        if contender is not None and contender.inbox is not None and not connection.reader.has_data():
-            contender.inbox.on_hand_off(server.index)
-            return
         if data:
             connection.reader.feed(data)
         while server.connection is connection and (message := connection.reader.gets()) is not False:
@@ -282,14 +271,15 @@ class Subscriptions(Notifications, Generic[L]):
                 # Messages of the time without a connection are lost: look again at once.
                 inbox.wake(Wake.FREE)
 
-    def _hand_off(self, found: Subscription, master: int, token: Any) -> None:
-        if not token or type(token) is not bytes:
+    def _hand_off(self, found: Subscription, master: int, payload: Any) -> None:
+        if not payload or type(payload) is not bytes:
             return  # the master only asks whether this client is there
+        token, message = HandOff.parse(payload, self._context.clock())
         inbox = found.inbox(token)
         if inbox is None:
             self._unclaimed.append((found.name, token.decode("utf-8", "replace")))
             return
-        inbox.on_hand_off(master)
+        inbox.on_hand_off(master, message)
 
     # -- connections; with the mutex held ----------------------------------------------------------
 
@@ -330,7 +320,6 @@ class Subscriptions(Notifications, Generic[L]):
                     inbox.wake(Wake.FREE)
             self._by_name.clear()
             self._by_channel.clear()
-            self._by_packet.clear()
             stop, self._stop_looking = self._stop_looking, None
         if stop is not None:
             stop()

@@ -34,6 +34,7 @@ from .attempt import attempt
 from .contender import Contender, Findings, Grant, leave_queue, stop_listening, take_back
 from .failures import impossible, no_quorum
 from .fencing import agree, agreed_on
+from .hand_off import claim
 from .port import Port, WaitGenerator, Wake
 from .settle import settle
 
@@ -146,6 +147,10 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
             grant = yield from _accept(port, contender)
             if grant is not None:
                 return grant
+        elif wake is Wake.HANDED:
+            grant = yield from claim(port, contender)
+            if grant is not None:
+                return grant
         if wake is Wake.TIME and clock() >= until:
             return None
 
@@ -234,6 +239,8 @@ def _look(port: Port, contender: Contender, last: int) -> WaitGenerator[tuple[Vo
         ballot = yield from port.masters.call(command, timeout, Settle.ALL, (last,))
         vote = ballot.votes.get(last)
         if vote is not None and vote.code != Code.FAULT:
+            if vote.time_us:
+                context.time.note(last, vote.time_us, context.clock(), ballot.sent_at)
             break
     return vote, last
 

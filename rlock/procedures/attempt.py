@@ -90,6 +90,7 @@ def _command(port: Port, contender: Contender, owner: str) -> tuple[Command, boo
     place = queue_place(contender)
     if place is None:
         return commands.acquire(name, owner, lease, fair=fair, token=now_us, guarded=guarded), False
+    place.attempts += 1
     if contender.stage is Stage.JOINING:
         place.ticket = now_us
     # Masters return optional fields only on request: each costs them time under contention.

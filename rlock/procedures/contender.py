@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from ..model import Verdict
 from ..rules import commands
 from ..rules.holds import OwnerKey
-from ..rules.keys import waiter_name
+from ..rules.keys import HandOff, waiter_name
+from ..rules.lease import Confirmation
 from ..rules.options import LockOptions
 from ..rules.quorum import Ballot
 from ..rules.tickets import Place
@@ -33,6 +34,7 @@ class Grant(NamedTuple):
     token: int = 0  # the fencing token
     votes: int = 0  # masters that granted it, when it was decided
     handed: bool = False  # by a release; False: it was free
+    confirmation: Confirmation | None = None  # until then, messages grant it for the claim time only
 
 
 class LocalGrant(NamedTuple):
@@ -52,6 +54,8 @@ class Findings:
     verdict: Verdict = Verdict.UNREACHABLE  # of the last round
     holder: str | None = None  # the owner that a quorum named in the last round
     took_s: float = 0.0  # duration of the last round with a place; messages take a few times as long
+    #: The messages that woke it the last time, by master.
+    handed: dict[int, HandOff] = field(default_factory=dict)
     queue_length: int = 0  # in the last round, this contender included; 0: no master reported it
     nudged: bool = False  # the masters were nudged before the last round
     partial: int = 0  # hand-offs in a row from fewer masters than a quorum

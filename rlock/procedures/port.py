@@ -97,6 +97,12 @@ class Masters(Protocol):
     def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:
         """Wait for the replies that came after the verdict, at most until ``until`` and the time-out."""
 
+    def start(self, request: Request) -> Ballot:
+        """Send a command, and wait for nothing: the ballot fills while this client reads for other calls."""
+
+    def read_arrived(self) -> None:
+        """Read the replies that have arrived, if the driver can do so at once. Waits for nothing."""
+
     def send(
         self, command: Command, targets: Sequence[int] | None = None, *, resend_for: float = 0.0
     ) -> None:

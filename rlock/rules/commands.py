@@ -106,7 +106,7 @@ def hand_over(
     ``token``: the fencing token to propose for it.
     """
     order, lease_ms = "barging" if barging else "fair", str(next_waiter.lease_ms)
-    favoured = (next_waiter.waiter, next_owner, lease_ms, order, str(token), _FENCE_MS)
+    favoured = (next_waiter.waiter, next_owner, lease_ms, order, str(token))
     command = _hand_over(wire, name).render(waiter, "", *favoured, owner, echo=owner)
     return command.expect_first_reply()
 
@@ -131,7 +131,7 @@ def nudge(wire: Wire, name: str) -> Command:
 
 def evict(wire: Wire, name: str, owner: str, ban_s: float) -> Command:
     """Take the lock from its holder; for ``ban_s`` seconds no client heals it for that owner."""
-    keys = (name, queue(name), fence_key(name), evicted(name, owner))
+    keys = (*_release_keys(name), evicted(name, owner))
     arguments = (*_announcement(wire, name), "", str(round(ban_s * 1000)), owner)
     return _command(RELEASE, keys, arguments, echo=owner)
 
@@ -151,25 +151,29 @@ def _release_template(wire: Wire, name: str, hand_on: bool, publish: bool, waite
     arguments = _announcement(wire, name, hand_on, publish)
     if not waiter and arguments[-1] == OWN.message:
         arguments = arguments[:-1]  # the default
-    return CommandTemplate(RELEASE, (name, queue(name)), arguments, changing=2 if waiter else 1)
+    return CommandTemplate(RELEASE, _release_keys(name), arguments, changing=2 if waiter else 1)
 
 
 @lru_cache(maxsize=1024)
 def _hand_over(wire: Wire, name: str) -> CommandTemplate:
-    keys = (name, queue(name), fence_key(name))
-    return CommandTemplate(RELEASE, keys, (wire.channel(name), _CLAIM_MS, wire.message), changing=9)
+    arguments = (wire.channel(name), _CLAIM_MS, _FENCE_MS, wire.message)
+    return CommandTemplate(RELEASE, _release_keys(name), arguments, changing=8)
+
+
+def _release_keys(name: str) -> tuple[str, ...]:
+    return name, queue(name), fence_key(name), NOTE
 
 
 def _announcement(wire: Wire, name: str, hand_on: bool = True, publish: bool = True) -> tuple[str, ...]:
-    """The channel, the time for a claim, and the message.
+    """The channel, the time for a claim, how long the fencing token is kept, and the message.
 
     ``hand_on``: to the next waiter. ``publish``: to all if there is none.
     """
     if wire.shared:
         # Redisson's waiters are not in our queue. They would never get a lock that is handed to our waiters,
         # and after an undo without a message they would sleep while the lock is free.
-        return wire.channel(name), "0", wire.message
-    return wire.channel(name) if hand_on else "", _CLAIM_MS, wire.message if publish else ""
+        return wire.channel(name), "0", _FENCE_MS, wire.message
+    return wire.channel(name) if hand_on else "", _CLAIM_MS, _FENCE_MS, wire.message if publish else ""
 
 
 # -- the other scripts -------------------------------------------------------------------------------------

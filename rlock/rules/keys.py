@@ -66,6 +66,24 @@ def token_of(waiter: str) -> str:
     return waiter.rpartition("|")[0]
 
 
+class HandOff(NamedTuple):
+    """The message with which a master hands the lock to a waiter, see `lua/release.lua`."""
+
+    token: int = 0  # the fencing token; 0: it is no grant
+    time_us: int = 0  # the master's time of the grant
+    note: str = ""
+    read_at: float = 0.0
+
+    @classmethod
+    def parse(cls, payload: bytes, read_at: float) -> tuple[bytes, HandOff]:
+        """The token of the place, and the message."""
+        place, _, grant = payload.partition(b" ")
+        words = grant.decode("utf-8", "replace").split(" ", 2)
+        if len(words) < 3 or not all(word.isdecimal() and len(word) < 20 for word in words[:2]):
+            return place, cls(read_at=read_at)
+        return place, cls(int(words[0]), int(words[1]), words[2], read_at)
+
+
 def client_label(thread: str) -> str:
     """`<client>` of an owner token: host, process and thread, for a person who reads the keys of a master."""
     host = _UNSAFE.sub("_", socket.gethostname()) or "host"

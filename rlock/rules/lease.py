@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import enum
+from typing import Protocol
 
 from ..model import LeaseState
-from .timing import valid_until
+from .quorum import Ballot
+from .timing import CLAIM_S, valid_until
 
 #: Bound once: enum lookup is measurable on this path.
 HELD, SUSPECT = LeaseState.HELD, LeaseState.SUSPECT
@@ -47,6 +49,17 @@ TRANSITIONS: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
 }
 
 
+class Confirmation(Protocol):
+    """The replies that prolong a lease, although nobody waits for them: `procedures/hand_off.py`."""
+
+    @property
+    def ballot(self) -> Ballot:
+        """The replies."""
+
+    def proves(self) -> bool:
+        """Whether a quorum of them proves that the lease has never lapsed."""
+
+
 #: The reason of a loss without an answer of the masters.
 EXPIRED = "its validity ended before a quorum renewed it"
 
@@ -54,16 +67,18 @@ EXPIRED = "its validity ended before a quorum renewed it"
 class Lease:
     """One lease as its holder sees it. Not thread-safe: the engine's mutex serialises the events."""
 
-    __slots__ = ("ended_by", "reason", "state", "ttl", "valid_until")
+    __slots__ = ("confirmation", "ended_by", "reason", "state", "ttl", "valid_until")
 
-    def __init__(self, ttl: float, sent_at: float) -> None:
+    def __init__(self, ttl: float, sent_at: float, confirmation: Confirmation | None = None) -> None:
         self.ttl = ttl
         self.state = HELD
         #: Why it was lost, and by which event.
         self.reason = ""
         self.ended_by = LeaseEvent.EXPIRED
         #: Until then nobody else can hold the lock. Only renewals move it, and only forward.
-        self.valid_until = valid_until(sent_at, ttl)
+        self.valid_until = valid_until(sent_at, ttl if confirmation is None else min(CLAIM_S, ttl))
+        #: The replies that prolong it to its full length, until they do.
+        self.confirmation = confirmation
 
     def on(self, event: LeaseEvent, reason: str = "") -> LeaseState:
         """Apply an event. The first reason of a loss stays."""
@@ -76,19 +91,28 @@ class Lease:
     def state_at(self, now: float) -> LeaseState:
         """The state at ``now``, by the clock: a loss needs no thread that notices it.
 
-        It changes nothing, so any thread may call it.
+        It changes no state, so any thread may call it.
         """
+        self._hear()
         if now >= self.valid_until and self.state in (HELD, SUSPECT):
             return TRANSITIONS[self.state, LeaseEvent.EXPIRED]
         return self.state
 
     def look(self, now: float) -> LeaseState:
         """The state at ``now``. A loss is remembered."""
+        self._hear()
         if now < self.valid_until:
             return self.state
         if self.state_at(now) is not self.state:
             return self.on(LeaseEvent.EXPIRED, EXPIRED)
         return self.state
+
+    def _hear(self) -> None:
+        """Prolong the lease if the replies of its confirmation are there."""
+        confirmation = self.confirmation
+        if confirmation is not None and confirmation.proves():
+            self.valid_until = max(self.valid_until, valid_until(confirmation.ballot.sent_at, self.ttl))
+            self.confirmation = None
 
     def renewed(self, sent_at: float, now: float) -> LeaseState:
         """Apply a renewal that was sent at ``sent_at`` and granted by a quorum at ``now``."""

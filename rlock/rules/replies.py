@@ -53,7 +53,6 @@ def fault(reply: Any) -> Fault:
 #: The types in the replies of the scripts, as hiredis parses them.
 _ACQUIRED = (int, bytes, int, int, int, int, int, bytes, int)
 _RELEASED = (int, bytes, int, int, int)
-_LOOKED = (int, bytes, int, int)
 _STATUS = (int, bytes, int, int, int, list, bytes)
 _BATCH = (bytes, list, bytes)
 #: Bound once: enum lookup is measurable on this path.
@@ -84,9 +83,6 @@ def decode_one(reply: Any) -> Vote:
         code, holder, count, ttl_ms, token = reply
         holder = holder.decode("utf-8", "replace")
         return Vote(code, holder, count, ttl_ms, None, (), 0, 0, NO_QUEUE, token)
-    if kinds == _LOOKED:
-        code, holder, count, ttl_ms = reply
-        return Vote(code, holder.decode("utf-8", "replace"), count, ttl_ms)
     return _no_vote(reply)
 
 
@@ -100,7 +96,8 @@ def decode_handshake(reply: Any) -> Vote:
 
 def decode_wait(reply: Any) -> Vote:
     """The vote in the reply of `wait`."""
-    return _refusal(decode_one(reply))
+    vote = decode_one(reply)
+    return _refusal(vote._replace(token=0, time_us=vote.token))
 
 
 def decode_status(reply: Any) -> Vote:

@@ -13,7 +13,7 @@ from dataclasses import InitVar, dataclass, field
 
 from ..model import Vote
 from .keys import owner_token, waiter_name
-from .timing import TIME_AGE_S
+from .timing import TIME_AGE_S, drift
 
 
 @dataclass(slots=True, eq=False)
@@ -27,8 +27,9 @@ class Place:
     fair: bool = field(kw_only=True)
     ticket: int = 0  # the ticket that it asks for, or has; 0: the masters choose
     drawn: bool = False  # the masters agree on the ticket
-    #: The token under which masters hand it the lock. It never becomes the owner: an attempt claims the lock
-    #: with a token of its own.
+    attempts: int = 0  # rounds that were sent with this place
+    #: The token under which masters hand it the lock: the owner token, if their messages are the grant. An
+    #: attempt claims the lock with a token of its own.
     token: str = field(init=False)
     waiter: str = field(init=False)  # its name in the queue
 
@@ -60,14 +61,21 @@ class FleetTime:
     def __init__(self) -> None:
         self._offsets_us: dict[int, float] = {}
         self._offset_us: float | None = None
+        #: The last exchange with each master: an instant before it began, and the master's time in it.
+        self._exchanges: dict[int, tuple[float, int]] = {}
         self._observed_at = -math.inf
 
     def stale(self, now: float) -> bool:
         """Whether the next refusal must bring the masters' time."""
         return now - self._observed_at > TIME_AGE_S
 
-    def note(self, master: int, time_us: int, at: float) -> None:
-        """Use one master's time at the local instant ``at``."""
+    def note(self, master: int, time_us: int, at: float, sent_at: float | None = None) -> None:
+        """Use one master's time at the local instant ``at``. ``sent_at``: when it was asked for, if known."""
+        if sent_at is not None:
+            self._exchanges[master] = sent_at, time_us
+        else:
+            # A new connection: another server may answer there, with another clock.
+            self._exchanges.pop(master, None)
         self._offsets_us[master] = time_us - at * 1e6
         self._offset_us = statistics.median(list(self._offsets_us.values()))
 
@@ -81,8 +89,20 @@ class FleetTime:
         # A copy: other threads read late replies of a decided round.
         times = {master: vote.time_us for master, vote in list(votes.items()) if vote.time_us}
         for master, time_us in times.items():
-            self.note(master, time_us, (sent_at + now) / 2)
+            self.note(master, time_us, (sent_at + now) / 2, sent_at)
         return bool(times)
+
+    def not_before(self, master: int, time_us: int) -> float | None:
+        """A local instant at which a master's time was not ``time_us`` yet; None: it was never asked.
+
+        The clocks may run at different rates since the last exchange with this master.
+        """
+        exchange = self._exchanges.get(master)
+        if exchange is None:
+            return None
+        sent_at, then_us = exchange
+        passed = (time_us - then_us) / 1e6
+        return sent_at + passed - drift(abs(passed))
 
     def us(self, now: float) -> int:
         """The masters' time in microseconds; 0: not known yet."""

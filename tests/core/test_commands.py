@@ -53,8 +53,9 @@ def test_an_uncontended_pair_sends_only_the_arguments_that_it_needs() -> None:
     fair = commands.acquire("x", OWNER, 9_000, token=TOKEN, fair=True)
     assert arguments_of(fair) == asked | {"order": "fair"}
     given_up = commands.free(OWN, "x", OWNER)
-    assert keys_of(given_up) == [LOCK, QUEUE]
-    assert arguments_of(given_up) == {"channel": CHANNEL, "claim_ms": "1000", "owner": OWNER}
+    assert keys_of(given_up) == [LOCK, QUEUE, FENCE, keys.NOTE], "for the grant to the next waiter"
+    told = {"channel": CHANNEL, "claim_ms": "1000", "fence_ms": "3600000", "owner": OWNER}
+    assert arguments_of(given_up) == told
 
 
 def told_by(command: Command) -> tuple[str, ...]:

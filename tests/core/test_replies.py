@@ -39,7 +39,7 @@ JUNK: tuple[Any, ...] = (
 DECODERS: dict[str, tuple[Callable[[Any], Vote], list[Any]]] = {
     "acquire": (replies.decode_one, [-1, OWNER, 1, 900, 5, 7, 0, b"m 1 2", 3]),
     "release": (replies.decode_one, [1, OWNER, 1, 0, 0]),
-    "wait": (replies.decode_wait, [1, OWNER, 1, 900]),
+    "wait": (replies.decode_wait, [1, OWNER, 1, 900, 7]),
     "handshake": (replies.decode_handshake, [1, b"m 1 2", 0, 0, 7]),
     "status": (
         replies.decode_status,

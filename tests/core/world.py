@@ -203,6 +203,13 @@ class World(Port, Masters, Notifications):
         for i, vote in self.stragglers.items():
             self.last.cast(i, vote)
 
+    def start(self, request: Request) -> Ballot:
+        step = Call(request.command, request.timeout, request.settle, request.targets)
+        self.steps.append(step)
+        return self.answer(step)
+
+    def read_arrived(self) -> None: ...
+
     def send(
         self, command: Command, targets: Sequence[int] | None = None, *, resend_for: float = 0.0
     ) -> None:

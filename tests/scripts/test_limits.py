@@ -56,7 +56,7 @@ def test_out_of_memory_a_release_still_hands_on(box: Box, ears: Ears) -> None:
     assert box.hand_on() == [1, MINE, 1, 0, 0]
     assert box.handed_to(BEN)
     assert ears.heard() == {BEN: [owner_of(BEN)]}
-    assert box.hand_on(owner_of(BEN), next_waiter=CARA) == [1, owner_of(BEN), 1, LEASE_MS, TOKEN + 1]
+    assert box.hand_on(owner_of(BEN), next_waiter=CARA) == [1, owner_of(BEN), 1, LEASE_MS, TOKEN + 2]
     assert box.handed_to(CARA, within_ms=LEASE_MS)
 
 

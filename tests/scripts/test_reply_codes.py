@@ -177,8 +177,10 @@ def test_status_tells_the_holder_and_writes_nothing(box: Box) -> None:
 def test_wait_tells_the_holder_and_touches_nothing_of_its_lease(box: Box) -> None:
     box.hold(THEIRS, count=2, lease_ms=5_000)
     for _ in range(2):
-        code, holder, count, ttl_ms = box.wait()
+        before = time.time_ns() // 1000
+        code, holder, count, ttl_ms, time_us = box.wait()
         assert (code, holder, count) == (1, THEIRS, 2)
+        assert before <= time_us <= time.time_ns() // 1000
         assert 0 < ttl_ms <= 5_000
     assert box.content() == ("hash", {THEIRS: "2"})
     assert 0 < box.pttl() <= 5_000
@@ -194,7 +196,7 @@ SINGLE: dict[str, tuple[Call, list[Any]]] = {
     "release": (lambda box: box.release(channel=CHANNEL), [*NOT_A_LOCK, 0]),
     "release, by nobody": (lambda box: box.release("", CHANNEL, next_waiter=ANNA), [*NOT_A_LOCK, 0]),
     "status": (lambda box: box.status(), [*NOT_A_LOCK, 0, []]),
-    "wait": (lambda box: box.wait(), NOT_A_LOCK),
+    "wait": (lambda box: box.wait(), [*NOT_A_LOCK, 0]),
 }
 
 

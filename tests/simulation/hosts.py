@@ -202,7 +202,7 @@ class Host(Process):
         if recorder is not None and run is not None:
             recorder.ran(run, reply)
         words = command.by_sha()
-        if command.script is scripts.RELEASE and words[2] == "4":  # with the key for a ban
+        if command.script is scripts.RELEASE and words[2] == "5":  # with the key for a ban
             world.referee.evict(words[-1])
         if world.history is not None:
             world.note(f"{client.label} m{self.index} {command.script.name}", command, reply)

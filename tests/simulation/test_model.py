@@ -105,12 +105,13 @@ class Twins:
     def run(self, command: Command) -> Any:
         before = self.real.time_us()
         reply = self.real.client.execute_command(*command.by_source())
-        self.now_us = told_time(command, reply, before)
+        heard = self.real.heard()
+        self.now_us = told_time(command, reply, heard, before)
         ours, published = self.model.run(command)
         shown = (command.script.name, command.by_sha()[3:])
         assert alike(text(ours), reply), f"{shown}: the model says {ours}, the server {reply}"
         messages = [(message.channel, message.payload) for message in published if message.receivers]
-        assert messages == self.real.heard(), shown
+        assert messages == heard, shown
         for key in KEYS:
             assert alike(self._content(key), self.real.content(key)), (shown, key)
         return reply
@@ -148,15 +149,16 @@ class Twins:
             self.model.keys[key] = Entry("hash", dict(fields))
 
 
-def told_time(command: Command, reply: Any, before: int) -> int:
-    """The server's time when it ran a script, if the reply gives it away; else that of a moment before."""
+def told_time(command: Command, reply: Any, heard: list[tuple[str, str]], before: int) -> int:
+    """The server's time when it ran a script, if it gives it away; else that of a moment before."""
     told = [before]
-    if command.script is scripts.HANDSHAKE:
+    if command.script in (scripts.HANDSHAKE, scripts.WAIT):
         told.append(reply[4])
     elif command.script is scripts.ACQUIRE:
         told += reply[5:7]
     elif command.script is scripts.RELEASE:
         told.append(reply[4])
+        told += [int(grant.split(" ")[2]) for _, grant in heard if grant.count(" ") >= 3]
     return next((time_us for time_us in reversed(told) if before < time_us < before + 5_000_000), before)
 
 

@@ -59,9 +59,10 @@ class Master(Keyspace):
         return (0, "") if found is None else (int(found[1]), found[2])
 
     def _stamp(self, fence: str, owner: str, proposal: str, fence_ms: str) -> int:
+        """``proposal`` is empty: the next number."""
         token, given_to = self._last(fence)
         if given_to != owner:
-            least = int(proposal)
+            least = int(proposal or token + 1)
             if least < self._us - int(fence_ms) * 1000:
                 least = self._us
             token = max(token + 1, least)
@@ -130,12 +131,12 @@ class Master(Keyspace):
             time_us, length = (time_us if ticket == "0" else 0), 0
         return [code, holder.encode(), held, ttl_ms, int(place), time_us, 0, note, length]
 
-    def _release(self, keys: Sequence[str], channel: str, claim_ms: str, *words: str) -> Reply:
+    def _release(self, keys: Sequence[str], channel: str, claim_ms: str, fence_ms: str, *words: str) -> Reply:
         *options, owner = words
         message, waiter, ban_ms, next_waiter, *favour = (*options, *("owner", "", "", "")[len(options) :])
-        lock, queue = keys[:2]
+        lock, queue, fence = keys[:3]
         if ban_ms != "":
-            self.write(keys[3], owner, ban_ms)
+            self.write(keys[4], owner, ban_ms)
         if waiter != "":
             self._zrem(queue, waiter)
         fields = self._fields(lock)
@@ -156,9 +157,9 @@ class Master(Keyspace):
         if channel == "":
             return [code, owner.encode(), 0, 0, 0]
         if next_waiter != "":
-            next_owner, next_lease_ms, order, proposal, fence_ms = favour
+            next_owner, next_lease_ms, order, proposal = favour
             if order == "barging" or self._first(queue) in (None, next_waiter):
-                token = self._stamp(keys[2], next_owner, proposal, fence_ms)
+                token = self._stamp(fence, next_owner, proposal, fence_ms)
                 self._give(lock, next_owner, next_lease_ms)
                 self._zrem(queue, next_waiter)
                 return [code, owner.encode(), 1, int(next_lease_ms), token]
@@ -173,8 +174,12 @@ class Master(Keyspace):
             self._zrem(queue, first)
             if "|" not in first:
                 continue
-            self._give(lock, _token(first), claim_ms)
-            told = self._publish(f"{channel}|{first.rpartition('|')[2]}", _token(first))
+            grant = holder = _token(first)
+            if left == PASSED_OVER - 1:
+                token = self._stamp(fence, holder, "", fence_ms)
+                grant = f"{holder} {token} {self._us} {self.text(keys[3])}"
+            self._give(lock, holder, claim_ms)
+            told = self._publish(f"{channel}|{first.rpartition('|')[2]}", grant)
             if told > 0:
                 return [code, owner.encode(), told, 0, 0]
             del self.keys[lock]
@@ -274,13 +279,13 @@ class Master(Keyspace):
         fields = self._fields(lock)
         found = self._holder(lock) if fields == 1 else None
         if fields not in (0, 1) or (fields == 1 and found is None):
-            return list(_NOT_A_LOCK)
+            return [*_NOT_A_LOCK, 0]
         if found is None or not waiter.startswith(f"{found[0]}|"):
             self._zadd(queue, float(ticket), waiter)
             self._pexpire(queue, queue_ms)
         if found is None:
-            return [0, b"", 0, -2]
-        return [1, found[0].encode(), found[1], self.pttl(lock)]
+            return [0, b"", 0, -2, self._us]
+        return [1, found[0].encode(), found[1], self.pttl(lock), self._us]
 
 
 def _token(place: str) -> str:
