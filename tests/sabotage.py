@@ -13,8 +13,9 @@ from typing import Any
 from unittest.mock import patch
 
 from rlock._client import calls
-from rlock.procedures import acquire, attempt, inspect, port, settle
-from rlock.rules import options, quorum, renewal_votes, restart_guard, scripts
+from rlock.model import Code
+from rlock.procedures import acquire, attempt, hand_off, inspect, port, settle
+from rlock.rules import lease, options, quorum, renewal_votes, restart_guard, scripts
 from rlock.rules.timing import valid_until
 
 
@@ -152,6 +153,33 @@ def only_messages(stack: ExitStack) -> None:
     stack.enter_context(patch.object(acquire, "expiry_wait", lambda *_: 86_400.0))
 
 
+def stamp_of_receipt(stack: ExitStack) -> None:
+    """The lease of a message counts from the instant at which the message was read."""
+    genuine = hand_off._counted
+
+    def as_read(context: Any, handed: Any) -> Any:
+        given, _ = genuine(context, handed)
+        return given, [message.read_at for message in given.values()]
+
+    stack.enter_context(patch.object(hand_off, "_counted", as_read))
+
+
+def claim_of_a_lease(stack: ExitStack) -> None:
+    """Messages grant the whole lease, although the masters keep it for the claim time only."""
+    for module in (hand_off, lease):
+        stack.enter_context(patch.object(module, "CLAIM_S", math.inf))
+
+
+def any_confirmation(stack: ExitStack) -> None:
+    """A master that grants the confirmation is taken for one that granted nobody else before."""
+
+    def granted(self: Any, master: int) -> bool:
+        vote = self.ballot.votes.get(master)
+        return vote is not None and vote.code == Code.YES
+
+    stack.enter_context(patch.object(hand_off.Confirmation, "_unbroken", granted))
+
+
 SABOTAGES: dict[str, Callable[[ExitStack], None]] = {
     "guard off": guard_off,
     "guard too short": guard_too_short,
@@ -168,6 +196,9 @@ SABOTAGES: dict[str, Callable[[ExitStack], None]] = {
     "INCR + max tokens": increment_tokens,
     "release without owner check": release_anybody,
     "wake-up by messages only": only_messages,
+    "hand-off counted from its receipt": stamp_of_receipt,
+    "hand-off for a whole lease": claim_of_a_lease,
+    "any answer confirms": any_confirmation,
 }
 #: The rule of docs/contributing/safety.md that each of them breaks.
 RULES: dict[str, str] = {
@@ -186,6 +217,9 @@ RULES: dict[str, str] = {
     "INCR + max tokens": "3.8",
     "release without owner check": "3.4",
     "wake-up by messages only": "4.1",
+    "hand-off counted from its receipt": "3.1",
+    "hand-off for a whole lease": "3.1",
+    "any answer confirms": "3.5",
 }
 
 

@@ -56,12 +56,12 @@ class Master(masters.Master):
 
     def _release(self, keys: Sequence[str], *words: str) -> Reply:
         *options, owner = words
-        lock, waiter, ban_ms = keys[0], "".join(options[3:4]), "".join(options[4:5])
+        lock, waiter, ban_ms = keys[0], "".join(options[4:5]), "".join(options[5:6])
         if RELEASE_ANYBODY in BROKEN and owner != "" and self._fields(lock) > 0:
             self.keys[lock].fields = {owner: "1"}
         if INCREMENT in BROKEN and self._holds(lock, owner) and self._add(lock, owner, -1) >= 1:
             if ban_ms != "":
-                self.write(keys[3], owner, ban_ms)
+                self.write(keys[4], owner, ban_ms)
             if waiter != "":
                 self._zrem(keys[1], waiter)
             return [1, owner.encode(), 0, 0, 0]

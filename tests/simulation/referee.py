@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rlock.model import LeaseState
 from rlock.rules.holds import Hold
 
 if TYPE_CHECKING:
@@ -35,16 +36,26 @@ class Violation:
         return f"{self.at:.6f} s, lock {self.name}: {self.what}: {self.first[:40]} {self.second[:40]}"
 
 
+def _valid(client: Client, hold: Hold) -> bool:
+    # Not `remaining`: it reads what has arrived, which a process that is stopped cannot do.
+    return hold.lease.state in (LeaseState.HELD, LeaseState.SUSPECT) and (
+        client.clock() < hold.lease.valid_until
+    )
+
+
 class Referee:
     """A lease counts from the return of acquire until release is called.
 
-    In between it ends by itself when its validity does, on its holder's own clock. A lease is prolonged
-    only while it is valid, so two overlap if, and only if, the earlier one is valid when the later begins.
+    In between it ends by itself when its validity does, on its holder's own clock. A lease is prolonged only
+    while it is valid, so two overlap if, and only if, the earlier one is valid when the later begins. A lease
+    that waits for its confirmation may turn out to be valid afterwards: then it was valid all the time.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._valid: dict[str, list[tuple[Client, Hold]]] = {}
+        #: Leases that seemed to be over when another one began, and when that was by their clocks.
+        self._doubtful: list[tuple[Hold, float, str]] = []
         self._tokens: dict[str, tuple[int, str]] = {}
         #: Owners whom an operator has thrown out: they learn of it with their next renewal, some of them
         #: before they have heard of their grant.
@@ -57,7 +68,12 @@ class Referee:
     def enter(self, client: Client, hold: Hold) -> None:
         now = self._world.events.now
         others = self._valid.setdefault(hold.name, [])
-        others[:] = [(who, other) for who, other in others if other.lease.remaining(who.clock()) > 0.0]
+        self._doubtful += [
+            (other, who.clock(), hold.owner)
+            for who, other in others
+            if other.lease.confirmation is not None and not _valid(who, other)
+        ]
+        others[:] = [(who, other) for who, other in others if _valid(who, other)]
         evicted = hold.owner in self._evicted
         for _, other in others:
             if not evicted and other.owner not in self._evicted:
@@ -73,12 +89,18 @@ class Referee:
     def held(self, name: str) -> set[str]:
         """The owners that have a valid lease now."""
         valid = self._valid.get(name, [])
-        return {hold.owner for who, hold in valid if hold.lease.remaining(who.clock()) > 0.0}
+        return {hold.owner for who, hold in valid if _valid(who, hold)}
 
     def free(self, name: str, before: set[str]) -> None:
         """A client was told that nobody holds it: then nobody did so from before it asked until now."""
         for owner in before & self.held(name) - self._evicted:
             self.accuse(name, owner, "", "called free while it was held")
+
+    def finish(self) -> None:
+        """No lease that seemed to be over has turned out to be valid while another one was."""
+        for hold, since, owner in self._doubtful:
+            if hold.lease.valid_until > since:
+                self.accuse(hold.name, hold.owner, owner, "two valid leases")
 
     def leave(self, hold: Hold) -> None:
         others = self._valid.get(hold.name, [])

@@ -81,6 +81,28 @@ class Stage:
 
         self.at(when, lambda: thread.start(program()))
 
+    def waits(self, client: Client, when: float, *, hold_s: float, options: LockOptions = OPTIONS) -> None:
+        """Wait for it; then as `takes`, and look at the lease at the end."""
+        thread = client.thread()
+
+        def program() -> Program:
+            hold = yield from client.locking(thread, options)
+            assert hold is not None
+            yield from sleep(hold_s)
+            hold.lease.look(client.clock())
+
+        self.at(when, lambda: thread.start(program()))
+
+    def releases(self, client: Client, when: float) -> None:
+        """Whatever it holds."""
+
+        def program() -> Program:
+            for hold in client.holds:
+                client.current.key = hold.owner_key
+                yield from client.unlocking(hold)
+
+        self.at(when, lambda: client.thread().start(program()))
+
     def holds_up(self, client: Client, master: int, since: float, until: float) -> None:
         """What a client sends to a master in this time arrives at its end."""
 
@@ -253,12 +275,57 @@ def longer_lease_that_one_master_tells_of(stage: Stage) -> Referee:
     return stage.play(2.5)
 
 
+def stop_before_the_messages(stage: Stage) -> Referee:
+    """A waiter does not run when the lock is handed to it. Its keys are nearly over when it goes on."""
+    stage.takes(stage.holder, 0.0, hold_s=5.0)
+    stage.waits(stage.other, 0.05, hold_s=0.5)
+    stage.at(0.1, stage.other.stop)
+    stage.releases(stage.holder, 0.15)
+    for master in range(3):
+        stage.holds_up(stage.other, master, 0.2, 3.0)
+    stage.at(1.0, stage.other.resume)
+    stage.takes(stage.client(), 1.25, hold_s=0.1)
+    return stage.play(1.6)
+
+
+def confirmation_that_is_lost(stage: Stage) -> Referee:
+    """A waiter with a lease of 4 s is handed the lock. Nothing that it sends arrives any more."""
+    options = LockOptions(NAME, LONG.lease(None))
+    holder, waiter = stage.client(options=LONG), stage.client(options=LONG)
+    stage.takes(holder, 0.0, hold_s=5.0, options=options)
+    stage.waits(waiter, 0.05, hold_s=3.0, options=options)
+    for master in range(3):
+        stage.holds_up(waiter, master, 0.2, 5.0)
+    stage.releases(holder, 0.25)
+    stage.takes(stage.client(options=LONG), 1.4, hold_s=0.1, options=options)
+    return stage.play(2.0)
+
+
+def confirmation_that_comes_late(stage: Stage) -> Referee:
+    """The same, and the waiter is stopped. Its confirmation arrives when another one has had the lock."""
+    options = LockOptions(NAME, LONG.lease(None))
+    holder, waiter = stage.client(options=LONG), stage.client(options=LONG)
+    stage.takes(holder, 0.0, hold_s=5.0, options=options)
+    stage.waits(waiter, 0.05, hold_s=1.85, options=options)
+    for master in range(3):
+        stage.holds_up(waiter, master, 0.2, 1.8)
+    stage.releases(holder, 0.25)
+    stage.at(0.35, waiter.stop)
+    third = stage.client(options=LONG)
+    stage.takes(third, 1.4, hold_s=5.0, options=options)
+    stage.releases(third, 1.6)
+    stage.at(2.0, waiter.resume)
+    return stage.play(2.5)
+
+
 @dataclass(frozen=True)
 class Scenario:
     """What is played, and how many get the lock, one after another, if all goes well."""
 
     play: Callable[[Stage], Referee]
     grants: int
+    #: The same without the rule.
+    broken: int = 2
 
 
 SCENARIOS = {
@@ -271,6 +338,9 @@ SCENARIOS = {
     "no note is old": Scenario(flush_that_a_newcomer_met_first, 1),
     "life not compared": Scenario(restart_with_an_old_memory, 1),
     "votes judged once": Scenario(longer_lease_that_one_master_tells_of, 1),
+    "hand-off counted from its receipt": Scenario(stop_before_the_messages, 2, 3),
+    "hand-off for a whole lease": Scenario(confirmation_that_is_lost, 3, 3),
+    "any answer confirms": Scenario(confirmation_that_comes_late, 3, 3),
 }
 
 
@@ -287,7 +357,7 @@ def test_it_is_violated_without_the_rule(rule: str) -> None:
     with sabotage(rule), broken(rule):
         referee = SCENARIOS[rule].play(Stage())
     assert overlap(referee)
-    assert len(referee.entered) == 2
+    assert len(referee.entered) == SCENARIOS[rule].broken
 
 
 @pytest.mark.parametrize("rule", SCENARIOS)

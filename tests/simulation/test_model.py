@@ -106,7 +106,10 @@ class Twins:
         before = self.real.time_us()
         reply = self.real.client.execute_command(*command.by_source())
         heard = self.real.heard()
-        self.now_us = told_time(command, reply, heard, before)
+        # A hand-off to a waiter that is dead tells its time by the fencing token only.
+        tokens = [int((self.real.client.get(keys.fence(name)) or "0").split()[0]) for name in LOCKS]
+        told = tokens + [int(grant.split(" ")[2]) for _, grant in heard if grant.count(" ") >= 3]
+        self.now_us = told_time(command, reply, told, before)
         ours, published = self.model.run(command)
         shown = (command.script.name, command.by_sha()[3:])
         assert alike(text(ours), reply), f"{shown}: the model says {ours}, the server {reply}"
@@ -149,16 +152,14 @@ class Twins:
             self.model.keys[key] = Entry("hash", dict(fields))
 
 
-def told_time(command: Command, reply: Any, heard: list[tuple[str, str]], before: int) -> int:
+def told_time(command: Command, reply: Any, told: list[int], before: int) -> int:
     """The server's time when it ran a script, if it gives it away; else that of a moment before."""
-    told = [before]
     if command.script in (scripts.HANDSHAKE, scripts.WAIT):
         told.append(reply[4])
     elif command.script is scripts.ACQUIRE:
         told += reply[5:7]
     elif command.script is scripts.RELEASE:
         told.append(reply[4])
-        told += [int(grant.split(" ")[2]) for _, grant in heard if grant.count(" ") >= 3]
     return next((time_us for time_us in reversed(told) if before < time_us < before + 5_000_000), before)
 
 

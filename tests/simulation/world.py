@@ -95,6 +95,7 @@ class World:
 
     def close(self) -> None:
         """Nothing runs any more, and what Python collects later has no effect."""
+        self.referee.finish()
         for client in self.clients:
             client.kill()
 
