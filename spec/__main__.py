@@ -6,12 +6,13 @@ import argparse
 import sys
 
 from .cases import EVERY
+from .hand_off import HAND_OFFS
 from .proof import PROOF
 from .queue import QUEUES
 from .scopes import MODULES, Case
 from .tlc import MissingError, Result, check
 
-ROWS = (*EVERY, *PROOF, *QUEUES)
+ROWS = (*EVERY, *PROOF, *QUEUES, *HAND_OFFS)
 
 
 def searched(case: Case) -> Result:

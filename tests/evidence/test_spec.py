@@ -24,6 +24,8 @@ QUICK = (
     "queue: each waiter wins, one master down",
     "queue without: 3.1 undo",
     "queue without: 4 the place first",
+    "hand-off without: 7 claim time",
+    "hand-off without: 7 no attempt before",
 )
 
 
