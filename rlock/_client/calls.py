@@ -272,6 +272,7 @@ class Calls(Pipeline[L], Masters):
                 text = same_server(server.endpoint, other.endpoint, report.run_id)
                 self._connections.drop(server, Fault(FaultKind.DUPLICATE, text))
                 return
+        self.context.time.saw(server.index, report.time_us, connection.began_at)
         if report.time_us:
             self.context.time.note(server.index, report.time_us, now)
         self._judge_memory(server, connection, now)

@@ -48,6 +48,7 @@ class Connection(ABC):
         "answered",
         "awaits_handshake",
         "backlog",
+        "began_at",
         "connection_id",
         "ended",
         "expected_end",
@@ -62,6 +63,8 @@ class Connection(ABC):
 
     def __init__(self, result: HandshakeResult) -> None:
         self.memory_report, self.connection_id = result
+        #: When the attempt to connect began.
+        self.began_at = math.inf
         self.reader = Reader()
         #: Commands whose replies are due, in order. A subscriber connection has none.
         self.pending: deque[Any] = deque()

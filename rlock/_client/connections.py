@@ -249,7 +249,7 @@ class Connections(ABC, Generic[L]):
                     return
 
     def _connect_options(self, server: MasterConnection[L]) -> ConnectOptions:
-        return self._options._replace(kill=list(server.kill))
+        return self._options._replace(kill=list(server.kill), began_at=self._clock())
 
     def _connected(
         self, server: MasterConnection[L], options: ConnectOptions, outcome: L | Exception
@@ -268,6 +268,7 @@ class Connections(ABC, Generic[L]):
         else:
             server.kill = [old for old in server.kill if old not in options.kill]
             server.connection = outcome
+            outcome.began_at = options.began_at
             self.up += 1
             failures = server.failures
             self._register(server, outcome)

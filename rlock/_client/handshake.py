@@ -52,6 +52,7 @@ class ConnectOptions(NamedTuple):
     kill: Sequence[tuple[str, int]] = ()
     subscriber: bool = False
     guarded: bool = True  # whether the restart guard is on
+    began_at: float = 0.0  # by the client's clock
 
     @property
     def connect_timeout(self) -> float:

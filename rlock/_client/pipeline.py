@@ -79,6 +79,7 @@ class Pipeline(ABC, Generic[L]):
         self._clock = context.clock
         self._timeout = request_timeout
         self._guard = context.guard
+        self._time = context.time
         self._pending_events = context.pending_events
         self._mutex = threading.Lock()
         #: The last report of each lasting state: the state, and when to report it again.
@@ -161,6 +162,8 @@ class Pipeline(ABC, Generic[L]):
         connection.pending.popleft()
         grants = command.script in scripts.GRANTING
         vote = self._guard.filter_vote(server.index, vote, self._clock(), grants=grants)
+        if vote.time_us:
+            self._time.saw(server.index, vote.time_us, sent_at)
         if not connection.awaits_handshake:  # otherwise this may be the first reply after a restart
             connection.last_reply_at = sent_at
         if call is not None:

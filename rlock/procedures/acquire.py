@@ -239,8 +239,6 @@ def _look(port: Port, contender: Contender, last: int) -> WaitGenerator[tuple[Vo
         ballot = yield from port.masters.call(command, timeout, Settle.ALL, (last,))
         vote = ballot.votes.get(last)
         if vote is not None and vote.code != Code.FAULT:
-            if vote.time_us:
-                context.time.note(last, vote.time_us, context.clock(), ballot.sent_at)
             break
     return vote, last
 

@@ -69,13 +69,12 @@ class FleetTime:
         """Whether the next refusal must bring the masters' time."""
         return now - self._observed_at > TIME_AGE_S
 
-    def note(self, master: int, time_us: int, at: float, sent_at: float | None = None) -> None:
-        """Use one master's time at the local instant ``at``. ``sent_at``: when it was asked for, if known."""
-        if sent_at is not None:
-            self._exchanges[master] = sent_at, time_us
-        else:
-            # A new connection: another server may answer there, with another clock.
-            self._exchanges.pop(master, None)
+    def saw(self, master: int, time_us: int, sent_at: float) -> None:
+        """Remember a master's time, asked for at ``sent_at``. 0: not known, another server may answer now."""
+        self._exchanges[master] = sent_at, time_us
+
+    def note(self, master: int, time_us: int, at: float) -> None:
+        """Use one master's time at the local instant ``at``."""
         self._offsets_us[master] = time_us - at * 1e6
         self._offset_us = statistics.median(list(self._offsets_us.values()))
 
@@ -89,7 +88,7 @@ class FleetTime:
         # A copy: other threads read late replies of a decided round.
         times = {master: vote.time_us for master, vote in list(votes.items()) if vote.time_us}
         for master, time_us in times.items():
-            self.note(master, time_us, (sent_at + now) / 2, sent_at)
+            self.note(master, time_us, (sent_at + now) / 2)
         return bool(times)
 
     def not_before(self, master: int, time_us: int) -> float | None:
@@ -97,10 +96,9 @@ class FleetTime:
 
         The clocks may run at different rates since the last exchange with this master.
         """
-        exchange = self._exchanges.get(master)
-        if exchange is None:
+        sent_at, then_us = self._exchanges.get(master, (0.0, 0))
+        if not then_us:
             return None
-        sent_at, then_us = exchange
         passed = (time_us - then_us) / 1e6
         return sent_at + passed - drift(abs(passed))
 

@@ -169,7 +169,7 @@ class Recorder:
     def watching(self) -> Iterator[None]:
         """See the decisions of acquires: attempts, and hand-overs inside a client."""
         with ExitStack() as stack:
-            # spec/Lock.tla has no grant by messages. So its waiters ask the masters, as they do with renew=False.
+            # spec/Lock.tla has no grant by messages, so waiters ask the masters, as with renew=False.
             stack.enter_context(patch.object(acquire, "claim", _asks))
             for module, name in ((acquire, "attempt"), (settle, "attempt"), (acquire, "_accept")):
                 stack.enter_context(patch.object(module, name, self._watched(getattr(module, name))))

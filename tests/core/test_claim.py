@@ -1,0 +1,236 @@
+"""The grant by messages: when it counts, for how long, and what its confirmation proves.
+
+`spec/HandOff.tla` has each of these conditions, and is violated without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from rlock.model import Code, LeaseState, Vote
+from rlock.procedures.contender import Grant
+from rlock.procedures.hand_off import Confirmation, claim
+from rlock.rules import scripts
+from rlock.rules.keys import REDISSON, HandOff
+from rlock.rules.lease import Lease
+from rlock.rules.quorum import Ballot
+from rlock.rules.restart_guard import Guard
+from rlock.rules.tickets import FleetTime
+from rlock.rules.timing import CLAIM_S, valid_until
+
+from .world import OPTIONS, YES, World, named
+
+TOKEN = 1_790_000_000_000_000
+#: The masters' time at `World.now`.
+NOW_US = 7_000_000_000_000_000
+NOTE = "m0 1 9000"
+
+
+def message(world: World, age_s: float = 0.0, **changes: object) -> HandOff:
+    """A grant of so many seconds ago, read now."""
+    made = HandOff(TOKEN, NOW_US + round((world.now - 1000.0 - age_s) * 1e6), NOTE, world.now)
+    return made._replace(**changes)  # type: ignore[arg-type]
+
+
+def handed(world: World, *messages: HandOff, attempts: int = 1) -> None:
+    """The contender waits, and messages of the first masters have woken it."""
+    world.context = replace(world.context, guard=Guard(world.context.masters, 10.0, 0))
+    for master in range(world.size):
+        world.context.time.saw(master, NOW_US, 1000.0)
+    place = world.contender.take_place(world.context)
+    place.ticket, place.drawn, place.attempts = 5, True, attempts
+    world.contender.findings.handed = dict(enumerate(messages))
+
+
+def claimed(world: World) -> Grant | None:
+    grant: Grant | None = world.run(claim(world, world.contender))
+    return grant
+
+
+# -- what counts ---------------------------------------------------------------------------------------------
+
+
+def test_messages_of_a_quorum_are_the_grant_and_the_confirmation_is_sent_without_waiting() -> None:
+    world = World(3, [YES] * 3)
+    handed(world, message(world), message(world))
+    grant = claimed(world)
+    assert grant is not None
+    place = world.contender.place
+    assert place is not None
+    assert (grant.owner, grant.waiter, grant.token) == (place.token, place.waiter, TOKEN)
+    (confirmation,) = world.sent(scripts.ACQUIRE)
+    assert named(confirmation, "owner") == place.token
+    assert confirmation.targets is None, "also to masters that have not handed it over yet"
+
+
+def test_the_lease_counts_from_the_oldest_grant_of_the_best_quorum() -> None:
+    world = World(5, [YES] * 5)
+    world.now += 0.5
+    handed(world, *(message(world, age_s) for age_s in (0.3, 0.1, 0.2, 0.05)))
+    grant = claimed(world)
+    assert grant is not None
+    assert world.now - 0.21 < grant.sent_at <= world.now - 0.2, "and not from 0.3: three are younger"
+
+
+UNCOUNTED: dict[str, Callable[[World], list[HandOff]]] = {
+    "one is missing": lambda world: [message(world)],
+    "one is no grant": lambda world: [message(world), HandOff(read_at=world.now)],
+    "one is from a clock that jumped": lambda world: [message(world), message(world, -0.1)],
+    "the acquisition took too long": lambda world: [message(world, 1.1)] * 2,
+}
+
+
+@pytest.mark.parametrize("what", UNCOUNTED)
+def test_other_messages_are_no_grant(what: str) -> None:
+    world = World(3, [YES] * 3)
+    world.now += 2.0
+    handed(world, *UNCOUNTED[what](world))
+    assert claimed(world) is None
+    assert world.steps == [], "the contender asks the masters, as ever"
+
+
+def test_messages_behind_another_attempt_are_no_grant() -> None:
+    """It may have taken the lease behind them and given it back."""
+    world = World(3, [YES] * 3)
+    handed(world, message(world), message(world), attempts=2)
+    assert claimed(world) is None
+
+
+@pytest.mark.parametrize(
+    "why", ["fixed lease", "shared with Redisson", "not waiting", "unknown clock", "guard"]
+)
+def test_who_cannot_use_the_messages_asks_the_masters(why: str) -> None:
+    world = World(3, [YES] * 3)
+    handed(world, message(world), message(world))
+    if why == "fixed lease":
+        world.contender.options = replace(OPTIONS, renew=False)
+    elif why == "shared with Redisson":
+        world.context = replace(world.context, wire=REDISSON)
+    elif why == "not waiting":
+        world.contender.place = None
+    elif why == "unknown clock":
+        world.context.time.saw(1, 0, 1000.0)
+    else:
+        world.context = replace(world.context, guard=Guard(world.context.masters, 10.0))
+    assert claimed(world) is None
+
+
+@pytest.mark.rule("3.8")
+def test_tokens_that_differ_are_agreed_on_first() -> None:
+    world = World(3, [YES] * 3)
+    handed(world, message(world), message(world, token=TOKEN + 3))
+    grant = claimed(world)
+    assert grant is not None
+    assert grant.token == TOKEN + 3
+    assert len(world.sent(scripts.FENCE)) == 1
+
+
+# -- the instant of a grant ----------------------------------------------------------------------------------
+
+
+def test_a_masters_time_is_never_taken_for_a_later_instant_than_it_was() -> None:
+    """Its clock may run at another rate since the last exchange, and that took some time."""
+    time = FleetTime()
+    assert time.not_before(0, NOW_US) is None
+    time.saw(0, NOW_US, 100.0)
+    for passed in (-20.0, -1.0, 0.0, 1.0, 20.0):
+        for rate in (0.9902, 1.0, 1.0098):
+            instant = 100.0 + passed / rate
+            bound = time.not_before(0, NOW_US + round(passed * 1e6))
+            assert bound is not None
+            assert instant - 0.02 * abs(passed) - 0.01 < bound <= instant + 1e-6
+    time.saw(0, 0, 200.0)
+    assert time.not_before(0, NOW_US) is None, "another server may have another clock"
+
+
+@pytest.mark.parametrize(
+    ("payload", "place", "token"),
+    [
+        (b"a:1 5 7 m0 1 2", b"a:1", 5),
+        (b"a:1 5 7 ", b"a:1", 5),
+        (b"a:1", b"a:1", 0),
+        (b"a:1 5 7", b"a:1", 0),
+        (b"a:1 -5 7 m0", b"a:1", 0),
+        (b"a:1 5 1e9 m0", b"a:1", 0),
+        (b"a:1 99999999999999999999 7 m0", b"a:1", 0),
+    ],
+)
+def test_a_message_is_read_or_is_no_grant(payload: bytes, place: bytes, token: int) -> None:
+    found, grant = HandOff.parse(payload, 3.0)
+    assert (found, grant.token, grant.read_at) == (place, token, 3.0)
+
+
+# -- the confirmation ----------------------------------------------------------------------------------------
+
+SAME = Vote(Code.YES, token=TOKEN)
+
+
+def confirmed(world: World, *votes: Vote) -> Confirmation:
+    ballot = Ballot(3, sent_at=world.now)
+    for master, vote in enumerate(votes):
+        ballot.cast(master, vote)
+    handed(world, *[message(world)] * 3)
+    return Confirmation(world, ballot, world.contender.findings.handed, TOKEN + 9)
+
+
+@pytest.mark.parametrize(
+    ("votes", "proven"),
+    [
+        ([SAME], False),
+        ([SAME, SAME], True),
+        ([SAME, Vote(Code.YES, token=TOKEN + 9)], True),  # the token that was written back
+        ([SAME, Vote(Code.YES, token=TOKEN + 1)], False),  # somebody else had it in between
+        ([SAME, Vote(Code.FOREIGN, token=TOKEN)], False),
+    ],
+)
+def test_a_quorum_with_the_same_tokens_proves_that_the_lease_never_lapsed(
+    votes: Sequence[Vote], proven: bool
+) -> None:
+    assert confirmed(World(3), *votes).proves() is proven
+
+
+def test_another_note_proves_nothing() -> None:
+    world = World(3)
+    confirmation = confirmed(world, SAME, SAME._replace(note="m0 2 9000"))
+    assert confirmation.proves(), "the guard is off"
+    world.context = replace(world.context, guard=Guard(world.context.masters, 10.0))
+    assert not confirmation.proves(), "the master has lost its memory in between"
+    confirmation.ballot.amend(1, SAME._replace(note=NOTE))
+    assert confirmation.proves()
+
+
+def test_a_lease_that_waits_for_its_confirmation_ends_after_the_claim_time() -> None:
+    world = World(3)
+    confirmation = confirmed(world)
+    lease = Lease(10.0, 50.0, confirmation)
+    assert lease.valid_until == valid_until(50.0, CLAIM_S)
+    assert lease.state_at(51.0) is LeaseState.LOST
+    assert lease.remaining(51.0) == 0.0
+
+
+def test_a_confirmation_that_is_read_late_shows_that_the_lease_has_stood() -> None:
+    world = World(3)
+    confirmation = confirmed(world)
+    lease = Lease(10.0, 50.0, confirmation)
+    assert lease.remaining(52.0) == 0.0
+    for master in (0, 2):
+        confirmation.ballot.cast(master, SAME)
+    confirmation.ballot.sent_at = 50.1
+    assert lease.look(52.0) is LeaseState.HELD
+    assert lease.valid_until == valid_until(50.1, 10.0)
+    assert lease.confirmation is None
+
+
+def test_a_loss_that_was_noticed_stays_one() -> None:
+    """Its owner may have acted on it."""
+    world = World(3)
+    confirmation = confirmed(world)
+    lease = Lease(10.0, 50.0, confirmation)
+    assert lease.look(52.0) is LeaseState.LOST
+    for master in (0, 1):
+        confirmation.ballot.cast(master, SAME)
+    assert lease.look(52.0) is LeaseState.LOST
+    assert lease.remaining(52.0) == 0.0
