@@ -21,7 +21,7 @@ from ..procedures.release import Outcome, Released, free, release
 from ..rules import commands
 from ..rules.holds import Hold, Holds, OwnerKey
 from ..rules.keys import WIRES, fresh_client_id, token_of, waiter_name
-from ..rules.lease import LeaseEvent
+from ..rules.lease import Lease, LeaseEvent
 from ..rules.options import ClientOptions
 from ..rules.restart_guard import Guard
 from ..rules.timing import CLAIM_S, come_back_wait
@@ -121,16 +121,9 @@ class Engine(Port):
     def admit(self, contender: Contender, grant: Grant) -> bool:
         options = contender.options
         owner, waiter, token = grant.owner, grant.waiter, grant.token
-        hold = Hold(
-            contender.key,
-            options,
-            owner,
-            grant.sent_at,
-            waiter=waiter,
-            hops=grant.hops,
-            token=token,
-            confirmation=grant.confirmation,
-        )
+        hold = Hold(contender.key, options, owner, grant.sent_at, waiter=waiter, hops=grant.hops, token=token)
+        if grant.confirmation is not None:
+            hold.lease = Lease(options.lease.ttl, grant.sent_at, grant.confirmation)
         with self.mutex:
             if self.closed:
                 raise RLockError("the client was closed")

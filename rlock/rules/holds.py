@@ -6,11 +6,11 @@ Not thread-safe: the engine's mutex serialises the calls. ``now`` is a parameter
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..events import PendingEvents
-from .lease import EXPIRED, Confirmation, Lease, LeaseEvent
+from .lease import EXPIRED, Lease, LeaseEvent
 from .options import LockOptions
 from .renewal_schedule import FIXED, RenewalSchedule, RenewalState, Stop
 
@@ -75,11 +75,10 @@ class Hold:
     task: int | None = None  # the asyncio task in which a thread acquired the lock
     renewal: RenewalState = field(default_factory=RenewalState)
     report: ReportState = field(default_factory=ReportState)
-    confirmation: InitVar[Confirmation | None] = None
     lease: Lease = field(init=False)
 
-    def __post_init__(self, confirmation: Confirmation | None) -> None:
-        self.lease = Lease(self.options.lease.ttl, self.acquired_at, confirmation)
+    def __post_init__(self) -> None:
+        self.lease = Lease(self.options.lease.ttl, self.acquired_at)
 
     @property
     def name(self) -> str:

@@ -55,12 +55,12 @@ def claimed(world: World) -> Grant | None:
 
 def test_messages_of_a_quorum_are_the_grant_and_the_confirmation_is_sent_without_waiting() -> None:
     world = World(3, [YES] * 3)
-    handed(world, message(world), message(world))
+    handed(world, message(world), message(world), HandOff(read_at=world.now))
     grant = claimed(world)
     assert grant is not None
     place = world.contender.place
     assert place is not None
-    assert (grant.owner, grant.waiter, grant.token) == (place.token, place.waiter, TOKEN)
+    assert (grant.owner, grant.waiter, grant.token, grant.votes) == (place.token, place.waiter, TOKEN, 2)
     (confirmation,) = world.sent(scripts.ACQUIRE)
     assert named(confirmation, "owner") == place.token
     assert confirmation.targets is None, "also to masters that have not handed it over yet"
@@ -79,7 +79,7 @@ UNCOUNTED: dict[str, Callable[[World], list[HandOff]]] = {
     "one is missing": lambda world: [message(world)],
     "one is no grant": lambda world: [message(world), HandOff(read_at=world.now)],
     "one is from a clock that jumped": lambda world: [message(world), message(world, -0.1)],
-    "the acquisition took too long": lambda world: [message(world, 1.1)] * 2,
+    "the claim time is over, but for the drift": lambda world: [message(world, 0.98)] * 2,
 }
 
 
