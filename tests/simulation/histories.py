@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rlock.rules.holds import Hold
-from rlock.rules.timing import drift
 from rlock.testing.contention import edn
 from rlock.testing.contention.checker import Eviction
 from rlock.testing.contention.history import Attempt, Grant, History, Look
@@ -25,7 +24,7 @@ from ..porcupine import MissingError, Porcupine
 from ..sabotage import SABOTAGES, sabotage
 from .client import Client
 from .masters import broken
-from .referee import Referee
+from .referee import Referee, valid_for
 from .schedules import Schedule
 from .test_controls import KNOWN, LIMIT
 from .test_directed import SCENARIOS, Stage
@@ -34,6 +33,7 @@ from .world import World
 #: Broken rules that no history of acquires and releases can show.
 UNSEEN = {
     "young says free": "`locked()` is wrong, and no operation of the history",
+    "any answer confirms": "the lease is over in the history already when it comes back",
     "increment": "a released lock stays taken: nobody gets it too early, only too late",
     "wake-up by messages only": "a waiter sleeps on: nobody gets the lock too early, only too late",
 }
@@ -53,9 +53,9 @@ class Historian(Referee):
         for _, held, _ in list(self._owners.values()):
             if held.name == hold.name:
                 self._look(held)
-        now, ttl = self._now(), hold.lease.ttl
+        now = self._now()
         # The instant before the first byte of the winning round was sent.
-        ago = client.clock() - (hold.lease.valid_until - ttl + drift(ttl))
+        ago = client.clock() - hold.acquired_at
         sent_at = max(0, now - int(client.lasts(ago) * SECOND))
         attempt = Attempt(
             self._prefix + client.label, len(self._owners), "", self._prefix + hold.name, sent_at
@@ -96,7 +96,7 @@ class Historian(Referee):
     def _look(self, hold: Hold) -> None:
         client, _, attempt = self._owners[hold.owner]
         if attempt.left_at is None:
-            left, now = hold.lease.remaining(client.clock()), self._now()
+            left, now = valid_for(client, hold), self._now()
             until = now + int(client.lasts(left) * SECOND) if left > 0 else 0
             attempt.looks.append(Look(now, until))
 

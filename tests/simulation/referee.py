@@ -36,11 +36,15 @@ class Violation:
         return f"{self.at:.6f} s, lock {self.name}: {self.what}: {self.first[:40]} {self.second[:40]}"
 
 
-def _valid(client: Client, hold: Hold) -> bool:
+def valid_for(client: Client, hold: Hold) -> float:
+    """Seconds of validity, by the client's clock."""
     # Not `remaining`: it reads what has arrived, which a process that is stopped cannot do.
-    return hold.lease.state in (LeaseState.HELD, LeaseState.SUSPECT) and (
-        client.clock() < hold.lease.valid_until
-    )
+    lease = hold.lease
+    return lease.valid_until - client.clock() if lease.state in (LeaseState.HELD, LeaseState.SUSPECT) else 0.0
+
+
+def _valid(client: Client, hold: Hold) -> bool:
+    return valid_for(client, hold) > 0.0
 
 
 class Referee:

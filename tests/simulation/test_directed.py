@@ -8,13 +8,14 @@ seconds, every message takes a millisecond, a lease a second: it is valid for 0.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 
 import pytest
 
-from rlock.errors import QuorumUnreachableError
+from rlock.errors import LeaseLostError, QuorumUnreachableError
 from rlock.procedures.acquire import AT_ONCE
 from rlock.rules.keys import NOTE
 from rlock.rules.options import ClientOptions, LockOptions
@@ -82,14 +83,15 @@ class Stage:
         self.at(when, lambda: thread.start(program()))
 
     def waits(self, client: Client, when: float, *, hold_s: float, options: LockOptions = OPTIONS) -> None:
-        """Wait for it; then as `takes`, and look at the lease at the end."""
+        """Wait for it, hold it, and release it."""
         thread = client.thread()
 
         def program() -> Program:
             hold = yield from client.locking(thread, options)
             assert hold is not None
             yield from sleep(hold_s)
-            hold.lease.look(client.clock())
+            with suppress(LeaseLostError):
+                yield from client.unlocking(hold)
 
         self.at(when, lambda: thread.start(program()))
 

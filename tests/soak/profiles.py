@@ -55,6 +55,9 @@ SIMULATED = {
     "naive healing",
     "no limit to an acquisition",
     "INCR + max tokens",
+    "hand-off counted from its receipt",
+    "hand-off for a whole lease",
+    "any answer confirms",
 }
 
 PROFILES = (
