@@ -95,7 +95,7 @@ class Engine(Port):
                 return False
         handed_on, back_at = self._handed_on
         if handed_on == contender.name:
-            # Let the process that was handed the lock claim it first: a round could only be refused.
+            # Let the process that was handed the lock go first: a round could only be refused.
             wait = min(back_at, until) - self.clock()
             if wait > 0:
                 yield from self.runtime.sleep(wait)

@@ -29,12 +29,13 @@ class Confirmation:
     given: dict[int, HandOff]
     token: int  # on which the masters agreed
 
-    def proves(self) -> bool:
+    def proves(self, *, read: bool) -> bool:
         """Whether a quorum of masters has granted the lock to nobody else since their messages.
 
         Then the lease has never lapsed, however late the replies are read.
         """
-        self.masters.read_arrived()
+        if read:
+            self.masters.read_arrived()
         return sum(self._unbroken(i) for i in self.given) >= self.masters.context.quorum
 
     def _unbroken(self, master: int) -> bool:

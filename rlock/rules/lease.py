@@ -56,8 +56,8 @@ class Confirmation(Protocol):
     def ballot(self) -> Ballot:
         """The replies."""
 
-    def proves(self) -> bool:
-        """Whether a quorum of them proves that the lease has never lapsed."""
+    def proves(self, *, read: bool) -> bool:
+        """Whether a quorum of them proves that the lease has never lapsed. ``read``: what has arrived, too."""
 
 
 #: The reason of a loss without an answer of the masters.
@@ -93,24 +93,24 @@ class Lease:
 
         It changes no state, so any thread may call it.
         """
-        self._hear()
+        self._hear(read=now >= self.valid_until)
         if now >= self.valid_until and self.state in (HELD, SUSPECT):
             return TRANSITIONS[self.state, LeaseEvent.EXPIRED]
         return self.state
 
     def look(self, now: float) -> LeaseState:
         """The state at ``now``. A loss is remembered."""
-        self._hear()
+        self._hear(read=now >= self.valid_until)
         if now < self.valid_until:
             return self.state
         if self.state_at(now) is not self.state:
             return self.on(LeaseEvent.EXPIRED, EXPIRED)
         return self.state
 
-    def _hear(self) -> None:
+    def _hear(self, *, read: bool) -> None:
         """Prolong the lease if the replies of its confirmation are there."""
         confirmation = self.confirmation
-        if confirmation is not None and confirmation.proves():
+        if confirmation is not None and confirmation.proves(read=read):
             self.valid_until = max(self.valid_until, valid_until(confirmation.ballot.sent_at, self.ttl))
             self.confirmation = None
 
@@ -127,6 +127,7 @@ class Lease:
 
     def remaining(self, now: float) -> float:
         """How many seconds of validity are left; 0.0: none."""
+        self._hear(read=True)
         if self.state_at(now) in (HELD, SUSPECT):
             return max(0.0, self.valid_until - now)
         return 0.0

@@ -189,17 +189,17 @@ def confirmed(world: World, *votes: Vote) -> Confirmation:
 def test_a_quorum_with_the_same_tokens_proves_that_the_lease_never_lapsed(
     votes: Sequence[Vote], proven: bool
 ) -> None:
-    assert confirmed(World(3), *votes).proves() is proven
+    assert confirmed(World(3), *votes).proves(read=False) is proven
 
 
 def test_another_note_proves_nothing() -> None:
     world = World(3)
     confirmation = confirmed(world, SAME, SAME._replace(note="m0 2 9000"))
-    assert confirmation.proves(), "the guard is off"
+    assert confirmation.proves(read=False), "the guard is off"
     world.context = replace(world.context, guard=Guard(world.context.masters, 10.0))
-    assert not confirmation.proves(), "the master has lost its memory in between"
+    assert not confirmation.proves(read=False), "the master has lost its memory in between"
     confirmation.ballot.amend(1, SAME._replace(note=NOTE))
-    assert confirmation.proves()
+    assert confirmation.proves(read=False)
 
 
 def test_a_lease_that_waits_for_its_confirmation_ends_after_the_claim_time() -> None:
