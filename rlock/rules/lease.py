@@ -57,7 +57,7 @@ class Confirmation(Protocol):
         """The replies."""
 
     def proves(self, *, read: bool) -> bool:
-        """Whether a quorum of them proves that the lease has never lapsed. ``read``: what has arrived, too."""
+        """Whether a quorum of them proves that the lease never lapsed. ``read``: what has arrived, too."""
 
 
 #: The reason of a loss without an answer of the masters.
