@@ -2,9 +2,9 @@
 --
 -- KEYS[1] lock      hash
 -- KEYS[2] queue     zset   waiters by ticket
--- ARGV[1] queue_ms  ms     how long the queue is kept after its last visitor
--- ARGV[2] waiter    text   `<token>|<client_id>`; ARGV[2] and ARGV[3] are repeated for each further waiter
--- ARGV[3] ticket    us     its place, the same on every master
+-- ARGV[1]    queue_ms  ms     how long the queue is kept after its last visitor
+-- ARGV[2i]   waiter    text   `<token>|<client_id>`
+-- ARGV[2i+1] ticket    us     its place, the same on every master
 --
 -- Reply: {code, holder, count, ttl_ms, time_us}
 --    1  held; the holder may be one of the waiters, which was handed the lock and does not know it yet
@@ -31,10 +31,10 @@ if fields == 1 then
         return {-2, '', 0, -1, 0}
     end
 end
-for i = 2, #ARGV, 2 do
-    local waiter, ticket = ARGV[i], ARGV[i + 1]
+for i = 1, (#ARGV - 1) / 2 do
+    local waiter, ticket = ARGV[2 * i], ARGV[2 * i + 1]
     if code == 0 or string.sub(waiter, 1, #holder + 1) ~= holder .. '|' then
-        -- pcall: a server at maxmemory refuses the place. Its waiter goes on looking, and finds the lock free.
+        -- pcall: a server at maxmemory refuses the place. Its waiter looks on, and finds the lock free.
         if type(redis.pcall('zadd', queue, ticket, waiter)) ~= 'table' then
             if type(redis.pcall('pexpire', queue, queue_ms)) == 'table' then
                 redis.pcall('zrem', queue, waiter)
