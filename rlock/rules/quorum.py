@@ -152,10 +152,7 @@ class Ballot:
         return Verdict.SPLIT if self.voters >= self.quorum else Verdict.UNREACHABLE
 
     def maybe_granted(self) -> list[int]:
-        """The masters that gave a lease, or may yet: a missing reply may be a yes, or become one.
-
-        A yes with ttl_ms 0 is a release that handed the lock to another process.
-        """
+        """The masters that gave a lease, or may yet. ttl_ms 0: one handed the lock to another process."""
         votes, resent = self.votes, self.resent
         sent = (i for i in range(self.masters) if i not in self.unsent)
         return [
