@@ -18,6 +18,7 @@ EXTENDS Naturals, FiniteSets, Sequences, TLC
 CONSTANTS
     Masters, Clients,  \* sets of model values
     Down,              \* masters that never answer
+    Together,          \* the clients that are threads of one process; each other one is alone
     NoOne,             \* the owner of a free lock
     Fair,              \* TRUE: fair mode; FALSE: a newcomer may pass the queue
     Crashes,           \* so many clients may crash
@@ -101,7 +102,8 @@ Ask(c, m) ==
 (* The release script on all masters: the key goes to the first waiter, as *)
 (* a reservation, and a message tells it. Dead waiters are passed over.    *)
 
-Alive(s) == LET lives(x) == client[x] # "crashed"
+\* A dead thread of a process that lives still gets the key: the process hears the message.
+Alive(s) == LET lives(x) == client[x] # "crashed" \/ x \in Together
             IN IF Kept("4 dead waiters are passed over") THEN SelectSeq(s, lives) ELSE s
 
 \* c gives back its keys on these masters. row: the queue there. on: whether the first waiter gets the key.
@@ -160,10 +162,19 @@ Fail(c) ==
              ELSE UNCHANGED <<holder, handed, queue, woken, losses>>
     /\ UNCHANGED earlier
 
-\* The q-th message wakes. A look every second or two does not depend on any message.
+\* One waiter of each process looks for all: the one with the oldest ticket. If its thread is dead, another one
+\* does.
+Looks(c) == \A x \in Together :
+    c \in Together /\ x \in Range(tickets) /\ Rank(tickets, x) < Rank(tickets, c)
+        => client[x] = "crashed" /\ Kept("4 a late look is made by another")
+
+\* The q-th message wakes, and a shorter sleep ends after fewer. A look every second or two does not depend on
+\* any message.
 Wake(c) ==
     /\ client[c] = "waiting"
-    /\ Cardinality(woken[c]) >= Quorum \/ Kept("4 bounded sleep")
+    /\ \/ Cardinality(woken[c]) >= Quorum
+       \/ woken[c] # {} /\ Kept("4 few messages wake")
+       \/ Looks(c) /\ Kept("4 bounded sleep")
     /\ Becomes(c, "asking")
     /\ woken' = [woken EXCEPT ![c] = {}]
     /\ UNCHANGED <<holder, handed, queue, tickets, vote, earlier, losses>>
@@ -179,7 +190,7 @@ Crash(c) ==
     /\ client[c] \notin {"crashed", "away", "done"}
     /\ Cardinality({x \in Clients : client[x] = "crashed"}) < Crashes
     /\ Becomes(c, "crashed")
-    /\ tickets' = Without(tickets, c)
+    /\ tickets' = IF c \in Together /\ Waiting(c) THEN tickets ELSE Without(tickets, c)
     /\ vote' = [vote EXCEPT ![c] = Nothing]
     /\ woken' = [woken EXCEPT ![c] = {}]
     /\ earlier' = [x \in Clients |-> IF x = c THEN {} ELSE earlier[x] \ {c}]

@@ -9,6 +9,7 @@ QUEUE = {
     "Masters": ALL,
     "Clients": "{c1, c2}",
     "Down": "{}",
+    "Together": "{}",
     "NoOne": "NoOne",
     "Fair": "TRUE",
     "Crashes": "0",
@@ -17,6 +18,8 @@ QUEUE = {
     "Broken": "{}",
 }
 MODULES["Queue"] = (QUEUE, ("TypeOK", "OneHolder"), "")
+#: Both are threads of one process.
+THREADS = "{c1, c2}"
 THREE = {"Clients": "{c1, c2, c3}", "Once": "TRUE"}
 ORDER = ("TypeOK", "OneHolder", "FairOrder")
 SYMMETRY = "SYMMETRY Symmetry"
@@ -65,6 +68,23 @@ QUEUES = (
         Crashes="1",
         full=True,
     ),
+    waits("each waiter wins, one looks for its process", "EveryoneWins", Together=THREADS),
+    waits(
+        "each waiter wins, one looks, one message lost",
+        "EveryoneWins",
+        full=True,
+        Losses="1",
+        Together=THREADS,
+    ),
+    waits(
+        "each waiter wins, one looks, one thread dies",
+        "EveryoneWins",
+        full=True,
+        Crashes="1",
+        Together=THREADS,
+    ),
+    without("4 a late look is made by another", Crashes="1", Together=THREADS),
+    without("4 few messages wake", Down="{m3}", Together=THREADS),
     without("4 one order on all masters"),
     without("4 bounded sleep", Losses="1"),
     without("4 nudge", Crashes="1"),

@@ -153,8 +153,10 @@ class Box:
         """A release of the ordinary kind."""
         return self.release(owner, CHANNEL, **options)
 
-    def wait(self, waiter: str = ANNA, ticket: int = TICKET, queue_ms: int = QUEUE_MS) -> Any:
-        return self.call("wait", [LOCK, QUEUE], waiter, ticket, queue_ms)
+    def wait(
+        self, waiter: str = ANNA, ticket: int = TICKET, queue_ms: int = QUEUE_MS, *more: str | int
+    ) -> Any:
+        return self.call("wait", [LOCK, QUEUE], queue_ms, waiter, ticket, *more)
 
     def renew(self, owner: str = MINE, lease_ms: int = LEASE_MS, count: int = 1) -> Any:
         echo, codes, _ = self.call("renew", [LOCK, NOTE], lease_ms, owner, count)

@@ -271,12 +271,11 @@ class Engine(Port):
         """Pass on a hand-off whose waiter has left, instead of letting it run out."""
         waiter = waiter_name(token, self.context.client_id)
         with self.mutex:
-            if token in self.notifications.left or any(hold.owner == token for hold in self.holds):
+            # A late hand-off may reach an owner that already holds the lock: its release passes it on.
+            holding = any(hold.owner == token or hold.waiter == waiter for hold in self.holds)
+            if holding or token in self.notifications.left:
                 return
-            # A late hand-off may reach an owner that already holds the lock. The next waiter could do nothing
-            # with the votes of a minority.
-            hand_on = all(hold.waiter != waiter for hold in self.holds)
-        command = commands.leave_queue(self.context.wire, name, waiter, hand_on=hand_on)
+        command = commands.leave_queue(self.context.wire, name, waiter)
         self.masters.send(command, resend_for=CLAIM_S)
 
     def statistics(self, name: str, timeout: float) -> WaitGenerator[LockStatistics]:

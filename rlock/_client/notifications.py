@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Iterator
 
 from ..procedures.contender import Contender, Findings
 from ..procedures.port import ClientContext, Wake
@@ -101,6 +102,8 @@ class Subscription:
         #: Masters that had confirmed it until their connection ended.
         self.lost: set[int] = set()
         self.idle_at = math.inf
+        #: When a waiter last looked at a master for all waiters.
+        self.looked_at = -math.inf
         #: By the token of their places, as it comes over the wire. Weak: a contender that Ctrl-C kept from
         #: leaving must not keep the subscription.
         self._contenders: dict[bytes, weakref.ref[Contender]] = {}
@@ -114,6 +117,12 @@ class Subscription:
     def inboxes(self) -> list[Inbox]:
         """Their inboxes."""
         return [contender.inbox for contender in self.contenders]
+
+    def drawn(self) -> Iterator[tuple[Contender, Place]]:
+        """The waiters with a ticket, in the order in which they came."""
+        for ref in self._contenders.values():
+            if (contender := ref()) is not None and contender.place is not None and contender.place.drawn:
+                yield contender, contender.place
 
     def inbox(self, token: bytes) -> Inbox | None:
         """The inbox of the contender that has its place under this token."""

@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..model import Fault, FaultKind
@@ -20,7 +21,8 @@ from ..procedures.contender import Contender, LocalGrant
 from ..procedures.port import Notifications, WaitGenerator, Wake
 from ..rules.command_templates import encode
 from ..rules.keys import HandOff
-from ..rules.timing import CHANNEL_LINGER_S
+from ..rules.tickets import Place
+from ..rules.timing import CHANNEL_LINGER_S, LOOK_LATE_S
 from .connection import Connection, MasterConnection
 from .connections import Connections
 from .notifications import Inbox, Subscription
@@ -32,6 +34,8 @@ log = logging.getLogger("rlock")
 
 #: How often somebody looks which subscriptions are no longer needed.
 LOOK_S = 0.5
+#: How many places a waiter keeps with one look. 100 of them take a server about 0.1 ms.
+LOOK_PLACES = 100
 
 L = TypeVar("L", bound=Connection)
 
@@ -53,7 +57,7 @@ class Subscriptions(Notifications, Generic[L]):
         self._pass_on = engine.pass_on
         #: Hand-offs to places without a waiter: the lock, and the token of the place.
         self._unclaimed: list[tuple[str, str]] = []
-        #: Tokens of places that were lately removed from all masters: a hand-off to them is an old one.
+        #: Tokens of places whose release was sent lately: a hand-off to them is an old one.
         self.left: deque[str] = deque(maxlen=64)
         self._mutex = threading.Lock()
         self._by_name: dict[str, Subscription] = {}
@@ -134,8 +138,6 @@ class Subscriptions(Notifications, Generic[L]):
         inbox: Inbox | None = contender.inbox
         if inbox is None:
             return
-        if left:
-            self.left.append(inbox.token.decode())
         with self._mutex:
             if (found := self._by_name.get(inbox.name)) is not None and found.remove(inbox):
                 if found.deserted():
@@ -146,24 +148,32 @@ class Subscriptions(Notifications, Generic[L]):
             # Last: Ctrl-C before this line must not leave a contender without an inbox in the subscription.
             contender.inbox = None
 
+    def looks_for(self, contender: Contender) -> Sequence[Place]:
+        own, now = contender.place, self._context.clock()
+        assert own is not None
+        with self._mutex:
+            found = self._by_name.get(contender.name)
+            if found is None or not own.drawn:
+                return [own]
+            # Another waiter than the first looks if that one is late: its thread may be stopped.
+            if next(found.drawn(), (None, own))[1] is not own and now < found.looked_at + LOOK_LATE_S:
+                return []
+            found.looked_at = now
+            return [place for _, place in islice(found.drawn(), LOOK_PLACES)]
+
     def next_waiter(self, name: str) -> Contender | None:
-        if name not in self._by_name:
+        found = self._by_name.get(name)
+        if found is None:
             return None
         with self._mutex:
-            asleep = [
-                (place.ticket, place.waiter, contender)
-                for contender in self._contenders(name)
-                if (place := contender.place) is not None
-                and place.drawn
-                and contender.inbox.asleep
-                and not contender.inbox.handed_by
-            ]
-        return min(asleep, key=lambda entry: entry[:2])[2] if asleep else None
+            asleep = (each for each, _ in found.drawn() if each.inbox.asleep and not each.inbox.handed_by)
+            return next(asleep, None)
 
     def hand_over(self, contender: Contender, grant: LocalGrant) -> bool:
         with self._mutex:
             inbox: Inbox | None = contender.inbox
-            if inbox is None or contender not in self._contenders(contender.name):
+            found = self._by_name.get(contender.name)
+            if found is None or inbox is None or found.inbox(inbox.token) is not inbox:
                 return False
             contender.receive(grant)
             inbox.wake(Wake.GRANTED)
@@ -173,12 +183,8 @@ class Subscriptions(Notifications, Generic[L]):
     def waiting(self, name: str) -> list[str]:
         """The tokens of the places of this client's own waiters."""
         with self._mutex:
-            places = [contender.place for contender in self._contenders(name)]
-            return [place.token for place in places if place is not None and place.drawn]
-
-    def _contenders(self, name: str) -> list[Contender]:
-        found = self._by_name.get(name)
-        return [] if found is None else found.contenders
+            found = self._by_name.get(name)
+            return [] if found is None else [place.token for _, place in found.drawn()]
 
     def _settled(self, found: Subscription) -> bool:
         connections = self._connections

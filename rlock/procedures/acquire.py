@@ -14,12 +14,14 @@ The queue is like AQS: docs/waiting.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ..model import Code, Vote
 from ..rules import commands
 from ..rules.keys import holder_identity
 from ..rules.options import LockOptions
 from ..rules.quorum import Settle
+from ..rules.tickets import Place
 from ..rules.timing import (
     LAST_ROUND_S,
     expiry_wait,
@@ -192,8 +194,8 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
     """Sleep while another owner has the lock. Returns the reason to wake up.
 
     `Wake.TIME` before the contender's time is over: the lock may be free, or the next round can ask for a
-    place. A message may be lost, and a holder may die. So the waiter looks at one master now and then, each
-    time at another one.
+    place. A message may be lost, and a holder may die. So the first waiter of each process looks at one
+    master now and then, each time at another one. It looks for all waiters of the process.
     """
     context, findings = port.context, contender.findings
     clock, until, ballot = context.clock, contender.until, findings.ballot
@@ -209,10 +211,17 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
         look_at = clock() + poll_wait(context.random, subscribed=not briefly and confirmed >= context.quorum)
         briefly = False
         wake = yield from port.notifications.wait(contender, min(free_at, until, look_at))
-        if wake is not Wake.TIME or clock() >= min(free_at, until):
+        if wake is not Wake.TIME or clock() >= until:
+            return wake
+        places = port.notifications.looks_for(contender)
+        if not places:
+            # The holder may have renewed its lease since this waiter's last round.
+            free_at, holder = math.inf, None
+            continue
+        if clock() >= free_at:
             return wake
         master = context.random.randrange(ballot.masters) if master < 0 else master
-        vote, master = yield from _look(port, contender, master)
+        vote, master = yield from _look(port, contender, master, places)
         if vote is None or vote.code != Code.FOREIGN:
             return Wake.TIME
         if contender.place is not None and vote.holder == contender.place.token:
@@ -225,11 +234,13 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
             holder = holder_identity(vote.holder)
 
 
-def _look(port: Port, contender: Contender, last: int) -> WaitGenerator[tuple[Vote | None, int]]:
+def _look(
+    port: Port, contender: Contender, last: int, places: Sequence[Place]
+) -> WaitGenerator[tuple[Vote | None, int]]:
     """The vote of the next master after ``last`` that answers, and its index."""
-    context, place, masters = port.context, contender.place, contender.findings.ballot.masters
-    if contender.stage is Stage.WAITING and place is not None:
-        command = commands.wait(place)
+    context, masters = port.context, contender.findings.ballot.masters
+    if contender.stage is Stage.WAITING:
+        command = commands.wait(*places)
     else:
         command = commands.status(contender.name, waiters=1, guarded=context.guard.on)
     vote = None

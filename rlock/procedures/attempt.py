@@ -125,9 +125,9 @@ def _give_back(port: Port, contender: Contender, owner: str, maybe: list[int]) -
         if differs:
             # Otherwise the masters would have different orders, and no waiter would get a quorum.
             port.masters.send(commands.wait(place))
-        elif ballot.granted and contender.stage is Stage.WAITING:
+        elif maybe and contender.stage is Stage.WAITING and (ballot.granted or not contender.findings.holder):
             # The place first: otherwise a master without it would hand the vote to a later waiter.
-            port.masters.send(commands.wait(place), maybe)
+            port.masters.send(commands.wait(place), maybe, resend_for=contender.options.lease.ttl)
     if maybe:
         # The first in the queue gets the vote, so one contender gets all votes in the end (docs/election.md).
         # Not while another owner may have a quorum: a minority would wake the first again and again.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..errors import QuorumUnreachableError
     from ..rules.holds import Hold
     from ..rules.options import LockOptions
+    from ..rules.tickets import Place
     from .contender import Contender, Grant, LocalGrant
 
 T = TypeVar("T")
@@ -139,8 +140,11 @@ class Notifications(Protocol):
     def unsubscribe(self, contender: Contender, *, left: bool) -> None:
         """Take this contender out of the waiters. A second call does nothing.
 
-        ``left``: the caller removes its place from all masters, so a later hand-off to it is an old one.
+        ``left``: the caller removes its place from all masters, and passes on what they handed to it.
         """
+
+    def looks_for(self, contender: Contender) -> Sequence[Place]:
+        """The places of this process that this waiter looks after now. None: another waiter does so."""
 
     def next_waiter(self, name: str) -> Contender | None:
         """The first of this process's own waiters, if it is asleep."""

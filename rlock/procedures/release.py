@@ -18,7 +18,7 @@ from ..rules.holds import Hold
 from ..rules.keys import owner_token
 from ..rules.quorum import Ballot
 from ..rules.tickets import Place
-from ..rules.timing import LOCAL_HAND_OFFS
+from ..rules.timing import LOCAL_HAND_OFFS, STRAGGLERS_S
 from .contender import Contender, LocalGrant
 from .port import ClientContext, Port, WaitGenerator
 
@@ -95,6 +95,10 @@ def _hand_over(
     port.under_way.handing_over[next_owner] = next_waiter
     try:
         ballot = yield from port.masters.call(command, lease.request_timeout, resend_for=lease.ttl, late=late)
+        if ballot.outstanding and any(vote.ttl_ms <= 0 for vote in list(ballot.votes.values())):
+            # The missing replies may complete the quorum. A master that gave no lease needs no undo.
+            wait = min(2 * (ballot.decided_at - ballot.sent_at), STRAGGLERS_S)
+            yield from port.masters.collect([ballot], context.clock() + wait)
         # The lease on a master that restarted is no vote: it may have voted for another owner before.
         votes = [vote for vote in list(ballot.votes.values()) if not vote.guarded]
         tokens = [vote.token for vote in votes if vote.code == Code.YES and vote.ttl_ms > 0]
@@ -118,7 +122,10 @@ def take_back_from(
     port: Port, next_waiter: Contender, next_owner: str, targets: Sequence[int] | None
 ) -> None:
     """Undo a hand-over on all masters (or ``targets``)."""
-    command = commands.free(port.context.wire, next_waiter.name, next_owner)
+    command, place = commands.free(port.context.wire, next_waiter.name, next_owner), next_waiter.place
+    if place is not None:
+        # First: the hand-over took the place out of the queue, so a later waiter would get the lock.
+        port.masters.send(commands.wait(place), targets, resend_for=next_waiter.options.lease.ttl)
     port.masters.send(command, targets, resend_for=next_waiter.options.lease.ttl)
 
 

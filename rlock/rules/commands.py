@@ -190,10 +190,10 @@ def _command(
     return Command(script, words, (), encode(("EVALSHA", script.sha, *words)), echo, decode=decode)
 
 
-def wait(place: Place) -> Command:
-    """Keep a place in the queue, and ask who holds the lock."""
-    arguments = (place.waiter, str(place.ticket), _QUEUE_MS)
-    return _command(WAIT, (place.name, queue(place.name)), arguments, decode_wait)
+def wait(*places: Place) -> Command:
+    """Keep places in the queue of one lock, and ask who holds it."""
+    name, words = places[0].name, [word for place in places for word in (place.waiter, str(place.ticket))]
+    return _command(WAIT, (name, queue(name)), (_QUEUE_MS, *words), decode_wait)
 
 
 #: The name of a lock, its owner, the hold count, and the fencing token.

@@ -17,6 +17,7 @@ from rlock.procedures.contender import Contender
 from rlock.rules.holds import OwnerKey
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.tickets import Place
+from rlock.rules.timing import LOOK_LATE_S
 from rlock.testing import memory_client
 
 from ..interrupts import interrupted
@@ -96,6 +97,20 @@ def test_a_hand_off_that_came_before_its_waiter_left_is_passed_on(hearing: Heari
     hearing.hear(0, hearing.message(hearing.place.token))
     hearing.subscriptions.unsubscribe(hearing.contender, left=False)
     assert hearing.subscriptions._unclaimed == [("x", hearing.place.token)]
+
+
+def test_the_first_waiter_looks_for_all_and_another_one_if_the_first_is_late(hearing: Hearing) -> None:
+    second, place = hearing.contend("x")
+    hearing.subscribe(second)
+    places = [hearing.place, place]
+    for each in places:
+        each.drawn = True
+    assert hearing.subscriptions.looks_for(hearing.contender) == places
+    assert hearing.subscriptions.looks_for(second) == []
+    hearing.subscriptions._by_name["x"].looked_at -= LOOK_LATE_S
+    assert hearing.subscriptions.looks_for(second) == places
+    hearing.subscriptions.unsubscribe(hearing.contender, left=True)
+    assert hearing.subscriptions.looks_for(second) == [place], "it is the first now"
 
 
 # -- Ctrl-C --------------------------------------------------------------------------------------------------

@@ -112,8 +112,30 @@ def test_a_hand_over_that_nobody_takes_is_undone_where_it_may_stand(why: str) ->
     call, undo = world.sent(scripts.RELEASE)
     assert named(undo, "owner") == named(call, "next_owner")
     assert undo.targets == {"interrupt": None, "too few masters": [0]}.get(why, [0, 1])
+    # First: the hand-over took the place out of the queue, so the undo would free the lock to a later waiter.
+    (kept,) = world.sent(scripts.WAIT)
+    assert world.steps.index(kept) < world.steps.index(undo)
+    assert (kept.targets, kept.resend_for) == (undo.targets, undo.resend_for)
     assert contender.local_grant is None
     assert world.under_way.handing_over == {}
+
+
+def test_a_master_that_handed_the_lock_to_another_process_needs_no_undo() -> None:
+    elsewhere = YES._replace(ttl_ms=0)
+    world = World(5, [HANDED, elsewhere, elsewhere, None, None])
+    world.stragglers = {3: elsewhere, 4: HANDED}
+    waiter(world)
+    assert not world.run(release(world, hold())).handed_over
+    _, undo = world.sent(scripts.RELEASE)
+    assert undo.targets == [0, 4]
+
+
+def test_a_late_reply_can_complete_the_quorum_of_a_hand_over() -> None:
+    world = World(5, [HANDED, HANDED, YES, None, None])
+    world.stragglers = {3: HANDED}
+    contender = waiter(world)
+    assert world.run(release(world, hold())).handed_over
+    assert contender.local_grant is not None
 
 
 def hold() -> Hold:

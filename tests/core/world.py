@@ -30,6 +30,7 @@ from rlock.rules.holds import OwnerKey
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot, Settle
 from rlock.rules.restart_guard import Guard
+from rlock.rules.tickets import Place
 
 YES = Vote(Code.YES, "me:1", token=9)
 ABSENT = Vote(Code.ABSENT)
@@ -109,6 +110,8 @@ class World(Port, Masters, Notifications):
         self.failures: list[QuorumUnreachableError] = []
         self.waiter: Contender | None = None
         self.takes_over = True
+        #: Whether the contender looks for all waiters of its process.
+        self.looks = True
         self.masters = self.notifications = self
         self.under_way = UnderWay()
         names = [f"redis://m{i}" for i in range(masters)]
@@ -235,6 +238,9 @@ class World(Port, Masters, Notifications):
     def unsubscribe(self, contender: Contender, *, left: bool) -> None:
         if left:
             self.steps.append(Unsubscribe(contender))
+
+    def looks_for(self, contender: Contender) -> Sequence[Place]:
+        return [contender.place] if contender.place is not None and self.looks else []
 
     def next_waiter(self, name: str) -> Contender | None:
         return self.waiter

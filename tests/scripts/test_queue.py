@@ -118,6 +118,13 @@ def test_wait_takes_exactly_the_place_that_it_names_and_a_second_delivery_the_sa
         assert box.line() == {BEN: TICKET, CARA: TICKET + 10, ANNA: ticket}
 
 
+def test_one_call_keeps_the_places_of_many_waiters_except_one_that_was_handed_the_lock(box: Box) -> None:
+    box.acquire(owner_of(BEN))
+    reply = box.wait(ANNA, TICKET, QUEUE_MS, BEN, TICKET + 1, CARA, TICKET + 2)
+    assert reply[:2] == [1, owner_of(BEN)]
+    assert box.line() == {ANNA: TICKET, CARA: TICKET + 2}
+
+
 def test_wait_of_one_who_was_handed_the_lock_takes_no_place(box: Box) -> None:
     """It would be handed the lock once more; the place of another one of its process is no such thing."""
     box.acquire(owner_of(ANNA))

@@ -274,15 +274,16 @@ class Master(Keyspace):
             return [0, b"", 0, -2, len(line), waiters, note]
         return [1, found[0].encode(), found[1], self.pttl(lock), len(line), waiters, note]
 
-    def _wait(self, keys: Sequence[str], waiter: str, ticket: str, queue_ms: str) -> Reply:
+    def _wait(self, keys: Sequence[str], queue_ms: str, *places: str) -> Reply:
         lock, queue = keys
         fields = self._fields(lock)
         found = self._holder(lock) if fields == 1 else None
         if fields not in (0, 1) or (fields == 1 and found is None):
             return [*_NOT_A_LOCK, 0]
-        if found is None or not waiter.startswith(f"{found[0]}|"):
-            self._zadd(queue, float(ticket), waiter)
-            self._pexpire(queue, queue_ms)
+        for waiter, ticket in zip(places[::2], places[1::2], strict=True):
+            if found is None or not waiter.startswith(f"{found[0]}|"):
+                self._zadd(queue, float(ticket), waiter)
+                self._pexpire(queue, queue_ms)
         if found is None:
             return [0, b"", 0, -2, self._us]
         return [1, found[0].encode(), found[1], self.pttl(lock), self._us]
