@@ -6,8 +6,7 @@
 -- KEYS[3] fence      text   `<token> <owner>`, the last fencing token and its owner
 -- KEYS[4] note       text   since when the memory is whole (handshake.lua); left out: restart guard off
 -- ARGV[1] lease_ms   ms
--- ARGV[2] fence_ms   ms     how long the last fencing token is kept, from its own time on if that is later;
---                           up to ten seconds less if an acquire follows another one
+-- ARGV[2] fence_ms   ms     the last fencing token is kept so long, or ten seconds less; if ahead, longer
 -- ARGV[3] order      text   `fair`: a free lock is for the first in the queue; else for any caller
 -- ARGV[4] rank       text   `last`: behind the present waiters, whatever the ticket; `kept`: at the ticket;
 --                           a caller that does not wait leaves out ARGV[4] to ARGV[8]
@@ -21,8 +20,7 @@
 --                           fence_ms: this master's time replaces it
 --
 -- Reply: {code, holder, count, ttl_ms, ticket, time_us, token, note, length}: ticket of the place (0: none),
--- time_us is 0 in a grant if the proposal is within a second of it, or of the same ten seconds (of the time
--- since 1970) as the last token; length of the queue
+-- time_us is 0 in a grant if the proposal is within a second of it or follows the last token, length of queue
 --    1  granted: the caller holds the lease and has no place any more
 --   -1  refused: someone else's; holder, count and ttl_ms (-1: no expiry) are theirs
 --   -2  refused: the key is not a lock (another type, or a hash that no lock wrote)
@@ -149,13 +147,11 @@ if given_to ~= owner then
     else
         local time = redis.call('time')
         local now_us = time[1] * 1000000 + time[2]
-        if given < now_us - 1000000 or given > now_us + 1000000 then
-            -- Otherwise a client that never waits would not learn that a clock was set.
-            time_us = now_us
-            if not last and given < now_us - fence_ms * 500 then
-                -- This master may have forgotten a higher token.
-                given, number = now_us, false
-            end
+        -- Otherwise a client that never waits would not learn that a clock was set.
+        time_us = math.abs(given - now_us) > 1000000 and now_us or 0
+        if not last and given < now_us - fence_ms * 500 then
+            -- This master may have forgotten a higher token.
+            given, number = now_us, false
         end
         if not number or given <= token then
             -- Above each earlier token of this master: two majorities share at least one master.
