@@ -50,19 +50,20 @@ if leaves then
     redis.pcall('zrem', queue, waiter)
 end
 
-local held = redis.pcall('hget', lock, owner)
-if not held and leaves then
+-- The owner is the only field: without it the key is gone.
+local code = redis.pcall('hdel', lock, owner)
+if code == 0 and leaves then
     -- The lock was handed to this place, but its waiter won with another token, or is gone. Otherwise the
     -- lock would stay taken here until the claim expires.
-    held = redis.pcall('hget', lock, string.match(waiter, '^(.*)|') or waiter)
+    code = redis.pcall('hdel', lock, string.match(waiter, '^(.*)|') or waiter)
 end
-if type(held) == 'table' then
-    if string.find(held.err, 'WRONGTYPE', 1, true) then
+if type(code) == 'table' then
+    if string.find(code.err, 'WRONGTYPE', 1, true) then
         return {-2, '', 0, -1, 0}
     end
-    return held
+    return code
 end
-if not held then
+if code == 0 then
     local fields = redis.call('hlen', lock)
     -- HLEN first: HGETALL of a foreign hash with a million fields would stop the server.
     local entry = fields == 1 and redis.call('hgetall', lock)
@@ -75,11 +76,8 @@ if not held then
     if owner ~= '' then
         return {0, '', 0, -2, 0}
     end
-else
-    redis.call('del', lock)
 end
 -- From here on nothing may raise: an error must not answer a release that has happened.
-local code = held and 1 or 0
 if channel == '' then
     return {code, owner, 0, 0, 0}
 end
@@ -115,7 +113,7 @@ if first or next_waiter or claim_ms == '0' then
             return token, now_us
         end
         local least, kept_ms = tonumber(proposal) or token + 1, fence_ms
-        if least < now_us - fence_ms * 1000 then
+        if not given_to and least < now_us - fence_ms * 500 then
             least = now_us
         end
         token = math.max(token + 1, least)

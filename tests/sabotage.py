@@ -111,9 +111,11 @@ def increment(stack: ExitStack) -> None:
     _rewrite(
         stack,
         scripts.RELEASE,
-        "else\n    redis.call('del', lock)\nend",
-        "elseif redis.call('hincrby', lock, owner, -1) < 1 then\n    redis.call('del', lock)\n"
-        "else\n    return {1, owner, 0, 0, 0}\nend",
+        "local code = redis.pcall('hdel', lock, owner)",
+        "local code = redis.call('hget', lock, owner) and 1 or 0\n"
+        "if code == 1 and redis.call('hincrby', lock, owner, -1) > 0 then\n"
+        "    return {1, owner, 0, 0, 0}\nend\n"
+        "redis.call('hdel', lock, owner)",
     )
 
 
@@ -122,11 +124,11 @@ def increment_tokens(stack: ExitStack) -> None:
     _rewrite(
         stack,
         scripts.ACQUIRE,
-        "local number = given > token and proposal",
-        "given = token + 1\n    local number = string.format('%.0f', given)",
+        "local given, number, kept_ms = proposal + 0, proposal, fence_ms",
+        "local given, kept_ms = token + 1, fence_ms\n    local number = string.format('%.0f', given)",
     )
     # Or the first number would be a time, which rises by itself.
-    _rewrite(stack, scripts.ACQUIRE, "if given < now_us - fence_ms * 1000 then", "if false then")
+    _rewrite(stack, scripts.ACQUIRE, "if not last and given < now_us - fence_ms * 500 then", "if false then")
 
     def largest(_t: Any, _o: Any, _owner: str, given: Any, _until: float) -> Generator[Any, Any, int]:
         yield from ()
@@ -141,8 +143,8 @@ def release_anybody(stack: ExitStack) -> None:
     _rewrite(
         stack,
         scripts.RELEASE,
-        "local held = redis.pcall('hget', lock, owner)",
-        "local held = owner ~= '' and redis.call('exists', lock) == 1 and '1'",
+        "local code = redis.pcall('hdel', lock, owner)",
+        "local code = owner ~= '' and redis.call('del', lock) or 0",
     )
 
 

@@ -26,8 +26,8 @@ from .test_style import COMMANDS
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
-#: What the scripts call. HDEL is for an acquire that may not expire, a mistake.
-LEAST = {"eval", "evalsha"} | COMMANDS - {"hdel"}
+#: What the scripts call.
+LEAST = {"eval", "evalsha"} | COMMANDS
 #: What the client itself sends, whatever it may send besides.
 BESIDE = {"subscribe", "unsubscribe"}
 #: The page calls them optional: the user is told more, or is faster, with it.
@@ -94,6 +94,9 @@ def exercise(box: Box, user: Box, ears: Ears) -> list[Any]:
         told(user.heal)
         told(user.hand_on, waiter=BEN, ban_ms=60_000)
         told(user.heal)
+        told(user.acquire, THEIRS)
+        told(user.acquire, waiter=CARA)
+        told(user.hand_on, THEIRS)  # Cara is dead
         box.client.delete(EVICTED)
     return answers
 

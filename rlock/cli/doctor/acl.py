@@ -18,8 +18,9 @@ from ...rules.options import MAX_NAME_BYTES, check_name
 
 #: The commands of the scripts and of the client itself; in the order of docs/operations.md.
 COMMANDS = (
-    "evalsha", "eval", "get", "set", "hlen", "hset", "hget", "hgetall", "pexpire", "pttl", "del", "exists",
-    "zadd", "zrem", "zrange", "zscore", "zcard", "zpopmin", "time", "publish", "subscribe", "unsubscribe",
+    "evalsha", "eval", "get", "set", "hlen", "hset", "hget", "hdel", "hgetall", "pexpire", "pttl", "del",
+    "exists", "zadd", "zrem", "zrange", "zscore", "zcard", "zpopmin", "time", "publish", "subscribe",
+    "unsubscribe",
 )  # fmt: skip
 
 #: What may be left out, and what is lost with it.
@@ -155,6 +156,7 @@ def command_trials(scope: Scope) -> dict[str, tuple[str, ...]]:
         "hlen": ("HLEN", key),
         "hset": ("HSET", key, "field", "1", "odd"),
         "hget": ("HGET", key, "field"),
+        "hdel": ("HDEL", key, "field"),
         "hgetall": ("HGETALL", key),
         "pexpire": ("PEXPIRE", key, "soon"),
         "pttl": ("PTTL", key),
