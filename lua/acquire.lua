@@ -6,7 +6,7 @@
 -- KEYS[3] fence      text   `<token> <owner>`, the last fencing token and its owner
 -- KEYS[4] note       text   since when the memory is whole (handshake.lua); left out: restart guard off
 -- ARGV[1] lease_ms   ms
--- ARGV[2] fence_ms   ms     the last fencing token is kept so long, or ten seconds less; if ahead, longer
+-- ARGV[2] fence_ms   ms     how long the last fencing token is kept, from its own time on if that is later
 -- ARGV[3] order      text   `fair`: a free lock is for the first in the queue; else for any caller
 -- ARGV[4] rank       text   `last`: behind the present waiters, whatever the ticket; `kept`: at the ticket;
 --                           a caller that does not wait leaves out ARGV[4] to ARGV[8]
@@ -16,11 +16,11 @@
 -- ARGV[7] waiter     text   `<token>|<client_id>`, the caller's place
 -- ARGV[8] ticket     us     its position in the queue; 0: this master's time
 -- ARGV[n-1] owner    text   `<client>:<uuid>`
--- ARGV[n] proposal   us     the fencing token to give, unless one as high was given; older than half of
---                           fence_ms: this master's time replaces it
+-- ARGV[n] proposal   us     the fencing token to give, unless one as high was given; older than fence_ms:
+--                           this master's time replaces it
 --
 -- Reply: {code, holder, count, ttl_ms, ticket, time_us, token, note, length}: ticket of the place (0: none),
--- time_us is 0 in a grant if the proposal is within a second of it or follows the last token, length of queue
+-- time_us is 0 in a grant if the proposal is within a second of it, length of the queue
 --    1  granted: the caller holds the lease and has no place any more
 --   -1  refused: someone else's; holder, count and ttl_ms (-1: no expiry) are theirs
 --   -2  refused: the key is not a lock (another type, or a hash that no lock wrote)
@@ -139,32 +139,30 @@ local last, given_to = string.match(redis.call('get', fence) or '', '^(%d+) (.*)
 -- `+ 0` costs half of tonumber(), which reads the text twice.
 local token, time_us = (last or 0) + 0, 0
 if given_to ~= owner then
+    local given, kept_ms = proposal + 0, fence_ms
     -- Reuse the argument string: formatting a number costs as much as a command.
-    local given, number, kept_ms = proposal + 0, proposal, fence_ms
-    if last and token < given and token >= given - given % 10000000 then
-        -- The last token is of the same ten seconds, so its expiry serves: TIME costs a tenth of a pair.
-        redis.call('set', fence, number .. ' ' .. owner, 'keepttl')
-    else
-        local time = redis.call('time')
-        local now_us = time[1] * 1000000 + time[2]
+    local number = given > token and proposal
+    local time = redis.call('time')
+    local now_us = time[1] * 1000000 + time[2]
+    if given < now_us - 1000000 or given > now_us + 1000000 then
         -- Otherwise a client that never waits would not learn that a clock was set.
-        time_us = math.abs(given - now_us) > 1000000 and now_us or 0
-        if not last and given < now_us - fence_ms * 500 then
+        time_us = now_us
+        if given < now_us - fence_ms * 1000 then
             -- This master may have forgotten a higher token.
             given, number = now_us, false
         end
-        if not number or given <= token then
-            -- Above each earlier token of this master: two majorities share at least one master.
-            given = math.max(token + 1, given)
-            number = string.format('%.0f', given)
-        end
-        if given > now_us then
-            -- Kept for longer: otherwise the next token, which may start at this time, could be lower.
-            kept_ms = string.format('%.0f', fence_ms + (given - now_us) / 1000)
-        end
-        redis.call('set', fence, number .. ' ' .. owner, 'px', kept_ms)
+    end
+    if not number then
+        -- Above each earlier token of this master: two majorities share at least one master.
+        given = math.max(token + 1, given)
+        number = string.format('%.0f', given)
     end
     token = given
+    if token > now_us then
+        -- Kept for longer: otherwise the next token, which may start at this master's time, could be lower.
+        kept_ms = string.format('%.0f', fence_ms + (token - now_us) / 1000)
+    end
+    redis.call('set', fence, number .. ' ' .. owner, 'px', kept_ms)
 end
 if again then
     return {1, owner, held, tonumber(lease_ms), 0, time_us, token, note, 0}

@@ -113,7 +113,7 @@ if first or next_waiter or claim_ms == '0' then
             return token, now_us
         end
         local least, kept_ms = tonumber(proposal) or token + 1, fence_ms
-        if not given_to and least < now_us - fence_ms * 500 then
+        if least < now_us - fence_ms * 1000 then
             least = now_us
         end
         token = math.max(token + 1, least)

@@ -124,11 +124,11 @@ def increment_tokens(stack: ExitStack) -> None:
     _rewrite(
         stack,
         scripts.ACQUIRE,
-        "local given, number, kept_ms = proposal + 0, proposal, fence_ms",
-        "local given, kept_ms = token + 1, fence_ms\n    local number = string.format('%.0f', given)",
+        "local number = given > token and proposal",
+        "given = token + 1\n    local number = string.format('%.0f', given)",
     )
     # Or the first number would be a time, which rises by itself.
-    _rewrite(stack, scripts.ACQUIRE, "if not last and given < now_us - fence_ms * 500 then", "if false then")
+    _rewrite(stack, scripts.ACQUIRE, "if given < now_us - fence_ms * 1000 then", "if false then")
 
     def largest(_t: Any, _o: Any, _owner: str, given: Any, _until: float) -> Generator[Any, Any, int]:
         yield from ()

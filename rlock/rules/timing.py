@@ -52,9 +52,9 @@ TIME_AGE_S = 0.2
 #: How long the last round may run that begins just before the caller's time ends.
 LAST_ROUND_S = 0.05
 
-#: How long a master remembers the last fencing token of a lock: an hour, and ten seconds because not every
-#: acquire begins this time anew. After that the master's clock gives a greater token, unless it was set back.
-FENCE_TTL_S = 3610.0
+#: How long a master remembers the last fencing token of a lock. After that the master's clock gives a greater
+#: token, unless that clock was set back.
+FENCE_TTL_S = 3600.0
 #: The error of a master's uptime, which Redis tells in whole seconds.
 UPTIME_ERROR_S = 1.0
 #: The first renewal comes this long after the acquire. It puts the lease on masters that did not grant it.

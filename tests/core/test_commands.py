@@ -48,13 +48,13 @@ def test_an_uncontended_pair_sends_only_the_arguments_that_it_needs() -> None:
     taken = commands.acquire("x", OWNER, 9_000, token=TOKEN)
     assert keys_of(taken) == [LOCK, QUEUE, FENCE, keys.NOTE]
     assert keys_of(commands.acquire("x", OWNER, 9_000, token=TOKEN, guarded=False)) == [LOCK, QUEUE, FENCE]
-    asked = {"lease_ms": "9000", "fence_ms": "3610000", "owner": OWNER, "proposal": str(TOKEN)}
+    asked = {"lease_ms": "9000", "fence_ms": "3600000", "owner": OWNER, "proposal": str(TOKEN)}
     assert arguments_of(taken) == asked
     fair = commands.acquire("x", OWNER, 9_000, token=TOKEN, fair=True)
     assert arguments_of(fair) == asked | {"order": "fair"}
     given_up = commands.free(OWN, "x", OWNER)
     assert keys_of(given_up) == [LOCK, QUEUE, FENCE, keys.NOTE], "for the grant to the next waiter"
-    told = {"channel": CHANNEL, "claim_ms": "1000", "fence_ms": "3610000", "owner": OWNER}
+    told = {"channel": CHANNEL, "claim_ms": "1000", "fence_ms": "3600000", "owner": OWNER}
     assert arguments_of(given_up) == told
 
 

@@ -211,10 +211,10 @@ def test_a_text_that_no_script_wrote_is_no_token(box: Box, garbage: str) -> None
 # -- tokens and a master's clock ----------------------------------------------------------------------------
 
 
-DAY_US, HOUR_US = 86_400_000_000, 3_600_000_000
+DAY_US = 86_400_000_000
 
 
-@pytest.mark.parametrize("age_us", [0, FENCE_MS * 500 - HOUR_US, FENCE_MS * 500 + HOUR_US])
+@pytest.mark.parametrize("age_us", [0, FENCE_MS * 1000 - DAY_US, FENCE_MS * 1000 + DAY_US])
 @pytest.mark.parametrize("way", ["acquire", "next waiter"])
 def test_a_proposal_that_is_older_than_the_memory_may_be_below_a_forgotten_token(
     box: Box, way: str, age_us: int
@@ -225,7 +225,7 @@ def test_a_proposal_that_is_older_than_the_memory_may_be_below_a_forgotten_token
     else:
         box.client.hset(LOCK, MINE, 1)
         given = box.hand_on(next_waiter=HEIR, token=before - age_us)[4]
-    if age_us > FENCE_MS * 500:
+    if age_us > FENCE_MS * 1000:
         assert before <= given <= box.time_us()
     else:
         assert given == before - age_us
@@ -252,18 +252,6 @@ def test_a_token_that_is_ahead_of_the_time_is_remembered_until_its_own_time_is_o
         box.heal(token=token)
     ahead_ms = DAY_US // 1000
     assert FENCE_MS + ahead_ms - 5_000 < box.pttl(FENCE) <= FENCE_MS + ahead_ms
-
-
-@pytest.mark.parametrize(("later_us", "anew"), [(1, False), (8_000_000, False), (10_000_000, True)])
-def test_an_acquire_of_the_same_ten_seconds_leaves_the_expiry_of_the_last_token(
-    box: Box, later_us: int, anew: bool
-) -> None:
-    box.granted(OLDER, token=TOKEN)
-    box.client.pexpire(FENCE, FENCE_MS // 2)
-    box.release(OLDER)
-    assert box.granted(token=TOKEN + later_us) == TOKEN + later_us
-    assert box.fenced() == (TOKEN + later_us, MINE)
-    assert (box.pttl(FENCE) > FENCE_MS // 2) == anew
 
 
 @pytest.mark.parametrize(("ahead_us", "far"), [(0, False), (-DAY_US, True), (DAY_US, True), (None, True)])

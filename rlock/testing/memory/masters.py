@@ -58,17 +58,15 @@ class Master(Keyspace):
         found = _TOKEN.match(self.text(fence))
         return (0, "") if found is None else (int(found[1]), found[2])
 
-    def _stamp(self, fence: str, owner: str, proposal: str, fence_ms: str, *, follows: bool = False) -> int:
-        """``proposal`` is empty: the next number. ``follows``: the expiry of the last token stays."""
+    def _stamp(self, fence: str, owner: str, proposal: str, fence_ms: str) -> int:
+        """``proposal`` is empty: the next number."""
         token, given_to = self._last(fence)
         if given_to != owner:
-            least, kept = int(proposal or token + 1), self.find(fence)
-            if not given_to and least < self._us - int(fence_ms) * 500:
+            least = int(proposal or token + 1)
+            if least < self._us - int(fence_ms) * 1000:
                 least = self._us
             token = max(token + 1, least)
             self._remember(fence, token, owner, fence_ms)
-            if follows and kept is not None:
-                self.keys[fence].expires_ms = kept.expires_ms
         return token
 
     def _note(self, keys: Sequence[str], index: int, lease_ms: str = "") -> bytes:
@@ -96,19 +94,17 @@ class Master(Keyspace):
         if fields not in (0, 1) or found is None:
             return [*_NOT_A_LOCK, 0, 0, 0, note, 0]
         holder, held = found
-        (last, given_to), least = self._last(fence), int(proposal)
-        follows = given_to != owner and max(1, least - least % 10_000_000) <= last < least
-        far = abs(least - self._us) > 1_000_000 and given_to != owner and not follows
+        far = abs(int(proposal) - self._us) > 1_000_000 and self._last(fence)[1] != owner
         time_us = self._us if far else 0
         if fields and holder == owner:
             self._pexpire(lock, lease_ms)
-            token = self._stamp(fence, owner, proposal, fence_ms, follows=follows)
+            token = self._stamp(fence, owner, proposal, fence_ms)
             note = self._note(keys, 3, lease_ms)
             return [1, owner.encode(), held, int(lease_ms), 0, time_us, token, note, 0]
         handed = holder != "" and waiter.startswith(f"{holder}|")
         first = self._first(queue) if not fields and order == "fair" else None
         if handed or (not fields and first in (None, waiter)):
-            token = self._stamp(fence, owner, proposal, fence_ms, follows=follows)
+            token = self._stamp(fence, owner, proposal, fence_ms)
             self.keys.pop(lock, None)
             self._set(lock, owner, "1")
             self._pexpire(lock, lease_ms)
