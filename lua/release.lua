@@ -14,11 +14,11 @@
 -- ARGV[5] waiter         text  `<token>|<client_id>`, the place to leave, with a hand-off to it; may be empty
 -- ARGV[6] ban_ms         ms    how long the owner must not be healed (it is evicted); may be empty
 -- ARGV[7] next_waiter    text  `<token>|<client_id>`, a waiter of the caller's process; without one ARGV[7]
---                              to ARGV[11] are left out
+--                              to ARGV[10] are left out
 -- ARGV[8] next_owner     text  the owner token with which the next waiter gets the lease
 -- ARGV[9] next_lease_ms  ms    its lease
 -- ARGV[10] order         text  `fair`: only if it is the first in the queue; `barging`: in any case
--- ARGV[11] proposal      us    its fencing token, as in acquire.lua
+-- ARGV[n-1] proposal     us    the fencing token of the next owner, as in acquire.lua
 -- ARGV[n] owner          text  `<client>:<uuid>`; empty: only hand on a lock that is free
 --
 -- Reply: {code, holder, count, ttl_ms, token}: the next waiter's fencing token, if it got the lock
@@ -36,9 +36,8 @@
 -- Second delivery: finds the owner gone, answers 0 or -1, writes and publishes nothing; a ban begins anew.
 
 local lock, queue, fence, note_key, evicted = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local channel, claim_ms, fence_ms, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[#ARGV]
-local message, waiter, ban_ms, next_waiter, next_owner, next_lease_ms, order, proposal =
-    unpack(ARGV, 4, #ARGV - 1)
+local channel, claim_ms, fence_ms, proposal, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[#ARGV - 1], ARGV[#ARGV]
+local message, waiter, ban_ms, next_waiter, next_owner, next_lease_ms, order = unpack(ARGV, 4, #ARGV - 2)
 
 if ban_ms and ban_ms ~= '' then
     -- A DEL first: a server at maxmemory lets a script store something only after another write.
@@ -100,7 +99,7 @@ if first or next_waiter or claim_ms == '0' then
     end
 
     -- The fencing token, as in acquire.lua, and the time; false if the last token cannot be read, or the new
-    -- one stored. Without a proposal it is the next number: the masters gave the holder the same one.
+    -- one stored.
     local function stamp(holder)
         local last, time = redis.pcall('get', fence), redis.pcall('time')
         if type(last) == 'table' or time.err then
@@ -112,7 +111,7 @@ if first or next_waiter or claim_ms == '0' then
         if given_to == holder then
             return token, now_us
         end
-        local least, kept_ms = tonumber(proposal) or token + 1, fence_ms
+        local least, kept_ms = proposal + 0, fence_ms
         if least < now_us - fence_ms * 1000 then
             least = now_us
         end
@@ -132,7 +131,6 @@ if first or next_waiter or claim_ms == '0' then
             redis.pcall('zrem', queue, next_waiter)
             return {code, owner, 1, tonumber(next_lease_ms), token}
         end
-        proposal = nil
     end
     while claim_ms ~= '0' and left > 0 do
         first = first or redis.pcall('zpopmin', queue)[1]

@@ -146,8 +146,8 @@ class Box:
             keys.pop()
         if next_waiter:
             favoured = next_owner or owner_of(next_waiter)
-            words += [next_waiter, favoured, next_lease_ms, order, token]
-        return self.call("release", keys, *words, owner)
+            words += [next_waiter, favoured, next_lease_ms, order]
+        return self.call("release", keys, *words, token, owner)
 
     def hand_on(self, owner: str = MINE, **options: Any) -> Any:
         """A release of the ordinary kind."""

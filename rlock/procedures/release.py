@@ -68,7 +68,8 @@ def free(port: Port, hold: Hold) -> None:
 
 
 def _free(context: ClientContext, hold: Hold) -> Command:
-    return commands.free(context.wire, hold.name, hold.owner, hold.waiter)
+    token = context.time.us(context.clock())
+    return commands.free(context.wire, hold.name, hold.owner, hold.waiter, token)
 
 
 def _hand_over(

@@ -95,12 +95,13 @@ class CommandTemplate:
         expected = expect_grant(owner, lease_ms, token) if token else NO_EXPECTED_REPLY
         return Command(self._script, self._words, (owner, proposal), packed, owner, expected)
 
-    def render_release(self, owner: str) -> Command:
-        """A release without a place: only the owner differs each time."""
-        text = owner.encode()
+    def render_release(self, owner: str, token: int) -> Command:
+        """A release without a place: the token to propose and the owner differ each time."""
+        text, proposal = owner.encode(), str(token)
         holder = b"$%d\r\n%b\r\n" % (len(text), text)
+        packed = b"%b$%d\r\n%d\r\n%b" % (self._head, len(proposal), token, holder)
         expected = b"*5\r\n:1\r\n%b:0\r\n:0\r\n:0\r\n" % holder, _RELEASED, False
-        return Command(self._script, self._words, (owner,), self._head + holder, owner, expected)
+        return Command(self._script, self._words, (proposal, owner), packed, owner, expected)
 
 
 def expect_grant(owner: str, lease_ms: int, token: int) -> ExpectedReply:

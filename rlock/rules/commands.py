@@ -80,12 +80,13 @@ def _acquire(name: str, lease_ms: int, fair: bool, guarded: bool, *waiting: str)
 # -- release -----------------------------------------------------------------------------------------------
 
 
-def free(wire: Wire, name: str, owner: str, waiter: str = "") -> Command:
+def free(wire: Wire, name: str, owner: str, waiter: str = "", token: int = 0) -> Command:
     """Release the lock, and the queue place ``waiter`` of its holder.
 
-    Each master hands the lock to the first in its queue, or publishes that it is free.
+    Each master hands the lock to the first in its queue, or publishes that it is free. ``token``: the fencing
+    token to propose for the next owner; 0: each master's time.
     """
-    return _release(wire, name, owner, waiter)
+    return _release(wire, name, owner, waiter, token=token)
 
 
 def hand_over(
@@ -106,8 +107,8 @@ def hand_over(
     ``token``: the fencing token to propose for it.
     """
     order, lease_ms = "barging" if barging else "fair", str(next_waiter.lease_ms)
-    favoured = (next_waiter.waiter, next_owner, lease_ms, order, str(token))
-    command = _hand_over(wire, name).render(waiter, "", *favoured, owner, echo=owner)
+    favoured = (next_waiter.waiter, next_owner, lease_ms, order)
+    command = _hand_over(wire, name).render(waiter, "", *favoured, str(token), owner, echo=owner)
     return command.expect_first_reply()
 
 
@@ -132,18 +133,25 @@ def nudge(wire: Wire, name: str) -> Command:
 def evict(wire: Wire, name: str, owner: str, ban_s: float) -> Command:
     """Take the lock from its holder; for ``ban_s`` seconds no client heals it for that owner."""
     keys = (*_release_keys(name), evicted(name, owner))
-    arguments = (*_announcement(wire, name), "", str(round(ban_s * 1000)), owner)
+    arguments = (*_announcement(wire, name), "", str(round(ban_s * 1000)), "0", owner)
     return _command(RELEASE, keys, arguments, echo=owner)
 
 
 def _release(
-    wire: Wire, name: str, owner: str, waiter: str = "", *, hand_on: bool = True, publish: bool = True
+    wire: Wire,
+    name: str,
+    owner: str,
+    waiter: str = "",
+    *,
+    hand_on: bool = True,
+    publish: bool = True,
+    token: int = 0,
 ) -> Command:
     if not waiter:
-        return _release_template(wire, name, hand_on, publish, False).render_release(owner)
+        return _release_template(wire, name, hand_on, publish, False).render_release(owner, token)
     template = _release_template(wire, name, hand_on, publish, True)
     # The reply depends on the queue, so the client cannot know it beforehand.
-    return template.render(waiter, owner, echo=owner).expect_first_reply()
+    return template.render(waiter, str(token), owner, echo=owner).expect_first_reply()
 
 
 @lru_cache(maxsize=1024)
@@ -151,7 +159,7 @@ def _release_template(wire: Wire, name: str, hand_on: bool, publish: bool, waite
     arguments = _announcement(wire, name, hand_on, publish)
     if not waiter and arguments[-1] == OWN.message:
         arguments = arguments[:-1]  # the default
-    return CommandTemplate(RELEASE, _release_keys(name), arguments, changing=2 if waiter else 1)
+    return CommandTemplate(RELEASE, _release_keys(name), arguments, changing=3 if waiter else 2)
 
 
 @lru_cache(maxsize=1024)

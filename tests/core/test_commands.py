@@ -54,7 +54,7 @@ def test_an_uncontended_pair_sends_only_the_arguments_that_it_needs() -> None:
     assert arguments_of(fair) == asked | {"order": "fair"}
     given_up = commands.free(OWN, "x", OWNER)
     assert keys_of(given_up) == [LOCK, QUEUE, FENCE, keys.NOTE], "for the grant to the next waiter"
-    told = {"channel": CHANNEL, "claim_ms": "1000", "fence_ms": "3600000", "owner": OWNER}
+    told = {"channel": CHANNEL, "claim_ms": "1000", "fence_ms": "3600000", "proposal": "0", "owner": OWNER}
     assert arguments_of(given_up) == told
 
 

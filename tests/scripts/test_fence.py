@@ -97,11 +97,11 @@ def test_a_proposal_of_0_is_above_a_token_that_is_ahead_of_the_time(box: Box) ->
 
 
 def test_one_who_was_handed_the_lock_gets_its_token_with_the_claim(box: Box, ears: Ears) -> None:
-    """Each master gives the next number, so their tokens are equal without a proposal."""
+    """The release proposes it, so that the tokens of all masters are equal."""
     ears.listen(ANNA)
     box.granted(token=TOKEN)
     box.enqueue(ANNA)
-    box.hand_on()
+    box.hand_on(token=TOKEN + 1)
     assert box.fenced() == (TOKEN + 1, owner_of(ANNA))
     assert box.granted(owner_of(ANNA), waiter=ANNA, token=TOKEN) == TOKEN + 1, "its confirmation"
     assert box.granted("anna:9", waiter=ANNA, token=TOKEN) == TOKEN + 2, "under another owner token"

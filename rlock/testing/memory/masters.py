@@ -59,10 +59,9 @@ class Master(Keyspace):
         return (0, "") if found is None else (int(found[1]), found[2])
 
     def _stamp(self, fence: str, owner: str, proposal: str, fence_ms: str) -> int:
-        """``proposal`` is empty: the next number."""
         token, given_to = self._last(fence)
         if given_to != owner:
-            least = int(proposal or token + 1)
+            least = int(proposal)
             if least < self._us - int(fence_ms) * 1000:
                 least = self._us
             token = max(token + 1, least)
@@ -132,7 +131,7 @@ class Master(Keyspace):
         return [code, holder.encode(), held, ttl_ms, int(place), time_us, 0, note, length]
 
     def _release(self, keys: Sequence[str], channel: str, claim_ms: str, fence_ms: str, *words: str) -> Reply:
-        *options, owner = words
+        *options, proposal, owner = words
         message, waiter, ban_ms, next_waiter, *favour = (*options, *("owner", "", "", "")[len(options) :])
         lock, queue, fence = keys[:3]
         if ban_ms != "":
@@ -159,7 +158,7 @@ class Master(Keyspace):
         if channel == "":
             return [code, owner.encode(), 0, 0, 0]
         if next_waiter != "":
-            next_owner, next_lease_ms, order, proposal = favour
+            next_owner, next_lease_ms, order = favour
             if order == "barging" or self._first(queue) in (None, next_waiter):
                 token = self._stamp(fence, next_owner, proposal, fence_ms)
                 self._give(lock, next_owner, next_lease_ms)
@@ -178,7 +177,7 @@ class Master(Keyspace):
                 continue
             grant = holder = _token(first)
             if left == PASSED_OVER - 1:
-                token = self._stamp(fence, holder, "", fence_ms)
+                token = self._stamp(fence, holder, proposal, fence_ms)
                 grant = f"{holder} {token} {self._us} {self.text(keys[3])}"
             self._give(lock, holder, claim_ms)
             told = self._publish(f"{channel}|{first.rpartition('|')[2]}", grant)
