@@ -55,7 +55,7 @@ class Master(masters.Master):
         return reply
 
     def _release(self, keys: Sequence[str], *words: str) -> Reply:
-        *options, owner = words
+        *options, _, owner = words
         lock, waiter, ban_ms = keys[0], "".join(options[4:5]), "".join(options[5:6])
         if RELEASE_ANYBODY in BROKEN and owner != "" and self._fields(lock) > 0:
             self.keys[lock].fields = {owner: "1"}
