@@ -183,8 +183,7 @@ class Calls(Pipeline[L], Masters):
             connection.pending.append(pending)
             try:
                 # Otherwise a release could overtake its acquire, which is still in the backlog.
-                waits = connection.backlog or self._connections.gathering
-                taken = 0 if waits else connection.write(packed)
+                taken = 0 if connection.backlog or self._connections.gathering else connection.write(packed)
             except OSError as error:
                 if not would_block(error):
                     raise

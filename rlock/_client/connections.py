@@ -37,8 +37,7 @@ L = TypeVar("L", bound=Connection)
 class Connections(ABC, Generic[L]):
     """The connections of one kind. Callers hold ``mutex``, but not for generators and `read_unattended`."""
 
-    #: Commands stay in the backlogs for now: a thread that is about to run writes them.
-    gathering = False
+    gathering = False  #: Commands stay in the backlogs: a thread that is about to run writes them.
 
     def __init__(
         self,

@@ -127,20 +127,19 @@ class Connections(connections.Connections[SocketConnection]):
         wakes it.
         """
         leader = self._leader
-        if self._next is waiter:
-            self.write_gathered()
-            self._next = None
-        elif self.gathering and leader is not waiter and now < self._gather_until:
+        if leader is not waiter and self._next is not waiter and self._next_is_coming(now):
             leader = self._next
         if leader is None or leader is waiter or not leader.asleep or now > leader.deadline + self._patience:
             self._leader = waiter
-            self._followers.discard(waiter)
             if self._answered or self.gathering:
                 self._wake_next(waiter, now)
             return True
         waiter.parker = waiter.parker or self.parker()
         self._followers.add(waiter)
         return False
+
+    def _next_is_coming(self, now: float) -> bool:
+        return self.gathering and now < self._gather_until and self._next is not None and self._next.asleep
 
     def _leave(self, waiter: Waiter) -> None:
         with self._mutex:
@@ -154,12 +153,9 @@ class Connections(connections.Connections[SocketConnection]):
                 self._wake_pipe.close()
 
     def _wake_next(self, waiter: Waiter, now: float) -> None:
-        """Wake a follower that has its reply, or one to lead. If there is none, write what was gathered.
-
-        The follower that was woken last does that, unless it does not run in time.
-        """
-        if self.gathering and self._next is not waiter and now < self._gather_until:
-            return
+        """Wake a follower that has its reply, or one to lead. Without one, write what was gathered."""
+        if self._next is not waiter and self._next_is_coming(now):
+            return  # it will do that
         found = next(iter(self._answered), None)
         if found is not None:
             del self._answered[found]
@@ -183,8 +179,7 @@ class Connections(connections.Connections[SocketConnection]):
         for server in self.servers:
             if (connection := server.connection) is not None and connection.backlog:
                 try:
-                    connection.flush()
-                    if connection.backlog:
+                    if connection.flush():
                         self.hold_back(connection)
                 except BaseException as error:
                     self.fail(server, error)
@@ -230,10 +225,8 @@ class Connections(connections.Connections[SocketConnection]):
                 self._forget(fd)
             return
         try:
-            if event & select.POLLOUT:
-                connection.flush()
-                if not connection.backlog:
-                    self._poll.modify(fd, select.POLLIN)
+            if event & select.POLLOUT and not connection.flush():
+                self._poll.modify(fd, select.POLLIN)
             # Inside this try: Ctrl-C after the fetch must drop the connection, because its bytes are lost.
             self._hand_over(server, connection, connection.fetch())
         except BaseException as error:
