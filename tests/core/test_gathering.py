@@ -81,6 +81,29 @@ def test_an_undo_is_written_at_once_and_behind_the_acquire_that_was_gathered(
     assert is_free(masters, "job"), "otherwise the undo has overtaken its acquire"
 
 
+@pytest.mark.rule("3.4")
+def test_nothing_is_written_before_the_backlog(client: rlock.Client, masters: MemoryMasters) -> None:
+    calls = calls_of(client)
+    connections = calls._connections
+    connections.gathering, connections._gather_until = True, math.inf
+    asking(calls, "job")
+    connections.gathering = False
+    calls.send(commands.undo(OWN, "job", OWNER))
+    for server in connections.servers:
+        server.connection.flush()
+    assert is_free(masters, "job"), "otherwise the undo has overtaken its acquire"
+
+
+def test_a_thread_that_has_left_is_not_woken_in_place_of_another(client: rlock.Client) -> None:
+    calls = calls_of(client)
+    connections = calls._connections
+    connections._leader = asking(calls, "a")
+    late, patient = follower(calls, "b"), follower(calls, "c")
+    connections._read(0.0)
+    connections._leave(late)
+    assert is_woken(patient)
+
+
 def test_threads_with_replies_wake_one_after_another_and_the_last_one_writes_for_all(
     client: rlock.Client, masters: MemoryMasters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +115,7 @@ def test_threads_with_replies_wake_one_after_another_and_the_last_one_writes_for
     connections._read(0.0)
     assert not is_woken(first), "not while the leader has the interpreter"
     connections._leave(leader)
+    connections._leave(asking(calls, "f"))
     assert is_woken(first)
     assert not is_woken(second)
     late = [follower(calls, "d")]
@@ -148,9 +172,8 @@ def test_ctrl_c_in_one_of_several_threads_holds_the_others_up_for_a_moment_at_mo
         at = 1
         while True:
             longest[:] = [0.0, 0.0]
-            with interrupted(at, "_sync/connections.py") as tracer:
-                with client.lock("mine"):
-                    pass
+            with interrupted(at, "_sync/connections.py") as tracer, client.lock("mine"):
+                pass
             if not tracer.where:
                 break
             time.sleep(0.01)
