@@ -151,6 +151,7 @@ class Calls(Pipeline[L], Masters):
         with self._mutex:
             if not self._connections.closed:
                 now = self._clock()
+                self._connections.write_gathered()  # its caller would not notice that it was never written
                 pending = PendingReply(None, command, now, now + resend_for)
                 for server in self._targets(targets):
                     self._post(server, pending, packed)
@@ -165,6 +166,7 @@ class Calls(Pipeline[L], Masters):
             # the lease on the masters.
             ballot.sent_at = ballot.decided_at = now = self._clock()
             call.deadline = now + request.timeout
+            self._connections.write_gathered(now)
             pending = PendingReply(call, request.command, now, now + request.resend_for)
             for server in self._targets(request.targets):
                 if not self._post(server, pending, packed):
@@ -180,14 +182,16 @@ class Calls(Pipeline[L], Masters):
         try:
             connection.pending.append(pending)
             try:
-                taken = 0 if connection.backlog else connection.write(packed)
+                # Otherwise a release could overtake its acquire, which is still in the backlog.
+                taken = 0 if connection.backlog or self._connections.gathering else connection.write(packed)
             except OSError as error:
                 if not would_block(error):
                     raise
                 taken = 0
             if taken < len(packed):
                 connection.backlog += packed[taken:]
-                self._connections.hold_back(connection)
+                if not self._connections.gathering:
+                    self._connections.hold_back(connection)
         except BaseException as error:
             self._connections.fail(server, error)
         return True

@@ -100,6 +100,11 @@ class Connection(ABC):
         self.backlog += packed[taken:]
         return True
 
+    def flush(self) -> bool:
+        """Write the backlog. Returns and raises the same as `send`."""
+        kept, self.backlog = bytes(self.backlog), bytearray()
+        return self.send(kept)
+
     @abstractmethod
     def close(self) -> None:
         """Close, and send nothing to the peer."""

@@ -37,6 +37,8 @@ L = TypeVar("L", bound=Connection)
 class Connections(ABC, Generic[L]):
     """The connections of one kind. Callers hold ``mutex``, but not for generators and `read_unattended`."""
 
+    gathering = False  #: Commands stay in the backlogs: a thread that is about to run writes them.
+
     def __init__(
         self,
         endpoints: Sequence[Any],
@@ -103,6 +105,13 @@ class Connections(ABC, Generic[L]):
     def parker(self) -> Parker:
         """Where a waiter sleeps."""
         return self._runtime.parker()
+
+    def wake(self, waiter: Waiter) -> None:
+        """Wake a waiter whose call is settled. With the mutex."""
+        waiter.parker.wake()
+
+    def write_gathered(self, now: float = math.inf) -> None:
+        """Write the commands that were gathered, if their time is over."""
 
     def hold_back(self, connection: L) -> None:
         """Write the backlog of a connection when the kernel takes it."""

@@ -194,7 +194,7 @@ class Pipeline(ABC, Generic[L]):
         if ballot.cast(master, vote) and not settled:
             ballot.decided_at = self._clock()
             if call.parker is not None:
-                call.parker.wake()
+                self._connections.wake(call)
         if call.over:
             # Its owner has judged the votes already, and this one may tell of a longer lease.
             self._filter_again(call)

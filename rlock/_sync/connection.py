@@ -35,11 +35,6 @@ class SocketConnection(Connection):
         #: TLS may hold decrypted bytes that no poll reports.
         self._buffers = hasattr(socket, "pending")
 
-    def flush(self) -> None:
-        """Write the backlog."""
-        kept, self.backlog = bytes(self.backlog), bytearray()
-        self.send(kept)
-
     def fetch(self) -> bytes:
         """The bytes that have arrived. Empty: none, or the reader has them, or the peer has closed."""
         while True:

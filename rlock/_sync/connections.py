@@ -3,6 +3,9 @@
 That thread is the leader, the others are followers. So a single thread gets its reply without a thread
 switch. A leader whose wait is over wakes a follower, which becomes the next leader. A short-lived thread
 makes each attempt to connect.
+
+Threads run Python one at a time. So followers are woken one after another, and until the last one has run,
+commands are gathered: then one thread writes all of them, in one write to each master.
 """
 
 from __future__ import annotations
@@ -66,6 +69,9 @@ def _close_all(*descriptors: int) -> None:
         os.close(descriptor)
 
 
+#: How long commands are gathered at most. A woken thread may wait so long for the interpreter.
+GATHER_S = 0.005
+
 Server = MasterConnection[SocketConnection]
 
 
@@ -82,6 +88,11 @@ class Connections(connections.Connections[SocketConnection]):
         #: The waiter whose thread reads for all.
         self._leader: Waiter | None = None
         self._followers: set[Waiter] = set()
+        #: Followers that have their replies and are not woken yet, in order.
+        self._answered: dict[Waiter, None] = {}
+        #: The follower that was woken last: it wakes the next one, or it leads and writes.
+        self._next: Waiter | None = None
+        self._gather_until = -math.inf
 
     # -- reading ------------------------------------------------------------------------------------
 
@@ -116,26 +127,63 @@ class Connections(connections.Connections[SocketConnection]):
         wakes it.
         """
         leader = self._leader
+        if leader is not waiter and self._next is not waiter and self._next_is_coming(now):
+            leader = self._next
         if leader is None or leader is waiter or not leader.asleep or now > leader.deadline + self._patience:
             self._leader = waiter
+            if self._answered or self.gathering:
+                self._wake_next(waiter, now)
             return True
         waiter.parker = waiter.parker or self.parker()
         self._followers.add(waiter)
         return False
 
+    def _next_is_coming(self, now: float) -> bool:
+        return self.gathering and now < self._gather_until and self._next is not None and self._next.asleep
+
     def _leave(self, waiter: Waiter) -> None:
         with self._mutex:
             self._followers.discard(waiter)
-            # None: the last leader may have woken this waiter to lead. If it did not wake another one, nobody
-            # would read.
-            if self._leader is waiter or self._leader is None:
+            self._answered.pop(waiter, None)
+            if self._leader is waiter:
                 self._leader = None
-                for other in self._followers:
-                    if other.asleep:
-                        other.parker.wake()
-                        break
-                if self.closed:
-                    self._wake_pipe.close()
+            if self._followers or self.gathering:
+                self._wake_next(waiter, self._clock())
+            if self.closed and self._leader is None:
+                self._wake_pipe.close()
+
+    def _wake_next(self, waiter: Waiter, now: float) -> None:
+        """Wake a follower that has its reply, or one to lead. Without one, write what was gathered."""
+        if self._next is not waiter and self._next_is_coming(now):
+            return  # it will do that
+        found = next(iter(self._answered), None)
+        if found is not None:
+            del self._answered[found]
+        elif self._leader is None:  # otherwise nobody would read
+            found = next((other for other in self._followers if other.asleep), None)
+        self._next = found
+        self.write_gathered(math.inf if found is None else now)
+        if found is not None:
+            if not self.gathering:
+                self.gathering, self._gather_until = True, now + GATHER_S
+            found.parker.wake()
+
+    def wake(self, waiter: Waiter) -> None:
+        # Not at once: threads that wake together wait for the interpreter and for the mutex.
+        if waiter in self._followers:
+            self._answered[waiter] = None
+
+    def write_gathered(self, now: float = math.inf) -> None:
+        if not self.gathering or now < self._gather_until:
+            return
+        for server in self.servers:
+            if (connection := server.connection) is not None and connection.backlog:
+                try:
+                    if connection.flush():
+                        self.hold_back(connection)
+                except BaseException as error:
+                    self.fail(server, error)
+        self.gathering = False
 
     def _read(self, timeout: float) -> bool:
         """Read what arrives within ``timeout`` seconds. False: another thread still polls, and reads it."""
@@ -177,10 +225,8 @@ class Connections(connections.Connections[SocketConnection]):
                 self._forget(fd)
             return
         try:
-            if event & select.POLLOUT:
-                connection.flush()
-                if not connection.backlog:
-                    self._poll.modify(fd, select.POLLIN)
+            if event & select.POLLOUT and not connection.flush():
+                self._poll.modify(fd, select.POLLIN)
             # Inside this try: Ctrl-C after the fetch must drop the connection, because its bytes are lost.
             self._hand_over(server, connection, connection.fetch())
         except BaseException as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import logging
+import math
 import os
 import pickle
 import signal
@@ -14,10 +15,15 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import rlock
+from rlock._client.pipeline import PendingCall
+from rlock.procedures.port import Request
+from rlock.rules import commands
+from rlock.rules.keys import owner_token
 
 from ..servers import Fleet, raw
 from .conftest import Kind, eventually, in_thread, threads_only
@@ -102,6 +108,24 @@ def test_a_child_forked_while_other_threads_use_the_client_can_use_it(
         stop.set()
         for thread in threads:
             thread.join(30)
+
+
+@threads_only
+@pytest.mark.real_masters
+def test_a_forked_child_writes_no_command_that_its_parent_has_gathered(
+    masters3: Fleet, make_client: MakeClient
+) -> None:
+    client = make_client(masters3.urls)
+    with client.lock("first"):
+        pass
+    calls = client._engine().masters
+    connections: Any = calls._connections
+    connections.gathering, connections._gather_until = True, math.inf
+    calls._send(PendingCall(Request(commands.acquire("x", owner_token("h/1/t"), 5_000), 5.0), 3, 0.0))
+    assert forked(lambda: client.lock("y").acquire(timeout=10)) == "True"
+    assert [raw(url).exists("x") for url in masters3.urls] == [0, 0, 0], "the parent has sent nothing yet"
+    connections.write_gathered()
+    assert eventually(lambda: all(raw(url).exists("x") for url in masters3.urls))
 
 
 @threads_only
