@@ -24,7 +24,7 @@ from ..rules.keys import WIRES, fresh_client_id, token_of, waiter_name
 from ..rules.lease import Lease, LeaseEvent
 from ..rules.options import ClientOptions
 from ..rules.restart_guard import Guard
-from ..rules.timing import CLAIM_S, come_back_wait
+from ..rules.timing import CLAIM_S
 from . import lock_events
 from .calls import Calls
 from .closing import close
@@ -60,8 +60,6 @@ class Engine(Port):
         self.closed = False
         self.under_way = UnderWay()
         self._local_queue = LocalQueue(runtime)
-        #: The lock that went to another process last, and when to ask for it again at the earliest.
-        self._handed_on = ("", 0.0)
 
     @abstractmethod
     def key(self) -> OwnerKey:
@@ -89,17 +87,9 @@ class Engine(Port):
 
     def enter(self, contender: Contender) -> WaitGenerator[bool]:
         queue, until = self._local_queue, contender.until
-        if not queue.join(contender):
-            came = yield from queue.wait(contender, until - contender.report.began_at)
-            if not came:
-                return False
-        handed_on, back_at = self._handed_on
-        if handed_on == contender.name:
-            # Let the process that was handed the lock go first: a round could only be refused.
-            wait = min(back_at, until) - self.clock()
-            if wait > 0:
-                yield from self.runtime.sleep(wait)
-        return True
+        if queue.join(contender):
+            return True
+        return (yield from queue.wait(contender, until - contender.report.began_at))
 
     def leave(self, contender: Contender) -> None:
         self._local_queue.leave(contender)
@@ -218,9 +208,7 @@ class Engine(Port):
                     raise LeaseLostError(hold.name, reason)
                 if left:
                     return
-                released, handed_over, handed_on_s = yield from self._give_up(hold)
-                if handed_on_s is not None:
-                    self._handed_on = (hold.name, self.clock() + come_back_wait(handed_on_s))
+                released, handed_over = yield from self._give_up(hold)
             except BaseException as error:
                 if self.closed and isinstance(error, RLockError) and hold.owner in releasing:
                     lock_events.released(hold, began, self.clock(), confirmed=False)

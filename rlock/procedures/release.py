@@ -36,8 +36,6 @@ class Outcome(NamedTuple):
 
     released: Released
     handed_over: bool  # a waiter of this process has the lock
-    #: How long the round took, if masters named a waiter of another process; else None.
-    handed_on_s: float | None
 
 
 def release(port: Port, hold: Hold) -> WaitGenerator[Outcome]:
@@ -55,11 +53,7 @@ def release(port: Port, hold: Hold) -> WaitGenerator[Outcome]:
         ballot = yield from port.masters.call(command, lease.request_timeout, resend_for=lease.ttl)
     else:
         ballot, given = yield from _hand_over(port, hold, next_waiter, place)
-    handed_on = not given and any(
-        vote.hold_count > 0 and vote.code == Code.YES for vote in list(ballot.votes.values())
-    )
-    took = context.clock() - ballot.sent_at if handed_on else None
-    return Outcome(outcome(context, ballot), given, took)
+    return Outcome(outcome(context, ballot), given)
 
 
 def free(port: Port, hold: Hold) -> None:

@@ -27,8 +27,6 @@ PARTIAL_QUORUM_FLOOR_S = 0.004
 #: A refused contender waits for missing answers: this long, or for two round trips. A longer wait would
 #: delay it when it is handed the lock meanwhile.
 STRAGGLERS_S = 0.002
-#: How long an owner that handed the lock to another process does not ask for it again.
-COME_BACK_S = 0.001
 #: How many times a non-blocking contender pauses and asks again, to settle a split vote.
 SETTLE_TRIES = 6
 #: The shortest and the longest of these pauses. In a shorter one a busy machine may not let the other
@@ -181,14 +179,6 @@ def spread_wait(random: Random, length: int, round_s: float) -> float:
     Random, up to two rounds for each of the others: so the first to try is most likely alone.
     """
     return random.uniform(0.0, min(2 * max(length - 1, 0) * max(round_s, 0.0), SPREAD_CAP_S))
-
-
-def come_back_wait(round_s: float) -> float:
-    """How long an owner does not ask for a lock that it has just handed to another process.
-
-    ``round_s``: how long its release took. An earlier round would be refused, and delay the next owner.
-    """
-    return min(max(round_s, 0.0), COME_BACK_S)
 
 
 def unreachable_wait(random: Random, failures: int) -> float:
