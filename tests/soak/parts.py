@@ -68,8 +68,7 @@ class Part:
         line += f", {sum(figures['faults'].values())} faults, {figures['lost_before_their_time']} lost early"
         if "waits_in_order" in figures:
             line += f", {figures['waits_in_order']} waits in order"
-            line += f" (overtaken: {figures['overtaken_excused']} with an excuse"
-            line += f", {figures['overtaken_taken_back']} behind a hand-off that was taken back)"
+            line += f" (overtaken: {figures['overtaken_excused']} with an excuse)"
         line += "".join(f"; {finding.splitlines()[0]}" for finding in figures["findings"])
         if porcupine is not None and history.exists():
             line += f"; {porcupine.judge(history).told}"

@@ -261,7 +261,6 @@ class _Run:
             result.figures |= {
                 "waits_in_order": order.judged,
                 "overtaken_excused": order.overtaken,
-                "overtaken_taken_back": order.taken_back,
             }
             self._found(order.findings)
         for attempt in history.attempts:

@@ -5,8 +5,6 @@ What docs/waiting.md promises, and what is judged here:
 - Deaths, evictions and Ctrl-C of other processes change nothing for those who wait.
 - A process that did not run may lose its turn. It returns to its old place, so this excuses only overtaking
   of its own waiters, until `SETTLE_S` after it runs again.
-- A hand-off inside a process that no quorum confirmed is taken back. Its waiter lacks its place until its
-  next look, and may be overtaken meanwhile. These waiters are counted.
 - Masters that lost their queues, or are out of reach, change nothing if they are a minority. If more than a
   minority had a fault within `SETTLE_S`, the order may be lost.
 
@@ -23,13 +21,11 @@ from typing import NamedTuple
 from rlock.rules.quorum import quorum
 
 from .checker import Finding, by_lock
-from .history import Attempt, History
+from .history import History
 from .journal import SECOND
 
 #: Waiters look at one master after another, every 1.44 s at most, and put themselves back (5 masters).
 SETTLE_S = 8.0
-#: Until then a waiter has looked again.
-LOOK_S = 2.0
 
 
 class Harm(NamedTuple):
@@ -46,7 +42,6 @@ class Order(NamedTuple):
     findings: list[Finding]
     judged: int  # waits that no fault excuses
     overtaken: int  # waiters that were overtaken, with an excuse
-    taken_back: int  # waiters that were overtaken behind a hand-off in their process
 
 
 def judge_order(history: History, harms: Iterable[Harm], masters: int) -> Order:
@@ -55,7 +50,7 @@ def judge_order(history: History, harms: Iterable[Harm], masters: int) -> Order:
     own: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for process, begin, end in history.stalls:
         own[process].append((begin, end + int(SETTLE_S * SECOND)))
-    findings, judged, overtaken, taken_back = [], 0, 0, 0
+    findings, judged, overtaken = [], 0, 0
     for held in by_lock(history.holds).values():
         instants = [hold.grant.at for hold in held]
         for hold in held:
@@ -72,20 +67,10 @@ def judge_order(history: History, harms: Iterable[Harm], masters: int) -> Order:
             excused = _meets(wait, ill) or _meets(wait, own[hold.process])
             judged += not excused
             overtaken += bool(excused and passed)
-            if passed and not excused and _taken_back(hold, held, passed):
-                taken_back += 1
-            elif passed and not excused:
+            if passed and not excused:
                 told = f"{len(passed)} later ones were first\n    {hold}\n    {passed[0]}"
                 findings.append(Finding("overtaken", told, (hold.id, passed[0].id)))
-    return Order(findings, judged, overtaken, taken_back)
-
-
-def _taken_back(hold: Attempt, held: list[Attempt], passed: list[Attempt]) -> bool:
-    at = held.index(passed[0])
-    before = held[at - 1] if at else None
-    if before is None or before.process != hold.process:
-        return False
-    return passed[-1].grant.at - (before.left_at or before.grant.at) < LOOK_S * SECOND
+    return Order(findings, judged, overtaken)
 
 
 def _periods_of_a_majority(harms: Iterable[Harm], masters: int) -> list[tuple[int, int]]:
