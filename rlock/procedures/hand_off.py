@@ -53,8 +53,11 @@ class Confirmation:
 def claim(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
     """Take the lock by the messages that woke the contender. None: it has to ask the masters."""
     context, options, place = port.context, contender.options, contender.place
-    # After another attempt with this place a message may tell of a lease that was undone since.
-    if place is None or place.attempts != 1 or not options.renew or context.wire.shared:
+    if place is None or not options.renew or context.wire.shared:
+        return None
+    # After another attempt with this place, or a second delivery, a message may tell of a lease that was
+    # undone since.
+    if place.attempts != 1 or contender.findings.ballot.resent:
         return None
     given, bounds = _counted(context, contender.findings.handed)
     if len(given) < context.quorum:

@@ -43,6 +43,7 @@ def handed(world: World, *messages: HandOff, attempts: int = 1) -> None:
     place = world.contender.take_place(world.context)
     place.ticket, place.drawn, place.attempts = 5, True, attempts
     world.contender.findings.handed = dict(enumerate(messages))
+    world.contender.findings.ballot = Ballot(world.size)
 
 
 def claimed(world: World) -> Grant | None:
@@ -96,6 +97,14 @@ def test_messages_behind_another_attempt_are_no_grant() -> None:
     """It may have taken the lease behind them and given it back."""
     world = World(3, [YES] * 3)
     handed(world, message(world), message(world), attempts=2)
+    assert claimed(world) is None
+
+
+def test_messages_behind_a_second_delivery_of_the_attempt_are_no_grant() -> None:
+    """On a new connection it may have taken the lease behind the message, and its undo gave it back."""
+    world = World(3, [YES] * 3)
+    handed(world, message(world), message(world))
+    world.contender.findings.ballot.recall(1)
     assert claimed(world) is None
 
 
