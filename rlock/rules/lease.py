@@ -95,6 +95,7 @@ class Lease:
         """
         self._hear(read=now >= self.valid_until)
         if now >= self.valid_until and self.state in (HELD, SUSPECT):
+            self.confirmation = None  # otherwise a late reply would revive a lease that was told to be lost
             return TRANSITIONS[self.state, LeaseEvent.EXPIRED]
         return self.state
 
