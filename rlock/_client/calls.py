@@ -135,10 +135,10 @@ class Calls(Pipeline[L], Masters):
 
     def start(self, request: Request) -> Ballot:
         call = PendingCall(request, self._masters, self._guard.max_ttl)
+        call.over = True  # first: see `call`
         with self._mutex:
             self._connections.write_gathered()
         self._send(call)
-        call.over = True
         return call.ballot
 
     def read_arrived(self) -> None:

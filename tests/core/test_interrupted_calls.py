@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from rlock.procedures.port import Request
+from rlock.rules import commands
+
 from ..interrupts import interrupted
-from .wired import WiredCalls
+from .wired import TIMEOUT_S, WiredCalls
 
 
 def _undecided(calls: WiredCalls) -> bool:
@@ -27,4 +30,20 @@ def test_ctrl_c_before_any_line_of_a_call_that_is_sent_again_ends_the_call() -> 
         if _undecided(calls):
             left.append(tracer.where)
     assert at > 50
+    assert left == []
+
+
+def test_ctrl_c_before_any_line_of_a_confirmation_ends_its_call() -> None:
+    left: list[str] = []
+    request = Request(commands.acquire("job", "me:1", 9_000), TIMEOUT_S)
+    for at in range(1, 500):
+        calls = WiredCalls(3)
+        calls.reconnect()
+        with interrupted(at, "_client/calls.py") as tracer:
+            calls.start(request)
+        if _undecided(calls):
+            left.append(tracer.where)
+        if not tracer.where:
+            break
+    assert at > 10
     assert left == []
