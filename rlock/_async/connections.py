@@ -38,6 +38,9 @@ class Connections(connections.Connections[StreamConnection]):
             while not done() and not self.closed:
                 left = min(until, waiter.deadline) - self._clock()
                 if left <= 0:
+                    # Late: the replies that have arrived must be read first, see below.
+                    yield
+                    yield
                     return
                 woken = yield from parker.park(min(left, self._patience))
                 now = self._clock()
