@@ -183,12 +183,12 @@ class Engine(Port):
     def release_gen(self, hold: Hold, left: int) -> WaitGenerator[None]:
         """Set the hold count to ``left``; 0 gives the lock up. Raises `LeaseLostError` after a loss."""
         releasing = self.under_way.releasing
-        confirmation = hold.lease.confirmation
-        if confirmation is not None and self.clock() >= hold.lease.valid_until:
-            # The masters may have confirmed the lease while this process did not run.
-            yield from self.masters.collect([confirmation.ballot], self.clock())
         try:
             try:
+                confirmation = hold.lease.confirmation
+                if confirmation is not None and self.clock() >= hold.lease.valid_until:
+                    # The masters may have confirmed the lease while this process did not run.
+                    yield from self.masters.collect([confirmation.ballot], self.clock())
                 with self.mutex:
                     began = self.clock()
                     lost = hold.lease.look(began) is LeaseState.LOST

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -20,6 +20,7 @@ from rlock.rules.quorum import Ballot
 from rlock.rules.restart_guard import Guard
 from rlock.rules.tickets import FleetTime
 from rlock.rules.timing import CLAIM_S, valid_until
+from rlock.testing import memory_client
 
 from .world import OPTIONS, YES, World, named
 
@@ -244,3 +245,22 @@ def test_a_loss_that_was_told_stays_one(tell: Callable[[Lease, float], object]) 
     assert lease.state_at(52.0) is LeaseState.LOST
     assert lease.look(52.0) is LeaseState.LOST
     assert lease.remaining(52.0) == 0.0
+
+
+def test_ctrl_c_while_a_release_reads_the_confirmation_gives_the_lock_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with memory_client(3) as client:
+        lock, engine = client.lock("x"), client._engine()
+        lock.acquire()
+        (hold,) = engine.holds
+        hold.lease = Lease(hold.lease.ttl, -CLAIM_S, confirmed(World(3)))
+
+        def interrupted(*_: object) -> Iterator[None]:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(engine.masters, "collect", interrupted)
+            lock.release()
+        assert list(engine.holds) == []
+        assert client.lock("x").acquire(blocking=False), "otherwise it stays until its thread ends"
