@@ -239,18 +239,20 @@ def _look(
 ) -> WaitGenerator[tuple[Vote | None, int]]:
     """The vote of the next master after ``last`` that answers, and its index."""
     context, masters = port.context, contender.findings.ballot.masters
-    if contender.stage is Stage.WAITING:
-        command = commands.wait(*places)
-    else:
-        command = commands.status(contender.name, waiters=1, guarded=context.guard.on)
     vote = None
     for _ in range(masters):
+        if contender.stage is Stage.WAITING:
+            command = commands.wait(*places)
+        else:
+            command = commands.status(contender.name, waiters=1, guarded=context.guard.on)
         last = (last + 1) % masters
         timeout = _time_for(contender.until - context.clock(), contender.options)
         ballot = yield from port.masters.call(command, timeout, Settle.ALL, (last,))
         vote = ballot.votes.get(last)
         if vote is not None and vote.code != Code.FAULT:
             break
+        # Another waiter may have left meanwhile. A master would hand the lock to its place, and so to nobody.
+        places = [place for place in (contender.place,) if place is not None]
     return vote, last
 
 

@@ -102,6 +102,19 @@ def test_a_waiter_for_which_another_one_looks_sends_nothing() -> None:
     assert not [step for step in world.sent(scripts.WAIT) if isinstance(step, Call)]
 
 
+def test_a_look_behind_a_master_that_does_not_answer_keeps_no_place_of_another_waiter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other one may have had the lock meanwhile: a master would hand it to nobody for the claim time."""
+    world = World(3, [held_by()] * 3, [None] * 3, [Vote(Code.YES, "them:1", 1, 9_000)] * 3)
+    world.subscribed, other = True, Place("x", "b", "client_id", 9_000, fair=True)
+    monkeypatch.setattr(world, "looks_for", lambda contender: [contender.place, other])
+    world.acquire(world.now + 1.6)
+    first, second = [step.command.by_sha() for step in world.sent(scripts.WAIT) if isinstance(step, Call)]
+    assert other.waiter in first
+    assert other.waiter not in second
+
+
 def test_a_look_that_finds_another_holder_is_no_reason_to_try() -> None:
     other = Vote(Code.YES, "other:9", 1, 9_000)
     world = World(3, [held_by()] * 3, [other] * 3)
