@@ -10,6 +10,7 @@ from .scopes import (
     LOCK,
     MIXED,
     OLDER,
+    ONE_TICK,
     SMALL,
     Case,
     fence,
@@ -80,7 +81,7 @@ DESIGN = (
 GUARD = (
     small("guard: one loss of any kind, handshake at any time", Losses="1", Faults=OLDER),
     one_tick("guard: two losses of any kind, handshake at any time", Losses="2", Faults=OLDER, full=True),
-    one_tick("guard: any number of losses, handshake at any time", Faults=ANY_TIME, full=True),
+    one_tick("guard: any number of restarts and flushes, handshake at any time", Faults=ANY_TIME, full=True),
     small("guard: older memories, any number, T=2", Faults='{"flush", "late", "older"}', full=True),
     one_tick("guard: one durable master", Losses="1", Faults=OLDER, Durable="{m1}", full=True),
     one_tick("guard: one master durable in some lives", Losses="1", Faults=MIXED, Durable="{m1}", full=True),
@@ -190,6 +191,14 @@ UNEQUAL = (
     ),
 )
 
+#: The same rules left out with leases of one tick: the rows of the guard that have them can show a defect.
+ONE_TICK_IS_ENOUGH: tuple[tuple[str, int, str, dict[str, str]], ...] = (
+    ("3.6 look", 7, ANY_TIME, {"Losses": "1"}),
+    ("3.6 handshake", 10, OLDER, {"Losses": "1"}),
+    ("3.6 foreign note", 11, OLDER, {"Losses": "1"}),
+    ("3.6 durable needs a note", 11, ANY_TIME, {"Losses": "2", "Durable": ALL}),
+    ("3.6 durable in its last life", 12, MIXED, {"Losses": "1", "Durable": "{m1}"}),
+)
 PLAIN = '{"nothing reduced"}'
 BROKEN = (
     without("3.1 quorum", 4),
@@ -224,6 +233,15 @@ BROKEN = (
         Faults=MIXED,
         Durable="{m1}",
         Broken='{"3.6 durable in its last life"}',
+    ),
+    *(
+        Case(
+            f"without: {rule}, T=1",
+            changes={**ONE_TICK, **changes, "Faults": faults, "Broken": f'{{"{rule}"}}'},
+            violates="Exclusion",
+            steps=steps,
+        )
+        for rule, steps, faults, changes in ONE_TICK_IS_ENOUGH
     ),
     without("3.6 successor", 15, Faults=IN_ORDER, Losses="2"),
     without("3.7 healed votes wait", 13, Faults=IN_ORDER, Losses="2"),
