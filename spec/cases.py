@@ -168,7 +168,6 @@ UNEQUAL = (
         Losses="1",
         Variants=ALL_NOTES,
         Broken='{"3.6 judged again"}',
-        full=True,
     ),
     lock("D of leases 4 and 2, one loss", base=D_OF_4_2, Losses="1", Faults=IN_ORDER, full=True),
     lock(
