@@ -273,9 +273,23 @@ INCR_MAX = ("one token from a quorum", "a proposal above the own counter")
 THREE = "{o1, o2, o3}"
 TOKENS = (
     fence("tokens, two owners"),
-    fence("tokens, two owners, two rounds, clock ahead", Rounds="2", Proposals="{0, 3}", full=True),
+    fence("tokens, two owners, clock ahead", Proposals="{0, 3}", full=True),
+    fence(
+        "tokens, two owners, two rounds, clock ahead, no late commands",
+        Rounds="2",
+        Proposals="{0, 3}",
+        Late="FALSE",
+        full=True,
+    ),
     fence("tokens, three in turn", owners=THREE, InTurn="TRUE", full=True),
-    fence("tokens, three in turn, clock ahead", owners=THREE, InTurn="TRUE", Proposals="{0, 3}", full=True),
+    fence(
+        "tokens, three in turn, clock ahead, no late commands",
+        owners=THREE,
+        InTurn="TRUE",
+        Proposals="{0, 3}",
+        Late="FALSE",
+        full=True,
+    ),
     fence("tokens, three at once, no late commands", owners=THREE, Late="FALSE", full=True),
     fence("without: 3.8 INCR and the greatest answer", *INCR_MAX, steps=8),
     fence(
