@@ -87,7 +87,13 @@ GUARD = (
     one_tick("guard: one master durable in some lives", Losses="1", Faults=MIXED, Durable="{m1}", full=True),
     one_tick("guard: all masters durable", Losses="1", Faults=OLDER, Durable=ALL, full=True),
     one_tick("guard: the note is evicted", Losses="1", Faults=EVICTED, full=True),
-    one_tick("guard: one durable, note evicted", Losses="1", Faults=EVICTED, Durable="{m1}", full=True),
+    small(
+        "guard: one durable, note evicted, no loss, T=2",
+        Losses="0",
+        Faults=EVICTED,
+        Durable="{m1}",
+        full=True,
+    ),
     lock("guard: leases 2 and 1, one max_ttl", base=LEASES_2_1, Losses="1", Faults=OLDER, full=True),
 )
 
