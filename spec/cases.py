@@ -86,6 +86,7 @@ DESIGN = (
 
 GUARD = (
     small("guard: one loss of any kind, handshake at any time", Losses="1", Faults=OLDER),
+    lock("guard: one restart or flush, handshake at any time, T=3", Losses="1", Faults=ANY_TIME, full=True),
     one_tick("guard: two losses of any kind, handshake at any time", Losses="2", Faults=OLDER, full=True),
     one_tick("guard: any number of restarts and flushes, handshake at any time", Faults=ANY_TIME, full=True),
     small("guard: older memories, any number, T=2", Faults='{"flush", "late", "older"}', full=True),
