@@ -58,6 +58,12 @@ Redelivered(c, m) ==
     /\ TheKey(m).owner \in {c, NoOne} /\ Writes(c, m, TRUE)
     /\ UNCHANGED <<client, vote, losses>>
 
+\* The same after the limit D, when the attempt is dead: LateRelease and LateKey in one step.
+WritesRemains(m) ==
+    /\ TheKey(m).owner \in {Over, NoOne}
+    /\ key' = [key EXCEPT ![m][1] = [owner |-> Over, left |-> T]]
+    /\ UNCHANGED <<memory, client, vote, losses>>
+
 \* c: the owner in the snapshot, 0: none.
 FoundOlder(m, c, left) ==
     /\ RestartOlder(m)
@@ -68,7 +74,7 @@ Follows(what, m, c, number) ==
     CASE what = "client"    -> Same
       [] what = "grant"     -> Reads(m, number) /\ AnyGrant(c, m)
       [] what = "again"     -> /\ Reads(m, number)
-                               /\ IF client[c].phase = "idle" THEN AnyGrant(c, m) ELSE Redelivered(c, m)
+                               /\ IF client[c].phase = "idle" THEN WritesRemains(m) ELSE Redelivered(c, m)
       [] what = "extend"    -> Reads(m, number) /\ Extend(c, m)
       [] what = "heal"      -> Reads(m, number) /\ Heal(c, m)
       [] what = "late"      -> Reads(m, number) /\ LateWrite(c, m)

@@ -10,6 +10,7 @@ IN_ORDER = '{"flush"}'
 LATE = '{"flush", "late"}'
 ANY_TIME = '{"flush", "late", "handshake"}'
 OLDER = '{"flush", "late", "handshake", "older"}'
+EVICTED = '{"flush", "late", "handshake", "older", "evict"}'
 MIXED = '{"flush", "late", "handshake", "older", "mixed"}'
 ALL = "{m1, m2, m3}"
 
@@ -36,6 +37,8 @@ LOCK = {
 }
 #: Leases of two ticks, and acquires that take none.
 SMALL = {**LOCK, "T": "2", "D": "0", "Guard": "2"}
+#: Leases of one tick: no lease is renewed for longer than it lasts. For the restart guard this is enough.
+ONE_TICK = {**LOCK, "T": "1", "D": "0", "Guard": "1"}
 FENCE = {
     "Masters": ALL,
     "Owners": "{o1, o2}",
@@ -87,6 +90,11 @@ def lock(
 def small(name: str, violates: str = "", steps: int = 0, *, full: bool = False, **changes: str) -> Case:
     """A case with leases of two ticks, and acquires that take none."""
     return lock(name, violates, steps, full=full, base=SMALL, **changes)
+
+
+def one_tick(name: str, violates: str = "", steps: int = 0, *, full: bool = False, **changes: str) -> Case:
+    """A case with leases of one tick, for what happens within one tick: losses, handshakes and votes."""
+    return lock(f"{name}, T=1", violates, steps, full=full, base=ONE_TICK, **changes)
 
 
 def variant(name: str, *forms: str, full: bool = False, **changes: str) -> Case:

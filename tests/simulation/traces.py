@@ -163,6 +163,8 @@ class Trace:
             self.remains(master, age)
         elif owner.won:
             self._replace_kept(owner, master)
+            # Otherwise the key of a dead attempt that an older memory brought back would still stand there.
+            self.freed(master)
             self.add("late", master, owner.number, age)
         elif master in owner.ran:
             self.add("again", master, owner.number, age)
