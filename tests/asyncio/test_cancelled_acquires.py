@@ -12,7 +12,6 @@ import pytest
 
 from rlock.asyncio import Client
 
-from ..servers import AnyMaster, Fleet
 from .stepping import TTL, Cut, Eyes, ended, free_at_once, nothing_left, quiet, soon
 
 #: Fair or not, and cancelled while it waits or when what it waited for has come.
@@ -26,7 +25,6 @@ class Cast:
         self.eyes, self.victim, self.other, self.rival = eyes, victim, other, rival
         #: The acquire that is cancelled; set while it is under way.
         self.task: asyncio.Task[bool] | None = None
-        self.stopped: AnyMaster | None = None
 
     async def waits(self, name: str, places: int) -> None:
         """Until so many stand in the queue, or the victim is gone."""
@@ -129,14 +127,10 @@ async def enumerate_all(cast: Cast, scene: Scene, *, fair: bool, late: bool) -> 
             cast.task = task = asyncio.ensure_future(_acquire_and_release(cast.victim, name, work))
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        if cast.stopped is not None:
-            cast.stopped.resume()
         await free_at_once(cast.rival, name)
         await nothing_left(cast.eyes, cast.victim, cast.other, cast.rival)
         if not work.was_cut:
             return at - 1
-        if cast.stopped is not None:
-            cast.stopped.pause()
     raise AssertionError
 
 
@@ -169,24 +163,6 @@ def test_a_cancellation_at_any_await_of_an_acquire_leaves_nothing(
             await quiet(eyes)
 
     asyncio.run(main())
-
-
-@pytest.mark.parametrize("scene", [free, held_by_another_client], ids=lambda scene: str(scene.__name__))
-def test_also_with_one_of_three_masters_stopped_that_goes_on_later(
-    masters: Fleet, eyes: Eyes, scene: Scene
-) -> None:
-    async def main() -> None:
-        async with _cast(eyes) as cast:
-            cast.stopped = masters[2]
-            for fair, late in WAYS:
-                masters[2].pause()
-                assert await enumerate_all(cast, scene, fair=fair, late=late) >= 1
-            await quiet(eyes)
-
-    try:
-        asyncio.run(main())
-    finally:
-        masters[2].resume()
 
 
 def test_also_at_the_first_use_of_a_client(eyes: Eyes) -> None:

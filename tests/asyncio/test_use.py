@@ -127,3 +127,55 @@ def test_a_blocking_lock_that_two_tasks_of_a_thread_have_at_once_is_warned_of(
         assert "does not exclude tasks" not in caplog.text
         asyncio.run(main(client, 2))
     assert "use rlock.asyncio.Client" in caplog.text
+
+
+# -- decorated coroutine functions -----------------------------------------------------------------------
+
+
+def test_decorated_calls_nest_in_one_task_and_a_task_that_is_made_waits(run: Run, eyes: Eyes) -> None:
+    async def main() -> None:
+        counts: list[int] = []
+        async with Client(eyes.urls, LONG) as client:
+
+            @rlock.locked(client, "x", timeout=0.3, on_busy="skip")
+            async def inner() -> str:
+                counts.append(client.lock("x").hold_count)
+                return "done"
+
+            @rlock.locked(client, "x", blocking=False)
+            async def outer(depth: int) -> int:
+                assert await inner() == "done"
+                assert await asyncio.create_task(inner()) is None
+                return depth and 1 + (await outer(depth - 1) or 0)
+
+            assert asyncio.iscoroutinefunction(outer)
+            assert await outer(2) == 2
+            assert counts == [2, 3, 4]
+            await nothing_left(eyes, client)
+
+    run(main())
+
+
+def test_the_exception_of_a_decorated_body_comes_out_and_a_loss_never_in_its_place(
+    run: Run, eyes: Eyes
+) -> None:
+    async def main() -> None:
+        async with Client(eyes.urls, LONG) as client, Client(eyes.urls, LONG) as operator:
+
+            @rlock.locked(client, "x", timeout=5)
+            async def work(lose: bool, fail: bool) -> None:
+                if lose:
+                    await operator.evict("x")
+                    assert await work.lock(lose, fail).lost.wait(20)
+                if fail:
+                    raise ZeroDivisionError
+
+            with pytest.raises(ZeroDivisionError):
+                await work(False, True)
+            await nothing_left(eyes, client)
+            with pytest.raises(ZeroDivisionError):
+                await work(True, True)
+            with pytest.raises(rlock.LeaseLostError):
+                await work(True, False)
+
+    run(main())

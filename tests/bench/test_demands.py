@@ -49,12 +49,6 @@ def test_an_interval_below_the_bound_keeps_the_demand() -> None:
     assert reason(found) == ""
 
 
-def test_an_interval_above_the_bound_misses_the_demand() -> None:
-    found = pair(steady(150.0))
-    assert outcome(found) is Outcome.MISSED
-    assert "MISSED" in line(found)
-
-
 @pytest.mark.parametrize("middle", [1.2, 1.3])
 def test_an_interval_that_straddles_the_bound_is_undecided_wherever_its_median_is(middle: float) -> None:
     found = pair([100.0, 110.0, 100 * middle, 140.0, 150.0])

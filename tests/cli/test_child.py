@@ -29,10 +29,3 @@ def test_a_signal_while_the_command_is_being_started_reaches_it(
     began = time.monotonic()
     assert guarded.run(dict(os.environ)) == 128 + number
     assert time.monotonic() - began < 15
-
-
-def test_a_signal_before_the_start_ends_the_wait() -> None:
-    guarded = GuardedCommand(["true"], grace=1.0)
-    with pytest.raises(SystemExit) as ended:
-        guarded.signalled(signal.SIGTERM)
-    assert ended.value.code == 143

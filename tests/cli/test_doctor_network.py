@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import socket
+import socketserver
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
@@ -15,58 +16,35 @@ from .doctoring import doctor
 from .doctoring import good as good  # a fixture
 from .shell import Done, inside
 
-Serve = Callable[[Callable[[socket.socket], None]], str]
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    """``serve(what)``: a server that does so with each connection; its URL."""
-    listening: list[socket.socket] = []
-
-    def start(handle: Callable[[socket.socket], None]) -> str:
-        server = socket.create_server(("127.0.0.1", 0))
-        listening.append(server)
-
-        def run() -> None:
-            while True:
-                try:
-                    accepted, _ = server.accept()
-                except OSError:
-                    return
-                threading.Thread(target=handle, args=(accepted,), daemon=True).start()
-
-        threading.Thread(target=run, daemon=True).start()
-        return f"redis://127.0.0.1:{server.getsockname()[1]}"
-
-    yield start
-    for server in listening:
-        server.shutdown(socket.SHUT_RDWR)
-        server.close()
-
-
-def http(accepted: socket.socket) -> None:
-    with accepted:
-        accepted.recv(65536)
-        accepted.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-
-def silent(accepted: socket.socket) -> None:
-    with accepted:
-        while accepted.recv(65536):
-            pass
-
-
+#: What a server answers before it hangs up, if anything; what is found, and the advice.
 BROKEN = {
-    "http": (http, "another protocol", "correct the port"),
-    "silent": (silent, "no answer in time", "firewall"),
+    "http": (b"HTTP/1.1 400 Bad Request\r\n\r\n", "another protocol", "correct the port"),
+    "silent": (b"", "no answer in time", "firewall"),
 }
 
 
+@contextmanager
+def serving(answer: bytes) -> Iterator[str]:
+    """The URL of a server that gives every connection this answer."""
+
+    class Connection(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            while self.request.recv(65536) and not answer:
+                pass
+            self.request.sendall(answer)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Connection) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield f"redis://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
 @pytest.mark.parametrize("kind", BROKEN)
-def test_what_is_no_master_is_told_by_what_it_does(good: Fleet, serve: Serve, kind: str) -> None:
-    handle, what, action = BROKEN[kind]
-    url = serve(handle)
-    seen = doctor([good.urls[0], url, good.urls[2]], request_timeout="0.5")
+def test_what_is_no_master_is_told_by_what_it_does(good: Fleet, kind: str) -> None:
+    answer, what, action = BROKEN[kind]
+    with serving(answer) as url:
+        seen = doctor([good.urls[0], url, good.urls[2]], request_timeout="0.5")
     found = seen.one("reachable")
     assert (found["severity"], found["master"]) == ("error", url)
     assert what in found["what"]

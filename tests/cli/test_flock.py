@@ -33,8 +33,6 @@ LOCK = "LOCK"
 
 #: The lock is free.
 FREE: list[list[str]] = [
-    [LOCK, "true"],
-    [LOCK, "false"],
     [LOCK, "sh", "-c", "exit 7"],
     [LOCK, "sh", "-c", "kill -9 $$"],
     [LOCK, "echo", "-n", "a", "b c", "--help", "-w"],

@@ -83,14 +83,6 @@ def test_validity_only_grows() -> None:
     assert lease.valid_until == pytest.approx(before + 1.0)
 
 
-def test_suspect_goes_back_to_held_with_a_majority_in_time() -> None:
-    lease = Lease(3.0, sent_at=0.0)
-    lease.on(LeaseEvent.FAILED)
-    assert lease.look(1.0) is SUSPECT
-    assert lease.remaining(1.0) > 0
-    assert lease.renewed(sent_at=1.0, now=1.1) is HELD
-
-
 @pytest.mark.rule("3.5")
 def test_disowned_by_a_majority_is_a_loss_at_once() -> None:
     lease = Lease(10.0, sent_at=0.0)

@@ -69,6 +69,7 @@ HANDED = YES._replace(ttl_ms=10_000)
 
 def test_a_release_in_favour_of_a_waiter_of_this_process_names_it() -> None:
     world = World(3, [HANDED] * 3)
+    world.call_takes = 0.5
     contender = waiter(world)
     outcome = world.run(release(world, hold()))
     (call,) = world.sent(scripts.RELEASE)

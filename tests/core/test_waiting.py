@@ -64,6 +64,7 @@ def test_an_interrupt_at_any_wait_takes_back_what_may_stand_on_any_master() -> N
         assert contender.owners == []
         sends = [step for step in undone if isinstance(step, Send)]
         assert all(send.targets is None for send in sends), "also masters that have not answered"
+        assert all(send.resend_for > 0 for send in sends), "also masters that are stopped, when they go on"
         if isinstance(in_flight, Call) and in_flight.command.script is scripts.ACQUIRE:
             assert named(sends[-1], "owner") == named(in_flight, "owner")
         if any(isinstance(step, Subscribe) for step in world.steps[:before]):

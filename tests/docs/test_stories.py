@@ -1,15 +1,313 @@
-"""Every page that shows a terminal: its commands do what is shown."""
+"""Every page that shows a terminal: its commands do what is shown.
+
+``<!-- terminal: NAME -->`` before a ```console block: lines that begin with ``$ `` are typed into the shell
+of that name, one for each name on a page, in the order of the page; what stands below is what it has to
+answer. ``...`` stands for anything, also for lines. Blocks named by ``<!-- recipe: file -->`` are
+written to the folder when their turn comes. What differs from run to run (ports, pids, instants, owner
+tokens) need not be the same; a port of the page that was shown once is replaced by the real one in the
+commands after it.
+
+``<!-- terminal: NAME; goes on -->``: the last command of the block is not waited for. Later blocks of that
+terminal may begin with what it prints then, and with ``^C``.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from rlock.testing.local.embedded import ServerBinary
 
 from .pages import PAGES, TOP
-from .stories import has_story, story
+
+PATIENCE_S = 60.0
+_BLOCK = re.compile(r"<!-- (recipe|terminal): ([^\n]+?) -->\n```(\w+)\n(.*?)```", re.DOTALL)
+#: What no two runs have in common, and what is left of it.
+_VARIES = [
+    (re.compile(r"[\w.+-]+/\d+/[\w.<>()-]+:[0-9a-f]{4,32}"), "OWNER"),
+    (re.compile(r"\bprocess \d+ on \S+"), "PROCESS"),
+    (re.compile(r"127\.0\.0\.1:\d+"), "MASTER"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "INSTANT"),
+    (re.compile(r"\b1[78]\d{14}\b"), "TOKEN"),
+    (re.compile(r"\b\d+(\.\d+)? s\b"), "SECONDS"),
+    (re.compile(r"\b(Redis|Valkey|redis|valkey) \d+\.\d+\.\d+"), "SERVER"),
+    (re.compile(r"[ \t]+"), " "),
+]
+_PORT = re.compile(r"127\.0\.0\.1:(\d+)")
+
+
+class Step(NamedTuple):
+    """One block of a page."""
+
+    kind: str  # recipe, terminal
+    name: str
+    text: str
+    goes_on: bool
+
+
+def steps(page: Path) -> list[Step]:
+    """The blocks of a page that are part of its story."""
+    found = []
+    for kind, name, _, text in _BLOCK.findall(page.read_text(encoding="utf-8")):
+        name, _, more = name.partition("; ")
+        assert more in ("", "goes on"), f"{page.name}: {more!r} says nothing about a terminal"
+        found.append(Step(kind, name, text, bool(more)))
+    return found
+
+
+def has_story(page: Path) -> bool:
+    """Whether a page shows a terminal."""
+    return any(step.kind == "terminal" for step in steps(page))
+
+
+def plain(text: str) -> str:
+    """Without what varies."""
+    for pattern, word in _VARIES:
+        text = pattern.sub(word, text)
+    return text.strip()
+
+
+def pattern(shown: list[str]) -> re.Pattern[str]:
+    """What output has to look like; ``...`` alone in a line stands for any number of lines."""
+    parts = []
+    for line in shown:
+        if line.strip() == "...":
+            parts.append(r"(?:.*\n)*?")
+        else:
+            parts.append(".*".join(map(re.escape, plain(line).split("..."))) + r"\n")
+    return re.compile("".join(parts))
+
+
+class Terminal:
+    """A shell, and what was printed there."""
+
+    def __init__(self, folder: Path, environ: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            ["bash", "--norc"],
+            cwd=folder,
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            bufsize=1,
+            start_new_session=True,
+            # Whoever runs the tests in the background has Ctrl-C ignored, and so would all that is started.
+            preexec_fn=_hear_interrupts,
+        )
+        self.lines: list[str] = []
+        self._heard = threading.Condition()
+        self._asked = 0
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._heard:
+                self.lines.append(line.rstrip("\n"))
+                self._heard.notify_all()
+
+    def type(self, command: str) -> str:
+        """Have the shell run it; the answer marks its end in the output."""
+        self._asked += 1
+        mark = f"--- end {self._asked}"
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{command}\necho '{mark}'\n")
+        self.process.stdin.flush()
+        return mark
+
+    def until(self, mark: str) -> list[str]:
+        """Everything up to the mark, which is taken out."""
+        with self._heard:
+            assert self._heard.wait_for(lambda: mark in self.lines, PATIENCE_S), f"no end: {self.lines}"
+            at = self.lines.index(mark)
+            told, self.lines[: at + 1] = self.lines[:at], []
+        return told
+
+    def until_like(self, wanted: re.Pattern[str]) -> list[str]:
+        """What has been printed, as soon as it is what is wanted."""
+
+        def there() -> bool:
+            return wanted.fullmatch(_joined(self.lines)) is not None
+
+        with self._heard:
+            assert self._heard.wait_for(there, PATIENCE_S), (
+                f"{wanted.pattern!r} is not what came: {self.lines}"
+            )
+            told, self.lines[:] = [*self.lines], []
+        return told
+
+    def interrupt(self) -> None:
+        """Ctrl-C, for what the shell runs now."""
+        for child in _children(self.process.pid):
+            os.kill(child, signal.SIGINT)
+
+    def close(self) -> None:
+        """End the shell and what it has started."""
+        _end_group(self.process)
+        self._reader.join(10)
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                try:
+                    stream.close()
+                except BrokenPipeError:
+                    pass
+
+
+def _hear_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _joined(lines: list[str]) -> str:
+    return "".join(f"{plain(line)}\n" for line in lines)
+
+
+def _children(pid: int) -> list[int]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in path.read_text().split()]
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    # SIGTERM first: `rlock up` ends its masters then.
+    for number, patience_s in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0)):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+        until = time.monotonic() + patience_s
+        while time.monotonic() < until:
+            process.poll()
+            try:
+                os.killpg(process.pid, 0)
+            except ProcessLookupError:
+                return
+            time.sleep(0.02)
+
+
+class Story:
+    """The blocks of one page, one after the other, in one folder."""
+
+    def __init__(self, page: Path, folder: Path, environ: dict[str, str]) -> None:
+        self.page, self.folder, self.environ = page, folder, environ
+        self.terminals: dict[str, Terminal] = {}
+        self.open: dict[str, str] = {}
+        #: Ports of the page, and those that there really are.
+        self.ports: dict[str, str] = {}
+
+    def tell(self) -> None:
+        """Do all that the page shows, and compare."""
+        for step in steps(self.page):
+            if step.kind == "recipe":
+                path = self.folder / step.name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(self._real(step.text), encoding="utf-8")
+            else:
+                self._terminal(step)
+
+    def _terminal(self, step: Step) -> None:
+        if step.name not in self.terminals:
+            self.terminals[step.name] = Terminal(self.folder, self.environ)
+        terminal = self.terminals[step.name]
+        before, commands = parsed(step.text)
+        if before:
+            mark = self.open.pop(step.name)
+            if "^C" in before:
+                at = before.index("^C")
+                self._learn(before[:at], terminal.until_like(pattern(before[:at])))
+                terminal.interrupt()
+                before = before[at + 1 :]
+            self._compare("", before, terminal.until(mark))
+        for number, (command, shown) in enumerate(commands, 1):
+            assert step.name not in self.open, f"{step.name} is busy: {command}"
+            mark = terminal.type(self._real(command))
+            if step.goes_on and number == len(commands):
+                self.open[step.name] = mark
+                self._learn(shown, terminal.until_like(pattern(shown)))
+            else:
+                self._compare(command, shown, terminal.until(mark))
+
+    def _compare(self, command: str, shown: list[str], told: list[str]) -> None:
+        wanted = pattern(shown)
+        assert wanted.fullmatch(_joined(told)), (
+            f"{self.page.name}: $ {command}\nis shown with:\n"
+            + "\n".join(shown)
+            + "\nand says:\n"
+            + "\n".join(told)
+        )
+        self._learn(shown, told)
+
+    def _learn(self, shown: list[str], told: list[str]) -> None:
+        for page, real in zip(_PORT.findall("\n".join(shown)), _PORT.findall("\n".join(told)), strict=False):
+            self.ports.setdefault(page, real)
+
+    def _real(self, text: str) -> str:
+        return re.sub(r"\b\d{4,5}\b", lambda match: self.ports.get(match[0], match[0]), text)
+
+    def close(self) -> None:
+        """End all terminals."""
+        for terminal in self.terminals.values():
+            terminal.close()
+
+
+def parsed(text: str) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """What a block shows before its first command; and each command with what is shown for it."""
+    before: list[str] = []
+    commands: list[tuple[str, list[str]]] = []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            commands.append((line[2:], []))
+        elif line.startswith("> ") and commands and not commands[-1][1]:
+            commands[-1] = (f"{commands[-1][0]}\n{line[2:]}", [])
+        elif commands:
+            commands[-1][1].append(line)
+        else:
+            before.append(line)
+    return before, commands
+
+
+@contextmanager
+def story(page: Path, folder: Path, **environ: str) -> Iterator[Story]:
+    """The story of a page, in a folder that has `rlock` and `python` as a reader has them."""
+    tools = folder / ".bin"
+    tools.mkdir()
+    for name, command in (
+        ("rlock", f'"{sys.executable}" -m rlock "$@"'),
+        ("python", f'"{sys.executable}" "$@"'),
+    ):
+        path = tools / name
+        path.write_text(f"#!/bin/sh\nexec {command}\n")
+        path.chmod(0o755)
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("RLOCK_")}
+    told = Story(
+        page,
+        folder,
+        {
+            **clean,
+            "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(TOP),
+            "PYTHONUNBUFFERED": "1",
+            "HOME": str(folder),
+            "NO_COLOR": "1",
+            **environ,
+        },
+    )
+    try:
+        yield told
+    finally:
+        told.close()
+
 
 STORIES = [page for page in PAGES if has_story(page)]
 

@@ -132,25 +132,6 @@ def test_a_waiter_is_woken_by_an_unlock_of_java(masters: Fleet, shared: MakeShar
     assert not left(urls[0])
 
 
-def test_a_waiter_of_ours_gets_it_from_ours_and_java_hears_of_it(masters3: Fleet, shared: MakeShared) -> None:
-    first, second = shared(masters3.urls), shared(masters3.urls)
-    first.lock("job").acquire()
-    ear = raw(masters3.urls[0]).pubsub(ignore_subscribe_messages=True)
-    ear.subscribe(CHANNEL)
-    ear.get_message(timeout=1)
-    waiter = threading.Thread(target=lambda: second.lock("job").acquire())
-    waiter.start()
-    assert eventually(lambda: first.status("job").queue_length == 1)
-    began = time.monotonic()
-    first.lock("job").release()
-    waiter.join(10)
-    assert time.monotonic() - began < 0.6
-    message = ear.get_message(timeout=2)
-    assert message is not None, "a lock that is handed on in our queue is never Java's"
-    assert message["data"] == "0"
-    ear.close()
-
-
 def test_a_vote_that_is_taken_back_is_told_or_java_would_sleep_over_it(
     masters3: Fleet, shared: MakeShared
 ) -> None:
@@ -224,14 +205,6 @@ def test_a_force_of_java_is_a_loss_and_is_not_healed(masters: Fleet, shared: Mak
         lock.release()
 
 
-def test_a_lease_of_a_dead_java_ends_and_the_lock_is_free(masters3: Fleet, shared: MakeShared) -> None:
-    Java(masters3.urls).lock(lease_ms=500)
-    lock = shared(masters3.urls).lock("job")
-    assert not lock.acquire(timeout=0.1)
-    assert lock.acquire(timeout=10.0)
-    lock.release()
-
-
 def test_a_read_write_lock_of_java_is_refused_and_left_alone(masters1: Fleet, shared: MakeShared) -> None:
     server, client = raw(masters1.urls[0]), shared(masters1.urls)
     server.hset("job", mapping={"mode": "read", f"{UUID.format(0)}:35": 1})
@@ -245,14 +218,6 @@ def test_a_read_write_lock_of_java_is_refused_and_left_alone(masters1: Fleet, sh
         with pytest.raises(rlock.OptionsError, match="no lock wrote"):
             call()
     assert server.hgetall("job") == held
-
-
-def test_of_a_minority_that_java_deletes_one_master_is_healed(masters3: Fleet, shared: MakeShared) -> None:
-    with shared(masters3.urls, 1.0).lock("job") as lock:
-        assert eventually(lambda: all(raw(url).exists("job") for url in masters3.urls))
-        raw(masters3.urls[0]).delete("job")
-        assert eventually(lambda: raw(masters3.urls[0]).exists("job"))
-        lock.check()
 
 
 def test_a_fair_lock_is_refused(masters1: Fleet, shared: MakeShared) -> None:

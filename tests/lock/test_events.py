@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 
@@ -26,28 +25,22 @@ from rlock.events import (
 )
 
 from ..servers import Fleet, raw
+from ..telemetry.ledger import Ledger
 from .conftest import eventually, threads_only
 
 MakeClient = Callable[..., rlock.Client]
 
 
-class Told(list[Event]):
-    """What was told, in order."""
-
-    def of(self, *kinds: type[Event]) -> list[Any]:
-        return [event for event in self if isinstance(event, kinds)]
-
-
 @pytest.fixture
-def told() -> Iterator[Told]:
-    seen = Told()
-    end = events.observe(seen.append)
+def told() -> Iterator[Ledger]:
+    seen = Ledger()
+    end = events.observe(seen)
     yield seen
     end()
 
 
 def test_an_acquire_and_its_release_are_told_once_nested_ones_not(
-    make_client: MakeClient, urls: list[str], told: Told
+    make_client: MakeClient, urls: list[str], told: Ledger
 ) -> None:
     lock = make_client(urls).lock("job")
     with lock, lock:
@@ -69,7 +62,7 @@ def test_an_acquire_and_its_release_are_told_once_nested_ones_not(
 
 
 def test_an_eviction_is_told_as_a_loss_and_not_as_a_release(
-    make_client: MakeClient, masters: Fleet, told: Told, caplog: pytest.LogCaptureFixture
+    make_client: MakeClient, masters: Fleet, told: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
     urls = masters(3).urls
     lock = make_client(urls, 1.0).lock("job")
@@ -87,7 +80,7 @@ def test_an_eviction_is_told_as_a_loss_and_not_as_a_release(
     assert (record.lock, record.owner, record.cause) == ("job", lost.owner, "disowned")  # type: ignore[attr-defined]
 
 
-def test_renewals_are_told_round_by_round(make_client: MakeClient, masters: Fleet, told: Told) -> None:
+def test_renewals_are_told_round_by_round(make_client: MakeClient, masters: Fleet, told: Ledger) -> None:
     client = make_client(masters(3).urls, 1.0)
     with ExitStack() as stack:
         for i in range(10):  # some of them close enough together, however slow the machine is
@@ -99,7 +92,7 @@ def test_renewals_are_told_round_by_round(make_client: MakeClient, masters: Flee
 
 @threads_only
 def test_the_lock_of_a_dead_thread_is_told_before_it_is_lost(
-    make_client: MakeClient, masters: Fleet, told: Told
+    make_client: MakeClient, masters: Fleet, told: Ledger
 ) -> None:
     client = make_client(masters(3).urls, 1.0)
     thread = threading.Thread(target=client.lock("job").acquire)
@@ -111,7 +104,7 @@ def test_the_lock_of_a_dead_thread_is_told_before_it_is_lost(
 
 @pytest.mark.real_masters
 def test_a_master_that_dies_and_comes_back_is_told(
-    make_client: MakeClient, fresh_masters: Callable[..., Fleet], told: Told
+    make_client: MakeClient, fresh_masters: Callable[..., Fleet], told: Ledger
 ) -> None:
     fleet = fresh_masters(3)
     client = make_client(fleet.urls)
@@ -158,7 +151,7 @@ def test_an_observer_that_raises_stops_nothing(
     assert len(seen) == count, "it was told after its end"
 
 
-def test_who_leaves_the_queue_in_vain_says_so(make_client: MakeClient, masters: Fleet, told: Told) -> None:
+def test_who_leaves_the_queue_in_vain_says_so(make_client: MakeClient, masters: Fleet, told: Ledger) -> None:
     urls = masters(3).urls
     with make_client(urls).lock("job"):
         assert not make_client(urls).lock("job").acquire(timeout=0.5)
@@ -169,7 +162,7 @@ def test_who_leaves_the_queue_in_vain_says_so(make_client: MakeClient, masters: 
 def test_a_master_that_answers_and_refuses_is_told_and_logged_once(
     make_client: MakeClient,
     fresh_masters: Callable[..., Fleet],
-    told: Told,
+    told: Ledger,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     fleet = fresh_masters(3)

@@ -9,14 +9,9 @@ from typing import Any
 import pytest
 
 import rlock._client.subscriptions
-from rlock._client.calls import Calls
 from rlock.errors import RLockError
 from rlock.procedures.contender import Contender, LocalGrant
 from rlock.procedures.port import WaitGenerator, Wake
-from rlock.rules import scripts
-from rlock.rules.command_templates import Command
-from rlock.rules.quorum import Ballot
-from rlock.rules.timing import valid_until
 
 from ..servers import Fleet, left
 from .conftest import eventually, own_wire, threads_only
@@ -73,36 +68,6 @@ def test_threads_of_one_process_do_not_keep_it_among_themselves(
         stop.set()
         for thread in threads:
             thread.join(10)
-
-
-def test_an_heirs_lease_counts_from_before_the_release_was_sent(
-    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = make_client(masters3.urls, ttl=3.0)
-    engine, call = client._engine(), Calls.call
-
-    def slow_return(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
-        ballot = yield from call(self, command, *args, **options)
-        if command.script is scripts.RELEASE:
-            time.sleep(0.5)  # the masters' leases have begun
-        return ballot
-
-    monkeypatch.setattr(Calls, "call", slow_return)
-    ends: list[float] = []
-
-    def wait() -> None:
-        with client.lock("x", renew=False):
-            ends.extend(hold.lease.valid_until for hold in engine.holds)
-
-    thread = threading.Thread(target=wait)
-    with client.lock("x"):
-        thread.start()
-        assert eventually(lambda: client.status("x").queue_length == 1)
-        time.sleep(0.1)
-        released = engine.clock()
-    thread.join(20)
-    assert len(ends) == 1
-    assert ends[0] < valid_until(released + 0.4, 3.0), "it would outlive the lease on the masters"
 
 
 @threads_only

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from typing import Any
 
 import rlock
 
@@ -15,27 +14,6 @@ from ..servers import Fleet, raw
 TIMEOUT_S, PAUSE_S = 0.5, 0.8
 #: How long the masters keep their replies back.
 DELAY_MS = 100
-
-
-def test_a_pause_behind_the_first_reply_drops_no_connection(masters3: Fleet) -> None:
-    with rlock.Client(masters3.urls, ttl=10.0) as client:
-        with client.lock("first"):
-            pass
-        connections: Any = client._engine().masters._connections
-        poll, pauses = connections.poll, [PAUSE_S]
-
-        def polled(timeout: float) -> Any:
-            events = poll(timeout)
-            if pauses and any(fd in connections.by_fd for fd, _ in events):
-                time.sleep(pauses.pop())
-            return events
-
-        for master in masters3[1:]:
-            raw(master.url).client_pause(DELAY_MS)
-        before = [server.connection for server in connections.servers]
-        connections.poll = polled
-        assert client.lock("x").acquire(blocking=False)
-        assert [server.connection for server in connections.servers] == before
 
 
 def test_an_extension_that_keeps_all_threads_from_running_costs_no_call(masters3: Fleet) -> None:

@@ -41,25 +41,6 @@ def test_no_thread_is_left_when_nothing_is_held(urls: list[str], make_client: Ma
     assert eventually(lambda: not threads(), within=3.0), threads()
 
 
-def test_an_eviction_is_told_once_with_its_reason(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls, ttl=0.9)
-    told: list[tuple[rlock.LeaseLostError, str]] = []
-    lock = client.lock("x", on_lost=lambda error: told.append((error, threading.current_thread().name)))
-    lock.acquire()
-    lost = lock.lost
-    client.evict("x")
-    assert lost.wait(5.0)
-    assert eventually(lambda: told)
-    with pytest.raises(rlock.LeaseLostError):
-        lock.release()
-    time.sleep(0.5)
-    assert len(told) == 1
-    error, thread = told[0]
-    assert error.name == "x"
-    assert "quorum" in error.reason
-    assert thread == "rlock-on-lost"
-
-
 def test_an_on_lost_that_raises_or_blocks_harms_no_other_lock(
     masters3: Fleet, make_client: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 import time
 
@@ -40,50 +39,6 @@ def test_a_lease_that_a_restarted_master_has_forgotten_is_not_given_to_a_second_
         assert ben.lock("x").acquire(timeout=10)
         assert not anna.lock("x").is_owned(), "two valid leases"
         assert time.monotonic() - began > TTL - 0.5
-
-
-def test_the_error_and_the_log_name_the_master_and_the_seconds(
-    fresh_masters: FreshMasters, caplog: pytest.LogCaptureFixture
-) -> None:
-    fleet = fresh_masters(3)
-    for master in fleet[1:]:
-        master.restart(empty=True)
-    with rlock.Client(fleet.urls) as client, caplog.at_level(logging.WARNING, "rlock"):
-        with pytest.raises(rlock.QuorumUnreachableError) as caught:
-            client.lock("x").acquire(blocking=False)
-        for url in fleet.urls[1:]:
-            assert (
-                "no vote for 11." in caught.value.faults[url] or "no vote for 10." in caught.value.faults[url]
-            )
-            assert f"{url}: " in caplog.text
-        assert fleet.urls[0] not in caught.value.faults
-        with pytest.raises(rlock.QuorumUnreachableError):
-            client.lock("x").locked()  # they may have forgotten who holds it
-        assert [master.guarded for master in client.status("x").masters] == [False, True, True]
-
-
-def test_a_thread_in_the_line_behind_another_is_not_told_that_somebody_has_it(
-    fresh_masters: FreshMasters,
-) -> None:
-    fleet = fresh_masters(3)
-    for master in fleet:
-        master.restart(empty=True)
-    answers: list[object] = []
-
-    def ask(client: rlock.Client, timeout: float) -> None:
-        try:
-            answers.append(client.lock("x").acquire(timeout=timeout))
-        except rlock.QuorumUnreachableError as error:
-            answers.append(error)
-
-    with rlock.Client(fleet.urls) as client:
-        threads = [threading.Thread(target=ask, args=(client, timeout)) for timeout in (1.5, 0.3, 0.3)]
-        for thread in threads:
-            thread.start()
-            time.sleep(0.1)
-        for thread in threads:
-            thread.join(10)
-    assert [type(answer) for answer in answers] == [rlock.QuorumUnreachableError] * 3, answers
 
 
 def test_a_new_deployment_can_be_used_within_max_ttl_and_a_margin(fresh_masters: FreshMasters) -> None:

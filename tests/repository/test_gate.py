@@ -130,21 +130,6 @@ def test_a_test_is_quick_by_its_folder_and_if_it_measures_nothing(path: str, mar
 # -- make release ----------------------------------------------------------------------------------
 
 
-def release(folder: Path) -> tuple[int, str, list[str]]:
-    """What `make release` does in a repository of its own, with a Python that only notes its calls."""
-    shutil.copy(quick.HERE.parent / "Makefile", folder)
-    (folder / "pyproject.toml").write_text('version = "1.2.3"\n')
-    (folder / ".gitignore").write_text("bin/\ncalls\n")
-    (folder / "bin").mkdir()
-    python = folder / "bin" / "python"
-    python.write_text('#!/bin/bash\necho "$@" >> calls\n')
-    python.chmod(0o755)
-    git = ("git", "-c", "user.name=T", "-c", "user.email=t@example.org")
-    for command in ("init -q", "add .", "commit -q -m all"):
-        subprocess.run([*git, *command.split()], cwd=folder, check=True)
-    return make_release(folder)
-
-
 def make_release(folder: Path) -> tuple[int, str, list[str]]:
     """Exit status, output and calls of `make release`."""
     (folder / "calls").unlink(missing_ok=True)
@@ -159,22 +144,33 @@ def tags(folder: Path) -> list[str]:
     return subprocess.run(["git", "tag"], cwd=folder, capture_output=True, text=True).stdout.split()
 
 
-def test_a_release_is_built_checked_and_tagged_once_and_uploaded_by_nobody(tmp_path: Path) -> None:
-    status, _, calls = release(tmp_path)
-    assert status == 0
-    assert calls[-2:] == ["-m build", "-m twine check --strict dist/*"]
-    assert "upload" not in "".join(calls)
-    assert tags(tmp_path) == ["v1.2.3"]
-    status, told, calls = make_release(tmp_path)
-    assert status != 0
-    assert "v1.2.3 is tagged already" in told
-    assert calls == []
-
-
-def test_a_release_of_a_dirty_tree_is_refused(tmp_path: Path) -> None:
-    release(tmp_path)
+def test_a_release_is_built_of_a_clean_tree_checked_and_tagged_once_and_uploaded_by_nobody(
+    tmp_path: Path,
+) -> None:
+    """In a repository of its own, with a Python that only notes its calls."""
+    shutil.copy(quick.HERE.parent / "Makefile", tmp_path)
+    (tmp_path / "pyproject.toml").write_text('version = "1.2.3"\n')
+    (tmp_path / ".gitignore").write_text("bin/\ncalls\n")
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text('#!/bin/bash\necho "$@" >> calls\n')
+    python.chmod(0o755)
+    git = ("git", "-c", "user.name=T", "-c", "user.email=t@example.org")
+    for command in ("init -q", "add .", "commit -q -m all"):
+        subprocess.run([*git, *command.split()], cwd=tmp_path, check=True)
     (tmp_path / "new.py").touch()
     status, told, calls = make_release(tmp_path)
     assert status != 0
     assert "new.py" in told
+    assert calls == []
+    (tmp_path / "new.py").unlink()
+    status, _, calls = make_release(tmp_path)
+    assert status == 0
+    assert calls[-2:] == ["-m build", "-m twine check --strict dist/*"]
+    assert "upload" not in "".join(calls)
+    tags = subprocess.run(["git", "tag"], cwd=tmp_path, capture_output=True, text=True).stdout
+    assert tags == "v1.2.3\n"
+    status, told, calls = make_release(tmp_path)
+    assert status != 0
+    assert "v1.2.3 is tagged already" in told
     assert calls == []

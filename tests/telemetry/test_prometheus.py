@@ -143,12 +143,3 @@ def test_without_the_package_the_import_says_what_to_install(module: str, packag
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stderr.strip().splitlines()[-1].startswith("ImportError: rlock.telemetry")
     assert f"pip install {package}" in done.stderr.strip().splitlines()[-1]
-
-
-def test_the_lock_itself_imports_none_of_it() -> None:
-    program = (
-        "import sys, rlock, rlock.asyncio; "
-        "print([name for name in sys.modules if name.startswith(('prometheus', 'rlock.telemetry'))])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

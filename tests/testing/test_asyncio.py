@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
 import rlock.asyncio
 from rlock.testing import MemoryMasters, lose, memory_client
-
-Main = Callable[[rlock.asyncio.Client], Awaitable[None]]
-Run = Callable[[Main], None]
 
 
 @asynccontextmanager
@@ -22,41 +19,27 @@ async def in_memory(masters: MemoryMasters | None = None) -> AsyncIterator[rlock
         yield client
 
 
-@pytest.fixture(params=["memory", "real"])
-def run(request: pytest.FixtureRequest) -> Run:
-    urls = request.getfixturevalue("masters3").urls if request.param == "real" else None
-
-    def loop(main: Main) -> None:
-        async def limited() -> None:
-            async with in_memory() if urls is None else rlock.asyncio.Client(urls) as client:
-                await asyncio.wait_for(main(client), 30)
-
-        asyncio.run(limited())
-
-    return loop
-
-
-@pytest.mark.parametrize("renew", [True, False], ids=["renewed", "fixed"])
-def test_a_hold_is_lost_at_once_and_everything_says_so(run: Run, renew: bool) -> None:
-    async def main(client: rlock.asyncio.Client) -> None:
+def test_a_hold_is_lost_at_once_and_everything_says_so() -> None:
+    async def main() -> None:
         told: list[rlock.LeaseLostError] = []
-        lock = client.lock("x", renew=renew, on_lost=told.append)
-        await lock.acquire()
-        lost, began = lock.lost, time.monotonic()
-        await lose(lock)
-        # A third of the ttl is 3.3 s.
-        assert time.monotonic() - began < 1.0
-        assert lost.is_set()
-        with pytest.raises(rlock.LeaseLostError, match="evicted"):
-            lock.check()
-        await asyncio.sleep(0)
-        assert len(told) == 1
-        with pytest.raises(rlock.LeaseLostError):
+        async with in_memory() as client:
+            lock = client.lock("x", on_lost=told.append)
+            await lock.acquire()
+            lost, began = lock.lost, time.monotonic()
+            await lose(lock)
+            # A third of the ttl is 3.3 s.
+            assert time.monotonic() - began < 1.0
+            assert lost.is_set()
+            with pytest.raises(rlock.LeaseLostError, match="evicted"):
+                lock.check()
+            await asyncio.sleep(0)
+            assert len(told) == 1
+            with pytest.raises(rlock.LeaseLostError):
+                await lock.release()
+            assert await lock.acquire(timeout=1)
             await lock.release()
-        assert await lock.acquire(timeout=1)
-        await lock.release()
 
-    run(main)
+    asyncio.run(main())
 
 
 def test_clients_of_both_kinds_exclude_and_wake_each_other_in_memory() -> None:

@@ -55,10 +55,6 @@ def test_two_that_see_a_validity_at_one_instant_overlap_however_short_it_is() ->
     assert overlaps(history(a=hold(0, 100, 1), b=short).holds)
 
 
-def test_a_release_counts_from_when_it_is_called() -> None:
-    assert not overlaps(history(a=hold(0, 10, 1), b=hold(10.5, 20, 2)).holds)
-
-
 def test_only_the_outermost_release_ends_a_hold() -> None:
     inner = {"event": "release", "at": ms(3), "hold_count": 2, "valid_until": ms(2000)}
     nesting = [ask(0), got(1, 1), nested(2, 1, 2), inner, *release(10, 2001)]
@@ -86,10 +82,6 @@ def test_a_holder_without_a_validity_counts_from_grant_to_release() -> None:
 
 
 # -- tokens --------------------------------------------------------------------------------------------
-
-
-def test_tokens_that_rise_are_accepted() -> None:
-    assert not falling_tokens(history(a=hold(0, 10, 5), b=hold(20, 30, 6), c=hold(40, 50, 90)).holds)
 
 
 def test_a_token_that_falls_is_refused() -> None:

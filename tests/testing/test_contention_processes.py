@@ -63,15 +63,6 @@ def test_all_threads_of_all_processes_get_the_lock_and_lose_no_update(
     assert not history.open
 
 
-def test_without_the_lock_updates_are_lost(workers: WorkerProcesses, tmp_path: Path) -> None:
-    counter = tmp_path / "counter"
-    order(workers, Load("x", (0.001, 0.002), counter=str(counter), unlocked=True))
-    until(workers, lambda: Counter(counter).count().lost > 0)
-    order(workers, None)
-    workers.wait(START_S)
-    assert not workers.history.attempts
-
-
 def test_a_killed_worker_leaves_its_hold_open(workers: WorkerProcesses) -> None:
     victim, other = workers.workers
     victim.order(Load("x", (3600.0, 3600.0)))

@@ -16,7 +16,6 @@ from rlock.testing.local.embedded import (
     EmbeddedError,
     Master,
     ServerBinary,
-    Tls,
     find_server,
 )
 
@@ -80,19 +79,6 @@ def test_a_server_that_never_answers_is_given_up_and_ended(
 
 
 @EVERY_SERVER
-def test_a_restart_keeps_the_port_and_forgets_the_data(binary: ServerBinary) -> None:
-    with Master(binary) as master:
-        url, pid = master.url, master.pid
-        with raw(url) as client:
-            client.set("key", 1)
-        master.restart()
-        assert (master.url, master.running) == (url, True)
-        assert master.pid != pid
-        with raw(url) as client:
-            assert client.dbsize() == 0
-
-
-@EVERY_SERVER
 def test_a_durable_master_keeps_its_data_through_a_crash_unless_told_otherwise(binary: ServerBinary) -> None:
     with Master(binary, args=("--appendonly", "yes", "--appendfsync", "always")) as master:
         with raw(master.url) as client:
@@ -124,30 +110,6 @@ def test_the_servers_are_not_in_the_process_group_that_a_terminal_interrupts() -
         assert master.pid is not None
         assert os.getpgid(master.pid) == master.pid
         assert os.getsid(master.pid) != os.getsid(0)
-
-
-# -- TLS -------------------------------------------------------------------------------------------------
-
-
-@EVERY_SERVER
-def test_a_master_speaks_tls_or_says_that_its_binary_cannot(binary: ServerBinary, certificate: Tls) -> None:
-    master = Master(binary, tls=certificate)
-    refusal = ""
-    try:
-        master.start()
-    except EmbeddedError as error:
-        refusal = str(error)
-    try:
-        if refusal:
-            assert "was built without TLS: use another server" in refusal
-            pytest.skip(refusal.splitlines()[0])
-        assert master.url.startswith("rediss://")
-        with raw(master.url) as client:
-            assert client.ping()
-        with raw(f"redis://127.0.0.1:{master.port}", 0.5) as client, pytest.raises(redis.ConnectionError):
-            client.ping()
-    finally:
-        master.close()
 
 
 # -- which servers are found --------------------------------------------------------------------------------

@@ -80,8 +80,7 @@ class Scope:
         #: The lock whose keys are asked for; no key of it is touched.
         self.lock = exact or self.probe
         escaped = _escaped(stem) if self.prefix else _escaped(self.lock)
-        #: A lock for each way in which keys are named, and its text in the rules: a name that begins so may
-        #: hold a brace further on.
+        #: A lock for each way in which keys are named (a brace may follow), and its text in the rules.
         self._locks = {self.lock: escaped}
         if self.prefix and not _braced(stem):
             self._locks[f"{stem}{{{fresh}}}"] = escaped
