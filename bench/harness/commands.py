@@ -22,7 +22,7 @@ def template() -> list[tuple[str, list[str]]]:
     """
     marks = {str(_TOKEN): TOKEN, str(_TTL_MS): TTL}
     acquire = commands.acquire(LOCK, OWNER, _TTL_MS, token=_TOKEN)
-    release = commands.free(OWN, LOCK, OWNER)
+    release = commands.free(OWN, LOCK, OWNER, token=_TOKEN)
     return [
         (command.script.source, [marks.get(text, text) for text in command.by_sha()])
         for command in (acquire, release)
