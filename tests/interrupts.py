@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
 import os
 import re
@@ -45,6 +46,8 @@ class Interrupt:
 def interrupted(at: int, *files: str) -> Iterator[Interrupt]:
     """Run the body with an interrupt in front of its n-th line in these files; it goes no further."""
     tracer = Interrupt(at, files)
+    # Otherwise the interrupt may hit a client of another test, which is collected here.
+    gc.disable()
     sys.settrace(tracer)
     try:
         yield tracer
@@ -52,3 +55,4 @@ def interrupted(at: int, *files: str) -> Iterator[Interrupt]:
         pass
     finally:
         sys.settrace(None)
+        gc.enable()
