@@ -13,7 +13,7 @@ from dataclasses import InitVar, dataclass, field
 
 from ..model import Vote
 from .keys import owner_token, waiter_name
-from .timing import TIME_AGE_S, drift
+from .timing import EXCHANGE_AGE_S, TIME_AGE_S, drift
 
 
 @dataclass(slots=True, eq=False)
@@ -92,14 +92,14 @@ class FleetTime:
         return bool(times)
 
     def not_before(self, master: int, time_us: int) -> float | None:
-        """A local instant at which a master's time was not ``time_us`` yet; None: it was never asked.
+        """A local instant at which a master's time was not ``time_us`` yet; None: it was not asked lately.
 
         The clocks may run at different rates since the last exchange with this master.
         """
         sent_at, then_us = self._exchanges.get(master, (0.0, 0))
-        if not then_us:
-            return None
         passed = (time_us - then_us) / 1e6
+        if not then_us or passed > EXCHANGE_AGE_S:
+            return None
         return sent_at + passed - drift(abs(passed))
 
     def us(self, now: float) -> int:
