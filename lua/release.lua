@@ -82,7 +82,8 @@ if channel == '' then
 end
 
 -- At most this many dead waiters in one call: each one stops the server for 2 to 4 us.
-local left = 200
+local limit = 200
+local left = limit
 local first = not next_waiter and claim_ms ~= '0' and redis.pcall('zpopmin', queue)[1]
 -- Skipped if nobody waits, the usual case: each function costs as much as a command.
 if first or next_waiter or claim_ms == '0' then
@@ -141,7 +142,7 @@ if first or next_waiter or claim_ms == '0' then
         local holder, client_id = string.match(first, '^(.*)(|[^|]*)$')
         -- Not behind a dead waiter: the tokens and the notes of many would stop the server for longer.
         local token, now_us
-        if holder and left == 199 then
+        if holder and left == limit - 1 then
             token, now_us = stamp(holder)
         end
         if holder and give(holder, claim_ms) then

@@ -38,7 +38,8 @@ class Connections(connections.Connections[StreamConnection]):
             while not done() and not self.closed:
                 left = min(until, waiter.deadline) - self._clock()
                 if left <= 0:
-                    # Late: the replies that have arrived must be read first, see below.
+                    # Replies may have arrived while another task kept the loop from running. It finds them in
+                    # its next pass, and reads them in that pass or in the one after it.
                     yield
                     yield
                     return

@@ -16,7 +16,7 @@ from .doctoring import doctor
 from .doctoring import good as good  # a fixture
 from .shell import Done, inside
 
-#: What a server answers before it hangs up, if anything; what is found, and the advice.
+#: The bytes of a server before it ends the connection, the finding of doctor, and its advice.
 BROKEN = {
     "http": (b"HTTP/1.1 400 Bad Request\r\n\r\n", "another protocol", "correct the port"),
     "silent": (b"", "no answer in time", "firewall"),

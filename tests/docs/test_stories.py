@@ -3,8 +3,8 @@
 ``<!-- terminal: NAME -->`` before a ```console block: lines that begin with ``$ `` are typed into the shell
 of that name, one for each name on a page, in the order of the page; what stands below is what it has to
 answer. ``...`` stands for anything, also for lines. Blocks named by ``<!-- recipe: file -->`` are
-written to the folder when their turn comes. What differs from run to run (ports, pids, instants, owner
-tokens) need not be the same; a port of the page that was shown once is replaced by the real one in the
+written to the folder when their turn comes. Ports, pids, instants and owner tokens differ from run to run,
+so they need not be the same; a port of the page that was shown once is replaced by the real one in the
 commands after it.
 
 ``<!-- terminal: NAME; goes on -->``: the last command of the block is not waited for. Later blocks of that
@@ -33,7 +33,7 @@ from .pages import PAGES, TOP
 
 PATIENCE_S = 60.0
 _BLOCK = re.compile(r"<!-- (recipe|terminal): ([^\n]+?) -->\n```(\w+)\n(.*?)```", re.DOTALL)
-#: What no two runs have in common, and what is left of it.
+#: Texts that differ from run to run, and the word that stands for them.
 _VARIES = [
     (re.compile(r"[\w.+-]+/\d+/[\w.<>()-]+:[0-9a-f]{4,32}"), "OWNER"),
     (re.compile(r"\bprocess \d+ on \S+"), "PROCESS"),
@@ -103,7 +103,7 @@ class Terminal:
             text=True,
             bufsize=1,
             start_new_session=True,
-            # Whoever runs the tests in the background has Ctrl-C ignored, and so would all that is started.
+            # In the background a shell lets its programs ignore Ctrl-C, and each child inherits that.
             preexec_fn=_hear_interrupts,
         )
         self.lines: list[str] = []

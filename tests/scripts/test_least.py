@@ -26,9 +26,9 @@ from .test_style import COMMANDS
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
-#: What the scripts call.
+#: The commands of the scripts.
 LEAST = {"eval", "evalsha"} | COMMANDS
-#: What the client itself sends, whatever it may send besides.
+#: The commands of the client itself that it cannot do without.
 BESIDE = {"subscribe", "unsubscribe"}
 #: The page calls them optional: the user is told more, or is faster, with it.
 OPTIONAL = {"config|get", "client|id", "client|kill", "script|load"}

@@ -290,31 +290,34 @@ def stop_before_the_messages(stage: Stage) -> Referee:
     return stage.play(1.6)
 
 
-def confirmation_that_is_lost(stage: Stage) -> Referee:
-    """A waiter with a lease of 4 s is handed the lock. Nothing that it sends arrives any more."""
-    options = LockOptions(NAME, LONG.lease(None))
+#: A lease of 4 s.
+LONG_LEASE = LockOptions(NAME, LONG.lease(None))
+
+
+def _handed_to(stage: Stage, *, hold_s: float, held_up_until: float) -> Client:
+    """A waiter with a lease of 4 s is handed the lock at 0.25. Its confirmation is held up."""
     holder, waiter = stage.client(options=LONG), stage.client(options=LONG)
-    stage.takes(holder, 0.0, hold_s=5.0, options=options)
-    stage.waits(waiter, 0.05, hold_s=3.0, options=options)
+    stage.takes(holder, 0.0, hold_s=5.0, options=LONG_LEASE)
+    stage.waits(waiter, 0.05, hold_s=hold_s, options=LONG_LEASE)
     for master in range(3):
-        stage.holds_up(waiter, master, 0.2, 5.0)
+        stage.holds_up(waiter, master, 0.2, held_up_until)
     stage.releases(holder, 0.25)
-    stage.takes(stage.client(options=LONG), 1.4, hold_s=0.1, options=options)
+    return waiter
+
+
+def confirmation_that_is_lost(stage: Stage) -> Referee:
+    """The confirmation of a waiter never arrives. Another client asks after the claim time."""
+    _handed_to(stage, hold_s=3.0, held_up_until=5.0)
+    stage.takes(stage.client(options=LONG), 1.4, hold_s=0.1, options=LONG_LEASE)
     return stage.play(2.0)
 
 
 def confirmation_that_comes_late(stage: Stage) -> Referee:
-    """The same, and the waiter is stopped. Its confirmation arrives when another one has had the lock."""
-    options = LockOptions(NAME, LONG.lease(None))
-    holder, waiter = stage.client(options=LONG), stage.client(options=LONG)
-    stage.takes(holder, 0.0, hold_s=5.0, options=options)
-    stage.waits(waiter, 0.05, hold_s=1.85, options=options)
-    for master in range(3):
-        stage.holds_up(waiter, master, 0.2, 1.8)
-    stage.releases(holder, 0.25)
+    """The waiter is stopped. Its confirmation arrives when another client has had the lock."""
+    waiter = _handed_to(stage, hold_s=1.85, held_up_until=1.8)
     stage.at(0.35, waiter.stop)
     third = stage.client(options=LONG)
-    stage.takes(third, 1.4, hold_s=5.0, options=options)
+    stage.takes(third, 1.4, hold_s=5.0, options=LONG_LEASE)
     stage.releases(third, 1.6)
     stage.at(2.0, waiter.resume)
     return stage.play(2.5)
