@@ -81,6 +81,16 @@ def test_an_undo_is_written_at_once_and_behind_the_acquire_that_was_gathered(
     assert is_free(masters, "job"), "otherwise the undo has overtaken its acquire"
 
 
+def test_a_confirmation_is_written_at_once(client: rlock.Client, masters: MemoryMasters) -> None:
+    """Its lease would end after the claim time, because no thread waits for the replies."""
+    calls = calls_of(client)
+    connections = calls._connections
+    connections._next = follower(calls, "other")
+    connections.gathering, connections._gather_until = True, math.inf
+    calls.start(Request(commands.acquire("job", OWNER, 1_900), 1.0, Settle.HOLDER, count_late=True))
+    assert not is_free(masters, "job")
+
+
 @pytest.mark.rule("3.4")
 def test_nothing_is_written_before_the_backlog(client: rlock.Client, masters: MemoryMasters) -> None:
     calls = calls_of(client)
