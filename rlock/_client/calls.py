@@ -142,9 +142,7 @@ class Calls(Pipeline[L], Masters):
         return call.ballot
 
     def read_arrived(self) -> None:
-        # A signal handler may ask while its own thread has the mutex.
-        if not self._mutex.locked():
-            self._connections.read_unattended()
+        self._connections.read_arrived()
 
     def send(
         self, command: Command, targets: Sequence[int] | None = None, *, resend_for: float = 0.0

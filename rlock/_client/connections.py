@@ -35,7 +35,7 @@ L = TypeVar("L", bound=Connection)
 
 
 class Connections(ABC, Generic[L]):
-    """The connections of one kind. Callers hold ``mutex``, but not for generators and `read_unattended`."""
+    """The connections of one kind. Callers hold ``mutex``, but not for generators and reads."""
 
     gathering = False  #: Commands stay in the backlogs: a thread that is about to run writes them.
 
@@ -96,8 +96,8 @@ class Connections(ABC, Generic[L]):
         up with its reply unread.
         """
 
-    def read_unattended(self) -> None:
-        """Read what has arrived if nobody waits for it."""
+    def read_arrived(self) -> None:
+        """Read what has arrived, also if another thread waits for it. An event loop cannot."""
 
     def wake_reader(self, waiter: Waiter) -> None:
         """Wake a waiter if it waits for sockets, and not on its parker. With the mutex."""

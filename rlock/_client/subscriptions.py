@@ -86,7 +86,7 @@ class Subscriptions(Notifications, Generic[L]):
         name = contender.name
         if contender.inbox is None:
             # Otherwise unread messages of earlier releases would wake it for nothing.
-            self._connections.read_unattended()
+            self._connections.read_arrived()
             assert contender.place is not None
             contender.inbox = Inbox(
                 contender.place, contender.findings, self._context, self._connections.parker()
@@ -220,7 +220,7 @@ class Subscriptions(Notifications, Generic[L]):
                 # With the mutex: otherwise a waiter that comes now would not begin again.
                 self._stop_looking = None
                 return False
-        self._connections.read_unattended()
+        self._connections.read_arrived()
         self.after_data()
         return True
 

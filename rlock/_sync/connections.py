@@ -71,6 +71,8 @@ def _close_all(*descriptors: int) -> None:
 
 #: How long commands are gathered at most. A woken thread may wait so long for the interpreter.
 GATHER_S = 0.005
+#: How long `read_arrived` waits for the thread that reads.
+ARRIVED_S = 0.1
 
 Server = MasterConnection[SocketConnection]
 
@@ -196,11 +198,17 @@ class Connections(connections.Connections[SocketConnection]):
         self._traffic.after_data()
         return True
 
-    def read_unattended(self) -> None:
-        with self._mutex:
-            attended = self._leader is not None and self._leader.asleep
-        if not attended:
-            self._read(0.0)
+    def read_arrived(self) -> None:
+        if not self._mutex.acquire(timeout=ARRIVED_S):
+            return  # a signal handler asks, and its own thread has the mutex
+        try:
+            for fd in list(self.by_fd):
+                self._serve(fd, 0)
+            if self._leader is not None:
+                self._wake_pipe.wake()  # its replies may be among them
+        finally:
+            self._mutex.release()
+        self._traffic.after_data()
 
     def poll(self, timeout: float) -> list[tuple[int, int]] | None:
         """Wait for events, at most ``timeout`` seconds. None: another thread polls. Without the mutex."""

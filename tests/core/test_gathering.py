@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import select
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -89,6 +91,21 @@ def test_a_confirmation_is_written_at_once(client: rlock.Client, masters: Memory
     connections.gathering, connections._gather_until = True, math.inf
     calls.start(Request(commands.acquire("job", OWNER, 1_900), 1.0, Settle.HOLDER, count_late=True))
     assert not is_free(masters, "job")
+
+
+def test_replies_that_have_arrived_are_read_although_another_thread_reads(client: rlock.Client) -> None:
+    """Otherwise a lease behind a hand-off would be told to be lost."""
+    calls = calls_of(client)
+    call = asking(calls, "job")
+    for fd in calls._connections.by_fd:
+        select.select([fd], [], [], 1.0)
+    with ThreadPoolExecutor(1) as other:
+        with calls._mutex:
+            calls.read_arrived()  # in a signal handler its own thread may have the mutex
+            reading = other.submit(calls.read_arrived)
+            time.sleep(0.01)
+        reading.result()
+    assert call.ballot.answered == MASTERS
 
 
 @pytest.mark.rule("3.4")

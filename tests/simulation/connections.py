@@ -193,7 +193,7 @@ class Connections(connections.Connections[Connection]):
                     self.take(server, connection, b"")
         self._traffic.after_data()
 
-    def read_unattended(self) -> None:
+    def read_arrived(self) -> None:
         if not self.bench:
             self.read()
 
