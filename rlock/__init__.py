@@ -4,6 +4,7 @@ A lease cannot exclude a paused holder. The promise is: no two *valid* leases of
 clocks run at about the same rate. See `RLock` for what that means for a caller.
 """
 
+from ._client.endpoints import Group
 from ._sync.loss_signal import LossSignal
 from .client import Client
 from .decorator import locked
@@ -20,6 +21,7 @@ from .model import LockStatistics, LockStatus, MasterStatus, Waiter
 
 __all__ = [
     "Client",
+    "Group",
     "LeaseLostError",
     "LockBusyError",
     "LockStatistics",

@@ -31,6 +31,7 @@ class FaultKind(enum.Enum):
     REPLICA = "replica"  # not a master
     DUPLICATE = "duplicate"  # the same server as another of the list
     GUARDED = "guarded"  # it granted, but its memory is younger than the longest lease
+    UNREPLICATED = "unreplicated"  # not all replicas of its group acknowledged the vote
     UNJUDGED = "unjudged"  # it granted, but the age of its memory was not known yet
 
 

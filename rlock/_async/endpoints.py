@@ -6,9 +6,11 @@ from typing import Any, ClassVar
 
 import redis.asyncio
 import redis.asyncio.retry
+import redis.asyncio.sentinel
 
 from .._client import endpoints
 from .._client.handshake import ConnectOptions
+from .._client.sentinel import AsyncService
 from .connection import StreamConnection, connect
 
 
@@ -16,7 +18,12 @@ class Endpoint(endpoints.Endpoint):
     """One master's address, to which a task connects."""
 
     redis_py: ClassVar[Any] = redis.asyncio
+    service_type = AsyncService
 
     async def connect_async(self, options: ConnectOptions) -> StreamConnection:
         """A connection after its handshake. Raises `ConnectError`."""
-        return await connect(self.connection(options.timeout, options.connect_timeout), self.label, options)
+        return await connect(
+            self.connection(options.timeout, options.connect_timeout),
+            self.label,
+            options._replace(replicas=self.replicas),
+        )

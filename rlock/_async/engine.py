@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from .._client import engine
 from .._client.calls import Calls
+from .._client.endpoints import groups
 from .._client.subscriptions import Subscriptions
 from ..clock import Clock
 from ..procedures.acquire import acquire
@@ -32,7 +33,8 @@ class Engine(engine.Engine):
 
     def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions, clock: Clock) -> None:
         runtime = Runtime()
-        super().__init__([endpoint.label for endpoint in endpoints], options, clock, runtime)
+        masters = [endpoint.label for endpoint in endpoints]
+        super().__init__(masters, options, clock, runtime, groups(endpoints))
         context, timeout = self.context, options.lease(None).request_timeout
         self.masters = Calls(Connections, endpoints, context, timeout, runtime)
         self.notifications = Subscriptions(Connections, self, endpoints, timeout)

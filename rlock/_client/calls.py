@@ -119,7 +119,7 @@ class Calls(Pipeline[L], Masters):
         try:
             with self._mutex:
                 for server in self._connections.servers:
-                    for pending in () if server.connection is None else server.connection.pending:
+                    for pending in () if server.connection is None else server.connection.undecided:
                         if pending.call is not None and id(pending.call.ballot) in wanted:
                             calls[id(pending.call.ballot)] = pending.call
                 for call in calls.values():
@@ -192,6 +192,8 @@ class Calls(Pipeline[L], Masters):
                 connection.backlog += packed[taken:]
                 if not self._connections.gathering:
                     self._connections.hold_back(connection)
+            if self._groups and self._needs_replicas(server, pending):
+                self._acknowledge(server, connection)
         except BaseException as error:
             self._connections.fail(server, error)
         return True
@@ -227,7 +229,7 @@ class Calls(Pipeline[L], Masters):
             for server in self._targets(call.unanswered()):
                 connection = server.connection
                 # A master that still owes the first reply would run the command twice.
-                if connection is not None and all(other.call is not call for other in connection.pending):
+                if connection is not None and all(other.call is not call for other in connection.undecided):
                     call.ballot.recall(server.index)
                     self._post(server, pending, packed)
 

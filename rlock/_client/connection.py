@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import hiredis
 
-from ..model import Fault, FaultKind
+from ..model import Fault, FaultKind, Vote
 from .handshake import HandshakeResult
 
 #: Commands that are kept for one unreachable master. The oldest go first: their leases end first.
@@ -45,6 +45,7 @@ class Connection(ABC):
     """One open connection."""
 
     __slots__ = (
+        "acknowledging",
         "answered",
         "awaits_handshake",
         "backlog",
@@ -56,6 +57,7 @@ class Connection(ABC):
         "memory_report",
         "pending",
         "reader",
+        "unacknowledged",
     )
 
     #: Write; how many bytes the kernel took. Raises OSError: broken, or `would_block`.
@@ -78,8 +80,17 @@ class Connection(ABC):
         self.last_reply_at = -math.inf
         #: The end of a grant that counts: `end_of_acquire`. None: no grant counts, so all replies are parsed.
         self.expected_end: bytes | None = None
+        #: Votes of a group that its replicas have not acknowledged, with their commands.
+        self.unacknowledged: list[tuple[Any, Vote]] = []
+        #: Whether a WAIT is due: how many commands were sent behind it. None: no WAIT is due.
+        self.acknowledging: int | None = None
         #: A reply had a note of unknown age, so the handshake script was sent again.
         self.awaits_handshake = False
+
+    @property
+    def undecided(self) -> list[Any]:
+        """The commands without a reply, or without the acknowledgement of the replicas."""
+        return [*(pending for pending, _ in self.unacknowledged), *self.pending]
 
     def send(self, packed: bytes) -> bool:
         """Write; the rest goes to the backlog. Whether `Connections.hold_back` has to be called for it.

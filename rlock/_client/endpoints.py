@@ -5,9 +5,11 @@ redis-py makes the connections, with its own TLS, users and passwords, unix sock
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from inspect import signature
 from typing import Any, ClassVar
@@ -17,6 +19,9 @@ import redis
 from redis.backoff import NoBackoff
 
 from ..errors import OptionsError
+from . import sentinel
+
+log = logging.getLogger("rlock")
 
 #: Arguments of redis-py's pools: a single connection would refuse them.
 _POOL_ARGUMENTS = (
@@ -51,15 +56,38 @@ def _quiet(connection_class: type[Any]) -> dict[str, Any]:
     return arguments
 
 
+@dataclass(frozen=True)
+class Group:
+    """A primary and its replicas as one master, for clients that are made already.
+
+    ``master``: a ``redis.Redis`` of the primary's address, or of ``Sentinel.master_for``; or a
+    ``redis.sentinel.Sentinel``, with the name of its ``service``. ``replicas``: how many the group has. All
+    must acknowledge a vote before it counts.
+    """
+
+    master: Any
+    replicas: int
+    service: str = ""
+
+
 class Endpoint:
     """One master's address. Makes connections; holds none."""
 
     #: The module with the classes of redis-py that block, or of those for asyncio.
     redis_py: ClassVar[Any]
+    #: How it asks Sentinels.
+    service_type: ClassVar[type[sentinel.Service]] = sentinel.Service
+
+    #: How many replicas have to acknowledge a vote; None: it is no group.
+    replicas: int | None = None
+    #: The Sentinels that know its address.
+    service: sentinel.Service | None = None
 
     def __init__(self, master: object) -> None:
         if isinstance(master, str):
-            self._class, self._arguments = _from_url(self.redis_py, master)
+            self._class, self._arguments = self._from_url(master)
+        elif isinstance(master, Group):
+            self._class, self._arguments = self._from_group(master)
         else:
             self._class, self._arguments = _from_client(self.redis_py, master)
         #: Pickled, to make the same endpoint in another process.
@@ -73,10 +101,53 @@ class Endpoint:
                 why = "write & in a password as %26" if secret else error
                 raise OptionsError(f"{self.label} has an option that means nothing: {why}") from None
 
+    def _from_url(self, url: str) -> tuple[type[Any], dict[str, Any]]:
+        group = sentinel.take_apart(url) if sentinel.is_sentinel(url) else None
+        connection_class, arguments = _from_url(self.redis_py, url if group is None else group.server)
+        replicas = arguments.pop("replicas", None)
+        if replicas is not None:
+            self.replicas = _checked(replicas)
+        if group is None:
+            return connection_class, arguments
+        return self._behind(group.service, group.sentinels, connection_class), arguments
+
+    def _from_group(self, group: Group) -> tuple[type[Any], dict[str, Any]]:
+        self.replicas, master, service = _checked(group.replicas), group.master, group.service
+        if isinstance(master, self.redis_py.Redis):
+            pool = master.connection_pool
+            if not hasattr(pool, "sentinel_manager"):
+                return _from_client(self.redis_py, master)
+            manager, service, arguments = pool.sentinel_manager, pool.service_name, pool.connection_kwargs
+            tls = issubclass(pool.connection_class, self.redis_py.SSLConnection)
+        elif isinstance(master, self.redis_py.sentinel.Sentinel) and service:
+            manager, arguments = master, dict(master.connection_kwargs)
+            tls = arguments.pop("ssl", False)
+        else:
+            raise OptionsError(
+                f"a Group needs a ready {self.redis_py.__name__}.Redis, or a Sentinel and its service's name"
+            )
+        kind = self.redis_py.SSLConnection if tls else self.redis_py.Connection
+        arguments = {key: value for key, value in arguments.items() if key != "connection_pool"}
+        return self._behind(service, manager.sentinels, kind), _without_pool(arguments)
+
+    def _behind(self, service: str, sentinels: Sequence[Any], connection_class: type[Any]) -> type[Any]:
+        """The class of connections that ask these Sentinels first."""
+        asked = [type(self)(one) for one in sentinels]
+        self.service = self.service_type(service, asked, self.redis_py.ConnectionError)
+        tls = issubclass(connection_class, self.redis_py.SSLConnection)
+        managed: type[Any] = getattr(
+            self.redis_py.sentinel, f"SentinelManaged{'SSL' if tls else ''}Connection"
+        )
+        return managed
+
     @cached_property
     def label(self) -> str:
         """Its name for people, without user and password."""
         arguments = self._arguments
+        if self.service is not None:
+            scheme = "rediss" if issubclass(self._class, self.redis_py.SSLConnection) else "redis"
+            hosts = ",".join(":".join(one.place) for one in self.service.sentinels)
+            return f"{scheme}+sentinel://{hosts}/{self.service.service_name}"
         if "path" in arguments:
             return f"unix://{arguments['path']}"
         scheme = "rediss" if issubclass(self._class, self.redis_py.SSLConnection) else "redis"
@@ -86,6 +157,8 @@ class Endpoint:
     @property
     def place(self) -> tuple[str, ...]:
         """The same for two names of one server; a database number does not make another master."""
+        if self.service is not None:
+            return ("sentinel", self.service.service_name, *min(one.place for one in self.service.sentinels))
         if "path" in self._arguments:
             return ("unix", str(self._arguments["path"]))
         host = str(self._arguments.get("host", "localhost")).lower()
@@ -111,6 +184,8 @@ class Endpoint:
             "decode_responses": False,
             **_quiet(self.redis_py.connection.AbstractConnection),
         }
+        if self.service is not None:
+            arguments["connection_pool"] = self.service
         if "path" not in arguments:
             arguments.setdefault("socket_keepalive", True)
             if not isinstance(arguments.get("socket_keepalive_options"), dict):
@@ -122,9 +197,8 @@ def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
     """Checked masters: at least one, each a URL, a client of redis-py or an endpoint, no server twice."""
     hint = _hint(kind.redis_py)
     if isinstance(masters, str):
-        # One string may hold several URLs, as RLOCK_MASTERS does.
-        masters = [url for url in re.split(r"[,\s]+", masters) if url]
-    elif isinstance(masters, (kind.redis_py.Redis, Endpoint)):
+        masters = _split(masters)
+    elif isinstance(masters, (kind.redis_py.Redis, Endpoint, Group)):
         masters = [masters]
     if not isinstance(masters, Sequence):
         kind_of = f"{type(masters).__module__}.{type(masters).__qualname__}".removeprefix("builtins.")
@@ -147,10 +221,42 @@ def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
     return list(found.values())
 
 
+def groups(found: Sequence[Endpoint]) -> dict[int, int]:
+    """The masters that are groups, with the number of their replicas."""
+    return {i: endpoint.replicas for i, endpoint in enumerate(found) if endpoint.replicas is not None}
+
+
+def _split(masters: str) -> list[str]:
+    """The URLs in one string, as RLOCK_MASTERS has them. A comma between two Sentinels ends no URL."""
+    found: list[str] = []
+    for part in re.split(r"[,\s]+", masters):
+        if (
+            found
+            and "://" not in part
+            and sentinel.is_sentinel(found[-1])
+            and "/" not in found[-1].split("://")[1]
+        ):
+            found[-1] += f",{part}"
+        elif part:
+            found.append(part)
+    return found
+
+
 def _hint(redis_py: Any) -> str:
     """The forms of a master, for error texts."""
     client = f"{redis_py.__name__}.Redis"
-    return f"use redis://host:port, rediss://host:port (TLS), unix:///path, or a ready {client} object"
+    urls = f"redis://host:port, rediss://host:port (TLS), unix:///path, {sentinel.FORM}"
+    return f"use {urls}, or a ready {client} object"
+
+
+def _checked(replicas: object) -> int:
+    """The number of replicas of a group. With 0 nothing keeps the old primary from granting: a warning."""
+    number = int(str(replicas)) if re.fullmatch("[0-9]{1,2}", str(replicas)) else -1
+    if number < 0:
+        raise OptionsError("replicas must be the number of replicas that a group has, from 1 on")
+    if number == 0:
+        log.warning("replicas=0: after a failover two clients can hold one lock at the same time")
+    return number
 
 
 def same_server(one: Endpoint, other: Endpoint, run_id: str) -> str:
@@ -171,6 +277,14 @@ def _malformed(redis_py: Any, url: str) -> str | None:
 
     A password that holds `/`, `?`, `#` or a comma puts parts of itself in the place of a host or an option.
     """
+    if sentinel.is_sentinel(url):
+        group = sentinel.take_apart(url)
+        if group is None:
+            return f"cannot be read: write {sentinel.FORM}"
+        if "replicas=" not in url:
+            return "does not say how many replicas the group has: add ?replicas=1, or how many there are"
+        faults = (_malformed(redis_py, each) for each in (group.server, *group.sentinels))
+        return next((fault for fault in faults if fault is not None), None)
     plain = _plain(url)
     scheme, _, rest = plain.partition("://")
     if scheme not in ("redis", "rediss", "unix"):
@@ -222,7 +336,7 @@ def _from_client(redis_py: Any, client: object) -> tuple[type[Any], dict[str, An
     pool = client.connection_pool
     if hasattr(pool, "sentinel_manager"):
         raise OptionsError(
-            "a Sentinel client is no independent master: a failover forgets the last leases; "
-            "name each master by its own address"
+            "a failover forgets the last leases unless the replicas acknowledge them: "
+            "write rlock.Group(client, replicas=1), with the number of replicas"
         )
     return pool.connection_class, _without_pool(pool.connection_kwargs)

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -44,7 +44,12 @@ class Engine(Port):
     watchdog: Watchdog
 
     def __init__(
-        self, masters: Sequence[str], options: ClientOptions, clock: Clock, runtime: Runtime
+        self,
+        masters: Sequence[str],
+        options: ClientOptions,
+        clock: Clock,
+        runtime: Runtime,
+        groups: Mapping[int, int] | None = None,
     ) -> None:
         self.pid = os.getpid()
         self.clock = clock
@@ -52,7 +57,13 @@ class Engine(Port):
         random = Random()
         guard = Guard(masters, options.max_ttl, options.restart_guard)
         self.context = ClientContext(
-            masters, clock, random, guard, fresh_client_id(), wire=WIRES[options.interop]
+            masters,
+            clock,
+            random,
+            guard,
+            fresh_client_id(),
+            wire=WIRES[options.interop],
+            groups=groups or {},
         )
         self.runtime = runtime
         self.mutex = threading.Lock()

@@ -6,6 +6,7 @@ from __future__ import annotations
 # for ever that there is no such encoding.
 import encodings.idna  # noqa: F401
 import logging
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -53,6 +54,7 @@ class ConnectOptions(NamedTuple):
     subscriber: bool = False
     guarded: bool = True  # whether the restart guard is on
     began_at: float = 0.0  # by the client's clock
+    replicas: int | None = None  # that the group of this master has; None: it is no group
 
     @property
     def connect_timeout(self) -> float:
@@ -91,7 +93,9 @@ def handshake(
     connection_id, server, replication, memory, *persistence = answers[: len(questions)]
     if isinstance(server, Exception) and "NOAUTH" in str(server):
         raise ConnectError(Fault(FaultKind.DENIED, str(server)))
-    if _field(replication, "role") in ("slave", "replica"):
+    if options.replicas is not None:
+        _check_group(replication, options.replicas)
+    elif _field(replication, "role") in ("slave", "replica"):
         raise ConnectError(Fault(FaultKind.REPLICA, "it is a replica: name its master, or promote it"))
     _check_eviction(label, _field(memory, "maxmemory_policy"))
     report = MemoryReport(_field(server, "run_id"))
@@ -104,6 +108,23 @@ def handshake(
         if vote.note is not None:
             report = report._replace(note=vote.note, time_us=vote.time_us)
     return HandshakeResult(report, connection_id if isinstance(connection_id, int) else 0)
+
+
+def _check_group(replication: Any, replicas: int) -> None:
+    """Refuse a server that is no primary, or that has more replicas than its group is said to have.
+
+    One with fewer is not refused: after a failover its memory grows older while the replicas come back.
+    """
+    if _field(replication, "role") in ("slave", "replica"):
+        raise ConnectError(Fault(FaultKind.UNREPLICATED, "a replica answers at the address of the primary"))
+    found = sum(
+        "state=online" in value
+        for key, value in replies.fields(replication).items()
+        if re.fullmatch("slave[0-9]+", key)
+    )
+    if found > replicas > 0:
+        text = f"{found} replicas are connected, and replicas={replicas} is set: set replicas={found}"
+        raise ConnectError(Fault(FaultKind.UNREPLICATED, text))
 
 
 def connect_error(error: Exception) -> ConnectError:

@@ -69,11 +69,14 @@ class Inbox:
         # Not before the q-th master: a try at fewer free masters would fail and disturb the other waiters.
         if len(self._published_by) == self._context.quorum:
             self.wake(Wake.FREE)
-        elif len(self._published_by) == 1 and not self._context.wire.shared:
+        elif (
             # Redisson's channels also carry undone votes, so there messages of a minority mean nothing. Nor
             # does one of a far master about an owner before the one that the last round found.
-            if self._findings.holder in (None, message.decode()):
-                self._wait_for_more(PARTIAL_QUORUM_S)
+            len(self._published_by) == 1
+            and not self._context.wire.shared
+            and self._findings.holder in (None, message.decode())
+        ):
+            self._wait_for_more(PARTIAL_QUORUM_S)
 
     def _wait_for_more(self, seconds: float) -> None:
         self.deadline = min(self.deadline, self._context.clock() + seconds)

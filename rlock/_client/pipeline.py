@@ -21,6 +21,8 @@ from .runtime import Parker
 
 #: A state that lasts is reported again after this time.
 REPORT_AGAIN_S = 60.0
+#: A group that lacks replicas is asked for its primary after this time, and so again and again.
+ASK_AGAIN_S = 1.0
 
 #: Bound once: enum lookup is measurable on this path.
 _YES = Code.YES
@@ -81,6 +83,8 @@ class Pipeline(ABC, Generic[L]):
         self._guard = context.guard
         self._time = context.time
         self._pending_events = context.pending_events
+        #: The masters that are groups, with the number of their replicas.
+        self._groups = context.groups
         self._mutex = threading.Lock()
         #: The last report of each lasting state: the state, and when to report it again.
         self._reported: dict[object, tuple[object, float]] = {}
@@ -138,8 +142,12 @@ class Pipeline(ABC, Generic[L]):
             self._post(server, pending, encode(command.by_source()))
 
     def _read_reply(self, server: MasterConnection[L], connection: L, reply: Any) -> None:
-        call, command, sent_at, _ = connection.pending[0]
+        pending = connection.pending[0]
+        call, command, sent_at, _ = pending
         vote = command.decode(reply)
+        if command.script is scripts.ACKNOWLEDGE:
+            self._acknowledged(server, connection, vote)
+            return
         if vote.code == _YES and command.echo != vote.holder and command.echo is not None:
             # Otherwise a vote for another call would be counted, and two owners would get the lock.
             self._connections.drop(server, broken("an answer that belongs to another command"))
@@ -149,11 +157,18 @@ class Pipeline(ABC, Generic[L]):
             if command.script is scripts.HANDSHAKE:
                 # Otherwise it would never be sent again, and no grant on this connection would count.
                 connection.awaits_handshake = False
+            if vote.fault.kind is FaultKind.REPLICA and server.index in self._groups:
+                self._connections.drop(server, Fault(FaultKind.UNREPLICATED, vote.fault.text))
+                return
             self._refused(server, vote.fault)
-        elif server.refusal is not None and vote.code == _YES and command.script is scripts.ACQUIRE:
+        elif (
+            server.refusal is not None
+            and vote.code == _YES
+            and command.script is scripts.ACQUIRE
+            and not self._needs_replicas(server, pending)
+        ):
             # Only an acquire shows it: without memory or disk a master still releases and renews.
-            server.refusal = None
-            self._pending_events.add(MasterAnswers(server.endpoint.label, news=False))
+            self._accepted(server)
         if vote.note is not None and end_of_acquire(vote.note) != connection.expected_end:
             self._check_note(server, connection, command, vote)
             if server.connection is not connection:
@@ -167,7 +182,59 @@ class Pipeline(ABC, Generic[L]):
         if not connection.awaits_handshake:  # otherwise this may be the first reply after a restart
             connection.last_reply_at = sent_at
         if call is not None:
-            self._count(call, server.index, vote)
+            if self._needs_replicas(server, pending):
+                connection.unacknowledged.append((pending, vote))
+            else:
+                self._count(call, server.index, vote)
+
+    # -- the replicas of a group -------------------------------------------------------------------
+
+    def _needs_replicas(self, server: MasterConnection[L], pending: PendingReply) -> bool:
+        """Whether a vote counts only when all replicas of the group have it.
+
+        Otherwise a server that is no primary any more could grant a lock that the new primary has granted.
+        """
+        replicas = self._groups.get(server.index) if self._groups else 0
+        return bool(replicas) and pending.call is not None and pending.command.script in scripts.ACKNOWLEDGED
+
+    def _acknowledge(self, server: MasterConnection[L], connection: L) -> None:
+        """Send a WAIT behind a command, unless one is due: then the next one stands for all behind that."""
+        if connection.acknowledging is not None:
+            connection.acknowledging += 1
+            return
+        connection.acknowledging = 0
+        now = self._clock()
+        command = commands.acknowledge(self._groups[server.index], self._timeout / 2)
+        self._post(server, PendingReply(None, command, now, now), command.packed)
+
+    def _acknowledged(self, server: MasterConnection[L], connection: L, vote: Vote) -> None:
+        """Count the votes that all replicas have; without all of them, ask for the primary again."""
+        replicas, found = self._groups[server.index], vote.hold_count
+        if vote.fault is not None or found != replicas:
+            text = f"{found} of {replicas} replicas acknowledged: it has no vote without all of them"
+            fault = vote.fault or Fault(FaultKind.UNREPLICATED, text)
+            self._refused(server, fault)
+            if self._clock() > connection.began_at + ASK_AGAIN_S:
+                self._connections.drop(server, fault)  # another server may be the primary now
+                return
+        elif server.refusal is not None:
+            self._accepted(server)
+        connection.pending.popleft()
+        waiting, connection.acknowledging = connection.acknowledging, None
+        held, connection.unacknowledged = connection.unacknowledged, []
+        for pending, counted in held:
+            if found != replicas:
+                self._redeliver(server, pending)
+                counted = Vote(Code.FAULT, fault=server.refusal)
+            if pending.call is not None:
+                self._count(pending.call, server.index, counted)
+        if waiting:
+            self._acknowledge(server, connection)
+
+    def _accepted(self, server: MasterConnection[L]) -> None:
+        """A master that replied without a vote has one again."""
+        server.refusal = None
+        self._pending_events.add(MasterAnswers(server.endpoint.label, news=False))
 
     def _refused(self, server: MasterConnection[L], fault: Fault) -> None:
         """A master replies, but has no vote: no memory, no permission, a full disk."""
@@ -256,7 +323,8 @@ class Pipeline(ABC, Generic[L]):
             for other in self._connections.servers:
                 if other.connection is not None:
                     other.connection.expected_end = None
-        counts = not guard.on or guard.counts(server.index, note, now)
+        # The replies of a group are parsed: their votes wait for the replicas.
+        counts = server.index not in self._groups and (not guard.on or guard.counts(server.index, note, now))
         connection.expected_end = end_of_acquire(note) if counts else None
 
     # -- the end of a connection -------------------------------------------------------------------
@@ -276,7 +344,7 @@ class Pipeline(ABC, Generic[L]):
                     self._pending_events.add(MasterSlow(server.endpoint.label, took, self._timeout))
 
     def on_drop(self, server: MasterConnection[L], connection: L, fault: Fault) -> None:
-        for pending in connection.pending:
+        for pending in connection.undecided:
             self._redeliver(server, pending)
             if pending.call is not None:
                 self._count(pending.call, server.index, Vote(Code.FAULT, fault=fault))

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import redis
 import redis.retry
+import redis.sentinel
 
 from .._client import endpoints
 from .._client.handshake import ConnectOptions
@@ -19,4 +20,8 @@ class Endpoint(endpoints.Endpoint):
 
     def connect(self, options: ConnectOptions) -> SocketConnection:
         """A connection after its handshake. Blocks; raises `ConnectError`."""
-        return connect(self.connection(options.timeout, options.connect_timeout), self.label, options)
+        return connect(
+            self.connection(options.timeout, options.connect_timeout),
+            self.label,
+            options._replace(replicas=self.replicas),
+        )

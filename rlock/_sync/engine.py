@@ -11,6 +11,7 @@ from typing import ClassVar, TypeVar
 
 from .._client import engine
 from .._client.calls import Calls
+from .._client.endpoints import groups
 from .._client.subscriptions import Subscriptions
 from ..clock import Clock
 from ..procedures.acquire import acquire
@@ -39,7 +40,8 @@ class Engine(engine.Engine):
 
     def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions, clock: Clock) -> None:
         runtime = Runtime()
-        super().__init__([endpoint.label for endpoint in endpoints], options, clock, runtime)
+        masters = [endpoint.label for endpoint in endpoints]
+        super().__init__(masters, options, clock, runtime, groups(endpoints))
         #: Before gevent patches it; a hub cannot wake the greenlets of another thread.
         self.get_ident, self.hub_thread = threading.get_ident, hub_thread()
         context, timeout = self.context, options.lease(None).request_timeout

@@ -12,6 +12,7 @@ these locks and those of `rlock.Client` are one: they exclude and wake each othe
 """
 
 from .._async.loss_signal import LossSignal
+from .._client.endpoints import Group
 from ..decorator import locked
 from ..errors import (
     LeaseLostError,
@@ -27,6 +28,7 @@ from .lock import RLock
 
 __all__ = [
     "Client",
+    "Group",
     "LeaseLostError",
     "LockBusyError",
     "LockStatistics",

@@ -98,6 +98,8 @@ def _counted(context: ClientContext, handed: dict[int, HandOff]) -> tuple[dict[i
         # A grant that is later than its message: the master's clock was set.
         if since is None or since > message.read_at or not message.token:
             continue
+        if master in context.groups:  # its replicas may not have the grant
+            continue
         if not guard.on or guard.counts(master, message.note, now):
             given[master] = message
             bounds.append(since)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
@@ -46,6 +46,8 @@ class ClientContext:
     client_id: str = ""  # names this client in the queues and in its channels
     time: FleetTime = field(default_factory=FleetTime)
     wire: Wire = OWN
+    #: The masters that are groups, with the number of replicas that have to acknowledge a vote.
+    groups: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def pending_events(self) -> PendingEvents:

@@ -11,6 +11,7 @@ from .command_templates import Command, CommandTemplate, encode, expect_grant
 from .keys import NOTE, OWN, Wire, evicted, queue, token_of
 from .keys import fence as fence_key
 from .replies import (
+    decode_acknowledged,
     decode_batch,
     decode_handshake,
     decode_one,
@@ -18,7 +19,7 @@ from .replies import (
     decode_status,
     decode_wait,
 )
-from .scripts import ACQUIRE, FENCE, HANDSHAKE, HEAL, RELEASE, RENEW, STATUS, WAIT, Script
+from .scripts import ACKNOWLEDGE, ACQUIRE, FENCE, HANDSHAKE, HEAL, RELEASE, RENEW, STATUS, WAIT, Script
 from .tickets import Place
 from .timing import CLAIM_S, FENCE_TTL_S, QUEUE_TTL_S
 
@@ -242,6 +243,15 @@ def status(name: str, waiters: int = STATUS_WAITERS, *, guarded: bool = True) ->
     """Ask who holds the lock, and for the first ``waiters``, one or more."""
     keys = (name, queue(name), *_note(guarded))
     return _command(STATUS, keys, (str(waiters - 1),), decode_status)
+
+
+def acknowledge(replicas: int, timeout: float) -> Command:
+    """Wait for so many replicas to have all writes of this connection; the vote's hold count says how many.
+
+    Source: "WAIT" (redis.io). A replica acknowledges what it has in its memory.
+    """
+    words = ("WAIT", str(replicas), str(max(1, round(timeout * 1000))))
+    return Command(ACKNOWLEDGE, words, (), encode(words), decode=decode_acknowledged)
 
 
 def ping() -> Command:

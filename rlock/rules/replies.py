@@ -121,6 +121,11 @@ def decode_ping(reply: Any) -> Vote:
     return decode_status(reply)._replace(note=None)
 
 
+def decode_acknowledged(reply: Any) -> Vote:
+    """The vote in the reply to WAIT: as a hold count, how many replicas have acknowledged."""
+    return Vote(_YES, hold_count=reply) if type(reply) is int else _no_vote(reply)
+
+
 def _refusal(vote: Vote) -> Vote:
     """The vote of a script that names a holder: a refusal, as if it had been asked for the lock."""
     if vote.code == _YES and is_lock(vote.holder, vote.hold_count):

@@ -1,0 +1,128 @@
+"""Sentinel: the address of a group's primary, asked anew for each connection.
+
+redis-py's own lookup takes the answer of the first Sentinel. One that is cut off from the others would name
+the old primary for ever. So all are asked, and the newest configuration counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, quote, urlencode
+
+from ..rules.replies import text
+
+#: A group's scheme, and the scheme of its servers.
+SCHEMES = {
+    "redis+sentinel": "redis",
+    "rediss+sentinel": "rediss",
+    "valkey+sentinel": "redis",
+    "valkeys+sentinel": "rediss",
+}
+FORM = "redis+sentinel://host:26379,host:26379/service?replicas=1"
+PORT = 26379
+#: How long one Sentinel may take for each step of its answer.
+SENTINEL_S = 0.5
+
+_URL = re.compile(r"([^:]+)://(?:([^/?#]*)@)?([^/?#@]+)/([A-Za-z0-9._-]+)/?(?:\?([^#]*))?")
+_YES_OR_NO = {"yes": True, "true": True, "no": False, "false": False}
+
+
+class GroupUrl(NamedTuple):
+    """A URL of a group, taken apart."""
+
+    service: str
+    server: str  # the URL of a server, with a placeholder for its address
+    sentinels: list[str]  # the URLs of the Sentinels
+
+
+def is_sentinel(url: str) -> bool:
+    """Whether a URL names a group by its Sentinels."""
+    return url.partition("://")[0] in SCHEMES
+
+
+def take_apart(url: str) -> GroupUrl | None:
+    """The parts of a group's URL; None: it cannot be read."""
+    found = _URL.fullmatch(url)
+    if found is None:
+        return None
+    scheme, login, hosts, service, query = found.groups()
+    options = dict(parse_qsl(query or "", keep_blank_values=True))
+    tls = _YES_OR_NO.get(options.pop("sentinel_tls", "yes" if SCHEMES[scheme] == "rediss" else "no"))
+    user, password = options.pop("sentinel_username", ""), options.pop("sentinel_password", "")
+    if tls is None:
+        return None
+    database = options.pop("db", "0")
+    of_tls = {key: value for key, value in options.items() if key.startswith("ssl_")}
+    asked = f"{quote(user, safe='')}:{quote(password, safe='')}@" if user or password else ""
+    sentinels = []
+    for host in hosts.split(","):
+        where = host if re.search(r":[0-9]+$", host) else f"{host}:{PORT}"
+        options_of_it = f"?{urlencode(of_tls)}" if tls and of_tls else ""
+        sentinels.append(f"{'rediss' if tls else 'redis'}://{asked}{where}{options_of_it}")
+    server = f"{SCHEMES[scheme]}://{f'{login}@' if login else ''}primary/{database}"
+    return GroupUrl(service, server + (f"?{urlencode(options)}" if options else ""), sentinels)
+
+
+class Service:
+    """The Sentinels of a group. redis-py's `SentinelManagedConnection` asks it for the primary's address."""
+
+    is_master = True
+    check_connection = False
+
+    def __init__(self, name: str, sentinels: Sequence[Any], error: type[Exception]) -> None:
+        self.service_name = name
+        self.sentinels = sentinels  # an endpoint for each
+        self._error = error
+
+    def newest(self, answers: Sequence[Any]) -> tuple[str, int]:
+        """The address in the newest of the answers. Raises redis-py's error if there is none."""
+        states = [_fields(answer) for answer in answers if isinstance(answer, list | dict)]
+        if states:
+            state = max(states, key=lambda each: int(each.get("config-epoch", 0)))
+            return state["ip"], int(state["port"])
+        said = [f"{one.label}: {answer}" for one, answer in zip(self.sentinels, answers, strict=True)]
+        if any("No such master" in each for each in said):
+            raise self._error(
+                f"its Sentinels know no service {self.service_name!r}: check the name in the URL"
+            )
+        raise self._error(f"no Sentinel of {self.service_name!r} answers ({'; '.join(said)})")
+
+    def get_master_address(self) -> Any:
+        """The address of the primary."""
+        return self.newest([self._ask(one.connection(SENTINEL_S)) for one in self.sentinels])
+
+    def _ask(self, connection: Any) -> Any:
+        try:
+            connection.connect()
+            connection.send_command("SENTINEL", "MASTER", self.service_name)
+            return connection.read_response()
+        except Exception as error:
+            return error
+        finally:
+            connection.disconnect()
+
+
+class AsyncService(Service):
+    """The same for tasks."""
+
+    async def get_master_address(self) -> Any:
+        asked = [self._ask(one.connection(SENTINEL_S)) for one in self.sentinels]
+        return self.newest(await asyncio.gather(*asked))
+
+    async def _ask(self, connection: Any) -> Any:
+        try:
+            await connection.connect()
+            await connection.send_command("SENTINEL", "MASTER", self.service_name)
+            return await connection.read_response()
+        except Exception as error:
+            return error
+        finally:
+            await connection.disconnect(nowait=True)
+
+
+def _fields(answer: Any) -> dict[str, str]:
+    pairs = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=False)
+    return {text(key): text(value) for key, value in pairs}
