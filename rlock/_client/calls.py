@@ -278,6 +278,8 @@ class Calls(Pipeline[L], Masters):
                 text = same_server(server.endpoint, other.endpoint, report.run_id)
                 self._connections.drop(server, Fault(FaultKind.DUPLICATE, text))
                 return
+        if server.index in self._groups:
+            self.context.primaries[server.index] = report.run_id
         self.context.time.saw(server.index, report.time_us, connection.began_at)
         if report.time_us:
             self.context.time.note(server.index, report.time_us, now)

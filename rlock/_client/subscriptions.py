@@ -21,10 +21,11 @@ from ..procedures.contender import Contender, LocalGrant
 from ..procedures.port import Notifications, WaitGenerator, Wake
 from ..rules.command_templates import encode
 from ..rules.keys import HandOff
+from ..rules.memory_epoch import MemoryReport
 from ..rules.tickets import Place
 from ..rules.timing import CHANNEL_LINGER_S, LOOK_LATE_S
 from .connection import Connection, MasterConnection
-from .connections import Connections
+from .connections import Connections, broken
 from .notifications import Inbox, Subscription
 
 if TYPE_CHECKING:
@@ -239,6 +240,11 @@ class Subscriptions(Notifications, Generic[L]):
         if not self._by_name:
             self._connections.disconnect()
             return False
+        for server in self._connections.servers:
+            connection, primary = server.connection, self._context.primaries.get(server.index, "")
+            if connection is not None and connection.memory_report.run_id != primary:
+                # Otherwise its waiters would hear nothing of the releases on the new primary.
+                self._connections.drop(server, broken("its group has another primary"))
         self._connections.connect_due()
         return True
 
@@ -291,6 +297,7 @@ class Subscriptions(Notifications, Generic[L]):
 
     def on_connect(self, server: MasterConnection[L], connection: L) -> None:
         self._refusing.discard(server.index)
+        connection.memory_report = MemoryReport(self._context.primaries.get(server.index, ""))
         for found in self._by_name.values():
             self._send(server, connection, encode(("SUBSCRIBE", *found.names)))
         if not self._by_name:

@@ -48,6 +48,8 @@ class ClientContext:
     wire: Wire = OWN
     #: The masters that are groups, with the number of replicas that have to acknowledge a vote.
     groups: Mapping[int, int] = field(default_factory=dict)
+    #: The servers that answer for the groups now, by their run_id.
+    primaries: dict[int, str] = field(default_factory=dict)
 
     @property
     def pending_events(self) -> PendingEvents:
