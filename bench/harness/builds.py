@@ -5,7 +5,6 @@ whose environment cannot be built is left out, and its rows say why:
 
 - ``own``: the interpreter that runs the bench
 - ``python/KEY``: a virtualenv with ``contestants/python/requirements/KEY.txt``
-- ``c``: the floor in C, and beside it the file with the commands that it sends
 - ``node``, ``java``, ``go``: the workers of ``contestants/node``, ``contestants/java``, ``contestants/go``
 """
 
@@ -24,7 +23,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bench.harness.commands import file as file_of_commands
 from bench.harness.worker import ROOT, Failed
 
 FOLDER = ROOT / "bench" / ".environments"
@@ -88,7 +86,7 @@ def _build(environment: str) -> list[str]:
         return [sys.executable]
     if environment.startswith("python/"):
         return _virtualenv(environment.removeprefix("python/"))
-    return {"c": _c, "node": _node, "java": _java, "go": _go}[environment]()
+    return {"node": _node, "java": _java, "go": _go}[environment]()
 
 
 def _virtualenv(key: str) -> list[str]:
@@ -105,26 +103,6 @@ def _virtualenv(key: str) -> list[str]:
 
     state = [requirements.read_bytes(), sys.version.encode(), sys.base_prefix.encode()]
     return [str(cached(f"python-{key}", state, build) / "bin" / "python")]
-
-
-def _c() -> list[str]:
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        raise Failed("there is no C compiler")
-    source = SOURCES / "floors" / "floor.c"
-    commands = file_of_commands()
-
-    def build(folder: Path) -> None:
-        libraries = ["-lhiredis"]
-        try:
-            run([compiler, "-O2", "-Wall", "-o", str(folder / "floor"), str(source), *libraries], LOCAL_S)
-        except Failed as error:
-            missing = re.search(r"hiredis\.h|-lhiredis", str(error))
-            raise Failed("hiredis for C is missing (Debian: libhiredis-dev)") if missing else error from None
-        (folder / "commands").write_bytes(commands)
-
-    folder = cached("c-floor", [source.read_bytes(), commands, compiler.encode()], build)
-    return [str(folder / "floor"), str(folder / "commands")]
 
 
 def _node() -> list[str]:

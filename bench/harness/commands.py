@@ -29,21 +29,6 @@ def template() -> list[tuple[str, list[str]]]:
     ]
 
 
-def file() -> bytes:
-    """The template for a program that cannot import it.
-
-    For each command the script, then its arguments behind their number; each text stands behind its length.
-    """
-    out = b""
-    for source, arguments in template():
-        out += _text(source) + b"%d\n" % len(arguments) + b"".join(map(_text, arguments))
-    return out
-
-
-def _text(text: str) -> bytes:
-    return b"%d\n%b\n" % (len(text.encode()), text.encode())
-
-
 class Pairs:
     """The commands of one lock's pairs. Each has an owner of its own, as a hold has.
 

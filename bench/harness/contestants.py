@@ -66,10 +66,9 @@ def _python(key: str, title: str, masters: Masters, adapter: str, package: str =
 
 
 def _foreign(key: str, title: str, language: str, masters: Masters, adapter: str) -> Contestant:
-    environment = {"JavaScript": "node", "Java": "java", "Go": "go", "C": "c"}[language]
-    family: Family = "floor" if language == "C" else "peer"
+    environment = {"JavaScript": "node", "Java": "java", "Go": "go"}[language]
     polls = language in ("JavaScript", "Go")
-    return Contestant(key, title, family, language, masters, environment, adapter, polls=polls)
+    return Contestant(key, title, "peer", language, masters, environment, adapter, polls=polls)
 
 
 def _and_tuned(usual: Contestant) -> tuple[Contestant, Contestant]:
@@ -101,12 +100,9 @@ ALL: tuple[Contestant, ...] = (
     ),
     _own("floor-all", "floor: fan-out, all replies", "floor", "floors.fan_out:All"),
     _own("floor-majority", "floor: bare sockets, majority", "floor", "floors.fan_out:Majority"),
-    *(
-        replace(_foreign(key, title, "C", "many", adapter), scenarios=("pair", "wide_area"))
-        for key, title, adapter in (
-            ("floor-c", "floor: C with hiredis, all replies", "all"),
-            ("floor-c-majority", "floor: C with hiredis, majority", "majority"),
-        )
+    replace(
+        _own("floor-message", "floor: a bare message of a quorum", "floor", "floors.fan_out:Message"),
+        scenarios=("wake_up",),
     ),
 )
 BY_KEY = {contestant.key: contestant for contestant in ALL}

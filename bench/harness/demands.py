@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .contestants import BY_KEY
 from .figures import Estimate, estimate
 from .results import Case, Results, Row, ratios_of
 from .verdicts import Verdict
 
-#: The end of the key of a contestant that looks for the lock every few milliseconds.
-TUNED = "-tuned"
 #: Fifty waiters that poll send more requests a second than this; others are woken.
 POLLING_PER_S = 5.0
 
@@ -47,6 +46,15 @@ def is_peer(key: str) -> bool:
     return key.split("-")[0] not in ("rlock", "floor")
 
 
+def is_tuned(key: str) -> bool:
+    """Whether it looks for the lock every few milliseconds."""
+    return key.endswith("-tuned")
+
+
+def in_python(key: str) -> bool:
+    return BY_KEY[key].language == "Python"
+
+
 def of_row(row: Row, figure: str) -> Estimate | None:
     """A figure of a row with its interval; without rounds it decides nothing."""
     if figure not in row.figures:
@@ -70,23 +78,16 @@ def rows(results: Results, key: str, scenario: str, **case: object) -> Iterator[
             yield found.rows[key]
 
 
-def peers(case: Case, figure: str, tuned: bool | None = None) -> list[Row]:
-    """The rows of other libraries that have a figure."""
-    found = {key: row for key, row in case.rows.items() if is_peer(key) and not row.differs}
-    return [
-        row for key, row in found.items() if row.figures.get(figure) and tuned in (None, key.endswith(TUNED))
-    ]
-
-
-def own(scenario: str, figure: str, **case: object) -> Measure:
-    """A figure of rlock in one case."""
-    return worst(scenario, figure, ("rlock",), False, **case)
+def peers(case: Case, figure: str, among: Callable[[str], bool] = is_peer) -> list[Row]:
+    """The rows of other libraries, or of some of them, that have a figure."""
+    found = [row for key, row in case.rows.items() if is_peer(key) and among(key)]
+    return [row for row in found if row.figures.get(figure) and not row.differs]
 
 
 def worst(
     scenario: str, figure: str, keys: Sequence[str] = ("rlock",), lowest: bool = False, **case: object
 ) -> Measure:
-    """The highest value of these contestants in all cases, or the lowest."""
+    """The highest value of these contestants in all cases of a kind, or the lowest."""
 
     def measure(results: Results) -> Estimate | None:
         every = (of_row(row, figure) for key in keys for row in rows(results, key, scenario, **case))
@@ -109,13 +110,17 @@ def against(scenario: str, figure: str, base: str, ours: str = "rlock", **case: 
 
 
 def against_best_peer(
-    scenario: str, figure: str, highest: bool = False, tuned: bool | None = None, **case: object
+    scenario: str,
+    figure: str,
+    highest: bool = False,
+    among: Callable[[str], bool] = is_peer,
+    **case: object,
 ) -> Measure:
     """A figure of ours as a multiple of the same figure of the best peer."""
 
     def measure(results: Results) -> Estimate | None:
         for found in results.find(scenario, **case):
-            others = peers(found, figure, tuned)
+            others = peers(found, figure, among)
             if others and "rlock" in found.rows:
                 best = (max if highest else min)(others, key=lambda row: row.figures[figure])
                 return of_two(found.rows["rlock"], best, figure)
@@ -195,35 +200,34 @@ def _never(scenario: str, text: str, measure: Measure, unit: str = "") -> Demand
 #: The case of contention in which every contestant takes part.
 EVERYBODY: dict[str, Any] = {"masters": 5, "processes": 8, "threads": 2}
 BOTH = ("rlock", "rlock-fair")
-FAR = [20, 20, 20, 20, 20]
+FAR, NEAR_AND_FAR = [20, 20, 20, 20, 20], [1, 1, 20, 20, 80]
 
 DEMANDS: tuple[Demand, ...] = (
     _never("all", "rows of rlock that have an error", failed_rows_of_ours, "rows"),
-    *(
-        _at_most(
-            "pair",
-            f"N = {n}, acquire + release: to the packed fan-out over the same connections, all replies",
-            1.25,
-            against("pair", "p50_us", "floor-all", masters=n),
-        )
-        for n in (1, 3, 5)
-    ),
-    _at_most(
-        "pair",
-        "N = 5, acquire + release: to the packed fan-out that goes on at the majority",
-        1.25,
-        against("pair", "p50_us", "floor-majority", masters=5),
-    ),
     _at_most("pair", "N = 5: to the fastest peer", 1.0, against_best_peer("pair", "p50_us", masters=5)),
-    _at_most("pair", "N = 1: to redis-py's Lock", 1.0, against("pair", "p50_us", "redis-py", masters=1)),
     *(
-        _at_most(
-            "pair",
-            f"N = {n}: rlock.asyncio to the blocking lock",
-            1.5,
-            against("pair", "p50_us", "rlock", "rlock-asyncio", masters=n),
+        _at_most("pair", f"N = {n}: {what}", limit, against("pair", "p50_us", base, ours, masters=n))
+        for n, what, limit, base, ours in (
+            (1, "to the packed fan-out over the same connections, all replies", 1.25, "floor-all", "rlock"),
+            (5, "to the packed fan-out over the same connections, all replies", 1.25, "floor-all", "rlock"),
+            (5, "to the packed fan-out that goes on at the majority", 1.25, "floor-majority", "rlock"),
+            (1, "to redis-py's Lock", 1.0, "redis-py", "rlock"),
+            (1, "rlock.asyncio to the blocking lock", 1.5, "rlock", "rlock-asyncio"),
+            (5, "rlock.asyncio to the blocking lock", 1.5, "rlock", "rlock-asyncio"),
         )
-        for n in (1, 3, 5)
+    ),
+    _at_least(
+        "throughput",
+        "N = 1, 8 threads with their own locks: to the best Python peer",
+        1.0,
+        against_best_peer("throughput", "pairs_per_s", highest=True, among=in_python, masters=1),
+    ),
+    _at_least(
+        "throughput",
+        "N = 5, 8 threads with their own locks: pairs",
+        4500.0,
+        worst("throughput", "pairs_per_s", masters=5, processes=1, threads=8),
+        "a second",
     ),
     *(
         _at_most("degraded", f"{state}: {name} to all healthy", limit, against_healthy(state, figure))
@@ -239,14 +243,15 @@ DEMANDS: tuple[Demand, ...] = (
     *(
         _at_most(
             "wide_area",
-            f"masters 20 ms away: {what}, in round trips to the q-th nearest",
+            f"{text}, in round trips to the q-th nearest",
             limit,
-            own("wide_area", figure, rtt_ms=FAR),
+            worst("wide_area", figure, rtt_ms=rtt_ms),
             "",
         )
-        for what, figure, limit in (
-            ("an acquire", "acquire_round_trips", 1.25),
-            ("a hand-off", "hand_off_round_trips", 2.25),
+        for text, limit, figure, rtt_ms in (
+            ("masters 20 ms away: an acquire", 1.25, "acquire_round_trips", FAR),
+            ("masters 20 ms away: a hand-off", 1.15, "hand_off_round_trips", FAR),
+            ("masters 1, 1, 20, 20 and 80 ms away: a hand-off", 1.15, "hand_off_round_trips", NEAR_AND_FAR),
         )
     ),
     *(
@@ -254,18 +259,18 @@ DEMANDS: tuple[Demand, ...] = (
             "contention",
             f"8 processes x 2 threads, owner changes: to the best peer {which}",
             limit,
-            against_best_peer("contention", "changes_per_s", highest=True, tuned=tuned, **EVERYBODY),
+            against_best_peer("contention", "changes_per_s", highest=True, among=among, **EVERYBODY),
         )
-        for which, limit, tuned in (
-            ("at its default settings", 8.0, False),
-            ("that polls every few ms", 3.0, True),
+        for which, limit, among in (
+            ("at its default settings", 8.0, lambda key: not is_tuned(key)),
+            ("that polls every few ms", 3.0, is_tuned),
         )
     ),
     _at_most(
         "contention",
         "8 processes x 2 threads, CPU per section: to the thriftiest peer that polls every few ms",
         0.25,
-        against_best_peer("contention", "cpu_ms_per_section", tuned=True, **EVERYBODY),
+        against_best_peer("contention", "cpu_ms_per_section", among=is_tuned, **EVERYBODY),
     ),
     _never(
         "contention", "N = 5, both modes: starved threads", worst("contention", "starved", BOTH, masters=5)
@@ -279,8 +284,8 @@ DEMANDS: tuple[Demand, ...] = (
     ),
     _at_most(
         "contention",
-        "N = 5, both modes: attempts per section",
-        2.1,
+        "N = 5, both modes: attempts per section, with the confirmation of a hand-off",
+        2.3,
         worst("contention", "attempts_per_section", BOTH, masters=5),
         "",
     ),
@@ -292,13 +297,36 @@ DEMANDS: tuple[Demand, ...] = (
         "us",
     ),
     _never("contention", "sections that overlap", worst("contention", "overlaps", BOTH)),
-    _at_most("wake_up", "N = 5: p50", 1000.0, own("wake_up", "p50_us", masters=5), "us"),
+    *(
+        _at_most(
+            "contention",
+            f"8 processes x 2 threads, {name} per section: fair mode to default mode",
+            1.3,
+            against("contention", figure, "rlock", "rlock-fair", **EVERYBODY),
+        )
+        for name, figure in (("requests", "requests_per_section"), ("CPU", "cpu_ms_per_section"))
+    ),
+    *(
+        _at_most("wake_up", f"N = {n}: to {what}", limit, against("wake_up", "p50_us", key, masters=n))
+        for n, what, limit, key in (
+            (1, "a bare message of a quorum", 1.5, "floor-message"),
+            (5, "a bare message of a quorum", 1.5, "floor-message"),
+            (1, "python-redis-lock", 1.0, "python-redis-lock"),
+        )
+    ),
     _at_most("idle", "50 waiters, requests: to the best polling peer", 0.01, polling_peers),
+    _at_most(
+        "idle",
+        "N = 5, 50 fair waiters: requests",
+        13.0,
+        worst("idle", "requests_per_s", ("rlock-fair",), masters=5),
+        "a second",
+    ),
     _at_most(
         "held",
         "10,000 locks on five masters, renewed: part of one core",
         5.0,
-        own("held", "cpu_percent", masters=5, locks=10_000),
+        worst("held", "cpu_percent", masters=5, locks=10_000),
         "%",
     ),
     _never("held", "keys that were lost", worst("held", "keys_lost")),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 BUDGETS_S = {
     "pair": 80.0,
     "nested": 15.0,
-    "throughput": 75.0,
+    "throughput": 90.0,
     "degraded": 110.0,
     "wide_area": 85.0,
     "contention": 240.0,

@@ -217,15 +217,15 @@ def gather(asked: Iterable[Runner], timeout: float) -> Iterator[tuple[Runner, di
         yield runner, answer
 
 
-def untuned(contestants: Sequence[Contestant]) -> list[Contestant]:
-    """Without the tuned twins: they differ only in scenarios in which a lock is waited for."""
-    keys = {contestant.key for contestant in contestants}
-    return [one for one in contestants if not (one.tuned and one.key.removesuffix("-tuned") in keys)]
+def taking_turns(contestants: Sequence[Contestant], masters: int, quick: bool) -> list[Contestant]:
+    """The contestants that use this number of masters, in scenarios in which no lock is waited for.
 
-
-def for_masters(contestants: Sequence[Contestant], masters: int) -> list[Contestant]:
-    """The contestants that use this number of masters."""
-    return [contestant for contestant in contestants if contestant.masters == "many" or masters == 1]
+    Without the tuned twins: these differ from the others only in waiting.
+    """
+    keys = {one.key for one in contestants}
+    found = [one for one in contestants if one.masters == "many" or masters == 1]
+    found = [one for one in found if not (one.tuned and one.key.removesuffix("-tuned") in keys)]
+    return a_few(found) if quick else found
 
 
 def a_few(contestants: Sequence[Contestant]) -> list[Contestant]:

@@ -122,6 +122,7 @@ _CHANGES = Column("changes_per_s", "owner changes a second", interval=True)
 _RATE = Column("pairs_per_s", "pairs a second", interval=True)
 _REQUESTS = Column("requests_per_s", "requests a second at all masters", interval=True)
 _CPU = Column("cpu_percent", "CPU of the process, % of one core")
+_TO_OURS = Column("rlock", "x rlock", ratio=True)
 _THREADS, _MEMORY = Column("threads"), Column("rss_mb", "memory of the process, MB")
 _HELD = Column("cpu_percent", "CPU, % of one core", interval=True)
 
@@ -130,10 +131,9 @@ LAYOUTS: Mapping[str, Layout] = {
         P50,
         (
             P99,
-            Column("rlock", "x rlock", ratio=True),
+            _TO_OURS,
             Column("floor-all", "x fan-out floor", ratio=True),
             Column("floor-majority", "x majority floor", ratio=True),
-            Column("floor-c", "x floor in C", ratio=True),
         ),
         ("masters",),
         (P50,),
@@ -172,7 +172,7 @@ LAYOUTS: Mapping[str, Layout] = {
         _CHANGES,
         (
             _CHANGES,
-            Column("rlock", "x rlock", ratio=True),
+            _TO_OURS,
             Column("sections_per_s", "sections a second"),
             Column("hand_off_p50_us", "hand-off p50, µs", interval=True),
             Column("hand_off_p99_us", "p99, µs"),
@@ -186,7 +186,12 @@ LAYOUTS: Mapping[str, Layout] = {
         hidden=frozenset({"errors", "scripts_per_section"}),
         high=True,
     ),
-    "wake_up": Layout(P50, (P99, Column("rlock", "x rlock", ratio=True)), ("masters",), (P50,)),
+    "wake_up": Layout(
+        P50,
+        (P99, _TO_OURS, Column("floor-message", "x message floor", ratio=True)),
+        ("masters",),
+        (P50,),
+    ),
     "idle": Layout(_REQUESTS, (_REQUESTS, _CPU, _THREADS, _MEMORY)),
     "held": Layout(
         _HELD,

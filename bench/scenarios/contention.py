@@ -11,7 +11,8 @@ the last thread has left. Processes are kept between turns.
   in the next owner, if that is another process and was waiting already.
 - cpu_ms_per_section: user and system time of all workers in the window, waiting included; masters not.
 - requests_per_section: reads from sockets by all masters. scripts_per_section: EVAL and EVALSHA.
-- attempts_per_section (ours): scripts for each master, less one release; an undo counts as an attempt.
+- attempts_per_section (ours): scripts for each master, less one release. An undo counts as an attempt, and so
+  does the acquire that confirms a hand-off.
 - jain: index of fairness of sections over all threads (1: all threads had the same number).
 - starved: threads that had no section in a window, in the worst turn.
 - overlaps: sections that began while another one lasted. It must be 0.

@@ -16,7 +16,7 @@ from bench.harness.contestants import Contestant
 from bench.harness.delay import Delay
 from bench.harness.masters import Masters
 from bench.harness.results import Case
-from bench.harness.turns import PATIENCE_S, Clock, Runner, Runners, a_few, for_masters, gather, untuned
+from bench.harness.turns import PATIENCE_S, Clock, Runner, Runners, gather, taking_turns
 
 NAME = "degraded"
 TITLE = "One of five masters is in trouble"
@@ -43,11 +43,7 @@ def run(contestants: Sequence[Contestant], budget_s: float, quick: bool) -> Iter
     clock = Clock(budget_s - CLOSING_S)
     rng = random.Random(NAME)
     # Floors are commands, not locks: they have no answer to a dead master.
-    chosen = [
-        contestant for contestant in untuned(for_masters(contestants, 5)) if contestant.family != "floor"
-    ]
-    if quick:
-        chosen = a_few(chosen)
+    chosen = [one for one in taking_turns(contestants, 5, quick) if one.family != "floor"]
     with contextlib.ExitStack() as stack:
         fleets = {state: stack.enter_context(Masters(5)) for state in STATES}
         urls = {state: list(fleet.urls) for state, fleet in fleets.items()}

@@ -19,7 +19,7 @@ from bench.harness import cores
 from bench.harness.contestants import Contestant
 from bench.harness.masters import Masters
 from bench.harness.results import Case
-from bench.harness.turns import Clock, Runners, a_few, for_masters, untuned
+from bench.harness.turns import Clock, Runners, taking_turns
 from rlock.testing.local import embedded
 
 NAME = "pair"
@@ -44,9 +44,7 @@ def cases(
     for i, size in enumerate(sizes):
         rng = random.Random(f"{verb} {size}")
         part = clock.part(1 / (len(sizes) - i))
-        chosen = untuned(for_masters(contestants, size))
-        if quick:
-            chosen = a_few(chosen)
+        chosen = taking_turns(contestants, size, quick)
         with Masters(size) as masters, placed(masters, chosen) as runners:
             runners.warm_up(verb, lambda runner: f"{verb}-{runner.key}", rng, part.part(WARM_UP))
             for runner in runners.turns(rng, part):

@@ -15,15 +15,15 @@ from bench.harness.contestants import Contestant
 from bench.harness.figures import LEAST_ROUNDS
 from bench.harness.masters import Masters
 from bench.harness.results import Case, Row
-from bench.harness.turns import PATIENCE_S, Clock, Runner, Runners, a_few, for_masters, gather, untuned
+from bench.harness.turns import PATIENCE_S, Clock, Runner, Runners, gather, taking_turns
 
 NAME = "throughput"
 TITLE = "Many locks at the same time"
 QUESTION = "How many uncontended locks can be taken in a second, and for how much CPU time?"
 
-#: Processes and threads in each.
-SIZES = ((1, 1), (1, 8), (1, 32), (4, 1))
-QUICK_SIZES = ((1, 1), (1, 8), (2, 1))
+#: Processes and threads in each, by the number of masters.
+SIZES = {5: ((1, 1), (1, 8), (1, 32), (4, 1)), 1: ((1, 8),)}
+QUICK_SIZES = {5: ((1, 1), (1, 8), (2, 1)), 1: ((1, 8),)}
 #: A turn is never shorter, even if earlier ones took too long.
 LEAST_S = 0.05
 #: The uncounted turn before the first round, as a part of a turn.
@@ -42,32 +42,33 @@ class Turn(NamedTuple):
 def run(contestants: Sequence[Contestant], budget_s: float, quick: bool) -> Iterator[Case]:
     clock = Clock(budget_s)
     rng = random.Random(NAME)
-    chosen = untuned(for_masters(contestants, 5))
-    if quick:
-        chosen = a_few(chosen)
     sizes, rounds = (QUICK_SIZES, 1) if quick else (SIZES, LEAST_ROUNDS)
-    most = max(processes for processes, _ in sizes)
-    with (
-        Masters(5) as masters,
-        Runners((contestant, masters.urls) for contestant in chosen for _ in range(most)) as runners,
-    ):
-        by_key = {one.key: [runner for runner in runners.runners if runner.key == one.key] for one in chosen}
-        for i, (processes, threads) in enumerate(sizes):
-            part = clock.part(1 / (len(sizes) - i))
-            turns: dict[str, list[Turn]] = {key: [] for key in by_key}
-            seconds = max(LEAST_S, part.left() / (len(by_key) or 1) / (rounds + WARM_UP) * 0.9)
-            for round_ in range(-1, rounds):
-                order = sorted(by_key)
-                rng.shuffle(order)
-                for key in order:
-                    share = WARM_UP if round_ < 0 else 1.0
-                    done = turn(by_key[key][:processes], threads, seconds * share)
-                    if round_ >= 0 and done is not None:
-                        turns[key].append(done)
-            case = Case({"masters": 5, "processes": processes, "threads": threads})
-            case.rows = {key: row_of(turns[key], by_key[key][:processes]) for key in by_key}
-            case.compare("pairs_per_s", [*(one.key for one in chosen if one.family == "floor"), "rlock"])
-            yield case
+    to_come = sum(map(len, sizes.values()))
+    for masters in sizes:
+        chosen = taking_turns(contestants, masters, quick)
+        most = max(processes for processes, _ in sizes[masters])
+        with (
+            Masters(masters) as fleet,
+            Runners((one, fleet.urls) for one in chosen for _ in range(most)) as runners,
+        ):
+            by_key = {one.key: [each for each in runners.runners if each.key == one.key] for one in chosen}
+            for processes, threads in sizes[masters]:
+                part = clock.part(1 / to_come)
+                to_come -= 1
+                turns: dict[str, list[Turn]] = {key: [] for key in by_key}
+                seconds = max(LEAST_S, part.left() / (len(by_key) or 1) / (rounds + WARM_UP) * 0.9)
+                for round_ in range(-1, rounds):
+                    order = sorted(by_key)
+                    rng.shuffle(order)
+                    for key in order:
+                        share = WARM_UP if round_ < 0 else 1.0
+                        done = turn(by_key[key][:processes], threads, seconds * share)
+                        if round_ >= 0 and done is not None:
+                            turns[key].append(done)
+                case = Case({"masters": masters, "processes": processes, "threads": threads})
+                case.rows = {key: row_of(turns[key], by_key[key][:processes]) for key in by_key}
+                case.compare("pairs_per_s", [*(one.key for one in chosen if one.family == "floor"), "rlock"])
+                yield case
 
 
 def turn(processes: Sequence[Runner], threads: int, seconds: float) -> Turn | None:

@@ -18,7 +18,7 @@ from bench.harness.figures import LEAST_ROUNDS, durations
 from bench.harness.hand_over import HandOver, Pair, pairs_of
 from bench.harness.masters import Masters
 from bench.harness.results import Case, Row
-from bench.harness.turns import Clock, Runner, Runners, a_few, for_masters, untuned
+from bench.harness.turns import Clock, Runner, Runners, taking_turns
 
 NAME = "wide_area"
 TITLE = "Masters that are far away"
@@ -41,9 +41,7 @@ HAND_OFFS, HAND_OFFS_OF_PEERS = LEAST_ROUNDS, 1
 def run(contestants: Sequence[Contestant], budget_s: float, quick: bool) -> Iterator[Case]:
     clock = Clock(budget_s)
     rng = random.Random(NAME)
-    chosen = untuned(for_masters(contestants, 5))
-    if quick:
-        chosen = a_few(chosen)
+    chosen = taking_turns(contestants, 5, quick)
     distances = [(rtt_ms, share) for rtt_ms, share in DISTANCES if not quick or rtt_ms[0] in QUICK_MS]
     with contextlib.ExitStack() as stack:
         delay = stack.enter_context(Delay(stack.enter_context(Masters(5)).urls))

@@ -91,11 +91,8 @@ def test_one_event_that_must_never_happen_is_a_miss_without_any_interval() -> No
 
 
 def test_the_exit_status_and_the_page_say_that_a_demand_is_undecided() -> None:
-    kept, missed, undecided = (
-        pair(steady(110.0)),
-        pair(steady(150.0)),
-        pair([100.0, 110.0, 120.0, 140.0, 150.0]),
-    )
+    kept, missed = pair(steady(110.0)), pair(steady(150.0))
+    undecided = pair([100.0, 110.0, 120.0, 140.0, 150.0])
     assert command.judged([kept], False, False)[0] == 0
     status, why = command.judged([kept, undecided], False, False)
     assert status == 3
@@ -105,8 +102,5 @@ def test_the_exit_status_and_the_page_say_that_a_demand_is_undecided() -> None:
     # A quick run has too few rounds: only events count.
     assert command.judged([missed, undecided], True, False)[0] == 0
     results = Results({}, {}, "", 0.0, False, [kept, missed, undecided])
-    assert [row[-1] for row in summary.demands(results).rows] == [
-        "yes",
-        "**no**",
-        "undecided: the interval straddles the bound",
-    ]
+    words = [row[-1] for row in summary.demands(results).rows]
+    assert words == ["yes", "**no**", "undecided: the interval straddles the bound"]

@@ -14,10 +14,8 @@ def test_five_rounds_give_their_lowest_and_highest_value_and_more_rounds_less() 
 
 
 def test_durations_are_in_microseconds_and_a_p99_has_enough_samples() -> None:
-    assert figures.durations([[1000.0, 2000.0, 3000.0], [], [5000.0]]) == {
-        "p50_us": [2.0, 5.0],
-        "p99_us": [5.0],
-    }
+    few = figures.durations([[1000.0, 2000.0, 3000.0], [], [5000.0]])
+    assert few == {"p50_us": [2.0, 5.0], "p99_us": [5.0]}
     batch = [float(ns) for ns in range(1000, 26_000, 1000)]
     found = figures.durations([batch] * 9)
     assert len(found["p50_us"]) == 9

@@ -16,11 +16,7 @@ from ..servers import Fleet, left
 #: A JVM that starts, and warms up, while the machine has other work.
 OPEN_S = 90.0
 TTL_MS = 10_000
-ADAPTERS = {
-    "redlock5": "node",
-    "rlock": "java",
-    "redsync": "go",
-}
+ADAPTERS = {"redlock5": "node", "rlock": "java", "redsync": "go"}
 
 
 def command(adapter: str) -> list[str]:
@@ -34,11 +30,10 @@ def command(adapter: str) -> list[str]:
 
 def opened(adapter: str, urls: list[str]) -> Worker:
     # Those that poll look often: what is tested is not how long their defaults wait.
-    poll_ms = None if ADAPTERS[adapter] == "java" else 5
-    warm = {"warm_ms": 100} if ADAPTERS[adapter] == "java" else {}
+    how = {"poll_ms": None, "warm_ms": 100} if ADAPTERS[adapter] == "java" else {"poll_ms": 5}
     worker = Worker(command(adapter))
     try:
-        worker.ask("open", OPEN_S, masters=urls, ttl_ms=TTL_MS, poll_ms=poll_ms, **warm)
+        worker.ask("open", OPEN_S, masters=urls, ttl_ms=TTL_MS, **how)
     except BaseException:
         worker.close()
         raise

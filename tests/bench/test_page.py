@@ -63,14 +63,9 @@ def checkout(tmp_path: Path) -> Path:
 def run(checkout: Path, command: str) -> subprocess.CompletedProcess[str]:
     program, *arguments = command.split()
     assert program == "python"
-    environment = {**os.environ, "PYTHONPATH": f"{checkout}{os.pathsep}{TOP}"}
+    env = {**os.environ, "PYTHONPATH": f"{checkout}{os.pathsep}{TOP}"}
     return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=checkout,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
+        [sys.executable, *arguments], cwd=checkout, env=env, capture_output=True, text=True, timeout=100
     )
 
 

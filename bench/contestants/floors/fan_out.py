@@ -1,14 +1,21 @@
-"""The floors in Python: what a pair costs when there is nothing but its scripts, sent to all at once.
+"""The floors: the scripts of a pair, or the messages of a hand-off, and nothing else, sent to all at once.
 
 `All`: packed once a round, written to all of redis-py's connections, then all replies read. `Majority`: the
 same over bare sockets, going on at the q-th reply; the stragglers' are read later. They know no loss, no
 queue, no time-out and no other threads, so they answer `pairs`, `throughput` and `usage` only.
+
+`Message`: a release sends PUBLISH to all bare sockets, and goes on at the q-th reply. The waiter sleeps until
+the message has come from a quorum: then it has the lock, and nothing is written. It is for two processes that
+wait in turn, answers `acquire`, `release` and `usage`, and knows no queue, no loss and no time-out.
 """
 
 from __future__ import annotations
 
+import os
 import select
 import socket
+import time
+import uuid
 from typing import Any
 
 import hiredis
@@ -20,10 +27,13 @@ from redis.retry import Retry
 from bench.harness.commands import Pairs, template
 from rlock.rules.quorum import quorum
 
+_pack: Any = hiredis.pack_command  # its type allows commands of one word only
 #: The first element of a reply: done. Anything else is no lock, and the time of it no time of a lock.
 DONE = 1
 #: A master that owes so many replies has stopped: sending more would fill the socket's buffer one day.
 MOST_OWED = 200
+#: A release whose message too few masters delivered has freed the lock, so a waiter asks this often.
+ASK_AGAIN_S = 0.5
 
 
 class _Floor(Library):
@@ -106,16 +116,23 @@ class _Line:
         self.asked = self.answered = 0
 
 
-class _Majority:
-    def __init__(self, connections: list[Any], name: str, ttl_ms: int) -> None:
-        self.pairs = Pairs(name, ttl_ms)
+class _Lines:
+    """All masters' sockets, and a poll of them."""
+
+    def __init__(self, connections: list[Any]) -> None:
         self.needed = quorum(len(connections))
         self.poll = select.poll()
-        self.lines = {}
+        self.lines: dict[int, _Line] = {}
         for connection in connections:
             line = _Line(connection)
             self.lines[line.socket.fileno()] = line
             self.poll.register(line.socket.fileno(), select.POLLIN)
+
+
+class _Majority(_Lines):
+    def __init__(self, connections: list[Any], name: str, ttl_ms: int) -> None:
+        super().__init__(connections)
+        self.pairs = Pairs(name, ttl_ms)
 
     def acquire(self, wait_s: float) -> bool:
         command, self.last = self.pairs.next()
@@ -128,7 +145,7 @@ class _Majority:
         self.round(self.last)
 
     def round(self, command: Any) -> None:
-        packed = hiredis.pack_command(command)
+        packed = _pack(command)
         asked = set()
         for fd in self.asking:
             if (line := self.lines.get(fd)) is not None:
@@ -165,3 +182,102 @@ class _Majority:
         """A master that is gone is asked no more."""
         self.poll.unregister(fd)
         self.lines.pop(fd).connection.disconnect()
+
+
+class Message(_Floor):
+    name = "SUBSCRIBE and PUBLISH over bare sockets, going on at the majority"
+    verbs = frozenset({"acquire", "release"})
+
+    def lock(self, name: str) -> Lock:
+        connections = self.connections()
+        for connection in connections:
+            # In RESP2 a connection with a subscription accepts neither SET nor PUBLISH.
+            connection.send_command("HELLO", 3)
+            connection.read_response()
+        return _Message(connections, name, self.ttl_ms)
+
+
+class _Message(_Lines):
+    def __init__(self, connections: list[Any], name: str, ttl_ms: int) -> None:
+        super().__init__(connections)
+        self.first = next(iter(self.lines))
+        self.channel = f"floor:{{{name}}}:released"
+        self.take = _pack(("SET", f"floor:{{{name}}}", "1", "NX", "PX", str(ttl_ms)))
+        self.free = _pack(("DEL", f"floor:{{{name}}}"))
+        self.subscribe = _pack(("SUBSCRIBE", self.channel))
+        self.unsubscribe = _pack(("UNSUBSCRIBE", self.channel))
+        self.token = f"bench/{os.getpid()}/MainThread:{uuid.uuid4().hex}"
+        self.note = f"{'0' * 40} 0 {ttl_ms}"  # as long as the one in a grant of lua/release.lua
+        self.confirmed = 0
+        self.heard: dict[bytes, int] = {}
+        self.granted = False
+
+    def acquire(self, wait_s: float) -> bool:
+        until = time.monotonic() + wait_s
+        # Fewer masters than a quorum send the last message late, so the new count never completes with it.
+        self.heard.clear()
+        self.granted = False
+        while self.ask(self.take) is None:
+            if not self.confirmed:
+                for line in self.lines.values():
+                    line.socket.send(self.subscribe)
+                while self.confirmed < len(self.lines):
+                    self.receive(None)
+                continue  # a release before the subscription sent no message here
+            ask_at = min(until, time.monotonic() + ASK_AGAIN_S)
+            while not self.granted and (left := ask_at - time.monotonic()) > 0:
+                self.receive(left * 1000)
+            if self.granted:
+                return True
+            if ask_at == until:
+                return False
+        return True
+
+    def release(self) -> None:
+        now = time.time_ns() // 1000
+        command = _pack(("PUBLISH", self.channel, f"{self.token} {now} {now} {self.note}"))
+        if self.confirmed:
+            # Otherwise PUBLISH would count its own sender among the waiters.
+            command = self.unsubscribe + command
+            self.confirmed = 0
+        for line in self.lines.values():
+            line.socket.send(command)
+            line.asked += 1
+        answered = delivered = 0
+        while delivered < self.needed and answered < len(self.lines):
+            for receivers in self.receive(None).values():
+                answered += 1
+                delivered += receivers > 0
+        if delivered < self.needed:
+            self.ask(self.free)
+
+    def ask(self, command: bytes) -> Any:
+        """The reply of the first master."""
+        line = self.lines[self.first]
+        line.socket.send(command)
+        line.asked += 1
+        while self.first not in (replies := self.receive(None)):
+            pass
+        return replies[self.first]
+
+    def receive(self, timeout_ms: float | None) -> dict[int, Any]:
+        """Read what has come, and count the messages. Returns replies to the last command of a master."""
+        replies = {}
+        for fd, _ in self.poll.poll(timeout_ms):
+            line = self.lines[fd]
+            read = line.socket.recv(65536)
+            if not read:
+                raise ConnectionError("a master has closed the connection")
+            line.reader.feed(read)
+            while (reply := line.reader.gets()) is not False:
+                if not isinstance(reply, hiredis.PushNotification):
+                    line.answered += 1
+                    if line.answered == line.asked:
+                        replies[fd] = reply
+                elif reply[0] == b"message":
+                    count = self.heard[reply[2]] = self.heard.get(reply[2], 0) + 1
+                    if count == self.needed:
+                        self.granted = True
+                elif reply[0] == b"subscribe":
+                    self.confirmed += 1
+        return replies
