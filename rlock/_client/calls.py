@@ -20,7 +20,8 @@ from ..rules.quorum import Ballot, Settle
 from .connection import Connection, MasterConnection, would_block
 from .connections import Connections
 from .endpoints import same_server
-from .pipeline import PendingCall, PendingReply, Pipeline
+from .pending import PendingCall, PendingReply
+from .pipeline import Pipeline
 from .runtime import Runtime
 
 #: How often a call is sent again after connections broke: the new connection may break as well.
@@ -274,8 +275,8 @@ class Calls(Pipeline[L], Masters):
         now, report = self._clock(), connection.memory_report
         for other in self._connections.servers:
             known = None if other is server else other.connection
-            if known is not None and report.run_id and known.memory_report.run_id == report.run_id:
-                text = same_server(server.endpoint, other.endpoint, report.run_id)
+            if known is not None and report.server and known.memory_report.server == report.server:
+                text = same_server(server.endpoint, other.endpoint, report.server)
                 self._connections.drop(server, Fault(FaultKind.DUPLICATE, text))
                 return
         if server.index in self._groups:

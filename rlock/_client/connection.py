@@ -45,6 +45,7 @@ class Connection(ABC):
     """One open connection."""
 
     __slots__ = (
+        "acknowledged",
         "acknowledging",
         "answered",
         "awaits_handshake",
@@ -84,6 +85,8 @@ class Connection(ABC):
         self.unacknowledged: list[tuple[Any, Vote]] = []
         #: Whether a WAIT is due: how many commands were sent behind it. None: no WAIT is due.
         self.acknowledging: int | None = None
+        #: How many replicas acknowledged the writes before the last WAIT.
+        self.acknowledged = 0
         #: A reply had a note of unknown age, so the handshake script was sent again.
         self.awaits_handshake = False
 

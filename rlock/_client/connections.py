@@ -158,7 +158,7 @@ class Connections(ABC, Generic[L]):
         if fault.kind is FaultKind.DUPLICATE:
             server.probe_at += DUPLICATE_PAUSE_S
         self._set_fault(server, fault, connected=True)
-        run_id = connection.memory_report.run_id
+        run_id = connection.memory_report.server
         if connection.pending and connection.connection_id and run_id:
             server.kill.append((run_id, connection.connection_id))
         connection.close()

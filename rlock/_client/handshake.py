@@ -93,14 +93,20 @@ def handshake(
     connection_id, server, replication, memory, *persistence = answers[: len(questions)]
     if isinstance(server, Exception) and "NOAUTH" in str(server):
         raise ConnectError(Fault(FaultKind.DENIED, str(server)))
+    if "cluster" in (_field(server, "redis_mode"), _field(server, "server_mode")):
+        text = "it is a node of a Cluster: a slot can move to a server that lacks its last leases"
+        raise ConnectError(Fault(FaultKind.REPLICA, text))
     if options.replicas is not None:
         _check_group(replication, options.replicas)
     elif _field(replication, "role") in ("slave", "replica"):
         raise ConnectError(Fault(FaultKind.REPLICA, "it is a replica: name its master, or promote it"))
     _check_eviction(label, _field(memory, "maxmemory_policy"))
     report = MemoryReport(_field(server, "run_id"))
+    if options.replicas is not None:
+        # A server that was a replica in between has the same run_id, and perhaps an older memory.
+        report = report._replace(run_id=f"{report.run_id}+{_field(replication, 'master_replid')}")
     if options.guarded:
-        durable = is_durable(replication, *persistence)
+        durable = options.replicas is None and is_durable(replication, *persistence)
         report = report._replace(memory="durable" if durable else "volatile")
         # The first script on this connection: the master compares its note with this run_id.
         (reply,) = yield from exchange([commands.handshake(report.run_id, report.memory).by_source()])
@@ -115,7 +121,10 @@ def _check_group(replication: Any, replicas: int) -> None:
 
     One with fewer is not refused: after a failover its memory grows older while the replicas come back.
     """
-    if _field(replication, "role") in ("slave", "replica"):
+    role = _field(replication, "role")
+    if not role:
+        raise ConnectError(Fault(FaultKind.DENIED, "in a group this user has to run INFO: grant +info"))
+    if role != "master":
         raise ConnectError(Fault(FaultKind.UNREPLICATED, "a replica answers at the address of the primary"))
     found = sum(
         "state=online" in value

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import math
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Set
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ..events import MasterAnswers, MasterFailed, MasterSlow, OutOfStep
 from ..model import Code, Fault, FaultKind, Vote
-from ..procedures.port import ClientContext, Request
+from ..procedures.port import ClientContext
 from ..rules import commands, replies, scripts
 from ..rules.command_templates import Command, encode, end_of_acquire
 from ..rules.memory_epoch import Note
-from ..rules.quorum import Ballot
+from .acknowledgements import Acknowledgements
 from .connection import Connection, MasterConnection
 from .connections import Connections, broken
-from .runtime import Parker
+from .pending import PendingCall, PendingReply
 
 #: A state that lasts is reported again after this time.
 REPORT_AGAIN_S = 60.0
-#: A group that lacks replicas is asked for its primary after this time, and so again and again.
-ASK_AGAIN_S = 1.0
 
 #: Bound once: enum lookup is measurable on this path.
 _YES = Code.YES
@@ -30,49 +26,7 @@ _YES = Code.YES
 L = TypeVar("L", bound=Connection)
 
 
-class PendingCall:
-    """A command that was sent to masters, and the ballot of their replies."""
-
-    __slots__ = ("ballot", "deadline", "max_ttl", "over", "parker", "request")
-
-    def __init__(self, request: Request, masters: int, max_ttl: float) -> None:
-        self.request = request
-        self.ballot = Ballot(masters if request.targets is None else len(request.targets), request.settle)
-        self.deadline = 0.0
-        #: The longest lease of the fleet by which the votes in the ballot were judged.
-        self.max_ttl = max_ttl
-        #: The caller works with the ballot: a later reply must not change it.
-        self.over = False
-        #: Wakes the thread or task that waits; None: it does not sleep.
-        self.parker: Parker | None = None
-
-    @property
-    def asleep(self) -> bool:
-        """Whether its thread or task waits, or reads for others."""
-        return not self.over
-
-    def failed_by(self, kinds: Set[FaultKind]) -> bool:
-        """Whether a master gave no vote for one of these reasons."""
-        faults = (vote.fault for vote in self.ballot.votes.values())
-        return any(fault is not None and fault.kind in kinds for fault in faults)
-
-    def unanswered(self) -> list[int]:
-        """The masters that said neither yes nor no."""
-        votes, targets = self.ballot.votes, self.request.targets
-        asked = range(self.ballot.masters) if targets is None else targets
-        return [i for i in asked if i not in votes or votes[i].code == Code.FAULT]
-
-
-class PendingReply(NamedTuple):
-    """A command whose reply is due on a connection, or that a master may not have received."""
-
-    call: PendingCall | None
-    command: Command
-    sent_at: float
-    resend_until: float  # no later than `sent_at`: it is not sent again
-
-
-class Pipeline(ABC, Generic[L]):
+class Pipeline(Acknowledgements[L]):
     """Called with the mutex."""
 
     _connections: Connections[L]
@@ -92,10 +46,6 @@ class Pipeline(ABC, Generic[L]):
         self.look_at = -math.inf
         #: The longest lease of the fleet by which `Connection.expected_end` was set.
         self._max_ttl = context.guard.max_ttl
-
-    @abstractmethod
-    def _post(self, server: MasterConnection[L], pending: PendingReply, packed: bytes) -> bool:
-        """Write a command to a master. False: it is not connected."""
 
     # -- replies -----------------------------------------------------------------------------------
 
@@ -145,8 +95,8 @@ class Pipeline(ABC, Generic[L]):
         pending = connection.pending[0]
         call, command, sent_at, _ = pending
         vote = command.decode(reply)
-        if command.script is scripts.ACKNOWLEDGE:
-            self._acknowledged(server, connection, vote)
+        if command.script in scripts.OF_GROUPS:
+            self._acknowledged(server, connection, command, vote)
             return
         if vote.code == _YES and command.echo != vote.holder and command.echo is not None:
             # Otherwise a vote for another call would be counted, and two owners would get the lock.
@@ -186,50 +136,6 @@ class Pipeline(ABC, Generic[L]):
                 connection.unacknowledged.append((pending, vote))
             else:
                 self._count(call, server.index, vote)
-
-    # -- the replicas of a group -------------------------------------------------------------------
-
-    def _needs_replicas(self, server: MasterConnection[L], pending: PendingReply) -> bool:
-        """Whether a vote counts only when all replicas of the group have it.
-
-        Otherwise a server that is no primary any more could grant a lock that the new primary has granted.
-        """
-        replicas = self._groups.get(server.index) if self._groups else 0
-        return bool(replicas) and pending.call is not None and pending.command.script in scripts.ACKNOWLEDGED
-
-    def _acknowledge(self, server: MasterConnection[L], connection: L) -> None:
-        """Send a WAIT behind a command, unless one is due: then the next one stands for all behind that."""
-        if connection.acknowledging is not None:
-            connection.acknowledging += 1
-            return
-        connection.acknowledging = 0
-        now = self._clock()
-        command = commands.acknowledge(self._groups[server.index], self._timeout / 2)
-        self._post(server, PendingReply(None, command, now, now), command.packed)
-
-    def _acknowledged(self, server: MasterConnection[L], connection: L, vote: Vote) -> None:
-        """Count the votes that all replicas have; without all of them, ask for the primary again."""
-        replicas, found = self._groups[server.index], vote.hold_count
-        if vote.fault is not None or found != replicas:
-            text = f"{found} of {replicas} replicas acknowledged: it has no vote without all of them"
-            fault = vote.fault or Fault(FaultKind.UNREPLICATED, text)
-            self._refused(server, fault)
-            if self._clock() > connection.began_at + ASK_AGAIN_S:
-                self._connections.drop(server, fault)  # another server may be the primary now
-                return
-        elif server.refusal is not None:
-            self._accepted(server)
-        connection.pending.popleft()
-        waiting, connection.acknowledging = connection.acknowledging, None
-        held, connection.unacknowledged = connection.unacknowledged, []
-        for pending, counted in held:
-            if found != replicas:
-                self._redeliver(server, pending)
-                counted = Vote(Code.FAULT, fault=server.refusal)
-            if pending.call is not None:
-                self._count(pending.call, server.index, counted)
-        if waiting:
-            self._acknowledge(server, connection)
 
     def _accepted(self, server: MasterConnection[L]) -> None:
         """A master that replied without a vote has one again."""

@@ -16,10 +16,23 @@ from .replies import (
     decode_handshake,
     decode_one,
     decode_ping,
+    decode_replication,
     decode_status,
     decode_wait,
 )
-from .scripts import ACKNOWLEDGE, ACQUIRE, FENCE, HANDSHAKE, HEAL, RELEASE, RENEW, STATUS, WAIT, Script
+from .scripts import (
+    ACKNOWLEDGE,
+    ACQUIRE,
+    FENCE,
+    HANDSHAKE,
+    HEAL,
+    RELEASE,
+    RENEW,
+    REPLICATION,
+    STATUS,
+    WAIT,
+    Script,
+)
 from .tickets import Place
 from .timing import CLAIM_S, FENCE_TTL_S, QUEUE_TTL_S
 
@@ -252,6 +265,12 @@ def acknowledge(replicas: int, timeout: float) -> Command:
     """
     words = ("WAIT", str(replicas), str(max(1, round(timeout * 1000))))
     return Command(ACKNOWLEDGE, words, (), encode(words), decode=decode_acknowledged)
+
+
+def replication() -> Command:
+    """Ask a primary for the id of its replication, the holder of the vote, and the number of its replicas."""
+    words = ("INFO", "replication")
+    return Command(REPLICATION, words, (), encode(words), decode=decode_replication)
 
 
 def ping() -> Command:

@@ -36,10 +36,20 @@ class Note(NamedTuple):
 class MemoryReport(NamedTuple):
     """The answers of a master to a new connection about its memory."""
 
-    run_id: str = ""  # "": this user may not run INFO
+    run_id: str = ""  # "": this user may not run INFO; of a group: `<run_id>+<replication id>`
     memory: str = "volatile"  # its kind in `lua/handshake.lua`: what a restart does to it
     note: str = ""
     time_us: int = 0
+
+    @property
+    def server(self) -> str:
+        """The run_id of the server alone."""
+        return self.run_id.partition("+")[0]
+
+    @property
+    def replication_id(self) -> str:
+        """Of the primary of a group: each promotion changes it."""
+        return self.run_id.partition("+")[2]
 
 
 class MemoryEpoch(NamedTuple):

@@ -126,6 +126,16 @@ def decode_acknowledged(reply: Any) -> Vote:
     return Vote(_YES, hold_count=reply) if type(reply) is int else _no_vote(reply)
 
 
+def decode_replication(reply: Any) -> Vote:
+    """The vote in the reply to INFO: the id of the replication as holder, and how many replicas there are."""
+    found = fields(reply)
+    count = found.get("connected_slaves", "")
+    if not count.isdigit() or found.get("role") != "master":
+        text = str(reply) if isinstance(reply, Exception) else "it is no primary any more"
+        return Vote(Code.FAULT, fault=Fault(FaultKind.BROKEN, text))
+    return Vote(_YES, found.get("master_replid", ""), int(count))
+
+
 def _refusal(vote: Vote) -> Vote:
     """The vote of a script that names a holder: a refusal, as if it had been asked for the lock."""
     if vote.code == _YES and is_lock(vote.holder, vote.hold_count):

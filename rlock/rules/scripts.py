@@ -49,8 +49,9 @@ FENCE = _load("fence")
 HANDSHAKE = _load("handshake")
 
 ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT, HEAL, FENCE, HANDSHAKE)
-#: Not a file: the command that waits until replicas have acknowledged all writes before it.
-ACKNOWLEDGE = Script("wait for replicas", "")
+#: No files: the commands that wait for the acknowledgements of replicas, and that ask for the replicas.
+ACKNOWLEDGE, REPLICATION = Script("WAIT", ""), Script("INFO replication", "")
+OF_GROUPS = (ACKNOWLEDGE, REPLICATION)
 #: What these write counts only when all replicas of the master's group have it.
 ACKNOWLEDGED = (ACQUIRE, RENEW, RELEASE, HEAL, FENCE)
 #: A YES to one of these makes a holder or a token, so the master must have its whole memory.

@@ -11,7 +11,7 @@ import pytest
 
 from rlock._client.connection import MasterConnection
 from rlock._client.handshake import HandshakeResult
-from rlock._client.pipeline import PendingCall, PendingReply
+from rlock._client.pending import PendingCall, PendingReply
 from rlock.procedures.port import Request
 from rlock.rules import commands, keys, replies
 from rlock.rules.command_templates import NO_EXPECTED_REPLY, Command, end_of_acquire

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._client.pipeline import PendingCall
+from rlock._client.pending import PendingCall
 from rlock._sync import connections as sync
 from rlock.procedures.port import Request
 from rlock.rules import commands

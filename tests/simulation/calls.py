@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlock._client import calls
 from rlock._client.connection import MasterConnection
-from rlock._client.pipeline import PendingReply
+from rlock._client.pending import PendingReply
 from rlock.procedures.port import Request, WaitGenerator
 from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot

@@ -6,7 +6,7 @@ from collections import deque
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from rlock._client.pipeline import PendingCall
+from rlock._client.pending import PendingCall
 from rlock.rules import commands, scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.keys import NOTE
