@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -97,6 +98,15 @@ def test_a_hand_off_that_came_before_its_waiter_left_is_passed_on(hearing: Heari
     hearing.hear(0, hearing.message(hearing.place.token))
     hearing.subscriptions.unsubscribe(hearing.contender, left=False)
     assert hearing.subscriptions._unclaimed == [("x", hearing.place.token)]
+
+
+def test_one_far_master_wakes_a_waiter_with_the_last_owner_only(hearing: Hearing) -> None:
+    """The release of an earlier owner arrives late. A try would cost the waiter a hand-off in one trip."""
+    hearing.contender.findings.holder = "other:1"
+    hearing.inbox.on_release(0, b"earlier:1")
+    assert hearing.inbox.deadline == math.inf
+    hearing.inbox.on_release(1, b"other:1")
+    assert hearing.inbox.deadline < math.inf
 
 
 def test_the_first_waiter_looks_for_all_and_another_one_if_the_first_is_late(hearing: Hearing) -> None:
