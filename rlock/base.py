@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from . import clock
-from ._client.endpoints import Endpoint, endpoints
+from ._client.endpoints import Endpoint, Group, endpoints
 from .errors import NOT_HELD, LeaseLostError, OptionsError, RLockError
 from .model import LeaseState
 from .procedures.acquire import AT_ONCE, FOR_EVER
@@ -43,7 +43,7 @@ class BaseClient(ABC, Generic[Lock, RedisClient]):
 
     def __init__(
         self,
-        masters: Sequence[str | RedisClient | Endpoint] | str | RedisClient | Endpoint,
+        masters: Sequence[str | RedisClient | Group | Endpoint] | str | RedisClient | Group | Endpoint,
         ttl: float = DEFAULT_TTL,
         *,
         max_ttl: float | None = None,

@@ -56,8 +56,9 @@ class Acknowledgements(ABC, Generic[L]):
 
     def _needs_replicas(self, server: MasterConnection[L], pending: PendingReply) -> bool:
         """Whether the vote on a command counts only when all replicas have it."""
-        replicas = self._groups.get(server.index) if self._groups else 0
-        return bool(replicas) and pending.call is not None and pending.command.script in scripts.ACKNOWLEDGED
+        if not self._groups.get(server.index) or pending.call is None:
+            return False
+        return pending.command.script in scripts.ACKNOWLEDGED or pending.command.grants_next
 
     def _acknowledge(self, server: MasterConnection[L], connection: L) -> None:
         """Send a WAIT behind a command, unless one is due: the next one is then for all behind that."""

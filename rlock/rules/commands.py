@@ -123,6 +123,7 @@ def hand_over(
     order, lease_ms = "barging" if barging else "fair", str(next_waiter.lease_ms)
     favoured = (next_waiter.waiter, next_owner, lease_ms, order)
     command = _hand_over(wire, name).render(waiter, "", *favoured, str(token), owner, echo=owner)
+    command.grants_next = True
     return command.expect_first_reply()
 
 
