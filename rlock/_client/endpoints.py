@@ -9,17 +9,22 @@ import logging
 import re
 import socket
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cache, cached_property
 from inspect import signature
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 import redis
 from redis.backoff import NoBackoff
 
 from ..errors import OptionsError
+from ..rules.options import split_urls
 from . import sentinel
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 log = logging.getLogger("rlock")
 
@@ -140,6 +145,15 @@ class Endpoint:
         )
         return managed
 
+    def at(self, host: str, port: int) -> Self:
+        """Another server of the same group."""
+        other = copy(self)
+        other.service, other.__dict__["label"] = None, f"{host}:{port}"
+        tls = issubclass(self._class, self.redis_py.SSLConnection)
+        other._class = self.redis_py.SSLConnection if tls else self.redis_py.Connection
+        other._arguments = {**self._arguments, "host": host, "port": port}
+        return other
+
     @cached_property
     def label(self) -> str:
         """Its name for people, without user and password."""
@@ -197,7 +211,7 @@ def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
     """Checked masters: at least one, each a URL, a client of redis-py or an endpoint, no server twice."""
     hint = _hint(kind.redis_py)
     if isinstance(masters, str):
-        masters = _split(masters)
+        masters = split_urls(masters)
     elif isinstance(masters, (kind.redis_py.Redis, Endpoint, Group)):
         masters = [masters]
     if not isinstance(masters, Sequence):
@@ -224,22 +238,6 @@ def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
 def groups(found: Sequence[Endpoint]) -> dict[int, int]:
     """The masters that are groups, with the number of their replicas."""
     return {i: endpoint.replicas for i, endpoint in enumerate(found) if endpoint.replicas is not None}
-
-
-def _split(masters: str) -> list[str]:
-    """The URLs in one string, as RLOCK_MASTERS has them. A comma between two Sentinels ends no URL."""
-    found: list[str] = []
-    for part in re.split(r"[,\s]+", masters):
-        if (
-            found
-            and "://" not in part
-            and sentinel.is_sentinel(found[-1])
-            and "/" not in found[-1].split("://")[1]
-        ):
-            found[-1] += f",{part}"
-        elif part:
-            found.append(part)
-    return found
 
 
 def _hint(redis_py: Any) -> str:

@@ -102,12 +102,13 @@ def handshake(
         raise ConnectError(Fault(FaultKind.REPLICA, "it is a replica: name its master, or promote it"))
     _check_eviction(label, _field(memory, "maxmemory_policy"))
     report = MemoryReport(_field(server, "run_id"))
+    if options.guarded:
+        durable = is_durable(replication, *persistence)
+        report = report._replace(memory="durable" if durable else "volatile")
     if options.replicas is not None:
         # A server that was a replica in between has the same run_id, and perhaps an older memory.
-        report = report._replace(run_id=f"{report.run_id}+{_field(replication, 'master_replid')}")
+        report = report.of_group(_field(replication, "master_replid"))
     if options.guarded:
-        durable = options.replicas is None and is_durable(replication, *persistence)
-        report = report._replace(memory="durable" if durable else "volatile")
         # The first script on this connection: the master compares its note with this run_id.
         (reply,) = yield from exchange([commands.handshake(report.run_id, report.memory).by_source()])
         vote = replies.decode_handshake(reply)

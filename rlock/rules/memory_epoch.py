@@ -41,6 +41,10 @@ class MemoryReport(NamedTuple):
     note: str = ""
     time_us: int = 0
 
+    def of_group(self, replication_id: str) -> MemoryReport:
+        """The report of a group's primary: of one life as a primary, and never durable."""
+        return self._replace(run_id=f"{self.run_id}+{replication_id}", memory="volatile")
+
     @property
     def server(self) -> str:
         """The run_id of the server alone."""

@@ -144,9 +144,20 @@ def check_seconds(option: str, value: Any, *, or_zero: bool = False) -> float:
     return float(value)
 
 
+def split_urls(text: str) -> list[str]:
+    """The URLs in one string, as RLOCK_MASTERS has them. A comma between two Sentinels ends no URL."""
+    found: list[str] = []
+    for part in re.split(r"[,\s]+", text):
+        if found and "://" not in part and re.fullmatch(r"\w+\+sentinel://[^/]*", found[-1]):
+            found[-1] += f",{part}"
+        elif part:
+            found.append(part)
+    return found
+
+
 def from_env(environ: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:
     """Masters and options of ``Client.from_env()``, which names the variables."""
-    masters = [url for url in re.split(r"[,\s]+", environ.get("RLOCK_MASTERS", "")) if url]
+    masters = split_urls(environ.get("RLOCK_MASTERS", ""))
     if not masters:
         hint = (
             "`rlock run` takes it from its command unless --pass-masters is given"

@@ -15,7 +15,6 @@ import of redis, and modules that are imported so early are not seen by coverage
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 
 import pytest
@@ -23,6 +22,7 @@ import redis
 
 from ..client import Client
 from ..rules.keys import NOTE
+from ..rules.options import split_urls
 from .clients import memory_client
 from .local.embedded import EmbeddedError, Masters, ServerBinary, find_server
 from .memory import MemoryMasters
@@ -67,7 +67,7 @@ def _rlock_fleet(request: pytest.FixtureRequest) -> Iterator[tuple[list[str], _S
     """URLs, and the masters behind them if they were started here."""
     wanted = os.environ.get(_VARIABLE, "").strip() or str(request.config.getini(_OPTION)).strip() or DEFAULT
     if not wanted.isdecimal():
-        yield [url for url in re.split(r"[,\s]+", wanted) if url], None
+        yield split_urls(wanted), None
         return
     try:
         server = find_server()

@@ -64,7 +64,8 @@ class Examination:
         self.patience = max(2 * fleet.request_timeout, 1.0)
         self._session: Session | None = None
         self._locked = False
-        self._host = str(arguments.get("host", "localhost")) if "path" not in arguments else None
+        named = "path" not in arguments and endpoint.service is None
+        self._host = str(arguments.get("host", "localhost")) if named else None
         target = Target(
             endpoint.label,
             database=int(arguments.get("db") or 0),
@@ -72,6 +73,7 @@ class Examination:
             local="path" in arguments,
             user=str(arguments.get("username") or "default"),
             with_password=bool(arguments.get("password") or arguments.get("credential_provider")),
+            replicas=endpoint.replicas,
         )
         self.facts = Facts(target)
 
@@ -94,6 +96,8 @@ class Examination:
             self._ask(session)
             self._listen(session, deadline)
             self._lock(session)
+            if facts.target.replicas is not None:
+                self._look_at_replicas(deadline)
         except (SessionError, OSError) as error:
             facts.trouble, facts.fault = Trouble.CUT_SHORT, str(error)
 
@@ -152,6 +156,18 @@ class Examination:
                 break
         return took, best
 
+    def _look_at_replicas(self, deadline: float) -> None:
+        """The clocks of the servers that may become the primary."""
+        for host, port in self.facts.replica_addresses:
+            found: ClockSample | str
+            try:
+                session = Session(self._endpoint.at(host, port), self.patience, deadline)
+                with contextlib.closing(session):
+                    found = self._sample(session)[1] or "it tells no time"
+            except (SessionError, OSError) as error:
+                found = str(error)
+            self.facts.timing.replica_clocks[f"{host}:{port}"] = found
+
     def _ask(self, session: Session) -> None:
         facts, guarded = self.facts, not self._fleet.guard_off
         commands_tried, optional_tried = command_trials(self._scope), optional_trials()
@@ -176,10 +192,13 @@ class Examination:
         )
         if facts.info is not None and "appendfsync" in facts.config:
             fsync, unsynced = config["appendfsync"], config["no-appendfsync-on-rewrite"]
-            facts.memory.durable = handshake.is_durable(info, info, fsync, unsynced)
+            durable = handshake.is_durable(info, info, fsync, unsynced)
+            facts.memory.durable = durable and facts.target.replicas is None
         if guarded:
             # Each connection of a client begins so: the note that it writes is true, whoever comes first.
             told = MemoryReport(facts.run_id or "", "durable" if facts.memory.durable else "volatile")
+            if facts.target.replicas is not None:
+                told = told.of_group(facts.text("master_replid") or "")
             vote = replies.decode_handshake(session.run(commands.handshake(told.run_id, told.memory)))
             facts.memory.report = told._replace(note=vote.note or "", time_us=vote.time_us)
 

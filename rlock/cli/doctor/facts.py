@@ -96,6 +96,7 @@ class Target:
     addresses: tuple[str, ...] = ()  # of its host name
     address: str | None = None  # of the connection
     port: int | None = None
+    replicas: int | None = None  # that its group is said to have; None: it is no group
 
 
 @dataclass
@@ -106,6 +107,7 @@ class Timing:
     scripts: list[float] = field(default_factory=list)
     clock: ClockSample | None = None
     clock_later: ClockSample | None = None
+    replica_clocks: dict[str, ClockSample | str] = field(default_factory=dict)  # text: why there is none
 
     @property
     def latency(self) -> float | None:
@@ -209,6 +211,14 @@ class Facts:
     def run_id(self) -> str | None:
         """Of the server since its last start."""
         return self.text("run_id")
+
+    @property
+    def replica_addresses(self) -> list[tuple[str, int]]:
+        """Of the replicas that are connected and in step."""
+        found = (
+            re.match(r"ip=(.*),port=(\d+),state=online", self.text(f"slave{i}") or "") for i in range(99)
+        )
+        return [(each[1], int(each[2])) for each in found if each]
 
 
 @dataclass

@@ -98,12 +98,14 @@ def hosts(fleet: Fleet) -> Iterator[Finding]:
 @of_fleet("durability", Severity.WARNING, "A restart does not make all masters forget their locks.")
 def durability(fleet: Fleet) -> Iterator[Finding]:
     """Persistence, and the price of a restart."""
-    known = [f for f in fleet.examined if f.memory.durable is not None and f.role != "replica"]
+    # A server of a group is never taken for durable: another one may replace it.
+    alone = [f for f in fleet.examined if f.role != "replica" and f.target.replicas is None]
+    known = [facts for facts in alone if facts.memory.durable is not None]
     forgetful = [facts for facts in known if not facts.memory.durable]
     if forgetful and len(forgetful) == len(known) >= fleet.quorum:
-        alone = len(fleet.masters) == 1
+        who = "the master forgets" if len(fleet.masters) == 1 else "all masters forget"
         yield warning(
-            f"{'the master forgets' if alone else 'all masters forget'} the locks in a restart: none has "
+            f"{who} the locks in a restart: none has "
             "appendonly yes and appendfsync always",
             f"when a quorum restarts at once (power, an upgrade of all) nobody gets a lock for "
             f"{seconds(fleet.guard_s)}, and a held lock is lost unless they are back before its lease ends",

@@ -62,7 +62,10 @@ def _facts(facts: Facts, fleet: Fleet) -> Iterator[str]:
     timing, uptime = facts.timing, facts.number("uptime_in_seconds")
     if facts.version:
         yield f"{facts.flavour} {facts.version}"
-    if facts.role:
+    if facts.role and facts.target.replicas is not None:
+        leads = f"primary {facts.target.address}:{facts.target.port}"
+        yield f"{leads}, {len(facts.replica_addresses)} of {facts.target.replicas} replicas"
+    elif facts.role:
         yield facts.role
     if timing.latency is not None:
         yield f"round trip {ms(timing.latency)} (at most {ms(max(timing.round_trips))})"

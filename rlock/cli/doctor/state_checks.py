@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...rules import keys
-from ...rules.timing import renew_period
-from ..output import seconds, size
+from ...rules.timing import drift, renew_period
+from ..output import seconds, size, span
 from .facts import Facts, Fleet
 from .findings import Finding, Severity, error, note, of_master, warning
 
@@ -39,6 +39,8 @@ def role(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
             f"name its master, redis://{primary}, unless that is in the list; or make it a master of its own",
             "REPLICAOF NO ONE",
         )
+    elif facts.info is not None and facts.target.replicas is not None:
+        yield from _group(facts, fleet, len(facts.replica_addresses), facts.target.replicas)
     elif replicas:
         yield note(
             f"it has {replicas} replica{'s' if replicas > 1 else ''}",
@@ -46,6 +48,36 @@ def role(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
             "promoted does no harm",
             "see that no Sentinel and no orchestration promotes it; more masters make locks survive",
         )
+
+
+def _group(facts: Facts, fleet: Fleet, found: int, wanted: int) -> Iterator[Finding]:
+    if wanted == 0:
+        yield warning(
+            "replicas=0 is set",
+            "after a failover two clients can hold one lock",
+            f"set replicas={max(found, 1)}",
+        )
+    elif found != wanted:
+        yield error(
+            f"{found} of its {wanted} replicas are connected"
+            if found < wanted
+            else f"it has {found} replicas",
+            "a vote counts only when all replicas acknowledge it, so this group has none",
+            "bring them back, or start another one" if found < wanted else f"set replicas={found}",
+        )
+    own, margin = facts.timing.clock, drift(fleet.ttl)
+    for address, clock in facts.timing.replica_clocks.items():
+        if isinstance(clock, str) or own is None:
+            yield note(
+                f"the clock of {address} was not read: {clock}", "it may become the primary", "reach it"
+            )
+        elif abs(ahead := clock.offset - own.offset) - clock.error - own.error > margin:
+            yield error(
+                f"the clock of its replica {address} is {span(ahead)} {'ahead' if ahead > 0 else 'behind'}",
+                f"leases are replicated as instants: after a failover they end too early by more than the "
+                f"margin of {span(margin)}, or too late",
+                "synchronise the clocks of the group with NTP",
+            )
 
 
 @of_master("version", Severity.ERROR, "Redis 6.2 or newer, or Valkey.")
