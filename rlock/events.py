@@ -166,7 +166,7 @@ class ReleaseUnsure(HoldEvent):
 class MasterFailed(MasterEvent):
     """A master gives no vote: its connection ended, could not be made, or the master refuses."""
 
-    kind: str  # a `FaultKind`: "down", "timeout", "broken", "error", "denied", "replica", "duplicate"
+    kind: str  # a `FaultKind`: "down", "timeout", "broken", "error", "denied", "replica", "unreplicated", ...
     reason: str
     news: bool = True  # another fault than the last one of this master
     connected: bool = False  # an open connection ended; the client connects again

@@ -110,7 +110,7 @@ def test_messages_behind_a_second_delivery_of_the_attempt_are_no_grant() -> None
 
 
 @pytest.mark.parametrize(
-    "why", ["fixed lease", "shared with Redisson", "not waiting", "unknown clock", "guard"]
+    "why", ["fixed lease", "shared with Redisson", "not waiting", "unknown clock", "guard", "group"]
 )
 def test_who_cannot_use_the_messages_asks_the_masters(why: str) -> None:
     world = World(3, [YES] * 3)
@@ -123,6 +123,8 @@ def test_who_cannot_use_the_messages_asks_the_masters(why: str) -> None:
         world.contender.place = None
     elif why == "unknown clock":
         world.context.time.saw(1, 0, 1000.0)
+    elif why == "group":
+        world.context = replace(world.context, groups={1: 1})
     else:
         world.context = replace(world.context, guard=Guard(world.context.masters, 10.0))
     assert claimed(world) is None

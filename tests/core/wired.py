@@ -7,7 +7,7 @@ It is the real `Calls` with the real `Connections`: only the sockets are missing
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -49,14 +49,17 @@ def resp(reply: Any) -> bytes:
 class Server:
     """One master, and everything that it was sent."""
 
-    def __init__(self, index: int, clock: Callable[[], float]) -> None:
+    def __init__(self, index: int, clock: Callable[[], float], *, grouped: bool = False) -> None:
         self.index = index
-        self.run_id = f"r{index}"
+        self._run_id = f"r{index}"
+        self._grouped = grouped
         self.memory = "volatile"
         self.master = Master(lambda: EPOCH_US + round(clock() * 1e6))
         self.master.started_us = EPOCH_US - round(UPTIME_S * 1e6)
         #: The names of the scripts that it ran, in order.
         self.ran: list[str] = []
+        #: As the primary of a group: who acknowledges, who is connected, and the id of the replication.
+        self.acknowledging, self.connected, self.replication_id = 1, 1, "id0"
         #: An error for every command of one script.
         self.refuses: dict[str, str] = {}
         self.shake_hands("volatile")
@@ -65,6 +68,15 @@ class Server:
         """As another connection does it."""
         (_, note, _, _, time_us), _ = self.master.run(commands.handshake(self.run_id, memory))
         return MemoryReport(self.run_id, self.memory, note.decode(), time_us)
+
+    @property
+    def run_id(self) -> str:
+        """As the note has it."""
+        return f"{self._run_id}+{self.replication_id}" if self._grouped else self._run_id
+
+    @run_id.setter
+    def run_id(self, run_id: str) -> None:
+        self._run_id = run_id
 
     @property
     def note(self) -> str:
@@ -81,6 +93,10 @@ class Server:
         self.master.whole = False
 
     def run(self, words: Sequence[str]) -> bytes:
+        if words[0] in ("WAIT", "INFO"):
+            self.ran.append(words[0])
+            told = f"role:master\r\nconnected_slaves:{self.connected}\r\nmaster_replid:{self.replication_id}"
+            return resp(self.acknowledging if words[0] == "WAIT" else told.encode())
         name = next(s.name for s in scripts.ALL if words[1] in (s.sha, s.source))
         self.ran.append(name)
         if name in self.refuses:
@@ -150,15 +166,21 @@ class WiredCalls(calls.Calls[Connection]):
 
     _connections: Connections
 
-    def __init__(self, masters: int = 3, max_ttl: float = 10.0, seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        masters: int = 3,
+        max_ttl: float = 10.0,
+        seconds: float | None = None,
+        groups: Mapping[int, int] | None = None,
+    ) -> None:
         self.now = 0.0
         names = [f"redis://m{i}" for i in range(masters)]
         guard = Guard(names, max_ttl, seconds)
-        context = ClientContext(names, lambda: self.now, Random(1), guard)
+        context = ClientContext(names, lambda: self.now, Random(1), guard, groups=groups or {})
         endpoints = [SimpleNamespace(label=name) for name in names]
         super().__init__(Connections, endpoints, context, TIMEOUT_S, Runtime())
         self.guard = guard
-        self.servers = [Server(i, lambda: self.now) for i in range(masters)]
+        self.servers = [Server(i, lambda: self.now, grouped=i in context.groups) for i in range(masters)]
         self._connections.hosts = self.servers
         self._connections.down = set()
 

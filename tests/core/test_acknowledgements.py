@@ -1,0 +1,138 @@
+"""Groups: a vote counts when all replicas have it, and only from the primary of the handshake.
+
+`spec/Groups.tla` has each of these conditions, and is violated without it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from rlock._client.acknowledgements import ASK_AGAIN_S
+from rlock.model import Code, FaultKind
+from rlock.procedures.port import Request
+from rlock.rules import commands
+from rlock.rules.keys import OWN
+from rlock.rules.quorum import Ballot, Settle
+from rlock.rules.tickets import Place
+
+from .wired import TIMEOUT_S, WiredCalls
+
+FREE = commands.free(OWN, "job", "me:1")
+
+
+def group(masters: int = 1, replicas: int = 1) -> WiredCalls:
+    """A client of groups, of which nobody has to wait for the restart guard."""
+    calls = WiredCalls(masters, seconds=0.0, groups=dict.fromkeys(range(masters), replicas))
+    calls.reconnect()
+    for server in calls.servers:
+        server.acknowledging = server.connected = replicas
+        server.ran.clear()
+    return calls
+
+
+def fault(ballot: Ballot) -> FaultKind | None:
+    (vote,) = ballot.votes.values()
+    return None if vote.fault is None else vote.fault.kind
+
+
+def test_a_grant_that_all_replicas_have_counts_in_one_trip() -> None:
+    calls = group(3, 2)
+    assert calls.acquire(settle=Settle.ALL).granted == 3
+    assert calls.trips == 1
+    assert [server.ran for server in calls.servers] == [["acquire", "WAIT", "INFO"]] * 3
+
+
+@pytest.mark.parametrize("acknowledging", [0, 1])
+def test_a_grant_that_a_replica_lacks_is_no_vote(acknowledging: int) -> None:
+    """Another server may be the primary already. A majority is not enough."""
+    calls = group(replicas=2)
+    calls.servers[0].acknowledging = acknowledging
+    assert fault(calls.acquire()) is FaultKind.UNREPLICATED
+    calls.servers[0].acknowledging = 2
+    assert calls.acquire().granted == 1
+
+
+def test_a_refusal_of_a_group_counts() -> None:
+    calls = group()
+    calls.acquire("you:1")
+    assert calls.acquire("me:1").refused == 1
+
+
+def test_a_renewal_that_a_replica_lacks_is_no_vote() -> None:
+    calls = group()
+    calls.acquire()
+    calls.servers[0].acknowledging = 0
+    assert fault(calls.ask(commands.renew(9_000, [("job", "me:1", 1, 9)], guarded=False))) is not None
+
+
+def test_more_replicas_than_the_url_says_take_the_vote() -> None:
+    """One of them may be promoted without the grant."""
+    calls = group()
+    calls.servers[0].connected = 2
+    assert fault(calls.acquire()) is FaultKind.UNREPLICATED
+
+
+def test_a_server_that_was_a_replica_in_between_has_no_vote_on_an_old_connection() -> None:
+    calls = group()
+    calls.acquire()
+    old = calls.connection(0)
+    calls.servers[0].replication_id = "id1"
+    calls.acquire("you:1")
+    assert old.ended, "the next connection begins with a handshake, which makes the memory young"
+
+
+def test_a_group_without_its_replicas_is_asked_for_its_primary_once_a_second() -> None:
+    calls = group()
+    calls.servers[0].acknowledging = 0
+    first = calls.connection(0)
+    calls.acquire()
+    assert calls.connection(0) is first
+    calls.now += ASK_AGAIN_S + 0.1
+    calls.acquire()
+    assert first.ended
+
+
+def test_a_release_waits_for_no_replica_unless_it_grants_the_lock_to_the_next_owner() -> None:
+    calls = group()
+    calls.acquire()
+    calls.servers[0].ran.clear()
+    assert calls.ask(FREE).granted == 1
+    assert calls.servers[0].ran == ["release"]
+    calls.acquire()
+    place = Place("job", "t:1", "client_id", 9_000, fair=False)
+    over = commands.hand_over(OWN, "job", "me:1", "", place, "t:2", barging=True, token=9)
+    calls.servers[0].acknowledging = 0
+    assert fault(calls.ask(over)) is FaultKind.UNREPLICATED
+
+
+def test_commands_that_come_meanwhile_share_the_next_wait() -> None:
+    calls = group()
+    for number in range(5):
+        calls.start(Request(commands.acquire(f"job{number}", "me:1", 9_000), TIMEOUT_S))
+    assert calls.servers[0].ran.count("WAIT") == 1
+    assert calls.acquire().granted == 1
+    assert calls.servers[0].ran.count("WAIT") == 2
+
+
+def test_a_release_that_is_not_acknowledged_is_sent_again_to_the_next_primary() -> None:
+    calls = group()
+    calls.acquire()
+    place = Place("job", "t:1", "client_id", 9_000, fair=False)
+    over = commands.hand_over(OWN, "job", "me:1", "", place, "t:2", barging=True, token=9)
+    calls.servers[0].acknowledging = 0
+    for _ in calls.call(over, TIMEOUT_S, resend_for=9.0, late=FREE):
+        pass
+    calls.servers[0].ran.clear()
+    calls.cut(0)
+    calls.reconnect()
+    assert "release" in calls.servers[0].ran
+
+
+def test_a_vote_that_no_replica_confirmed_yet_is_a_fault_when_the_connection_ends() -> None:
+    calls = group()
+    ballot = calls.start(Request(commands.acquire("job", "me:1", 9_000), TIMEOUT_S, count_late=True))
+    connection = calls.connection(0)
+    connection.arrived = connection.arrived[: connection.arrived.index(b"role:")]
+    calls._connections.read()
+    calls.cut(0)
+    assert ballot.votes[0].code is Code.FAULT
