@@ -15,7 +15,7 @@ from ..clock import Clock
 from ..model import Code, Fault, FaultKind, Vote
 from ..rules import commands, scripts
 from ..rules.command_templates import Command
-from .connection import Connection, MasterConnection
+from .connection import Connection, MasterConnection, Unacknowledged
 from .connections import Connections, broken
 from .pending import PendingCall, PendingReply
 
@@ -62,10 +62,11 @@ class Acknowledgements(ABC, Generic[L]):
 
     def _acknowledge(self, server: MasterConnection[L], connection: L) -> None:
         """Send a WAIT behind a command, unless one is due: the next one is then for all behind that."""
-        if connection.acknowledging is not None:
-            connection.acknowledging += 1
+        held = connection.unacknowledged
+        if held.behind is not None:
+            held.behind += 1
             return
-        connection.acknowledging = 0
+        held.behind = 0
         now, replicas = self._clock(), self._groups[server.index]
         for command in commands.acknowledge(replicas, self._timeout / 2), commands.replication():
             self._post(server, PendingReply(None, command, now, now), command.packed)
@@ -74,7 +75,7 @@ class Acknowledgements(ABC, Generic[L]):
         """Count the votes that all replicas have; without all of them, ask for the primary again."""
         if vote.fault is None and command.script is scripts.ACKNOWLEDGE:
             connection.pending.popleft()
-            connection.acknowledged = vote.hold_count
+            connection.unacknowledged.replicas = vote.hold_count
             return
         fault = vote.fault or self._short(server, connection, vote)
         if fault is not None:
@@ -86,15 +87,14 @@ class Acknowledgements(ABC, Generic[L]):
         elif server.refusal is not None:
             self._accepted(server)
         connection.pending.popleft()
-        waiting, connection.acknowledging = connection.acknowledging, None
-        held, connection.unacknowledged = connection.unacknowledged, []
-        for pending, counted in held:
+        held, connection.unacknowledged = connection.unacknowledged, Unacknowledged()
+        for pending, counted in held.votes:
             if fault is not None:
                 self._redeliver(server, pending)
             if pending.call is not None:
                 decided = counted if fault is None else Vote(Code.FAULT, fault=fault)
                 self._count(pending.call, server.index, decided)
-        if waiting:
+        if held.behind:
             self._acknowledge(server, connection)
 
     def _short(self, server: MasterConnection[L], connection: L, vote: Vote) -> Fault | None:
@@ -102,7 +102,7 @@ class Acknowledgements(ABC, Generic[L]):
         if vote.holder != connection.memory_report.replication_id:
             # It was a replica since the handshake, and may have copied an older memory.
             return broken("its replication began anew")
-        replicas, acknowledged = self._groups[server.index], connection.acknowledged
+        replicas, acknowledged = self._groups[server.index], connection.unacknowledged.replicas
         if vote.hold_count > replicas:
             text = f"{vote.hold_count} replicas are connected, and replicas={replicas} is set"
         elif acknowledged < replicas:

@@ -41,12 +41,23 @@ def would_block(error: OSError) -> bool:
     )
 
 
+class Unacknowledged:
+    """The votes on one connection that wait for the replicas of a group."""
+
+    __slots__ = ("behind", "replicas", "votes")
+
+    def __init__(self) -> None:
+        self.votes: list[tuple[Any, Vote]] = []  # with their commands
+        #: How many commands were sent behind the WAIT that is due; None: no WAIT is due.
+        self.behind: int | None = None
+        #: How many replicas acknowledged the writes before the last WAIT.
+        self.replicas = 0
+
+
 class Connection(ABC):
     """One open connection."""
 
     __slots__ = (
-        "acknowledged",
-        "acknowledging",
         "answered",
         "awaits_handshake",
         "backlog",
@@ -81,19 +92,15 @@ class Connection(ABC):
         self.last_reply_at = -math.inf
         #: The end of a grant that counts: `end_of_acquire`. None: no grant counts, so all replies are parsed.
         self.expected_end: bytes | None = None
-        #: Votes of a group that its replicas have not acknowledged, with their commands.
-        self.unacknowledged: list[tuple[Any, Vote]] = []
-        #: Whether a WAIT is due: how many commands were sent behind it. None: no WAIT is due.
-        self.acknowledging: int | None = None
-        #: How many replicas acknowledged the writes before the last WAIT.
-        self.acknowledged = 0
+        #: Of a group: the votes that its replicas have not acknowledged.
+        self.unacknowledged = Unacknowledged()
         #: A reply had a note of unknown age, so the handshake script was sent again.
         self.awaits_handshake = False
 
     @property
     def undecided(self) -> list[Any]:
         """The commands without a reply, or without the acknowledgement of the replicas."""
-        return [*(pending for pending, _ in self.unacknowledged), *self.pending]
+        return [*(pending for pending, _ in self.unacknowledged.votes), *self.pending]
 
     def send(self, packed: bytes) -> bool:
         """Write; the rest goes to the backlog. Whether `Connections.hold_back` has to be called for it.

@@ -133,7 +133,7 @@ class Pipeline(Acknowledgements[L]):
             connection.last_reply_at = sent_at
         if call is not None:
             if self._needs_replicas(server, pending):
-                connection.unacknowledged.append((pending, vote))
+                connection.unacknowledged.votes.append((pending, vote))
             else:
                 self._count(call, server.index, vote)
 

@@ -105,8 +105,7 @@ def durability(fleet: Fleet) -> Iterator[Finding]:
     if forgetful and len(forgetful) == len(known) >= fleet.quorum:
         who = "the master forgets" if len(fleet.masters) == 1 else "all masters forget"
         yield warning(
-            f"{who} the locks in a restart: none has "
-            "appendonly yes and appendfsync always",
+            f"{who} the locks in a restart: none has appendonly yes and appendfsync always",
             f"when a quorum restarts at once (power, an upgrade of all) nobody gets a lock for "
             f"{seconds(fleet.guard_s)}, and a held lock is lost unless they are back before its lease ends",
             "make them durable; where restarts come one at a time it can stay as it is",
