@@ -139,7 +139,7 @@ class BaseClient(ABC, Generic[Lock, RedisClient]):
     def __reduce__(self) -> tuple[Any, ...]:
         sources = [endpoint.source for endpoint in self._endpoints]
         if not all(isinstance(source, str) for source in sources):
-            raise TypeError("a client made of redis.Redis objects cannot be pickled: give it URLs")
+            raise TypeError("a client made of ready objects cannot be pickled: give it URLs")
         return _unpickled, (type(self), self._id, sources, self._options)
 
     def __repr__(self) -> str:

@@ -8,8 +8,6 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-import redis
-
 from . import clock
 from ._sync.endpoints import Endpoint
 from ._sync.engine import Engine
@@ -23,17 +21,22 @@ from .procedures.init import init
 from .rules.options import check_name
 
 if TYPE_CHECKING:
+    import redis
+    import valkey
     from typing_extensions import Self
 
+    ReadyClient = redis.Redis | valkey.Valkey
 
-class Client(BaseClient[RLock, redis.Redis]):
+
+class Client(BaseClient[RLock, "ReadyClient"]):
     """Locks on N independent masters: three survive the loss of one, five the loss of two. One works, too.
 
     Nothing is connected before the first use. Thread-safe. After ``fork()`` the child holds nothing and
     makes connections of its own.
 
-    :param masters: URLs (``redis://``, ``rediss://``, ``unix://``) or ready ``redis.Redis`` objects, of
-        which the connection settings are taken. Every process that shares a lock must name the same masters.
+    :param masters: URLs (``redis://``, ``rediss://``, ``unix://``, ``valkey://``, ``valkeys://``), or ready
+        ``redis.Redis`` or ``valkey.Valkey`` objects, of which the connection settings are taken. Every
+        process that shares a lock must name the same masters.
     :param ttl: length of a lease in seconds, 10 by default. A held lock is renewed after each third of it.
         When its holder crashes, the lock is free within this time.
     :param max_ttl: the longest ttl of any client of the fleet, in seconds: one value for the whole fleet.

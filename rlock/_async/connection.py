@@ -7,22 +7,20 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import redis
-from redis.asyncio.connection import AbstractConnection
-
 from .._client.connection import Connection
 from .._client.handshake import ConnectError, ConnectOptions, HandshakeResult, connect_error, handshake
+from .._client.libraries import errors
 from .runtime import run
 
 
 class StreamConnection(Connection, asyncio.Protocol):
-    """A transport that redis-py has opened; the client itself writes and reads."""
+    """A transport that redis-py or valkey-py has opened; the client itself writes and reads."""
 
     __slots__ = ("_writer", "arrived", "transport")
 
-    def __init__(self, redis_connection: AbstractConnection, result: HandshakeResult) -> None:
+    def __init__(self, redis_connection: Any, result: HandshakeResult) -> None:
         super().__init__(result)
-        # Kept: a StreamWriter closes its transport when it is collected. Taken away from the redis-py
+        # Kept: a StreamWriter closes its transport when it is collected. Taken away from the library's
         # connection, which would warn when it is collected.
         writer: Any = redis_connection._writer
         self._writer = writer
@@ -68,9 +66,7 @@ class StreamConnection(Connection, asyncio.Protocol):
             self.arrived(b"")
 
 
-async def connect(
-    redis_connection: AbstractConnection, label: str, options: ConnectOptions
-) -> StreamConnection:
+async def connect(redis_connection: Any, label: str, options: ConnectOptions) -> StreamConnection:
     """Connect and run the handshake. Raises `ConnectError`."""
     try:
         await redis_connection.connect()
@@ -90,16 +86,16 @@ def _discard(redis_connection: Any) -> None:
         writer.transport.abort()
 
 
-async def _exchange(redis_connection: AbstractConnection, commands: Sequence[tuple[str, ...]]) -> list[Any]:
+async def _exchange(redis_connection: Any, commands: Sequence[tuple[str, ...]]) -> list[Any]:
     await redis_connection.send_packed_command(redis_connection.pack_commands(commands))
     return [await _reply(redis_connection) for _ in commands]
 
 
-async def _reply(redis_connection: AbstractConnection) -> Any:
+async def _reply(redis_connection: Any) -> Any:
     try:
         return await redis_connection.read_response()
-    except redis.AuthenticationError:
+    except errors("AuthenticationError"):
         raise
-    except redis.ResponseError as error:
+    except errors("ResponseError") as error:
         # Without a permission (INFO, CLIENT KILL, SCRIPT LOAD) only a check is missing, not the lock.
         return error

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-import redis.asyncio
-import redis.asyncio.retry
-import redis.asyncio.sentinel
+from typing import ClassVar
 
 from .._client import endpoints
 from .._client.handshake import ConnectOptions
@@ -17,7 +13,7 @@ from .connection import StreamConnection, connect
 class Endpoint(endpoints.Endpoint):
     """One master's address, to which a task connects."""
 
-    redis_py: ClassVar[Any] = redis.asyncio
+    part: ClassVar[str] = ".asyncio"
     service_type = AsyncService
 
     async def connect_async(self, options: ConnectOptions) -> StreamConnection:

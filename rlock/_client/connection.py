@@ -1,7 +1,7 @@
 """Connection: one open connection to a master, the replies that are due on it, and its users.
 
-redis-py opens it. After the handshake the client itself writes and reads, because a round has to write to
-all masters before it reads from any.
+redis-py or valkey-py opens it. After the handshake the client itself writes and reads, because a round has to
+write to all masters before it reads from any.
 """
 
 from __future__ import annotations

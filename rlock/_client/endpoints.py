@@ -1,6 +1,7 @@
 """The masters' addresses, and connections to them.
 
-redis-py makes the connections, with its own TLS, users and passwords, unix sockets and credential providers.
+redis-py or valkey-py makes the connections, with its own TLS, users and passwords, unix sockets and
+credential providers.
 """
 
 from __future__ import annotations
@@ -12,26 +13,25 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-import redis
-from redis.backoff import NoBackoff
-
 from ..errors import OptionsError
 from ..rules.options import split_urls
 from . import sentinel
+from .libraries import default, library_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 log = logging.getLogger("rlock")
 
-#: Arguments of redis-py's pools: a single connection would refuse them.
+#: Arguments of the libraries' pools: a single connection would refuse them.
 _POOL_ARGUMENTS = (
     *("maint_", "oss_cluster_", "orig_", "maintenance_", "event_dispatcher", "himport_"),
-    *("max_connections", "timeout", "queue_class", "pool_class", "cache"),
+    *("max_connections", "timeout", "queue_class", "pool_class", "cache", "client_cache"),
 )
 
 #: The host and port of a URL, an IPv6 address in brackets.
@@ -47,7 +47,7 @@ _KEEPALIVE = {
 
 @cache
 def _quiet(connection_class: type[Any]) -> dict[str, Any]:
-    """Arguments without which redis-py announces itself, with one more round trip for each announcement."""
+    """Arguments without which a library announces itself, with one more round trip for each announcement."""
     known = signature(connection_class.__init__).parameters
     arguments: dict[str, Any] = {}
     if "driver_info" in known:
@@ -55,9 +55,8 @@ def _quiet(connection_class: type[Any]) -> dict[str, Any]:
     elif "lib_name" in known:
         arguments |= {"lib_name": None, "lib_version": None}
     if "maint_notifications_config" in known:
-        from redis.maint_notifications import MaintNotificationsConfig
-
-        arguments["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+        module = import_module(f"{connection_class.__module__.partition('.')[0]}.maint_notifications")
+        arguments["maint_notifications_config"] = module.MaintNotificationsConfig(enabled=False)
     return arguments
 
 
@@ -65,9 +64,9 @@ def _quiet(connection_class: type[Any]) -> dict[str, Any]:
 class Group:
     """A primary and its replicas as one master, for clients that are made already.
 
-    ``master``: a ``redis.Redis`` of the primary's address, or of ``Sentinel.master_for``; or a
-    ``redis.sentinel.Sentinel``, with the name of its ``service``. ``replicas``: how many the group has. All
-    must acknowledge a vote before it counts.
+    ``master``: a ready client of the primary's address, or of ``Sentinel.master_for``; or a ``Sentinel`` of
+    redis-py or valkey-py, with the name of its ``service``. ``replicas``: how many the group has. All must
+    acknowledge a vote before it counts.
     """
 
     master: Any
@@ -78,8 +77,8 @@ class Group:
 class Endpoint:
     """One master's address. Makes connections; holds none."""
 
-    #: The module with the classes of redis-py that block, or of those for asyncio.
-    redis_py: ClassVar[Any]
+    #: The part of a library that makes its connections: ".asyncio", or the one that blocks.
+    part: ClassVar[str] = ""
     #: How it asks Sentinels.
     service_type: ClassVar[type[sentinel.Service]] = sentinel.Service
 
@@ -89,18 +88,19 @@ class Endpoint:
     service: sentinel.Service | None = None
 
     def __init__(self, master: object) -> None:
+        self.library = library_of(master.master if isinstance(master, Group) else master, self.part)
         if isinstance(master, str):
             self._class, self._arguments = self._from_url(master)
         elif isinstance(master, Group):
             self._class, self._arguments = self._from_group(master)
         else:
-            self._class, self._arguments = _from_client(self.redis_py, master)
+            self._class, self._arguments = _from_client(self.library, master)
         #: Pickled, to make the same endpoint in another process.
         self.source = master
         if isinstance(master, str):
             try:
                 self.connection(1.0)
-            except (TypeError, ValueError, redis.RedisError) as error:
+            except (TypeError, ValueError, default.RedisError) as error:
                 # In `?password=a&b` the & turns the rest of the password into an option.
                 secret = "pass" in master.lower()
                 why = "write & in a password as %26" if secret else error
@@ -108,7 +108,7 @@ class Endpoint:
 
     def _from_url(self, url: str) -> tuple[type[Any], dict[str, Any]]:
         group = sentinel.take_apart(url) if sentinel.is_sentinel(url) else None
-        connection_class, arguments = _from_url(self.redis_py, url if group is None else group.server)
+        connection_class, arguments = _from_url(self.library, url if group is None else group.server)
         replicas = arguments.pop("replicas", None)
         if replicas is not None:
             self.replicas = _checked(replicas)
@@ -118,30 +118,29 @@ class Endpoint:
 
     def _from_group(self, group: Group) -> tuple[type[Any], dict[str, Any]]:
         self.replicas, master, service = _checked(group.replicas), group.master, group.service
-        if isinstance(master, self.redis_py.Redis):
+        if isinstance(master, self.library.Redis):
             pool = master.connection_pool
             if not hasattr(pool, "sentinel_manager"):
-                return _from_client(self.redis_py, master)
+                return _from_client(self.library, master)
             manager, service, arguments = pool.sentinel_manager, pool.service_name, pool.connection_kwargs
-            tls = issubclass(pool.connection_class, self.redis_py.SSLConnection)
-        elif isinstance(master, self.redis_py.sentinel.Sentinel) and service:
+            tls = issubclass(pool.connection_class, self.library.SSLConnection)
+        elif isinstance(master, self.library.sentinel.Sentinel) and service:
             manager, arguments = master, dict(master.connection_kwargs)
             tls = arguments.pop("ssl", False)
         else:
-            raise OptionsError(
-                f"a Group needs a ready {self.redis_py.__name__}.Redis, or a Sentinel and its service's name"
-            )
-        kind = self.redis_py.SSLConnection if tls else self.redis_py.Connection
+            name = _client_name(self.library)
+            raise OptionsError(f"a Group needs a ready {name}, or a Sentinel and its service's name")
+        kind = self.library.SSLConnection if tls else self.library.Connection
         arguments = {key: value for key, value in arguments.items() if key != "connection_pool"}
         return self._behind(service, manager.sentinels, kind), _without_pool(arguments)
 
     def _behind(self, service: str, sentinels: Sequence[Any], connection_class: type[Any]) -> type[Any]:
         """The class of connections that ask these Sentinels first."""
         asked = [type(self)(one) for one in sentinels]
-        self.service = self.service_type(service, asked, self.redis_py.ConnectionError)
-        tls = issubclass(connection_class, self.redis_py.SSLConnection)
+        self.service = self.service_type(service, asked, self.library.ConnectionError)
+        tls = issubclass(connection_class, self.library.SSLConnection)
         managed: type[Any] = getattr(
-            self.redis_py.sentinel, f"SentinelManaged{'SSL' if tls else ''}Connection"
+            self.library.sentinel, f"SentinelManaged{'SSL' if tls else ''}Connection"
         )
         return managed
 
@@ -149,8 +148,8 @@ class Endpoint:
         """Another server of the same group."""
         other = copy(self)
         other.service, other.__dict__["label"] = None, f"{host}:{port}"
-        tls = issubclass(self._class, self.redis_py.SSLConnection)
-        other._class = self.redis_py.SSLConnection if tls else self.redis_py.Connection
+        tls = issubclass(self._class, self.library.SSLConnection)
+        other._class = self.library.SSLConnection if tls else self.library.Connection
         other._arguments = {**self._arguments, "host": host, "port": port}
         return other
 
@@ -159,12 +158,12 @@ class Endpoint:
         """Its name for people, without user and password."""
         arguments = self._arguments
         if self.service is not None:
-            scheme = "rediss" if issubclass(self._class, self.redis_py.SSLConnection) else "redis"
+            scheme = "rediss" if issubclass(self._class, self.library.SSLConnection) else "redis"
             hosts = ",".join(":".join(one.place) for one in self.service.sentinels)
             return f"{scheme}+sentinel://{hosts}/{self.service.service_name}"
         if "path" in arguments:
             return f"unix://{arguments['path']}"
-        scheme = "rediss" if issubclass(self._class, self.redis_py.SSLConnection) else "redis"
+        scheme = "rediss" if issubclass(self._class, self.library.SSLConnection) else "redis"
         host, database = arguments.get("host", "localhost"), arguments.get("db") or 0
         return f"{scheme}://{host}:{arguments.get('port', 6379)}" + (f"/{database}" if database else "")
 
@@ -189,14 +188,14 @@ class Endpoint:
             "socket_timeout": timeout,
             "socket_connect_timeout": timeout if connect_timeout is None else connect_timeout,
             # By default redis-py retries ten times, and so would silently repeat a script.
-            "retry": self.redis_py.retry.Retry(NoBackoff(), 0),
+            "retry": self.library.retry.Retry(default.backoff.NoBackoff(), 0),
             "retry_on_error": [],
             "retry_on_timeout": False,
             "health_check_interval": 0,
             # With RESP2 nothing but replies in order arrives; RESP3 has push messages in between.
             "protocol": 2,
             "decode_responses": False,
-            **_quiet(self.redis_py.connection.AbstractConnection),
+            **_quiet(self.library.connection.AbstractConnection),
         }
         if self.service is not None:
             arguments["connection_pool"] = self.service
@@ -208,11 +207,12 @@ class Endpoint:
 
 
 def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
-    """Checked masters: at least one, each a URL, a client of redis-py or an endpoint, no server twice."""
-    hint = _hint(kind.redis_py)
+    """Checked masters: at least one, each a URL, a ready client or an endpoint, no server twice."""
+    library = library_of(masters, kind.part)
+    hint = _hint(library)
     if isinstance(masters, str):
         masters = split_urls(masters)
-    elif isinstance(masters, (kind.redis_py.Redis, Endpoint, Group)):
+    elif isinstance(masters, (library.Redis, Endpoint, Group)):
         masters = [masters]
     if not isinstance(masters, Sequence):
         kind_of = f"{type(masters).__module__}.{type(masters).__qualname__}".removeprefix("builtins.")
@@ -221,7 +221,7 @@ def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
         raise OptionsError(f"at least one master is needed, and the list is empty: {hint}")
     # All URLs before the first endpoint: a comma in a password splits a URL, and its first part may be valid.
     for number, url in enumerate(masters, 1):
-        if isinstance(url, str) and (fault := _malformed(kind.redis_py, url)) is not None:
+        if isinstance(url, str) and (fault := _malformed(library, url)) is not None:
             raise OptionsError(f"URL {number} of {len(masters)} {fault}: {hint}")
     found: dict[tuple[str, ...], Endpoint] = {}
     for master in masters:
@@ -240,11 +240,14 @@ def groups(found: Sequence[Endpoint]) -> dict[int, int]:
     return {i: endpoint.replicas for i, endpoint in enumerate(found) if endpoint.replicas is not None}
 
 
-def _hint(redis_py: Any) -> str:
+def _hint(library: Any) -> str:
     """The forms of a master, for error texts."""
-    client = f"{redis_py.__name__}.Redis"
     urls = f"redis://host:port, rediss://host:port (TLS), unix:///path, {sentinel.FORM}"
-    return f"use {urls}, or a ready {client} object"
+    return f"use {urls}, or a ready {_client_name(library)} object"
+
+
+def _client_name(library: Any) -> str:
+    return f"{library.__name__}.{library.Redis.__name__}"
 
 
 def _checked(replicas: object) -> int:
@@ -266,11 +269,11 @@ def same_server(one: Endpoint, other: Endpoint, run_id: str) -> str:
 
 
 def _plain(url: str) -> str:
-    """The URL with the scheme that redis-py knows."""
+    """The URL with the scheme that both libraries know."""
     return url.replace("valkeys://", "rediss://", 1).replace("valkey://", "redis://", 1)
 
 
-def _malformed(redis_py: Any, url: str) -> str | None:
+def _malformed(library: Any, url: str) -> str | None:
     """The fault of a URL, or None. Repeats no part of the URL.
 
     A password that holds `/`, `?`, `#` or a comma puts parts of itself in the place of a host or an option.
@@ -281,7 +284,7 @@ def _malformed(redis_py: Any, url: str) -> str | None:
             return f"cannot be read: write {sentinel.FORM}"
         if "replicas=" not in url:
             return "does not say how many replicas the group has: add ?replicas=1, or how many there are"
-        faults = (_malformed(redis_py, each) for each in (group.server, *group.sentinels))
+        faults = (_malformed(library, each) for each in (group.server, *group.sentinels))
         return next((fault for fault in faults if fault is not None), None)
     plain = _plain(url)
     scheme, _, rest = plain.partition("://")
@@ -307,16 +310,16 @@ def _malformed(redis_py: Any, url: str) -> str | None:
     except ValueError:  # the text of this error repeats a part of the URL
         return "has characters that no URL can have (in a password write each as %XX)"
     try:
-        redis_py.connection.parse_url(plain)
+        library.connection.parse_url(plain)
     except ValueError as error:
         return f"cannot be used ({error})"
     return None
 
 
-def _from_url(redis_py: Any, url: str) -> tuple[type[Any], dict[str, Any]]:
-    arguments = dict(redis_py.connection.parse_url(_plain(url)))
-    connection_class = arguments.pop("connection_class", redis_py.Connection)
-    if issubclass(connection_class, redis_py.SSLConnection):
+def _from_url(library: Any, url: str) -> tuple[type[Any], dict[str, Any]]:
+    arguments = dict(library.connection.parse_url(_plain(url)))
+    connection_class = arguments.pop("connection_class", library.Connection)
+    if issubclass(connection_class, library.SSLConnection):
         # Otherwise redis-py before 6 accepts a certificate of another host. redis-py 6.0 checks the name also
         # without a checked certificate, which Python refuses.
         arguments.setdefault("ssl_check_hostname", arguments.get("ssl_cert_reqs") != "none")
@@ -327,10 +330,10 @@ def _without_pool(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in arguments.items() if not key.startswith(_POOL_ARGUMENTS)}
 
 
-def _from_client(redis_py: Any, client: object) -> tuple[type[Any], dict[str, Any]]:
-    if not isinstance(client, redis_py.Redis):
+def _from_client(library: Any, client: object) -> tuple[type[Any], dict[str, Any]]:
+    if not isinstance(client, library.Redis):
         kind = f"{type(client).__module__}.{type(client).__qualname__}"
-        raise OptionsError(f"a {kind} is no master: {_hint(redis_py)}")
+        raise OptionsError(f"a {kind} is no master: {_hint(library)}")
     pool = client.connection_pool
     if hasattr(pool, "sentinel_manager"):
         raise OptionsError(

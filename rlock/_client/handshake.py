@@ -10,12 +10,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import redis
-
 from ..model import Fault, FaultKind
 from ..procedures.port import WaitGenerator
 from ..rules import commands, replies, scripts
 from ..rules.memory_epoch import MemoryReport
+from .libraries import errors
 
 log = logging.getLogger("rlock")
 
@@ -138,15 +137,10 @@ def _check_group(replication: Any, replicas: int) -> None:
 
 
 def connect_error(error: Exception) -> ConnectError:
-    """The fault for an exception of redis-py or of the system."""
-    denied = (
-        redis.AuthenticationError,
-        redis.exceptions.AuthorizationError,
-        redis.exceptions.NoPermissionError,
-    )
-    if isinstance(error, denied):
+    """The fault for an exception of a library or of the system."""
+    if isinstance(error, errors("AuthenticationError", "AuthorizationError", "NoPermissionError")):
         return ConnectError(Fault(FaultKind.DENIED, str(error)))
-    if isinstance(error, redis.ResponseError):
+    if isinstance(error, errors("ResponseError")):
         return ConnectError(replies.fault(without_arguments(error)))
     text, reason = str(error) or type(error).__name__, error.__context__
     if isinstance(reason, (ConnectionResetError, BrokenPipeError)):

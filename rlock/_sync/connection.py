@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import redis
-from redis.connection import AbstractConnection
-
 from .._client.connection import Connection, would_block
 from .._client.handshake import ConnectOptions, HandshakeResult, connect_error, handshake
+from .._client.libraries import errors
 from .._client.runtime import NO_WAIT
 from ..procedures.port import WaitGenerator
 from .runtime import run
@@ -20,11 +18,11 @@ CHUNK = 4096
 
 
 class SocketConnection(Connection):
-    """A socket of redis-py; the client itself writes and reads."""
+    """A socket that redis-py or valkey-py has opened; the client itself writes and reads."""
 
     __slots__ = ("_buffers", "_owner", "fileno", "socket", "write")
 
-    def __init__(self, redis_connection: AbstractConnection, result: HandshakeResult) -> None:
+    def __init__(self, redis_connection: Any, result: HandshakeResult) -> None:
         super().__init__(result)
         socket: Any = redis_connection._sock
         socket.setblocking(False)
@@ -59,13 +57,13 @@ class SocketConnection(Connection):
             pass
 
 
-def connect(redis_connection: AbstractConnection, label: str, options: ConnectOptions) -> SocketConnection:
+def connect(redis_connection: Any, label: str, options: ConnectOptions) -> SocketConnection:
     """Connect and run the handshake. Blocks; raises `ConnectError`."""
     try:
         redis_connection.connect()
         result = run(handshake(label, options, partial(_exchange, redis_connection)))
         return SocketConnection(redis_connection, result)
-    except (redis.RedisError, OSError, ValueError) as error:
+    except errors("RedisError") + (OSError, ValueError) as error:
         redis_connection.disconnect()
         raise connect_error(error) from None
     except BaseException:
@@ -73,19 +71,17 @@ def connect(redis_connection: AbstractConnection, label: str, options: ConnectOp
         raise
 
 
-def _exchange(
-    redis_connection: AbstractConnection, commands: Sequence[tuple[str, ...]]
-) -> WaitGenerator[list[Any]]:
+def _exchange(redis_connection: Any, commands: Sequence[tuple[str, ...]]) -> WaitGenerator[list[Any]]:
     redis_connection.send_packed_command(redis_connection.pack_commands(commands))
     yield from NO_WAIT
     return [_reply(redis_connection) for _ in commands]
 
 
-def _reply(redis_connection: AbstractConnection) -> Any:
+def _reply(redis_connection: Any) -> Any:
     try:
         return redis_connection.read_response()
-    except redis.AuthenticationError:
+    except errors("AuthenticationError"):
         raise
-    except redis.ResponseError as error:
+    except errors("ResponseError") as error:
         # Without a permission (INFO, CLIENT KILL, SCRIPT LOAD) only a check is missing, not the lock.
         return error

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-import redis
-import redis.retry
-import redis.sentinel
-
 from .._client import endpoints
 from .._client.handshake import ConnectOptions
 from .connection import SocketConnection, connect
@@ -15,8 +9,6 @@ from .connection import SocketConnection, connect
 
 class Endpoint(endpoints.Endpoint):
     """One master's address, to which a thread connects."""
-
-    redis_py: ClassVar[Any] = redis
 
     def connect(self, options: ConnectOptions) -> SocketConnection:
         """A connection after its handshake. Blocks; raises `ConnectError`."""

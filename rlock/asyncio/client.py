@@ -7,8 +7,6 @@ import os
 import weakref
 from typing import TYPE_CHECKING
 
-import redis.asyncio
-
 from .. import clock
 from .._async.endpoints import Endpoint
 from .._async.engine import Engine
@@ -21,10 +19,14 @@ from ..rules.options import check_name
 from .lock import RLock
 
 if TYPE_CHECKING:
+    import redis.asyncio
+    import valkey.asyncio
     from typing_extensions import Self
 
+    ReadyClient = redis.asyncio.Redis | valkey.asyncio.Valkey
 
-class Client(BaseClient[RLock, redis.asyncio.Redis]):
+
+class Client(BaseClient[RLock, "ReadyClient"]):
     """Locks for tasks; the arguments, errors and guarantees are those of `rlock.Client`.
 
     Nothing is connected before the first use. A client belongs to no event loop: in each loop that uses it,
@@ -33,7 +35,8 @@ class Client(BaseClient[RLock, redis.asyncio.Redis]):
 
     Close it, or use ``async with``: at the end of the process the loop is gone, and Python cannot close it.
 
-    :param masters: URLs or ready ``redis.asyncio.Redis`` objects, of which the connection settings are taken.
+    :param masters: URLs, or ready ``redis.asyncio.Redis`` or ``valkey.asyncio.Valkey`` objects, of which the
+        connection settings are taken.
     """
 
     _endpoint_type = Endpoint

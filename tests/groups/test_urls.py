@@ -43,7 +43,7 @@ def test_a_url_says_who_is_asked_and_with_what(kind: type[Endpoint] | type[Async
         "joe",
         "a/b",
     )
-    assert isinstance(connection, kind.redis_py.sentinel.SentinelManagedSSLConnection)
+    assert isinstance(connection, endpoint.library.sentinel.SentinelManagedSSLConnection)
     service = endpoint.service
     assert service is not None
     asked = [one.connection(1.0) for one in service.sentinels]
@@ -52,7 +52,7 @@ def test_a_url_says_who_is_asked_and_with_what(kind: type[Endpoint] | type[Async
         ("s1", 26379, "watch", "p@w"),
         ("s2", 26379, "watch", "p@w"),
     ]
-    assert not isinstance(asked[0], kind.redis_py.SSLConnection)
+    assert not isinstance(asked[0], endpoint.library.SSLConnection)
     assert endpoint.label == "rediss+sentinel://s1:26379,s2:26379/orders"
 
 

@@ -94,10 +94,10 @@ def test_only_drivers_and_what_stands_on_them_know_redis(name: str) -> None:
     assert not (used & wire) - allowed, f"{name} does I/O"
 
 
-def test_the_public_floor_imports_redis_for_a_type_only() -> None:
-    users = {name for name in ALL if "redis" in {i.split(".")[0] for i in imports(name, ALL[name])}}
-    above = {name for name in users if not name.startswith(("_client", "_sync", "_async", "cli", "testing"))}
-    assert above <= {"client", "asyncio.client"}
+def test_redis_py_and_valkey_py_are_imported_by_one_module_only() -> None:
+    """By `_client.libraries`, by name: otherwise the package needs the one that is not installed."""
+    for name, tree in ALL.items():
+        assert not {"redis", "valkey"} & {each.split(".")[0] for each in imports(name, tree)}, name
 
 
 @pytest.mark.parametrize(

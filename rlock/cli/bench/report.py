@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import redis
-
 from ... import __version__
+from ..._client.libraries import default as library
 from ...client import Client
 from ...rules.quorum import quorum
 from ...testing.contention.checker import overlaps
@@ -142,7 +141,7 @@ def _setup(client: Client, probes: Sequence[Probe], plan: Plan) -> dict[str, Any
         "ttl": client.ttl,
         "seconds": plan.seconds,
         "rlock": __version__,
-        "redis_py": redis.__version__,
+        "library": f"{library.__name__}-py {library.__version__}",
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
@@ -161,7 +160,7 @@ class Lines:
 
     def _setup(self, told: dict[str, Any]) -> None:
         show(
-            f"rlock {told['rlock']}, redis-py {told['redis_py']}, Python {told['python']}, "
+            f"rlock {told['rlock']}, {told['library']}, Python {told['python']}, "
             f"{told['machine']}, {told['cores']} cores, load {told['load']:.1f}"
         )
         show(f"{len(told['masters'])} masters, quorum {told['quorum']}, ttl {told['ttl']:g} s")

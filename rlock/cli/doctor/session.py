@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import hiredis
-import redis
 
 from ..._client.connection import Reader
 from ..._client.handshake import without_arguments
+from ..._client.libraries import default as library
 from ..._sync.endpoints import Endpoint
 from ...rules.command_templates import Command
 from ...rules.replies import is_noscript
@@ -31,10 +31,10 @@ _KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Troub
     (socket.gaierror, Trouble.DNS),
     (UnicodeError, Trouble.DNS),  # a host name that IDNA cannot carry
     (ssl.SSLError, Trouble.TLS),
-    ((redis.AuthenticationError, redis.exceptions.NoPermissionError), Trouble.DENIED),
-    (redis.exceptions.InvalidResponse, Trouble.PROTOCOL),
+    ((library.AuthenticationError, library.exceptions.NoPermissionError), Trouble.DENIED),
+    (library.InvalidResponse, Trouble.PROTOCOL),
     ((hiredis.ProtocolError, hiredis.HiredisError), Trouble.PROTOCOL),
-    ((TimeoutError, redis.TimeoutError), Trouble.TIMEOUT),
+    ((TimeoutError, library.TimeoutError), Trouble.TIMEOUT),
     ((ConnectionRefusedError, FileNotFoundError), Trouble.REFUSED),
     ((ConnectionResetError, BrokenPipeError, EOFError), Trouble.CLOSED),
 )
@@ -60,7 +60,7 @@ class Session:
             self._connection.connect()
         except BaseException as error:
             self._connection.disconnect()
-            if isinstance(error, redis.RedisError | OSError | ValueError):
+            if isinstance(error, library.RedisError | OSError | ValueError):
                 raise SessionError(*trouble_of(error)) from None
             raise
         #: The bare socket: redis-py would close the connection on LOADING, NOAUTH and others.
@@ -135,4 +135,4 @@ def trouble_of(error: BaseException) -> tuple[Trouble, str]:
     for greeting, trouble in _GREETINGS.items():
         if greeting.removeprefix("ERR ") in text:
             return trouble, text
-    return (Trouble.REFUSING if isinstance(error, redis.ResponseError) else Trouble.UNREACHABLE), text
+    return (Trouble.REFUSING if isinstance(error, library.ResponseError) else Trouble.UNREACHABLE), text

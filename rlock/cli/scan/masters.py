@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import hiredis
-import redis
-from redis.connection import AbstractConnection
 
 from ..._client.handshake import connect_error
+from ..._client.libraries import default as library
 from ..._sync.endpoints import Endpoint
 from ...rules import replies
 from ...rules.keys import is_owner
@@ -63,7 +62,7 @@ class MasterReader:
         self._pattern = pattern
         self._timeout = timeout
         self._known = known
-        self._connection: AbstractConnection | None = None
+        self._connection: Any = None
         self._sweeps: tuple[_Sweep, ...] = ()
         self._fsync: str | None = None
         self._fsync_at = 0.0
@@ -84,7 +83,7 @@ class MasterReader:
         except Exception as error:  # whatever it is: this master gave no answer
             self.hang_up()
             self._failed_at = time.monotonic()
-            late = isinstance(error, redis.TimeoutError)
+            late = isinstance(error, library.TimeoutError)
             why = f"no answer within {self._timeout:g} s" if late else connect_error(error).fault.text
             self.answer, self.promising = Answer(why), False
 
@@ -105,9 +104,9 @@ class MasterReader:
         if self._connection is not None:
             try:
                 return self._look(scan_s)
-            except redis.TimeoutError:
+            except library.TimeoutError:
                 raise
-            except (redis.ConnectionError, OSError):
+            except (library.ConnectionError, OSError):
                 self.hang_up()
         return self._look(scan_s)
 
@@ -194,12 +193,12 @@ class MasterReader:
         connection.send_packed_command([packed])
         return [self._reply(connection) for _ in commands]
 
-    def _reply(self, connection: AbstractConnection) -> Any:
+    def _reply(self, connection: Any) -> Any:
         try:
             return connection.read_response()
-        except redis.AuthenticationError:
+        except library.AuthenticationError:
             raise
-        except redis.ResponseError as error:
+        except library.ResponseError as error:
             # One thing that this user may not ask takes a figure away, not the whole look.
             return error
 

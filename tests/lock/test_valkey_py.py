@@ -1,0 +1,90 @@
+"""valkey-py as the library that connects: its ready clients, its errors, and a Python without redis-py."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlock
+from rlock.testing.local.embedded import ServerBinary
+
+from ..groups.group import SERVICE, ReplicatedGroup
+from ..servers import Fleet, raw
+from . import only_valkey_py, tasks
+
+valkey = pytest.importorskip("valkey", reason="the package `valkey` is not installed")
+
+both = pytest.mark.parametrize(
+    ("client_type", "library"),
+    [(rlock.Client, valkey), (tasks.Client, valkey.asyncio)],
+    ids=["blocking", "asyncio"],
+)
+
+
+def excludes(client: Any, masters: Any) -> None:
+    """A lock of ``client`` and one of a client of redis-py exclude each other."""
+    with rlock.Client(masters, restart_guard=0) as other:
+        lock = client.lock("x")
+        with lock, lock:
+            assert not other.lock("x").acquire(timeout=0.1)
+        with other.lock("x"):
+            assert not lock.acquire(timeout=0.1)
+
+
+@both
+def test_ready_clients_of_valkey_py_are_masters(client_type: Any, library: Any, real_masters: Fleet) -> None:
+    first, second = real_masters(2).urls
+    # A quorum of two masters is both.
+    for masters in (library.Valkey.from_url(first), [library.Valkey.from_url(first), f"valkey{second[5:]}"]):
+        with client_type(masters) as client:
+            excludes(client, client.masters)
+
+
+@both
+def test_a_sentinel_of_valkey_py_is_asked(client_type: Any, library: Any, server: ServerBinary) -> None:
+    with ReplicatedGroup(server, sentinels=1) as group:
+        sentinel = library.sentinel.Sentinel([("127.0.0.1", group.sentinels[0].port)])
+        for master in (sentinel, sentinel.master_for(SERVICE)):
+            with client_type(rlock.Group(master, 1, SERVICE), restart_guard=0) as client:
+                excludes(client, group.url)
+
+
+@both
+def test_an_error_of_valkey_py_is_handled_as_one_of_redis_py(
+    client_type: Any, library: Any, fresh_real_masters: Callable[..., Fleet]
+) -> None:
+    (url,) = fresh_real_masters(1).urls
+    raw(url).execute_command("ACL", "SETUSER", "joe", "on", ">pw", "~*", "&*", "+@all", "-info", "-config")
+    # A refused question of the handshake costs no vote.
+    ready = library.Valkey.from_url(url, username="joe", password="pw")
+    with client_type(ready, restart_guard=0) as client, client.lock("x") as lock:
+        assert lock.is_owned()
+    wrong = library.Valkey.from_url(url, username="joe", password="wrong")
+    for ready, told in ((wrong, "(?i)password"), (library.Valkey(port=1), "Error 111")):
+        with client_type(ready) as client, pytest.raises(rlock.RLockError, match=told):
+            client.lock("x").acquire(timeout=0.3)
+
+
+def test_a_client_of_the_other_kind_is_refused() -> None:
+    for master in (valkey.asyncio.Valkey(), rlock.Group(valkey.asyncio.Valkey(), 1)):
+        with pytest.raises(rlock.OptionsError, match=r"a ready valkey\.Valkey"):
+            rlock.Client(master)
+    with pytest.raises(rlock.OptionsError, match=r"a ready valkey\.asyncio\.Valkey"):
+        tasks.Client([valkey.Valkey()])
+
+
+def test_with_only_valkey_py_installed_the_package_works(tmp_path: Path) -> None:
+    for package in Path(valkey.__file__).parent.parent.iterdir():
+        if package.name != "redis":
+            (tmp_path / package.name).symlink_to(package)
+    environment = {**os.environ, "PYTHONPATH": f"{Path(rlock.__file__).parent.parent}:{tmp_path}"}
+    # -S: without the packages of this Python.
+    command = [sys.executable, "-S", only_valkey_py.__file__]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "held" in done.stdout) == (0, True), done.stdout + done.stderr
