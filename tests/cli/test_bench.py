@@ -19,19 +19,16 @@ def test_it_measures_a_master_and_leaves_nothing(master: AnyMaster) -> None:
         "setup",
         "latency",
         "pair",
-        "nested",
         "hand-off",
         "contended",
         "contended",
     ]
-    setup, latency, pair, nested, hand_off, default, fair = rows
-    assert setup["masters"][0]["server"].split()[0] in ("Redis", "Valkey")
-    assert setup["clock"]
+    setup, latency, pair, hand_off, default, fair = rows
+    assert setup["masters"][0]["fault"] is None
     assert setup["python"]
-    for row in (latency, pair, nested, hand_off):
+    for row in (latency, pair, hand_off):
         assert row["count"] > 0, row
         assert 0 < row["p50"] <= row["p90"] <= row["p99"] <= row["max"]
-    assert nested["p50"] < pair["p50"], "nested pairs cost no network"
     assert latency["p50"] < pair["p50"], "a pair is two round trips and more"
     assert pair["pairs_per_second"] > 1
     for row in (default, fair):

@@ -1,9 +1,8 @@
-"""The measurements of one process alone: round trips, pairs of acquire and release, nested pairs."""
+"""The measurements of one process alone: round trips, and pairs of acquire and release."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 from ...client import Client
@@ -17,8 +16,6 @@ CONNECT_S = 2.0
 WARM_UP = 5
 #: For one acquire.
 PATIENCE_S = 5.0
-#: Nested pairs for each pair: one alone is shorter than the clock is fine.
-NESTED = 50
 
 
 class Probe:
@@ -27,15 +24,12 @@ class Probe:
     def __init__(self, endpoint: Any) -> None:
         self.master: str = endpoint.label
         self.fault: str | None = None
-        self.server: str | None = None
         self.times: list[float] = []
         self._connection = endpoint.connection(CONNECT_S)
         try:
             self._connection.connect()
         except Exception as error:
             self._failed(error)
-            return
-        self.server = self._identity()
 
     def ping(self) -> None:
         """Measure one round trip."""
@@ -67,52 +61,26 @@ class Probe:
         self._connection.send_command(*words)
         return self._connection.read_response()
 
-    def _identity(self) -> str | None:
-        """Flavour and version; None when it does not tell."""
-        try:
-            told = self._ask("INFO", "server").decode("utf-8", "replace")
-        except Exception:
-            return None
-        found = dict(line.split(":", 1) for line in told.splitlines() if ":" in line)
-        if "valkey_version" in found:
-            return f"Valkey {found['valkey_version']}"
-        return f"Redis {found['redis_version']}" if "redis_version" in found else None
-
     def _failed(self, error: Exception) -> None:
         self.fault = " ".join(str(error).split()) or type(error).__name__
 
 
-@dataclass
-class Laps:
-    """Times in seconds, measured in turn."""
-
-    pairs: list[float] = field(default_factory=list)
-    nested: list[float] = field(default_factory=list)
-
-
-def measure(client: Client, probes: list[Probe], name: str, seconds: float) -> Laps:
-    """A round trip to each master, a pair, nested pairs, and again: noise hits all alike."""
+def measure(client: Client, probes: list[Probe], name: str, seconds: float) -> list[float]:
+    """The times of pairs in seconds. Each comes after a round trip to each master, so noise hits all alike."""
     lock = client.lock(name)
     for _ in range(WARM_UP):
         _acquire(lock)
         lock.release()
-    laps = Laps()
+    pairs: list[float] = []
     until = time.perf_counter() + seconds
-    while time.perf_counter() < until or not laps.pairs:
+    while time.perf_counter() < until or not pairs:
         for probe in probes:
             probe.ping()
         began = time.perf_counter()
         _acquire(lock)
         lock.release()
-        laps.pairs.append(time.perf_counter() - began)
-        _acquire(lock)
-        began = time.perf_counter()
-        for _ in range(NESTED):
-            lock.acquire()
-            lock.release()
-        laps.nested.append((time.perf_counter() - began) / NESTED)
-        lock.release()
-    return laps
+        pairs.append(time.perf_counter() - began)
+    return pairs
 
 
 def _acquire(lock: RLock) -> None:

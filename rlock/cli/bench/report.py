@@ -6,7 +6,6 @@ import os
 import platform
 import statistics
 import tempfile
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +25,7 @@ from ...testing.contention.journal import SECOND, now_ns
 from ...testing.contention.processes import WorkerError, WorkerProcesses
 from ...testing.contention.worker import Load
 from ..output import show
-from .latency import NESTED, Probe, measure
+from .latency import Probe, measure
 
 #: Shares of the time: alone, hand-off, contended in default and in fair mode.
 ALONE, HAND_OFF, CONTENDED, FAIR = 0.3, 0.3, 0.25, 0.15
@@ -65,13 +64,11 @@ def perform(client: Client, environment: Mapping[str, str], plan: Plan, tell: Te
         for probe in probes:
             stack.callback(probe.forget, names)
         tell(_setup(client, probes, plan))
-        laps = measure(client, probes, names[0], plan.seconds * ALONE)
+        times = measure(client, probes, names[0], plan.seconds * ALONE)
         for probe in probes:
             tell({"measured": "latency", "master": probe.master, "fault": probe.fault} | spread(probe.times))
-        pairs = spread(laps.pairs)
-        rate = len(laps.pairs) / sum(laps.pairs) if laps.pairs else None
-        tell({"measured": "pair", **pairs, "pairs_per_second": rate})
-        tell({"measured": "nested", **spread(laps.nested), "batch": NESTED})
+        pairs = spread(times)
+        tell({"measured": "pair", **pairs, "pairs_per_second": len(times) / sum(times)})
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rlock-bench-")))
         workers = WorkerProcesses(plan.processes, folder, environment)
         stack.callback(workers.end)
@@ -133,10 +130,9 @@ def _contended(holds: Sequence[Attempt], plan: Plan, fair: bool, seconds: float)
 
 
 def _setup(client: Client, probes: Sequence[Probe], plan: Plan) -> dict[str, Any]:
-    clock = time.get_clock_info("monotonic")
     return {
         "measured": "setup",
-        "masters": [{"master": p.master, "server": p.server, "fault": p.fault} for p in probes],
+        "masters": [{"master": probe.master, "fault": probe.fault} for probe in probes],
         "quorum": quorum(len(probes)),
         "ttl": client.ttl,
         "seconds": plan.seconds,
@@ -146,8 +142,6 @@ def _setup(client: Client, probes: Sequence[Probe], plan: Plan) -> dict[str, Any
         "machine": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0],
-        "clock": f"{clock.implementation}, resolution {clock.resolution:g} s",
-        "order": "round trip to each master, pair, nested pairs, and again; then hand-off, default, fair",
     }
 
 
@@ -164,10 +158,6 @@ class Lines:
             f"{told['machine']}, {told['cores']} cores, load {told['load']:.1f}"
         )
         show(f"{len(told['masters'])} masters, quorum {told['quorum']}, ttl {told['ttl']:g} s")
-        for master in told["masters"]:
-            told_by = master["fault"] or master["server"] or "does not tell its version"
-            show(f"  {master['master']}  {told_by}")
-        show(f"clock: {told['clock']}; order: {told['order']}")
         show()
         show(f"{'milliseconds':<34} {'p50':>8} {'p90':>8} {'p99':>8} {'max':>8} {'count':>8}")
 
@@ -183,9 +173,6 @@ class Lines:
 
     def _pair(self, told: dict[str, Any]) -> None:
         self._row("acquire + release", told, f"{told['pairs_per_second']:,.0f} a second")
-
-    def _nested(self, told: dict[str, Any]) -> None:
-        self._row("the same, nested", told, f"mean of {told['batch']} each")
 
     def _hand_off(self, told: dict[str, Any]) -> None:
         self._row("release to next owner", told, "another process, which was waiting")

@@ -55,7 +55,7 @@ def bench(
     can for some seconds: for masters on other machines it asks first, or wants --yes.
 
     What one process does alone is measured in turn, a round trip to each master, a pair of acquire and
-    release, nested pairs, so that noise hits all alike. Processes are compared by the monotonic clock,
+    release, so that noise hits all alike. Processes are compared by the monotonic clock,
     which they share; sections that began before another one had ended are counted (with a lock, none).
 
     \b
