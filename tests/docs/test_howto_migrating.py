@@ -77,9 +77,6 @@ def test_with_a_thread_as_owner_any_thread_may_acquire_and_release(setup: dict[s
     found["owner"].shutdown()
 
 
-# -- the change-over -----------------------------------------------------------------------------------------
-
-
 def most_inside(locks: list[Any]) -> int:
     """The largest number of threads that were inside at once, with one lock each."""
     mutex, inside, most = threading.Lock(), 0, 0

@@ -53,9 +53,6 @@ def test_the_settings_make_masters_that_forget_nothing_and_are_not_waited_for(
                 assert other.lock("y").acquire(timeout=2), "it waits for the restart guard"
 
 
-# -- TLS -----------------------------------------------------------------------------------------------------
-
-
 def test_the_settings_for_tls_and_the_url_go_together(certificate: Tls, tmp_path: Path) -> None:
     for path in re.findall(r"=(/\S+?)(?=&|$)", URL.strip()):
         assert path.startswith("/etc/rlock/")
@@ -98,9 +95,6 @@ def _answers_or_has_ended(url: str, master: Master) -> bool:
         return not master.running
 
 
-# -- restarts ------------------------------------------------------------------------------------------------
-
-
 def test_in_a_rolling_restart_with_pauses_newcomers_get_the_lock_at_any_time(
     fresh_masters: FreshMasters,
 ) -> None:
@@ -138,9 +132,6 @@ def test_in_a_rolling_restart_with_pauses_newcomers_get_the_lock_at_any_time(
         kept.release()
 
 
-# -- changing the masters ------------------------------------------------------------------------------------
-
-
 def two_owners(fresh_masters: FreshMasters, before: list[int], after: list[int]) -> bool:
     """Whether a client of the list ``after`` gets the lock while one of ``before`` validly holds it.
 
@@ -175,8 +166,6 @@ def test_one_master_at_a_time_does_not(
 ) -> None:
     assert not two_owners(fresh_masters, before, after)
 
-
-# -- the runbook ---------------------------------------------------------------------------------------------
 
 #: Alerts, the dashboard and `rlock doctor` link to these sections.
 SECTIONS = {

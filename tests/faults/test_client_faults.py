@@ -28,9 +28,6 @@ def go_on(child: Child) -> None:
     child.process.send_signal(signal.SIGCONT)
 
 
-# -- stopped -----------------------------------------------------------------------------------------------
-
-
 STOPS_ITSELF = """\
 import os, signal
 print("waiting")
@@ -120,8 +117,6 @@ def test_a_stopped_waiter_that_was_handed_the_lock_costs_the_next_one_a_second_o
     assert first.line() == "released"
     usable(holder)
 
-
-# -- forked ------------------------------------------------------------------------------------------------
 
 FORK_HOLDING = """\
 lock.acquire()

@@ -63,9 +63,6 @@ def subscribers(url: str) -> int:
     return told.count("id=")
 
 
-# -- closed by the server ----------------------------------------------------------------------------------
-
-
 def test_after_client_kill_a_holder_keeps_its_lock_and_the_call_under_way_succeeds(
     masters3: Fleet, client_for: ClientFor
 ) -> None:
@@ -123,9 +120,6 @@ def test_a_subscriber_that_the_server_drops_for_its_full_buffer_still_gets_the_l
     waiter.process.send_signal(18)
     with within(2 * LOOK_S):
         assert waiter.line() == "got True"
-
-
-# -- held up by the server ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", ["ALL", "WRITE"])
@@ -193,9 +187,6 @@ def test_when_a_majority_loses_the_key_another_gets_in_and_the_holder_learns_of_
         assert lock.lost.wait(5.0)
     other.lock("x").check()
     other.lock("x").release()
-
-
-# -- lost requests and replies -----------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -114,9 +114,6 @@ def test_a_majority_that_is_stopped_for_less_than_the_lease_costs_a_holder_nothi
     usable(client_for(fleet.urls))
 
 
-# -- late commands -----------------------------------------------------------------------------------------
-
-
 def test_an_acquire_that_stopped_masters_carry_out_late_does_not_outlive_its_lease(
     fresh_masters: FreshMasters, client_for: ClientFor
 ) -> None:

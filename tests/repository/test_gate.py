@@ -127,9 +127,6 @@ def test_a_test_is_quick_by_its_folder_and_if_it_measures_nothing(path: str, mar
     assert quick.is_slow(quick.HERE / path) <= slow
 
 
-# -- make release ----------------------------------------------------------------------------------
-
-
 def make_release(folder: Path) -> tuple[int, str, list[str]]:
     """Exit status, output and calls of `make release`."""
     (folder / "calls").unlink(missing_ok=True)

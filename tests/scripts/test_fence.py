@@ -25,9 +25,6 @@ from ..scripted import (
 FAR, LARGEST = 7_289_654_399_999_999, 2**53 - 1
 
 
-# -- acquire ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("order", ["barging", "fair"])
 def test_a_grant_has_the_token_that_was_proposed(box: Box, order: str) -> None:
     assert box.granted(order=order, token=TOKEN) == TOKEN
@@ -119,9 +116,6 @@ def test_an_acquire_tells_the_note_with_every_answer(box: Box) -> None:
     assert box.acquire(guarded=False)[7] == ""
 
 
-# -- fence -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("owner", [MINE, THEIRS])
 def test_a_higher_token_is_remembered_as_the_owner_s(box: Box, owner: str) -> None:
     box.client.set(FENCE, f"{TOKEN} {MINE}", px=5_000)
@@ -147,9 +141,6 @@ def test_a_lower_token_is_refused_with_the_last_one(box: Box, owner: str) -> Non
     assert box.fenced() == (TOKEN, MINE)
 
 
-# -- release: the next waiter's ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("proposal", "given"), [(TOKEN + 500, TOKEN + 500), (TOKEN, TOKEN + 1), (TOKEN - 500, TOKEN + 1)]
 )
@@ -160,9 +151,6 @@ def test_a_next_waiter_gets_a_higher_token_with_the_lock(box: Box, proposal: int
     assert box.fenced() == (given, "anna:77")
     assert FENCE_MS - 5_000 < box.pttl(FENCE) <= FENCE_MS
     assert box.granted("anna:77", token=TOKEN + 900) == given, "it is the next waiter's from then on"
-
-
-# -- where a token cannot be given, there is no lock -------------------------------------------------------
 
 
 def test_out_of_memory_there_is_neither_a_token_nor_a_lock(box: Box) -> None:
@@ -192,9 +180,6 @@ def test_without_leave_for_the_token_an_acquire_is_an_error_and_takes_nothing(
         user.fence()
 
 
-# -- somebody else's value in the key of the token ---------------------------------------------------------
-
-
 @pytest.mark.parametrize("garbage", ["", "{0}", "-{0} me:3", "{0}.5 me:3"])
 def test_a_text_that_no_script_wrote_is_no_token(box: Box, garbage: str) -> None:
     garbage = garbage.format(TOKEN + 500)
@@ -206,9 +191,6 @@ def test_a_text_that_no_script_wrote_is_no_token(box: Box, garbage: str) -> None
     box.client.set(FENCE, garbage)
     assert box.hand_on(next_waiter=HEIR)[4] == TOKEN
     assert box.pttl(FENCE) > 0
-
-
-# -- tokens and a master's clock ----------------------------------------------------------------------------
 
 
 DAY_US = 86_400_000_000

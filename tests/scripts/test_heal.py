@@ -12,9 +12,6 @@ from ..scripted import CHANNEL, EVICTED, FENCE, FENCE_MS, LEASE_MS, LOCK, MINE, 
 BAN_MS = 20_000
 
 
-# -- absent ----------------------------------------------------------------------------------------------
-
-
 def test_an_absent_lock_is_put_back_with_its_count_its_lease_and_its_token(box: Box) -> None:
     assert box.heal(count=3) == [2]
     assert box.content() == ("hash", {MINE: "3"})
@@ -44,9 +41,6 @@ def test_a_second_delivery_renews_and_counts_the_lease_from_its_own_arrival(box:
     assert box.pttl(FENCE) <= 5_000, "the token is left as it is"
 
 
-# -- not absent ------------------------------------------------------------------------------------------
-
-
 def test_the_owner_s_own_lock_is_renewed(box: Box) -> None:
     box.hold(count=2, lease_ms=5_000)
     assert box.heal(count=3) == [1]
@@ -73,9 +67,6 @@ def test_an_owner_that_was_evicted_is_not_put_back(box: Box) -> None:
     assert box.heal(OLDER) == [2], "another one is"
 
 
-# -- refused by the server -------------------------------------------------------------------------------
-
-
 def test_out_of_memory_nothing_is_put_back_and_nothing_written(box: Box) -> None:
     box.fill()
     with box.nothing_written():
@@ -96,9 +87,6 @@ def test_without_leave_to_read_who_was_evicted_nobody_is_put_back(box: Box) -> N
     with box.nothing_written():
         assert user.call("heal", [LOCK, FENCE, EVICTED], LEASE_MS, FENCE_MS, MINE, 1, TOKEN)[1] == [0]
     assert box.content() is None
-
-
-# -- release with a ban ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("holder", "code"), [(MINE, 1), (THEIRS, -1), (None, 0)])

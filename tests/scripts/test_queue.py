@@ -27,8 +27,6 @@ from ..scripted import (
     owner_of,
 )
 
-# -- acquire: a place for who is refused -----------------------------------------------------------------
-
 
 def test_a_refused_waiter_gets_a_place_with_the_ticket_it_asked_for(box: Box) -> None:
     box.hold(THEIRS, count=2)
@@ -103,9 +101,6 @@ def test_one_who_had_a_place_gets_it_back_exactly(box: Box) -> None:
     assert box.line() == before
 
 
-# -- wait: a place is kept -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("held", [True, False])
 def test_wait_takes_exactly_the_place_that_it_names_and_a_second_delivery_the_same(
     box: Box, held: bool
@@ -133,9 +128,6 @@ def test_wait_of_one_who_was_handed_the_lock_takes_no_place(box: Box) -> None:
     box.wait(HEIR)
     box.wait(ANNA.replace("|", "1|"))
     assert box.waiters() == ["anna:11|s1", HEIR]
-
-
-# -- release: to whom the lock is handed -----------------------------------------------------------------
 
 
 def test_a_release_hands_the_lock_to_the_first_for_the_time_of_a_claim(
@@ -209,9 +201,6 @@ def test_the_order_is_that_of_the_tickets_and_then_of_the_names(box: Box, ears: 
         holder = owner_of(waiter)
 
 
-# -- release: a place to leave ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("held", ["by the caller", "by a stranger", "by nobody"])
 def test_a_release_leaves_the_place_of_the_waiter_it_names(box: Box, held: str) -> None:
     owner = owner_of(ANNA)
@@ -234,9 +223,6 @@ def test_who_leaves_gives_up_what_was_handed_to_its_place(box: Box, ears: Ears) 
     with box.nothing_written():
         assert box.hand_on(MINE, waiter=ANNA)[:2] == [-1, owner_of(BEN)]
     assert ears.heard() == {BEN: [owner_of(BEN)]}
-
-
-# -- release: a next waiter, of the caller's own process --------------------------------------------------
 
 
 def test_barging_a_next_waiter_goes_before_all(box: Box, ear: Ear, ears: Ears) -> None:
@@ -270,9 +256,6 @@ def test_fair_a_next_waiter_does_not_get_it_before_its_turn(box: Box, ears: Ears
     assert box.handed_to(BEN)
     assert box.waiters() == [HEIR]
     assert ears.heard() == {BEN: [owner_of(BEN)]}
-
-
-# -- release by nobody: a free lock is handed on -----------------------------------------------------------
 
 
 def test_a_release_by_nobody_hands_on_a_free_lock(box: Box, ear: Ear, ears: Ears) -> None:

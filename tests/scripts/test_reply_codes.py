@@ -32,9 +32,6 @@ from ..scripted import (
 Call = Callable[[Box], Any]
 
 
-# -- acquire ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("order", ["barging", "fair"])
 def test_acquire_of_a_free_lock_is_granted_with_an_expiry(box: Box, order: str) -> None:
     assert box.acquire(order=order)[:5] == [1, MINE, 1, LEASE_MS, 0]
@@ -110,9 +107,6 @@ def test_barging_takes_a_free_lock_whoever_waits(box: Box) -> None:
     assert box.waiters() == [BEN, CARA]
 
 
-# -- release ---------------------------------------------------------------------------------------------
-
-
 def test_release_frees_and_tells_each_subscriber_once(box: Box, ear: Ear) -> None:
     box.hold(count=3)
     assert box.release(channel=CHANNEL, message="hello") == [1, MINE, 1, 0, 0]
@@ -159,9 +153,6 @@ def test_release_by_nobody_tells_all_that_the_lock_is_free(box: Box, ear: Ear) -
     assert ear.heard() == ["free"]
 
 
-# -- status ----------------------------------------------------------------------------------------------
-
-
 def test_status_tells_the_holder_and_writes_nothing(box: Box) -> None:
     box.hold(THEIRS, count=2)
     with box.nothing_written():
@@ -169,9 +160,6 @@ def test_status_tells_the_holder_and_writes_nothing(box: Box) -> None:
         assert (code, holder, count, length, waiters) == (1, THEIRS, 2, 0, [])
         assert 0 < ttl_ms <= LEASE_MS
         assert box.status()[:3] == [1, THEIRS, 2]
-
-
-# -- wait ------------------------------------------------------------------------------------------------
 
 
 def test_wait_tells_the_holder_and_touches_nothing_of_its_lease(box: Box) -> None:
@@ -185,8 +173,6 @@ def test_wait_tells_the_holder_and_touches_nothing_of_its_lease(box: Box) -> Non
     assert box.content() == ("hash", {THEIRS: "2"})
     assert 0 < box.pttl() <= 5_000
 
-
-# -- what no lock wrote ----------------------------------------------------------------------------------
 
 NOT_A_LOCK = [-2, "", 0, -1]
 #: Each script about one lock, as one who waits sends it, and its answer to a key that is not a lock.
@@ -212,9 +198,6 @@ def test_a_key_that_is_not_a_lock_is_named_so_and_left_alone(
         assert call(box) == answer
     assert box.content(QUEUE) is None, "nobody waits for what can never be had"
     assert ear.heard() == []
-
-
-# -- renew --------------------------------------------------------------------------------------------------
 
 
 def test_renew_assigns_the_hold_count(box: Box) -> None:
