@@ -65,6 +65,8 @@ def test_an_owner_that_was_evicted_is_not_put_back(box: Box) -> None:
         assert box.heal() == [-1]
     assert box.content() is None
     assert box.heal(OLDER) == [2], "another one is"
+    box.release(OLDER, CHANNEL, ban_ms=BAN_MS)
+    assert box.heal() == box.heal(OLDER) == [-1], "a ban of the next one does not end the first"
 
 
 def test_out_of_memory_nothing_is_put_back_and_nothing_written(box: Box) -> None:
