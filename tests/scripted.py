@@ -255,17 +255,6 @@ class Box:
         told = self.client.info("commandstats")
         return Counter({name.removeprefix("cmdstat_"): int(stat["calls"]) for name, stat in told.items()})
 
-    def put(self, kind: str) -> None:
-        """Something under the lock's name that no lock wrote; STRANGERS lists what there is."""
-        if kind == "string":
-            self.client.set(LOCK, "1")
-        elif kind == "list":
-            self.client.rpush(LOCK, MINE, "1")
-        elif kind == "two fields":
-            self.client.hset(LOCK, mapping={OLDER: "1", THEIRS: "1"})
-        else:
-            self.client.hset(LOCK, THEIRS, "not a number")
-
 
 def _ban(owner: str) -> str:
     return keys.evicted(LOCK, owner)
@@ -273,9 +262,6 @@ def _ban(owner: str) -> str:
 
 def _note(guarded: bool) -> list[str]:
     return [NOTE] if guarded else []
-
-
-STRANGERS = ("string", "list", "two fields", "not a number")
 
 
 class Ear:

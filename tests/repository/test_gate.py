@@ -137,10 +137,6 @@ def make_release(folder: Path) -> tuple[int, str, list[str]]:
     return done.returncode, done.stdout, calls.read_text().splitlines() if calls.exists() else []
 
 
-def tags(folder: Path) -> list[str]:
-    return subprocess.run(["git", "tag"], cwd=folder, capture_output=True, text=True).stdout.split()
-
-
 def test_a_release_is_built_of_a_clean_tree_checked_and_tagged_once_and_uploaded_by_nobody(
     tmp_path: Path,
 ) -> None:

@@ -104,15 +104,6 @@ def first_use(box: Box, run_id: str = LIFE) -> Note:
     return handshake(box, run_id, "unused", known)
 
 
-@pytest.mark.parametrize("memory", ["volatile", "unused"])
-@pytest.mark.parametrize("run_id", [LIFE, ""])
-def test_the_note_of_the_same_life_is_left_alone(old: Box, run_id: str, memory: str) -> None:
-    """And of a life that the caller may not know: it cannot say that it is another one."""
-    before = noted(old)
-    with old.nothing_written():
-        assert handshake(old, run_id, memory) == before
-
-
 @pytest.mark.rule("3.6")
 def test_a_note_of_another_life_is_of_a_memory_that_begins_now(old: Box) -> None:
     """A snapshot brought it back, and later grants are lost."""
@@ -142,13 +133,6 @@ def test_the_note_of_a_life_that_was_not_durable_is_not_kept(old: Box, earlier: 
     assert handshake(old, "c0de" * 10, "durable") == note._replace(run_id="c0de" * 10), (
         "the next life is kept"
     )
-
-
-@pytest.mark.parametrize("memory", ["volatile", "durable"])
-def test_a_caller_that_did_not_ask_leaves_the_mark_of_a_durable_life(old: Box, memory: str) -> None:
-    handshake(old, LIFE, memory)
-    with old.nothing_written():
-        handshake(old, LIFE, "unknown")
 
 
 @pytest.mark.parametrize("memory", ["volatile", "durable"])
