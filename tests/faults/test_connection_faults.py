@@ -67,17 +67,8 @@ def test_after_client_kill_a_holder_keeps_its_lock_and_the_call_under_way_succee
     masters3: Fleet, client_for: ClientFor
 ) -> None:
     urls = masters3.urls
-    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
-    usable(other)
-    with holder.lock("x") as lock:
+    with unharmed(client_for(urls, 1.5), client_for(urls, 1.5)):
         command(urls, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-        excluded(other)
-        time.sleep(1.7)  # renewed over new connections
-        lock.check()
-        excluded(other)
-        command(urls, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    with within(1.0):
-        usable(other)
 
 
 def test_a_waiter_whose_subscriptions_were_killed_is_woken_at_once_by_the_next_release(
