@@ -24,7 +24,6 @@ from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import raw, servers_found
 from .pages import DOCS, marked
 
-TEXT = (DOCS / "operations.md").read_text(encoding="utf-8")
 SETTINGS, TLS, URL = marked(DOCS / "operations.md", "tests/docs/test_operations.py")
 
 
@@ -165,14 +164,3 @@ def test_one_master_at_a_time_does_not(
     fresh_masters: FreshMasters, before: list[int], after: list[int]
 ) -> None:
     assert not two_owners(fresh_masters, before, after)
-
-
-#: Alerts, the dashboard and `rlock doctor` link to these sections.
-SECTIONS = {
-    "master-down", "quorum-lost", "lock-lost", "renewal-failing", "guard", "clock-offset", "replica",
-    "long-waits", "stuck-lock", "split-votes",
-}  # fmt: skip
-
-
-def test_there_is_a_section_for_each_alarm() -> None:
-    assert {t.lower().replace(" ", "-") for t in re.findall(r"^### (.+)$", TEXT, re.MULTILINE)} >= SECTIONS
