@@ -41,7 +41,6 @@ class Stand:
 
 
 def fleet(count: int) -> Fleet:
-    """New masters."""
     from .servers import Fleet  # it knows this module
 
     return Fleet([Stand(master) for master in MemoryMasters(count)])

@@ -81,8 +81,6 @@ class Box:
         with pytest.raises(redis.OutOfMemoryError):
             self.client.set("anything", "1")
 
-    # -- the scripts ---------------------------------------------------------------------------------------
-
     def call(self, script: str, keys: list[str], *words: str | int) -> Any:
         source = (LUA / f"{script}.lua").read_text(encoding="utf-8")
         return self.client.eval(source, len(keys), *keys, *words)
@@ -180,8 +178,6 @@ class Box:
     def status(self, last: int = -1) -> Any:
         *told, _ = self.call("status", [LOCK, QUEUE, NOTE], last)
         return told
-
-    # -- what is on the master -----------------------------------------------------------------------------
 
     def enqueue(self, *waiters: str, expiry: bool = True) -> None:
         """Places in this order, as some earlier acquires could have left them."""

@@ -116,10 +116,7 @@ def test_what_is_not_installed_is_named_in_one_line(tmp_path: Path, missing: str
 @needs_proc
 @pytest.mark.parametrize(
     ("number", "after", "code"),
-    [
-        (signal.SIGINT, "now under the lock", 130),
-        (signal.SIGTERM, "control:", 143),
-    ],
+    [(signal.SIGINT, "now under the lock", 130), (signal.SIGTERM, "control:", 143)],
 )
 def test_a_signal_at_any_time_ends_every_process(
     tmp_path: Path, number: signal.Signals, after: str, code: int

@@ -89,7 +89,6 @@ RELEASED = [1, OWNER.encode(), 1, 0, 0]
 
 
 def expected_reply(command: Command, note: bytes = NOTE) -> Any:
-    """The expected reply, parsed."""
     reader = hiredis.Reader()
     start, _, noted = command.expected_reply
     reader.feed(start + (end_of_acquire(note.decode()) if noted else b""))

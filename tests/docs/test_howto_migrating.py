@@ -46,7 +46,6 @@ def old_lock(found: dict[str, Any]) -> Any:
 
 @pytest.fixture
 def both(setup: dict[str, Any]) -> Any:
-    """The class of the page."""
     return run(block(PAGE, "both"), **setup)["Both"]
 
 

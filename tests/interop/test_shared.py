@@ -27,7 +27,6 @@ UUID = "{:08x}-89ab-4cde-8f01-23456789abcd"
 
 @pytest.fixture
 def shared() -> Iterator[MakeShared]:
-    """Clients of the kind that is tested here."""
     made: list[rlock.Client] = []
 
     def make(urls: Sequence[str], ttl: float = 2.0, **options: Any) -> rlock.Client:

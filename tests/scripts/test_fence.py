@@ -5,18 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from ..scripted import (
-    ANNA,
-    FENCE,
-    FENCE_MS,
-    HEIR,
-    LOCK,
-    MINE,
-    THEIRS,
-    TOKEN,
-    Box,
-    owner_of,
-)
+from ..scripted import ANNA, FENCE, FENCE_MS, HEIR, LOCK, MINE, THEIRS, TOKEN, Box, owner_of
 
 #: The last second of the year 2200; the largest whole number that every Lua and every client has exactly.
 FAR, LARGEST = 7_289_654_399_999_999, 2**53 - 1
@@ -25,12 +14,7 @@ FAR, LARGEST = 7_289_654_399_999_999, 2**53 - 1
 @pytest.mark.rule("3.8")
 @pytest.mark.parametrize(
     ("proposal", "given"),
-    [
-        (TOKEN + 500, TOKEN + 500),
-        (TOKEN + 1, TOKEN + 1),
-        (TOKEN, TOKEN + 1),
-        (TOKEN - 500, TOKEN + 1),
-    ],
+    [(TOKEN + 500, TOKEN + 500), (TOKEN + 1, TOKEN + 1), (TOKEN, TOKEN + 1), (TOKEN - 500, TOKEN + 1)],
 )
 def test_another_owner_has_a_higher_token_whatever_is_proposed(box: Box, proposal: int, given: int) -> None:
     box.granted(THEIRS, token=TOKEN)

@@ -114,13 +114,6 @@ def test_a_note_of_another_life_is_of_a_memory_that_begins_now(old: Box) -> None
         assert handshake(old, OTHER) == note
 
 
-def test_a_restart_of_a_durable_master_replaces_the_run_id_alone(old: Box) -> None:
-    before = handshake(old, LIFE, "durable")
-    assert handshake(old, OTHER, "durable") == before._replace(run_id=OTHER)
-    with old.nothing_written():
-        assert handshake(old, OTHER, "durable") == before._replace(run_id=OTHER)
-
-
 @pytest.mark.rule("3.6")
 @pytest.mark.parametrize("earlier", [[], ["durable", "volatile"]], ids=["never", "no longer"])
 def test_the_note_of_a_life_that_was_not_durable_is_not_kept(old: Box, earlier: list[str]) -> None:
@@ -143,20 +136,6 @@ def test_a_master_without_free_memory_keeps_its_note_when_its_settings_change(ol
     old.fill()
     handshake(old, LIFE, memory)
     assert old.content(NOTE) == before
-
-
-@pytest.mark.parametrize("memory", ["volatile", "durable"])
-def test_the_operator_s_word_holds_as_long_as_the_memory(old: Box, memory: str) -> None:
-    handshake(old, LIFE, memory)
-    assert handshake(old, LIFE, "vouched") == Note(LIFE, 0, 0)
-    assert handshake(old, LIFE, memory) == Note(LIFE, 0, 0)
-    note = handshake(old, OTHER, memory)
-    assert note == Note(OTHER, 0, 0) if memory == "durable" else is_now(old, note)
-
-
-@pytest.mark.parametrize("run_id", [LIFE, OTHER, ""])
-def test_the_operator_s_word_is_written_over_any_note(old: Box, run_id: str) -> None:
-    assert handshake(old, run_id, "vouched") == Note(run_id, 0, 0), "the longest lease, too"
 
 
 @pytest.mark.parametrize("memory", ["volatile", "durable", "unused"])

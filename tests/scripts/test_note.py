@@ -8,20 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from ..scripted import (
-    ANNA,
-    BEN,
-    CHANNEL,
-    HEIR,
-    LEASE_MS,
-    LIFE,
-    LOCK,
-    NOTE,
-    THEIRS,
-    Box,
-    Ears,
-    owner_of,
-)
+from ..scripted import ANNA, BEN, CHANNEL, HEIR, LEASE_MS, LIFE, LOCK, NOTE, THEIRS, Box, Ears, owner_of
 from .test_handshake import OTHER, noted
 
 

@@ -9,16 +9,7 @@ import time
 
 import pytest
 
-from ..scripted import (
-    CHANNEL,
-    LEASE_MS,
-    MINE,
-    OLDER,
-    THEIRS,
-    TOKEN,
-    Box,
-    Ear,
-)
+from ..scripted import CHANNEL, LEASE_MS, MINE, OLDER, THEIRS, TOKEN, Box, Ear
 
 
 @pytest.mark.rule("3.3")

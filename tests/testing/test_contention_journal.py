@@ -10,9 +10,7 @@ import pytest
 
 from rlock.testing import memory_client
 from rlock.testing.contention.checker import judge_safety
-from rlock.testing.contention.figures import (
-    jain,
-)
+from rlock.testing.contention.figures import jain
 from rlock.testing.contention.history import History
 from rlock.testing.contention.journal import Journal
 from rlock.testing.contention.recorder import LOOK_S, Hold, Recorder

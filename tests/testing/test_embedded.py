@@ -12,12 +12,7 @@ import pytest
 import redis
 
 from rlock.testing.local import embedded
-from rlock.testing.local.embedded import (
-    EmbeddedError,
-    Master,
-    ServerBinary,
-    find_server,
-)
+from rlock.testing.local.embedded import EmbeddedError, Master, ServerBinary, find_server
 
 from ..servers import gone, label, raw, servers_found
 
