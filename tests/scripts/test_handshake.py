@@ -114,6 +114,13 @@ def test_a_note_of_another_life_is_of_a_memory_that_begins_now(old: Box) -> None
         assert handshake(old, OTHER) == note
 
 
+def test_a_restart_of_a_durable_master_replaces_the_run_id_alone(old: Box) -> None:
+    before = handshake(old, LIFE, "durable")
+    assert handshake(old, OTHER, "durable") == before._replace(run_id=OTHER)
+    with old.nothing_written():
+        assert handshake(old, OTHER, "durable") == before._replace(run_id=OTHER)
+
+
 @pytest.mark.rule("3.6")
 @pytest.mark.parametrize("earlier", [[], ["durable", "volatile"]], ids=["never", "no longer"])
 def test_the_note_of_a_life_that_was_not_durable_is_not_kept(old: Box, earlier: list[str]) -> None:
