@@ -145,6 +145,20 @@ def test_a_master_without_free_memory_keeps_its_note_when_its_settings_change(ol
     assert old.content(NOTE) == before
 
 
+@pytest.mark.parametrize("memory", ["volatile", "durable"])
+def test_the_operator_s_word_holds_as_long_as_the_memory(old: Box, memory: str) -> None:
+    handshake(old, LIFE, memory)
+    assert handshake(old, LIFE, "vouched") == Note(LIFE, 0, 0)
+    assert handshake(old, LIFE, memory) == Note(LIFE, 0, 0)
+    note = handshake(old, OTHER, memory)
+    assert note == Note(OTHER, 0, 0) if memory == "durable" else is_now(old, note)
+
+
+@pytest.mark.parametrize("run_id", [LIFE, OTHER, ""])
+def test_the_operator_s_word_is_written_over_any_note(old: Box, run_id: str) -> None:
+    assert handshake(old, run_id, "vouched") == Note(run_id, 0, 0), "the longest lease, too"
+
+
 @pytest.mark.parametrize("memory", ["volatile", "durable", "unused"])
 def test_where_there_is_no_note_the_memory_begins_now(new: Box, memory: str) -> None:
     """A flush, a restart, a DEL or the loss of a disk took it: how old the server is tells nothing."""
