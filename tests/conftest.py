@@ -26,16 +26,7 @@ from rlock.testing.local.embedded import Master, Masters, ServerBinary, Tls
 
 from . import memory, quick, seeds
 from .scripted import LEASE_MS, LIFE, NOTE, Box, Ear, Ears
-from .servers import (
-    AnyMaster,
-    Fleet,
-    Janitor,
-    default_server,
-    label,
-    missing,
-    servers_found,
-    wanted_server,
-)
+from .servers import AnyMaster, Fleet, Janitor, default_server, label, missing, servers_found, wanted_server
 
 FLEET = 5
 FLAVOURS = {label(server): server for server in servers_found()}

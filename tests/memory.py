@@ -41,7 +41,6 @@ class Stand:
 
 
 def fleet(count: int) -> Fleet:
-    """New masters."""
     from .servers import Fleet  # it knows this module
 
     return Fleet([Stand(master) for master in MemoryMasters(count)])
@@ -87,19 +86,10 @@ class Raw:
     def hgetall(self, key: str) -> dict[str, str]:
         return dict(self._look(key).fields)
 
-    def hkeys(self, key: str) -> list[str]:
-        return list(self._look(key).fields)
-
     def pttl(self, key: str) -> int:
         with self._master.mutex:
             self._keys.look(key)
             return self._keys.pttl(key)
-
-    def zrange(self, key: str, first: int, last: int) -> list[str]:
-        with self._master.mutex:
-            self._keys.look(key)
-            line = [member for member, _ in self._keys.line(key)]
-        return line[first : last + 1 if last != -1 else None]
 
     def set(self, key: str, value: str, px: int) -> None:
         with self._master.mutex:
@@ -116,24 +106,9 @@ class Raw:
             self._keys.look(key)
             self._keys._pexpire(key, str(ms))
 
-    def zrem(self, key: str, member: str) -> None:
-        with self._master.mutex:
-            self._keys.look(key)
-            self._keys._zrem(key, member)
-
     def delete(self, key: str) -> None:
         with self._master.mutex:
             self._keys.keys.pop(key, None)
-
-    def flushall(self) -> None:
-        """The note goes, too: not what `MemoryMaster.flush` does."""
-        with self._master.mutex:
-            self._keys.keys.clear()
-
-    def publish(self, channel: str, message: str) -> None:
-        with self._master.mutex:
-            for subscriber in list(self._keys.subscribers.get(channel, ())):
-                subscriber.hear(channel, message)
 
     def pubsub_channels(self) -> list[str]:
         with self._master.mutex:
@@ -144,10 +119,3 @@ class Raw:
         assert section == "clients"
         with self._master.mutex:
             return {"connected_clients": 1 + len(self._master._connections_by_id)}
-
-    def execute_command(self, *words: str) -> None:
-        assert words == ("CLIENT", "KILL", "TYPE", "pubsub"), words
-        with self._master.mutex:
-            for connection in list(self._master._subscribers):
-                connection.end()
-                self._master.forget(connection)

@@ -11,8 +11,6 @@ SOURCE = Path(__file__).parents[1] / "spec" / "porcupine"
 
 
 class Verdict(NamedTuple):
-    """The answer of Porcupine."""
-
     legal: bool
     operations: int
     told: str

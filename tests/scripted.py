@@ -81,8 +81,6 @@ class Box:
         with pytest.raises(redis.OutOfMemoryError):
             self.client.set("anything", "1")
 
-    # -- the scripts ---------------------------------------------------------------------------------------
-
     def call(self, script: str, keys: list[str], *words: str | int) -> Any:
         source = (LUA / f"{script}.lua").read_text(encoding="utf-8")
         return self.client.eval(source, len(keys), *keys, *words)
@@ -181,8 +179,6 @@ class Box:
         *told, _ = self.call("status", [LOCK, QUEUE, NOTE], last)
         return told
 
-    # -- what is on the master -----------------------------------------------------------------------------
-
     def enqueue(self, *waiters: str, expiry: bool = True) -> None:
         """Places in this order, as some earlier acquires could have left them."""
         self.client.zadd(QUEUE, {waiter: TICKET + 10 * i for i, waiter in enumerate(waiters)})
@@ -255,17 +251,6 @@ class Box:
         told = self.client.info("commandstats")
         return Counter({name.removeprefix("cmdstat_"): int(stat["calls"]) for name, stat in told.items()})
 
-    def put(self, kind: str) -> None:
-        """Something under the lock's name that no lock wrote; STRANGERS lists what there is."""
-        if kind == "string":
-            self.client.set(LOCK, "1")
-        elif kind == "list":
-            self.client.rpush(LOCK, MINE, "1")
-        elif kind == "two fields":
-            self.client.hset(LOCK, mapping={OLDER: "1", THEIRS: "1"})
-        else:
-            self.client.hset(LOCK, THEIRS, "not a number")
-
 
 def _ban(owner: str) -> str:
     return keys.evicted(LOCK, owner)
@@ -273,9 +258,6 @@ def _ban(owner: str) -> str:
 
 def _note(guarded: bool) -> list[str]:
     return [NOTE] if guarded else []
-
-
-STRANGERS = ("string", "list", "two fields", "not a number")
 
 
 class Ear:

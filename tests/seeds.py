@@ -16,7 +16,6 @@ def seed_of_the_day() -> int:
 
 
 def first_seed() -> int:
-    """The first seed of the day."""
     return seed_of_the_day() * SEEDS_OF_A_DAY
 
 

@@ -44,7 +44,6 @@ class AnyMaster(Protocol):
 
 @cache
 def servers_found() -> tuple[ServerBinary, ...]:
-    """Every distinct server of this machine."""
     return tuple(find_servers())
 
 

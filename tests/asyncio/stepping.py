@@ -95,11 +95,9 @@ class Eyes:
         return [str(name) for one in self.raws for name in one.pubsub_channels("rlock:*")]
 
     def connections(self) -> int:
-        """The connections of the first master."""
         return len(self.raws[0].client_list())
 
     def cut_connections(self) -> None:
-        """End all connections but our own."""
         for one in self.raws:
             one.client_kill_filter(_type="normal", skipme=True)
             one.client_kill_filter(_type="pubsub", skipme=True)

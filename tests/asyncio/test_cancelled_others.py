@@ -110,28 +110,6 @@ def test_a_block_that_is_cancelled_at_any_await_never_runs_without_the_lock_and_
     asyncio.run(main())
 
 
-def test_a_decorated_function_that_is_cancelled_at_any_await_leaves_nothing(eyes: Eyes) -> None:
-    async def main() -> None:
-        async with Client(eyes.urls, TTL) as client, Client(eyes.urls, TTL) as other:
-            await _take(other.lock("warm"))
-
-            @rlock.locked(client, "job:{number}")
-            async def job(number: int) -> int:
-                await asyncio.sleep(0)
-                return number
-
-            for late in (False, True):
-                for at in itertools.count(1):
-                    work = Cut(job(at), at, late=late)
-                    if await ended(work):
-                        assert at > 2
-                        break
-                    await free_at_once(other, f"job:{at}")
-                    await nothing_left(eyes, client, other)
-
-    asyncio.run(main())
-
-
 def test_a_close_that_is_cancelled_at_any_await_has_closed_released_and_taken_back(eyes: Eyes) -> None:
     async def wait(lock: RLock) -> str:
         try:

@@ -80,9 +80,6 @@ def test_a_wait_for_a_loss_ends_with_it_and_not_before(run: Run, eyes: Eyes) -> 
     run(main())
 
 
-# -- bad use -------------------------------------------------------------------------------------------
-
-
 def test_in_a_callback_of_a_loop_that_is_no_task_a_lock_cannot_be_taken(run: Run, eyes1: Eyes) -> None:
     said: list[str] = []
 
@@ -127,9 +124,6 @@ def test_a_blocking_lock_that_two_tasks_of_a_thread_have_at_once_is_warned_of(
         assert "does not exclude tasks" not in caplog.text
         asyncio.run(main(client, 2))
     assert "use rlock.asyncio.Client" in caplog.text
-
-
-# -- decorated coroutine functions -----------------------------------------------------------------------
 
 
 def test_decorated_calls_nest_in_one_task_and_a_task_that_is_made_waits(run: Run, eyes: Eyes) -> None:

@@ -39,9 +39,6 @@ def pair(ours: Sequence[float], base: Sequence[float] = (100.0,) * 9) -> Verdict
     return verdict(run_of("pair", ({"masters": 5}, rows)), "N = 5", "all replies")
 
 
-# -- an interval and its bound ---------------------------------------------------------------------------
-
-
 def test_an_interval_below_the_bound_keeps_the_demand() -> None:
     found = pair(steady(110.0))
     assert outcome(found) is Outcome.KEPT
@@ -67,9 +64,6 @@ def test_fewer_than_five_rounds_decide_nothing_and_say_how_many(ours: float, rou
     assert f"{rounds} round" in line(found)
 
 
-# -- measures --------------------------------------------------------------------------------------------
-
-
 def test_a_demand_that_was_not_measured_is_neither_kept_nor_missed() -> None:
     empty = Results({}, {}, "", 0.0, False)
     assert {outcome(one) for one in judge(empty)} == {Outcome.NOT_MEASURED}
@@ -85,9 +79,6 @@ def test_one_event_that_must_never_happen_is_a_miss_without_any_interval() -> No
 
     assert overlaps(0) is Outcome.KEPT
     assert overlaps(1) is Outcome.MISSED
-
-
-# -- where they are shown --------------------------------------------------------------------------------
 
 
 def test_the_exit_status_and_the_page_say_that_a_demand_is_undecided() -> None:

@@ -18,7 +18,6 @@ from ..docs.pages import DOCS, TOP, marked
 WRITE = "run: python -m bench.report"
 PAGE = DOCS / "performance.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-# -- what is in the checkout ---------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +44,6 @@ def test_every_plot_and_every_table_that_is_made_is_on_the_page(published: Resul
     assert {name for _, kind, name, *_ in there if kind == "plot"} == {*plots.PLOTS}
     scenarios = {scenario.name for scenario in published.scenarios}
     assert {name for _, kind, name, *_ in there if kind == "table"} == {*page.SPECIAL, *scenarios}
-
-
-# -- the command ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -32,7 +32,6 @@ def environment(masters: Sequence[str] = (), **extra: str) -> dict[str, str]:
 
 
 def done(command: Sequence[str | bytes], **options: Any) -> Done:
-    """Run it to its end."""
     options.setdefault("stdin", subprocess.DEVNULL if "input" not in options else None)
     if "input" in options:
         options.pop("stdin")
@@ -43,7 +42,6 @@ def done(command: Sequence[str | bytes], **options: Any) -> Done:
 
 
 def begin(*words: str, masters: Sequence[str] = (), **extra: str) -> subprocess.Popen[str]:
-    """Start ``rlock words``."""
     pipe = subprocess.PIPE
     return subprocess.Popen(
         [*RLOCK, *words],

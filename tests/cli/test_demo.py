@@ -39,9 +39,6 @@ def run(command: list[str], environment: dict[str, str]) -> subprocess.Completed
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 
 
-# -- it proves -------------------------------------------------------------------------------------------
-
-
 def test_it_proves_what_it_says_and_the_record_bears_it_out(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     began = time.monotonic()
@@ -70,8 +67,6 @@ def test_it_proves_what_it_says_and_the_record_bears_it_out(tmp_path: Path) -> N
     value, acknowledged, _ = map(int, (kept / "counter").read_text().split())
     assert told["sections"] == value == acknowledged
 
-
-# -- it can fail -----------------------------------------------------------------------------------------
 
 #: Each worker's locks stand in another database of the same masters.
 NO_LOCK = """
@@ -118,16 +113,10 @@ def test_what_is_not_installed_is_named_in_one_line(tmp_path: Path, missing: str
     assert list(tmp_path.iterdir()) == []
 
 
-# -- it leaves nothing behind ----------------------------------------------------------------------------
-
-
 @needs_proc
 @pytest.mark.parametrize(
     ("number", "after", "code"),
-    [
-        (signal.SIGINT, "now under the lock", 130),
-        (signal.SIGTERM, "control:", 143),
-    ],
+    [(signal.SIGINT, "now under the lock", 130), (signal.SIGTERM, "control:", 143)],
 )
 def test_a_signal_at_any_time_ends_every_process(
     tmp_path: Path, number: signal.Signals, after: str, code: int

@@ -205,9 +205,6 @@ def test_a_refusal_is_read_as_every_server_says_it(reply: str, why: str | None) 
     assert denial(reply.encode()) is None, "an answer that only looks so"
 
 
-# -- the page ------------------------------------------------------------------------------------------------
-
-
 def test_the_table_of_the_page_is_the_list_of_the_code() -> None:
     rows = re.findall(r"^\| \[([\w-]+)\]\(#([\w-]+)\) \| (\w+) \| (.+) \|$", PAGE, re.MULTILINE)
     assert rows == [(c.name, c.name, c.worst.value, c.meaning) for c in CHECKS.values()]

@@ -33,9 +33,6 @@ def told(seen: Seen, check: str, severity: str, url: str | None) -> dict[str, An
     return found
 
 
-# -- what is well --------------------------------------------------------------------------------------------
-
-
 def test_three_masters_that_are_set_up_well_have_no_error_and_no_warning(good: Fleet) -> None:
     seen = doctor(good.urls, measure=1)
     assert seen.bad() == []
@@ -59,9 +56,6 @@ def test_nothing_is_left_behind_and_nothing_is_changed(good: Fleet) -> None:
         assert doctor(good.urls, "--name", "orders:*").bad() == []
         assert doctor(good.urls, "--name", "orders:42").bad() == []
         assert state() == before, "keys with their fencing tokens, settings, the note"
-
-
-# -- fifteen and more that are not --------------------------------------------------------------------------
 
 
 SETTINGS: dict[str, tuple[list[tuple[str, ...]], str, str, str]] = {
@@ -106,9 +100,6 @@ def test_a_replica_is_found_with_its_master_and_its_master_is_told_of_it(good: F
     assert (note["severity"], "1 replica" in note["what"]) == ("note", True)
     tell(good[1], *found["commands"][0].split())
     assert not doctor(good.urls).of("role")
-
-
-# -- clocks --------------------------------------------------------------------------------------------------
 
 
 Clocked = Callable[[int], tuple[Fleet, list[Clock]]]

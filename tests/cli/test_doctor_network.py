@@ -53,9 +53,6 @@ def test_what_is_no_master_is_told_by_what_it_does(good: Fleet, kind: str) -> No
     assert seen.masters[1]["fault"]
 
 
-# -- as a user in a shell sees it ----------------------------------------------------------------------------
-
-
 def shell(urls: Sequence[str], *words: str) -> Done:
     return inside("doctor", "--measure", "0", *words, masters=urls, RLOCK_REQUEST_TIMEOUT="1")
 

@@ -82,8 +82,6 @@ def test_a_lock_shared_with_redisson_is_handed_to_nobody_and_every_release_is_to
     assert told_by(handed)[:3] == (REDISSON.channel("x"), "1000", "0"), "or our own waiters behind it starve"
 
 
-# -- expected replies ---------------------------------------------------------------------------------------
-
 NOTE = b"d0e1 0 1000"
 REFUSED = [-1, THEIRS, 2, 8_990, 42, 0, 0, NOTE, 0]
 GRANTED = [1, OWNER.encode(), 1, 9_000, 0, 0, TOKEN, NOTE, 0]
@@ -91,7 +89,6 @@ RELEASED = [1, OWNER.encode(), 1, 0, 0]
 
 
 def expected_reply(command: Command, note: bytes = NOTE) -> Any:
-    """The expected reply, parsed."""
     reader = hiredis.Reader()
     start, _, noted = command.expected_reply
     reader.feed(start + (end_of_acquire(note.decode()) if noted else b""))

@@ -45,9 +45,6 @@ def test_ctrl_c_before_any_line_of_leaving_the_queue_leaves_nothing() -> None:
     assert at > 10
 
 
-# -- the line of the process ---------------------------------------------------------------------------------
-
-
 def test_an_owner_whose_time_ended_in_the_line_leaves_it_before_its_last_try() -> None:
     """That try may take long, and the owners behind it would wait for it."""
     world = Line(3, [YES] * 3)
@@ -104,9 +101,6 @@ def test_after_a_second_ctrl_c_the_owners_in_line_see_that_the_first_one_has_lef
     world = Line(3, [YES] * 3)
     contender = interrupted_in_its_first_round(world)
     assert contender.has_left, "before any undo"
-
-
-# -- what the rounds have shown ------------------------------------------------------------------------------
 
 
 def test_an_acquire_that_begins_again_may_settle_split_votes_again() -> None:

@@ -22,9 +22,6 @@ TASK_CLIENT = rlock.asyncio.Client("redis://127.0.0.1:1")
 def report(user_id: int, kind: str = "week", *args: Any, flag: bool = False, **kwargs: Any) -> None: ...
 
 
-# -- what is refused ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -92,9 +89,6 @@ def test_on_busy_of_a_function_cannot_be_a_coroutine_function() -> None:
         locked(CLIENT, "x", blocking=False, on_busy=answer)(report)
 
 
-# -- the client --------------------------------------------------------------------------------------------
-
-
 def test_a_factory_is_called_at_the_first_use_and_all_functions_share_its_client() -> None:
     made: list[rlock.Client] = []
     found: list[rlock.Client] = []
@@ -120,8 +114,6 @@ def test_a_factory_is_called_at_the_first_use_and_all_functions_share_its_client
     assert (first.lock(1).name, second.lock(1).name) == ("a", "b")
     assert len(made) == calls, "the client is made already"
 
-
-# -- types: mypy checks them, and that each of these ignores is needed ---------------------------------------
 
 if TYPE_CHECKING:
     from typing_extensions import assert_type
@@ -150,9 +142,6 @@ if TYPE_CHECKING:
         assert_type(Shop().method(1), float)
         skipped("a")  # type: ignore[arg-type]
         Shop().method("a")  # type: ignore[arg-type]
-
-
-# -- the names of the locks ---------------------------------------------------------------------------------
 
 
 def name_of(template: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> str:

@@ -67,9 +67,6 @@ def test_first_use_is_asked_for_once() -> None:
     assert guard.first_use(104.0) == []
 
 
-# -- and what it makes of the note -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("new_connection", [False, True])
 @pytest.mark.parametrize("before", [-7.0, 0.0, 3.0])
 @pytest.mark.parametrize("age", [10.5, FULL + 1.0, DAY])

@@ -123,8 +123,6 @@ def test_the_first_waiter_looks_for_all_and_another_one_if_the_first_is_late(hea
     assert hearing.subscriptions.looks_for(second) == [place], "it is the first now"
 
 
-# -- Ctrl-C --------------------------------------------------------------------------------------------------
-
 #: More lines than a subscription has.
 MANY = 200
 

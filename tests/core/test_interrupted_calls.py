@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from rlock.procedures.port import Request
 from rlock.rules import commands
 
@@ -16,7 +20,17 @@ def _undecided(calls: WiredCalls) -> bool:
     return any(one.call is not None and not one.call.over for one in pending)
 
 
-def test_ctrl_c_before_any_line_of_a_call_that_is_sent_again_ends_the_call() -> None:
+CONFIRMATION = Request(commands.acquire("job", "me:1", 9_000), TIMEOUT_S)
+#: What is done with the calls, and so many lines it has at the least.
+WORK: dict[str, tuple[Callable[[WiredCalls], object], int]] = {
+    "a call that is sent again": (lambda calls: calls.acquire(), 50),
+    "a confirmation": (lambda calls: calls.start(CONFIRMATION), 10),
+}
+
+
+@pytest.mark.parametrize("what", WORK)
+def test_ctrl_c_before_any_line_ends_the_call(what: str) -> None:
+    work, lines = WORK[what]
     left: list[str] = []
     for at in range(1, 500):
         calls = WiredCalls(3)
@@ -24,26 +38,10 @@ def test_ctrl_c_before_any_line_of_a_call_that_is_sent_again_ends_the_call() -> 
         for server in calls.servers:
             server.shake_hands("vouched")  # the first delivery gives no vote, and the call is sent again
         with interrupted(at, "_client/calls.py") as tracer:
-            calls.acquire()
+            work(calls)
         if not tracer.where:
             break
         if _undecided(calls):
             left.append(tracer.where)
-    assert at > 50
-    assert left == []
-
-
-def test_ctrl_c_before_any_line_of_a_confirmation_ends_its_call() -> None:
-    left: list[str] = []
-    request = Request(commands.acquire("job", "me:1", 9_000), TIMEOUT_S)
-    for at in range(1, 500):
-        calls = WiredCalls(3)
-        calls.reconnect()
-        with interrupted(at, "_client/calls.py") as tracer:
-            calls.start(request)
-        if _undecided(calls):
-            left.append(tracer.where)
-        if not tracer.where:
-            break
-    assert at > 10
+    assert at > lines
     assert left == []

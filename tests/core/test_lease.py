@@ -10,12 +10,7 @@ from rlock.model import LeaseState
 from rlock.rules.lease import TRANSITIONS, Lease, LeaseEvent
 from rlock.rules.timing import drift
 
-HELD, SUSPECT, LOST, RELEASED = (
-    LeaseState.HELD,
-    LeaseState.SUSPECT,
-    LeaseState.LOST,
-    LeaseState.RELEASED,
-)
+HELD, SUSPECT, LOST, RELEASED = (LeaseState.HELD, LeaseState.SUSPECT, LeaseState.LOST, LeaseState.RELEASED)
 
 
 def test_the_table_has_every_state_with_every_event_and_nothing_else() -> None:

@@ -220,9 +220,6 @@ def test_a_token_that_took_until_the_end_of_the_round_is_no_grant() -> None:
         assert len(world.sent(scripts.FENCE)) == 1
 
 
-# -- many locks at once -------------------------------------------------------------------------------------
-
-
 THEIRS = Vote(Code.YES, "them:1", 1, 500)
 OTHERS = Vote(Code.YES, "others:2", 1, 400)
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.acquire import FOR_EVER
-from rlock.procedures.contender import Contender
+from rlock.procedures.contender import Contender, LocalGrant
 from rlock.procedures.release import Released, outcome, release
 from rlock.rules import scripts
 from rlock.rules.holds import Hold, OwnerKey
+from rlock.rules.keys import REDISSON
 from rlock.rules.quorum import Ballot
+from rlock.rules.timing import LOCAL_HAND_OFFS
 
 from .world import ABSENT, DOWN, OPTIONS, YES, Send, World, held_by, named
 
@@ -119,6 +122,36 @@ def test_a_hand_over_that_nobody_takes_is_undone_where_it_may_stand(why: str) ->
     assert (kept.targets, kept.resend_for) == (undo.targets, undo.resend_for)
     assert contender.local_grant is None
     assert world.under_way.handing_over == {}
+
+
+def test_ctrl_c_just_after_the_next_waiter_was_told_takes_nothing_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise the undo would free the lock that the waiter goes on with."""
+    world = World(3, [HANDED] * 3)
+    contender = waiter(world)
+
+    def interrupted(contender: Contender, grant: LocalGrant) -> bool:
+        contender.receive(grant)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(world, "hand_over", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        world.run(release(world, hold()))
+    assert len(world.sent(scripts.RELEASE)) == 1
+    assert contender.local_grant is not None
+
+
+def test_after_some_hand_overs_a_lock_shared_with_redisson_is_given_to_no_waiter_of_this_process() -> None:
+    """Otherwise threads of one process could keep it from Java for ever."""
+    world = World(3, [HANDED] * 3)
+    world.context = replace(world.context, wire=REDISSON)
+    waiter(world)
+    often = hold()
+    often.hops = LOCAL_HAND_OFFS
+    world.run(release(world, often))
+    (call,) = world.sent(scripts.RELEASE)
+    assert named(call, "next_waiter") == ""
 
 
 def test_a_master_that_handed_the_lock_to_another_process_needs_no_undo() -> None:

@@ -113,8 +113,7 @@ def test_what_is_missing_is_put_back_and_counted(
 
 @pytest.mark.rule("3.7")
 @pytest.mark.parametrize(
-    ("vote", "late"),
-    [(YOUNG, LeaseEvent.FAILED), (HEALED, LeaseEvent.FAILED), (YES, LeaseEvent.RENEWED)],
+    ("vote", "late"), [(YOUNG, LeaseEvent.FAILED), (HEALED, LeaseEvent.FAILED), (YES, LeaseEvent.RENEWED)]
 )
 def test_a_master_without_memory_counts_while_somebody_else_could_not_have_won_in_time(
     vote: Vote, late: LeaseEvent

@@ -46,9 +46,6 @@ def whole_from(guard: Guard, now: float, master: int = 0) -> float:
     return guard.wait(master, now) + now - guard.time
 
 
-# -- the note ----------------------------------------------------------------------------------------------
-
-
 NO_NOTES = ["", " ", "a1", "a1 5", "5 10000", "a1 5 x", "a1 x 5", "a1 -5 10", "a1 5 ٣", "a1 5 10 "]
 
 
@@ -58,9 +55,6 @@ def test_a_text_that_cannot_be_understood_is_no_note(text: str) -> None:
     guard = met(text, run_id="a1")
     assert not guard.counts(0, text, 100.0 + DAY)
     assert not guard.counts(0, None, 100.0 + DAY)
-
-
-# -- judge: the first handshake ----------------------------------------------------------------------------
 
 
 @pytest.mark.rule("3.6")
@@ -109,9 +103,6 @@ def test_without_a_note_no_grant_counts_however_long_ago_that_was() -> None:
     assert guard.fault(0, 100.0).startswith(f"{NEW}: the age of its memory is not known yet")
     guard.judge(0, told("", 101.0, "a1"), 101.0)
     assert guard.fault(0, 101.0).startswith(FLUSHED)
-
-
-# -- judge: later handshakes, over all that can have changed -----------------------------------------------
 
 
 @pytest.mark.parametrize("new_connection", [False, True])
@@ -176,9 +167,6 @@ def test_a_note_that_comes_after_none_is_of_a_new_memory() -> None:
     assert whole_from(guard, 102.0) == pytest.approx(101.0), "nothing is older than the loss of the note"
 
 
-# -- judge: a user that may not run INFO -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("text", [note(DAY), note(None), note(0.0), note(None, "")])
 def test_without_a_run_id_a_memory_is_as_old_as_the_connection(text: str) -> None:
     """A snapshot may have brought the note back, and nothing tells it from the present one."""
@@ -198,9 +186,6 @@ def test_without_a_run_id_a_new_note_on_the_same_connection_is_younger_than_the_
     assert whole_from(guard, 105.0) == pytest.approx(103.0)
 
 
-# -- the longest lease -------------------------------------------------------------------------------------
-
-
 def test_a_longer_lease_in_a_note_makes_the_votes_of_other_masters_wait_at_once() -> None:
     guard = Guard(NAMES, 10.0)
     guard.judge(1, told(note(30.0, "b1")), 100.0)
@@ -214,8 +199,6 @@ def test_a_longer_lease_in_a_note_makes_the_votes_of_other_masters_wait_at_once(
     (event,) = guard.pending_events
     assert "max_ttl of 60 s, this client has 10 s" in str(event)
 
-
-# -- check_note: the note that comes with an answer ---------------------------------------------------------
 
 TEXTS = {
     "the same": note(DAY),
@@ -251,9 +234,6 @@ def test_a_note_that_was_lost_and_is_judged_again_is_no_older_than_the_loss() ->
     guard.check_note(0, "", 105.0)
     guard.judge(0, told(note(DAY), 106.0), 106.0, last_reply_at=104.0, new_connection=False)
     assert whole_from(guard, 106.0) == pytest.approx(105.0)
-
-
-# -- filter_vote -------------------------------------------------------------------------------------------
 
 
 def test_a_grant_of_a_young_memory_is_a_fault_that_says_for_how_long() -> None:
@@ -294,9 +274,6 @@ def test_a_fault_stays_the_fault_that_it_was() -> None:
     for guard in (met(note(3.0)), met(""), Guard(NAMES, 10.0)):
         for grants in (False, True):
             assert guard.filter_vote(0, down, 101.0, grants=grants) == down
-
-
-# -- the guard is off --------------------------------------------------------------------------------------
 
 
 def test_turned_off_it_judges_nothing_and_stops_nobody() -> None:

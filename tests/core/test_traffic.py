@@ -36,9 +36,6 @@ def connected(masters: int = 3, *, age_s: float = 3_600.0) -> WiredCalls:
     return calls
 
 
-# -- a note that nobody has judged -------------------------------------------------------------------------
-
-
 def test_an_unjudged_vote_is_sent_again_behind_the_handshake_and_counts() -> None:
     """The operator vouched for the masters while this client was idle."""
     calls = connected(age_s=0.0)
@@ -82,9 +79,6 @@ def test_a_refusal_of_a_master_whose_note_is_not_judged_counts_and_asks_for_the_
     assert all(server.ran == ["acquire", "handshake"] for server in calls.servers)
 
 
-# -- the first use of a fleet ------------------------------------------------------------------------------
-
-
 def unused(masters: int = 3) -> WiredCalls:
     """A fleet that nobody has used yet; its servers have been up for an hour."""
     calls = WiredCalls(masters)
@@ -117,9 +111,6 @@ def test_when_the_last_master_is_reached_the_others_are_asked_unless_one_has_gra
     asked = [server.ran.count("handshake") for server in calls.servers]
     assert asked == [0 if granted else 1] * 3
     assert calls.acquire(settle=Settle.ALL).granted == (0 if granted else 3)
-
-
-# -- another life ------------------------------------------------------------------------------------------
 
 
 def test_an_answer_of_another_life_drops_the_connection() -> None:
@@ -170,9 +161,6 @@ def test_a_new_connection_to_another_life_is_no_older_than_the_last_answer_of_th
     assert calls.guard.wait(0, calls.now) == pytest.approx(FULL - 5.0)
 
 
-# -- commands that a master missed --------------------------------------------------------------------------
-
-
 def test_a_release_that_was_sent_without_a_connection_is_sent_again_before_any_other_command() -> None:
     calls = connected()
     assert calls.acquire(settle=Settle.ALL).granted == 3
@@ -205,9 +193,6 @@ def test_a_missed_command_that_means_nothing_any_more_is_not_sent(resend_for: fl
     assert calls.servers[0].ran == []
 
 
-# -- the short way: an answer that is compared and not read -------------------------------------------------
-
-
 @pytest.mark.parametrize("age_s", [0.0, FULL - 0.1, FULL + 0.1])
 def test_an_answer_is_compared_only_while_grants_of_its_master_count(age_s: float) -> None:
     calls = connected(1, age_s=age_s)
@@ -235,9 +220,6 @@ def test_a_longer_lease_that_a_new_connection_tells_of_takes_votes_that_are_comp
     ballot = calls.acquire(settle=Settle.ALL)
     assert ballot.granted == 0
     assert all(vote.guarded for vote in ballot.votes.values())
-
-
-# -- a round that learns of a longer lease -----------------------------------------------------------------
 
 
 def test_a_round_judges_its_votes_again_when_it_has_learned_of_a_longer_lease() -> None:

@@ -140,9 +140,6 @@ def test_a_key_without_expiry_is_no_reason_to_sleep_for_ever() -> None:
     assert world.now < 1002.0
 
 
-# -- the queue -------------------------------------------------------------------------------------------
-
-
 def test_one_who_was_handed_the_lock_takes_it_with_a_round_of_its_own() -> None:
     world = World(3, [held_by()] * 3, [YES] * 3)
     world.subscribed = True

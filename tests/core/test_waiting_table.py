@@ -113,9 +113,6 @@ def test_each_row_of_the_table_decides_some_ballot() -> None:
     assert moves == set(Move) == {row.move for row in MOVES}
 
 
-# -- the life of a contender -----------------------------------------------------------------------------
-
-
 def test_each_stage_is_reached_and_left() -> None:
     assert {stage for stage, _ in STAGES} == set(Stage)
     assert set(STAGES.values()) == set(Stage)

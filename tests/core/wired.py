@@ -80,7 +80,6 @@ class Server:
 
     @property
     def note(self) -> str:
-        """The note as it stands there."""
         return self.master.text(NOTE)
 
     @note.setter
@@ -88,7 +87,6 @@ class Server:
         self.master.write(NOTE, text)
 
     def flush(self) -> None:
-        """FLUSHALL: every key is gone, the connections stay."""
         self.master.keys.clear()
         self.master.whole = False
 
@@ -184,19 +182,14 @@ class WiredCalls(calls.Calls[Connection]):
         self._connections.hosts = self.servers
         self._connections.down = set()
 
-    # -- for tests ---------------------------------------------------------------------------------
-
     def cut(self, master: int) -> None:
-        """The connection ends."""
         with self._mutex:
             self._connections.drop(self._connections.servers[master], Fault(FaultKind.BROKEN, "cut"))
 
     def away(self, *masters: int) -> None:
-        """From now on these refuse connections."""
         self._connections.down.update(masters)
 
     def reconnect(self) -> None:
-        """Connect to whatever is not connected."""
         for server in self._connections.servers:
             server.probe_at = 0.0
         for _ in self._connect(TIMEOUT_S):

@@ -122,8 +122,6 @@ class World(Port, Masters, Notifications):
         self.now = max(self.now, step.until)
         return Wake.TIME
 
-    # -- for the tests -------------------------------------------------------------------------------------
-
     def contend(self, until: float, options: LockOptions = OPTIONS, label: str = "a") -> Contender:
         self.contender = Contender(OwnerKey(label, lambda: True), options, until, self.now)
         return self.contender
@@ -154,8 +152,6 @@ class World(Port, Masters, Notifications):
 
     def sent(self, script: scripts.Script) -> list[Any]:
         return [s for s in self.steps if isinstance(s, (Call, Send)) and s.command.script is script]
-
-    # -- masters -------------------------------------------------------------------------------------------
 
     def call(
         self,
@@ -218,8 +214,6 @@ class World(Port, Masters, Notifications):
     ) -> None:
         self.steps.append(Send(command, targets, resend_for))
 
-    # -- notifications -------------------------------------------------------------------------------------
-
     def is_subscribed(self, name: str) -> bool:
         return self.subscribed
 
@@ -249,8 +243,6 @@ class World(Port, Masters, Notifications):
         if self.takes_over:
             contender.receive(grant)
         return self.takes_over
-
-    # -- the other parts of a port -------------------------------------------------------------------------
 
     def enter(self, contender: Contender) -> WaitGenerator[bool]:
         yield from ()

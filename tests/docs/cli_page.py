@@ -16,13 +16,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
 
 def settings() -> str:
-    """What a settings file may hold."""
     rows = (f"| `{key}` | `RLOCK_{key.upper()}` | {meaning} |" for key, meaning in KEYS.items())
     return "\n".join(["| in the file | environment | |", "|---|---|---|", *rows])
 
 
 def exit_codes() -> str:
-    """The exit codes."""
     rows = (f"| {code} | {meaning} |" for code, meaning in exits.rows())
     first = "| 0 | all is well; run: COMMAND's own status |"
     return "\n".join(["| code | |", "|---|---|", first, *rows])

@@ -54,7 +54,6 @@ def block(page: str, name: str, old: str = "", new: str = "") -> str:
 
 
 def module(text: str, name: str = "recipe") -> Any:
-    """Source as a module."""
     made = types.ModuleType(name)
     exec(compile(text, name, "exec"), made.__dict__)
     return made

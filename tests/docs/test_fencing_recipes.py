@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +14,8 @@ import pytest
 
 import rlock
 
-from ..lock.conftest import Child, in_thread
 from ..lock.conftest import child as child  # fixtures
+from ..lock.conftest import in_thread
 from ..lock.conftest import make_client as make_client
 from ..servers import Fleet
 from . import pages
@@ -224,39 +223,3 @@ def test_nested_writes_of_one_holder_are_accepted(
     inner: list[bool] = []
     assert recipe.work(client, lambda: inner.append(recipe.work(client, nothing, 5)), 1) is True
     assert inner == [True]
-
-
-STOPPED = """
-import sys
-client = rlock.Client(sys.argv[1].split(), ttl=1.0, max_ttl=1.0)
-
-def pause():
-    print("about to write")
-    sys.stdin.readline()
-
-print(work(client, pause, 1))
-client.close()
-print("closed")
-"""
-
-
-@pytest.mark.parametrize("name", WORKERS)
-def test_a_process_that_was_stopped_beyond_its_lease_writes_nothing_when_it_goes_on(
-    name: str,
-    masters3: Fleet,
-    make_client: MakeClient,
-    ready: Callable[..., Any],
-    child: Callable[..., Child],
-) -> None:
-    recipe = ready(name)
-    stopped = child(source(name) + STOPPED, " ".join(masters3.urls))
-    assert stopped.line() == "about to write"
-    stopped.process.send_signal(signal.SIGSTOP)
-    try:
-        assert recipe.work(make_client(masters3.urls, ttl=1.0, max_ttl=1.0), nothing, 1000) is True
-    finally:
-        stopped.process.send_signal(signal.SIGCONT)
-    stopped.say()
-    assert stopped.line() == "False"
-    assert stopped.line() == "closed"
-    assert recipe.value() == 1100

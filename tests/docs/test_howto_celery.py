@@ -41,7 +41,6 @@ class Shop:
         return started
 
     def send(self, task: str, *args: Any) -> str:
-        """The id of the task."""
         ident: str = self.app.send_task(task, args).id
         return ident
 

@@ -46,7 +46,6 @@ def old_lock(found: dict[str, Any]) -> Any:
 
 @pytest.fixture
 def both(setup: dict[str, Any]) -> Any:
-    """The class of the page."""
     return run(block(PAGE, "both"), **setup)["Both"]
 
 
@@ -75,9 +74,6 @@ def test_with_a_thread_as_owner_any_thread_may_acquire_and_release(setup: dict[s
     run("if held:\n" + release, **found)
     assert not lock.locked()
     found["owner"].shutdown()
-
-
-# -- the change-over -----------------------------------------------------------------------------------------
 
 
 def most_inside(locks: list[Any]) -> int:

@@ -24,7 +24,6 @@ from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import raw, servers_found
 from .pages import DOCS, marked
 
-TEXT = (DOCS / "operations.md").read_text(encoding="utf-8")
 SETTINGS, TLS, URL = marked(DOCS / "operations.md", "tests/docs/test_operations.py")
 
 
@@ -51,9 +50,6 @@ def test_the_settings_make_masters_that_forget_nothing_and_are_not_waited_for(
             with rlock.Client(fleet.urls) as other:
                 assert other.lock("x").acquire(timeout=0.5) is False
                 assert other.lock("y").acquire(timeout=2), "it waits for the restart guard"
-
-
-# -- TLS -----------------------------------------------------------------------------------------------------
 
 
 def test_the_settings_for_tls_and_the_url_go_together(certificate: Tls, tmp_path: Path) -> None:
@@ -98,9 +94,6 @@ def _answers_or_has_ended(url: str, master: Master) -> bool:
         return not master.running
 
 
-# -- restarts ------------------------------------------------------------------------------------------------
-
-
 def test_in_a_rolling_restart_with_pauses_newcomers_get_the_lock_at_any_time(
     fresh_masters: FreshMasters,
 ) -> None:
@@ -138,9 +131,6 @@ def test_in_a_rolling_restart_with_pauses_newcomers_get_the_lock_at_any_time(
         kept.release()
 
 
-# -- changing the masters ------------------------------------------------------------------------------------
-
-
 def two_owners(fresh_masters: FreshMasters, before: list[int], after: list[int]) -> bool:
     """Whether a client of the list ``after`` gets the lock while one of ``before`` validly holds it.
 
@@ -174,16 +164,3 @@ def test_one_master_at_a_time_does_not(
     fresh_masters: FreshMasters, before: list[int], after: list[int]
 ) -> None:
     assert not two_owners(fresh_masters, before, after)
-
-
-# -- the runbook ---------------------------------------------------------------------------------------------
-
-#: Alerts, the dashboard and `rlock doctor` link to these sections.
-SECTIONS = {
-    "master-down", "quorum-lost", "lock-lost", "renewal-failing", "guard", "clock-offset", "replica",
-    "long-waits", "stuck-lock", "split-votes",
-}  # fmt: skip
-
-
-def test_there_is_a_section_for_each_alarm() -> None:
-    assert {t.lower().replace(" ", "-") for t in re.findall(r"^### (.+)$", TEXT, re.MULTILINE)} >= SECTIONS

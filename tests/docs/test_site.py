@@ -23,7 +23,6 @@ _FETCHED = re.compile(r"<(?:script|img|iframe|source)[^>]* src=\"?([^\" >]+)|<li
 
 
 def build(to: Path) -> None:
-    """Build the site as `make docs` does."""
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(TOP / "mkdocs.yml"), "-d", str(to)],
         cwd=TOP,

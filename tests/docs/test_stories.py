@@ -48,8 +48,6 @@ _PORT = re.compile(r"127\.0\.0\.1:(\d+)")
 
 
 class Step(NamedTuple):
-    """One block of a page."""
-
     kind: str  # recipe, terminal
     name: str
     text: str
@@ -150,12 +148,10 @@ class Terminal:
         return told
 
     def interrupt(self) -> None:
-        """Ctrl-C, for what the shell runs now."""
         for child in _children(self.process.pid):
             os.kill(child, signal.SIGINT)
 
     def close(self) -> None:
-        """End the shell and what it has started."""
         _end_group(self.process)
         self._reader.join(10)
         for stream in (self.process.stdin, self.process.stdout):
@@ -256,7 +252,6 @@ class Story:
         return re.sub(r"\b\d{4,5}\b", lambda match: self.ports.get(match[0], match[0]), text)
 
     def close(self) -> None:
-        """End all terminals."""
         for terminal in self.terminals.values():
             terminal.close()
 

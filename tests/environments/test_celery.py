@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+
+import pytest
 
 import rlock
 
@@ -23,43 +22,22 @@ FreshMasters = Callable[..., Fleet]
 
 #: More tasks, in the module of the page. The first lines use the client in the parent, before any fork.
 MORE = """
-from celery.signals import worker_init, worker_ready
+from celery.signals import worker_ready
 
 with client.lock("early"):
     pass
-parent = client.lock("parent")
-
-@worker_init.connect
-def hold_in_the_parent(**_):
-    parent.acquire()
 
 @worker_ready.connect
 def ready(**_):
     Path("ready").touch()
-
-def note(path, **facts):
-    Path(path + ".part").write_text(json.dumps(facts))
-    os.rename(path + ".part", path)
 
 @app.task
 def bump(path, times):
     count(path, times, client.lock("x"))
 
 @app.task
-def look(path):
-    owned = [parent.is_owned(), parent.hold_count]
-    note(path, owned=owned, release=quiet(parent.release), taken=quiet(parent.acquire, blocking=False))
-
-@app.task
-def hold(path, seconds):
-    with client.lock("held"):
-        note(path + ".has", pid=os.getpid())
-        time.sleep(seconds)
-    note(path, done=True)
-
-@app.task
 def keep(path):
-    note(path, got=client.lock("kept").acquire(timeout=5.0))
+    Path(path).write_text(str(client.lock("kept").acquire(timeout=5.0)))
 """
 
 #: Sends what it reads from stdin; so that Celery stays out of pytest.
@@ -96,10 +74,6 @@ class Worker:
         )
         assert self.sender.facts() == {"sent": name}
 
-    def told(self, path: Path, within: float = 15.0) -> Any:
-        assert eventually(path.exists, within), f"no task has written {path.name}"
-        return json.loads(path.read_text())
-
     def terminate(self) -> int:
         self.worker.process.send_signal(signal.SIGTERM)
         return self.worker.end()
@@ -133,60 +107,22 @@ def everybody_counts(worker: Worker, folder: Path) -> int:
     return int(path.read_bytes())
 
 
-def is_free(client: rlock.Client, name: str, within: float) -> bool:
-    lock = client.lock(name)
-    got = lock.acquire(timeout=within)
-    if got:
-        lock.release()
-    return got
-
-
-def test_prefork_workers(tmp_path: Path, fresh_masters: FreshMasters) -> None:
-    """One start of Celery for all of it: counting, the parent's hold, a killed worker, warm shutdown."""
-    with working(tmp_path, fresh_masters, "-P", "prefork", "-c", "3") as worker:
-        with rlock.Client(worker.masters.urls, 3.0, restart_guard=0) as client:
-            # The task of the page.
-            total = tmp_path / "total"
-            total.write_text("5")
-            worker.send("add", total, 7)
-            assert eventually(lambda: total.read_text() == "12")
-
-            assert everybody_counts(worker, tmp_path) == 180
-
-            # The parent used the client, and holds a lock. Its children hold nothing, and do no harm.
-            worker.send("look", tmp_path / "look")
-            told = worker.told(tmp_path / "look")
-            assert told == {"owned": [False, 0], "release": "NotHeldError", "taken": False}
-            time.sleep(3.5)  # longer than its ttl
-            assert client.lock("parent").acquire(blocking=False) is False
-
-            # A worker that is killed leaves the lock for a ttl.
-            worker.send("hold", tmp_path / "killed", 60)
-            os.kill(worker.told(tmp_path / "killed.has")["pid"], signal.SIGKILL)
-            began = time.monotonic()
-            assert is_free(client, "held", 8.0)
-            assert 1.0 < time.monotonic() - began < 5.0
-
-            # Warm shutdown: tasks finish; what a worker still holds is freed by the handler of the page,
-            # and what the parent holds by the end of its process.
-            worker.send("keep", tmp_path / "kept")
-            assert worker.told(tmp_path / "kept") == {"got": True}
-            worker.send("hold", tmp_path / "last", 1.0)
-            worker.told(tmp_path / "last.has")
-            assert worker.terminate() == 0
-            assert worker.told(tmp_path / "last") == {"done": True}
-            for name in ("kept", "parent", "held"):
-                assert is_free(client, name, 0.8), name
-        assert_nothing_is_left(worker.masters)
-
-
-@needs("gevent")
-def test_a_pool_of_greenlets(tmp_path: Path, fresh_masters: FreshMasters) -> None:
-    with working(tmp_path, fresh_masters, "-P", "gevent", "-c", "6") as worker:
+@pytest.mark.parametrize("pool", ["prefork", pytest.param("gevent", marks=needs("gevent"))])
+def test_workers_exclude_each_other_and_their_end_frees_what_they_hold(
+    pool: str, tmp_path: Path, fresh_masters: FreshMasters
+) -> None:
+    """One start of Celery for all of it."""
+    with working(tmp_path, fresh_masters, "-P", pool, "-c", "3") as worker:
+        # The task of the page.
+        total, kept = tmp_path / "total", tmp_path / "kept"
+        total.write_text("5")
+        worker.send("add", total, 7)
+        assert eventually(lambda: total.read_text() == "12")
         assert everybody_counts(worker, tmp_path) == 180
-        worker.send("keep", tmp_path / "kept")
-        assert worker.told(tmp_path / "kept") == {"got": True}
+        # The handler of the page frees what a worker holds at its end.
+        worker.send("keep", kept)
+        assert eventually(lambda: kept.exists() and kept.read_text() == "True")
         assert worker.terminate() == 0
         with rlock.Client(worker.masters.urls, 3.0, restart_guard=0) as client:
-            assert is_free(client, "kept", 0.8)
+            assert client.lock("kept").acquire(timeout=0.8)
         assert_nothing_is_left(worker.masters)

@@ -66,38 +66,6 @@ if __name__ == "__main__":
     tell(got=lock.acquire(timeout=8.0), after=time.monotonic() - began)
 """
 
-#: What children do, and what becomes of the parent's hold.
-PARENT = """
-import multiprocessing
-
-def look(lock, answers):
-    answers.put([lock.is_owned(), quiet(lock.release), quiet(lock.acquire, blocking=False)])
-
-def wait(lock):
-    lock.acquire()
-
-if __name__ == "__main__":
-    context = multiprocessing.get_context("fork")
-    client = rlock.Client(URLS, 0.9)
-    lock = client.lock("x")
-    answers = context.SimpleQueue()
-    with lock:
-        looking = context.Process(target=look, args=(lock, answers))
-        waiting = context.Process(target=wait, args=(lock,))
-        looking.start(), waiting.start()
-        looking.join()
-        while not lock.statistics().queue_length:
-            time.sleep(0.01)
-        waiting.terminate()
-        waiting.join()
-        time.sleep(1.5)
-        lock.check()
-        tell(child=answers.get(), code=looking.exitcode)
-    began = time.monotonic()
-    with lock:  # not handed to the dead child
-        tell(again=time.monotonic() - began)
-"""
-
 
 @pytest.fixture
 def script(tmp_path: Path) -> Callable[[str], list[str]]:
@@ -135,15 +103,6 @@ def test_a_child_that_ends_with_the_lock_held_frees_it(method: str, script: Scri
     told = outcome("", masters3.urls, method, command=script(END))
     assert told["got"] is True
     assert told["after"] < 2.0
-    assert_nothing_is_left(masters3)
-
-
-def test_children_do_not_disturb_what_the_parent_holds(script: Script, masters3: Fleet) -> None:
-    told = outcome("", masters3.urls, command=script(PARENT))
-    assert told["child"] == [False, "NotHeldError", False]
-    assert told["code"] == 0
-    # A hand-off to one who is dead but not known to be costs a second.
-    assert told["again"] < 0.8
     assert_nothing_is_left(masters3)
 
 

@@ -40,19 +40,6 @@ def legal(porcupine: Porcupine, path: Path, made: History, *evictions: Eviction)
     return porcupine.judge(path).legal
 
 
-def test_holds_one_after_another_are_accepted(porcupine: Porcupine, path: Path) -> None:
-    made = history(a=hold(1, 10, 1) + hold(30, 40, 3), b=hold(12, 20, 2), c=hold(5, 8, 1, lock='"y"'))
-    assert legal(porcupine, path, made)
-
-
-def test_a_hold_inside_another_is_refused(porcupine: Porcupine, path: Path) -> None:
-    assert not legal(porcupine, path, history(a=hold(1, 10, 1), b=hold(8, 20, 2)))
-
-
-def test_a_token_that_falls_is_refused(porcupine: Porcupine, path: Path) -> None:
-    assert not legal(porcupine, path, history(a=hold(1, 10, 2), b=hold(12, 20, 1)))
-
-
 @pytest.mark.parametrize(("begin", "expected"), [(90, False), (101, True)])
 def test_the_next_owner_gets_in_when_a_validity_ended(
     porcupine: Porcupine, path: Path, begin: float, expected: bool

@@ -80,7 +80,6 @@ class Disk:
         path.write_bytes(content)
 
     def clear(self) -> None:
-        """A new disk."""
         for path in list(self.files()):
             path.unlink()
         self._remember()

@@ -61,10 +61,7 @@ class PrivateNetwork:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         os.close(self._here)
         self._leave()
@@ -94,7 +91,6 @@ class PrivateNetwork:
         self._rule(f"tcp dport {port} reject with tcp reset")
 
     def mend(self) -> None:
-        """No rule any more."""
         _run("nft", "flush", "chain", "inet", "faults", "arriving")
 
     def _rule(self, rule: str) -> None:

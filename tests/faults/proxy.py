@@ -74,8 +74,6 @@ class Proxy:
         self._thread = threading.Thread(target=self._serve, name="proxy", daemon=True)
         self._thread.start()
 
-    # -- what a test orders ----------------------------------------------------------------------------
-
     def cut(self, *, requests: bool = True, replies: bool = True) -> None:
         """Keep all sockets open, take new ones, and swallow what comes: a half-open connection."""
         with self._mutex:
@@ -126,8 +124,6 @@ class Proxy:
             self._closed = True
         self._ring()
         self._thread.join(5.0)
-
-    # -- the thread ------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         while not self._closed:

@@ -10,7 +10,7 @@ from rlock.rules.timing import CLAIM_S
 
 from ..lock.conftest import Child
 from ..servers import Fleet
-from .conftest import LOOK_S, TELL, ClientFor, Process, Waiter, excluded, holders, usable, waiting, within
+from .conftest import LOOK_S, TELL, ClientFor, Process, excluded, holders, waiting, within
 
 HOLD = """\
 lock.acquire()
@@ -26,9 +26,6 @@ def stop(child: Child) -> None:
 
 def go_on(child: Child) -> None:
     child.process.send_signal(signal.SIGCONT)
-
-
-# -- stopped -----------------------------------------------------------------------------------------------
 
 
 STOPS_ITSELF = """\
@@ -98,63 +95,3 @@ def test_a_holder_that_was_stopped_for_less_than_its_lease_still_has_it(
     child.say()
     assert child.line().startswith("True ")
     assert [child.line() for _ in range(3)] == ["checked", "released", "usable"]
-
-
-def test_a_stopped_waiter_that_was_handed_the_lock_costs_the_next_one_a_second_or_two(
-    masters3: Fleet, client_for: ClientFor, process: Process
-) -> None:
-    holder, other = client_for(masters3.urls, 10.0), client_for(masters3.urls, 10.0)
-    lock = holder.lock("x")
-    lock.acquire()
-    first = process('print(lock.acquire(timeout=20)); lock.release(); print("released")', masters3.urls, 10.0)
-    waiting(holder)
-    second = Waiter(other)
-    waiting(holder, 2)
-    stop(first)
-    lock.release()
-    with within(1.0 + LOOK_S):
-        assert second.got()
-    go_on(first)
-    with within(LOOK_S):
-        assert first.line() == "True"
-    assert first.line() == "released"
-    usable(holder)
-
-
-# -- forked ------------------------------------------------------------------------------------------------
-
-FORK_HOLDING = """\
-lock.acquire()
-child = os.fork()
-if child == 0:
-    assert not lock.is_owned() and lock.hold_count == 0
-    try:
-        lock.release()
-    except rlock.NotHeldError as error:
-        assert not isinstance(error, rlock.LeaseLostError)
-    else:
-        os._exit(1)
-    if lock.acquire(blocking=False):
-        os._exit(2)
-    with client.lock("y"):
-        pass
-    sys.exit(3)  # with all that runs at the end of a process
-print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-time.sleep(1.8)
-print("parent", lock.is_owned())
-sys.stdin.readline()
-lock.release()
-print("released")
-"""
-
-
-def test_after_a_fork_the_child_holds_nothing_and_its_end_costs_the_parent_nothing(
-    masters3: Fleet, client_for: ClientFor, process: Process
-) -> None:
-    child = process(FORK_HOLDING, masters3.urls, 1.5)
-    assert child.line() == "child 3"
-    assert child.line() == "parent True", "it is not renewed"
-    excluded(client_for(masters3.urls))
-    child.say()
-    assert child.line() == "released"
-    usable(client_for(masters3.urls))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 
 import pytest
@@ -95,28 +94,6 @@ def test_without_a_majority_acquire_raises_and_a_holder_loses_the_lock_when_its_
         usable(holder, 10.0)
 
 
-def test_a_majority_that_is_stopped_for_less_than_the_lease_costs_a_holder_nothing(
-    fresh_masters: FreshMasters, client_for: ClientFor, caplog: pytest.LogCaptureFixture
-) -> None:
-    fleet = fresh_masters(3)
-    holder = client_for(fleet.urls, 2.4)
-    with holder.lock("x") as lock:
-        signal = lock.lost
-        harm(fleet, "stopped")
-        with caplog.at_level(logging.WARNING, "rlock"):
-            time.sleep(1.3)  # the first renewal has failed by now
-        assert "no quorum renewed it" in caplog.text
-        assert lock.is_owned()
-        heal(fleet)
-        time.sleep(1.6)  # past the end of the first lease
-        lock.check()
-        assert not signal.is_set()
-    usable(client_for(fleet.urls))
-
-
-# -- late commands -----------------------------------------------------------------------------------------
-
-
 def test_an_acquire_that_stopped_masters_carry_out_late_does_not_outlive_its_lease(
     fresh_masters: FreshMasters, client_for: ClientFor
 ) -> None:
@@ -175,17 +152,3 @@ def test_a_command_that_arrives_after_a_later_owner_has_the_lock_does_not_touch_
         with pytest.raises(rlock.LeaseLostError):
             lock.release()
     usable(early)
-
-
-def test_a_stopped_master_takes_the_release_that_it_missed_when_it_goes_on(
-    fresh_masters: FreshMasters, client_for: ClientFor
-) -> None:
-    fleet = fresh_masters(3)
-    holder = client_for(fleet.urls, 10.0)
-    with holder.lock("x") as lock:
-        assert everywhere(fleet.urls)
-        harm(fleet[:1], "stopped")
-    assert lock.hold_count == 0
-    heal(fleet[:1])
-    # Far under the lease of 10 s.
-    assert eventually(lambda: holders(fleet.urls) == [None] * 3, 3.0)

@@ -48,8 +48,6 @@ def configure(urls: list[str], option: str, value: str) -> None:
             server.config_set(option, value)
 
 
-# -- a minority --------------------------------------------------------------------------------------------
-
 REFUSALS: dict[str, Callable[[redis.Redis], object]] = {
     "no memory": lambda server: server.config_set("maxmemory", "1"),
     "a replica": lambda server: server.replicaof("127.0.0.1", "1"),
@@ -69,9 +67,6 @@ def test_a_minority_that_refuses_gives_no_vote_and_nobody_notices(
         with unharmed(holder, other):
             assert holders(urls[1:]) != [None] * 2
             usable(client_for(urls), name="y")
-
-
-# -- memory ------------------------------------------------------------------------------------------------
 
 
 def test_without_memory_on_a_majority_acquire_says_oom_while_a_holder_renews_and_releases(
@@ -110,9 +105,6 @@ def test_an_eviction_policy_that_throws_locks_away_is_logged_once_for_each_maste
     assert len(told) == 2
     assert all("set it to noeviction" in line for line in told)
     assert {line.split()[0] for line in told} == set(urls[:2])
-
-
-# -- disk --------------------------------------------------------------------------------------------------
 
 
 def lock_up(fleet: Fleet, folders: list[Path]) -> None:
@@ -166,9 +158,6 @@ def test_when_a_majority_cannot_save_acquire_says_misconf_and_a_holder_loses_the
     configure(fleet.urls[:2], "stop-writes-on-bgsave-error", "no")
     with within(6.0):
         usable(other, 6.0)
-
-
-# -- not a master, or not yet ------------------------------------------------------------------------------
 
 
 def test_a_majority_of_replicas_is_raised_at_once_even_from_an_acquire_that_may_wait_for_ever(
@@ -227,9 +216,6 @@ def test_masters_that_are_loading_give_no_vote_and_a_blocking_acquire_waits_for_
     client.lock("x").release()
     for thread in starting:
         thread.join(20)
-
-
-# -- not allowed -------------------------------------------------------------------------------------------
 
 
 def test_a_password_that_is_set_while_we_are_connected_costs_a_minority_its_vote_and_nothing_else(
@@ -305,9 +291,6 @@ def test_without_the_permission_for_info_the_lock_works(masters3: Fleet, client_
     urls = user(masters3.urls, "-info")
     with unharmed(client_for(urls, 1.5), client_for(urls, 1.5)):
         pass
-
-
-# -- too many connections ----------------------------------------------------------------------------------
 
 
 def test_a_majority_that_takes_no_more_clients_is_an_error_for_newcomers_and_serves_those_who_are_there(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -20,7 +19,6 @@ from rlock.testing.contention.journal import SECOND, now_ns
 from rlock.testing.contention.processes import WorkerProcesses
 from rlock.testing.contention.worker import Load
 
-from ..conftest import FreshMasters
 from ..lock.conftest import eventually
 from ..servers import AnyMaster, Fleet, raw
 
@@ -144,24 +142,6 @@ def test_never_two_at_once(masters3: Fleet, redisson: list[str], tmp_path: Path)
     history = contest(redisson, masters3.masters, tmp_path)
     judge(history, tmp_path)
     assert history.errors == []
-
-
-def test_never_two_at_once_while_one_of_three_masters_dies(
-    fresh_masters: FreshMasters, redisson: list[str], tmp_path: Path
-) -> None:
-    fleet = fresh_masters(3)
-
-    def kill() -> None:
-        while not (tmp_path / "java-0-0.jsonl").exists():
-            time.sleep(0.02)
-        time.sleep(SECONDS / 2)
-        fleet[0].kill()
-
-    killer = threading.Thread(target=kill, daemon=True)
-    killer.start()
-    judge(contest(redisson, fleet.masters, tmp_path), tmp_path)
-    killer.join(10)
-    assert not fleet[0].running
 
 
 def test_the_contest_notices_two_locks_where_one_should_be(

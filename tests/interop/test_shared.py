@@ -27,7 +27,6 @@ UUID = "{:08x}-89ab-4cde-8f01-23456789abcd"
 
 @pytest.fixture
 def shared() -> Iterator[MakeShared]:
-    """Clients of the kind that is tested here."""
     made: list[rlock.Client] = []
 
     def make(urls: Sequence[str], ttl: float = 2.0, **options: Any) -> rlock.Client:
@@ -146,32 +145,6 @@ def test_a_vote_that_is_taken_back_is_told_or_java_would_sleep_over_it(
     assert message is not None
     assert message["data"] == "0"
     assert not raw(masters3.urls[2]).exists("job")
-    ear.close()
-
-
-def test_threads_of_one_process_do_not_keep_it_from_java(masters1: Fleet, shared: MakeShared) -> None:
-    client = shared(masters1.urls)
-    ear = raw(masters1.urls[0]).pubsub(ignore_subscribe_messages=True)
-    ear.subscribe(CHANNEL)
-    ear.get_message(timeout=1)
-    order: list[int] = []
-
-    def work(i: int) -> None:
-        for _ in range(12):
-            with client.lock("job"):
-                order.append(i)
-                time.sleep(0.003)  # the others are asleep by then
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert len(order) == 36
-    told = 0
-    while ear.get_message(timeout=0.1) is not None:
-        told += 1
-    assert told >= 36 // 9, "at least each ninth release is told to all"
     ear.close()
 
 

@@ -185,7 +185,6 @@ def child() -> Iterator[Callable[..., Child]]:
 
 
 def in_thread(work: Callable[[], Any]) -> Any:
-    """The result of ``work`` in a thread of its own, or its exception."""
     result: list[Any] = []
 
     def run() -> None:

@@ -81,9 +81,6 @@ def write_backs(urls: list[str]) -> Iterator[set[tuple[str, str]]]:
                     rounds.add((words[-3], words[-2]))
 
 
-# -- what it is --------------------------------------------------------------------------------------------
-
-
 def test_it_is_an_int_of_at_most_53_bits_that_begins_at_the_masters_time(
     urls: list[str], make_client: MakeClient
 ) -> None:
@@ -133,9 +130,6 @@ def test_it_is_still_there_after_a_loss_until_the_release(urls: list[str], make_
     assert take(client) > token
 
 
-# -- greater for every later holder ------------------------------------------------------------------------
-
-
 WORKER = """
 import random, sys, time, rlock
 client = rlock.Client(sys.argv[2:], ttl=5.0)
@@ -164,9 +158,6 @@ def test_it_rises_from_process_to_process(
     tokens = [int(line) for line in journal.read_text().split()]
     assert len(tokens) == 120
     assert rising(tokens)
-
-
-# -- what it rests on --------------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("3.8")

@@ -71,54 +71,6 @@ def test_threads_of_one_process_do_not_keep_it_among_themselves(
 
 
 @threads_only
-def test_ctrl_c_just_after_the_heir_was_told_does_not_free_what_the_heir_goes_on_with(
-    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    where = rlock._client.subscriptions.Subscriptions
-    client, other = make_client(masters3.urls, ttl=10.0), make_client(masters3.urls, ttl=10.0)
-    hand_over, told = where.hand_over, []
-    got, go = threading.Event(), threading.Event()
-    ends: list[object] = []
-
-    def interrupted(self: Any, contender: Contender, grant: LocalGrant) -> bool:
-        told.append(hand_over(self, contender, grant))
-        raise KeyboardInterrupt
-
-    def wait() -> None:
-        lock = client.lock("x")
-        lock.acquire()
-        got.set()
-        go.wait(20)
-        ends.append(lock.is_owned())
-        try:
-            lock.release()
-        except RLockError as error:
-            ends.append(error)
-
-    lock = client.lock("x")
-    lock.acquire()
-    next_waiter = threading.Thread(target=wait)
-    next_waiter.start()
-    assert eventually(lambda: client.status("x").queue_length == 1)
-    time.sleep(0.1)
-    with monkeypatch.context() as patch:
-        patch.setattr(where, "hand_over", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            lock.release()
-    try:
-        assert told == [True]
-        assert lock.hold_count == 0
-        assert got.wait(5)
-        assert not other.lock("x").acquire(timeout=0.5), "two valid leases"
-    finally:
-        go.set()
-        next_waiter.join(20)
-    assert ends == [True]
-    assert other.lock("x").acquire(timeout=1.0)
-    other.lock("x").release()
-
-
-@threads_only
 @pytest.mark.parametrize("kept", ["releaser", "heir"])
 def test_close_in_the_middle_of_a_hand_off_leaves_nothing_of_the_heir(
     masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch, kept: str

@@ -132,9 +132,7 @@ READING = ("subscriptions.py", "notifications.py", "_sync/connections.py", "_syn
 NEVER = 1_000_000_000
 
 
-def test_ctrl_c_before_any_line_that_reads_a_message_keeps_no_other_waiter_asleep(
-    masters1: Fleet,
-) -> None:
+def test_ctrl_c_before_any_line_that_reads_a_message_keeps_no_other_waiter_asleep(masters1: Fleet) -> None:
     """One thread reads for all that wait; the message is for another one of them."""
     holder, client = rlock.Client(masters1.urls, ttl=10.0), rlock.Client(masters1.urls, ttl=10.0)
     subscriptions: Any = client._engine().notifications

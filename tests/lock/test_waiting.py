@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -11,7 +10,7 @@ import pytest
 
 import rlock
 
-from ..servers import Fleet, left, raw
+from ..servers import Fleet, raw
 from .conftest import Child, default_mode, eventually, in_thread
 
 EVERY_KIND = True
@@ -30,19 +29,6 @@ HOLDER = """
     sys.stdin.readline()
 """
 
-WAITER = """
-    import sys, threading, rlock
-    client = rlock.Client(sys.argv[1:], ttl=3.0)
-    lock = client.lock("x")
-    print("waiting", flush=True)
-    try:
-        lock.acquire()
-    except KeyboardInterrupt:
-        print("interrupted", lock.hold_count, flush=True)
-    sys.stdin.readline()
-    print(sorted(thread.name for thread in threading.enumerate()), flush=True)
-"""
-
 
 def channels(fleet: Fleet) -> list[str]:
     """Subscriptions to locks; beside each there is one to what is handed to the subscriber."""
@@ -50,10 +36,6 @@ def channels(fleet: Fleet) -> list[str]:
     own = [channel for channel in found if "|" in channel]
     assert len({channel.rpartition("|")[0] for channel in own} - set(found)) == 0
     return [channel for channel in found if channel not in own]
-
-
-def keys(fleet: Fleet) -> list[str]:
-    return [key for master in fleet for key in left(master.url)]
 
 
 def commands(fleet: Fleet) -> int:
@@ -105,23 +87,6 @@ def test_a_killed_holder_frees_its_lock_within_ttl_and_a_half_second(
     assert lock.acquire(timeout=20)
     assert time.monotonic() - began < 2.5
     lock.release()
-
-
-def test_ctrl_c_while_waiting_leaves_nothing_behind(
-    masters3: Fleet, make_client: MakeClient, child: StartChild
-) -> None:
-    lock = make_client(masters3.urls).lock("x")
-    with lock:
-        waiter = child(WAITER, *masters3.urls)
-        assert waiter.line() == "waiting"
-        assert eventually(lambda: len(channels(masters3)) == 3)
-        waiter.process.send_signal(signal.SIGINT)
-        assert waiter.line() == "interrupted 0"
-        assert eventually(lambda: not channels(masters3)), "still subscribed"
-        waiter.say()
-        assert waiter.line() == "['MainThread']"
-        assert waiter.end() == 0
-    assert keys(masters3) == []
 
 
 def test_no_subscription_stays_after_the_last_waiter(masters: Fleet, make_client: MakeClient) -> None:

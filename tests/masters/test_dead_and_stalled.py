@@ -15,7 +15,6 @@ FreshMasters = Callable[..., Fleet]
 
 
 def cycle(lock: rlock.RLock) -> bool:
-    """Acquire and release."""
     assert lock.acquire(timeout=5.0)
     lock.release()
     return True

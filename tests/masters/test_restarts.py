@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 
@@ -13,9 +12,8 @@ import rlock
 from rlock.cli.main import cli
 from rlock.rules.keys import NOTE
 
-from ..lock.conftest import eventually
 from ..servers import Fleet, raw
-from .restarting import GUARD, TTL, FreshMasters, a_client, holders, refused
+from .restarting import GUARD, TTL, FreshMasters, a_client, refused
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
@@ -41,20 +39,6 @@ def test_a_lease_that_a_restarted_master_has_forgotten_is_not_given_to_a_second_
         assert time.monotonic() - began > TTL - 0.5
 
 
-def test_a_new_deployment_can_be_used_within_max_ttl_and_a_margin(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(3)
-    for master in fleet:
-        master.restart(empty=True)
-    born = time.monotonic()
-    with a_client(fleet) as client:
-        assert client.lock("x").acquire()
-        took = time.monotonic() - born
-        # They were started one after another, and uptimes are whole seconds.
-        assert TTL < took < GUARD + 2.0
-    with a_client(fleet) as later:
-        assert later.lock("y").acquire(blocking=False), "nobody waits twice for one life of a master"
-
-
 def test_a_new_deployment_can_be_used_at_once_after_rlock_init(fresh_masters: FreshMasters) -> None:
     fleet = fresh_masters(3)
     for master in fleet:
@@ -76,17 +60,6 @@ def test_a_new_deployment_can_be_used_at_once_after_rlock_init(fresh_masters: Fr
         assert client.lock("y").acquire(blocking=False)
 
 
-def test_init_holds_for_this_life_of_a_master_only(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(1)
-    with a_client(fleet) as client:
-        assert client.init() == {fleet.urls[0]: None}
-        assert client.lock("x").acquire(blocking=False)
-        client.lock("x").release()
-        fleet[0].restart(empty=True)
-        with pytest.raises(rlock.QuorumUnreachableError, match="no vote for"):
-            client.lock("x").acquire(blocking=False)
-
-
 def test_init_tells_which_masters_did_not_take_note(fresh_masters: FreshMasters) -> None:
     fleet = fresh_masters(3)
     fleet[1].kill()
@@ -102,34 +75,6 @@ def test_init_tells_which_masters_did_not_take_note(fresh_masters: FreshMasters)
     )
     with a_client(fleet, restart_guard=0) as client, pytest.raises(rlock.OptionsError, match="turned"):
         client.init()
-
-
-def test_masters_that_forget_nothing_are_not_waited_for(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(3, args=DURABLE)
-    with a_client(fleet) as client:
-        lock = client.lock("x")
-        assert lock.acquire(timeout=5)
-        owner = client.status("x").holder
-        for master in fleet:
-            master.restart(empty=False)
-        assert client.lock("y").acquire(blocking=False)
-        assert eventually(lambda: holders(client) == [owner] * 3, within=3)
-        time.sleep(TTL)
-        lock.check()
-        lock.release()
-
-
-def test_without_the_permission_for_info_each_connection_is_waited_for(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(1)
-    server = raw(fleet[0].url)
-    server.execute_command("ACL", "SETUSER", "joe", "on", ">pw", "~*", "&*", "+@all", "-info", "-config")
-    url = fleet[0].url.replace("redis://", "redis://joe:pw@")
-    with rlock.Client(url, TTL, max_ttl=TTL) as client:
-        with pytest.raises(rlock.QuorumUnreachableError, match="may not run INFO"):
-            client.lock("x").acquire(blocking=False)
-        assert client.lock("x").acquire(timeout=2 * GUARD)
-        client.lock("x").release()
-        assert client.lock("x").acquire(blocking=False)
 
 
 def take_a_bare_quorum(client: rlock.Client, fleet: Fleet, missed: int, name: str = "x") -> None:
@@ -156,20 +101,6 @@ def test_a_client_that_was_idle_notices_a_flush_with_the_grant_itself(fresh_mast
             assert anna.lock("x").is_owned()
 
 
-def test_durable_masters_whose_disks_are_lost_are_guarded(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(3, args=DURABLE)
-    for master in fleet:
-        raw(master.url).delete(NOTE)
-    time.sleep(GUARD)
-    with a_client(fleet) as anna:
-        take_a_bare_quorum(anna, fleet, missed=0)
-        for master in fleet[1:]:
-            master.restart(empty=True)
-        with a_client(fleet) as ben, pytest.raises(rlock.QuorumUnreachableError, match="no vote for"):
-            ben.lock("x").acquire(blocking=False)
-        assert anna.lock("x").is_owned()
-
-
 @pytest.mark.rule("3.6")
 def test_a_connection_from_before_config_set_does_not_call_a_master_durable(
     fresh_masters: FreshMasters,
@@ -184,16 +115,6 @@ def test_a_connection_from_before_config_set_does_not_call_a_master_durable(
         master.flushall()
         assert client.lock("y").acquire(timeout=10)
         assert ":durable " not in str(master.get(NOTE))
-
-
-def test_a_master_that_does_not_sync_during_a_rewrite_is_guarded(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(1, args=(*DURABLE, "--no-appendfsync-on-rewrite", "yes"))
-    with a_client(fleet) as client:
-        with client.lock("x"):
-            pass
-        fleet[0].restart(empty=False)
-        with pytest.raises(rlock.QuorumUnreachableError, match="no vote for"):
-            client.lock("x").acquire(blocking=False)
 
 
 def test_a_client_that_holds_nothing_makes_nobody_wait_longer(fresh_masters: FreshMasters) -> None:
@@ -215,19 +136,3 @@ def test_the_first_use_of_masters_that_have_been_up_for_long_is_immediate(
     time.sleep(GUARD + 1.0)
     with a_client(fleet) as client:
         assert client.lock("x").acquire(blocking=False)
-
-
-@pytest.mark.parametrize("flushed", ["one", "all"])
-def test_masters_that_were_flushed_are_not_taken_for_unused(
-    fresh_masters: FreshMasters, flushed: str
-) -> None:
-    fleet = fresh_masters(3)
-    time.sleep(GUARD)
-    with a_client(fleet) as anna:
-        take_a_bare_quorum(anna, fleet, missed=2)
-        for master in fleet[:1] if flushed == "one" else fleet:
-            raw(master.url).flushall()
-        raw(fleet[2].url).delete(NOTE)
-        with a_client(fleet) as ben, contextlib.suppress(rlock.QuorumUnreachableError):
-            assert not ben.lock("x").acquire(blocking=False)
-        assert anna.lock("x").is_owned()

@@ -127,9 +127,6 @@ def test_a_test_is_quick_by_its_folder_and_if_it_measures_nothing(path: str, mar
     assert quick.is_slow(quick.HERE / path) <= slow
 
 
-# -- make release ----------------------------------------------------------------------------------
-
-
 def make_release(folder: Path) -> tuple[int, str, list[str]]:
     """Exit status, output and calls of `make release`."""
     (folder / "calls").unlink(missing_ok=True)
@@ -138,10 +135,6 @@ def make_release(folder: Path) -> tuple[int, str, list[str]]:
     done = subprocess.run(command, cwd=folder, env={**os.environ, **names}, capture_output=True, text=True)
     calls = folder / "calls"
     return done.returncode, done.stdout, calls.read_text().splitlines() if calls.exists() else []
-
-
-def tags(folder: Path) -> list[str]:
-    return subprocess.run(["git", "tag"], cwd=folder, capture_output=True, text=True).stdout.split()
 
 
 def test_a_release_is_built_of_a_clean_tree_checked_and_tagged_once_and_uploaded_by_nobody(

@@ -20,7 +20,6 @@ pytest.importorskip("build", reason="the package `build` is not installed")
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The wheel and the sdist of this checkout."""
     out = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(TOP)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -104,18 +104,6 @@ def first_use(box: Box, run_id: str = LIFE) -> Note:
     return handshake(box, run_id, "unused", known)
 
 
-# -- a note is there ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("memory", ["volatile", "unused"])
-@pytest.mark.parametrize("run_id", [LIFE, ""])
-def test_the_note_of_the_same_life_is_left_alone(old: Box, run_id: str, memory: str) -> None:
-    """And of a life that the caller may not know: it cannot say that it is another one."""
-    before = noted(old)
-    with old.nothing_written():
-        assert handshake(old, run_id, memory) == before
-
-
 @pytest.mark.rule("3.6")
 def test_a_note_of_another_life_is_of_a_memory_that_begins_now(old: Box) -> None:
     """A snapshot brought it back, and later grants are lost."""
@@ -148,13 +136,6 @@ def test_the_note_of_a_life_that_was_not_durable_is_not_kept(old: Box, earlier: 
 
 
 @pytest.mark.parametrize("memory", ["volatile", "durable"])
-def test_a_caller_that_did_not_ask_leaves_the_mark_of_a_durable_life(old: Box, memory: str) -> None:
-    handshake(old, LIFE, memory)
-    with old.nothing_written():
-        handshake(old, LIFE, "unknown")
-
-
-@pytest.mark.parametrize("memory", ["volatile", "durable"])
 def test_a_master_without_free_memory_keeps_its_note_when_its_settings_change(old: Box, memory: str) -> None:
     if memory == "volatile":
         handshake(old, LIFE, "durable")
@@ -178,9 +159,6 @@ def test_the_operator_s_word_is_written_over_any_note(old: Box, run_id: str) -> 
     assert handshake(old, run_id, "vouched") == Note(run_id, 0, 0), "the longest lease, too"
 
 
-# -- there is none -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("memory", ["volatile", "durable", "unused"])
 def test_where_there_is_no_note_the_memory_begins_now(new: Box, memory: str) -> None:
     """A flush, a restart, a DEL or the loss of a disk took it: how old the server is tells nothing."""
@@ -189,9 +167,6 @@ def test_where_there_is_no_note_the_memory_begins_now(new: Box, memory: str) -> 
         assert is_now(new, note)
         assert (note.run_id, note.max_ttl_ms) == (run_id, 0)
         new.client.delete(NOTE)
-
-
-# -- the first use of a fleet ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("run_id", [LIFE, ""])
@@ -301,9 +276,6 @@ def test_a_key_of_another_type_is_replaced_by_the_handshake_and_by_nothing_else(
     assert box.acquire()[0] == 1
 
 
-# -- refusals ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("rule", ["-set", "-get", "-time"])
 def test_without_a_permission_nothing_is_noted(box: Box, rule: str) -> None:
     box.client.delete(NOTE)
@@ -319,9 +291,6 @@ def test_out_of_memory_nothing_is_noted_and_a_note_is_told(old: Box) -> None:
     with pytest.raises(redis.ResponseError, match="used memory > 'maxmemory'"):
         old.handshake(OTHER)
     assert noted(old) == before
-
-
-# -- a connection of the client ----------------------------------------------------------------------------
 
 
 def test_each_connection_of_a_client_begins_with_the_handshake(new: Box) -> None:

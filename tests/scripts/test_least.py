@@ -42,18 +42,12 @@ def line() -> list[str]:
     return told
 
 
-# -- the page -----------------------------------------------------------------------------------------
-
-
 def test_the_page_allows_the_commands_that_are_needed_and_no_other() -> None:
     assert line().count("-@all") == 1
     allowed = [rule[1:] for rule in line() if rule.startswith("+")]
     assert len(allowed) == len(set(allowed))
     assert set(allowed) == LEAST | BESIDE
     assert all(line().index(f"+{command}") > line().index("-@all") for command in allowed), "taken back"
-
-
-# -- and on every server found: it is enough, and no more than that ---------------------------------------
 
 
 def exercise(box: Box, user: Box, ears: Ears) -> list[Any]:

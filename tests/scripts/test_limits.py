@@ -28,8 +28,6 @@ from ..scripted import (
     owner_of,
 )
 
-# -- out of memory ---------------------------------------------------------------------------------------
-
 
 def test_out_of_memory_a_lease_is_prolonged_even_if_its_count_cannot_be_told(box: Box) -> None:
     box.acquire(lease_ms=5_000)
@@ -80,9 +78,6 @@ def test_out_of_memory_a_waiter_keeps_the_place_it_has(box: Box) -> None:
     assert box.status()[4:] == [1, [ANNA, str(TICKET)]]
     assert box.release(owner_of(ANNA), CHANNEL, waiter=ANNA)[0] == -1
     assert box.content(QUEUE) is None
-
-
-# -- permissions -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rule", ["-publish", "resetchannels"])
@@ -158,9 +153,6 @@ def test_a_refused_read_is_an_error_and_never_an_answer(box: Box, script: str) -
     with pytest.raises(redis.ResponseError):
         getattr(user, script)()
     assert box.content() == ("hash", {THEIRS: "1"})
-
-
-# -- a long queue ----------------------------------------------------------------------------------------
 
 
 #: Places of dead waiters that one call takes out of the queue, and what it answers if there may be more.

@@ -8,25 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from ..scripted import (
-    ANNA,
-    BEN,
-    CHANNEL,
-    FENCE,
-    FENCE_MS,
-    HEIR,
-    LEASE_MS,
-    LIFE,
-    LOCK,
-    MINE,
-    NOTE,
-    QUEUE,
-    THEIRS,
-    TOKEN,
-    Box,
-    Ears,
-    owner_of,
-)
+from ..scripted import ANNA, BEN, CHANNEL, HEIR, LEASE_MS, LIFE, LOCK, NOTE, THEIRS, Box, Ears, owner_of
 from .test_handshake import OTHER, noted
 
 
@@ -44,43 +26,6 @@ def longest(box: Box) -> int:
     return note.max_ttl_ms
 
 
-def test_a_grant_of_a_longer_lease_raises_the_longest_lease_in_the_note(short: Box) -> None:
-    assert short.acquire(lease_ms=10_001)[7] == f"{LIFE} 5 10001", "it comes back with the same answer"
-    assert longest(short) == 10_001
-    assert short.acquire(lease_ms=60_000)[0] == 1, "the same owner again"
-    assert longest(short) == 60_000
-
-
-def test_the_longest_lease_is_compared_as_a_number(short: Box) -> None:
-    short.client.set(NOTE, f"{LIFE} 5 9000")
-    short.acquire(lease_ms=10_000)
-    assert longest(short) == 10_000
-
-
-def test_a_refusal_raises_nothing(short: Box) -> None:
-    short.acquire(THEIRS, lease_ms=5_000)
-    for options in ({}, {"waiter": ANNA}, {"waiter": BEN, "order": "fair"}, {"brief": True, "waiter": ANNA}):
-        assert short.acquire(lease_ms=60_000, **options)[:2] == [-1, THEIRS]
-    short.client.delete(LOCK)
-    assert short.acquire(lease_ms=60_000, order="fair")[0] == -3
-    short.put("list")
-    assert short.acquire(lease_ms=60_000)[0] == -2
-    assert longest(short) == 10_000
-
-
-def test_a_healing_of_a_longer_lease_raises_it_and_a_renewal_does_not(short: Box) -> None:
-    """What stands there was granted or healed there, and raised it then."""
-    short.acquire(lease_ms=5_000)
-    assert short.renew(lease_ms=60_000) == [1]
-    assert short.heal(lease_ms=60_000) == [1]
-    assert short.heal(THEIRS, lease_ms=60_000) == [-1]
-    assert longest(short) == 10_000
-    short.client.delete(LOCK)
-    keys = [LOCK, FENCE, "none", NOTE]
-    assert short.call("heal", keys, 60_000, FENCE_MS, MINE, 1, TOKEN) == [MINE, [2], f"{LIFE} 5 60000"]
-    assert longest(short) == 60_000
-
-
 def test_without_memory_for_a_longer_lease_in_the_note_there_is_no_grant(short: Box) -> None:
     """Otherwise a lease would stand there of which nobody knows how long it may be."""
     short.fill()
@@ -88,18 +33,6 @@ def test_without_memory_for_a_longer_lease_in_the_note_there_is_no_grant(short: 
         short.acquire(lease_ms=60_000)
     assert short.content() is None
     assert longest(short) == 10_000
-
-
-def test_no_script_but_the_handshake_brings_the_note_back(box: Box) -> None:
-    """Its absence tells of a loss of memory, until a handshake has noted that."""
-    box.client.delete(NOTE)
-    assert box.acquire()[7] == ""
-    assert box.call("renew", [LOCK, NOTE], 5_000, MINE, 1) == [MINE, [1], ""]
-    assert box.call("status", [LOCK, QUEUE, NOTE], 0)[6] == ""
-    box.client.delete(LOCK)
-    box.heal()
-    box.hand_on(ban_ms=5_000)
-    assert box.content(NOTE) is None
 
 
 @pytest.mark.rule("2.1")

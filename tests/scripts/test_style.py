@@ -130,16 +130,6 @@ def test_a_count_is_assigned_and_never_added_up(name: str) -> None:
     assert set(counts) <= {"count", "1"}  # a hand-off is a first hold
 
 
-@EVERY_SCRIPT
-def test_the_text_is_plain(name: str) -> None:
-    text = SCRIPTS[name]
-    assert text.isascii(), "the hash that names a script must not depend on an encoding"
-    assert not {"\r", "\t"} & {*text}
-    assert text.endswith("\n")
-    assert not text.startswith("#!"), "Redis 6.2 knows no script flags"
-    assert max(map(len, text.splitlines())) <= 110
-
-
 def test_the_age_in_the_note_is_written_by_one_script_and_without_an_expiry() -> None:
     """The end of the note tells of a loss of memory; see test_handshake.py, too."""
     writers = [name for name in SCRIPTS if re.search(r"'(set|pexpire|del)', note", body(name))]

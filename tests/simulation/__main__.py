@@ -14,8 +14,6 @@ from .schedules import Outcome, play
 
 
 class Sum:
-    """What came of many schedules."""
-
     def __init__(self) -> None:
         self._began = time.monotonic()
         self.schedules = self.grants = self.restarts = self.commands = 0

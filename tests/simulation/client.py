@@ -113,8 +113,6 @@ class Client(Process, Engine):
 
     def _holding(self) -> None: ...
 
-    # -- what threads do, under the eyes of the referee --------------------------------------------------
-
     def locking(
         self, thread: Thread, options: LockOptions, until: float = FOR_EVER
     ) -> WaitGenerator[Hold | None]:
@@ -163,7 +161,6 @@ class Client(Process, Engine):
         return answer
 
     def evict(self, name: str) -> Program:
-        """An operator's removal of whoever holds a lock."""
         try:
             yield from evict(self.masters, name, self._timeout)
         except (QuorumUnreachableError, KeyboardInterrupt):

@@ -62,8 +62,6 @@ class Connection(connection.Connection):
         #: The same when the peer has closed.
         self.disconnect: Callable[[], object] = lambda: None
 
-    # -- the client's end --------------------------------------------------------------------------------
-
     def shake_hands(self, options: ConnectOptions) -> None:
         """What a handshake finds."""
         if not options.subscriber:
@@ -97,8 +95,6 @@ class Connection(connection.Connection):
                 session = self.session
                 self.there.send(lambda: session.host.receive(session, session.close))
 
-    # -- the server's end --------------------------------------------------------------------------------
-
     def answer(self, reply: Any) -> None:
         self.back.send(partial(self._arrive, reply))
 
@@ -116,8 +112,6 @@ class Connection(connection.Connection):
         if not self.closed and not self.ended:
             self.ended = True
             self.client.do(self.disconnect)
-
-    # -- faults ------------------------------------------------------------------------------------------
 
     def cut(self) -> None:
         """A machine in between forgets the connection: what is on its way is lost, and both ends are told."""
@@ -162,8 +156,6 @@ class Connections(connections.Connections[Connection]):
         network = client.world.network
         self._latency = network.messages if self._options.subscriber else network.commands
 
-    # -- reading and writing -----------------------------------------------------------------------------
-
     def parker(self) -> Parker:
         return Parker(self.bench)
 
@@ -201,8 +193,6 @@ class Connections(connections.Connections[Connection]):
         connection.serve = connection.disconnect = self.bench.arrived
 
     def _unregister(self, connection: Connection) -> None: ...
-
-    # -- connecting --------------------------------------------------------------------------------------
 
     def join(self) -> None:
         """Have a connection to every master at once, as after an earlier use."""

@@ -86,14 +86,8 @@ def until_over(world: World, threads: Sequence[Thread], within: float = PATIENCE
 
 
 def elect(
-    masters: int,
-    contenders: int,
-    seed: int,
-    *,
-    standing: bool = False,
-    hold_s: float = 0.001,
+    masters: int, contenders: int, seed: int, *, standing: bool = False, hold_s: float = 0.001
 ) -> Election:
-    """Let them contend until each has had it once."""
     world = World(masters, seed)
     threads = contend(world, contenders, hold_s=hold_s, standing=standing)
     entered = world.referee.entered

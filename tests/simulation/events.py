@@ -57,12 +57,10 @@ class Process:
             action()
 
     def after(self, delay: float, action: Action) -> None:
-        """A timer of the process."""
         if delay < math.inf:
             self.events.at(self.events.now + delay, lambda: self.do(action))
 
     def stop(self) -> None:
-        """As by SIGSTOP."""
         self.stopped = True
 
     def resume(self, random: Random | None = None) -> None:

@@ -60,8 +60,6 @@ class Nemesis:
             if host.stopped:
                 host.go_on()
 
-    # -- what it chooses ---------------------------------------------------------------------------------
-
     def duration(self) -> float:
         return self.dice.uniform(*self.dice.choice(((0.01, 0.2), (0.1, 0.6), (0.5, 1.5), (1.0, HELD_UP_S))))
 

@@ -102,7 +102,6 @@ class Historian(Referee):
 
 
 def scheduled(seed: int) -> Historian:
-    """Play a random schedule."""
     schedule = Schedule(seed)
     historian = Historian(schedule.world, f"{seed}/")
     schedule.world.referee = historian
@@ -111,7 +110,6 @@ def scheduled(seed: int) -> Historian:
 
 
 def directed(rule: str) -> Historian:
-    """Play the scenario of a rule."""
     stage = Stage()
     historian = Historian(stage.world)
     stage.world.referee = historian

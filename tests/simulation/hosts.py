@@ -43,7 +43,6 @@ class Session:
         self.connection.answer([b"message", channel.encode(), payload.encode()])
 
     def close(self) -> None:
-        """The server has done with it."""
         self.open = False
         self.host.sessions.pop(self.number, None)
         for name in list(self.host.master.subscribers):
@@ -97,8 +96,6 @@ class Host(Process):
         self.master.started_us, self.master.whole = self.time_us() - 999_999, True
         self.up = True
 
-    # -- faults ------------------------------------------------------------------------------------------
-
     def restart(
         self,
         down_s: float = 0.0,
@@ -144,7 +141,6 @@ class Host(Process):
         return deepcopy(self.master.keys)
 
     def flush(self) -> None:
-        """FLUSHALL: every key is gone, the connections stay."""
         self.master.keys.clear()
         self.master.whole = False
         if self.world.recorder is not None:
@@ -159,8 +155,6 @@ class Host(Process):
             unread = self._unread.pop(session, deque())
             while unread:
                 self.receive(session, unread.popleft())
-
-    # -- connections -------------------------------------------------------------------------------------
 
     def open(self, connection: Connection) -> Session:
         """The kernel accepts, whether or not the server stands still."""

@@ -65,8 +65,6 @@ class Recorder:
             if host.master.look(NOTE) is not None:
                 self.shook_hands(host)
 
-    # -- masters -----------------------------------------------------------------------------------------
-
     def _tell_all(self, what: str, host: Host, number: int = 0) -> None:
         for trace in self.traces.values():
             trace.add(what, host.index + 1, 0, number)
@@ -83,11 +81,9 @@ class Recorder:
         return max(0, min(self._longest, (host.time_us() - since_us) // 1000))
 
     def shook_hands(self, host: Host) -> None:
-        """A handshake ran."""
         self._tell_all("handshake", host, self._age(host, host.master.text(NOTE)))
 
     def flushed(self, host: Host) -> None:
-        """FLUSHALL."""
         self._tell_all("flush", host)
 
     def restarts(self, host: Host, kept: dict[str, Entry], *, whole: bool) -> None:
@@ -103,11 +99,9 @@ class Recorder:
             trace.restored(host.index + 1, holder, left)
 
     def runs(self, host: Host, client: Client, call: PendingCall | None, command: Command) -> Run:
-        """A master is about to run a command."""
         return Run(host, client, call, command, {name: _holder(host, name) for name in self.traces})
 
     def ran(self, run: Run, reply: Any) -> None:
-        """It has run it."""
         script, keys, words, master = run.command.script, run.keys, run.words, run.master
         if script is scripts.HANDSHAKE:
             self.shook_hands(run.host)
@@ -144,10 +138,7 @@ class Recorder:
         elif after:
             trace.remains(run.master)
 
-    # -- clients -----------------------------------------------------------------------------------------
-
     def sends(self, call: PendingCall | None, command: Command) -> None:
-        """A client sends a command to one master."""
         keys, words = taken_apart(command)
         if command.script is scripts.RELEASE and not _evicts(command):
             self.traces[keys[0]].gives_up(words[-1])

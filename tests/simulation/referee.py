@@ -37,7 +37,6 @@ class Violation:
 
 
 def valid_for(client: Client, hold: Hold) -> float:
-    """Seconds of validity, by the client's clock."""
     # Not `remaining`: it reads what has arrived, which a process that is stopped cannot do.
     lease = hold.lease
     return lease.valid_until - client.clock() if lease.state in (LeaseState.HELD, LeaseState.SUSPECT) else 0.0

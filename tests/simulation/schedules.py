@@ -45,8 +45,6 @@ BOUND_S = 30.0
 
 @dataclass
 class Outcome:
-    """What came of one schedule."""
-
     seed: int
     violations: list[Violation]
     grants: int
@@ -98,7 +96,6 @@ class Schedule:
         self.nemesis = Nemesis(self.world, dice, self.newcomer, self.locks[0])
 
     def newcomer(self) -> None:
-        """A process begins."""
         random = self.world.random
         client = self.world.client(
             OPTIONS, joined=False, offset=random.uniform(0.0, 1000.0), rate=1 + random.uniform(-0.005, 0.005)
@@ -146,7 +143,6 @@ class Schedule:
         return LockOptions(name, OPTIONS.lease(ttl), fair=fair, renew=renew)
 
     def use(self, client: Client, thread: Thread) -> WaitGenerator[None]:
-        """Acquire, hold, release."""
         random = self.world.random
         renew = random.random() < 0.7
         options = self.options(random.choice(self.locks), fair=random.random() < 0.35, renew=renew)
@@ -233,7 +229,6 @@ def let_go(client: Client, hold: Hold) -> WaitGenerator[None]:
 
 
 def play(seed: int, *, history: bool = False) -> Outcome:
-    """Play one schedule."""
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 
 class Subscriptions(subscriptions.Subscriptions[Connection]):
-    """What one client hears."""
-
     _connections: Connections
 
     def __init__(self, client: Client, request_timeout: float) -> None:

@@ -96,8 +96,6 @@ class Stage:
         self.at(when, lambda: thread.start(program()))
 
     def releases(self, client: Client, when: float) -> None:
-        """Whatever it holds."""
-
         def program() -> Program:
             for hold in client.holds:
                 client.current.key = hold.owner_key

@@ -51,9 +51,6 @@ def test_somebody_is_elected_whatever_the_number_and_all_have_their_turn(
         assert statistics.fmean(election.rounds for election in elections) <= MEAN_ROUNDS
 
 
-# -- a full release, all waiters parked ----------------------------------------------------------------------
-
-
 def queue_up(world: World, waiters: int, *, fair: bool = False, hold_s: float = 0.2) -> list[Thread]:
     """A holder from the beginning; waiters that come one after another, and are all parked in the end."""
     holder = world.client()
@@ -95,9 +92,6 @@ def test_a_release_elects_the_first_waiter_at_once_and_disturbs_no_other(masters
             assert referee.entered[1].owner.startswith("c001/")
             assert until_over(world, threads)
             assert referee.violations == []
-
-
-# -- those who go away ---------------------------------------------------------------------------------------
 
 
 def heads(world: World) -> list[Client]:
@@ -182,8 +176,6 @@ def test_an_interrupt_at_any_instant_costs_the_other_one_nothing_and_leaves_noth
         assert world.referee.violations == []
         world.close()
 
-
-# -- those who do not wait -----------------------------------------------------------------------------------
 
 #: How far the other masters are, one way; how often and how long a contender is kept from running.
 SCENES: dict[str, dict[str, Any]] = {

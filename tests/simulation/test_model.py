@@ -28,7 +28,7 @@ KEYS = [
     *(keys.evicted(name, owner) for name in LOCKS for owner in OWNERS),
     keys.NOTE,
 ]
-LEASE_MS = 60_000
+LEASE_MS, LONGER_MS = 60_000, 70_000
 TICKET = 1_790_000_000_123_457
 COMMANDS = 1_000
 #: How far the expiries of the two may be apart; leases are too long for anything to expire in a sequence.
@@ -204,7 +204,7 @@ def any_command(random: Random, twins: Twins) -> Command:
     kind = random.choice(KINDS)
     # By the server's time; long ago; equal ones; ahead of all.
     token = random.choice((0, 0, 7, TICKET, TICKET, TICKET + random.randrange(3), 2**53 - 100))
-    guarded = random.random() < 0.7
+    guarded, lease_ms = random.random() < 0.7, random.choice((LEASE_MS, LONGER_MS))
     if kind == "acquire":
         # Often enough the place to which the lock was handed.
         if holder and random.random() < 0.3:
@@ -212,7 +212,7 @@ def any_command(random: Random, twins: Twins) -> Command:
         return commands.acquire(
             name,
             owner,
-            LEASE_MS,
+            lease_ms,
             place=random.choice((None, where, where)),
             fair=random.random() < 0.5,
             token=token,
@@ -221,18 +221,20 @@ def any_command(random: Random, twins: Twins) -> Command:
     if kind == "release":
         return any_release(random, name, owner, where, token)
     if kind == "wait":
-        where.ticket = where.ticket or TICKET
-        return commands.wait(where)
+        places = [where, *(place(random, name) for _ in range(random.randrange(3)))]
+        for each in places:
+            each.ticket = each.ticket or TICKET
+        return commands.wait(*places)
     if kind == "renew":
-        leases = [(each, random.choice((owner, *OWNERS)), random.randrange(1, 4), token) for each in LOCKS]
-        return commands.renew(LEASE_MS, leases[: random.randrange(1, 3)], guarded=guarded)
+        leases = [(lock, random.choice((owner, *OWNERS)), random.randrange(1, 4), token) for lock in LOCKS]
+        return commands.renew(lease_ms, leases[: random.randrange(1, 3)], guarded=guarded)
     if kind == "heal":
-        sick = [(each, random.choice((owner, *OWNERS)), random.randrange(1, 4), token) for each in LOCKS]
-        return commands.heal(LEASE_MS, sick[: random.randrange(1, 3)], guarded=guarded)
+        sick = [(lock, random.choice((owner, *OWNERS)), random.randrange(1, 4), token) for lock in LOCKS]
+        return commands.heal(lease_ms, sick[: random.randrange(1, 3)], guarded=guarded)
     if kind == "fence":
         return commands.fence(name, owner, token or TICKET)
     if kind == "handshake":
-        memory = random.choice(("volatile", "durable", "unused", "vouched"))
+        memory = random.choice(("volatile", "durable", "unused", "vouched", "unknown"))
         return commands.handshake(random.choice(("", *LIVES)), memory, twins.model.text(keys.NOTE))
     return commands.status(name, random.choice((1, 2, 100)), guarded=guarded)
 

@@ -28,7 +28,6 @@ UNREAD, NO_NOTE = -2, -1
 
 
 def taken_apart(command: Command) -> tuple[list[str], list[str]]:
-    """The keys and the arguments of a command."""
     _, _, numkeys, *words = command.by_sha()
     return words[: int(numkeys)], words[int(numkeys) :]
 
@@ -73,7 +72,6 @@ class Owner:
         self.round, self.ran = {call}, set()
 
     def granting(self) -> list[int]:
-        """The masters whose grants have come."""
         votes = [vote for call in self.round for vote in call.ballot.votes.items()]
         return [i for i, vote in votes if vote.code == Code.YES and not vote.guarded and vote.ttl_ms > 0]
 
@@ -110,7 +108,6 @@ class Trace:
         self._remains: set[int] = set()
 
     def freed(self, master: int) -> None:
-        """A master has no key now, or another one than before."""
         for owner in list(self._owners.values()):
             self._alive(owner.token)
         if master in self._remains:
@@ -149,8 +146,6 @@ class Trace:
         owner = self._owners[token] = Owner(client, token, number, {call})
         self.add("client", 0, number, client.lost_in_a_million())
         return owner
-
-    # -- what masters do ---------------------------------------------------------------------------------
 
     def granted(
         self, client: Client, token: str, call: PendingCall | None, master: int, lease: int, age: int
@@ -203,12 +198,10 @@ class Trace:
         self._remains.add(master)
 
     def refused(self, master: int, holder: str) -> None:
-        """A master answered that another owner has the lock."""
         owner = self._alive(holder)
         self.add("refused", master, 0 if owner is None or master in owner.kept else owner.number)
 
     def restored(self, master: int, holder: str, left: int) -> None:
-        """A restart brought an older memory back."""
         owner = self._alive(holder)
         self._remains.discard(master)
         if owner is not None:
@@ -217,8 +210,6 @@ class Trace:
         self.add("older", master)
         if holder:
             self.remains(master)
-
-    # -- what clients do ---------------------------------------------------------------------------------
 
     def gives_up(self, token: str) -> None:
         """A client sends a release, or an operator evicts the owner."""

@@ -75,7 +75,6 @@ class World:
         return client
 
     def run(self, until: float = math.inf, done: Callable[[], bool] = lambda: False) -> bool:
-        """See `Events.run`."""
         with self._at_work():
             return self.events.run(until, done)
 

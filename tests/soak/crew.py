@@ -39,7 +39,6 @@ class Crew:
 
     @property
     def count(self) -> int:
-        """How many work."""
         return len(self._alive)
 
     def kill(self, dice: Random) -> str:

@@ -34,12 +34,10 @@ class Field:
     harms: list[Harm] = field(default_factory=list)
 
     def note(self, fault: str, told: object) -> None:
-        """One fault more."""
         self.done[fault] += 1
         self.log.append(f"{stamp(now_ns())} {fault} {told}")
 
     def rest(self, seconds: float) -> None:
-        """Sleep, unless the run is over."""
         self.over.wait(seconds)
 
 
@@ -49,8 +47,6 @@ FAULTS: dict[str, Fault] = {}
 
 
 def fault(name: str) -> Callable[[Fault], Fault]:
-    """Register a fault."""
-
     def register(function: Fault) -> Fault:
         FAULTS[name] = function
         return function

@@ -103,7 +103,6 @@ class Fleet:
 
     @contextlib.contextmanager
     def claim(self, *masters: int) -> Iterator[list[int]]:
-        """The idle ones of ``masters``, claimed for the block."""
         mine = [i for i in masters if self._claims[i].acquire(blocking=False)]
         try:
             yield mine
@@ -112,7 +111,6 @@ class Fleet:
                 self._claims[i].release()
 
     def kill(self, i: int) -> None:
-        """End a master, with its memory."""
         self.masters[i].kill()
         with self._mutex:
             self._grown_at[i] = float("inf")
@@ -150,7 +148,6 @@ class Fleet:
         return False
 
     def raw(self, i: int, timeout_s: float = 1.0) -> redis.Redis:
-        """A plain client."""
         return raw(self.masters[i].url, timeout_s)
 
     def quorum_at(self) -> float:

@@ -29,8 +29,6 @@ from .crew import ROOT
 
 @dataclass(frozen=True)
 class Part:
-    """One combination."""
-
     seed: int
     server: ServerBinary
     masters: int
@@ -41,7 +39,6 @@ class Part:
         return f"{self.server}, {self.masters} masters, ttl {self.ttl:g} s, {self.order}, seed {self.seed}"
 
     def run(self, folder: Path, minutes: float, porcupine: Porcupine | None) -> str:
-        """Run it; its line."""
         stem = folder / f"part-{self.seed}"
         history, told = stem.with_suffix(".edn"), stem.with_suffix(".json")
         options = {

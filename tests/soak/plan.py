@@ -34,8 +34,6 @@ PROGRESS_S = 30.0
 
 @dataclass(frozen=True)
 class Plan:
-    """The settings of a run."""
-
     seconds: float
     seed: int
     masters: int = 3
@@ -72,8 +70,6 @@ class Plan:
 
 @dataclass
 class Result:
-    """The outcome of a run."""
-
     plan: Plan
     server: str = ""
     findings: list[Finding] = field(default_factory=list)
@@ -85,7 +81,6 @@ class Result:
 
     @property
     def red(self) -> bool:
-        """Whether a check failed."""
         return bool(self.findings)
 
     @property
@@ -95,7 +90,6 @@ class Result:
 
 
 def figures(history: History, ttl: float, evictions: Iterable[Eviction] = ()) -> dict[str, Any]:
-    """The figures of a run, by their names in its report."""
     holds = history.holds
     return {
         "attempts": len(history.attempts),

@@ -45,7 +45,6 @@ def freeze_half(on: Field, dice: Random) -> None:
 
 @fault("interrupt")
 def interrupt(on: Field, dice: Random) -> None:
-    """Ctrl-C."""
     on.note("interrupt", on.crew.interrupt(dice))
 
 

@@ -33,7 +33,6 @@ EXPECTED = ("QuorumUnreachableError", "LeaseLostError")
 
 
 def run(plan: Plan) -> Result:
-    """Run the plan."""
     result = Result(plan)
     commands = _scripts(plan.sabotage)
     with ExitStack() as stack:
@@ -116,8 +115,6 @@ class _Run:
             crew.abolish()
         self._sum_up()
 
-    # -- the faults --------------------------------------------------------------------------------
-
     def _shares(self) -> Iterable[tuple[list[str], float]]:
         """The faults of each thread: two for masters and network, for pairs of faults; one for processes."""
         wanted = self._plan.faults
@@ -163,8 +160,6 @@ class _Run:
         wait = self._fleet.quorum_at() - time.monotonic()
         if 0 < wait < 3600:
             self._on.rest(wait + dice.uniform(0.1, 1.0) * self._plan.ttl)
-
-    # -- the watch ---------------------------------------------------------------------------------
 
     def _await_ready(self) -> None:
         until = time.monotonic() + 30
@@ -258,10 +253,7 @@ class _Run:
             self._found([Finding("fenced updates lost", str(result.counts["fenced"]))])
         if plan.order in ("fair", "unfair"):
             order = judge_order(history, self._on.harms, plan.masters)
-            result.figures |= {
-                "waits_in_order": order.judged,
-                "overtaken_excused": order.overtaken,
-            }
+            result.figures |= {"waits_in_order": order.judged, "overtaken_excused": order.overtaken}
             self._found(order.findings)
         for attempt in history.attempts:
             if attempt.outcome.endswith("Error") and attempt.outcome not in EXPECTED:

@@ -41,8 +41,6 @@ COUNTERS = ("plain", "fenced")
 
 @dataclass(frozen=True)
 class Setup:
-    """The settings of a worker."""
-
     folder: str
     worker: str
     seed: str
@@ -120,8 +118,6 @@ class Worker:
     def _seed(self) -> str:
         return f"{self._setup.seed}/{self._setup.worker}"
 
-    # -- contenders --------------------------------------------------------------------------------
-
     def _contend(self, dice: Random) -> None:
         ttl = self._setup.ttl
         while not self._stop.is_set():
@@ -174,8 +170,6 @@ class Worker:
             hold.keep(hold_s, lambda: not self._stop.is_set(), heedless=dice.random() < 0.1)
 
         return work
-
-    # -- the counters ------------------------------------------------------------------------------
 
     def _count(self) -> None:
         """Raise the counters under their locks, as Jepsen's lock-set does, without a look at losses."""
@@ -231,7 +225,6 @@ def commit(sabotage: str) -> None:
 
 
 def main() -> None:
-    """Run one worker."""
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     setup = Setup(**json.loads(sys.argv[1]))
     # Messages of the library go to the log of this worker, for the case that a check fails.

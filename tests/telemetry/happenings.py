@@ -8,14 +8,7 @@ from rlock import events
 
 
 def acquired(lock: str = "orders:42", owner: str = "o1", **fields: Any) -> events.Acquired:
-    usual = {
-        "fair": False,
-        "waited": 0.002,
-        "votes": 2,
-        "masters": 3,
-        "handed": False,
-        "queued": False,
-    }
+    usual = {"fair": False, "waited": 0.002, "votes": 2, "masters": 3, "handed": False, "queued": False}
     return events.Acquired(lock=lock, owner=owner, **{**usual, **fields})
 
 

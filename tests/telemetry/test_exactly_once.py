@@ -37,9 +37,6 @@ def fleet(masters3: Fleet) -> list[str]:
     return masters3.urls
 
 
-# -- threads ---------------------------------------------------------------------------------------
-
-
 class Crowd:
     """Threads that take and lose locks in all ways there are, on clients that come and go."""
 
@@ -138,8 +135,6 @@ def test_threads_are_told_of_once_among_losses_evictions_closes_and_hand_offs(
     assert any(event.handed for event in ledger.of(Released)), "no hand-off within the process"
     assert len(ledger.of(Queued)) > 10
 
-
-# -- Ctrl-C ----------------------------------------------------------------------------------------
 
 #: Where an interrupt is tried on every line. Not in rlock/events.py: see `interrupts.SPARED`.
 INTERRUPTED = (

@@ -32,8 +32,6 @@ from .children import in_child
 
 @dataclass
 class Told:
-    """What the SDK was told, in memory."""
-
     tracers: TracerProvider
     meters: MeterProvider
     exporter: InMemorySpanExporter

@@ -134,8 +134,7 @@ def test_twice_on_one_registry_is_refused_and_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("module", "package"),
-    [("prometheus", "prometheus-client"), ("opentelemetry", "opentelemetry-api")],
+    ("module", "package"), [("prometheus", "prometheus-client"), ("opentelemetry", "opentelemetry-api")]
 )
 def test_without_the_package_the_import_says_what_to_install(module: str, package: str) -> None:
     missing = package.partition("-")[0] + ("_client" if module == "prometheus" else "")

@@ -21,9 +21,6 @@ def checks(made: History, evictions: list[Eviction] | None = None) -> set[str]:
     return {finding.check for finding in judge_safety(made, evictions or [])}
 
 
-# -- overlaps ------------------------------------------------------------------------------------------
-
-
 def test_holds_one_after_another_are_accepted() -> None:
     assert not checks(history(a=hold(0, 10, 1), b=hold(10, 20, 2), c=hold(21, 30, 3)))
 
@@ -79,9 +76,6 @@ def test_a_holder_without_a_validity_counts_from_grant_to_release() -> None:
     assert overlaps(history(java=java, b=hold(49, 60, 2)).holds)
     assert not overlaps(history(java=java, b=hold(50, 60, 2)).holds)
     assert not overlaps(history(java=java[:2], b=hold(2, 60, 2)).holds)
-
-
-# -- tokens --------------------------------------------------------------------------------------------
 
 
 def test_a_token_that_falls_is_refused() -> None:

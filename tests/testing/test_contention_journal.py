@@ -10,16 +10,12 @@ import pytest
 
 from rlock.testing import memory_client
 from rlock.testing.contention.checker import judge_safety
-from rlock.testing.contention.figures import (
-    jain,
-)
+from rlock.testing.contention.figures import jain
 from rlock.testing.contention.history import History
 from rlock.testing.contention.journal import Journal
 from rlock.testing.contention.recorder import LOOK_S, Hold, Recorder
 
 from ..histories import ask, got, history, hold, ms
-
-# -- reading ---------------------------------------------------------------------------------------------
 
 
 def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
@@ -42,9 +38,6 @@ def test_a_hold_is_judged_when_every_journal_has_been_read_up_to_it() -> None:
     assert not judge_safety(made)
     made.horizon = ms(50)
     assert judge_safety(made)
-
-
-# -- writing ---------------------------------------------------------------------------------------------
 
 
 def test_an_attempt_that_ctrl_c_ended_before_its_first_line_is_none() -> None:
@@ -91,9 +84,6 @@ def test_after_an_exception_nothing_is_held_and_the_journal_says_so(
         assert not lock.locked()
     (attempt,) = History().take(tmp_path).attempts
     assert (attempt.outcome, attempt.left_at is None) == ("interrupted", False)
-
-
-# -- figures ---------------------------------------------------------------------------------------------
 
 
 def test_jains_index_is_one_for_equal_shares_and_one_of_k_for_a_monopoly() -> None:

@@ -12,19 +12,11 @@ import pytest
 import redis
 
 from rlock.testing.local import embedded
-from rlock.testing.local.embedded import (
-    EmbeddedError,
-    Master,
-    ServerBinary,
-    find_server,
-)
+from rlock.testing.local.embedded import EmbeddedError, Master, ServerBinary, find_server
 
 from ..servers import gone, label, raw, servers_found
 
 EVERY_SERVER = pytest.mark.parametrize("binary", servers_found(), ids=label)
-
-
-# -- one master ------------------------------------------------------------------------------------------
 
 
 @EVERY_SERVER
@@ -75,9 +67,6 @@ def test_a_server_that_never_answers_is_given_up_and_ended(
     master.close()
 
 
-# -- obeying ---------------------------------------------------------------------------------------------
-
-
 @EVERY_SERVER
 def test_a_durable_master_keeps_its_data_through_a_crash_unless_told_otherwise(binary: ServerBinary) -> None:
     with Master(binary, args=("--appendonly", "yes", "--appendfsync", "always")) as master:
@@ -110,9 +99,6 @@ def test_the_servers_are_not_in_the_process_group_that_a_terminal_interrupts() -
         assert master.pid is not None
         assert os.getpgid(master.pid) == master.pid
         assert os.getsid(master.pid) != os.getsid(0)
-
-
-# -- which servers are found --------------------------------------------------------------------------------
 
 
 def executable(path: Path, text: str) -> Path:

@@ -23,9 +23,6 @@ def rlock_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("rlock")]
 
 
-# -- sharing ---------------------------------------------------------------------------------------
-
-
 def test_two_clients_on_one_fleet_exclude_each_other_and_on_two_they_do_not(
     fleet: MemoryMasters, client: rlock.Client
 ) -> None:
@@ -49,9 +46,6 @@ def test_a_client_is_made_of_them_as_of_urls(fleet: MemoryMasters) -> None:
         MemoryMasters(0)
 
 
-# -- faults ----------------------------------------------------------------------------------------
-
-
 def test_masters_that_are_down_give_no_vote_and_come_back(fleet: MemoryMasters, client: rlock.Client) -> None:
     lock = client.lock("x")
     with lock:
@@ -66,9 +60,6 @@ def test_masters_that_are_down_give_no_vote_and_come_back(fleet: MemoryMasters, 
         master.up()
     assert lock.acquire(timeout=5)
     lock.release()
-
-
-# -- costs -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("any_bell")
@@ -92,9 +83,6 @@ def test_closed_and_dropped_clients_leave_nothing(fleet: MemoryMasters) -> None:
     assert [len(master._connections_by_id) for master in fleet] == [0] * len(fleet)
     use(memory_client(masters=fleet)).close()
     assert [master._keys.subscribers for master in fleet] == [{}] * len(fleet)
-
-
-# -- processes -------------------------------------------------------------------------------------
 
 
 def test_a_forked_child_has_a_copy(fleet: MemoryMasters, client: rlock.Client) -> None:

@@ -1,0 +1,81 @@
+"""The workers of contestants on real masters: ours, a peer's, and one of each other language."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Any
+
+import pytest
+
+from bench.harness.worker import Worker
+
+from ..servers import Fleet, left
+from .contestants import opened
+
+#: Threads or tasks, ours or a peer's.
+PYTHON = ["rlock", "rlock-asyncio", "redis-py", "redis-py-asyncio", "floor-message"]
+#: Those that poll look often: what is tested is not how long their defaults wait.
+QUICK: dict[str, dict[str, Any]] = {
+    "rlock": {},
+    "rlock-asyncio": {},
+    "redis-py": {"poll_ms": 5},
+    "redis-py-asyncio": {"poll_ms": 5},
+    "node-redlock": {"poll_ms": 5},
+    "redisson-rlock": {"warm_ms": 100},
+    "redsync": {"poll_ms": 5},
+}
+
+
+@pytest.mark.parametrize("key", PYTHON)
+def test_who_waits_gets_the_lock_when_it_is_released_and_not_before(masters3: Fleet, key: str) -> None:
+    with opened(key, masters3.urls) as one, opened(key, masters3.urls) as other:
+        # Again and again: a message of an earlier release must wake nobody.
+        for holder, waiter in [(one, other), (other, one), (one, other)]:
+            assert holder.ask("acquire", lock="a", wait_ms=1000)["acquired"]
+            waiter.send("acquire", lock="a", wait_ms=1900)
+            time.sleep(0.2)
+            released = holder.ask("release", lock="a")
+            got = waiter.answer()
+            assert got["acquired"]
+            assert got["asked"] < released["began"] < got["entered"]
+            assert released["began"] < released["ended"]
+            waiter.ask("release", lock="a")
+            if key == "floor-message":
+                assert got["entered"] < released["ended"] + 200_000_000, "no message woke it"
+        assert one.ask("acquire", lock="a", wait_ms=0)["acquired"]
+
+
+@pytest.mark.parametrize("key", QUICK)
+def test_pairs_leave_nothing_and_two_processes_exclude_each_other(key: str, masters3: Fleet) -> None:
+    with opened(key, masters3.urls, **QUICK[key]) as one, opened(key, masters3.urls, **QUICK[key]) as other:
+        pairs(one, masters3.urls)
+        contest(one, other)
+
+
+def pairs(one: Worker, urls: list[str]) -> None:
+    began = time.monotonic_ns()
+    told = one.ask("pairs", lock="pairs", count=50)
+    assert told["errors"] == []
+    assert len(told["ns"]) == 50
+    assert min(told["ns"]) > 50_000  # not less than a round trip, whatever the unit
+    assert sum(told["ns"]) < time.monotonic_ns() - began
+    # Redisson removes a note of each release after it.
+    until = time.monotonic() + 5
+    while any(map(left, urls)) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not any(map(left, urls))
+
+
+def contest(one: Worker, other: Worker) -> None:
+    start = time.monotonic_ns() + 100_000_000
+    stop = start + 600_000_000
+    request = {"lock": "contest", "threads": 2, "hold_us": 2000, "start_ns": start, "stop_ns": stop}
+    for worker in (one, other):
+        worker.send("contend", **request)
+    told = [worker.answer() for worker in (one, other)]
+    assert [each["errors"] for each in told] == [[], []]
+    assert all(len(each["sections"]) > 2 for each in told)
+    sections = sorted((entered, left) for each in told for _, _, entered, left in each["sections"])
+    for earlier, later in itertools.pairwise(sections):
+        assert earlier[1] <= later[0]
