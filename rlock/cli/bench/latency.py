@@ -66,7 +66,7 @@ class Probe:
 
 
 def measure(client: Client, probes: list[Probe], name: str, seconds: float) -> list[float]:
-    """The times of pairs in seconds. Each comes after a round trip to each master, so noise hits all alike."""
+    """The times of pairs in seconds, each behind a round trip to each master: noise hits all alike."""
     lock = client.lock(name)
     for _ in range(WARM_UP):
         _acquire(lock)
