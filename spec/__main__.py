@@ -6,13 +6,14 @@ import argparse
 import sys
 
 from .cases import EVERY
+from .groups import GROUPS
 from .hand_off import HAND_OFFS
 from .proof import PROOF
 from .queue import QUEUES
 from .scopes import MODULES, Case
 from .tlc import MissingError, Result, check
 
-ROWS = (*EVERY, *PROOF, *QUEUES, *HAND_OFFS)
+ROWS = (*EVERY, *PROOF, *QUEUES, *HAND_OFFS, *GROUPS)
 
 
 def searched(case: Case) -> Result:

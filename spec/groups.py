@@ -1,0 +1,49 @@
+"""The rows of Groups.tla: masters that are a primary with replicas, and each rule of them left out in turn."""
+
+from __future__ import annotations
+
+from .scopes import MODULES, Case
+
+#: One master: a primary with one replica. Leases of two ticks. Any promotions, one loss of memory of any kind.
+GROUP = {
+    "Masters": "{m1}",
+    "Bare": "{}",
+    "Servers": "{s1, s2}",
+    "Clients": "{c1, c2}",
+    "NoOne": "NoOne",
+    "Only": "Only",
+    "Ended": "Ended",
+    "T": "2",
+    "D": "1",
+    "Guard": "2",
+    "Replicas": "1",
+    "Moves": "99",
+    "Losses": "1",
+    "Kinds": '{"empty", "older", "flush"}',
+    "Tokens": "0",
+    "Broken": "{}",
+}
+MODULES["Groups"] = (GROUP, ("TypeOK", "Exclusion"), "SYMMETRY Symmetry")
+TWO = {"Servers": "{s1, s2, s3}", "Replicas": "2"}
+
+
+def group(name: str, violates: str = "", *, full: bool = False, **changes: str) -> Case:
+    """A case of masters with replicas."""
+    return Case(f"group: {name}", "Groups", changes, violates, full=full)
+
+
+def without(rule: str, **changes: str) -> Case:
+    """A rule left out."""
+    return Case(f"group without: {rule}", "Groups", {"Broken": f'{{"{rule}"}}', **changes}, "Exclusion")
+
+
+GROUPS = (
+    group("one replica, any promotions, one loss"),
+    group("one replica, any promotions and losses", Losses="99"),
+    group("nobody waits for the replica", "Exclusion", Replicas="0", Losses="0"),
+    group("two replicas, one acknowledges", "Exclusion", **{**TWO, "Replicas": "1", "Losses": "0"}),
+    without("3.6 guard"),
+    without("8 a promotion begins a term"),
+    without("8 a note of another term is young"),
+    without("8 renewals are acknowledged", Losses="0"),
+)
