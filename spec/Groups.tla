@@ -4,10 +4,15 @@
 (* a managed service, an operator) promotes any replica at any time. The   *)
 (* old primary may go on for long, and replicas may follow it for long.    *)
 (*                                                                         *)
+(* A term is the time of one server as a primary: from its promotion, or   *)
+(* its start, until it follows another server, or restarts. The run_id and *)
+(* the replication id name a term, because each promotion makes a new      *)
+(* replication id. The note says since when the memory is whole, and in    *)
+(* which term that was written. A note of another term is too young.       *)
+(*                                                                         *)
 (* A vote of a group counts when all other servers of the group have       *)
-(* acknowledged it. The note says since when the memory is whole, and in   *)
-(* which term it was written: one term is one server's time as a primary,  *)
-(* from its promotion or its start on. A note of another term is too young.*)
+(* acknowledged it in a WAIT, and an INFO behind that finds the term of    *)
+(* the connection's handshake.                                             *)
 (*                                                                         *)
 (* Acquire, renewal and healing are one action, as in Exclusion.tla. An    *)
 (* answer to a holder counts without an old memory if it is in time: 3.7.  *)
@@ -19,7 +24,7 @@ CONSTANTS
     Bare,          \* those that are one server, Only
     Servers,       \* the servers of each other master
     Clients, NoOne, Only,
-    Ended,         \* the writer of a note whose term is over
+    Ended,         \* the term of a note that no connection can have any more
     T,             \* a lease lasts T ticks
     D,             \* an acquire is decided within D ticks
     Guard,         \* a memory younger than Guard has no vote
@@ -46,8 +51,8 @@ Quorums     == {Q \in SUBSET Masters : 2 * Cardinality(Q) > Cardinality(Masters)
 
 \* follows: itself for a primary. behind: it lacks a write of the server that it follows. The rest is data, which
 \* replicates: the key with its owner, the note with its writer and age, and the last token.
-NoData == [owner |-> NoOne, left |-> 0, by |-> NoOne, age |-> 0, token |-> 0]
-
+\* by: the server whose present term wrote the note. past: an earlier term of this server in the same run_id.
+NoData == [owner |-> NoOne, left |-> 0, by |-> NoOne, past |-> FALSE, age |-> 0, token |-> 0]
 
 \* at: the server that ran the command; NoOne: all needed acknowledgements are there.
 \* wait: the memory is old enough in so many ticks.
@@ -57,7 +62,7 @@ Idle  == [holds |-> FALSE, left |-> 0, begun |-> FALSE, round |-> 0]
 
 TypeOK ==
     /\ \A m \in Masters : server[m] \in [Of(m) -> [follows: Of(m), behind: BOOLEAN, owner: Clients \cup {NoOne},
-           left: 0..T, by: Of(m) \cup {NoOne, Ended}, age: 0..Guard, token: 0..Tokens]]
+           left: 0..T, by: Of(m) \cup {NoOne, Ended}, past: BOOLEAN, age: 0..Guard, token: 0..Tokens]]
     /\ client \in [Clients -> [holds: BOOLEAN, left: 0..T, begun: BOOLEAN, round: 0..T]]
     /\ vote \in [Clients -> [Masters -> Votes]]
 
@@ -66,8 +71,8 @@ Leads(m, x) == server[m][x].follows = x
 -----------------------------------------------------------------------------
 (* Writes and their acknowledgements.                                      *)
 
-Data(k)     == [f \in {"owner", "left", "by", "age", "token"} |-> k[f]]
-With(k, of) == [k EXCEPT !.owner = of.owner, !.left = of.left, !.by = of.by, !.age = of.age, !.token = of.token]
+Data(k)     == [f \in DOMAIN NoData |-> k[f]]
+With(k, of) == [f \in DOMAIN k |-> IF f \in DOMAIN NoData THEN of[f] ELSE k[f]]
 
 \* A write on x: each server that follows x lacks the write at first.
 Written(m, x, k) == [y \in Of(m) |-> IF y = x THEN k ELSE IF server[m][y].follows = x
@@ -86,22 +91,28 @@ CatchUp(m, y) ==
                                      THEN [vote[c] EXCEPT ![m] = Acked(@, y)] ELSE vote[c]]
        /\ UNCHANGED <<client, highest, moves, losses>>
 
-\* The WAIT of a primary that restarts, or follows another server, ends without a vote.
+\* A primary restarts, or follows another server. Votes that are not acknowledged do not count any more: a restart
+\* and a demotion end each WAIT, and the INFO behind it tells of both.
 CutOff(m, x) == vote' = [c \in Clients |-> IF vote[c][m].is /\ vote[c][m].at = x
                                            THEN [vote[c] EXCEPT ![m] = None] ELSE vote[c]]
 
 -----------------------------------------------------------------------------
 (* Promotions, and losses of memory.                                       *)
 
-\* A term of x is over: nobody writes in it any more, but its note stands in data of any server.
-Over(data, x) == [y \in DOMAIN data |-> IF data[y].by = x THEN [data[y] EXCEPT !.by = Ended] ELSE data[y]]
+\* A term of x is over, but its note stands in data of any server.
+Over(data, x) == [y \in DOMAIN data |-> IF data[y].by = x THEN [data[y] EXCEPT !.by = Ended, !.past = FALSE] ELSE data[y]]
+
+\* The same, while connections of this term are still open: only a restart ends them.
+Past(data, x) == [y \in DOMAIN data |-> IF data[y].by = x THEN [data[y] EXCEPT !.past = TRUE] ELSE data[y]]
 
 \* The others do not hear of it: an old primary goes on, and others follow it.
 Promote(m, x) ==
     /\ moves > 0 /\ moves' = IF moves = 99 THEN 99 ELSE moves - 1
     /\ ~Leads(m, x)
     /\ LET now == [server[m] EXCEPT ![x].follows = x, ![x].behind = FALSE]
-       IN server' = [server EXCEPT ![m] = IF Kept("8 a promotion begins a term") THEN Over(now, x) ELSE now]
+       IN server' = [server EXCEPT ![m] = CASE ~Kept("2.4 the note names the replication id") -> now
+                                            [] ~Kept("2.4 INFO behind the WAIT") -> Past(now, x)
+                                            [] OTHER -> Over(now, x)]
     /\ UNCHANGED <<client, vote, highest, losses>>
 
 \* A replica, or an old primary, is told to follow y. It copies y's data later.
@@ -129,16 +140,17 @@ Lose(m, x) ==
 \* The first script of a connection. Notes of other terms are replaced: they came with a copy of data.
 Handshake(m, x) ==
     LET k == server[m][x]
-    IN /\ Leads(m, x) /\ k.by # x
-       /\ server' = [server EXCEPT ![m] = Written(m, x, [k EXCEPT !.by = x, !.age =
-              IF k.by # NoOne /\ ~Kept("8 a note of another term is young") THEN k.age ELSE 0])]
+    IN /\ Leads(m, x) /\ (k.by # x \/ k.past)
+       /\ server' = [server EXCEPT ![m] = Written(m, x, [k EXCEPT !.by = x, !.past = FALSE, !.age =
+              IF k.by # NoOne /\ ~Kept("2.4 a note of another term is young") THEN k.age ELSE 0])]
        /\ UNCHANGED <<client, vote, highest, moves, losses>>
 
-\* The command reads the note in the same call. Only a connection of this term sends it.
+\* The command reads the note in the same call: it is that of the connection's handshake. If it is of a past term,
+\* then the connection is of that term, too, and INFO shows another replication id.
 Vote(c, m, x) ==
     LET k     == server[m][x]
         token == IF Tokens = 0 \/ client[c].holds THEN 0 ELSE k.token + 1
-        needs == IF client[c].holds /\ ~Kept("8 renewals are acknowledged") THEN 0 ELSE Needs(m)
+        needs == IF client[c].holds /\ ~Kept("2.4 renewals are acknowledged") THEN 0 ELSE Needs(m)
     IN /\ Leads(m, x) /\ k.by = x
        /\ k.owner \in {c, NoOne} /\ token <= Tokens
        /\ vote' = [vote EXCEPT ![c][m] = [is |-> TRUE, at |-> IF needs = 0 THEN NoOne ELSE x, acks |-> {},
@@ -220,5 +232,10 @@ Symmetry == Permutations(Servers) \cup Permutations(Clients) \cup Permutations(B
 Valid(c)   == client[c].holds /\ client[c].left > 0
 Exclusion  == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
 TokensGrow == highest <= Tokens
-NobodyHolds == \A c \in Clients : ~Valid(c)
+\* After one promotion: somebody has won, all servers follow the promoted one, and its memory is old enough again.
+Recovered == /\ moves = 0 /\ \E c \in Clients : client[c].holds /\ client[c].left = T
+             /\ \A m \in Masters \ Bare : \E x \in Of(m) :
+                    /\ \A y \in Of(m) : server[m][y].follows = x /\ ~server[m][y].behind
+                    /\ server[m][x].by = x /\ server[m][x].age = Guard
+NeverRecovers == Moves = 1 => ~Recovered
 =============================================================================
