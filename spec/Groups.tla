@@ -232,10 +232,7 @@ Symmetry == Permutations(Servers) \cup Permutations(Clients) \cup Permutations(B
 Valid(c)   == client[c].holds /\ client[c].left > 0
 Exclusion  == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
 TokensGrow == highest <= Tokens
-\* After one promotion: somebody has won, all servers follow the promoted one, and its memory is old enough again.
-Recovered == /\ moves = 0 /\ \E c \in Clients : client[c].holds /\ client[c].left = T
-             /\ \A m \in Masters \ Bare : \E x \in Of(m) :
-                    /\ \A y \in Of(m) : server[m][y].follows = x /\ ~server[m][y].behind
-                    /\ server[m][x].by = x /\ server[m][x].age = Guard
-NeverRecovers == Moves = 1 => ~Recovered
+\* An old primary goes on, and by the notes both memories are old enough.
+NoTwoPrimaries == \A m \in Masters : \A x, y \in Of(m) :
+    (\A z \in {x, y} : Leads(m, z) /\ server[m][z].by = z /\ server[m][z].age = Guard) => x = y
 =============================================================================

@@ -31,6 +31,9 @@ ONE_TICK = {"T": "1", "D": "0", "Guard": "1"}
 FLEET = {"Masters": ALL, **ONE_TICK}
 
 
+ONE_GROUP = {**FLEET, "Bare": "{m2, m3}"}
+
+
 def group(name: str, violates: str = "", *, full: bool = False, **changes: str) -> Case:
     """A case of masters with replicas."""
     return Case(f"group: {name}", "Groups", changes, violates, full=full)
@@ -41,14 +44,29 @@ def without(rule: str, **changes: str) -> Case:
     return Case(f"group without: {rule}", "Groups", {"Broken": f'{{"{rule}"}}', **changes}, "Exclusion")
 
 
+TOKENS = Case(
+    "group: tokens, one replica, any promotions, no loss",
+    "Groups",
+    {"Tokens": "2", "Losses": "0"},
+    invariants=("TypeOK", "TokensGrow"),
+)
+STALE = Case(
+    "group: reached: two primaries with old memories",
+    "Groups",
+    {"Moves": "1", "Losses": "0"},
+    "NoTwoPrimaries",
+    invariants=("NoTwoPrimaries",),
+)
 GROUPS = (
     group("one replica, any promotions, one loss"),
     group("one replica, any promotions and losses", Losses="99"),
-    group("nobody waits for the replica", "Exclusion", Replicas="0", Losses="0"),
-    group("two replicas, one acknowledges", "Exclusion", **{**TWO, "Replicas": "1", "Losses": "0"}),
-    without("3.6 guard"),
-    without("2.4 the note names the replication id"),
-    without("2.4 INFO behind the WAIT"),
-    without("2.4 a note of another term is young"),
+    TOKENS,
+    group("nobody waits for the replica", "Exclusion", **ONE_TICK, Replicas="0", Losses="0"),
+    group("two replicas, one acknowledges", "Exclusion", **{**ONE_TICK, **TWO, "Replicas": "1", "Losses": "0"}),
+    without("3.6 guard", **ONE_TICK),
+    without("2.4 the note names the replication id", **ONE_TICK),
+    without("2.4 INFO behind the WAIT", **ONE_TICK),
+    without("2.4 a note of another term is young", **ONE_TICK),
     without("2.4 renewals are acknowledged", Losses="0"),
+    STALE,
 )
