@@ -1,10 +1,10 @@
-"""The rows of Groups.tla: masters that are a primary with replicas, and each rule of them left out in turn."""
+"""The rows of Groups.tla: masters that are groups, and each rule of groups left out in turn."""
 
 from __future__ import annotations
 
 from .scopes import ALL, MODULES, Case
 
-#: One master: a primary with one replica. Leases of two ticks. Any promotions, one loss of memory of any kind.
+#: One master: a primary with one replica. Leases of two ticks. Any promotions, one loss of any kind.
 GROUP = {
     "Masters": "{m1}",
     "Bare": "{}",
@@ -25,6 +25,7 @@ GROUP = {
 }
 MODULES["Groups"] = (GROUP, ("TypeOK", "Exclusion"), "SYMMETRY Symmetry")
 TWO = {"Servers": "{s1, s2, s3}", "Replicas": "2"}
+ONE_OF_TWO = {**TWO, "Replicas": "1"}
 #: Leases of one tick, as in `spec.scopes.ONE_TICK`.
 ONE_TICK = {"T": "1", "D": "0", "Guard": "1"}
 #: A fleet of three masters; those in ``Bare`` are one server each.
@@ -41,7 +42,8 @@ def group(name: str, violates: str = "", *, full: bool = False, **changes: str) 
 
 def without(rule: str, **changes: str) -> Case:
     """A rule left out."""
-    return Case(f"group without: {rule}", "Groups", {"Broken": f'{{"{rule}"}}', **changes}, "Exclusion")
+    name = f"group without: {rule}{', T=1' if changes.get('T') == '1' else ''}"
+    return Case(name, "Groups", {"Broken": f'{{"{rule}"}}', **changes}, "Exclusion")
 
 
 TOKENS = Case(
@@ -60,9 +62,13 @@ STALE = Case(
 GROUPS = (
     group("one replica, any promotions, one loss"),
     group("one replica, any promotions and losses", Losses="99"),
+    group("two replicas, one promotion, one loss, T=1", **ONE_TICK, **TWO, Moves="1"),
+    group("two replicas, any promotions, no loss, T=1", full=True, **ONE_TICK, **TWO, Losses="0"),
+    group("one of three masters is one, any promotions, no loss, T=1", **ONE_GROUP, Losses="0"),
+    group("one of three masters is one, one promotion, one loss, T=1", full=True, **ONE_GROUP, Moves="1"),
     TOKENS,
-    group("nobody waits for the replica", "Exclusion", **ONE_TICK, Replicas="0", Losses="0"),
-    group("two replicas, one acknowledges", "Exclusion", **{**ONE_TICK, **TWO, "Replicas": "1", "Losses": "0"}),
+    group("nobody waits for the replica, T=1", "Exclusion", **ONE_TICK, Replicas="0", Losses="0"),
+    group("two replicas, one acknowledges, T=1", "Exclusion", **ONE_TICK, **ONE_OF_TWO, Losses="0"),
     without("3.6 guard", **ONE_TICK),
     without("2.4 the note names the replication id", **ONE_TICK),
     without("2.4 INFO behind the WAIT", **ONE_TICK),

@@ -26,6 +26,8 @@ QUICK = (
     "queue without: 4 the place first",
     "hand-off without: 7 claim time",
     "hand-off without: 7 no attempt before",
+    "group without: 2.4 the note names the replication id, T=1",
+    "group without: 2.4 a note of another term is young, T=1",
 )
 
 
