@@ -30,9 +30,8 @@ ONE_OF_TWO = {**TWO, "Replicas": "1"}
 ONE_TICK = {"T": "1", "D": "0", "Guard": "1"}
 #: A fleet of three masters; those in ``Bare`` are one server each.
 FLEET = {"Masters": ALL, **ONE_TICK}
-
-
 ONE_GROUP = {**FLEET, "Bare": "{m2, m3}"}
+TWO_GROUPS = {**FLEET, "Bare": "{m3}"}
 
 
 def group(name: str, violates: str = "", *, full: bool = False, **changes: str) -> Case:
@@ -40,16 +39,25 @@ def group(name: str, violates: str = "", *, full: bool = False, **changes: str) 
     return Case(f"group: {name}", "Groups", changes, violates, full=full)
 
 
-def without(rule: str, **changes: str) -> Case:
-    """A rule left out."""
+def without(rule: str, steps: int = 0, **changes: str) -> Case:
+    """A rule left out: TLC must find two holders, by a way of so many steps."""
     name = f"group without: {rule}{', T=1' if changes.get('T') == '1' else ''}"
-    return Case(name, "Groups", {"Broken": f'{{"{rule}"}}', **changes}, "Exclusion")
+    return Case(name, "Groups", {"Broken": f'{{"{rule}"}}', **changes}, "Exclusion", steps)
 
 
 TOKENS = Case(
     "group: tokens, one replica, any promotions, no loss",
     "Groups",
     {"Tokens": "2", "Losses": "0"},
+    invariants=("TypeOK", "TokensGrow"),
+)
+#: The first replica to acknowledge copies an older memory before the second one acknowledges.
+LIMIT = Case(
+    "group: limit: tokens, two replicas, any promotions, no loss, T=1",
+    "Groups",
+    {**ONE_TICK, **TWO, "Tokens": "2", "Losses": "0"},
+    "TokensGrow",
+    full=True,
     invariants=("TypeOK", "TokensGrow"),
 )
 STALE = Case(
@@ -64,15 +72,20 @@ GROUPS = (
     group("one replica, any promotions and losses", Losses="99"),
     group("two replicas, one promotion, one loss, T=1", **ONE_TICK, **TWO, Moves="1"),
     group("two replicas, any promotions, no loss, T=1", full=True, **ONE_TICK, **TWO, Losses="0"),
-    group("one of three masters is one, any promotions, no loss, T=1", **ONE_GROUP, Losses="0"),
-    group("one of three masters is one, one promotion, one loss, T=1", full=True, **ONE_GROUP, Moves="1"),
+    group("one group and two servers, any promotions, no loss, T=1", **ONE_GROUP, Losses="0"),
+    group("one group and two servers, one promotion, one loss, T=1", full=True, **ONE_GROUP, Moves="1"),
+    group(
+        "two groups and a server, one promotion, no loss, T=1", full=True, **TWO_GROUPS, Moves="1", Losses="0"
+    ),
+    group("three groups, one promotion, no loss, T=1", full=True, **FLEET, Moves="1", Losses="0"),
     TOKENS,
     group("nobody waits for the replica, T=1", "Exclusion", **ONE_TICK, Replicas="0", Losses="0"),
     group("two replicas, one acknowledges, T=1", "Exclusion", **ONE_TICK, **ONE_OF_TWO, Losses="0"),
     without("3.6 guard", **ONE_TICK),
-    without("2.4 the note names the replication id", **ONE_TICK),
-    without("2.4 INFO behind the WAIT", **ONE_TICK),
+    without("2.4 the note names the replication id", 12, **ONE_TICK),
+    without("2.4 INFO behind the WAIT", 12, **ONE_TICK),
     without("2.4 a note of another term is young", **ONE_TICK),
     without("2.4 renewals are acknowledged", Losses="0"),
     STALE,
+    LIMIT,
 )
