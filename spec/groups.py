@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from .scopes import ALL, MODULES, Case
 
 #: One master: a primary with one replica. Leases of two ticks. Any promotions, one loss of any kind.
@@ -24,25 +26,26 @@ GROUP = {
     "Broken": "{}",
 }
 MODULES["Groups"] = (GROUP, ("TypeOK", "Exclusion"), "SYMMETRY Symmetry")
-TWO = {"Servers": "{s1, s2, s3}", "Replicas": "2"}
-ONE_OF_TWO = {**TWO, "Replicas": "1"}
 #: Leases of one tick, as in `spec.scopes.ONE_TICK`.
-ONE_TICK = {"T": "1", "D": "0", "Guard": "1"}
+ONE_TICK = {**GROUP, "T": "1", "D": "0", "Guard": "1"}
+TWO = {**ONE_TICK, "Servers": "{s1, s2, s3}", "Replicas": "2"}
 #: A fleet of three masters; those in ``Bare`` are one server each.
-FLEET = {"Masters": ALL, **ONE_TICK}
+FLEET = {**ONE_TICK, "Masters": ALL}
 ONE_GROUP = {**FLEET, "Bare": "{m2, m3}"}
 TWO_GROUPS = {**FLEET, "Bare": "{m3}"}
 
 
-def group(name: str, violates: str = "", *, full: bool = False, **changes: str) -> Case:
-    """A case of masters with replicas."""
-    return Case(f"group: {name}", "Groups", changes, violates, full=full)
+def group(
+    name: str, base: Mapping[str, str], violates: str = "", *, full: bool = False, **changes: str
+) -> Case:
+    """A case of masters with replicas, with other constants than ``base``."""
+    return Case(f"group: {name}", "Groups", {**base, **changes}, violates, full=full)
 
 
-def without(rule: str, steps: int = 0, **changes: str) -> Case:
-    """A rule left out: TLC must find two holders, by a way of so many steps."""
-    name = f"group without: {rule}{', T=1' if changes.get('T') == '1' else ''}"
-    return Case(name, "Groups", {"Broken": f'{{"{rule}"}}', **changes}, "Exclusion", steps)
+def without(rule: str, base: Mapping[str, str], steps: int = 0) -> Case:
+    """A rule left out: TLC must find two holders."""
+    name = f"group without: {rule}{', T=1' if base['T'] == '1' else ''}"
+    return Case(name, "Groups", {**base, "Broken": f'{{"{rule}"}}'}, "Exclusion", steps)
 
 
 TOKENS = Case(
@@ -55,7 +58,7 @@ TOKENS = Case(
 LIMIT = Case(
     "group: limit: tokens, two replicas, any promotions, no loss, T=1",
     "Groups",
-    {**ONE_TICK, **TWO, "Tokens": "2", "Losses": "0"},
+    {**TWO, "Tokens": "2", "Losses": "0"},
     "TokensGrow",
     full=True,
     invariants=("TypeOK", "TokensGrow"),
@@ -68,24 +71,24 @@ STALE = Case(
     invariants=("NoTwoPrimaries",),
 )
 GROUPS = (
-    group("one replica, any promotions, one loss"),
-    group("one replica, any promotions and losses", Losses="99"),
-    group("two replicas, one promotion, one loss, T=1", **ONE_TICK, **TWO, Moves="1"),
-    group("two replicas, any promotions, no loss, T=1", full=True, **ONE_TICK, **TWO, Losses="0"),
-    group("one group and two servers, any promotions, no loss, T=1", **ONE_GROUP, Losses="0"),
-    group("one group and two servers, one promotion, one loss, T=1", full=True, **ONE_GROUP, Moves="1"),
+    group("one replica, any promotions, one loss", GROUP),
+    group("one replica, any promotions and losses", GROUP, Losses="99"),
+    group("two replicas, one promotion, one loss, T=1", TWO, Moves="1"),
+    group("two replicas, any promotions, no loss, T=1", TWO, full=True, Losses="0"),
+    group("one group and two servers, any promotions, no loss, T=1", ONE_GROUP, Losses="0"),
+    group("one group and two servers, one promotion, one loss, T=1", ONE_GROUP, full=True, Moves="1"),
     group(
-        "two groups and a server, one promotion, no loss, T=1", full=True, **TWO_GROUPS, Moves="1", Losses="0"
+        "two groups and a server, one promotion, no loss, T=1", TWO_GROUPS, full=True, Moves="1", Losses="0"
     ),
-    group("three groups, one promotion, no loss, T=1", full=True, **FLEET, Moves="1", Losses="0"),
+    group("three groups, one promotion, no loss, T=1", FLEET, full=True, Moves="1", Losses="0"),
     TOKENS,
-    group("nobody waits for the replica, T=1", "Exclusion", **ONE_TICK, Replicas="0", Losses="0"),
-    group("two replicas, one acknowledges, T=1", "Exclusion", **ONE_TICK, **ONE_OF_TWO, Losses="0"),
-    without("3.6 guard", **ONE_TICK),
-    without("2.4 the note names the replication id", 12, **ONE_TICK),
-    without("2.4 INFO behind the WAIT", 12, **ONE_TICK),
-    without("2.4 a note of another term is young", **ONE_TICK),
-    without("2.4 renewals are acknowledged", Losses="0"),
+    group("nobody waits for the replica, T=1", ONE_TICK, "Exclusion", Replicas="0", Losses="0"),
+    group("two replicas, one acknowledges, T=1", TWO, "Exclusion", Replicas="1", Losses="0"),
+    without("3.6 guard", ONE_TICK),
+    without("2.4 the note names the replication id", ONE_TICK, 12),
+    without("2.4 INFO behind the WAIT", ONE_TICK, 12),
+    without("2.4 a note of another term is young", ONE_TICK),
+    without("2.4 renewals are acknowledged", {**GROUP, "Losses": "0"}),
     STALE,
     LIMIT,
 )
