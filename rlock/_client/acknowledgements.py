@@ -102,9 +102,10 @@ class Acknowledgements(ABC, Generic[L]):
         if vote.holder != connection.memory_report.replication_id:
             # It was a replica since the handshake, and may have copied an older memory.
             return broken("its replication began anew")
-        replicas, acknowledged = self._groups[server.index], connection.unacknowledged.replicas
-        if vote.hold_count > replicas:
-            text = f"{vote.hold_count} replicas are connected, and replicas={replicas} is set"
+        replicas, online = self._groups[server.index], vote.hold_count
+        acknowledged = min(online, connection.unacknowledged.replicas)
+        if online > replicas:
+            text = f"{online} replicas are connected, and replicas={replicas} is set"
         elif acknowledged < replicas:
             text = f"{acknowledged} of {replicas} replicas acknowledged: it has no vote without all of them"
         else:

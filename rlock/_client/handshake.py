@@ -6,7 +6,6 @@ from __future__ import annotations
 # for ever that there is no such encoding.
 import encodings.idna  # noqa: F401
 import logging
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -126,11 +125,11 @@ def _check_group(replication: Any, replicas: int) -> None:
         raise ConnectError(Fault(FaultKind.DENIED, "in a group this user has to run INFO: grant +info"))
     if role != "master":
         raise ConnectError(Fault(FaultKind.UNREPLICATED, "a replica answers at the address of the primary"))
-    found = sum(
-        "state=online" in value
-        for key, value in replies.fields(replication).items()
-        if re.fullmatch("slave[0-9]+", key)
-    )
+    if not _field(replication, "master_replid"):
+        raise ConnectError(
+            Fault(FaultKind.UNREPLICATED, "it tells no master_replid, so a failover cannot be seen")
+        )
+    found = len(replies.online(replies.fields(replication)))
     if found > replicas > 0:
         text = f"{found} replicas are connected, and replicas={replicas} is set: set replicas={found}"
         raise ConnectError(Fault(FaultKind.UNREPLICATED, text))

@@ -6,6 +6,8 @@ type, bytes that are no UTF-8, and numbers that are infinite or too large.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from ..model import NO_QUEUE, Code, Fault, FaultKind, Queue, Vote
@@ -127,13 +129,23 @@ def decode_acknowledged(reply: Any) -> Vote:
 
 
 def decode_replication(reply: Any) -> Vote:
-    """The vote in the reply to INFO: the id of the replication as holder, and how many replicas there are."""
+    """The vote in the reply to INFO: the replication's id as holder, and how many replicas are online."""
     found = fields(reply)
-    count = found.get("connected_slaves", "")
-    if not count.isdigit() or found.get("role") != "master":
+    if found.get("role") != "master":
         text = str(reply) if isinstance(reply, Exception) else "it is no primary any more"
         return Vote(Code.FAULT, fault=Fault(FaultKind.BROKEN, text))
-    return Vote(_YES, found.get("master_replid", ""), int(count))
+    return Vote(_YES, found.get("master_replid", ""), len(online(found)))
+
+
+def online(replication: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The addresses of the replicas that are in step; none if one is there twice.
+
+    WAIT counts connections: two of one replica would stand for a replica that is away.
+    """
+    lines = [value for key, value in replication.items() if re.fullmatch("slave[0-9]+", key)]
+    parts = [dict(part.split("=", 1) for part in line.split(",") if "=" in part) for line in lines]
+    found = [(each.get("ip", ""), each.get("port", "")) for each in parts if each.get("state") == "online"]
+    return found if len({*found}) == len(found) else []
 
 
 def _refusal(vote: Vote) -> Vote:

@@ -42,6 +42,7 @@ def test_a_grant_that_all_replicas_have_counts_in_one_trip() -> None:
     assert [server.ran for server in calls.servers] == [["acquire", "WAIT", "INFO"]] * 3
 
 
+@pytest.mark.rule("2.4")
 @pytest.mark.parametrize("acknowledging", [0, 1])
 def test_a_grant_that_a_replica_lacks_is_no_vote(acknowledging: int) -> None:
     """Another server may be the primary already. A majority is not enough."""
@@ -58,11 +59,28 @@ def test_a_refusal_of_a_group_counts() -> None:
     assert calls.acquire("me:1").refused == 1
 
 
+@pytest.mark.rule("2.4")
 def test_a_renewal_that_a_replica_lacks_is_no_vote() -> None:
     calls = group()
     calls.acquire()
     calls.servers[0].acknowledging = 0
     assert fault(calls.ask(commands.renew(9_000, [("job", "me:1", 1, 9)], guarded=False))) is not None
+
+
+@pytest.mark.rule("2.4")
+def test_two_connections_of_one_replica_are_one() -> None:
+    """WAIT counts connections. The third server may be away, and be promoted."""
+    calls = group(replicas=2)
+    calls.servers[0].ports = [1, 1]
+    assert fault(calls.acquire()) is FaultKind.UNREPLICATED
+
+
+def test_a_server_that_is_no_primary_any_more_has_no_vote() -> None:
+    calls = group()
+    old = calls.connection(0)
+    calls.servers[0].role = "slave"
+    calls.acquire()
+    assert old.ended
 
 
 def test_more_replicas_than_the_url_says_take_the_vote() -> None:
@@ -72,6 +90,7 @@ def test_more_replicas_than_the_url_says_take_the_vote() -> None:
     assert fault(calls.acquire()) is FaultKind.UNREPLICATED
 
 
+@pytest.mark.rule("2.4")
 def test_a_server_that_was_a_replica_in_between_has_no_vote_on_an_old_connection() -> None:
     calls = group()
     calls.acquire()

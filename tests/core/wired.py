@@ -60,6 +60,8 @@ class Server:
         self.ran: list[str] = []
         #: As the primary of a group: who acknowledges, who is connected, and the id of the replication.
         self.acknowledging, self.connected, self.replication_id = 1, 1, "id0"
+        self.role = "master"
+        self.ports: list[int] = []
         #: An error for every command of one script.
         self.refuses: dict[str, str] = {}
         self.shake_hands("volatile")
@@ -93,7 +95,10 @@ class Server:
     def run(self, words: Sequence[str]) -> bytes:
         if words[0] in ("WAIT", "INFO"):
             self.ran.append(words[0])
-            told = f"role:master\r\nconnected_slaves:{self.connected}\r\nmaster_replid:{self.replication_id}"
+            lines = [f"role:{self.role}", f"master_replid:{self.replication_id}"]
+            ports = self.ports or range(self.connected)
+            lines += [f"slave{i}:ip=r,port={port},state=online,lag=0" for i, port in enumerate(ports)]
+            told = "\r\n".join(lines)
             return resp(self.acknowledging if words[0] == "WAIT" else told.encode())
         name = next(s.name for s in scripts.ALL if words[1] in (s.sha, s.source))
         self.ran.append(name)

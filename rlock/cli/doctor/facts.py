@@ -11,6 +11,7 @@ from typing import Any
 
 from ...rules.memory_epoch import MemoryReport, Note
 from ...rules.quorum import quorum
+from ...rules.replies import online
 from ...rules.timing import guard_time
 from ..numbers import whole
 from .acl import Permissions
@@ -215,10 +216,7 @@ class Facts:
     @property
     def replica_addresses(self) -> list[tuple[str, int]]:
         """Of the replicas that are connected and in step."""
-        found = (
-            re.match(r"ip=(.*),port=(\d+),state=online", self.text(f"slave{i}") or "") for i in range(99)
-        )
-        return [(each[1], int(each[2])) for each in found if each]
+        return [(host, int(port)) for host, port in online(self.info or {})]
 
 
 @dataclass
