@@ -1,0 +1,108 @@
+"""Groups of real servers, and clients of them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import rlock
+from rlock.testing.local.embedded import Master, ServerBinary
+
+from ..lock import tasks
+from .group import ReplicatedGroup, ask
+
+ClientFor = Callable[..., rlock.Client]
+GroupOf = Callable[..., ReplicatedGroup]
+#: Of the locks, and the longest of the fleet: the restart guard takes a second more.
+TTL = 1.0
+KINDS: dict[str, Any] = {"blocking": rlock.Client, "asyncio": tasks.Client}
+#: For tests in which the driver makes no difference.
+one_kind = pytest.mark.parametrize("kind", ["blocking"], indirect=True)
+
+
+@pytest.fixture(params=list(KINDS))
+def kind(request: pytest.FixtureRequest) -> Any:
+    """The class of the clients."""
+    return KINDS[request.param]
+
+
+@pytest.fixture
+def client_for(kind: Any) -> Iterator[ClientFor]:
+    """``client_for(url, ...)``: a client that is closed with the test."""
+    made: list[Any] = []
+
+    def make(*masters: Any, ttl: float = TTL, **options: Any) -> Any:
+        made.append(kind(list(masters), ttl, **{"max_ttl": ttl, **options}))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+@pytest.fixture
+def group_of(server: ServerBinary) -> Iterator[GroupOf]:
+    """``group_of(replicas, sentinels)``: a group in which nothing was ever locked."""
+    with contextlib.ExitStack() as stack:
+
+        def make(replicas: int = 1, sentinels: int = 0) -> ReplicatedGroup:
+            group = stack.enter_context(ReplicatedGroup(server, replicas, sentinels))
+            init(group.url)
+            return group
+
+        yield make
+
+
+@pytest.fixture(scope="module")
+def watched_group(server: ServerBinary) -> Iterator[ReplicatedGroup]:
+    with ReplicatedGroup(server, replicas=1, sentinels=3) as group:
+        yield group
+
+
+@pytest.fixture
+def watched(watched_group: ReplicatedGroup) -> Iterator[ReplicatedGroup]:
+    """A group with Sentinels, in which nothing is locked."""
+    watched_group.mend()
+    ask(watched_group.primary.port).flushall()
+    init(watched_group.url)
+    yield watched_group
+    watched_group.mend()
+
+
+def init(url: str) -> None:
+    """State that nothing is locked: otherwise each test would wait for the restart guard."""
+    with rlock.Client([url], TTL, max_ttl=TTL) as client:
+        assert not any(client.init().values())
+
+
+def promote(server: Master) -> None:
+    """Make a replica a primary, as Sentinel does."""
+    ask(server.port).execute_command("REPLICAOF", "NO", "ONE")
+
+
+def refused(client: rlock.Client, why: str) -> str:
+    """Nobody can have the lock "x", for this reason; the text of the error.
+
+    Asked again on a busy machine: of a round that its deadline cut short the error tells no more.
+    """
+    deadline = time.monotonic() + 10.0
+    while True:
+        with pytest.raises(rlock.QuorumUnreachableError) as told:
+            client.lock("x").acquire(blocking=False)
+        if why in str(told.value):
+            return str(told.value)
+        assert time.monotonic() < deadline, f"{why!r} is not in {str(told.value)!r}"
+        time.sleep(0.1)
+
+
+def usable(client: rlock.Client, within: float = 5.0) -> int:
+    """Get the lock "x" and give it back; its fencing token."""
+    lock = client.lock("x")
+    assert lock.acquire(timeout=within), f"not to be had within {within:g} s"
+    token = lock.fencing_token
+    lock.release()
+    return token
