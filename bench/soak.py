@@ -23,7 +23,7 @@ from typing import Any
 from rlock.testing.contention.counter import Count
 from rlock.testing.local.binaries import read_version
 from tests.soak.field import FAULTS
-from tests.soak.plan import ALL, Plan, Result
+from tests.soak.plan import ALL, ALL_OF_GROUPS, Plan, Result
 from tests.soak.profiles import PROFILES, TRIES
 from tests.soak.run import run
 
@@ -41,7 +41,8 @@ def main() -> None:
     seed = options.seed if options.seed is not None else random.randrange(10**6)
     if options.controls:
         sys.exit(controls(seed, options.only, options.json))
-    faults = ALL if options.faults == "all" else tuple(filter(None, options.faults.split(",")))
+    everything = ALL if options.groups is None else ALL_OF_GROUPS
+    faults = everything if options.faults == "all" else tuple(filter(None, options.faults.split(",")))
     unknown = set(faults) - FAULTS.keys()
     if unknown:
         sys.exit(f"unknown faults: {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
@@ -50,6 +51,8 @@ def main() -> None:
         seed=seed,
         masters=options.masters,
         ttl=options.ttl,
+        replicas=options.groups,
+        acknowledged=options.acknowledged,
         faults=faults,
         processes=options.processes,
         sabotage=options.sabotage,
@@ -77,6 +80,8 @@ def _options() -> Any:
     )
     parser.add_argument("--masters", type=int, default=5)
     parser.add_argument("--ttl", type=float, default=2.0)
+    parser.add_argument("--groups", type=int, help="each master is a group with so many replicas")
+    parser.add_argument("--acknowledged", type=int, help="replicas= in the URLs of groups, if not --groups")
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--processes", type=int, default=6)
     parser.add_argument("--seed", type=int, default=None)
@@ -162,6 +167,7 @@ def show(result: Result) -> None:
     told = figures(result)
     updates = told.pop("updates")
     findings = told.pop("findings")
+    told.pop("each_failover", None)
     told["faults"] = f"{sum(result.faults.values())}: " + ", ".join(
         f"{k} {v}" for k, v in result.faults.items()
     )

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
 from rlock.rules import scripts
 from rlock.testing.contention.checker import Eviction
@@ -16,6 +17,14 @@ from rlock.testing.contention.order import Harm
 
 from .crew import Crew
 from .fleet import Fleet
+
+
+class Failover(NamedTuple):
+    """A replica that was promoted. Instants are nanoseconds."""
+
+    kind: str
+    promoted_at: int
+    whole_at: int  # since when the new primary has all replicas
 
 
 @dataclass
@@ -32,6 +41,7 @@ class Field:
     log: list[str] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
     harms: list[Harm] = field(default_factory=list)
+    failovers: list[Failover] = field(default_factory=list)
 
     def note(self, fault: str, told: object) -> None:
         self.done[fault] += 1

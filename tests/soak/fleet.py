@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 MASTER_RATE = 0.004
 #: A master's own age is in whole seconds, and a client may have to make a connection first.
 GUARD_SLACK_S = 1.5
+#: The channel of Sentinels, on each server that they watch.
+SENTINELS = "__sentinel__:hello"
 
 
 class Fleet:
@@ -112,19 +114,21 @@ class Fleet:
 
     def kill(self, i: int) -> None:
         self.masters[i].kill()
+        self.lose(i)
+
+    def lose(self, i: int) -> None:
+        """A master has no vote until `await_guard`."""
         with self._mutex:
             self._grown_at[i] = float("inf")
 
     def start(self, i: int, *, disk_lost: bool = False) -> None:
         """Start a killed master: empty, but for a durable one that has its disk; young in any case."""
         self.masters[i].restart(empty=disk_lost)
-        with self._mutex:
-            self._grown_at[i] = time.monotonic() + guard_time(self.ttl) + GUARD_SLACK_S
+        self.await_guard(i)
 
     def flush(self, i: int) -> bool:
         """FLUSHALL. Whether it was done."""
-        with self._mutex:
-            self._grown_at[i] = time.monotonic() + guard_time(self.ttl) + GUARD_SLACK_S
+        self.await_guard(i)
         return self.command(i, "FLUSHALL")
 
     def set_back(self, i: int, seconds: float) -> float:
@@ -148,7 +152,16 @@ class Fleet:
         return False
 
     def raw(self, i: int, timeout_s: float = 1.0) -> redis.Redis:
-        return raw(self.masters[i].url, timeout_s)
+        return raw(self.address(i), timeout_s)
+
+    def address(self, i: int) -> str:
+        """Straight to the server that votes."""
+        return self.masters[i].url
+
+    def await_guard(self, i: int) -> None:
+        """A master has lost its memory just now: its votes count when the restart guard is over."""
+        with self._mutex:
+            self._grown_at[i] = time.monotonic() + guard_time(self.ttl) + GUARD_SLACK_S
 
     def quorum_at(self) -> float:
         """From when on (time.monotonic) a quorum has votes that count."""
@@ -169,14 +182,15 @@ class Fleet:
     def left(self) -> list[tuple[str, float]]:
         """Keys and channels that are not meant to stay, with the seconds after which they go (inf: never)."""
         found: list[tuple[str, float]] = []
-        for i, url in enumerate(self.urls):
+        for i in range(len(self)):
             with contextlib.closing(self.raw(i, 5.0)) as client:
-                for key in left(url):
+                for key in left(self.address(i)):
                     ttl_ms: Any = client.pttl(key)
                     if ttl_ms != -2:
                         found.append((f"key {key}", float("inf") if ttl_ms < 0 else ttl_ms / 1000))
                 channels: Any = client.pubsub_channels()
-                found += [(f"channel {channel}", float("inf")) for channel in channels]
+                named = (channel for channel in channels if channel != SENTINELS)
+                found += [(f"channel {channel}", float("inf")) for channel in named]
         return found
 
 

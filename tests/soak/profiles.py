@@ -92,6 +92,13 @@ PROFILES = (
     Profile("wake-up by messages only", ("free and not had",), _plan("behead", holds="waiting", stall_s=5.0)),
     # Users who ask for the fair order get the default one.
     Profile("fair order", ("overtaken",), _plan("murder,freeze", order="fair"), {"order": "unfair"}),
+    # An old primary that clients reach goes on granting, and a new one has begun.
+    Profile(
+        "replicas=0",
+        ("overlap",),
+        _plan("failover-partition", seconds=60.0, masters=1, ttl=1.5, replicas=1),
+        {"acknowledged": 0},
+    ),
     # A holder whose clock runs 3 % too slow believes in a lease that has ended.
     Profile("rates of clocks", ("overlap",), _plan("disconnect", holds="fixed"), {"rate": 0.03}),
 )

@@ -24,6 +24,7 @@ from rlock.testing.contention.pulse import feel_pulse
 from .crew import Crew
 from .field import FAULTS, Field
 from .fleet import Fleet
+from .groups import GroupFleet, failover_figures
 from .plan import CYCLE_S, ONE_MASTER, PROCESSES, PROGRESS_S, Plan, Result, figures
 from .progress import judge_ends, judge_progress, judge_stalls
 from .worker import COUNTERS, Setup
@@ -37,8 +38,7 @@ def run(plan: Plan) -> Result:
     commands = _scripts(plan.sabotage)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rlock-soak-")))
-        clocks = "clock" in plan.faults
-        fleet = stack.enter_context(Fleet(plan.masters, plan.ttl, folder, plan.server, clocks=clocks))
+        fleet = stack.enter_context(_fleet(plan, folder))
         result.server = fleet.server
         crew = Crew(plan.processes, folder, lambda number: _setup(plan, folder, fleet, number))
         stack.callback(crew.abolish)
@@ -47,6 +47,12 @@ def run(plan: Plan) -> Result:
             result.kept = plan.keep / f"seed-{plan.seed}-{int(time.time())}"
             shutil.copytree(folder, result.kept)
     return result
+
+
+def _fleet(plan: Plan, folder: Path) -> Fleet:
+    if plan.replicas is not None:
+        return GroupFleet(plan.masters, plan.ttl, plan.replicas, plan.acknowledged, plan.server)
+    return Fleet(plan.masters, plan.ttl, folder, plan.server, clocks="clock" in plan.faults)
 
 
 def _scripts(sabotage: str) -> dict[str, scripts.Script]:
@@ -243,6 +249,8 @@ class _Run:
         self._found(judge_safety(history, self._on.evictions))
         result.faults = dict(sorted(self._on.done.items()))
         result.figures |= figures(history, plan.ttl, self._on.evictions)
+        if plan.replicas is not None:
+            result.figures |= failover_figures(history, plan.ttl, self._on.failovers, self._on.evictions)
         if plan.edn is not None:
             edn.write(plan.edn, history, self._on.evictions)
         result.figures["workers"] = plan.processes + len(self._crew.killed)

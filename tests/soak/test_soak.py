@@ -14,7 +14,7 @@ from rlock.testing.local.embedded import ServerBinary
 
 from ..sabotage import SABOTAGES
 from .field import FAULTS
-from .plan import ALL, Plan
+from .plan import ALL, ALL_OF_GROUPS, Plan
 from .profiles import PROFILES, SIMULATED
 from .run import run
 
@@ -41,11 +41,31 @@ def test_a_quorum_of_half_the_masters_is_noticed(plan: Plan) -> None:
     assert "overlap" in run(broken).failed
 
 
+@pytest.mark.timeout(180)
+def test_no_failover_makes_two_leases_overlap_or_a_token_fall(plan: Plan) -> None:
+    groups = dataclasses.replace(plan, seconds=20.0, ttl=1.5, replicas=1, faults=ALL_OF_GROUPS)
+    result = run(groups)
+    assert not result.findings, "\n".join(map(str, result.findings)) + f"\njournals: {result.kept}"
+    assert sum(result.figures["failovers"].values()) > 2, f"hardly a failover: {result.faults}"
+    assert result.figures["holds"] > 50, "hardly anybody got in"
+    assert not result.figures["of_these_lost_early"]
+    assert "failed" not in result.faults
+
+
+@pytest.mark.timeout(120)
+def test_votes_that_no_replica_acknowledged_are_noticed(plan: Plan) -> None:
+    faults = ("failover-partition",)
+    broken = dataclasses.replace(
+        plan, seconds=60.0, ttl=1.5, masters=1, replicas=1, acknowledged=0, faults=faults, until_red=True
+    )
+    assert "overlap" in run(broken).failed
+
+
 def test_every_breach_has_a_profile() -> None:
     broken = {profile.sabotage for profile in PROFILES if profile.change is None}
     assert broken | SIMULATED == set(SABOTAGES)
 
 
 def test_every_fault_that_a_plan_names_is_there() -> None:
-    for faults in (ALL, *(profile.plan.faults for profile in PROFILES)):
+    for faults in (ALL, ALL_OF_GROUPS, *(profile.plan.faults for profile in PROFILES)):
         assert set(faults) <= FAULTS.keys()
