@@ -138,6 +138,20 @@ def test_more_replicas_than_configured_are_an_error_that_names_the_number(
     )
 
 
+@one_kind
+def test_a_replica_that_is_added_later_takes_the_vote_away(client_for: ClientFor, group_of: GroupOf) -> None:
+    """Otherwise that one alone could acknowledge, and the other one be promoted."""
+    group, other = group_of(), group_of(replicas=0)
+    client = client_for(group.url)
+    usable(client)
+    added = ask(other.servers[0].port)
+    added.replicaof("127.0.0.1", group.servers[0].port)
+    until(lambda: len(group.replicas_of(group.servers[0])) == 2, "the second replica is connected")
+    refused(client, "2 replicas are connected, and replicas=1 is set")
+    added.replicaof("NO", "ONE")
+    usable(client)
+
+
 def test_an_address_that_names_a_replica_is_an_error(client_for: ClientFor, group_of: GroupOf) -> None:
     replica = group_of().servers[1]
     refused(client_for(f"{replica.url}?replicas=1"), "a replica answers at the address of the primary")
