@@ -182,6 +182,8 @@ class Calls(Pipeline[L], Masters):
             return False
         try:
             connection.pending.append(pending)
+            if self._groups:
+                packed += self._behind(server, connection, pending)
             try:
                 # Otherwise a release could overtake its acquire, which is still in the backlog.
                 taken = 0 if connection.backlog or self._connections.gathering else connection.write(packed)
@@ -193,8 +195,6 @@ class Calls(Pipeline[L], Masters):
                 connection.backlog += packed[taken:]
                 if not self._connections.gathering:
                     self._connections.hold_back(connection)
-            if self._groups and self._needs_replicas(server, pending):
-                self._acknowledge(server, connection)
         except BaseException as error:
             self._connections.fail(server, error)
         return True

@@ -40,6 +40,7 @@ def test_a_grant_that_all_replicas_have_counts_in_one_trip() -> None:
     assert calls.acquire(settle=Settle.ALL).granted == 3
     assert calls.trips == 1
     assert [server.ran for server in calls.servers] == [["acquire", "WAIT", "INFO"]] * 3
+    assert [calls.connection(master).writes for master in range(3)] == [1, 1, 1]
 
 
 @pytest.mark.rule("2.4")

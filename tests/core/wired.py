@@ -116,9 +116,11 @@ class Connection(connection.Connection):
         super().__init__(HandshakeResult(server.shake_hands(server.memory), 7))
         self.server = server
         self.arrived = b""
+        self.writes = 0
         self._parser = hiredis.Reader(encoding="utf-8")
 
     def write(self, packed: bytes) -> int:
+        self.writes += 1
         self._parser.feed(packed)
         while (words := self._parser.gets()) is not False:
             self.arrived += self.server.run(words)
