@@ -1,5 +1,1 @@
-"""Recipes: what people build on a lock. Each one rests on `RLock` and its proof, and adds no rule."""
-
-from .leader import AsyncLeader, Leader
-
-__all__ = ["AsyncLeader", "Leader"]
+"""Uses of the lock: each one is built on `RLock`, and rests on its proof."""
