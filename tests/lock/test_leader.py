@@ -196,7 +196,8 @@ def test_a_forked_child_does_not_lead(urls: list[str], make_client: MakeClient) 
 @pytest.mark.kinds("memory")
 @pytest.mark.parametrize("how", ["leave", "cancel"])
 def test_tasks_lead_as_threads_do(how: str) -> None:
-    masters, told = MemoryMasters(3), []
+    masters, told = MemoryMasters(3), list[Any]()
+    campaigns: list[asyncio.Task[None]] = []
 
     async def started(token: int) -> None:
         await asyncio.sleep(0.01)
@@ -206,13 +207,14 @@ def test_tasks_lead_as_threads_do(how: str) -> None:
         async with client.leader("beat", started, lambda: told.append("stopped")) as leader:
             assert await leader.wait(10)
             assert told == [leader.token]
+            campaigns.append(leader._campaign)
             await asyncio.sleep(3600)
 
     async def main() -> None:
         first = memory_client(masters=masters, kind=rlock.asyncio.Client)
         async with first, memory_client(masters=masters, kind=rlock.asyncio.Client) as second:
             task = asyncio.create_task(lead(first))
-            while not told:
+            while not campaigns:
                 await asyncio.sleep(0.01)
             async with second.leader("beat") as standby:
                 assert not await standby.wait(0.3)
@@ -221,7 +223,7 @@ def test_tasks_lead_as_threads_do(how: str) -> None:
                 if how == "leave":
                     task.cancel()
                 else:  # as `asyncio.run` does at its end
-                    next(one for one in asyncio.all_tasks() if one.get_name() == "rlock-leader").cancel()
+                    campaigns[0].cancel()
                 assert await standby.wait(10)
                 assert told[1:] == ["stopped"]
             task.cancel()
