@@ -113,7 +113,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         """
         from .recipes.leader import Leader
 
-        return Leader(self, self.lock(name, ttl=ttl, fair=fair), on_started, on_stopped)
+        return Leader(self.lock(name, ttl=ttl, fair=fair), on_started, on_stopped)
 
     def close(self) -> None:
         """Release every hold, end all threads and connections. Waiting acquires end with `RLockError`.

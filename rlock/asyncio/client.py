@@ -77,7 +77,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         """A candidate for the one leader of its name, for ``async with``; see `rlock.Client.leader`."""
         from ..recipes.leader import AsyncLeader
 
-        return AsyncLeader(self, self.lock(name, ttl=ttl, fair=fair), on_started, on_stopped)
+        return AsyncLeader(self.lock(name, ttl=ttl, fair=fair), on_started, on_stopped)
 
     async def close(self) -> None:
         """Release every hold, end all tasks and connections. Waiting acquires end with `RLockError`.

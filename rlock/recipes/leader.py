@@ -21,7 +21,6 @@ from .._async.runtime import run as run_async
 from .._client.runtime import NO_WAIT
 from .._sync.runtime import run
 from ..errors import NOT_HELD, LeaseLostError, RLockError
-from ..model import LockStatus
 from ..procedures.acquire import AT_ONCE, FOR_EVER, acquire
 from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
@@ -66,13 +65,9 @@ class BaseLeader:
     _leads: Any  # an Event of the driver: set while it leads, and when the campaign has ended
 
     def __init__(
-        self,
-        client: Any,
-        lock: Any,
-        on_started: Callable[[int], object] | None,
-        on_stopped: Callable[[], object] | None,
+        self, lock: Any, on_started: Callable[[int], object] | None, on_stopped: Callable[[], object] | None
     ) -> None:
-        self._client = client
+        self.name: str = lock.name
         self._lock = lock
         self._on_started = on_started
         self._on_stopped = on_stopped
@@ -83,11 +78,6 @@ class BaseLeader:
         self._contender: Contender | None = None
         self._term: _Term | None = None
         self._leaving = False
-
-    @property
-    def name(self) -> str:
-        """The name of the lock that the leader holds."""
-        return str(self._lock.name)
 
     def is_leader(self) -> bool:
         """Whether this process leads at this moment, by the clock and the lease. No network.
@@ -134,7 +124,7 @@ class BaseLeader:
         """Prepare a campaign."""
         if self._engine is not None:
             raise RuntimeError(f"leader {self.name!r} was used already: make another one by client.leader()")
-        engine: Engine = self._client._engine()
+        engine: Engine = self._lock._client._engine()
         self._engine, self._parker = engine, engine.runtime.parker()
         return engine
 
@@ -145,8 +135,7 @@ class BaseLeader:
             return None
         self._leaving = True
         self.resign()
-        contender = self._contender
-        if contender is not None:
+        if (contender := self._contender) is not None:
             contender.until = AT_ONCE
             engine.notifications.interrupt(contender)
         self._wake()
@@ -176,7 +165,7 @@ class BaseLeader:
         contender = Contender(engine.key(), self._lock._options, FOR_EVER, engine.clock())
         try:
             self._contender = contender
-            if self._leaving:
+            if self._leaving:  # since the last look of `_campaign_gen`
                 return None
             got = engine.finish(contender, got=(yield from acquire(engine, contender)))
         except BaseException as error:
@@ -292,8 +281,8 @@ class Leader(BaseLeader):
 
         :raises QuorumUnreachableError: fewer than a quorum answered.
         """
-        status: LockStatus = self._client.status(self.name)
-        return status.holder
+        holder: str | None = self._lock._client.status(self.name).holder
+        return holder
 
 
 class AsyncLeader(BaseLeader):
@@ -320,23 +309,22 @@ class AsyncLeader(BaseLeader):
     async def wait(self, timeout: float = -1) -> bool:
         """Wait until this process leads and ``on_started`` has returned; see `Leader.wait`."""
         until = math.inf if timeout == -1 else time.monotonic() + timeout
-        while not self._ended and await self._led(until):
+        while not self._ended:
+            if not self._leads.is_set():
+                with suppress(asyncio.TimeoutError):
+                    left = None if until == math.inf else until - time.monotonic()
+                    await asyncio.wait_for(self._leads.wait(), left)
+            if not self._leads.is_set():
+                return False
             if self.is_leader():
                 return True
             await asyncio.sleep(NOTICE_S)
         return False
 
-    async def _led(self, until: float) -> bool:
-        with suppress(asyncio.TimeoutError):
-            left = None if until == math.inf else until - time.monotonic()
-            await asyncio.wait_for(self._leads.wait(), left)
-            return True
-        return False
-
     async def leader(self) -> str | None:
         """The process and task that leads now; see `Leader.leader`."""
-        status: LockStatus = await self._client.status(self.name)
-        return status.holder
+        holder: str | None = (await self._lock._client.status(self.name)).holder
+        return holder
 
 
 async def _awaited(generator: WaitGenerator[None]) -> None:

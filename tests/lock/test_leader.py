@@ -73,9 +73,13 @@ def test_the_next_process_leads_when_the_first_one_leaves(urls: list[str], make_
 def test_a_standby_that_leaves_leaves_nothing_behind(urls: list[str], make_client: MakeClient) -> None:
     first, second = make_client(urls), make_client(urls)
     with first.lock("beat"):
-        with second.leader("beat"):
+        with second.leader("beat") as leader:
+            waiter = threading.Thread(target=leader.wait)
+            waiter.start()
             assert eventually(lambda: waiting(first))
             began = time.monotonic()
+        waiter.join(5)
+        assert not waiter.is_alive()
         assert time.monotonic() - began < 2
         assert eventually(lambda: not waiting(first))
     assert not second.lock("beat").locked()
@@ -118,6 +122,8 @@ def test_a_failed_on_started_hands_over(
 
     with first.leader("beat", broken, seen.stopped) as leader:
         assert eventually(lambda: seen.told)
+        time.sleep(0.5)
+        assert len(seen.told) == 1, "it campaigns again and again"
         with second.leader("beat") as standby:
             assert standby.wait(10)
             assert not leader.wait(0.1)
@@ -140,13 +146,15 @@ def test_an_error_in_on_stopped_is_logged_and_the_lock_is_released(
 
 
 def test_a_closed_client_ends_the_campaign(urls: list[str], make_client: MakeClient) -> None:
-    client, seen = make_client(urls), Seen()
+    client, seen = make_client(urls, ttl=8.0), Seen()
     with client.leader("beat", seen.started, seen.stopped) as leader:
         assert leader.wait(10)
         client.close()
         assert not leader.is_leader()
         assert not leader.wait(), "it would wait for ever"
-        assert eventually(lambda: seen.told[1:] == ["stopped"])
+        assert eventually(lambda: seen.told[1:] == ["stopped"], 1.5), (
+            "at once, not after a quarter of the ttl"
+        )
 
 
 @pytest.mark.kinds("blocking")
@@ -184,9 +192,10 @@ def test_a_forked_child_does_not_lead(urls: list[str], make_client: MakeClient) 
         if not pid:
             code = 1
             try:
+                leads = leader.is_leader()
                 leader.resign()
                 leader.__exit__()
-                code = 42 if not (leader.is_leader() or leader.wait() or seen.told[1:]) else 1
+                code = 42 if not (leads or leader.wait() or seen.told[1:]) else 1
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 42
@@ -206,6 +215,7 @@ def test_tasks_lead_as_threads_do(how: str) -> None:
     async def lead(client: rlock.asyncio.Client) -> None:
         async with client.leader("beat", started, lambda: told.append("stopped")) as leader:
             assert await leader.wait(10)
+            assert await leader.wait(0)
             assert told == [leader.token]
             campaigns.append(leader._campaign)
             await asyncio.sleep(3600)
