@@ -13,7 +13,7 @@ import pytest
 
 from ..conftest import FreshMasters
 from ..lock.conftest import eventually
-from ..servers import Fleet
+from ..servers import Fleet, gone
 from .shell import begin, rlock
 
 TTL = 2.0
@@ -85,6 +85,15 @@ def test_the_command_ends_before_the_next_one_starts(
     found = ticks(path)
     assert [pid for pid, _ in found] == sorted((pid for pid, _ in found), key=pids(path).index)
     assert second.poll() is None
+
+
+def test_an_evicted_command_is_killed_and_started_again(start: Start, masters: Fleet, tmp_path: Path) -> None:
+    path = tmp_path / "ticks"
+    start("beat", "--", sys.executable, "-c", STUBBORN, str(path))
+    assert eventually(lambda: pids(path), 20)
+    assert rlock("evict", "--yes", "beat", masters=masters.urls).code == 0
+    assert eventually(lambda: len(pids(path)) == 2, 20)
+    assert gone(pids(path)[0])
 
 
 def test_a_command_that_ends_hands_over(start: Start, tmp_path: Path) -> None:
