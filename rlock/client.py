@@ -6,6 +6,7 @@ import atexit
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from . import clock
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     import redis
     import valkey
     from typing_extensions import Self
+
+    from .recipes.leader import Leader
 
     ReadyClient = redis.Redis | valkey.Valkey
 
@@ -90,6 +93,27 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         """
         engine = self._engine()
         return engine.perform(init(engine.masters, self._timeout))
+
+    def leader(
+        self,
+        name: str,
+        on_started: Callable[[int], object] | None = None,
+        on_stopped: Callable[[], object] | None = None,
+        ttl: float | None = None,
+        fair: bool = False,
+    ) -> Leader:
+        """A candidate for the one leader of its name: it campaigns from the begin of ``with`` to the end.
+
+        :param on_started: called with the fencing token when it leads. If it raises, the leader steps down.
+        :param on_stopped: called when it leads no more. The lock is released when it has returned; after
+            failed renewals it is called a quarter of ``ttl`` before the lease ends. Both are called by the
+            campaign's thread, one after another: neither may block for longer than that.
+        :param ttl: length of the lease in seconds, if not the client's.
+        :param fair: first come, first served, as for `lock`.
+        """
+        from .recipes.leader import Leader
+
+        return Leader(self.lock(name, ttl=ttl, fair=fair), on_started, on_stopped)
 
     def close(self) -> None:
         """Release every hold, end all threads and connections. Waiting acquires end with `RLockError`.

@@ -64,7 +64,7 @@ class LocalQueue:
                     self._advance(line)
                     if line.first() is contender:
                         return True
-            if timeout <= 0:
+            if timeout <= 0 or contender.until < 0:  # AT_ONCE: changed meanwhile
                 return False
             yield from contender.parker.park(min(timeout, LOOK_S))
             timeout -= LOOK_S

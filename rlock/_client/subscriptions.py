@@ -181,6 +181,14 @@ class Subscriptions(Notifications, Generic[L]):
             self._connections.wake_reader(inbox)
             return True
 
+    def interrupt(self, contender: Contender) -> None:
+        """Wake a waiter whose `until` was changed."""
+        with self._mutex:
+            inbox: Inbox | None = contender.inbox
+            if inbox is not None:
+                inbox.wake(Wake.FREE)
+                self._connections.wake_reader(inbox)
+
     def waiting(self, name: str) -> list[str]:
         """The tokens of the places of this client's own waiters."""
         with self._mutex:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .. import clock
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     import redis.asyncio
     import valkey.asyncio
     from typing_extensions import Self
+
+    from ..recipes.leader import AsyncLeader
 
     ReadyClient = redis.asyncio.Redis | valkey.asyncio.Valkey
 
@@ -62,6 +65,19 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         """State that nothing was locked before; see `rlock.Client.init`, with its dangers."""
         engine = self._engine()
         return await engine.perform(init(engine.masters, self._timeout))
+
+    def leader(
+        self,
+        name: str,
+        on_started: Callable[[int], object] | None = None,
+        on_stopped: Callable[[], object] | None = None,
+        ttl: float | None = None,
+        fair: bool = False,
+    ) -> AsyncLeader:
+        """A candidate for the one leader of its name, for ``async with``; see `rlock.Client.leader`."""
+        from ..recipes.leader import AsyncLeader
+
+        return AsyncLeader(self.lock(name, ttl=ttl, fair=fair), on_started, on_stopped)
 
     async def close(self) -> None:
         """Release every hold, end all tasks and connections. Waiting acquires end with `RLockError`.

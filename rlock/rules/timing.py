@@ -137,6 +137,11 @@ def retry_period(ttl: float) -> float:
     return min(ttl / 10, 0.25)
 
 
+def step_down_margin(ttl: float) -> float:
+    """How long before the end of its validity a leader steps down, after two renewals or more have failed."""
+    return ttl / 4
+
+
 def expiry_wait(ttls_ms: Sequence[int], missing: int) -> float:
     """How long until so many keys have expired that the ``missing`` votes may be won.
 

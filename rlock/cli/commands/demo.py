@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import signal
@@ -22,7 +21,7 @@ from ...testing.local.binaries import ServerBinary
 from ...testing.local.embedded import EmbeddedError, Masters, find_server
 from .. import exits
 from ..demo import phases
-from ..demo.display import display, is_plain
+from ..demo.display import Lines, is_plain
 from ..demo.state import LogMessages, Phase, State
 from ..demo.verdict import Evidence, Verdict, judge
 from ..output import json_option, print_json, show
@@ -66,13 +65,9 @@ def demo(workers: int, keep: Path | None, *, as_json: bool) -> None:
 
     With --json stdout has the verdict only, and the lines go to stderr.
 
-    On a terminal there is a dashboard; plain lines elsewhere, and with NO_COLOR or CI set.
-
     \b
     Exit status: 0 proven, 1 a violation or nothing proven, 64 something is not installed, 130 Ctrl-C.
     """
-    if importlib.util.find_spec("rich") is None:
-        raise click.ClickException("rich is not installed: pip install rich (the extra quorum-rlock[demo])")
     try:
         server = find_server()
     except EmbeddedError as error:
@@ -122,7 +117,7 @@ def _run(server: ServerBinary, count: int, folder: Path, stream: TextIO) -> Verd
             phases=[Phase(title) for title in phases.PHASES],
         )
         stack.enter_context(LogMessages(state))
-        screen = display(state, stream)
+        screen = Lines(state, stream)
         stack.enter_context(screen)
         stage = phases.Stage(state, screen, folder, TTL_S)
         interruption = ""

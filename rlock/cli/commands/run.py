@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -20,6 +21,7 @@ from ..options import Seconds, seconds_option
 from ..output import json_option
 from ..run.child import ON_LOST, TERM, WARN, GuardedCommand
 from ..run.events import Outcome
+from ..run.leading import lead
 from ..settings import Settings, settings_options
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -111,6 +113,7 @@ def _not_like_flock(*names: str) -> Callable[[F], F]:
 @_not_like_flock("-s", "--shared")
 @_not_like_flock("-u", "--unlock")
 @_not_like_flock("-F", "--no-fork")
+@click.option("--leader", is_flag=True, help="Lead: run COMMAND on one machine of many, again and again.")
 @click.option("--fair", is_flag=True, help="First come, first served: nobody who comes later goes before.")
 @click.option(
     "--retries",
@@ -120,7 +123,12 @@ def _not_like_flock(*names: str) -> Callable[[F], F]:
     metavar="N",
     help="With -n and -w: how often to try again when fewer than a quorum of masters answered.",
 )
-@seconds_option("--retry-delay", within=(0, 86400), default=1.0, told="Seconds before each of them.")
+@seconds_option(
+    "--retry-delay",
+    within=(0, 86400),
+    default=1.0,
+    told="Seconds before each of them, and before --leader campaigns again.",
+)
 @click.option("--ttl", type=Seconds(), metavar="S", help="Length of the lease that is renewed; default 10.")
 @click.option(
     "--max-hold", type=Seconds(), metavar="S", help="Renew for S seconds at the most; then the lock is lost."
@@ -164,6 +172,7 @@ def run(
     timeout: float | None,
     no_wait: bool,
     conflict_exit_code: int,
+    leader: bool,
     fair: bool,
     retries: int,
     retry_delay: float,
@@ -185,6 +194,7 @@ def run(
       rlock run -n nightly -- ./report.sh       cron: skip this run if the last one is still on
       rlock run -w 30 deploy -- make deploy     give up after 30 seconds
       rlock run -n -E 0 -q nightly -c 'a | b'   a shell line; a skipped run is no failure
+      rlock run --leader beat -- celery beat    on several machines: it runs on one of them
 
     Options stand before NAME or between NAME and COMMAND; all words after COMMAND are its own. Write `--`
     before COMMAND if it starts with a dash.
@@ -196,6 +206,9 @@ def run(
     killed with -9, COMMAND is killed too (on Linux; not its own children, and not a set-uid program such as
     sudo), and the lock is free within the ttl.
 
+    With --leader rlock waits for its turn, and again when COMMAND has ended or the lock is lost. If renewals
+    fail, COMMAND is ended before the lease ends. SIGTERM, SIGINT, SIGHUP and SIGQUIT end rlock, too.
+
     Without -n or -w rlock waits as long as it takes, also for masters that cannot be reached.
 
     COMMAND finds RLOCK_NAME, RLOCK_OWNER, RLOCK_FENCING_TOKEN and RLOCK_TTL in its environment. rlock takes
@@ -204,11 +217,18 @@ def run(
     """
     command = _command(ctx, name, command, line)
     _check(timeout=timeout, no_wait=no_wait, retries=retries)
+    if leader and (no_wait or timeout is not None or max_hold is not None or on_lost == WARN):
+        raise click.UsageError(
+            "--leader waits, and ends COMMAND in time: no -n, -w, --max-hold, --on-lost warn"
+        )
     if timeout == 0:
         no_wait = True
     outcome = Outcome(name, as_json=as_json, verbose=verbose, quiet=quiet)
     guarded = GuardedCommand(command, grace, on_lost, outcome.lost)
     with settings.client(ttl=ttl) as own, guarded.signals():
+        if leader:
+            found = partial(_environment, own, name, pass_masters=pass_masters)
+            sys.exit(lead(own, name, guarded, outcome, found, fair=fair, pause=retry_delay))
         lock = own.lock(name, fair=fair, max_hold=max_hold, on_lost=guarded.lost)
         began = time.monotonic()
         try:
@@ -231,7 +251,7 @@ def run(
             told = {"owner": owner, "fencing_token": token, "ttl": own.ttl, "waited": waited}
             outcome.event("acquired", told, f"getting lock took {waited:.6f} seconds")
             outcome.detail(f"executing {command[0]}")
-            code = guarded.run(_environment(own, lock, owner, token, pass_masters=pass_masters))
+            code = guarded.run(_environment(own, name, owner, token, pass_masters=pass_masters))
         finally:
             try:
                 lock.release()
@@ -296,11 +316,11 @@ def _acquire(
 
 
 def _environment(
-    own: Client, lock: RLock, owner: str, token: int | None, *, pass_masters: bool
+    own: Client, name: str, owner: str, token: int | None, *, pass_masters: bool
 ) -> dict[str, str]:
     environment = {
         **os.environ,
-        "RLOCK_NAME": lock.name,
+        "RLOCK_NAME": name,
         "RLOCK_OWNER": owner,
         "RLOCK_FENCING_TOKEN": "" if token is None else str(token),
         "RLOCK_TTL": f"{own.ttl:g}",

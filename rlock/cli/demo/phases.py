@@ -16,7 +16,7 @@ from rlock.testing.contention.journal import SECOND, now_ns
 from rlock.testing.contention.processes import WorkerError
 from rlock.testing.contention.worker import Load
 
-from .display import Display
+from .display import Lines
 from .state import LOCK, Phase, Progress, State
 
 UNLOCKED_S = 1.5
@@ -62,7 +62,7 @@ class Marks:
 class Stage:
     """Masters, workers and display, as the phases use them."""
 
-    def __init__(self, state: State, display: Display, folder: Path, ttl: float) -> None:
+    def __init__(self, state: State, display: Lines, folder: Path, ttl: float) -> None:
         self.state = state
         self.display = display
         self.ttl = ttl

@@ -14,7 +14,6 @@ from rlock.testing.local.embedded import Master
 
 #: The lock that all workers contend for.
 LOCK = "rlock-demo:counter"
-EVENTS = 5
 
 
 class Progress(enum.Enum):
@@ -44,7 +43,6 @@ class State:
     workers: WorkerProcesses
     phases: list[Phase]
     began: float = field(default_factory=time.monotonic)
-    events: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=EVENTS))
     #: Log messages of the library that no display has shown yet.
     messages: deque[str] = field(default_factory=deque)
 
@@ -55,7 +53,7 @@ class State:
 
 
 class LogMessages(logging.Handler):
-    """Keeps the library's log messages for the display: on the terminal they would tear the dashboard."""
+    """Keeps the library's log messages for the display, which prints them with their time."""
 
     def __init__(self, state: State) -> None:
         super().__init__(logging.WARNING)

@@ -36,16 +36,19 @@ class GuardedCommand:
         tell: Callable[[LeaseLostError], object] = lambda error: None,
     ) -> None:
         self._command = list(command)
-        self._grace = grace
+        self._usual_grace = self._grace = grace
         self._on_lost = on_lost
         self._tell = tell
         self._child: subprocess.Popen[bytes] | None = None
         self._starting = False
+        self._launching = threading.Lock()
         self._early: list[int] = []
         # On a terminal the command stays in our process group: else it could not read from it. Without
         # one it gets a group of its own, so that its children can be reached with it.
         self._grouped = not _on_terminal()
         self.error: LeaseLostError | None = None
+        #: A signal was passed on that ends most programs.
+        self.ended_by_signal = False
 
     @property
     def started(self) -> bool:
@@ -54,15 +57,16 @@ class GuardedCommand:
 
     def run(self, environment: dict[str, str]) -> int:
         """Start it, wait for it; its exit status."""
-        if self.error is not None:
-            return exits.LOST
         # An exception of a signal's handler would come out of the middle of the launch, which may have forked
         # by then: nobody would wait for the command.
         self._starting = True
         try:
             # `kill -9` of rlock, or the kernel out of memory: nobody renews the lock any more, and nobody is
             # left to end the command politely before the next one starts.
-            self._child = launch(self._command, env=environment, start_new_session=self._grouped)
+            with self._launching:
+                if self.error is not None:
+                    return exits.LOST
+                self._child = launch(self._command, env=environment, start_new_session=self._grouped)
         except FileNotFoundError:
             hint = " (a shell line? use: sh -c '...')" if " " in self._command[0] else ""
             complain(f"{self._command[0]}: command not found{hint}")
@@ -75,23 +79,28 @@ class GuardedCommand:
             self._starting = False
         for number in self._early:
             self._send(number)
-        self._end_if_lost()  # while it was being started, when there was nothing to end yet
         code = self._child.wait()
         return code if code >= 0 else exits.SIGNAL - code
 
-    def _end_if_lost(self) -> None:
-        if self.error is not None:
-            self._end()
+    def reset(self) -> None:
+        """Prepare another run."""
+        self._child, self.error, self._early = None, None, []
+
+    def stop(self, error: LeaseLostError, seconds: float) -> None:
+        """End the command within so many seconds, unless it has ended; none is started any more."""
+        self._grace = min(self._usual_grace, seconds)
+        with self._launching:
+            running = self._child is None or self._child.returncode is None
+        if running:
+            self.lost(error)
 
     def lost(self, error: LeaseLostError) -> None:
         """The lock is gone: nobody keeps others out of the command's section any more."""
         first, self.error = self.error is None, error
         if first:
             self._tell(error)
-        self._end()
-
-    def _end(self) -> None:
-        child = self._child
+        with self._launching:  # otherwise a command that is being started would run on
+            child = self._child
         if child is None or self._on_lost == WARN:
             return
         if self._on_lost == TERM:
@@ -134,6 +143,7 @@ class GuardedCommand:
 
     def signalled(self, number: int) -> None:
         """A signal for us."""
+        self.ended_by_signal = self.ended_by_signal or number not in (signal.SIGUSR1, signal.SIGUSR2)
         if self._starting:
             self._early.append(number)
             return

@@ -1,0 +1,331 @@
+"""Leader: one process of many leads. It holds a lock, and steps down before its lease ends.
+
+A campaign is one generator for both drivers, like the procedures: acquire, lead until the term is over, call
+``on_stopped``, release, acquire again. It runs in a thread or task of its own, which owns the lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from .._async.runtime import run as run_async
+from .._client.runtime import NO_WAIT
+from .._sync.runtime import run
+from ..errors import NOT_HELD, LeaseLostError, RLockError
+from ..procedures.acquire import AT_ONCE, FOR_EVER, acquire
+from ..procedures.contender import Contender
+from ..procedures.port import WaitGenerator
+from ..rules.holds import Hold
+from ..rules.timing import CLAIM_S, step_down_margin
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .._client.engine import Engine
+
+log = logging.getLogger("rlock")
+
+#: How long a leader stays away after a failed ``on_started``, or after an error that waiting cannot mend.
+STAY_AWAY_S = 1.0
+#: How long `wait` sleeps when a term is over and its thread has not noticed it yet.
+NOTICE_S = 0.005
+
+
+class _Term:
+    """One leadership, from the grant to the step-down."""
+
+    def __init__(self, engine: Engine, hold: Hold) -> None:
+        self.hold = hold
+        self.over = False
+        self._engine = engine
+
+    def left(self) -> float:
+        """Seconds until the leader has to step down; 0.0: the term is over, for ever."""
+        lease = self.hold.lease
+        # First: otherwise a confirmation in between would end the term of a lease that it prolongs.
+        length = lease.ttl if lease.confirmation is None else min(CLAIM_S, lease.ttl)
+        left = lease.remaining(self._engine.clock()) - step_down_margin(length)
+        if left <= 0.0 or self._engine.pid != os.getpid():
+            self.over = True
+        return 0.0 if self.over else left
+
+
+class BaseLeader:
+    """The part of a leader that is the same for threads and tasks; see `Leader`."""
+
+    _leads: Any  # an Event of the driver: set while it leads, and when the campaign has ended
+
+    def __init__(
+        self, lock: Any, on_started: Callable[[int], object] | None, on_stopped: Callable[[], object] | None
+    ) -> None:
+        self.name: str = lock.name
+        self._lock = lock
+        self._on_started = on_started
+        self._on_stopped = on_stopped
+        self._engine: Engine | None = None
+        #: The thread or task, and where it sleeps.
+        self._campaign: Any = None
+        self._parker: Any = None
+        self._contender: Contender | None = None
+        self._term: _Term | None = None
+        self._leaving = False
+
+    def is_leader(self) -> bool:
+        """Whether this process leads at this moment, by the clock and the lease. No network.
+
+        False as soon as a quarter of ``ttl`` is left of a lease that could not be renewed. The answer may be
+        out of date a moment later: the system can stop the caller right after this call.
+        """
+        term = self._term
+        return term is not None and term.left() > 0.0
+
+    @property
+    def token(self) -> int:
+        """The fencing token of the present term: greater than that of each earlier leader.
+
+        :raises LeaseLostError: it does not lead.
+        """
+        term = self._term
+        if term is None or term.left() <= 0.0:
+            raise LeaseLostError(self.name, NOT_HELD if term is None else "its term as the leader is over")
+        return term.hold.token
+
+    def resign(self) -> None:
+        """Step down: ``is_leader()`` is False when this returns. Waits for nothing.
+
+        The campaign then calls ``on_stopped``, hands the lock to the first waiter, and waits behind it. Does
+        nothing if it does not lead.
+        """
+        term = self._term
+        if term is not None and term.left() > 0.0:
+            term.over = True
+            self._wake()
+
+    @property
+    def _ended(self) -> bool:
+        """Whether no campaign of this process runs."""
+        engine = self._engine
+        return self._leaving or engine is None or engine.pid != os.getpid()
+
+    def _wake(self) -> None:
+        with suppress(RuntimeError):  # another thread has woken it at the same time
+            self._parker.wake()
+
+    def _begin(self) -> Engine:
+        """Prepare a campaign."""
+        if self._engine is not None:
+            raise RuntimeError(f"leader {self.name!r} was used already: make another one by client.leader()")
+        engine: Engine = self._lock._client._engine()
+        self._engine, self._parker = engine, engine.runtime.parker()
+        return engine
+
+    def _leave(self) -> Any:
+        """End the campaign, wherever it waits. Returns its thread or task; None: it is of another process."""
+        engine = self._engine
+        if engine is None or engine.pid != os.getpid():
+            return None
+        self._leaving = True
+        self.resign()
+        if (contender := self._contender) is not None:
+            contender.until = AT_ONCE
+            engine.notifications.interrupt(contender)
+        self._wake()
+        return self._campaign
+
+    def _campaign_gen(self, engine: Engine) -> WaitGenerator[None]:
+        """Acquire, lead, release, again and again, until the user leaves or the client is closed."""
+        failed = False
+        try:
+            while not (self._leaving or engine.closed):
+                try:
+                    hold = yield from self._acquire(engine)
+                    if hold is not None:
+                        failed = yield from self._lead(engine, hold)
+                except RLockError as error:
+                    failed = not (self._leaving or engine.closed)
+                    if failed:
+                        log.error("leader %r campaigns again in %g s: %s", self.name, STAY_AWAY_S, error)
+                if failed and not self._leaving:
+                    yield from self._parker.park(STAY_AWAY_S)
+        finally:
+            self._leaving = True
+            self._leads.set()  # otherwise `wait` would wait for ever
+
+    def _acquire(self, engine: Engine) -> WaitGenerator[Hold | None]:
+        """The hold of the campaign's thread or task. None: the user leaves."""
+        contender = Contender(engine.key(), self._lock._options, FOR_EVER, engine.clock())
+        try:
+            self._contender = contender
+            if self._leaving:  # since the last look of `_campaign_gen`
+                return None
+            got = engine.finish(contender, got=(yield from acquire(engine, contender)))
+        except BaseException as error:
+            engine.give_back(contender, error)
+            raise
+        finally:
+            self._contender = None
+        return engine.hold(self.name) if got else None
+
+    def _lead(self, engine: Engine, hold: Hold) -> WaitGenerator[bool]:
+        """Lead for one term. Returns whether ``on_started`` failed."""
+        term, announced, failed = _Term(engine, hold), False, False
+        interrupt: BaseException | None = None
+        self._lock.lost._waiting.append(self._parker)  # otherwise a loss or a close would wake nobody
+        self._term = term
+        if self._leaving:
+            term.over = True
+        try:
+            if term.left() > 0.0:
+                announced = True
+                failed = not (yield from self._tell(self._on_started, hold.token))
+                if failed:
+                    term.over = True
+                elif term.left() > 0.0:
+                    self._leads.set()
+                # Not for longer: a suspended machine does not count the sleep, but the lease.
+                while (left := term.left()) > 0.0:
+                    yield from self._parker.park(min(left, step_down_margin(hold.lease.ttl)))
+        except GeneratorExit:
+            raise  # the event loop has ended: nothing can be awaited any more
+        except BaseException as error:
+            interrupt = error
+        term.over = True
+        self._leads.clear()
+        try:
+            if announced:
+                yield from self._stop(engine, hold)
+        finally:
+            # Behind on_stopped: otherwise the next leader could start before this one has stopped.
+            with suppress(LeaseLostError):  # it is logged already
+                yield from engine.release_gen(hold, 0)
+        if interrupt is not None:
+            raise interrupt
+        return failed
+
+    def _stop(self, engine: Engine, hold: Hold) -> WaitGenerator[None]:
+        """Call ``on_stopped``, and say why and when."""
+        left = hold.lease.remaining(engine.clock())
+        if 0.0 < left <= step_down_margin(hold.lease.ttl):
+            log.warning("leader %r steps down: its lease ends in %.3g s, not renewed", self.name, left)
+        yield from self._tell(self._on_stopped)
+        if left > 0.0 and hold.lease.remaining(engine.clock()) <= 0.0:
+            told = "leader %r: on_stopped returned after the lease had ended, and another may have led since"
+            log.error(told + "; make on_stopped faster, or ttl longer than %g s", self.name, hold.lease.ttl)
+
+    def _tell(self, callback: Callable[..., object] | None, *arguments: object) -> WaitGenerator[bool]:
+        """Call an observer. False: it raised."""
+        if callback is None:
+            return True
+        try:
+            result = callback(*arguments)
+            yield from result.__await__() if inspect.isawaitable(result) else NO_WAIT
+            return True
+        except Exception:
+            log.exception("%s of leader %r raised", getattr(callback, "__name__", "an observer"), self.name)
+            return False
+
+
+class Leader(BaseLeader):
+    """One of many processes that leads; made by ``client.leader(name)``. Use it as a context manager.
+
+    A daemon thread campaigns from the beginning of the ``with`` block to its end. It owns the lock, calls
+    ``on_started`` and ``on_stopped``, and releases the lock after ``on_stopped`` has returned. Any thread may
+    call the methods. A forked child does not lead.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._leads = threading.Event()
+
+    def __enter__(self) -> Self:
+        campaign = self._campaign_gen(self._begin())
+        self._campaign = threading.Thread(target=run, args=(campaign,), name="rlock-leader", daemon=True)
+        try:
+            self._campaign.start()
+        except BaseException:
+            self._leave()  # a Ctrl-C may come when the thread runs already
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        campaign = self._leave()
+        if campaign is not None and campaign is not threading.current_thread():
+            campaign.join()
+
+    def wait(self, timeout: float = -1) -> bool:
+        """Wait until this process leads and ``on_started`` has returned. False: it was in vain.
+
+        :param timeout: seconds to wait at the most; -1: until the campaign ends.
+        """
+        until = math.inf if timeout == -1 else time.monotonic() + timeout
+        while not self._ended:
+            left = min(until - time.monotonic(), threading.TIMEOUT_MAX)
+            if not self._leads.wait(max(left, 0.0)):
+                return False
+            if self.is_leader():
+                return True
+            time.sleep(NOTICE_S)
+        return False
+
+    def leader(self) -> str | None:
+        """The process and thread that leads now, asked of the masters: one round to all. None: nobody.
+
+        :raises QuorumUnreachableError: fewer than a quorum answered.
+        """
+        holder: str | None = self._lock._client.status(self.name).holder
+        return holder
+
+
+class AsyncLeader(BaseLeader):
+    """As `Leader`, for tasks: use ``async with``. A task of the event loop campaigns and calls the observers.
+
+    ``wait`` and ``leader`` are awaited. An observer may be a coroutine function. Call everything in the event
+    loop. A cancellation of the campaign, as at the end of ``asyncio.run``, steps down and releases.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._leads = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        campaign = self._campaign_gen(self._begin())
+        self._campaign = asyncio.get_running_loop().create_task(_awaited(campaign), name="rlock-leader")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        campaign = self._leave()
+        if campaign is not None and campaign is not asyncio.current_task():
+            await asyncio.wait([campaign])  # not the task itself: a cancellation here must not reach it
+
+    async def wait(self, timeout: float = -1) -> bool:
+        """Wait until this process leads and ``on_started`` has returned; see `Leader.wait`."""
+        until = math.inf if timeout == -1 else time.monotonic() + timeout
+        while not self._ended:
+            if not self._leads.is_set():
+                with suppress(asyncio.TimeoutError):
+                    left = None if until == math.inf else until - time.monotonic()
+                    await asyncio.wait_for(self._leads.wait(), left)
+            if not self._leads.is_set():
+                return False
+            if self.is_leader():
+                return True
+            await asyncio.sleep(NOTICE_S)
+        return False
+
+    async def leader(self) -> str | None:
+        """The process and task that leads now; see `Leader.leader`."""
+        holder: str | None = (await self._lock._client.status(self.name)).holder
+        return holder
+
+
+async def _awaited(generator: WaitGenerator[None]) -> None:
+    await run_async(generator)

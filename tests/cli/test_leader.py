@@ -1,0 +1,124 @@
+"""`rlock run --leader`: where the command runs, and when it ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ..conftest import FreshMasters
+from ..lock.conftest import eventually
+from ..servers import Fleet, gone
+from .shell import begin, rlock
+
+TTL = 2.0
+Start = Callable[..., "subprocess.Popen[str]"]
+#: Ignores SIGTERM, and notes its pid and the time as long as it runs.
+STUBBORN = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    with open(sys.argv[1], "a") as file:
+        print(os.getpid(), time.monotonic(), file=file)
+    time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def masters(fresh_masters: FreshMasters) -> Fleet:
+    return fresh_masters(3)
+
+
+@pytest.fixture
+def start(masters: Fleet) -> Iterator[Start]:
+    """Start `rlock run --leader ...` with the masters in its environment; ended with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*words: str) -> subprocess.Popen[str]:
+        words = ("run", "--leader", "--verbose", "--retry-delay", "0.1", *words)
+        started.append(begin(*words, masters=masters.urls, RLOCK_TTL=f"{TTL:g}"))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def ticks(path: Path) -> list[tuple[int, float]]:
+    """Pid and instant of each tick."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [(int(line.split()[0]), float(line.split()[1])) for line in lines if len(line.split()) == 2]
+
+
+def pids(path: Path) -> list[int]:
+    """The commands, in the order in which they began."""
+    return list(dict.fromkeys(pid for pid, _ in ticks(path)))
+
+
+@pytest.mark.parametrize("how", ["killed", "cut off"])
+def test_the_command_ends_before_the_next_one_starts(
+    how: str, start: Start, masters: Fleet, tmp_path: Path
+) -> None:
+    path = tmp_path / "ticks"
+    command = ("beat", "--", sys.executable, "-c", STUBBORN, str(path))
+    first = start(*command)
+    assert eventually(lambda: pids(path), 20)
+    second = start(*command)
+    began = time.monotonic()
+    if how == "killed":
+        first.kill()
+    else:
+        for master in masters:
+            master.pause()
+        # SIGKILL before the end of the lease, although the command ignores SIGTERM.
+        assert eventually(lambda: ticks(path)[-1][1] < time.monotonic() - 0.5, 20)
+        assert ticks(path)[-1][1] < began + TTL
+        for master in masters:
+            master.resume()
+    assert eventually(lambda: len(pids(path)) == 2, 20)
+    found = ticks(path)
+    assert [pid for pid, _ in found] == sorted((pid for pid, _ in found), key=pids(path).index)
+    assert second.poll() is None
+
+
+def test_an_evicted_command_is_killed_and_started_again(start: Start, masters: Fleet, tmp_path: Path) -> None:
+    path = tmp_path / "ticks"
+    start("beat", "--", sys.executable, "-c", STUBBORN, str(path))
+    assert eventually(lambda: pids(path), 20)
+    assert rlock("evict", "--yes", "beat", masters=masters.urls).code == 0
+    assert eventually(lambda: len(pids(path)) == 2, 20)
+    assert gone(pids(path)[0])
+
+
+def test_a_command_that_ends_hands_over(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "names"
+    runs = [start("beat", "-c", f"echo {name} >> {path}; sleep 0.3") for name in "ab"]
+    assert eventually(lambda: path.exists() and {*path.read_text().split()} == {*"ab"}, 30)
+    assert [run.poll() for run in runs] == [None, None], "both campaign again"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_the_status_of_the_command(number: signal.Signals, start: Start) -> None:
+    program = f"import signal, sys, time; signal.signal({number.value}, lambda *_: sys.exit(42)); "
+    leader = start("beat", "--", sys.executable, "-c", program + "print('runs', flush=True); time.sleep(60)")
+    assert leader.stdout is not None
+    assert leader.stdout.readline() == "runs\n"
+    standby = start("beat", "--", "echo", "ran")
+    time.sleep(1.0)
+    standby.send_signal(number)
+    assert (standby.wait(20), standby.communicate()[0]) == (128 + number, "")
+    leader.send_signal(number)
+    assert leader.wait(20) == 42
+
+
+@pytest.mark.parametrize("words", [("-n",), ("-w", "3"), ("--max-hold", "9"), ("--on-lost", "warn")])
+def test_options_that_contradict_it_are_refused(words: tuple[str, ...]) -> None:
+    found = rlock("run", "--leader", *words, "beat", "true", masters=["redis://127.0.0.1:1"])
+    assert found.code == 64
+    assert "--leader" in found.err

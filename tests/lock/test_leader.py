@@ -1,0 +1,241 @@
+"""`client.leader`: who leads, who is told when, and what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import rlock
+import rlock.asyncio
+from rlock.testing import memory_client
+from rlock.testing.memory import MemoryMasters
+
+from ..conftest import FreshMasters
+from .conftest import eventually
+
+pytestmark = pytest.mark.kinds("blocking", "memory")
+EVERY_KIND = True
+MakeClient = Callable[..., rlock.Client]
+
+
+class Seen:
+    """The observers of one leader, and what they were told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def started(self, token: int) -> None:
+        self.told.append(token)
+
+    def stopped(self) -> None:
+        self.told.append("stopped")
+
+
+def waiting(client: rlock.Client) -> int:
+    return client.status("beat").queue_length
+
+
+def test_the_next_process_leads_when_the_first_one_leaves(urls: list[str], make_client: MakeClient) -> None:
+    first, second, seen, other = make_client(urls), make_client(urls), Seen(), Seen()
+    with second.leader("beat", other.started, other.stopped) as standby:
+        assert standby.wait(10)
+        with first.leader("beat", seen.started, seen.stopped) as leader:
+            assert eventually(lambda: waiting(first))
+            assert not leader.wait(0.1)
+            assert not leader.is_leader()
+            with pytest.raises(rlock.LeaseLostError):
+                _ = leader.token
+            assert "rlock-leader" in str(leader.leader())
+            token = standby.token
+            standby.resign()
+            assert not standby.is_leader()
+            assert leader.wait(10)
+            assert other.told == [token, "stopped"]
+            assert seen.told == [leader.token]
+            assert leader.token > token
+            # Behind the other: it leads again as soon as that one leaves.
+            assert eventually(lambda: waiting(first))
+        assert standby.wait(10)
+    assert first.leader("beat").leader() is None
+    assert seen.told[1:] == ["stopped"]
+    assert not leader.is_leader()
+    assert not leader.wait(), "the campaign is over"
+    with pytest.raises(RuntimeError, match="used already"), leader:
+        pass
+
+
+def test_a_standby_that_leaves_leaves_nothing_behind(urls: list[str], make_client: MakeClient) -> None:
+    first, second = make_client(urls), make_client(urls)
+    with first.lock("beat"):
+        with second.leader("beat") as leader:
+            waiter = threading.Thread(target=leader.wait)
+            waiter.start()
+            assert eventually(lambda: waiting(first))
+            began = time.monotonic()
+        waiter.join(5)
+        assert not waiter.is_alive()
+        assert time.monotonic() - began < 2
+        assert eventually(lambda: not waiting(first))
+    assert not second.lock("beat").locked()
+    assert not [thread for thread in threading.enumerate() if thread.name == "rlock-leader"]
+
+
+def test_an_evicted_leader_is_told_and_campaigns_again(urls: list[str], make_client: MakeClient) -> None:
+    client, seen = make_client(urls, ttl=1.0), Seen()
+    with client.leader("beat", seen.started, seen.stopped) as leader:
+        assert leader.wait(10)
+        assert client.evict("beat")
+        assert eventually(lambda: len(seen.told) == 3)
+        first, stopped, second = seen.told
+        assert (stopped, second > first) == ("stopped", True)
+
+
+def test_the_lock_is_released_when_on_stopped_has_returned(urls: list[str], make_client: MakeClient) -> None:
+    first, second, go_on = make_client(urls, ttl=1.0), make_client(urls, ttl=1.0), threading.Event()
+    with (
+        first.leader("beat", on_stopped=lambda: go_on.wait(20)) as leader,
+        second.lock("other"),  # so that the client is connected
+    ):
+        assert leader.wait(10)
+        with second.leader("beat") as standby:
+            assert eventually(lambda: waiting(first))
+            leader.resign()
+            assert not standby.wait(2.5), "longer than the lease, which is renewed until on_stopped returns"
+            assert not leader.is_leader()
+            go_on.set()
+            assert standby.wait(10)
+
+
+def test_a_failed_on_started_hands_over(
+    urls: list[str], make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second, seen = make_client(urls), make_client(urls), Seen()
+
+    def broken(token: int) -> None:
+        raise ValueError(token)
+
+    with first.leader("beat", broken, seen.stopped) as leader:
+        assert eventually(lambda: seen.told)
+        time.sleep(0.5)
+        assert len(seen.told) == 1, "it campaigns again and again"
+        with second.leader("beat") as standby:
+            assert standby.wait(10)
+            assert not leader.wait(0.1)
+    assert seen.told[0] == "stopped"
+    assert "broken of leader 'beat' raised" in caplog.text
+
+
+def test_an_error_in_on_stopped_is_logged_and_the_lock_is_released(
+    urls: list[str], make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = make_client(urls)
+
+    def broken() -> None:
+        raise ValueError
+
+    with client.leader("beat", on_stopped=broken) as leader:
+        assert leader.wait(10)
+    assert "broken of leader 'beat' raised" in caplog.text
+    assert not client.lock("beat").locked()
+
+
+def test_a_closed_client_ends_the_campaign(urls: list[str], make_client: MakeClient) -> None:
+    client, seen = make_client(urls, ttl=8.0), Seen()
+    with client.leader("beat", seen.started, seen.stopped) as leader:
+        assert leader.wait(10)
+        client.close()
+        assert not leader.is_leader()
+        # At once, not after a quarter of the ttl.
+        assert eventually(lambda: seen.told[1:] == ["stopped"], 1.5)
+        assert not leader.wait(), "it would wait for ever"
+
+
+@pytest.mark.kinds("blocking")
+def test_a_leader_stops_before_its_lease_ends(
+    fresh_masters: FreshMasters, make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    masters = fresh_masters(3)
+    client = make_client(masters.urls, ttl=2.0)
+    lock, left = client.lock("beat"), []
+
+    def stopped() -> None:
+        left.append((lock.remaining(), leader.is_leader()))
+        if len(left) == 1:
+            time.sleep(left[0][0] + 0.1)
+
+    with client.leader("beat", on_stopped=stopped) as leader:
+        assert leader.wait(10)
+        for master in masters:
+            master.pause()
+        assert eventually(lambda: left)
+        assert 0.05 < left[0][0] <= 0.5, "a quarter of the ttl, unless this machine is slow"
+        assert not left[0][1]
+        assert eventually(lambda: "on_stopped returned after the lease had ended" in caplog.text)
+        for master in masters:
+            master.resume()
+        assert leader.wait(20)
+
+
+@pytest.mark.kinds("blocking")
+def test_a_forked_child_does_not_lead(urls: list[str], make_client: MakeClient) -> None:
+    client, seen = make_client(urls), Seen()
+    with client.leader("beat", seen.started, seen.stopped) as leader:
+        assert leader.wait(10)
+        pid = os.fork()
+        if not pid:
+            code = 1
+            try:
+                leads = leader.is_leader()
+                leader.resign()
+                leader.__exit__()
+                code = 42 if not (leads or leader.wait() or seen.told[1:]) else 1
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 42
+        assert leader.is_leader()
+
+
+@pytest.mark.kinds("memory")
+@pytest.mark.parametrize("how", ["leave", "cancel"])
+def test_tasks_lead_as_threads_do(how: str) -> None:
+    masters, told = MemoryMasters(3), list[Any]()
+    campaigns: list[asyncio.Task[None]] = []
+
+    async def started(token: int) -> None:
+        await asyncio.sleep(0.01)
+        told.append(token)
+
+    async def lead(client: rlock.asyncio.Client) -> None:
+        async with client.leader("beat", started, lambda: told.append("stopped")) as leader:
+            assert await leader.wait(10)
+            assert await leader.wait(0)
+            assert told == [leader.token]
+            campaigns.append(leader._campaign)
+            await asyncio.sleep(3600)
+
+    async def main() -> None:
+        first = memory_client(masters=masters, kind=rlock.asyncio.Client)
+        async with first, memory_client(masters=masters, kind=rlock.asyncio.Client) as second:
+            task = asyncio.create_task(lead(first))
+            while not campaigns:
+                await asyncio.sleep(0.01)
+            async with second.leader("beat") as standby:
+                assert not await standby.wait(0.3)
+                assert "rlock-leader" in str(await standby.leader())
+                assert not standby.is_leader()
+                if how == "leave":
+                    task.cancel()
+                else:  # as `asyncio.run` does at its end
+                    campaigns[0].cancel()
+                assert await standby.wait(10)
+                assert told[1:] == ["stopped"]
+            task.cancel()
+        assert not [one for one in asyncio.all_tasks() if one.get_name() == "rlock-leader"]
+
+    asyncio.run(main())
