@@ -1,0 +1,1 @@
+"""Uses of the lock: each one is built on `RLock`, and rests on its proof."""
