@@ -74,7 +74,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
 
         Every user must give the same number of permits: the masters do not compare it.
 
-        :param fair: first come, first served. Without it a newcomer may take a free permit before the waiters.
+        :param fair: first come, first served. Otherwise a newcomer may take a free permit first.
         :param on_lost: called once for each permit that is lost, see `lock`.
         :raises OptionsError: ``permits`` is no whole number of 1 or more, or as `lock`.
         """

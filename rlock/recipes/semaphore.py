@@ -13,11 +13,12 @@ In fair mode a newcomer goes round the gate only if nobody has it and nobody wai
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._client.engine import Engine
-from ..errors import NOT_HELD, LeaseLostError, NotHeldError, OptionsError, QuorumUnreachableError, RLockError
+from ..errors import NOT_HELD, LeaseLostError, NotHeldError, OptionsError, QuorumUnreachableError
 from ..model import LeaseState, LockStatus
 from ..procedures.acquire import AT_ONCE
 from ..procedures.contender import Contender
@@ -119,9 +120,9 @@ class Permits(Holding):
     def _acquire_gen(self, engine: Engine, until: float) -> WaitGenerator[bool]:
         try:
             gate, *permits = yield from self._statuses(engine)
-            if not (self._gate._options.fair and (gate.locked or gate.queue_length)):
-                if (yield from self._take_one(engine, permits)):
-                    return True
+            waits = self._gate._options.fair and (gate.locked or gate.queue_length)
+            if not waits and (yield from self._take_one(engine, permits)):
+                return True
         except QuorumUnreachableError:
             if until == AT_ONCE:
                 raise
@@ -245,9 +246,11 @@ class Listener:
 
     @property
     def deadline(self) -> float:
-        return min(each.inbox.deadline for each in self._contenders)
+        """The instant at which messages from fewer masters than a quorum wake it, too."""
+        return min((float(each.inbox.deadline) for each in self._contenders), default=math.inf)
 
     def look(self, now: float) -> None:
+        """See `Inbox.look`."""
         for contender in self._contenders:
             contender.inbox.look(now)
 

@@ -1,10 +1,10 @@
 """Several names: all of them or none.
 
-1. One round trip asks for all names. If one is refused, the names that were won are given back (`_try_all`).
-2. The caller waits for the refused name and keeps nothing meanwhile. Otherwise two callers could wait for each
-   other for ever.
-3. When it has that name, one round trip asks for the others. If another one is refused, the caller gives all
-   back and goes on with 2. A random pause comes first: otherwise two crossed sets could fail in step for ever.
+1. One round trip asks for all names. If one is refused, those that were won are given back (`_try_all`).
+2. The caller waits for the refused name, and keeps nothing meanwhile. Otherwise two callers could wait for
+   each other for ever.
+3. With that name, one round trip asks for the others. If one is refused, the caller gives all back, and goes
+   on with 2. A random pause comes first. Otherwise two crossed sets could fail in step for ever.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 from .._client.engine import Engine
-from ..base import BaseLock
 from ..clock import Clock
 from ..errors import LeaseLostError, OptionsError, RLockError
 from ..model import LeaseState
@@ -143,7 +142,7 @@ class _Once:
 
 
 class _Weakest:
-    """The leases of all names as one lease, for a loss signal. ``lease`` is the part of a `Hold` that it needs."""
+    """The leases of all names as one, for a loss signal: it needs the ``lease`` of a hold only."""
 
     state = LeaseState.HELD
 
@@ -197,7 +196,6 @@ def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[Loc
     try:
         for contender in contenders:
             yield from engine.prepare(contender)
-        # The masters' type is that of `Packed`: an attempt calls, and never waits for a notification.
         attempts = [attempt(packed, each, each.options.lease.request_timeout) for each in contenders]  # type: ignore[arg-type]
         grants = yield from together(engine.masters, attempts)
         refused: LockOptions | None = None
