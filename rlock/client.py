@@ -19,14 +19,15 @@ from .lock import RLock
 from .model import LockStatus
 from .procedures import inspect
 from .procedures.init import init
-from .recipes.semaphore import Semaphore
-from .recipes.several import Locks
 from .rules.options import check_name
 
 if TYPE_CHECKING:
     import redis
     import valkey
     from typing_extensions import Self
+
+    from .recipes.semaphore import Semaphore
+    from .recipes.several import Locks
 
     ReadyClient = redis.Redis | valkey.Valkey
 
@@ -78,6 +79,8 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         :param on_lost: called once for each permit that is lost, see `lock`.
         :raises OptionsError: ``permits`` is no whole number of 1 or more, or as `lock`.
         """
+        from .recipes.semaphore import Semaphore
+
         return Semaphore(self, name, permits, fair, ttl, on_lost)
 
     def locks(
@@ -92,6 +95,8 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         :param on_lost: called with the first `LeaseLostError` of a name.
         :raises OptionsError: no names, a name twice, or as `lock`.
         """
+        from .recipes.several import Locks
+
         return Locks(self, names, ttl, on_lost)
 
     def status(self, name: str) -> LockStatus:

@@ -16,8 +16,6 @@ from ..errors import LeaseLostError, RLockError
 from ..model import LockStatus
 from ..procedures import inspect
 from ..procedures.init import init
-from ..recipes.semaphore import AsyncSemaphore
-from ..recipes.several import AsyncLocks
 from ..rules.options import check_name
 from .lock import RLock
 
@@ -25,6 +23,9 @@ if TYPE_CHECKING:
     import redis.asyncio
     import valkey.asyncio
     from typing_extensions import Self
+
+    from ..recipes.semaphore import AsyncSemaphore
+    from ..recipes.several import AsyncLocks
 
     ReadyClient = redis.asyncio.Redis | valkey.asyncio.Valkey
 
@@ -61,6 +62,8 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         on_lost: Callable[[LeaseLostError], object] | None = None,
     ) -> AsyncSemaphore:
         """At most ``permits`` owners at a time; see `rlock.Client.semaphore`."""
+        from ..recipes.semaphore import AsyncSemaphore
+
         return AsyncSemaphore(self, name, permits, fair, ttl, on_lost)
 
     def locks(
@@ -71,6 +74,8 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         on_lost: Callable[[LeaseLostError], object] | None = None,
     ) -> AsyncLocks:
         """Several locks as one; see `rlock.Client.locks`."""
+        from ..recipes.several import AsyncLocks
+
         return AsyncLocks(self, names, ttl, on_lost)
 
     async def status(self, name: str) -> LockStatus:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from .._client.engine import Engine
 from ..base import BaseLock, log_failed_release
@@ -17,20 +17,19 @@ from ..procedures.acquire import acquire
 from ..procedures.contender import Contender
 from ..procedures.port import Masters, Request, WaitGenerator
 from ..procedures.release import Outcome, release
-from ..rules.command_templates import Command
 from ..rules.holds import Hold
 from ..rules.options import LockOptions
-from ..rules.quorum import Ballot, Settle
+from ..rules.quorum import Ballot
 
-Self = TypeVar("Self", bound="Holding")
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Holding:
     """Several locks of one caller that are acquired and released by common rules."""
 
-    def __init__(self, client: Any, name: str, locks: Sequence[BaseLock[Any]]) -> None:
+    def __init__(self, client: Any, locks: Sequence[BaseLock[Any]]) -> None:
         self._client = client
-        self._name = name
         self._locks = locks
 
     def _before(self, engine: Engine) -> dict[str, tuple[Hold, int]]:
@@ -42,12 +41,10 @@ class Holding:
         """Give back the acquires of a call that an exception ended. Waits for nothing."""
         for lock in self._locks:
             hold = engine.hold(lock.name)
-            if hold is None:
-                continue
             known, count = before.get(lock.name, (None, 0))
-            if hold is known:
+            if hold is not None and hold is known:
                 hold.count = count
-            else:
+            elif hold is not None:
                 engine._forget(hold)
 
     def _acquire_gen(self, engine: Engine, until: float) -> WaitGenerator[bool]:
@@ -55,6 +52,9 @@ class Holding:
 
     def _release_gen(self, engine: Engine) -> WaitGenerator[None]:
         raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {[lock.name for lock in self._locks]}>"
 
 
 class Blocking(Holding):
@@ -66,8 +66,7 @@ class Blocking(Holding):
         engine = self._client._engine()
         before = self._before(engine)
         try:
-            got: bool = engine.perform(self._acquire_gen(engine, until))
-            return got
+            return bool(engine.perform(self._acquire_gen(engine, until)))
         except BaseException:
             self._restore(engine, before)
             raise
@@ -77,8 +76,7 @@ class Blocking(Holding):
         engine = self._client._engine()
         engine.perform(self._release_gen(engine))
 
-    def __enter__(self: Self) -> Self:
-        assert isinstance(self, Blocking)
+    def __enter__(self) -> Self:
         engine = self._client._engine()
         before = self._before(engine)
         try:
@@ -107,8 +105,7 @@ class ForTasks(Holding):
         engine = self._client._engine()
         before = self._before(engine)
         try:
-            got: bool = await engine.perform(self._acquire_gen(engine, until))
-            return got
+            return bool(await engine.perform(self._acquire_gen(engine, until)))
         except BaseException:
             self._restore(engine, before)
             raise
@@ -118,8 +115,7 @@ class ForTasks(Holding):
         engine = self._client._engine()
         await engine.perform(self._release_gen(engine))
 
-    async def __aenter__(self: Self) -> Self:
-        assert isinstance(self, ForTasks)
+    async def __aenter__(self) -> Self:
         await self.acquire()
         return self
 
@@ -134,11 +130,10 @@ class ForTasks(Holding):
 
 def take(engine: Engine, options: LockOptions, until: float) -> WaitGenerator[bool]:
     """Acquire one lock, as `Engine.acquire` does."""
-    key = engine.key()
-    hold = engine.holds.find(key, options.name)
+    hold = engine.hold(options.name)
     if hold is not None:
         return engine.nested(hold)
-    contender = Contender(key, options, until, engine.clock())
+    contender = Contender(engine.key(), options, until, engine.clock())
     try:
         return engine.finish(contender, got=(yield from acquire(engine, contender)))
     except BaseException as error:
@@ -146,39 +141,12 @@ def take(engine: Engine, options: LockOptions, until: float) -> WaitGenerator[bo
         raise
 
 
-class PackedMasters:
-    """Masters whose calls `together` makes: a call yields its request, and gets its ballot."""
-
-    def __init__(self, masters: Masters) -> None:
-        self._masters = masters
-        self.context = masters.context
-        self.send = masters.send
-
-    def call(
-        self,
-        command: Command,
-        timeout: float,
-        settle: Settle = Settle.VERDICT,
-        targets: Sequence[int] | None = None,
-        *,
-        resend_for: float = 0.0,
-        late: Command | None = None,
-    ) -> WaitGenerator[Ballot]:
-        """See `Masters.call`."""
-        ballot: Ballot = yield Request(command, timeout, settle, targets, resend_for, late)
-        return ballot
-
-    def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:
-        """See `Masters.collect`."""
-        yield self._masters.collect(ballots, until)
-
-
 class Packed:
-    """The engine as the port of procedures that run together."""
+    """The engine, and its masters, as the port of procedures that run `together`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Any) -> None:
         self._engine = engine
-        self.masters = PackedMasters(engine.masters)
+        self.masters: Any = PackedMasters(engine.masters)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -189,6 +157,24 @@ class Packed:
 
     def _give_up(self, hold: Hold) -> WaitGenerator[Outcome]:
         return release(self, hold)  # type: ignore[arg-type]
+
+
+class PackedMasters:
+    """A call yields its request, and `together` sends the ballot."""
+
+    def __init__(self, masters: Masters) -> None:
+        self.context = masters.context
+        self.send = masters.send
+        self._collect = masters.collect
+
+    def call(self, *arguments: Any, **options: Any) -> WaitGenerator[Ballot]:
+        """See `Masters.call`."""
+        ballot: Ballot = yield Request(*arguments, **options)
+        return ballot
+
+    def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:
+        """See `Masters.collect`."""
+        yield self._collect(ballots, until)
 
 
 def together(masters: Masters, procedures: Sequence[WaitGenerator[Any]]) -> WaitGenerator[list[Any]]:
@@ -202,27 +188,25 @@ def together(masters: Masters, procedures: Sequence[WaitGenerator[Any]]) -> Wait
         while answers:
             requests: dict[int, Request] = {}
             for i, answer in answers.items():
-                procedure = procedures[i]
+                resume = procedures[i].throw if isinstance(answer, RLockError) else procedures[i].send
                 try:
-                    failed = isinstance(answer, RLockError)
-                    wanted = procedure.throw(answer) if failed else procedure.send(answer)
+                    wanted = resume(answer)
                     while not isinstance(wanted, Request):
-                        wanted = procedure.send((yield from wanted))
+                        wanted = procedures[i].send((yield from wanted))
                     requests[i] = wanted
                 except StopIteration as stop:
                     results[i] = stop.value
                 except RLockError as error:
                     results[i] = error
-            if not requests:
-                break
+            answers = {}
             try:
-                answers = dict(
-                    zip(requests, (yield from masters.call_many([*requests.values()])), strict=True)
-                )
+                if requests:
+                    ballots = yield from masters.call_many([*requests.values()])
+                    answers = dict(zip(requests, ballots, strict=True))
             except RLockError as error:
                 answers = dict.fromkeys(requests, error)
     finally:
-        # After an interrupt this sends the undo of each release that is under way.
+        # After an interrupt this sends each release that is under way, and waits for nothing.
         for procedure in procedures:
             procedure.close()
     return results

@@ -26,9 +26,8 @@ from ..rules.options import LockOptions
 from ..rules.waiting import Step
 from .holding import Blocking, ForTasks, Holding, Packed, take, together
 
-#: The first pause after a set that was not complete is up to this long; each further one up to twice as long.
-PAUSE_S = 0.005
-PAUSE_CAP_S = 0.2
+#: The first pause after an incomplete set is up to this long. Each further one is up to twice as long.
+PAUSE_S, PAUSE_CAP_S = 0.005, 0.2
 #: How often a thread that waits for `lost` looks at the leases. It sends nothing.
 LOOK_S = 0.1
 
@@ -45,14 +44,15 @@ class HoldsOfAll(Holding):
     ) -> None:
         if isinstance(names, str):
             raise OptionsError(f"names must be a list of names, not the one name {names!r}: use client.lock")
-        locks = [client.lock(name, ttl=ttl, on_lost=on_lost) for name in names]
-        locks.sort(key=lambda lock: lock.name)
+        locks = sorted(
+            (client.lock(name, ttl=ttl, on_lost=on_lost) for name in names), key=lambda lock: lock.name
+        )
         if not locks:
             raise OptionsError("names is empty: give at least one name")
-        for i, lock in enumerate(locks[1:]):
-            if lock.name == locks[i].name:
+        for before, lock in zip(locks, locks[1:], strict=False):
+            if lock.name == before.name:
                 raise OptionsError(f"names has {lock.name!r} twice: give each name once")
-        super().__init__(client, locks[0].name, locks)
+        super().__init__(client, locks)
 
     @property
     def names(self) -> list[str]:
@@ -66,10 +66,6 @@ class HoldsOfAll(Holding):
         :raises LeaseLostError: the caller does not hold all names; ``name`` says which one.
         """
         return {lock.name: lock.fencing_token for lock in self._locks}
-
-    def is_owned(self) -> bool:
-        """Whether the caller holds all names with validity left, at this moment. No network."""
-        return self.remaining() > 0.0
 
     def remaining(self) -> float:
         """Seconds of validity left for all names, the least of them; 0.0 when one is not held. No network."""
@@ -89,33 +85,28 @@ class HoldsOfAll(Holding):
         engine: Engine = self._client._engine()
         holds = [hold for lock in self._locks if (hold := engine.hold(lock.name)) is not None]
         complete = len(holds) == len(self._locks)
-        return self._locks[0]._signal_type(_Weakest(holds, engine.clock) if complete else None, engine.clock)
+        return self._locks[0]._signal_type(Weakest(holds, engine.clock) if complete else None, engine.clock)
 
     def _acquire_gen(self, engine: Engine, until: float) -> WaitGenerator[bool]:
         options = [lock._options for lock in self._locks]
-        on_lost = options[0].on_lost
-        if on_lost is not None:
-            once = _Once(on_lost)
+        if options[0].on_lost is not None:
+            once = Once(options[0].on_lost)
             options = [replace(each, on_lost=once) for each in options]
+        nested = [hold for each in options if (hold := engine.hold(each.name)) is not None]
         wanted = [each for each in options if engine.hold(each.name) is None]
-        if not (yield from _acquire_all(engine, wanted, until)):
-            return False
-        for each in options:
-            if each not in wanted and (hold := engine.hold(each.name)) is not None:
-                engine.nested(hold)
-        return True
+        got = yield from _acquire_all(engine, wanted, until)
+        for hold in nested if got else ():
+            engine.nested(hold)
+        return got
 
     def _release_gen(self, engine: Engine) -> WaitGenerator[None]:
-        # First: without one of the names nothing is released.
+        # First: if the caller lacks one of the names, nothing is released.
         holds = [engine.held(lock.name) for lock in self._locks]
         packed = Packed(engine)
-        procedures = [packed.release_gen(hold, hold.count - 1) for hold in holds]
-        for error in (yield from together(engine.masters, procedures)):
+        releases = [packed.release_gen(hold, hold.count - 1) for hold in holds]
+        for error in (yield from together(engine.masters, releases)):
             if isinstance(error, RLockError):
                 raise error
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.names!r}>"
 
 
 class Locks(HoldsOfAll, Blocking):
@@ -130,8 +121,8 @@ class AsyncLocks(HoldsOfAll, ForTasks):
     """Several locks that a task acquires and releases as one; see `Locks`."""
 
 
-class _Once:
-    """The callback of all names of one acquire: the first loss is told, the others are not."""
+class Once:
+    """The callback of all names of one acquire: only the first loss calls it."""
 
     def __init__(self, on_lost: Callable[[LeaseLostError], object]) -> None:
         self._on_lost: Callable[[LeaseLostError], object] | None = on_lost
@@ -141,48 +132,46 @@ class _Once:
         return None if on_lost is None else on_lost(error)
 
 
-class _Weakest:
-    """The leases of all names as one, for a loss signal: it needs the ``lease`` of a hold only."""
+class Weakest:
+    """The leases of all names as one, for a loss signal: it needs only the ``lease`` of a hold."""
 
     state = LeaseState.HELD
 
     def __init__(self, holds: Sequence[Hold], clock: Clock) -> None:
-        self._holds = holds
+        self._leases = [hold.lease for hold in holds]
         self._clock = clock
         self.lease = self
 
     def state_at(self, now: float) -> LeaseState:
-        lost = any(hold.lease.state_at(now) is LeaseState.LOST for hold in self._holds)
+        """LOST as soon as one of them is."""
+        lost = any(lease.state_at(now) is LeaseState.LOST for lease in self._leases)
         return LeaseState.LOST if lost else LeaseState.HELD
 
     @property
     def valid_until(self) -> float:
-        ends = min(hold.lease.valid_until for hold in self._holds)
-        return min(ends, self._clock() + LOOK_S)
+        """The next instant at which to look."""
+        return min(self._clock() + LOOK_S, *(lease.valid_until for lease in self._leases))
 
 
 def _acquire_all(engine: Engine, wanted: Sequence[LockOptions], until: float) -> WaitGenerator[bool]:
     """Acquire all names, or none. False: the time is over, and another owner had one of them."""
-    context, pause = engine.context, PAUSE_S
-    refused = yield from _try_all(engine, wanted)
+    pause, refused = PAUSE_S, (yield from _try_all(engine, wanted))
     while refused is not None:
         if not (yield from take(engine, refused, until)):
             return False
-        others = [each for each in wanted if each is not refused]
-        following = yield from _try_all(engine, others)
-        if following is None:
+        kept = engine.held(refused.name)
+        refused = yield from _try_all(engine, [each for each in wanted if each.name != kept.name])
+        if refused is None:
             return True
-        kept = engine.hold(refused.name)
-        if kept is not None:
-            try:
-                yield from engine.release_gen(kept, 0)
-            except LeaseLostError:
-                pass  # it is given back all the same
+        try:
+            yield from engine.release_gen(kept, 0)
+        except LeaseLostError:
+            pass  # it is given back all the same
         left = until - engine.clock()
         if left <= 0:
             return False
-        yield from engine.runtime.sleep(min(context.random.uniform(0.0, pause), left))
-        refused, pause = following, min(2 * pause, PAUSE_CAP_S)
+        yield from engine.runtime.sleep(min(engine.context.random.uniform(0.0, pause), left))
+        pause = min(2 * pause, PAUSE_CAP_S)
     return True
 
 
@@ -196,26 +185,25 @@ def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[Loc
     try:
         for contender in contenders:
             yield from engine.prepare(contender)
-        attempts = [attempt(packed, each, each.options.lease.request_timeout) for each in contenders]  # type: ignore[arg-type]
+        attempts = [attempt(packed, each, each.options.lease.request_timeout) for each in contenders]
         grants = yield from together(engine.masters, attempts)
-        refused: LockOptions | None = None
-        for contender, grant in zip(contenders, grants, strict=True):
+        for grant in grants:
             if isinstance(grant, RLockError):
                 raise grant
-            if grant is None and refused is None:
-                refused = contender.options
+        pairs = list(zip(contenders, grants, strict=True))
+        refused = next((contender for contender, grant in pairs if grant is None), None)
         if refused is None:
-            for contender, grant in zip(contenders, grants, strict=True):
-                if not engine.admit(contender, grant):
-                    refused = contender.options  # its validity has ended meanwhile
-                    break
+            # The validity of one may have ended meanwhile.
+            refused = next(
+                (contender for contender, grant in pairs if not engine.admit(contender, grant)), None
+            )
         for contender in contenders:
             if refused is None:
                 contender.step(Step.GRANT)
                 engine.finish(contender, got=True)
             else:
                 _undo(engine, contender)
-        return refused
+        return None if refused is None else refused.options
     except BaseException as error:
         for contender in contenders:
             engine.give_back(contender, error)

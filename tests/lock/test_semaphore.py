@@ -49,7 +49,7 @@ def test_each_acquire_takes_another_permit_and_a_release_gives_the_last_one_back
     with gpu:
         second, token = gpu.permit, gpu.fencing_token
         assert {first, second} == {0, 1}
-        assert gpu.is_owned()
+        assert gpu.remaining() > 0.0
         gpu.check()
         assert not others.acquire(blocking=False)
         assert not in_thread(lambda: others.acquire(timeout=0.2))
@@ -186,23 +186,42 @@ def test_a_lost_permit_is_reported_and_given_back(connect: Callable[..., rlock.C
     gpu.check()
 
 
-def test_without_a_quorum_an_acquire_raises_and_a_waiter_goes_on_when_it_is_back(
-    connect: Callable[..., rlock.Client], masters: MemoryMasters
+def test_without_a_quorum_an_acquire_raises_and_the_owner_of_the_gate_goes_on_when_it_is_back(
+    connect: Callable[..., rlock.Client], masters: MemoryMasters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = connect(restart_guard=0)
-    gpu = client.semaphore("gpu", permits=2)
-    with gpu:
-        pass
-    for master in masters:
-        master.down()
-    with pytest.raises(rlock.QuorumUnreachableError):
-        gpu.acquire(blocking=False)
-    with waiting(gpu) as waiter:
+    monkeypatch.setattr(recipe, "poll_wait", lambda random, subscribed: 0.05)
+    holder, waiter = (connect(restart_guard=0).semaphore("gpu", permits=1) for _ in range(2))
+    holder.acquire()
+    with waiting(waiter) as thread:
         time.sleep(0.3)
         for master in masters:
+            master.down()
+        with pytest.raises(rlock.QuorumUnreachableError):
+            in_thread(lambda: waiter.acquire(blocking=False))
+        time.sleep(0.5)
+        for master in masters:
             master.up()
-        waiter.join(5.0)
-        assert not waiter.is_alive()
+        assert thread.is_alive()
+        holder.release()
+        thread.join(10.0)
+        assert not thread.is_alive()
+
+
+def test_a_waiter_that_has_lost_the_gate_stands_in_the_queue_again(
+    connect: Callable[..., rlock.Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipe, "poll_wait", lambda random, subscribed: 0.05)
+    holder, client, operator = connect(), connect(), connect()
+    permits = [each.semaphore("gpu", permits=1, fair=True) for each in (holder, client)]
+    permits[0].acquire()
+    with waiting(permits[1]) as thread:
+        assert eventually(lambda: operator.status("gpu").locked)
+        first = operator.status("gpu").holder
+        lose(client.lock("gpu"))
+        assert eventually(lambda: operator.status("gpu").holder not in (None, first))
+        permits[0].release()
+        thread.join(5.0)
+        assert not thread.is_alive()
 
 
 def test_bad_options_are_refused(connect: Callable[..., rlock.Client]) -> None:

@@ -13,6 +13,8 @@ import pytest
 
 import rlock
 import rlock.asyncio
+from rlock.rules import commands
+from rlock.rules.quorum import Settle
 from rlock.testing import MemoryMasters, lose, memory_client
 
 from .conftest import eventually, in_thread
@@ -109,6 +111,22 @@ def test_a_hundred_names_on_five_masters_cost_one_round_trip_each_way(
         assert rounds.count == 1
 
 
+def test_tokens_that_masters_gave_differently_are_agreed_on_for_all_names_together(
+    connect: Callable[..., rlock.Client],
+) -> None:
+    client = connect()
+    with client.lock("warm"):
+        pass
+    engine, ahead = client._engine(), time.time_ns() // 1000 + 3_600_000_000
+    for name in "abc":
+        for master in range(5):
+            command = commands.fence(name, "host/1/other:0", ahead + master)
+            engine.perform(engine.masters.call(command, 1.0, Settle.ALL, (master,)))
+    with Rounds(client) as rounds, client.locks(["a", "b", "c"]) as several:
+        assert rounds.count == 2
+        assert min(several.fencing_tokens.values()) > ahead + 2
+
+
 def test_a_name_that_the_caller_has_already_nests(connect: Callable[..., rlock.Client]) -> None:
     client, other = connect(), connect()
     inner = client.lock("a")
@@ -121,6 +139,14 @@ def test_a_name_that_the_caller_has_already_nests(connect: Callable[..., rlock.C
         assert other.lock("b").acquire(blocking=False)
         assert not client.locks(["a", "b"]).acquire(blocking=False)
         assert inner.hold_count == 1
+        last = client.lock("z")
+        last.acquire()
+        lose(last)
+        with pytest.raises(rlock.LeaseLostError):
+            client.locks(["a", "z"]).acquire()
+        assert inner.hold_count == 1
+        with pytest.raises(rlock.LeaseLostError):
+            last.release()
     with pytest.raises(rlock.NotHeldError):
         client.locks(["a", "b"]).release()
 

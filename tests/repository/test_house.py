@@ -23,7 +23,7 @@ FLOORS = (
     ("procedures", ("procedures",)),
     ("client", ("_client",)),
     ("drivers", ("_sync", "_async")),
-    ("public", ("base", "lock", "client", "asyncio", "decorated", "decorator", "__init__")),
+    ("public", ("base", "lock", "client", "asyncio", "decorated", "decorator", "recipes", "__init__")),
     ("telemetry", ("telemetry",)),
     ("tools", ("cli", "__main__", "testing")),
 )
