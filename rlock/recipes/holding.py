@@ -156,7 +156,7 @@ class Packed:
         return Engine.release_gen(self, hold, left)  # type: ignore[arg-type]
 
     def _give_up(self, hold: Hold) -> WaitGenerator[Outcome]:
-        return release(self, hold)  # type: ignore[arg-type]
+        return release(self, hold)
 
 
 class PackedMasters:

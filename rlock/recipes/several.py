@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from .._client.engine import Engine
@@ -44,12 +45,11 @@ class HoldsOfAll(Holding):
     ) -> None:
         if isinstance(names, str):
             raise OptionsError(f"names must be a list of names, not the one name {names!r}: use client.lock")
-        locks = sorted(
-            (client.lock(name, ttl=ttl, on_lost=on_lost) for name in names), key=lambda lock: lock.name
-        )
+        locks = [client.lock(name, ttl=ttl, on_lost=on_lost) for name in names]
+        locks.sort(key=lambda lock: lock.name)
         if not locks:
             raise OptionsError("names is empty: give at least one name")
-        for before, lock in zip(locks, locks[1:], strict=False):
+        for before, lock in pairwise(locks):
             if lock.name == before.name:
                 raise OptionsError(f"names has {lock.name!r} twice: give each name once")
         super().__init__(client, locks)
@@ -128,6 +128,7 @@ class Once:
         self._on_lost: Callable[[LeaseLostError], object] | None = on_lost
 
     def __call__(self, error: LeaseLostError) -> object:
+        """Call it with the first loss."""
         on_lost, self._on_lost = self._on_lost, None
         return None if on_lost is None else on_lost(error)
 
@@ -194,9 +195,7 @@ def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[Loc
         refused = next((contender for contender, grant in pairs if grant is None), None)
         if refused is None:
             # The validity of one may have ended meanwhile.
-            refused = next(
-                (contender for contender, grant in pairs if not engine.admit(contender, grant)), None
-            )
+            refused = next((each for each, grant in pairs if not engine.admit(each, grant)), None)
         for contender in contenders:
             if refused is None:
                 contender.step(Step.GRANT)

@@ -169,7 +169,8 @@ def test_a_dead_owner_costs_its_lease_and_a_second_and_a_half(
 
 
 def test_a_lost_permit_is_reported_and_given_back(connect: Callable[..., rlock.Client]) -> None:
-    client, lost = connect(), []
+    client = connect()
+    lost: list[rlock.LeaseLostError] = []
     gpu = client.semaphore("gpu", permits=2, on_lost=lost.append)
     gpu.acquire()
     gpu.acquire()

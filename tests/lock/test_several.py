@@ -152,7 +152,8 @@ def test_a_name_that_the_caller_has_already_nests(connect: Callable[..., rlock.C
 
 
 def test_the_loss_of_one_name_is_the_loss_of_all(connect: Callable[..., rlock.Client]) -> None:
-    client, lost = connect(), []
+    client = connect()
+    lost: list[rlock.LeaseLostError] = []
     several = client.locks(["a", "b", "c"], on_lost=lost.append)
     several.acquire()
     signal = several.lost
@@ -179,13 +180,13 @@ def test_without_a_quorum_an_acquire_raises(
     connect: Callable[..., rlock.Client], masters: MemoryMasters
 ) -> None:
     client = connect(restart_guard=0)
-    for master in masters[:3]:
+    for master in list(masters)[:3]:
         master.down()
     with pytest.raises(rlock.QuorumUnreachableError):
         client.locks(["a", "b"]).acquire(blocking=False)
     with pytest.raises(rlock.QuorumUnreachableError):
         client.locks(["a", "b"]).acquire(timeout=0.3)
-    for master in masters[:3]:
+    for master in list(masters)[:3]:
         master.up()
     assert in_thread(lambda: client.locks(["a", "b"]).acquire(timeout=5.0))
 
