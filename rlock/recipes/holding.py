@@ -88,12 +88,19 @@ class Blocking(Holding):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        before = None
         try:
+            before = self._before(self._client._engine())
             self.release()
         except RLockError as failure:
             if error is None:
                 raise
             log_failed_release(failure, error)
+        except BaseException:
+            # Ctrl-C before the release: without this the locks would stay held.
+            if before in (None, self._before(self._client._engine())):
+                self.release()
+            raise
 
 
 class ForTasks(Holding):

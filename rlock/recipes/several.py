@@ -102,9 +102,16 @@ class HoldsOfAll(Holding):
     def _release_gen(self, engine: Engine) -> WaitGenerator[None]:
         # First: if the caller lacks one of the names, nothing is released.
         holds = [engine.held(lock.name) for lock in self._locks]
+        after = {hold.name: (hold, hold.count - 1) for hold in holds if hold.count > 1}
         packed = Packed(engine)
         releases = [packed.release_gen(hold, hold.count - 1) for hold in holds]
-        for error in (yield from together(engine.masters, releases)):
+        try:
+            results = yield from together(engine.masters, releases)
+        except BaseException:
+            # Otherwise names whose release had not begun would stay held.
+            self._restore(engine, after)
+            raise
+        for error in results:
             if isinstance(error, RLockError):
                 raise error
 

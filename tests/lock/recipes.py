@@ -1,40 +1,57 @@
-"""Helpers for the tests of the semaphore and of several names."""
+"""Fixtures and helpers for the tests of the semaphore and of several names."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
+import pytest
+
 import rlock
-from rlock.testing import MemoryMasters
+from rlock.testing import MemoryMasters, memory_client
+
+Connect = Callable[..., rlock.Client]
 
 
-class Rounds:
-    """Counts the round trips of a client for which somebody waits."""
+@pytest.fixture
+def masters() -> MemoryMasters:
+    return MemoryMasters(5)
 
-    def __init__(self, client: rlock.Client) -> None:
-        self._masters: Any = client._engine().masters
-        self.count = 0
 
-    def __enter__(self) -> Rounds:
-        for name in ("call", "call_many"):
-            setattr(self._masters, name, self._counted(getattr(self._masters, name)))
-        return self
+@pytest.fixture
+def connect(masters: MemoryMasters) -> Iterator[Connect]:
+    """Makes clients. Each one stands for a process."""
+    made: list[rlock.Client] = []
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        del self._masters.call, self._masters.call_many
+    def connect(**options: Any) -> rlock.Client:
+        made.append(memory_client(masters=masters, **{"ttl": 2.0, **options}))
+        with made[-1].lock(f"first use {len(made)}"):
+            return made[-1]
 
-    def _counted(self, method: Any) -> Any:
-        def counted(*arguments: Any, **options: Any) -> Any:
-            self.count += 1
+    yield connect
+    for client in made:
+        client.close()
+
+
+@contextmanager
+def round_trips(client: rlock.Client) -> Iterator[list[str]]:
+    """The round trips of a client for which somebody waits."""
+    masters: Any = client._engine().masters
+    made: list[str] = []
+
+    def counted(name: str, method: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            made.append(name)
             return method(*arguments, **options)
 
-        return counted
+        return call
+
+    for name in ("call", "call_many"):
+        setattr(masters, name, counted(name, getattr(masters, name)))
+    yield made
+    del masters.call, masters.call_many
 
 
 @contextmanager
@@ -49,13 +66,4 @@ def waiting(lock: Any) -> Iterator[threading.Thread]:
     thread.start()
     yield thread
     thread.join(10.0)
-
-
-def keys(masters: MemoryMasters) -> list[set[str]]:
-    """The locks and queues on each master."""
-    found = []
-    for master in masters:
-        with master.mutex:
-            there = [key for key in list(master._keys.keys) if master._keys.look(key)]
-        found.append({key for key in there if key != "rlock:fleet" and not key.endswith(":fence")})
-    return found
+    assert not thread.is_alive()

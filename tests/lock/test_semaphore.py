@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 import rlock
-import rlock.asyncio
 from rlock.recipes import semaphore as recipe
-from rlock.testing import MemoryMasters, lose, memory_client
+from rlock.testing import MemoryMasters, lose
 
+from ..servers import Fleet
 from .conftest import eventually, in_thread
-from .recipes import Rounds, keys, waiting
-
-
-@pytest.fixture
-def masters() -> MemoryMasters:
-    return MemoryMasters(3)
-
-
-@pytest.fixture
-def connect(masters: MemoryMasters) -> Iterator[Callable[..., rlock.Client]]:
-    """Makes clients. Each one stands for a process."""
-    made: list[rlock.Client] = []
-
-    def connect(**options: Any) -> rlock.Client:
-        made.append(memory_client(masters=masters, **{"ttl": 2.0, **options}))
-        return made[-1]
-
-    yield connect
-    for client in made:
-        client.close()
+from .recipes import Connect, round_trips, waiting
+from .recipes import connect as connect  # a fixture
+from .recipes import masters as masters  # a fixture
 
 
 def test_each_acquire_takes_another_permit_and_a_release_gives_the_last_one_back(
-    connect: Callable[..., rlock.Client],
+    connect: Connect,
 ) -> None:
     gpu, others = (connect().semaphore("gpu", permits=2) for _ in range(2))
     assert gpu.permit is None
@@ -67,7 +46,7 @@ def test_each_acquire_takes_another_permit_and_a_release_gives_the_last_one_back
 
 
 def test_three_owners_get_two_permits_from_counters_with_a_majority_and_not_from_locks(
-    connect: Callable[..., rlock.Client],
+    connect: Connect,
 ) -> None:
     """Without any fault: a master counts its own owners, and no two of three owners share all masters."""
     limit, quorum = 2, 2
@@ -85,25 +64,20 @@ def test_three_owners_get_two_permits_from_counters_with_a_majority_and_not_from
 
 
 @pytest.mark.parametrize("free", [1, 16])
-def test_a_free_permit_costs_two_round_trips(
-    connect: Callable[..., rlock.Client], free: int, masters: MemoryMasters
-) -> None:
-    others = connect().semaphore("gpu", permits=16)
+def test_a_free_permit_costs_two_round_trips(connect: Connect, free: int) -> None:
+    client, others = connect(), connect().semaphore("gpu", permits=16)
     for _ in range(16 - free):
         others.acquire()
-    client = connect()
-    with client.lock("warm"):
-        pass
     for fair in (False, True):
         gpu = client.semaphore("gpu", permits=16, fair=fair)
-        with Rounds(client) as rounds:
+        with round_trips(client) as made:
             assert gpu.acquire()
-        assert rounds.count == 2
+            assert len(made) == 2
         gpu.release()
 
 
 def test_in_fair_mode_nobody_goes_round_the_gate_while_it_has_an_owner(
-    connect: Callable[..., rlock.Client],
+    connect: Connect,
 ) -> None:
     client, newcomer = connect(), connect()
     with client.lock("gpu"):
@@ -114,7 +88,7 @@ def test_in_fair_mode_nobody_goes_round_the_gate_while_it_has_an_owner(
 
 @pytest.mark.parametrize("fair", [False, True])
 def test_a_release_wakes_the_owner_of_the_gate_without_polling(
-    connect: Callable[..., rlock.Client], monkeypatch: pytest.MonkeyPatch, fair: bool
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, fair: bool
 ) -> None:
     monkeypatch.setattr(recipe, "poll_wait", lambda random, subscribed: 1000.0)
     first, second = (connect().semaphore("gpu", permits=2, fair=fair) for _ in range(2))
@@ -131,44 +105,23 @@ def test_a_release_wakes_the_owner_of_the_gate_without_polling(
     first.release()
 
 
-def test_waiters_get_permits_in_the_order_in_which_they_came(connect: Callable[..., rlock.Client]) -> None:
-    holder = connect().semaphore("gpu", permits=1, fair=True)
-    order: list[int] = []
-    holder.acquire()
-
-    def wait(number: int) -> None:
-        with connect().semaphore("gpu", permits=1, fair=True):
-            order.append(number)
-
-    threads = [threading.Thread(target=wait, args=(number,)) for number in range(5)]
-    for thread in threads:
-        thread.start()
-        time.sleep(0.15)
-    holder.release()
-    for thread in threads:
-        thread.join(10.0)
-    assert order == sorted(order)
-    assert len(order) == 5
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("dead", ["a permit", "the gate"])
-def test_a_dead_owner_costs_its_lease_and_a_second_and_a_half(
-    connect: Callable[..., rlock.Client], dead: str
+@pytest.mark.parametrize("dead", ["gpu#0", "gpu"])
+def test_a_dead_owner_of_a_permit_or_of_the_gate_costs_its_lease_and_a_second_and_a_half(
+    real_masters: Fleet, dead: str
 ) -> None:
     """A thread that ends without a release: nobody renews its lease."""
-    ttl = 1.0
-    client = connect(ttl=ttl)
-    if dead == "a permit":
-        in_thread(client.semaphore("gpu", permits=1).acquire)
-    else:
-        in_thread(client.lock("gpu").acquire)
-    began = time.monotonic()
-    assert connect().semaphore("gpu", permits=1, fair=True).acquire(timeout=10.0)
-    assert ttl / 2 < time.monotonic() - began < ttl + 1.5
+    with (
+        rlock.Client(real_masters.urls, ttl=1.0) as client,
+        rlock.Client(real_masters.urls, ttl=1.0) as other,
+    ):
+        in_thread(client.lock(dead).acquire)
+        began = time.monotonic()
+        assert other.semaphore("gpu", permits=1, fair=True).acquire(timeout=10.0)
+        assert 0.5 < time.monotonic() - began < 2.5
 
 
-def test_a_lost_permit_is_reported_and_given_back(connect: Callable[..., rlock.Client]) -> None:
+def test_a_lost_permit_is_reported_and_given_back(connect: Connect) -> None:
     client = connect()
     lost: list[rlock.LeaseLostError] = []
     gpu = client.semaphore("gpu", permits=2, on_lost=lost.append)
@@ -188,7 +141,7 @@ def test_a_lost_permit_is_reported_and_given_back(connect: Callable[..., rlock.C
 
 
 def test_without_a_quorum_an_acquire_raises_and_the_owner_of_the_gate_goes_on_when_it_is_back(
-    connect: Callable[..., rlock.Client], masters: MemoryMasters, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, masters: MemoryMasters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recipe, "poll_wait", lambda random, subscribed: 0.05)
     holder, waiter = (connect(restart_guard=0).semaphore("gpu", permits=1) for _ in range(2))
@@ -204,77 +157,27 @@ def test_without_a_quorum_an_acquire_raises_and_the_owner_of_the_gate_goes_on_wh
             master.up()
         assert thread.is_alive()
         holder.release()
-        thread.join(10.0)
-        assert not thread.is_alive()
 
 
 def test_a_waiter_that_has_lost_the_gate_stands_in_the_queue_again(
-    connect: Callable[..., rlock.Client], monkeypatch: pytest.MonkeyPatch
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recipe, "poll_wait", lambda random, subscribed: 0.05)
     holder, client, operator = connect(), connect(), connect()
     permits = [each.semaphore("gpu", permits=1, fair=True) for each in (holder, client)]
     permits[0].acquire()
-    with waiting(permits[1]) as thread:
+    with waiting(permits[1]):
         assert eventually(lambda: operator.status("gpu").locked)
         first = operator.status("gpu").holder
         lose(client.lock("gpu"))
         assert eventually(lambda: operator.status("gpu").holder not in (None, first))
         permits[0].release()
-        thread.join(5.0)
-        assert not thread.is_alive()
 
 
-def test_bad_options_are_refused(connect: Callable[..., rlock.Client]) -> None:
+def test_bad_options_are_refused(connect: Connect) -> None:
     client = connect()
     for permits in (0, -1, 1.5, True, "2"):
         with pytest.raises(rlock.OptionsError, match="permits"):
             client.semaphore("gpu", permits=permits)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="timeout"):
         client.semaphore("gpu", permits=1).acquire(blocking=False, timeout=1)
-
-
-@pytest.mark.parametrize("at", ["the gate", "the permits"])
-def test_a_cancelled_task_leaves_nothing_behind(masters: MemoryMasters, at: str) -> None:
-    async def main() -> None:
-        async with memory_client(masters=masters, kind=rlock.asyncio.Client) as client:
-            gpu = client.semaphore("gpu", permits=1)
-            async with gpu:
-                before = keys(masters)
-
-                async def wait() -> None:
-                    async with client.semaphore("gpu", permits=1):
-                        raise AssertionError
-
-                waiters = [asyncio.create_task(wait()) for _ in range(2)]
-                await asyncio.sleep(0.3)
-                for waiter in waiters if at == "the permits" else waiters[::-1]:
-                    waiter.cancel()
-                    await asyncio.wait([waiter])
-                    assert waiter.cancelled()
-                await asyncio.sleep(0.1)
-                assert keys(masters) == before
-            async with client.semaphore("gpu", permits=1) as again:
-                assert again.permit == 0
-
-    asyncio.run(main())
-
-
-def test_tasks_share_the_permits(masters: MemoryMasters) -> None:
-    async def main() -> None:
-        inside, most = 0, 0
-
-        async def work(gpu: Any) -> None:
-            nonlocal inside, most
-            async with gpu:
-                inside += 1
-                most = max(most, inside)
-                await asyncio.sleep(0.01)
-                inside -= 1
-
-        async with memory_client(masters=masters, kind=rlock.asyncio.Client) as client:
-            gpu = client.semaphore("gpu", permits=3)
-            await asyncio.gather(*(work(gpu) for _ in range(12)))
-        assert most == 3
-
-    asyncio.run(main())
