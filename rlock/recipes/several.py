@@ -158,7 +158,9 @@ class Weakest:
     @property
     def valid_until(self) -> float:
         """The next instant at which to look."""
-        return min(self._clock() + LOOK_S, *(lease.valid_until for lease in self._leases))
+        # Not of a released lease: otherwise a waiter would look all the time.
+        ends = [lease.valid_until for lease in self._leases if lease.state is not LeaseState.RELEASED]
+        return min([self._clock() + LOOK_S, *ends])
 
 
 def _acquire_all(engine: Engine, wanted: Sequence[LockOptions], until: float) -> WaitGenerator[bool]:
