@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from . import clock
@@ -14,7 +14,7 @@ from ._sync.endpoints import Endpoint
 from ._sync.engine import Engine
 from ._sync.greenlets import OTHER_NATIVE_THREAD, PATCHED_TOO_LATE, check_patches
 from .base import BaseClient, clients
-from .errors import OptionsError, RLockError
+from .errors import LeaseLostError, OptionsError, RLockError
 from .lock import RLock
 from .model import LockStatus
 from .procedures import inspect
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from .recipes.leader import Leader
+    from .recipes.semaphore import Semaphore
+    from .recipes.several import Locks
 
     ReadyClient = redis.Redis | valkey.Valkey
 
@@ -60,6 +62,43 @@ class Client(BaseClient[RLock, "ReadyClient"]):
     def _set_up(self) -> None:
         self._mutex = threading.Lock()
         self._current: Engine | None = None
+
+    def semaphore(
+        self,
+        name: str,
+        *,
+        permits: int,
+        fair: bool = False,
+        ttl: float | None = None,
+        on_lost: Callable[[LeaseLostError], object] | None = None,
+    ) -> Semaphore:
+        """The semaphore of this name: at most ``permits`` owners at a time. No network.
+
+        Every user must give the same number of permits: the masters do not compare it.
+
+        :param fair: first come, first served. Otherwise a newcomer may take a free permit first.
+        :param on_lost: called once for each permit that is lost, see `lock`.
+        :raises OptionsError: ``permits`` is no whole number of 1 or more, or as `lock`.
+        """
+        from .recipes.semaphore import Semaphore
+
+        return Semaphore(self, name, permits, fair, ttl, on_lost)
+
+    def locks(
+        self,
+        names: Iterable[str],
+        *,
+        ttl: float | None = None,
+        on_lost: Callable[[LeaseLostError], object] | None = None,
+    ) -> Locks:
+        """Several locks as one: all of them or none. No network. See `lock` for ``ttl``.
+
+        :param on_lost: called with the first `LeaseLostError` of a name.
+        :raises OptionsError: no names, a name twice, or as `lock`.
+        """
+        from .recipes.several import Locks
+
+        return Locks(self, names, ttl, on_lost)
 
     def status(self, name: str) -> LockStatus:
         """The holder of a lock, since when, for how long, and each master's view. One round to all.

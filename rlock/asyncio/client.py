@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from .. import clock
 from .._async.endpoints import Endpoint
 from .._async.engine import Engine
 from ..base import BaseClient
-from ..errors import RLockError
+from ..errors import LeaseLostError, RLockError
 from ..model import LockStatus
 from ..procedures import inspect
 from ..procedures.init import init
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from ..recipes.leader import AsyncLeader
+    from ..recipes.semaphore import AsyncSemaphore
+    from ..recipes.several import AsyncLocks
 
     ReadyClient = redis.asyncio.Redis | valkey.asyncio.Valkey
 
@@ -50,6 +52,32 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         # The event loops refer to the sockets: without this a client that is dropped without close() leaves
         # them open.
         weakref.finalize(self, _drop, self._engines).atexit = False
+
+    def semaphore(
+        self,
+        name: str,
+        *,
+        permits: int,
+        fair: bool = False,
+        ttl: float | None = None,
+        on_lost: Callable[[LeaseLostError], object] | None = None,
+    ) -> AsyncSemaphore:
+        """At most ``permits`` owners at a time; see `rlock.Client.semaphore`."""
+        from ..recipes.semaphore import AsyncSemaphore
+
+        return AsyncSemaphore(self, name, permits, fair, ttl, on_lost)
+
+    def locks(
+        self,
+        names: Iterable[str],
+        *,
+        ttl: float | None = None,
+        on_lost: Callable[[LeaseLostError], object] | None = None,
+    ) -> AsyncLocks:
+        """Several locks as one; see `rlock.Client.locks`."""
+        from ..recipes.several import AsyncLocks
+
+        return AsyncLocks(self, names, ttl, on_lost)
 
     async def status(self, name: str) -> LockStatus:
         """The holder of a lock, and each master's view; see `rlock.Client.status`."""

@@ -1,0 +1,219 @@
+"""Holding: the parts that recipes with several locks share.
+
+A procedure asks for one lock. `together` runs many procedures, and sends the calls that they make at the same
+time in one round trip. So each lock has a ballot, an owner token and a fencing token of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .._client.engine import Engine
+from ..base import BaseLock, log_failed_release
+from ..errors import RLockError
+from ..procedures.acquire import acquire
+from ..procedures.contender import Contender
+from ..procedures.port import Masters, Request, WaitGenerator
+from ..procedures.release import Outcome, release
+from ..rules.holds import Hold
+from ..rules.options import LockOptions
+from ..rules.quorum import Ballot
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Holding:
+    """Several locks of one caller that are acquired and released by common rules."""
+
+    def __init__(self, client: Any, locks: Sequence[BaseLock[Any]]) -> None:
+        self._client = client
+        self._locks = locks
+
+    def _before(self, engine: Engine) -> dict[str, tuple[Hold, int]]:
+        """The caller's holds, with their hold counts."""
+        holds = (engine.hold(lock.name) for lock in self._locks)
+        return {hold.name: (hold, hold.count) for hold in holds if hold is not None}
+
+    def _restore(self, engine: Engine, before: dict[str, tuple[Hold, int]]) -> None:
+        """Give back the acquires of a call that an exception ended. Waits for nothing."""
+        for lock in self._locks:
+            hold = engine.hold(lock.name)
+            known, count = before.get(lock.name, (None, 0))
+            if hold is not None and hold is known:
+                hold.count = count
+            elif hold is not None:
+                engine._forget(hold)
+
+    def _acquire_gen(self, engine: Engine, until: float) -> WaitGenerator[bool]:
+        raise NotImplementedError
+
+    def _release_gen(self, engine: Engine) -> WaitGenerator[None]:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {[lock.name for lock in self._locks]}>"
+
+
+class Blocking(Holding):
+    """The methods for threads."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire: True, or False when the time is over. Arguments and errors as `rlock.RLock.acquire`."""
+        until = self._locks[0]._until(blocking, timeout)
+        engine = self._client._engine()
+        before = self._before(engine)
+        try:
+            return bool(engine.perform(self._acquire_gen(engine, until)))
+        except BaseException:
+            self._restore(engine, before)
+            raise
+
+    def release(self) -> None:
+        """Release. Errors as `rlock.RLock.release`."""
+        engine = self._client._engine()
+        engine.perform(self._release_gen(engine))
+
+    def __enter__(self) -> Self:
+        engine = self._client._engine()
+        before = self._before(engine)
+        try:
+            self.acquire()
+        except BaseException:
+            # Ctrl-C after the grant: `with` calls no __exit__ then, and the locks would stay held.
+            self._restore(engine, before)
+            raise
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        before = None
+        try:
+            before = self._before(self._client._engine())
+            self.release()
+        except RLockError as failure:
+            if error is None:
+                raise
+            log_failed_release(failure, error)
+        except BaseException:
+            # Ctrl-C before the release: without this the locks would stay held.
+            if before in (None, self._before(self._client._engine())):
+                self.release()
+            raise
+
+
+class ForTasks(Holding):
+    """The methods for tasks."""
+
+    async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire: True, or False when the time is over. Arguments and errors as `rlock.RLock.acquire`."""
+        until = self._locks[0]._until(blocking, timeout)
+        engine = self._client._engine()
+        before = self._before(engine)
+        try:
+            return bool(await engine.perform(self._acquire_gen(engine, until)))
+        except BaseException:
+            self._restore(engine, before)
+            raise
+
+    async def release(self) -> None:
+        """Release. Errors as `rlock.RLock.release`."""
+        engine = self._client._engine()
+        await engine.perform(self._release_gen(engine))
+
+    async def __aenter__(self) -> Self:
+        await self.acquire()
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        try:
+            await self.release()
+        except RLockError as failure:
+            if error is None:
+                raise
+            log_failed_release(failure, error)
+
+
+def take(engine: Engine, options: LockOptions, until: float) -> WaitGenerator[bool]:
+    """Acquire one lock, as `Engine.acquire` does."""
+    hold = engine.hold(options.name)
+    if hold is not None:
+        return engine.nested(hold)
+    contender = Contender(engine.key(), options, until, engine.clock())
+    try:
+        return engine.finish(contender, got=(yield from acquire(engine, contender)))
+    except BaseException as error:
+        engine.give_back(contender, error)
+        raise
+
+
+class Packed:
+    """The engine, and its masters, as the port of procedures that run `together`."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self.masters: Any = PackedMasters(engine.masters)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def release_gen(self, hold: Hold, left: int) -> WaitGenerator[None]:
+        """See `Engine.release_gen`."""
+        return Engine.release_gen(self, hold, left)  # type: ignore[arg-type]
+
+    def _give_up(self, hold: Hold) -> WaitGenerator[Outcome]:
+        return release(self, hold)
+
+
+class PackedMasters:
+    """A call yields its request, and `together` sends the ballot."""
+
+    def __init__(self, masters: Masters) -> None:
+        self.context = masters.context
+        self.send = masters.send
+        self._collect = masters.collect
+
+    def call(self, *arguments: Any, **options: Any) -> WaitGenerator[Ballot]:
+        """See `Masters.call`."""
+        ballot: Ballot = yield Request(*arguments, **options)
+        return ballot
+
+    def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:
+        """See `Masters.collect`."""
+        yield self._collect(ballots, until)
+
+
+def together(masters: Masters, procedures: Sequence[WaitGenerator[Any]]) -> WaitGenerator[list[Any]]:
+    """The results of procedures whose port is `Packed`; an `RLockError` in the place of a result.
+
+    The first calls of all share one round trip, then their second calls, and so on.
+    """
+    results: list[Any] = [None] * len(procedures)
+    answers: dict[int, Any] = dict.fromkeys(range(len(procedures)))
+    try:
+        while answers:
+            requests: dict[int, Request] = {}
+            for i, answer in answers.items():
+                resume = procedures[i].throw if isinstance(answer, RLockError) else procedures[i].send
+                try:
+                    wanted = resume(answer)
+                    while not isinstance(wanted, Request):
+                        wanted = procedures[i].send((yield from wanted))
+                    requests[i] = wanted
+                except StopIteration as stop:
+                    results[i] = stop.value
+                except RLockError as error:
+                    results[i] = error
+            answers = {}
+            try:
+                if requests:
+                    ballots = yield from masters.call_many([*requests.values()])
+                    answers = dict(zip(requests, ballots, strict=True))
+            except RLockError as error:
+                answers = dict.fromkeys(requests, error)
+    finally:
+        # After an interrupt this sends each release that is under way, and waits for nothing.
+        for procedure in procedures:
+            procedure.close()
+    return results

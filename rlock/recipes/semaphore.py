@@ -1,0 +1,244 @@
+"""Semaphore: at most k owners at a time. Permit i of the semaphore `gpu` is the lock `gpu#i`.
+
+So two owners cannot have one permit, by the proof of the lock. A counter on each master with a majority does
+not limit: with three masters and two permits, three owners can each have a permit on a majority.
+
+1. One round trip asks for the status of all permits and of the gate; a second one takes a free permit.
+2. Without a free permit the caller acquires the gate, the lock `gpu`. All waiters stand in its queue.
+3. The owner of the gate subscribes to the channels of all permits, and takes the first one that is free. It
+   releases the gate, and the next waiter goes on.
+
+In fair mode a newcomer takes a free permit only if nobody has the gate and nobody waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._client.engine import Engine
+from ..errors import LeaseLostError, NotHeldError, OptionsError, QuorumUnreachableError
+from ..model import LeaseState, LockStatus
+from ..procedures.acquire import AT_ONCE
+from ..procedures.contender import Contender
+from ..procedures.inspect import told
+from ..procedures.port import Request, WaitGenerator
+from ..rules import commands
+from ..rules.holds import Hold
+from ..rules.quorum import Settle
+from ..rules.timing import EXPIRY_MARGIN_S, poll_wait, unreachable_wait
+from .holding import Blocking, ForTasks, Holding, take
+
+#: The owner of the gate waits up to this long after another owner was faster, or had votes of a minority.
+LOST_RACE_S = 0.05
+
+
+class Permits(Holding):
+    """The part that threads and tasks share."""
+
+    def __init__(
+        self,
+        client: Any,
+        name: str,
+        permits: int,
+        fair: bool,
+        ttl: float | None,
+        on_lost: Callable[[LeaseLostError], object] | None,
+    ) -> None:
+        if not isinstance(permits, int) or isinstance(permits, bool) or permits < 1:
+            raise OptionsError(f"permits must be a whole number of 1 or more, not {permits!r}")
+        self._gate = client.lock(name, fair=fair, ttl=ttl)
+        self._permits = [client.lock(f"{name}#{i}", ttl=ttl, on_lost=on_lost) for i in range(permits)]
+        super().__init__(client, [self._gate, *self._permits])
+
+    @property
+    def permit(self) -> int | None:
+        """The index of the caller's last permit; None: it has none. No network."""
+        last = self._last()
+        return None if last is None else int(last.name.rpartition("#")[2])
+
+    @property
+    def fencing_token(self) -> int:
+        """The fencing token of the caller's last permit, see `rlock.RLock.fencing_token`.
+
+        Each permit has tokens of its own: compare tokens of one ``permit`` only.
+
+        :raises LeaseLostError: the caller has no permit.
+        """
+        return int(self._lock.fencing_token)
+
+    def remaining(self) -> float:
+        """Seconds of validity left for the caller's last permit; 0.0 without one. No network."""
+        return float(self._lock.remaining())
+
+    def check(self) -> None:
+        """Raise `LeaseLostError` unless the caller's last permit has validity left. No network."""
+        self._lock.check()
+
+    @property
+    def lost(self) -> Any:
+        """Set when the caller's last permit is lost; see `rlock.RLock.lost`."""
+        return self._lock.lost
+
+    @property
+    def _lock(self) -> Any:
+        return self._permits[self.permit or 0]
+
+    def _last(self) -> Hold | None:
+        engine: Engine | None = self._client._here()
+        holds = [engine.hold(lock.name) for lock in self._permits] if engine is not None else []
+        return max((hold for hold in holds if hold), key=lambda hold: hold.acquired_at, default=None)
+
+    def _release_gen(self, engine: Engine) -> WaitGenerator[None]:
+        last = self._last()
+        if last is None:
+            raise NotHeldError(self._gate.name, "")
+        yield from engine.release_gen(last, 0)
+
+    def _acquire_gen(self, engine: Engine, until: float) -> WaitGenerator[bool]:
+        try:
+            gate, *permits = yield from self._statuses(engine)
+            queues = self._gate._options.fair and (gate.locked or gate.queue_length)
+            if not queues and (yield from self._take_one(engine, permits)):
+                return True
+        except QuorumUnreachableError:
+            if until == AT_ONCE:
+                raise
+        got: bool | None = None
+        while got is None and until > AT_ONCE and (yield from take(engine, self._gate._options, until)):
+            gate_hold, listener = engine.held(self._gate.name), Listener(engine, self._permits)
+            try:
+                got = yield from self._wait_for_one(engine, gate_hold, listener, until)
+            finally:
+                listener.close()
+            try:
+                yield from engine.release_gen(gate_hold, gate_hold.count - 1)
+            except LeaseLostError:
+                pass  # another waiter may have overtaken this one, but a permit has its own lease
+        return got is True
+
+    def _wait_for_one(
+        self, engine: Engine, gate: Hold, listener: Listener, until: float
+    ) -> WaitGenerator[bool | None]:
+        """Take the first permit that is free. None: the gate was lost, so it is another waiter's turn."""
+        random, failures = engine.context.random, 0
+        # Before the first look: otherwise a release in between would send no message here.
+        subscribed = yield from listener.subscribe(self._gate._options.lease.request_timeout)
+        while gate.lease.state_at(engine.clock()) is not LeaseState.LOST:
+            listener.clear()
+            permits: Sequence[LockStatus] = ()
+            try:
+                permits = (yield from self._statuses(engine))[1:]
+                if (yield from self._take_one(engine, permits)):
+                    return True
+                failures = 0
+            except QuorumUnreachableError as error:
+                failures += 1
+                if engine.clock() >= until:
+                    raise
+                engine.report_failure(error, failures)
+            if (now := engine.clock()) >= until:
+                return False
+            if failures:
+                wait = unreachable_wait(random, failures)
+            elif any(not permit.locked for permit in permits):
+                wait = random.uniform(0.1, 1.0) * LOST_RACE_S
+            else:
+                # The lease of a dead owner ends without a message.
+                ends = [permit.remaining for permit in permits if permit.remaining is not None]
+                wait = min([poll_wait(random, subscribed=subscribed), *ends]) + EXPIRY_MARGIN_S
+            yield from listener.wait(min(now + wait, until))
+        return None
+
+    def _statuses(self, engine: Engine) -> WaitGenerator[list[LockStatus]]:
+        """The status of the gate and of all permits, in one round trip."""
+        context, timeout = engine.context, self._gate._options.lease.request_timeout
+        asked = [commands.status(lock.name, waiters=1, guarded=context.guard.on) for lock in self._locks]
+        ballots = yield from engine.masters.call_many(
+            [Request(command, timeout, Settle.VERDICT) for command in asked]
+        )
+        return [told(context, lock.name, ballot) for lock, ballot in zip(self._locks, ballots, strict=True)]
+
+    def _take_one(self, engine: Engine, statuses: Sequence[LockStatus]) -> WaitGenerator[bool]:
+        """Try the permits that may be free, in random order: otherwise all newcomers would ask for the first.
+
+        Permits that certainly are free come first. Raises `QuorumUnreachableError` if one may be free.
+        """
+        may_be_free = [
+            (not status.free, engine.context.random.random(), lock._options)
+            for status, lock in zip(statuses, self._permits, strict=True)
+            if not status.locked and engine.hold(lock.name) is None
+        ]
+        failure: QuorumUnreachableError | None = None
+        for _, _, options in sorted(may_be_free, key=lambda each: each[:2]):
+            try:
+                if (yield from take(engine, options, AT_ONCE)):
+                    return True
+            except QuorumUnreachableError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+        return False
+
+
+class Semaphore(Permits, Blocking):
+    """At most ``permits`` owners at a time, made by ``client.semaphore(name, permits=k)``.
+
+    Not reentrant: each acquire takes another permit. A release gives back the caller's last one. The owner of
+    a permit is a thread of a client. Another thread cannot release it.
+    """
+
+
+class AsyncSemaphore(Permits, ForTasks):
+    """The same for tasks; see `Semaphore`."""
+
+
+class Listener:
+    """The messages of all permits for the owner of the gate, who sleeps until one of them comes."""
+
+    def __init__(self, engine: Engine, permits: Sequence[Any]) -> None:
+        self._engine = engine
+        self._notifications = engine.notifications
+        self.parker: Any = None
+        self.asleep = False
+        now = engine.clock()
+        self._contenders = [Contender(engine.key(), lock._options, now, now) for lock in permits]
+
+    def subscribe(self, timeout: float) -> WaitGenerator[bool]:
+        """Subscribe to all permits in one round trip; whether a quorum confirmed each of them in time."""
+        for contender in self._contenders:
+            contender.take_place(self._engine.context)
+            yield from self._notifications.subscribe(contender, 0.0)
+            # One place to sleep: a message about any permit wakes the owner of the gate.
+            self.parker = contender.inbox.parker = self.parker or contender.inbox.parker
+        for contender in self._contenders:
+            yield from self._notifications.subscribe(contender, timeout)
+        return all(self._notifications.is_subscribed(each.name) for each in self._contenders)
+
+    def wait(self, until: float) -> WaitGenerator[None]:
+        """Sleep until an instant, or until a quorum of masters told that a permit is free."""
+
+        def has_reason() -> bool:
+            return any(each.inbox.has_reason() for each in self._contenders)
+
+        yield from self._notifications._read_until(self, has_reason, until)  # type: ignore[arg-type]
+
+    @property
+    def deadline(self) -> float:
+        """The instant at which messages from fewer masters than a quorum wake it, too."""
+        return min(float(each.inbox.deadline) for each in self._contenders)
+
+    def look(self, now: float) -> None:
+        """See `Inbox.look`."""
+        for contender in self._contenders:
+            contender.inbox.look(now)
+
+    def clear(self) -> None:
+        """Forget the messages that came until now: the next look at the masters answers them."""
+        for contender in self._contenders:
+            contender.inbox.take_reason()
+
+    def close(self) -> None:
+        """End the subscriptions. Waits for nothing."""
+        for contender in self._contenders:
+            self._notifications.unsubscribe(contender, left=True)

@@ -1,0 +1,226 @@
+"""Several names: all of them or none.
+
+1. One round trip asks for all names. If one is refused, those that were won are given back (`_try_all`).
+2. The caller waits for the refused name, and keeps nothing meanwhile. Otherwise two callers could wait for
+   each other for ever.
+3. With that name, one round trip asks for the others. If one is refused, the caller gives all back, and goes
+   on with 2. A random pause comes first. Otherwise two crossed sets could fail in step for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from .._client.engine import Engine
+from ..clock import Clock
+from ..errors import LeaseLostError, OptionsError, RLockError
+from ..model import LeaseState
+from ..procedures.acquire import AT_ONCE
+from ..procedures.attempt import attempt
+from ..procedures.contender import Contender, take_back
+from ..procedures.port import WaitGenerator
+from ..rules.holds import Hold
+from ..rules.options import LockOptions
+from ..rules.waiting import Step
+from .holding import Blocking, ForTasks, Holding, Packed, take, together
+
+#: The first pause after an incomplete set is up to this long. Each further one is up to twice as long.
+PAUSE_S, PAUSE_CAP_S = 0.005, 0.2
+#: How often a thread that waits for `lost` looks at the leases. It sends nothing.
+LOOK_S = 0.1
+
+
+class HoldsOfAll(Holding):
+    """The part that threads and tasks share."""
+
+    def __init__(
+        self,
+        client: Any,
+        names: Iterable[str],
+        ttl: float | None,
+        on_lost: Callable[[LeaseLostError], object] | None,
+    ) -> None:
+        if isinstance(names, str):
+            raise OptionsError(f"names must be a list of names, not the one name {names!r}: use client.lock")
+        locks = [client.lock(name, ttl=ttl, on_lost=on_lost) for name in names]
+        locks.sort(key=lambda lock: lock.name)
+        if not locks:
+            raise OptionsError("names is empty: give at least one name")
+        for before, lock in pairwise(locks):
+            if lock.name == before.name:
+                raise OptionsError(f"names has {lock.name!r} twice: give each name once")
+        super().__init__(client, locks)
+
+    @property
+    def names(self) -> list[str]:
+        """The names, sorted."""
+        return [lock.name for lock in self._locks]
+
+    @property
+    def fencing_tokens(self) -> dict[str, int]:
+        """The fencing token of each name, see `rlock.RLock.fencing_token`.
+
+        :raises LeaseLostError: the caller does not hold all names; ``name`` says which one.
+        """
+        return {lock.name: lock.fencing_token for lock in self._locks}
+
+    def remaining(self) -> float:
+        """Seconds of validity left for all names, the least of them; 0.0 when one is not held. No network."""
+        return min(lock.remaining() for lock in self._locks)
+
+    def check(self) -> None:
+        """Raise `LeaseLostError` unless the caller holds all names with validity left. No network.
+
+        :raises LeaseLostError: ``name`` and ``reason`` say which name is lost, and why.
+        """
+        for lock in self._locks:
+            lock.check()
+
+    @property
+    def lost(self) -> Any:
+        """Set when one of the caller's present holds is lost; see `rlock.RLock.lost`."""
+        engine: Engine = self._client._engine()
+        holds = [hold for lock in self._locks if (hold := engine.hold(lock.name)) is not None]
+        complete = len(holds) == len(self._locks)
+        return self._locks[0]._signal_type(Weakest(holds, engine.clock) if complete else None, engine.clock)
+
+    def _acquire_gen(self, engine: Engine, until: float) -> WaitGenerator[bool]:
+        options = [lock._options for lock in self._locks]
+        if options[0].on_lost is not None:
+            once = Once(options[0].on_lost)
+            options = [replace(each, on_lost=once) for each in options]
+        nested = [hold for each in options if (hold := engine.hold(each.name)) is not None]
+        wanted = [each for each in options if engine.hold(each.name) is None]
+        got = yield from _acquire_all(engine, wanted, until)
+        for hold in nested if got else ():
+            engine.nested(hold)
+        return got
+
+    def _release_gen(self, engine: Engine) -> WaitGenerator[None]:
+        # First: if the caller lacks one of the names, nothing is released.
+        holds = [engine.held(lock.name) for lock in self._locks]
+        after = {hold.name: (hold, hold.count - 1) for hold in holds if hold.count > 1}
+        packed = Packed(engine)
+        releases = [packed.release_gen(hold, hold.count - 1) for hold in holds]
+        try:
+            results = yield from together(engine.masters, releases)
+        except BaseException:
+            # Otherwise names whose release had not begun would stay held.
+            self._restore(engine, after)
+            raise
+        for error in results:
+            if isinstance(error, RLockError):
+                raise error
+
+
+class Locks(HoldsOfAll, Blocking):
+    """Several locks that a thread acquires and releases as one, made by ``client.locks([...])``.
+
+    All or nothing: while it waits, the caller keeps none of the names that it did not have before. A name
+    that the caller holds already nests.
+    """
+
+
+class AsyncLocks(HoldsOfAll, ForTasks):
+    """Several locks that a task acquires and releases as one; see `Locks`."""
+
+
+class Once:
+    """The callback of all names of one acquire: only the first loss calls it."""
+
+    def __init__(self, on_lost: Callable[[LeaseLostError], object]) -> None:
+        self._on_lost: Callable[[LeaseLostError], object] | None = on_lost
+
+    def __call__(self, error: LeaseLostError) -> object:
+        """Call it with the first loss."""
+        on_lost, self._on_lost = self._on_lost, None
+        return None if on_lost is None else on_lost(error)
+
+
+class Weakest:
+    """The leases of all names as one, for a loss signal: it needs only the ``lease`` of a hold."""
+
+    state = LeaseState.HELD
+
+    def __init__(self, holds: Sequence[Hold], clock: Clock) -> None:
+        self._leases = [hold.lease for hold in holds]
+        self._clock = clock
+        self.lease = self
+
+    def state_at(self, now: float) -> LeaseState:
+        """LOST as soon as one of them is."""
+        lost = any(lease.state_at(now) is LeaseState.LOST for lease in self._leases)
+        return LeaseState.LOST if lost else LeaseState.HELD
+
+    @property
+    def valid_until(self) -> float:
+        """The next instant at which to look."""
+        # Not of a released lease: otherwise a waiter would look all the time.
+        ends = [lease.valid_until for lease in self._leases if lease.state is not LeaseState.RELEASED]
+        return min([self._clock() + LOOK_S, *ends])
+
+
+def _acquire_all(engine: Engine, wanted: Sequence[LockOptions], until: float) -> WaitGenerator[bool]:
+    """Acquire all names, or none. False: the time is over, and another owner had one of them."""
+    pause, refused = PAUSE_S, (yield from _try_all(engine, wanted))
+    while refused is not None:
+        if not (yield from take(engine, refused, until)):
+            return False
+        kept = engine.held(refused.name)
+        refused = yield from _try_all(engine, [each for each in wanted if each.name != kept.name])
+        if refused is None:
+            return True
+        try:
+            yield from engine.release_gen(kept, 0)
+        except LeaseLostError:
+            pass  # it is given back all the same
+        left = until - engine.clock()
+        if left <= 0:
+            return False
+        yield from engine.runtime.sleep(min(engine.context.random.uniform(0.0, pause), left))
+        pause = min(2 * pause, PAUSE_CAP_S)
+    return True
+
+
+def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[LockOptions | None]:
+    """Ask for all names in one round trip. Returns the first name that was refused; then none is held."""
+    for options in wanted:
+        if engine.taken(options.name):
+            return options
+    key, began_at, packed = engine.key(), engine.clock(), Packed(engine)
+    contenders = [Contender(key, options, AT_ONCE, began_at) for options in wanted]
+    try:
+        for contender in contenders:
+            yield from engine.prepare(contender)
+        attempts = [attempt(packed, each, each.options.lease.request_timeout) for each in contenders]
+        grants = yield from together(engine.masters, attempts)
+        for grant in grants:
+            if isinstance(grant, RLockError):
+                raise grant
+        pairs = list(zip(contenders, grants, strict=True))
+        refused = next((contender for contender, grant in pairs if grant is None), None)
+        if refused is None:
+            # The validity of one may have ended meanwhile.
+            refused = next((each for each, grant in pairs if not engine.admit(each, grant)), None)
+        for contender in contenders:
+            if refused is None:
+                contender.step(Step.GRANT)
+                engine.finish(contender, got=True)
+            else:
+                _undo(engine, contender)
+        return None if refused is None else refused.options
+    except BaseException as error:
+        for contender in contenders:
+            engine.give_back(contender, error)
+        raise
+
+
+def _undo(engine: Engine, contender: Contender) -> None:
+    hold = engine.holds.find(contender.key, contender.name)
+    if hold is not None and hold.owner in contender.owners:
+        engine._forget(hold)
+    take_back(engine, contender)
+    engine.under_way.acquiring.pop(id(contender.owners), None)
