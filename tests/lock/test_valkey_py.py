@@ -14,7 +14,7 @@ import pytest
 import rlock
 from rlock.testing.local.embedded import ServerBinary
 
-from ..groups.group import SERVICE, ReplicatedGroup
+from ..groups.group import PASSWORD, SERVICE, ReplicatedGroup
 from ..servers import Fleet, raw
 from . import only_valkey_py, tasks
 
@@ -49,7 +49,8 @@ def test_ready_clients_of_valkey_py_are_masters(client_type: Any, library: Any, 
 @both
 def test_a_sentinel_of_valkey_py_is_asked(client_type: Any, library: Any, server: ServerBinary) -> None:
     with ReplicatedGroup(server, sentinels=1) as group:
-        sentinel = library.sentinel.Sentinel([("127.0.0.1", group.sentinels[0].port)])
+        hosts = [("127.0.0.1", group.sentinels[0].port)]
+        sentinel = library.sentinel.Sentinel(hosts, password=PASSWORD)
         for master in (sentinel, sentinel.master_for(SERVICE)):
             with client_type(rlock.Group(master, 1, SERVICE), restart_guard=0) as client:
                 excludes(client, group.url)
