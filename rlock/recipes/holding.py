@@ -140,7 +140,11 @@ def take(engine: Engine, options: LockOptions, until: float) -> WaitGenerator[bo
     hold = engine.hold(options.name)
     if hold is not None:
         return engine.nested(hold)
-    contender = Contender(engine.key(), options, until, engine.clock())
+    return (yield from contend(engine, Contender(engine.key(), options, until, engine.clock())))
+
+
+def contend(engine: Engine, contender: Contender) -> WaitGenerator[bool]:
+    """Acquire, from the first round to the hold; after any exception nothing is left behind."""
     try:
         return engine.finish(contender, got=(yield from acquire(engine, contender)))
     except BaseException as error:

@@ -12,20 +12,20 @@ import logging
 import math
 import os
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from .._async.runtime import run as run_async
-from .._client.runtime import NO_WAIT
-from .._sync.runtime import run
+from .._async import runtime as tasks
+from .._client.runtime import NO_WAIT, Parker
+from .._sync import runtime as threads
 from ..errors import NOT_HELD, LeaseLostError, RLockError
-from ..procedures.acquire import AT_ONCE, FOR_EVER, acquire
+from ..procedures.acquire import AT_ONCE, FOR_EVER
 from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold
 from ..rules.timing import CLAIM_S, step_down_margin
+from .holding import contend
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .._client.engine import Engine
 
 log = logging.getLogger("rlock")
+Observer = Callable[..., object]
 
 #: How long a leader stays away after a failed ``on_started``, or after an error that waiting cannot mend.
 STAY_AWAY_S = 1.0
@@ -62,11 +63,7 @@ class _Term:
 class BaseLeader:
     """The part of a leader that is the same for threads and tasks; see `Leader`."""
 
-    _leads: Any  # an Event of the driver: set while it leads, and when the campaign has ended
-
-    def __init__(
-        self, lock: Any, on_started: Callable[[int], object] | None, on_stopped: Callable[[], object] | None
-    ) -> None:
+    def __init__(self, lock: Any, on_started: Observer | None, on_stopped: Observer | None) -> None:
         self.name: str = lock.name
         self._lock = lock
         self._on_started = on_started
@@ -78,6 +75,10 @@ class BaseLeader:
         self._contender: Contender | None = None
         self._term: _Term | None = None
         self._leaving = False
+        #: ``on_started`` has returned, and ``on_stopped`` was not called yet.
+        self._leads = False
+        #: The parkers of those that `wait`. No mutex guards it, as in a loss signal.
+        self._waiting: list[Parker] = []
 
     def is_leader(self) -> bool:
         """Whether this process leads at this moment, by the clock and the lease. No network.
@@ -85,8 +86,7 @@ class BaseLeader:
         False as soon as a quarter of ``ttl`` is left of a lease that could not be renewed. The answer may be
         out of date a moment later: the system can stop the caller right after this call.
         """
-        term = self._term
-        return term is not None and term.left() > 0.0
+        return self._term is not None and self._term.left() > 0.0
 
     @property
     def token(self) -> int:
@@ -108,17 +108,13 @@ class BaseLeader:
         term = self._term
         if term is not None and term.left() > 0.0:
             term.over = True
-            self._wake()
+            _wake(self._parker)
 
     @property
     def _ended(self) -> bool:
         """Whether no campaign of this process runs."""
         engine = self._engine
         return self._leaving or engine is None or engine.pid != os.getpid()
-
-    def _wake(self) -> None:
-        with suppress(RuntimeError):  # another thread has woken it at the same time
-            self._parker.wake()
 
     def _begin(self) -> Engine:
         """Prepare a campaign."""
@@ -138,8 +134,30 @@ class BaseLeader:
         if (contender := self._contender) is not None:
             contender.until = AT_ONCE
             engine.notifications.interrupt(contender)
-        self._wake()
+        _wake(self._parker)
         return self._campaign
+
+    def _wake_waiters(self) -> None:
+        for parker in [*self._waiting]:
+            _wake(parker)
+
+    def _wait_gen(self, timeout: float) -> WaitGenerator[bool]:
+        """See `Leader.wait`."""
+        if (engine := self._engine) is None or self._ended:
+            return False
+        until, parker = engine.clock() + (math.inf if timeout == -1 else timeout), engine.runtime.parker()
+        self._waiting.append(parker)
+        try:
+            while not self._ended:
+                if self._leads and self.is_leader():
+                    return True
+                left = until - engine.clock()
+                if left <= 0.0:
+                    return False
+                yield from parker.park(min(left, NOTICE_S) if self._leads else left)
+            return False
+        finally:
+            self._waiting.remove(parker)
 
     def _campaign_gen(self, engine: Engine) -> WaitGenerator[None]:
         """Acquire, lead, release, again and again, until the user leaves or the client is closed."""
@@ -158,22 +176,18 @@ class BaseLeader:
                     yield from self._parker.park(STAY_AWAY_S)
         finally:
             self._leaving = True
-            self._leads.set()  # otherwise `wait` would wait for ever
+            self._wake_waiters()  # otherwise `wait` would wait for ever
 
     def _acquire(self, engine: Engine) -> WaitGenerator[Hold | None]:
         """The hold of the campaign's thread or task. None: the user leaves."""
         contender = Contender(engine.key(), self._lock._options, FOR_EVER, engine.clock())
+        self._contender = contender
         try:
-            self._contender = contender
             if self._leaving:  # since the last look of `_campaign_gen`
                 return None
-            got = engine.finish(contender, got=(yield from acquire(engine, contender)))
-        except BaseException as error:
-            engine.give_back(contender, error)
-            raise
+            return engine.hold(self.name) if (yield from contend(engine, contender)) else None
         finally:
             self._contender = None
-        return engine.hold(self.name) if got else None
 
     def _lead(self, engine: Engine, hold: Hold) -> WaitGenerator[bool]:
         """Lead for one term. Returns whether ``on_started`` failed."""
@@ -190,7 +204,8 @@ class BaseLeader:
                 if failed:
                     term.over = True
                 elif term.left() > 0.0:
-                    self._leads.set()
+                    self._leads = True
+                    self._wake_waiters()
                 # Not for longer: a suspended machine does not count the sleep, but the lease.
                 while (left := term.left()) > 0.0:
                     yield from self._parker.park(min(left, step_down_margin(hold.lease.ttl)))
@@ -199,7 +214,7 @@ class BaseLeader:
         except BaseException as error:
             interrupt = error
         term.over = True
-        self._leads.clear()
+        self._leads = False
         try:
             if announced:
                 yield from self._stop(engine, hold)
@@ -221,7 +236,7 @@ class BaseLeader:
             told = "leader %r: on_stopped returned after the lease had ended, and another may have led since"
             log.error(told + "; make on_stopped faster, or ttl longer than %g s", self.name, hold.lease.ttl)
 
-    def _tell(self, callback: Callable[..., object] | None, *arguments: object) -> WaitGenerator[bool]:
+    def _tell(self, callback: Observer | None, *arguments: object) -> WaitGenerator[bool]:
         """Call an observer. False: it raised."""
         if callback is None:
             return True
@@ -242,19 +257,16 @@ class Leader(BaseLeader):
     call the methods. A forked child does not lead.
     """
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._leads = threading.Event()
-
     def __enter__(self) -> Self:
         campaign = self._campaign_gen(self._begin())
-        self._campaign = threading.Thread(target=run, args=(campaign,), name="rlock-leader", daemon=True)
+        target = threads.run
+        self._campaign = threading.Thread(target=target, args=(campaign,), name="rlock-leader", daemon=True)
         try:
             self._campaign.start()
+            return self
         except BaseException:
             self._leave()  # a Ctrl-C may come when the thread runs already
             raise
-        return self
 
     def __exit__(self, *_: object) -> None:
         campaign = self._leave()
@@ -266,15 +278,7 @@ class Leader(BaseLeader):
 
         :param timeout: seconds to wait at the most; -1: until the campaign ends.
         """
-        until = math.inf if timeout == -1 else time.monotonic() + timeout
-        while not self._ended:
-            left = min(until - time.monotonic(), threading.TIMEOUT_MAX)
-            if not self._leads.wait(max(left, 0.0)):
-                return False
-            if self.is_leader():
-                return True
-            time.sleep(NOTICE_S)
-        return False
+        return threads.run(self._wait_gen(timeout))
 
     def leader(self) -> str | None:
         """The process and thread that leads now, asked of the masters: one round to all. None: nobody.
@@ -292,13 +296,9 @@ class AsyncLeader(BaseLeader):
     loop. A cancellation of the campaign, as at the end of ``asyncio.run``, steps down and releases.
     """
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._leads = asyncio.Event()
-
     async def __aenter__(self) -> Self:
-        campaign = self._campaign_gen(self._begin())
-        self._campaign = asyncio.get_running_loop().create_task(_awaited(campaign), name="rlock-leader")
+        campaign = self._lock._client._engine().perform(self._campaign_gen(self._begin()))
+        self._campaign = asyncio.get_running_loop().create_task(campaign, name="rlock-leader")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -308,18 +308,7 @@ class AsyncLeader(BaseLeader):
 
     async def wait(self, timeout: float = -1) -> bool:
         """Wait until this process leads and ``on_started`` has returned; see `Leader.wait`."""
-        until = math.inf if timeout == -1 else time.monotonic() + timeout
-        while not self._ended:
-            if not self._leads.is_set():
-                with suppress(asyncio.TimeoutError):
-                    left = None if until == math.inf else until - time.monotonic()
-                    await asyncio.wait_for(self._leads.wait(), left)
-            if not self._leads.is_set():
-                return False
-            if self.is_leader():
-                return True
-            await asyncio.sleep(NOTICE_S)
-        return False
+        return await tasks.run(self._wait_gen(timeout))
 
     async def leader(self) -> str | None:
         """The process and task that leads now; see `Leader.leader`."""
@@ -327,5 +316,6 @@ class AsyncLeader(BaseLeader):
         return holder
 
 
-async def _awaited(generator: WaitGenerator[None]) -> None:
-    await run_async(generator)
+def _wake(parker: Any) -> None:
+    with suppress(RuntimeError):  # another thread has woken it at the same time
+        parker.wake()
