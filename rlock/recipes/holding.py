@@ -7,12 +7,12 @@ time in one round trip. So each lock has a ballot, an owner token and a fencing 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._client.engine import Engine
 from ..base import BaseLock, log_failed_release
-from ..errors import RLockError
+from ..errors import LeaseLostError, RLockError
 from ..procedures.acquire import acquire
 from ..procedures.contender import Contender
 from ..procedures.port import Masters, Request, WaitGenerator
@@ -24,9 +24,14 @@ from ..rules.quorum import Ballot
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+OnLost = Callable[[LeaseLostError], object] | None
+
 
 class Holding:
     """Several locks of one caller that are acquired and released by common rules."""
+
+    _acquire_gen: Callable[[Engine, float], WaitGenerator[bool]]
+    _release_gen: Callable[[Engine], WaitGenerator[None]]
 
     def __init__(self, client: Any, locks: Sequence[BaseLock[Any]]) -> None:
         self._client = client
@@ -47,12 +52,6 @@ class Holding:
             elif hold is not None:
                 engine._forget(hold)
 
-    def _acquire_gen(self, engine: Engine, until: float) -> WaitGenerator[bool]:
-        raise NotImplementedError
-
-    def _release_gen(self, engine: Engine) -> WaitGenerator[None]:
-        raise NotImplementedError
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {[lock.name for lock in self._locks]}>"
 
@@ -62,8 +61,7 @@ class Blocking(Holding):
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire: True, or False when the time is over. Arguments and errors as `rlock.RLock.acquire`."""
-        until = self._locks[0]._until(blocking, timeout)
-        engine = self._client._engine()
+        engine, until = self._client._engine(), self._locks[0]._until(blocking, timeout)
         before = self._before(engine)
         try:
             return bool(engine.perform(self._acquire_gen(engine, until)))
@@ -81,11 +79,11 @@ class Blocking(Holding):
         before = self._before(engine)
         try:
             self.acquire()
+            return self
         except BaseException:
             # Ctrl-C after the grant: `with` calls no __exit__ then, and the locks would stay held.
             self._restore(engine, before)
             raise
-        return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         before = None
@@ -108,8 +106,7 @@ class ForTasks(Holding):
 
     async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire: True, or False when the time is over. Arguments and errors as `rlock.RLock.acquire`."""
-        until = self._locks[0]._until(blocking, timeout)
-        engine = self._client._engine()
+        engine, until = self._client._engine(), self._locks[0]._until(blocking, timeout)
         before = self._before(engine)
         try:
             return bool(await engine.perform(self._acquire_gen(engine, until)))
@@ -153,11 +150,15 @@ def contend(engine: Engine, contender: Contender) -> WaitGenerator[bool]:
 
 
 class Packed:
-    """The engine, and its masters, as the port of procedures that run `together`."""
+    """The engine as the port of procedures that run `together`, and as the masters of that port.
+
+    A call yields its request, and `together` sends the ballot.
+    """
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
-        self.masters: Any = PackedMasters(engine.masters)
+        self.masters: Any = self
+        self.send = engine.masters.send
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -169,15 +170,6 @@ class Packed:
     def _give_up(self, hold: Hold) -> WaitGenerator[Outcome]:
         return release(self, hold)
 
-
-class PackedMasters:
-    """A call yields its request, and `together` sends the ballot."""
-
-    def __init__(self, masters: Masters) -> None:
-        self.context = masters.context
-        self.send = masters.send
-        self._collect = masters.collect
-
     def call(self, *arguments: Any, **options: Any) -> WaitGenerator[Ballot]:
         """See `Masters.call`."""
         ballot: Ballot = yield Request(*arguments, **options)
@@ -185,7 +177,7 @@ class PackedMasters:
 
     def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:
         """See `Masters.collect`."""
-        yield self._collect(ballots, until)
+        yield self._engine.masters.collect(ballots, until)
 
 
 def together(masters: Masters, procedures: Sequence[WaitGenerator[Any]]) -> WaitGenerator[list[Any]]:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .._async import runtime as tasks
-from .._client.runtime import NO_WAIT, Parker
+from .._client.runtime import NO_WAIT
 from .._sync import runtime as threads
 from ..errors import NOT_HELD, LeaseLostError, RLockError
 from ..procedures.acquire import AT_ONCE, FOR_EVER
@@ -61,7 +61,7 @@ class _Term:
 
 
 class BaseLeader:
-    """The part of a leader that is the same for threads and tasks; see `Leader`."""
+    """The part that threads and tasks share; see `Leader`."""
 
     def __init__(self, lock: Any, on_started: Observer | None, on_stopped: Observer | None) -> None:
         self.name: str = lock.name
@@ -69,16 +69,12 @@ class BaseLeader:
         self._on_started = on_started
         self._on_stopped = on_stopped
         self._engine: Engine | None = None
-        #: The thread or task, and where it sleeps.
-        self._campaign: Any = None
-        self._parker: Any = None
+        self._campaign: Any = None  # the thread or task
+        self._parker: Any = None  # where it sleeps
         self._contender: Contender | None = None
         self._term: _Term | None = None
         self._leaving = False
-        #: ``on_started`` has returned, and ``on_stopped`` was not called yet.
-        self._leads = False
-        #: The parkers of those that `wait`. No mutex guards it, as in a loss signal.
-        self._waiting: list[Parker] = []
+        self._leads: Any = None  # a signal: set while it leads, and when the campaign has ended
 
     def is_leader(self) -> bool:
         """Whether this process leads at this moment, by the clock and the lease. No network.
@@ -110,18 +106,12 @@ class BaseLeader:
             term.over = True
             _wake(self._parker)
 
-    @property
-    def _ended(self) -> bool:
-        """Whether no campaign of this process runs."""
-        engine = self._engine
-        return self._leaving or engine is None or engine.pid != os.getpid()
-
     def _begin(self) -> Engine:
-        """Prepare a campaign."""
         if self._engine is not None:
             raise RuntimeError(f"leader {self.name!r} was used already: make another one by client.leader()")
         engine: Engine = self._lock._client._engine()
         self._engine, self._parker = engine, engine.runtime.parker()
+        self._leads = self._lock._signal_type(None, engine.clock)
         return engine
 
     def _leave(self) -> Any:
@@ -137,27 +127,16 @@ class BaseLeader:
         _wake(self._parker)
         return self._campaign
 
-    def _wake_waiters(self) -> None:
-        for parker in [*self._waiting]:
-            _wake(parker)
-
     def _wait_gen(self, timeout: float) -> WaitGenerator[bool]:
-        """See `Leader.wait`."""
-        if (engine := self._engine) is None or self._ended:
-            return False
-        until, parker = engine.clock() + (math.inf if timeout == -1 else timeout), engine.runtime.parker()
-        self._waiting.append(parker)
-        try:
-            while not self._ended:
-                if self._leads and self.is_leader():
-                    return True
-                left = until - engine.clock()
-                if left <= 0.0:
-                    return False
-                yield from parker.park(min(left, NOTICE_S) if self._leads else left)
-            return False
-        finally:
-            self._waiting.remove(parker)
+        engine = self._engine
+        until = math.inf if timeout == -1 or engine is None else engine.clock() + timeout
+        while engine is not None and not self._leaving and engine.pid == os.getpid():
+            if not (yield from self._leads._wait_gen(until - engine.clock())):
+                return False
+            if self.is_leader():
+                return True
+            yield from engine.runtime.sleep(NOTICE_S)
+        return False
 
     def _campaign_gen(self, engine: Engine) -> WaitGenerator[None]:
         """Acquire, lead, release, again and again, until the user leaves or the client is closed."""
@@ -176,16 +155,16 @@ class BaseLeader:
                     yield from self._parker.park(STAY_AWAY_S)
         finally:
             self._leaving = True
-            self._wake_waiters()  # otherwise `wait` would wait for ever
+            self._leads.set()  # otherwise `wait` would wait for ever
 
     def _acquire(self, engine: Engine) -> WaitGenerator[Hold | None]:
         """The hold of the campaign's thread or task. None: the user leaves."""
         contender = Contender(engine.key(), self._lock._options, FOR_EVER, engine.clock())
         self._contender = contender
         try:
-            if self._leaving:  # since the last look of `_campaign_gen`
-                return None
-            return engine.hold(self.name) if (yield from contend(engine, contender)) else None
+            # The user may have left since the last look of `_campaign_gen`.
+            got = not self._leaving and (yield from contend(engine, contender))
+            return engine.hold(self.name) if got else None
         finally:
             self._contender = None
 
@@ -195,8 +174,7 @@ class BaseLeader:
         interrupt: BaseException | None = None
         self._lock.lost._waiting.append(self._parker)  # otherwise a loss or a close would wake nobody
         self._term = term
-        if self._leaving:
-            term.over = True
+        term.over = self._leaving
         try:
             if term.left() > 0.0:
                 announced = True
@@ -204,8 +182,7 @@ class BaseLeader:
                 if failed:
                     term.over = True
                 elif term.left() > 0.0:
-                    self._leads = True
-                    self._wake_waiters()
+                    self._leads.set()
                 # Not for longer: a suspended machine does not count the sleep, but the lease.
                 while (left := term.left()) > 0.0:
                     yield from self._parker.park(min(left, step_down_margin(hold.lease.ttl)))
@@ -214,12 +191,11 @@ class BaseLeader:
         except BaseException as error:
             interrupt = error
         term.over = True
-        self._leads = False
+        self._leads._set = False
         try:
             if announced:
                 yield from self._stop(engine, hold)
-        finally:
-            # Behind on_stopped: otherwise the next leader could start before this one has stopped.
+        finally:  # behind on_stopped: otherwise the next leader could start before this one has stopped
             with suppress(LeaseLostError):  # it is logged already
                 yield from engine.release_gen(hold, 0)
         if interrupt is not None:
@@ -258,8 +234,7 @@ class Leader(BaseLeader):
     """
 
     def __enter__(self) -> Self:
-        campaign = self._campaign_gen(self._begin())
-        target = threads.run
+        target, campaign = threads.run, self._campaign_gen(self._begin())
         self._campaign = threading.Thread(target=target, args=(campaign,), name="rlock-leader", daemon=True)
         try:
             self._campaign.start()

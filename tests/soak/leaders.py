@@ -41,7 +41,7 @@ def work(urls: Sequence[str], name: str, ttl: float, journal: Path, without: str
     if without == MARGIN:
         vars(leader)["step_down_margin"] = lambda ttl: 0.0
     if without == CLOCK:
-        leader.Leader.is_leader = lambda self: self._leads  # type: ignore[method-assign]
+        leader.Leader.is_leader = lambda self: self._leads.is_set()  # type: ignore[method-assign]
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     file = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
