@@ -37,20 +37,20 @@ class Holding:
         self._client = client
         self._locks = locks
 
-    def _before(self, engine: Engine) -> dict[str, tuple[Hold, int]]:
-        """The caller's holds, with their hold counts."""
-        holds = (engine.hold(lock.name) for lock in self._locks)
-        return {hold.name: (hold, hold.count) for hold in holds if hold is not None}
+    def _holds(self) -> list[Hold]:
+        return [hold for lock in self._locks if (hold := lock._hold()) is not None]
 
-    def _restore(self, engine: Engine, before: dict[str, tuple[Hold, int]]) -> None:
+    def _before(self) -> dict[str, int]:
+        """The hold count of each lock that the caller holds."""
+        return {hold.name: hold.count for hold in self._holds()}
+
+    def _restore(self, before: dict[str, int]) -> None:
         """Give back the acquires of a call that an exception ended. Waits for nothing."""
-        for lock in self._locks:
-            hold = engine.hold(lock.name)
-            known, count = before.get(lock.name, (None, 0))
-            if hold is not None and hold is known:
-                hold.count = count
-            elif hold is not None:
-                engine._forget(hold)
+        for hold in self._holds():
+            if hold.name in before:
+                hold.count = before[hold.name]
+            else:
+                self._client._engine()._forget(hold)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {[lock.name for lock in self._locks]}>"
@@ -62,11 +62,11 @@ class Blocking(Holding):
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire: True, or False when the time is over. Arguments and errors as `rlock.RLock.acquire`."""
         engine, until = self._client._engine(), self._locks[0]._until(blocking, timeout)
-        before = self._before(engine)
+        before = self._before()
         try:
             return bool(engine.perform(self._acquire_gen(engine, until)))
         except BaseException:
-            self._restore(engine, before)
+            self._restore(before)
             raise
 
     def release(self) -> None:
@@ -75,20 +75,19 @@ class Blocking(Holding):
         engine.perform(self._release_gen(engine))
 
     def __enter__(self) -> Self:
-        engine = self._client._engine()
-        before = self._before(engine)
+        before = self._before()
         try:
             self.acquire()
             return self
         except BaseException:
             # Ctrl-C after the grant: `with` calls no __exit__ then, and the locks would stay held.
-            self._restore(engine, before)
+            self._restore(before)
             raise
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         before = None
         try:
-            before = self._before(self._client._engine())
+            before = self._before()
             self.release()
         except RLockError as failure:
             if error is None:
@@ -96,7 +95,7 @@ class Blocking(Holding):
             log_failed_release(failure, error)
         except BaseException:
             # Ctrl-C before the release: without this the locks would stay held.
-            if before in (None, self._before(self._client._engine())):
+            if before in (None, self._before()):
                 self.release()
             raise
 
@@ -107,11 +106,11 @@ class ForTasks(Holding):
     async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire: True, or False when the time is over. Arguments and errors as `rlock.RLock.acquire`."""
         engine, until = self._client._engine(), self._locks[0]._until(blocking, timeout)
-        before = self._before(engine)
+        before = self._before()
         try:
             return bool(await engine.perform(self._acquire_gen(engine, until)))
         except BaseException:
-            self._restore(engine, before)
+            self._restore(before)
             raise
 
     async def release(self) -> None:

@@ -14,9 +14,10 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._async import runtime as tasks
+from .._client.engine import Engine
 from .._client.runtime import NO_WAIT
 from .._sync import runtime as threads
 from ..errors import NOT_HELD, LeaseLostError, RLockError
@@ -26,11 +27,6 @@ from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold
 from ..rules.timing import CLAIM_S, step_down_margin
 from .holding import contend
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    from .._client.engine import Engine
 
 log = logging.getLogger("rlock")
 Observer = Callable[..., object]
@@ -148,8 +144,7 @@ class BaseLeader:
                     if hold is not None:
                         failed = yield from self._lead(engine, hold)
                 except RLockError as error:
-                    failed = not (self._leaving or engine.closed)
-                    if failed:
+                    if failed := not (self._leaving or engine.closed):
                         log.error("leader %r campaigns again in %g s: %s", self.name, STAY_AWAY_S, error)
                 if failed and not self._leaving:
                     yield from self._parker.park(STAY_AWAY_S)
@@ -174,7 +169,8 @@ class BaseLeader:
         interrupt: BaseException | None = None
         self._lock.lost._waiting.append(self._parker)  # otherwise a loss or a close would wake nobody
         self._term = term
-        term.over = self._leaving
+        if self._leaving:  # behind the line above: otherwise a user that leaves in between is not seen
+            term.over = True
         try:
             if term.left() > 0.0:
                 announced = True
@@ -233,7 +229,7 @@ class Leader(BaseLeader):
     call the methods. A forked child does not lead.
     """
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Leader:
         target, campaign = threads.run, self._campaign_gen(self._begin())
         self._campaign = threading.Thread(target=target, args=(campaign,), name="rlock-leader", daemon=True)
         try:
@@ -244,7 +240,11 @@ class Leader(BaseLeader):
             raise
 
     def __exit__(self, *_: object) -> None:
-        campaign = self._leave()
+        try:
+            campaign = self._leave()
+        except BaseException:
+            self._leave()  # Ctrl-C: without this it would lead on
+            raise
         if campaign is not None and campaign is not threading.current_thread():
             campaign.join()
 
@@ -271,7 +271,7 @@ class AsyncLeader(BaseLeader):
     loop. A cancellation of the campaign, as at the end of ``asyncio.run``, steps down and releases.
     """
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self) -> AsyncLeader:
         campaign = self._lock._client._engine().perform(self._campaign_gen(self._begin()))
         self._campaign = asyncio.get_running_loop().create_task(campaign, name="rlock-leader")
         return self

@@ -1,7 +1,6 @@
 """Semaphore: at most k owners at a time. Permit i of the semaphore `gpu` is the lock `gpu#i`.
 
-So two owners cannot have one permit, by the proof of the lock. A counter on each master with a majority does
-not limit: with three masters and two permits, three owners can each have a permit on a majority.
+So two owners cannot have one permit, by the proof of the lock. A counter on each master would not limit.
 
 1. One round trip asks for the status of all permits and of the gate; a second one takes a free permit.
 2. Without a free permit the caller acquires the gate, the lock `gpu`. All waiters stand in its queue.
@@ -80,9 +79,8 @@ class Permits(Holding):
         return self._permits[self.permit or 0]
 
     def _last(self) -> Hold | None:
-        engine: Engine | None = self._client._here()
-        holds = [engine.hold(lock.name) for lock in self._permits] if engine is not None else []
-        return max((hold for hold in holds if hold), key=lambda hold: hold.acquired_at, default=None)
+        holds = [hold for lock in self._permits if (hold := lock._hold()) is not None]
+        return max(holds, key=lambda hold: hold.acquired_at, default=None)
 
     def _release_gen(self, engine: Engine) -> WaitGenerator[None]:
         last = self._last()

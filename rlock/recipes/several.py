@@ -21,7 +21,7 @@ from ..errors import LeaseLostError, OptionsError, RLockError
 from ..model import LeaseState
 from ..procedures.acquire import AT_ONCE
 from ..procedures.attempt import attempt
-from ..procedures.contender import Contender, take_back
+from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold
 from ..rules.options import LockOptions
@@ -78,29 +78,33 @@ class HoldsOfAll(Holding):
     def lost(self) -> Any:
         """Set when one of the caller's present holds is lost; see `rlock.RLock.lost`."""
         engine: Engine = self._client._engine()
-        holds = [hold for lock in self._locks if (hold := engine.hold(lock.name)) is not None]
-        complete = len(holds) == len(self._locks)
-        return self._locks[0]._signal_type(_Weakest(holds, engine.clock) if complete else None, engine.clock)
+        holds = self._holds()
+        weakest = _Weakest(holds, engine.clock) if len(holds) == len(self._locks) else None
+        return self._locks[0]._signal_type(weakest, engine.clock)
 
     def _acquire_gen(self, engine: Engine, until: float) -> WaitGenerator[bool]:
-        options, once = [lock._options for lock in self._locks], _Once()
-        nested = [hold for each in options if (hold := engine.hold(each.name)) is not None]
-        wanted = [replace(each, on_lost=once) for each in options if engine.hold(each.name) is None]
+        nested, on_lost, once = self._holds(), self._locks[0]._options.on_lost, _Once()
+        wanted = [lock._options for lock in self._locks if engine.hold(lock.name) is None]
+        if on_lost is not None:
+            wanted = [replace(options, on_lost=once) for options in wanted]
         got = yield from _acquire_all(engine, wanted, until)
-        once.on_lost = options[0].on_lost
-        for hold in nested if got else ():
-            engine.nested(hold)
+        once.on_lost = on_lost
+        for hold in self._holds() if got else ():
+            if hold in nested:
+                engine.nested(hold)
+            elif hold.lease.state_at(engine.clock()) is LeaseState.LOST:  # while it asked for the others
+                raise LeaseLostError(hold.name, hold.reason)
         return got
 
     def _release_gen(self, engine: Engine) -> WaitGenerator[None]:
         holds = [engine.held(lock.name) for lock in self._locks]  # first: all of them, or nothing is released
-        after = {hold.name: (hold, hold.count - 1) for hold in holds if hold.count > 1}
+        after = {hold.name: hold.count - 1 for hold in holds if hold.count > 1}
         packed = Packed(engine)
         releases = [packed.release_gen(hold, hold.count - 1) for hold in holds]
         try:
             results = yield from together(engine.masters, releases)
         except BaseException:
-            self._restore(engine, after)  # otherwise names whose release had not begun would stay held
+            self._restore(after)  # otherwise names whose release had not begun would stay held
             raise
         for error in results:
             if isinstance(error, RLockError):
@@ -193,12 +197,9 @@ def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[Loc
             if refused is None:
                 contender.step(Step.GRANT)
                 engine.finish(contender, got=True)
-                continue
-            hold = engine.hold(contender.name)
-            if hold is not None and hold.owner in contender.owners:
-                engine._forget(hold)
-            take_back(engine, contender)
-            engine.under_way.acquiring.pop(id(contender.owners), None)
+            else:
+                contender.report.ended = True  # no event: the acquire goes on
+                engine.give_back(contender, RLockError("refused"))
         return None if refused is None else refused.options
     except BaseException as error:
         for contender in contenders:
