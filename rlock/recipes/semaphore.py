@@ -79,12 +79,11 @@ class Permits(Holding):
         return self._permits[self.permit or 0]
 
     def _last(self) -> Hold | None:
-        holds = [hold for lock in self._permits if (hold := lock._hold()) is not None]
-        return max(holds, key=lambda hold: hold.acquired_at, default=None)
+        permits = [hold for hold in self._holds() if hold.name != self._gate.name]
+        return max(permits, key=lambda hold: hold.acquired_at, default=None)
 
     def _release_gen(self, engine: Engine) -> WaitGenerator[None]:
-        last = self._last()
-        if last is None:
+        if (last := self._last()) is None:
             raise NotHeldError(self._gate.name, "")
         yield from engine.release_gen(last, 0)
 
