@@ -7,12 +7,12 @@ time in one round trip. So each lock has a ballot, an owner token and a fencing 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._client.engine import Engine
 from ..base import BaseLock, log_failed_release
-from ..errors import RLockError
+from ..errors import LeaseLostError, RLockError
 from ..procedures.acquire import acquire
 from ..procedures.contender import Contender
 from ..procedures.port import Masters, Request, WaitGenerator
@@ -24,34 +24,33 @@ from ..rules.quorum import Ballot
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+OnLost = Callable[[LeaseLostError], object] | None
+
 
 class Holding:
     """Several locks of one caller that are acquired and released by common rules."""
+
+    _acquire_gen: Callable[[Engine, float], WaitGenerator[bool]]
+    _release_gen: Callable[[Engine], WaitGenerator[None]]
 
     def __init__(self, client: Any, locks: Sequence[BaseLock[Any]]) -> None:
         self._client = client
         self._locks = locks
 
-    def _before(self, engine: Engine) -> dict[str, tuple[Hold, int]]:
-        """The caller's holds, with their hold counts."""
-        holds = (engine.hold(lock.name) for lock in self._locks)
-        return {hold.name: (hold, hold.count) for hold in holds if hold is not None}
+    def _holds(self) -> list[Hold]:
+        return [hold for lock in self._locks if (hold := lock._hold()) is not None]
 
-    def _restore(self, engine: Engine, before: dict[str, tuple[Hold, int]]) -> None:
+    def _before(self) -> dict[str, int]:
+        """The hold count of each lock that the caller holds."""
+        return {hold.name: hold.count for hold in self._holds()}
+
+    def _restore(self, before: dict[str, int]) -> None:
         """Give back the acquires of a call that an exception ended. Waits for nothing."""
-        for lock in self._locks:
-            hold = engine.hold(lock.name)
-            known, count = before.get(lock.name, (None, 0))
-            if hold is not None and hold is known:
-                hold.count = count
-            elif hold is not None:
-                engine._forget(hold)
-
-    def _acquire_gen(self, engine: Engine, until: float) -> WaitGenerator[bool]:
-        raise NotImplementedError
-
-    def _release_gen(self, engine: Engine) -> WaitGenerator[None]:
-        raise NotImplementedError
+        for hold in self._holds():
+            if hold.name in before:
+                hold.count = before[hold.name]
+            else:
+                self._client._engine()._forget(hold)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {[lock.name for lock in self._locks]}>"
@@ -62,13 +61,12 @@ class Blocking(Holding):
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire: True, or False when the time is over. Arguments and errors as `rlock.RLock.acquire`."""
-        until = self._locks[0]._until(blocking, timeout)
-        engine = self._client._engine()
-        before = self._before(engine)
+        engine, until = self._client._engine(), self._locks[0]._until(blocking, timeout)
+        before = self._before()
         try:
             return bool(engine.perform(self._acquire_gen(engine, until)))
         except BaseException:
-            self._restore(engine, before)
+            self._restore(before)
             raise
 
     def release(self) -> None:
@@ -77,20 +75,19 @@ class Blocking(Holding):
         engine.perform(self._release_gen(engine))
 
     def __enter__(self) -> Self:
-        engine = self._client._engine()
-        before = self._before(engine)
+        before = self._before()
         try:
             self.acquire()
+            return self
         except BaseException:
             # Ctrl-C after the grant: `with` calls no __exit__ then, and the locks would stay held.
-            self._restore(engine, before)
+            self._restore(before)
             raise
-        return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         before = None
         try:
-            before = self._before(self._client._engine())
+            before = self._before()
             self.release()
         except RLockError as failure:
             if error is None:
@@ -98,7 +95,7 @@ class Blocking(Holding):
             log_failed_release(failure, error)
         except BaseException:
             # Ctrl-C before the release: without this the locks would stay held.
-            if before in (None, self._before(self._client._engine())):
+            if before in (None, self._before()):
                 self.release()
             raise
 
@@ -108,13 +105,12 @@ class ForTasks(Holding):
 
     async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire: True, or False when the time is over. Arguments and errors as `rlock.RLock.acquire`."""
-        until = self._locks[0]._until(blocking, timeout)
-        engine = self._client._engine()
-        before = self._before(engine)
+        engine, until = self._client._engine(), self._locks[0]._until(blocking, timeout)
+        before = self._before()
         try:
             return bool(await engine.perform(self._acquire_gen(engine, until)))
         except BaseException:
-            self._restore(engine, before)
+            self._restore(before)
             raise
 
     async def release(self) -> None:
@@ -140,7 +136,11 @@ def take(engine: Engine, options: LockOptions, until: float) -> WaitGenerator[bo
     hold = engine.hold(options.name)
     if hold is not None:
         return engine.nested(hold)
-    contender = Contender(engine.key(), options, until, engine.clock())
+    return (yield from contend(engine, Contender(engine.key(), options, until, engine.clock())))
+
+
+def contend(engine: Engine, contender: Contender) -> WaitGenerator[bool]:
+    """Acquire, from the first round to the hold; after any exception nothing is left behind."""
     try:
         return engine.finish(contender, got=(yield from acquire(engine, contender)))
     except BaseException as error:
@@ -149,11 +149,15 @@ def take(engine: Engine, options: LockOptions, until: float) -> WaitGenerator[bo
 
 
 class Packed:
-    """The engine, and its masters, as the port of procedures that run `together`."""
+    """The engine as the port of procedures that run `together`, and as the masters of that port.
+
+    A call yields its request, and `together` sends the ballot.
+    """
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
-        self.masters: Any = PackedMasters(engine.masters)
+        self.masters: Any = self
+        self.send = engine.masters.send
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -165,15 +169,6 @@ class Packed:
     def _give_up(self, hold: Hold) -> WaitGenerator[Outcome]:
         return release(self, hold)
 
-
-class PackedMasters:
-    """A call yields its request, and `together` sends the ballot."""
-
-    def __init__(self, masters: Masters) -> None:
-        self.context = masters.context
-        self.send = masters.send
-        self._collect = masters.collect
-
     def call(self, *arguments: Any, **options: Any) -> WaitGenerator[Ballot]:
         """See `Masters.call`."""
         ballot: Ballot = yield Request(*arguments, **options)
@@ -181,7 +176,7 @@ class PackedMasters:
 
     def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:
         """See `Masters.collect`."""
-        yield self._collect(ballots, until)
+        yield self._engine.masters.collect(ballots, until)
 
 
 def together(masters: Masters, procedures: Sequence[WaitGenerator[Any]]) -> WaitGenerator[list[Any]]:

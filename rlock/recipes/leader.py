@@ -12,27 +12,24 @@ import logging
 import math
 import os
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .._async.runtime import run as run_async
+from .._async import runtime as tasks
+from .._client.engine import Engine
 from .._client.runtime import NO_WAIT
-from .._sync.runtime import run
+from .._sync import runtime as threads
 from ..errors import NOT_HELD, LeaseLostError, RLockError
-from ..procedures.acquire import AT_ONCE, FOR_EVER, acquire
+from ..procedures.acquire import AT_ONCE, FOR_EVER
 from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold
 from ..rules.timing import CLAIM_S, step_down_margin
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    from .._client.engine import Engine
+from .holding import contend
 
 log = logging.getLogger("rlock")
+Observer = Callable[..., object]
 
 #: How long a leader stays away after a failed ``on_started``, or after an error that waiting cannot mend.
 STAY_AWAY_S = 1.0
@@ -60,24 +57,20 @@ class _Term:
 
 
 class BaseLeader:
-    """The part of a leader that is the same for threads and tasks; see `Leader`."""
+    """The part that threads and tasks share; see `Leader`."""
 
-    _leads: Any  # an Event of the driver: set while it leads, and when the campaign has ended
-
-    def __init__(
-        self, lock: Any, on_started: Callable[[int], object] | None, on_stopped: Callable[[], object] | None
-    ) -> None:
+    def __init__(self, lock: Any, on_started: Observer | None, on_stopped: Observer | None) -> None:
         self.name: str = lock.name
         self._lock = lock
         self._on_started = on_started
         self._on_stopped = on_stopped
         self._engine: Engine | None = None
-        #: The thread or task, and where it sleeps.
-        self._campaign: Any = None
-        self._parker: Any = None
+        self._campaign: Any = None  # the thread or task
+        self._parker: Any = None  # where it sleeps
         self._contender: Contender | None = None
         self._term: _Term | None = None
         self._leaving = False
+        self._leads: Any = None  # a signal: set while it leads, and when the campaign has ended
 
     def is_leader(self) -> bool:
         """Whether this process leads at this moment, by the clock and the lease. No network.
@@ -85,8 +78,7 @@ class BaseLeader:
         False as soon as a quarter of ``ttl`` is left of a lease that could not be renewed. The answer may be
         out of date a moment later: the system can stop the caller right after this call.
         """
-        term = self._term
-        return term is not None and term.left() > 0.0
+        return self._term is not None and self._term.left() > 0.0
 
     @property
     def token(self) -> int:
@@ -108,24 +100,14 @@ class BaseLeader:
         term = self._term
         if term is not None and term.left() > 0.0:
             term.over = True
-            self._wake()
-
-    @property
-    def _ended(self) -> bool:
-        """Whether no campaign of this process runs."""
-        engine = self._engine
-        return self._leaving or engine is None or engine.pid != os.getpid()
-
-    def _wake(self) -> None:
-        with suppress(RuntimeError):  # another thread has woken it at the same time
-            self._parker.wake()
+            _wake(self._parker)
 
     def _begin(self) -> Engine:
-        """Prepare a campaign."""
         if self._engine is not None:
             raise RuntimeError(f"leader {self.name!r} was used already: make another one by client.leader()")
         engine: Engine = self._lock._client._engine()
         self._engine, self._parker = engine, engine.runtime.parker()
+        self._leads = self._lock._signal_type(None, engine.clock)
         return engine
 
     def _leave(self) -> Any:
@@ -138,8 +120,19 @@ class BaseLeader:
         if (contender := self._contender) is not None:
             contender.until = AT_ONCE
             engine.notifications.interrupt(contender)
-        self._wake()
+        _wake(self._parker)
         return self._campaign
+
+    def _wait_gen(self, timeout: float) -> WaitGenerator[bool]:
+        engine = self._engine
+        until = math.inf if timeout == -1 or engine is None else engine.clock() + timeout
+        while engine is not None and not self._leaving and engine.pid == os.getpid():
+            if not (yield from self._leads._wait_gen(until - engine.clock())):
+                return False
+            if self.is_leader():
+                return True
+            yield from engine.runtime.sleep(NOTICE_S)
+        return False
 
     def _campaign_gen(self, engine: Engine) -> WaitGenerator[None]:
         """Acquire, lead, release, again and again, until the user leaves or the client is closed."""
@@ -151,8 +144,7 @@ class BaseLeader:
                     if hold is not None:
                         failed = yield from self._lead(engine, hold)
                 except RLockError as error:
-                    failed = not (self._leaving or engine.closed)
-                    if failed:
+                    if failed := not (self._leaving or engine.closed):
                         log.error("leader %r campaigns again in %g s: %s", self.name, STAY_AWAY_S, error)
                 if failed and not self._leaving:
                     yield from self._parker.park(STAY_AWAY_S)
@@ -163,17 +155,13 @@ class BaseLeader:
     def _acquire(self, engine: Engine) -> WaitGenerator[Hold | None]:
         """The hold of the campaign's thread or task. None: the user leaves."""
         contender = Contender(engine.key(), self._lock._options, FOR_EVER, engine.clock())
+        self._contender = contender
         try:
-            self._contender = contender
-            if self._leaving:  # since the last look of `_campaign_gen`
-                return None
-            got = engine.finish(contender, got=(yield from acquire(engine, contender)))
-        except BaseException as error:
-            engine.give_back(contender, error)
-            raise
+            # The user may have left since the last look of `_campaign_gen`.
+            got = not self._leaving and (yield from contend(engine, contender))
+            return engine.hold(self.name) if got else None
         finally:
             self._contender = None
-        return engine.hold(self.name) if got else None
 
     def _lead(self, engine: Engine, hold: Hold) -> WaitGenerator[bool]:
         """Lead for one term. Returns whether ``on_started`` failed."""
@@ -181,7 +169,7 @@ class BaseLeader:
         interrupt: BaseException | None = None
         self._lock.lost._waiting.append(self._parker)  # otherwise a loss or a close would wake nobody
         self._term = term
-        if self._leaving:
+        if self._leaving:  # behind the line above: otherwise a user that leaves in between is not seen
             term.over = True
         try:
             if term.left() > 0.0:
@@ -199,12 +187,11 @@ class BaseLeader:
         except BaseException as error:
             interrupt = error
         term.over = True
-        self._leads.clear()
+        self._leads._set = False
         try:
             if announced:
                 yield from self._stop(engine, hold)
-        finally:
-            # Behind on_stopped: otherwise the next leader could start before this one has stopped.
+        finally:  # behind on_stopped: otherwise the next leader could start before this one has stopped
             with suppress(LeaseLostError):  # it is logged already
                 yield from engine.release_gen(hold, 0)
         if interrupt is not None:
@@ -221,7 +208,7 @@ class BaseLeader:
             told = "leader %r: on_stopped returned after the lease had ended, and another may have led since"
             log.error(told + "; make on_stopped faster, or ttl longer than %g s", self.name, hold.lease.ttl)
 
-    def _tell(self, callback: Callable[..., object] | None, *arguments: object) -> WaitGenerator[bool]:
+    def _tell(self, callback: Observer | None, *arguments: object) -> WaitGenerator[bool]:
         """Call an observer. False: it raised."""
         if callback is None:
             return True
@@ -242,22 +229,22 @@ class Leader(BaseLeader):
     call the methods. A forked child does not lead.
     """
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._leads = threading.Event()
-
-    def __enter__(self) -> Self:
-        campaign = self._campaign_gen(self._begin())
-        self._campaign = threading.Thread(target=run, args=(campaign,), name="rlock-leader", daemon=True)
+    def __enter__(self) -> Leader:
+        target, campaign = threads.run, self._campaign_gen(self._begin())
+        self._campaign = threading.Thread(target=target, args=(campaign,), name="rlock-leader", daemon=True)
         try:
             self._campaign.start()
+            return self
         except BaseException:
             self._leave()  # a Ctrl-C may come when the thread runs already
             raise
-        return self
 
     def __exit__(self, *_: object) -> None:
-        campaign = self._leave()
+        try:
+            campaign = self._leave()
+        except BaseException:
+            self._leave()  # Ctrl-C: without this it would lead on
+            raise
         if campaign is not None and campaign is not threading.current_thread():
             campaign.join()
 
@@ -266,15 +253,7 @@ class Leader(BaseLeader):
 
         :param timeout: seconds to wait at the most; -1: until the campaign ends.
         """
-        until = math.inf if timeout == -1 else time.monotonic() + timeout
-        while not self._ended:
-            left = min(until - time.monotonic(), threading.TIMEOUT_MAX)
-            if not self._leads.wait(max(left, 0.0)):
-                return False
-            if self.is_leader():
-                return True
-            time.sleep(NOTICE_S)
-        return False
+        return threads.run(self._wait_gen(timeout))
 
     def leader(self) -> str | None:
         """The process and thread that leads now, asked of the masters: one round to all. None: nobody.
@@ -292,13 +271,9 @@ class AsyncLeader(BaseLeader):
     loop. A cancellation of the campaign, as at the end of ``asyncio.run``, steps down and releases.
     """
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._leads = asyncio.Event()
-
-    async def __aenter__(self) -> Self:
-        campaign = self._campaign_gen(self._begin())
-        self._campaign = asyncio.get_running_loop().create_task(_awaited(campaign), name="rlock-leader")
+    async def __aenter__(self) -> AsyncLeader:
+        campaign = self._lock._client._engine().perform(self._campaign_gen(self._begin()))
+        self._campaign = asyncio.get_running_loop().create_task(campaign, name="rlock-leader")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -308,18 +283,7 @@ class AsyncLeader(BaseLeader):
 
     async def wait(self, timeout: float = -1) -> bool:
         """Wait until this process leads and ``on_started`` has returned; see `Leader.wait`."""
-        until = math.inf if timeout == -1 else time.monotonic() + timeout
-        while not self._ended:
-            if not self._leads.is_set():
-                with suppress(asyncio.TimeoutError):
-                    left = None if until == math.inf else until - time.monotonic()
-                    await asyncio.wait_for(self._leads.wait(), left)
-            if not self._leads.is_set():
-                return False
-            if self.is_leader():
-                return True
-            await asyncio.sleep(NOTICE_S)
-        return False
+        return await tasks.run(self._wait_gen(timeout))
 
     async def leader(self) -> str | None:
         """The process and task that leads now; see `Leader.leader`."""
@@ -327,5 +291,6 @@ class AsyncLeader(BaseLeader):
         return holder
 
 
-async def _awaited(generator: WaitGenerator[None]) -> None:
-    await run_async(generator)
+def _wake(parker: Any) -> None:
+    with suppress(RuntimeError):  # another thread has woken it at the same time
+        parker.wake()

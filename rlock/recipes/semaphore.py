@@ -1,7 +1,6 @@
 """Semaphore: at most k owners at a time. Permit i of the semaphore `gpu` is the lock `gpu#i`.
 
-So two owners cannot have one permit, by the proof of the lock. A counter on each master with a majority does
-not limit: with three masters and two permits, three owners can each have a permit on a majority.
+So two owners cannot have one permit, by the proof of the lock. A counter on each master would not limit.
 
 1. One round trip asks for the status of all permits and of the gate; a second one takes a free permit.
 2. Without a free permit the caller acquires the gate, the lock `gpu`. All waiters stand in its queue.
@@ -13,7 +12,8 @@ In fair mode a newcomer takes a free permit only if nobody has the gate and nobo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from .._client.engine import Engine
@@ -27,7 +27,7 @@ from ..rules import commands
 from ..rules.holds import Hold
 from ..rules.quorum import Settle
 from ..rules.timing import EXPIRY_MARGIN_S, poll_wait, unreachable_wait
-from .holding import Blocking, ForTasks, Holding, take
+from .holding import Blocking, ForTasks, Holding, OnLost, take
 
 #: The owner of the gate waits up to this long after another owner was faster, or had votes of a minority.
 LOST_RACE_S = 0.05
@@ -37,13 +37,7 @@ class Permits(Holding):
     """The part that threads and tasks share."""
 
     def __init__(
-        self,
-        client: Any,
-        name: str,
-        permits: int,
-        fair: bool,
-        ttl: float | None,
-        on_lost: Callable[[LeaseLostError], object] | None,
+        self, client: Any, name: str, permits: int, fair: bool, ttl: float | None, on_lost: OnLost
     ) -> None:
         if not isinstance(permits, int) or isinstance(permits, bool) or permits < 1:
             raise OptionsError(f"permits must be a whole number of 1 or more, not {permits!r}")
@@ -85,20 +79,18 @@ class Permits(Holding):
         return self._permits[self.permit or 0]
 
     def _last(self) -> Hold | None:
-        engine: Engine | None = self._client._here()
-        holds = [engine.hold(lock.name) for lock in self._permits] if engine is not None else []
-        return max((hold for hold in holds if hold), key=lambda hold: hold.acquired_at, default=None)
+        permits = [hold for hold in self._holds() if hold.name != self._gate.name]
+        return max(permits, key=lambda hold: hold.acquired_at, default=None)
 
     def _release_gen(self, engine: Engine) -> WaitGenerator[None]:
-        last = self._last()
-        if last is None:
+        if (last := self._last()) is None:
             raise NotHeldError(self._gate.name, "")
         yield from engine.release_gen(last, 0)
 
     def _acquire_gen(self, engine: Engine, until: float) -> WaitGenerator[bool]:
         try:
-            gate, *permits = yield from self._statuses(engine)
-            queues = self._gate._options.fair and (gate.locked or gate.queue_length)
+            first, *permits = yield from self._statuses(engine)
+            queues = self._gate._options.fair and (first.locked or first.queue_length)
             if not queues and (yield from self._take_one(engine, permits)):
                 return True
         except QuorumUnreachableError:
@@ -106,19 +98,17 @@ class Permits(Holding):
                 raise
         got: bool | None = None
         while got is None and until > AT_ONCE and (yield from take(engine, self._gate._options, until)):
-            gate_hold, listener = engine.held(self._gate.name), Listener(engine, self._permits)
+            gate, listener = engine.held(self._gate.name), _Listener(engine, self._permits)
             try:
-                got = yield from self._wait_for_one(engine, gate_hold, listener, until)
+                got = yield from self._wait_for_one(engine, gate, listener, until)
             finally:
                 listener.close()
-            try:
-                yield from engine.release_gen(gate_hold, gate_hold.count - 1)
-            except LeaseLostError:
-                pass  # another waiter may have overtaken this one, but a permit has its own lease
+            with suppress(LeaseLostError):  # another waiter may overtake, but a permit has its own lease
+                yield from engine.release_gen(gate, gate.count - 1)
         return got is True
 
     def _wait_for_one(
-        self, engine: Engine, gate: Hold, listener: Listener, until: float
+        self, engine: Engine, gate: Hold, listener: _Listener, until: float
     ) -> WaitGenerator[bool | None]:
         """Take the first permit that is free. None: the gate was lost, so it is another waiter's turn."""
         random, failures = engine.context.random, 0
@@ -154,9 +144,8 @@ class Permits(Holding):
         """The status of the gate and of all permits, in one round trip."""
         context, timeout = engine.context, self._gate._options.lease.request_timeout
         asked = [commands.status(lock.name, waiters=1, guarded=context.guard.on) for lock in self._locks]
-        ballots = yield from engine.masters.call_many(
-            [Request(command, timeout, Settle.VERDICT) for command in asked]
-        )
+        requests = [Request(command, timeout, Settle.VERDICT) for command in asked]
+        ballots = yield from engine.masters.call_many(requests)
         return [told(context, lock.name, ballot) for lock, ballot in zip(self._locks, ballots, strict=True)]
 
     def _take_one(self, engine: Engine, statuses: Sequence[LockStatus]) -> WaitGenerator[bool]:
@@ -169,15 +158,15 @@ class Permits(Holding):
             for status, lock in zip(statuses, self._permits, strict=True)
             if not status.locked and engine.hold(lock.name) is None
         ]
-        failure: QuorumUnreachableError | None = None
+        failures = []
         for _, _, options in sorted(may_be_free, key=lambda each: each[:2]):
             try:
                 if (yield from take(engine, options, AT_ONCE)):
                     return True
             except QuorumUnreachableError as error:
-                failure = error
-        if failure is not None:
-            raise failure
+                failures.append(error)
+        if failures:
+            raise failures[-1]
         return False
 
 
@@ -193,8 +182,8 @@ class AsyncSemaphore(Permits, ForTasks):
     """The same for tasks; see `Semaphore`."""
 
 
-class Listener:
-    """The messages of all permits for the owner of the gate, who sleeps until one of them comes."""
+class _Listener:
+    """The messages of all permits, as one inbox: the owner of the gate sleeps until one of them comes."""
 
     def __init__(self, engine: Engine, permits: Sequence[Any]) -> None:
         self._engine = engine
@@ -217,19 +206,16 @@ class Listener:
 
     def wait(self, until: float) -> WaitGenerator[None]:
         """Sleep until an instant, or until a quorum of masters told that a permit is free."""
+        return self._notifications._read_until(self, self._has_reason, until)  # type: ignore[arg-type]
 
-        def has_reason() -> bool:
-            return any(each.inbox.has_reason() for each in self._contenders)
-
-        yield from self._notifications._read_until(self, has_reason, until)  # type: ignore[arg-type]
+    def _has_reason(self) -> bool:
+        return any(each.inbox.has_reason() for each in self._contenders)
 
     @property
     def deadline(self) -> float:
-        """The instant at which messages from fewer masters than a quorum wake it, too."""
         return min(float(each.inbox.deadline) for each in self._contenders)
 
     def look(self, now: float) -> None:
-        """See `Inbox.look`."""
         for contender in self._contenders:
             contender.inbox.look(now)
 

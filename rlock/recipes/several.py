@@ -9,7 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -20,12 +21,12 @@ from ..errors import LeaseLostError, OptionsError, RLockError
 from ..model import LeaseState
 from ..procedures.acquire import AT_ONCE
 from ..procedures.attempt import attempt
-from ..procedures.contender import Contender, take_back
+from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold
 from ..rules.options import LockOptions
 from ..rules.waiting import Step
-from .holding import Blocking, ForTasks, Holding, Packed, take, together
+from .holding import Blocking, ForTasks, Holding, OnLost, Packed, take, together
 
 #: The first pause after an incomplete set is up to this long. Each further one is up to twice as long.
 PAUSE_S, PAUSE_CAP_S = 0.005, 0.2
@@ -36,13 +37,7 @@ LOOK_S = 0.1
 class HoldsOfAll(Holding):
     """The part that threads and tasks share."""
 
-    def __init__(
-        self,
-        client: Any,
-        names: Iterable[str],
-        ttl: float | None,
-        on_lost: Callable[[LeaseLostError], object] | None,
-    ) -> None:
+    def __init__(self, client: Any, names: Iterable[str], ttl: float | None, on_lost: OnLost) -> None:
         if isinstance(names, str):
             raise OptionsError(f"names must be a list of names, not the one name {names!r}: use client.lock")
         locks = [client.lock(name, ttl=ttl, on_lost=on_lost) for name in names]
@@ -83,33 +78,33 @@ class HoldsOfAll(Holding):
     def lost(self) -> Any:
         """Set when one of the caller's present holds is lost; see `rlock.RLock.lost`."""
         engine: Engine = self._client._engine()
-        holds = [hold for lock in self._locks if (hold := engine.hold(lock.name)) is not None]
-        complete = len(holds) == len(self._locks)
-        return self._locks[0]._signal_type(Weakest(holds, engine.clock) if complete else None, engine.clock)
+        holds = self._holds()
+        weakest = _Weakest(holds, engine.clock) if len(holds) == len(self._locks) else None
+        return self._locks[0]._signal_type(weakest, engine.clock)
 
     def _acquire_gen(self, engine: Engine, until: float) -> WaitGenerator[bool]:
-        options = [lock._options for lock in self._locks]
-        if options[0].on_lost is not None:
-            once = Once(options[0].on_lost)
-            options = [replace(each, on_lost=once) for each in options]
-        nested = [hold for each in options if (hold := engine.hold(each.name)) is not None]
-        wanted = [each for each in options if engine.hold(each.name) is None]
+        nested, on_lost, once = self._holds(), self._locks[0]._options.on_lost, _Once()
+        wanted = [lock._options for lock in self._locks if engine.hold(lock.name) is None]
+        if on_lost is not None:
+            wanted = [replace(options, on_lost=once) for options in wanted]
         got = yield from _acquire_all(engine, wanted, until)
-        for hold in nested if got else ():
-            engine.nested(hold)
+        once.on_lost = on_lost
+        for hold in self._holds() if got else ():
+            if hold in nested:
+                engine.nested(hold)
+            elif hold.lease.state_at(engine.clock()) is LeaseState.LOST:  # while it asked for the others
+                raise LeaseLostError(hold.name, hold.reason)
         return got
 
     def _release_gen(self, engine: Engine) -> WaitGenerator[None]:
-        # First: if the caller lacks one of the names, nothing is released.
-        holds = [engine.held(lock.name) for lock in self._locks]
-        after = {hold.name: (hold, hold.count - 1) for hold in holds if hold.count > 1}
+        holds = [engine.held(lock.name) for lock in self._locks]  # first: all of them, or nothing is released
+        after = {hold.name: hold.count - 1 for hold in holds if hold.count > 1}
         packed = Packed(engine)
         releases = [packed.release_gen(hold, hold.count - 1) for hold in holds]
         try:
             results = yield from together(engine.masters, releases)
         except BaseException:
-            # Otherwise names whose release had not begun would stay held.
-            self._restore(engine, after)
+            self._restore(after)  # otherwise names whose release had not begun would stay held
             raise
         for error in results:
             if isinstance(error, RLockError):
@@ -128,36 +123,32 @@ class AsyncLocks(HoldsOfAll, ForTasks):
     """Several locks that a task acquires and releases as one; see `Locks`."""
 
 
-class Once:
-    """The callback of all names of one acquire: only the first loss calls it."""
+class _Once:
+    """The callback of all names of one acquire: only the first loss after its return calls it."""
 
-    def __init__(self, on_lost: Callable[[LeaseLostError], object]) -> None:
-        self._on_lost: Callable[[LeaseLostError], object] | None = on_lost
+    def __init__(self) -> None:
+        self.on_lost: OnLost = None  # not during the acquire: it may lose a name, and go on
 
     def __call__(self, error: LeaseLostError) -> object:
-        """Call it with the first loss."""
-        on_lost, self._on_lost = self._on_lost, None
+        on_lost, self.on_lost = self.on_lost, None
         return None if on_lost is None else on_lost(error)
 
 
-class Weakest:
+class _Weakest:
     """The leases of all names as one, for a loss signal: it needs only the ``lease`` of a hold."""
-
-    state = LeaseState.HELD
 
     def __init__(self, holds: Sequence[Hold], clock: Clock) -> None:
         self._leases = [hold.lease for hold in holds]
         self._clock = clock
         self.lease = self
+        self.state = LeaseState.HELD
 
     def state_at(self, now: float) -> LeaseState:
-        """LOST as soon as one of them is."""
         lost = any(lease.state_at(now) is LeaseState.LOST for lease in self._leases)
         return LeaseState.LOST if lost else LeaseState.HELD
 
     @property
     def valid_until(self) -> float:
-        """The next instant at which to look."""
         # Not of a released lease: otherwise a waiter would look all the time.
         ends = [lease.valid_until for lease in self._leases if lease.state is not LeaseState.RELEASED]
         return min([self._clock() + LOOK_S, *ends])
@@ -173,10 +164,8 @@ def _acquire_all(engine: Engine, wanted: Sequence[LockOptions], until: float) ->
         refused = yield from _try_all(engine, [each for each in wanted if each.name != kept.name])
         if refused is None:
             return True
-        try:
+        with suppress(LeaseLostError):  # it is given back all the same
             yield from engine.release_gen(kept, 0)
-        except LeaseLostError:
-            pass  # it is given back all the same
         left = until - engine.clock()
         if left <= 0:
             return False
@@ -201,26 +190,18 @@ def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[Loc
             if isinstance(grant, RLockError):
                 raise grant
         pairs = list(zip(contenders, grants, strict=True))
-        refused = next((contender for contender, grant in pairs if grant is None), None)
-        if refused is None:
-            # The validity of one may have ended meanwhile.
+        refused = next((each for each, grant in pairs if grant is None), None)
+        if refused is None:  # but the validity of one may have ended meanwhile
             refused = next((each for each, grant in pairs if not engine.admit(each, grant)), None)
         for contender in contenders:
             if refused is None:
                 contender.step(Step.GRANT)
                 engine.finish(contender, got=True)
             else:
-                _undo(engine, contender)
+                contender.report.ended = True  # no event: the acquire goes on
+                engine.give_back(contender, RLockError("refused"))
         return None if refused is None else refused.options
     except BaseException as error:
         for contender in contenders:
             engine.give_back(contender, error)
         raise
-
-
-def _undo(engine: Engine, contender: Contender) -> None:
-    hold = engine.holds.find(contender.key, contender.name)
-    if hold is not None and hold.owner in contender.owners:
-        engine._forget(hold)
-    take_back(engine, contender)
-    engine.under_way.acquiring.pop(id(contender.owners), None)

@@ -17,6 +17,7 @@ from rlock.testing import memory_client
 from rlock.testing.memory import MemoryMasters
 
 from ..conftest import FreshMasters
+from ..interrupts import interrupted
 from .conftest import eventually
 
 pytestmark = pytest.mark.kinds("blocking", "memory")
@@ -180,6 +181,16 @@ def test_a_leader_stops_before_its_lease_ends(
         for master in masters:
             master.resume()
         assert leader.wait(20)
+
+
+@pytest.mark.kinds("memory")
+def test_an_interrupt_of_the_exit_ends_the_campaign(urls: list[str], make_client: MakeClient) -> None:
+    for at in range(2, 9):  # no code runs before the first line
+        leader = make_client(urls).leader("beat").__enter__()
+        with interrupted(at, "leader.py"):
+            leader.__exit__()
+        leader._campaign.join(2)
+        assert not leader._campaign.is_alive()
 
 
 @pytest.mark.kinds("blocking")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -142,6 +143,21 @@ def test_the_loss_of_one_name_is_the_loss_of_all(connect: Connect) -> None:
     assert found.value.name == "b"
     assert [error.name for error in lost] == ["b"]
     assert connect().locks(["a", "b", "c"]).acquire(blocking=False)
+
+
+def test_a_name_that_is_lost_during_the_acquire_is_given_back(connect: Connect) -> None:
+    client = connect()
+    engine: Any = client._engine()
+
+    def taken(name: str) -> bool:
+        if engine.hold("m") is not None:
+            lose(client.lock("m"))
+        return name == "m"  # so m is taken first
+
+    engine.taken = taken
+    with pytest.raises(rlock.LeaseLostError):
+        client.locks(["a", "m"]).acquire()
+    assert not len(engine.holds)
 
 
 def test_bad_names_are_refused(connect: Connect) -> None:
