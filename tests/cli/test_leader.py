@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from rlock import Client
+
 from ..conftest import FreshMasters
 from ..lock.conftest import eventually
 from ..servers import Fleet, gone
@@ -104,13 +106,16 @@ def test_a_command_that_ends_hands_over(start: Start, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_the_status_of_the_command(number: signal.Signals, start: Start) -> None:
+def test_a_signal_ends_it_with_the_status_of_the_command(
+    number: signal.Signals, start: Start, masters: Fleet
+) -> None:
     program = f"import signal, sys, time; signal.signal({number.value}, lambda *_: sys.exit(42)); "
     leader = start("beat", "--", sys.executable, "-c", program + "print('runs', flush=True); time.sleep(60)")
     assert leader.stdout is not None
     assert leader.stdout.readline() == "runs\n"
     standby = start("beat", "--", "echo", "ran")
-    time.sleep(1.0)
+    with Client(masters.urls) as client:
+        assert eventually(lambda: client.status("beat").queue_length == 1)
     standby.send_signal(number)
     assert (standby.wait(20), standby.communicate()[0]) == (128 + number, "")
     leader.send_signal(number)
