@@ -27,16 +27,6 @@ for greenlet in [green.spawn(count, path, int(times), lock, green.sleep) for _ i
     join(greenlet)
 """
 
-OWNERS = """
-client = rlock.Client(URLS, 3.0)
-lock = client.lock("x")
-def other():
-    return [lock.is_owned(), lock.hold_count, quiet(lock.acquire, blocking=False), quiet(lock.release)]
-with lock, client.lock("x"):
-    tell(mine=[lock.is_owned(), lock.hold_count], others=join(green.spawn(other)))
-client.close()
-"""
-
 #: One greenlet waits for an ordinary process, while another one ticks.
 WAIT = """
 ticks = []
@@ -98,16 +88,6 @@ for _ in range(60):
         user.kill()
 began = time.monotonic()
 tell(got=other.lock("x").acquire(timeout=10.0), after=time.monotonic() - began)
-"""
-
-END = """
-client = rlock.Client(URLS, 10.0)
-rest = green.spawn(lambda: (client.lock("y").acquire(), green.sleep(60)))
-client.lock("x").acquire()
-def wait():
-    quiet(rlock.Client(URLS, 10.0).lock("x").acquire)
-waiter = green.spawn(wait)
-green.sleep(0.5)
 """
 
 THREAD = """
@@ -177,13 +157,6 @@ def test_greenlets_and_an_ordinary_process_lose_no_update(masters3: Fleet, tmp_p
     assert_nothing_is_left(masters3)
 
 
-def test_a_greenlet_is_an_owner(masters3: Fleet) -> None:
-    told = patched_outcome(OWNERS, masters3.urls)
-    assert told["mine"] == [True, 2]
-    assert told["others"] == [False, 0, False, "NotHeldError"]
-    assert_nothing_is_left(masters3)
-
-
 def test_other_greenlets_run_while_one_waits_and_the_release_wakes_it(masters3: Fleet) -> None:
     ordinary = holder(masters3.urls, "x")
     try:
@@ -218,14 +191,6 @@ def test_a_waiter_that_is_killed_or_runs_out_of_time_leaves_nothing(masters3: Fl
     assert told["got"] is True
     assert told["after"] < 2.0  # less than a ttl: nothing was forgotten
     assert_nothing_is_left(masters3)
-
-
-def test_the_end_of_the_process_frees_what_its_greenlets_hold(masters3: Fleet) -> None:
-    patched_outcome(END, masters3.urls)
-    with rlock.Client(masters3.urls, 3.0) as other:
-        # The ttl is 10 s.
-        assert other.lock("x").acquire(timeout=3.0)
-        assert other.lock("y").acquire(timeout=3.0)
 
 
 def test_a_native_thread_needs_a_client_of_its_own(masters3: Fleet) -> None:

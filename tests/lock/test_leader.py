@@ -86,16 +86,6 @@ def test_a_standby_that_leaves_leaves_nothing_behind(urls: list[str], make_clien
     assert not [thread for thread in threading.enumerate() if thread.name == "rlock-leader"]
 
 
-def test_an_evicted_leader_is_told_and_campaigns_again(urls: list[str], make_client: MakeClient) -> None:
-    client, seen = make_client(urls, ttl=1.0), Seen()
-    with client.leader("beat", seen.started, seen.stopped) as leader:
-        assert leader.wait(10)
-        assert client.evict("beat")
-        assert eventually(lambda: len(seen.told) == 3)
-        first, stopped, second = seen.told
-        assert (stopped, second > first) == ("stopped", True)
-
-
 def test_the_lock_is_released_when_on_stopped_has_returned(urls: list[str], make_client: MakeClient) -> None:
     first, second, go_on = make_client(urls, ttl=1.0), make_client(urls, ttl=1.0), threading.Event()
     with (
@@ -129,20 +119,6 @@ def test_a_failed_on_started_hands_over(
             assert not leader.wait(0.1)
     assert seen.told[0] == "stopped"
     assert "broken of leader 'beat' raised" in caplog.text
-
-
-def test_an_error_in_on_stopped_is_logged_and_the_lock_is_released(
-    urls: list[str], make_client: MakeClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    client = make_client(urls)
-
-    def broken() -> None:
-        raise ValueError
-
-    with client.leader("beat", on_stopped=broken) as leader:
-        assert leader.wait(10)
-    assert "broken of leader 'beat' raised" in caplog.text
-    assert not client.lock("beat").locked()
 
 
 def test_a_closed_client_ends_the_campaign(urls: list[str], make_client: MakeClient) -> None:
