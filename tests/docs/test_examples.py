@@ -92,3 +92,20 @@ def test_the_long_job_stops_when_its_lock_is_lost(start: Start, client: rlock.Cl
     assert lost.returncode == 76
     assert "alarm in rlock-on-lost" in told
     assert "stopped: an operator evicted it" in told or "stopped: a quorum" in told
+
+
+def test_the_next_process_leads_when_the_leader_is_ended(start: Start) -> None:
+    first = start("leader.py")
+    tokens = [step_of(first)]
+    second = start("leader.py")
+    first.terminate()
+    tokens.append(step_of(second))
+    assert first.wait(30) == 0
+    assert tokens == sorted(set(tokens))
+
+
+def step_of(process: subprocess.Popen[str]) -> int:
+    """The token of the next step that this process prints."""
+    while (words := line(process).split()) and words[0] != str(process.pid):
+        pass
+    return int(words[1])

@@ -16,6 +16,8 @@ from ..servers import Fleet
 from .pages import PYTHON, block, lay_out, starter
 
 PAGE = "howto/leader.md"
+
+
 class Machines:
     """Two processes of a recipe, and what each of them says."""
 

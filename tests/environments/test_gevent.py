@@ -90,6 +90,16 @@ began = time.monotonic()
 tell(got=other.lock("x").acquire(timeout=10.0), after=time.monotonic() - began)
 """
 
+END = """
+client = rlock.Client(URLS, 10.0)
+rest = green.spawn(lambda: (client.lock("y").acquire(), green.sleep(60)))
+client.lock("x").acquire()
+def wait():
+    quiet(rlock.Client(URLS, 10.0).lock("x").acquire)
+waiter = green.spawn(wait)
+green.sleep(0.5)
+"""
+
 THREAD = """
 def in_a_native_thread(*call):
     return green.get_hub().threadpool.apply(call[0], call[1:])
@@ -191,6 +201,14 @@ def test_a_waiter_that_is_killed_or_runs_out_of_time_leaves_nothing(masters3: Fl
     assert told["got"] is True
     assert told["after"] < 2.0  # less than a ttl: nothing was forgotten
     assert_nothing_is_left(masters3)
+
+
+def test_the_end_of_the_process_frees_what_its_greenlets_hold(masters3: Fleet) -> None:
+    patched_outcome(END, masters3.urls)
+    with rlock.Client(masters3.urls, 3.0) as other:
+        # The ttl is 10 s.
+        assert other.lock("x").acquire(timeout=3.0)
+        assert other.lock("y").acquire(timeout=3.0)
 
 
 def test_a_native_thread_needs_a_client_of_its_own(masters3: Fleet) -> None:

@@ -90,16 +90,6 @@ def test_it_is_an_int_of_at_most_53_bits_that_begins_at_the_masters_time(
     assert token / 1e6 == pytest.approx(time.time(), abs=10)
 
 
-def test_nested_acquires_have_the_same_one(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls)
-    with client.lock("x") as outer:
-        token = outer.fencing_token
-        with client.lock("x") as inner:
-            assert inner.fencing_token == outer.fencing_token == token
-        assert outer.fencing_token == token
-    assert take(client) > token
-
-
 def test_who_does_not_hold_the_lock_gets_an_error(urls: list[str], make_client: MakeClient) -> None:
     lock = make_client(urls).lock("x")
 

@@ -16,7 +16,7 @@ import rlock
 import rlock.asyncio
 from rlock._client.handshake import connect_error
 
-from ..servers import AnyMaster, Fleet, left, raw
+from ..servers import Fleet, left
 
 FreshMasters = Callable[..., Fleet]
 
@@ -137,19 +137,6 @@ def test_one_server_under_two_names_is_an_error(masters3: Fleet) -> None:
         for _ in range(3):
             client.lock("x").acquire(timeout=1.0)
     assert left(masters3.urls[2]) == []
-
-
-@pytest.mark.parametrize(
-    ("missing", "told"),
-    [("-evalsha -eval", "NOPERM"), ("-hset", "script|permissions"), ("-pexpire", "script|permissions")],
-)
-def test_a_missing_permission_is_raised_at_once(missing: str, told: str, any_server: AnyMaster) -> None:
-    admin = raw(any_server.url)
-    admin.execute_command("ACL", "SETUSER", "worker", "on", ">pw", "~*", "&*", "+@all", *missing.split())
-    url = any_server.url.replace("redis://", "redis://worker:pw@")
-    with rlock.Client([url]) as client, pytest.raises(rlock.OptionsError, match=told):
-        client.lock("x").acquire()
-    assert not admin.exists("x")
 
 
 def test_ready_clients_lend_their_settings_and_not_their_retries(fresh_masters: FreshMasters) -> None:
