@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import sqlite3
 import subprocess
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -74,11 +74,8 @@ def test_a_second_request_for_an_order_is_refused(start: Start) -> None:
             error.close()
             codes.append(error.code)
 
-    threads = [threading.Thread(target=ship, args=(order,)) for order in ("42", "42", "43")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    with ThreadPoolExecutor(3) as browsers:
+        list(browsers.map(ship, ("42", "42", "43")))
     assert sorted(codes) == [200, 200, 409]
 
 

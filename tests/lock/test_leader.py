@@ -147,14 +147,12 @@ def test_a_leader_stops_before_its_lease_ends(
 
     with client.leader("beat", on_stopped=stopped) as leader:
         assert leader.wait(10)
-        for master in masters:
-            master.pause()
+        masters.pause()
         assert eventually(lambda: left)
         assert 0.05 < left[0][0] <= 0.5, "a quarter of the ttl, unless this machine is slow"
         assert not left[0][1]
         assert eventually(lambda: "on_stopped returned after the lease had ended" in caplog.text)
-        for master in masters:
-            master.resume()
+        masters.resume()
         assert leader.wait(20)
 
 

@@ -150,12 +150,10 @@ def test_ready_clients_lend_their_settings_and_not_their_retries(fresh_masters: 
     with rlock.Client(ready, restart_guard=0) as client:  # the note is in another database
         with client.lock("x"):
             assert all(server.exists("x") for server in ready), "not in their database"
-        for master in fleet:
-            master.pause()
+        fleet.pause()
         with pytest.raises(rlock.QuorumUnreachableError):
             client.lock("x").acquire(blocking=False)
-        for master in fleet:
-            master.resume()
+        fleet.resume()
     with pytest.raises(TypeError, match="URLs"):
         __import__("pickle").dumps(rlock.Client(ready).lock("x"))
     for server in ready:

@@ -19,6 +19,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import rlock
@@ -55,8 +56,7 @@ def work(urls: Sequence[str], name: str, ttl: float, journal: Path, without: str
 
     def on_stopped() -> None:
         time.sleep(ttl * STOPPING)
-        token, term[0] = term[0], 0
-        note("ended", token, time.monotonic())
+        term[0] = 0
 
     with rlock.Client(urls, ttl=ttl) as client, client.leader(name, on_started, on_stopped) as beat:
         while not ending.wait(TICK_S):
@@ -185,11 +185,8 @@ def soak(
     folder = Path(tempfile.mkdtemp(prefix="rlock-leaders-"))
     with Masters(3) as masters:
         made = [Fleet(f"beat{i}", masters.urls, folder, without, faults) for i in range(fleets)]
-        threads = [threading.Thread(target=fleet.run, args=(-(-takeovers // fleets),)) for fleet in made]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(fleets) as threads:
+            list(threads.map(lambda fleet: fleet.run(-(-takeovers // fleets)), made))
     counts = sum((fleet.overlaps() for fleet in made), Counter[str]())
     figures: dict[str, object] = {
         "takeovers": sum(len(each) for fleet in made for each in fleet.took.values())
@@ -202,7 +199,7 @@ def soak(
         if took:
             median, p99 = took[len(took) // 2], took[int(len(took) * 0.99)]
             figures[fault] = f"{len(took)}, median {median:.4f} s, p99 {p99:.4f} s, most {took[-1]:.4f} s"
-    kinds = ("began", "ended", "asked", "told", "asked overlaps", "told overlaps")
+    kinds = ("began", "asked", "told", "asked overlaps", "told overlaps")
     return figures | {kind: counts[kind] for kind in kinds}
 
 
