@@ -102,7 +102,7 @@ def test_the_lock_is_released_when_on_stopped_has_returned(urls: list[str], make
             assert standby.wait(10)
 
 
-def test_a_failed_on_started_hands_over(
+def test_an_observer_that_fails_hands_over(
     urls: list[str], make_client: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second, seen = make_client(urls), make_client(urls), Seen()
@@ -110,7 +110,11 @@ def test_a_failed_on_started_hands_over(
     def broken(token: int) -> None:
         raise ValueError(token)
 
-    with first.leader("beat", broken, seen.stopped) as leader:
+    def broken_too() -> None:
+        seen.stopped()
+        raise ValueError
+
+    with first.leader("beat", broken, broken_too) as leader:
         assert eventually(lambda: seen.told)
         time.sleep(0.5)
         assert len(seen.told) == 1, "it campaigns again and again"
@@ -119,6 +123,7 @@ def test_a_failed_on_started_hands_over(
             assert not leader.wait(0.1)
     assert seen.told[0] == "stopped"
     assert "broken of leader 'beat' raised" in caplog.text
+    assert "broken_too of leader 'beat' raised" in caplog.text
 
 
 def test_a_closed_client_ends_the_campaign(urls: list[str], make_client: MakeClient) -> None:

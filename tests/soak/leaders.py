@@ -56,7 +56,8 @@ def work(urls: Sequence[str], name: str, ttl: float, journal: Path, without: str
 
     def on_stopped() -> None:
         time.sleep(ttl * STOPPING)
-        term[0] = 0
+        token, term[0] = term[0], 0
+        note("ended", token, time.monotonic())
 
     with rlock.Client(urls, ttl=ttl) as client, client.leader(name, on_started, on_stopped) as beat:
         while not ending.wait(TICK_S):
@@ -199,7 +200,7 @@ def soak(
         if took:
             median, p99 = took[len(took) // 2], took[int(len(took) * 0.99)]
             figures[fault] = f"{len(took)}, median {median:.4f} s, p99 {p99:.4f} s, most {took[-1]:.4f} s"
-    kinds = ("began", "asked", "told", "asked overlaps", "told overlaps")
+    kinds = ("began", "ended", "asked", "told", "asked overlaps", "told overlaps")
     return figures | {kind: counts[kind] for kind in kinds}
 
 
