@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 #: The folders of the quick set.
 FOLDERS = {"asyncio", "core", "lock", "repository", "scripts", "simulation", "testing"}
 #: Files in them that need other people's software, or many processes for many seconds.
-SLOW_FILES = {"repository/test_packaging.py", "testing/test_compose.py", "testing/test_embedded_ends.py"}
+SLOW_FILES = {"repository/test_packaging.py", "testing/test_embedded_ends.py"}
 #: Only tests of these folders may be marked `timing`, which gives them a second try in .ci/run. A
 #: failure in another folder may be a broken promise of the lock, and a second try would hide it.
 MAY_MEASURE = {"asyncio", "bench", "cli", "telemetry"}

@@ -106,6 +106,14 @@ class Fleet:
         assert 1 <= count <= len(self.masters), f"this fleet has {len(self.masters)} masters, not {count}"
         return Fleet(self.masters[:count])
 
+    def pause(self) -> None:
+        for master in self:
+            master.pause()
+
+    def resume(self) -> None:
+        for master in self:
+            master.resume()
+
     def __len__(self) -> int:
         return len(self.masters)
 

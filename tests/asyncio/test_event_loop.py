@@ -218,34 +218,29 @@ def test_a_cancelled_close_waits_until_slow_masters_have_done_what_they_were_sen
     # More than a server reads at once: it forgets the rest when it finds that nobody is there to be answered.
     names = [f"{number}-{'long' * 100}" for number in range(100)]
 
-    def resume() -> None:
-        for master in masters(3):
-            master.resume()
-
     async def main() -> None:
         client = Client(eyes.urls, TTL)
         for name in names:
             await client.lock(name).acquire()
         assert await soon(lambda: len(eyes.keys()) == 3 * len(names))
-        for master in masters(3):
-            master.pause()
+        masters(3).pause()
         closing = asyncio.ensure_future(client.close())
         for _ in range(turns):
             await asyncio.sleep(0)
-        asyncio.get_running_loop().call_later(0.1, resume)
+        asyncio.get_running_loop().call_later(0.1, masters(3).resume)
         for _ in range(times):  # the end of asyncio.run cancels once more
             closing.cancel()
             await asyncio.sleep(0.01)
         await asyncio.wait([closing])
         assert closing.cancelled()
-        resume()  # if it did not wait for that
+        masters(3).resume()  # if it did not wait for that
         await soon(lambda: not eyes.keys(), AT_ONCE_S)
         assert eyes.keys() == [], "locked for a whole ttl"
 
     try:
         run(main())
     finally:
-        resume()
+        masters(3).resume()
 
 
 def test_a_loop_that_stood_still_right_after_a_hand_off_reads_the_confirmation_first(

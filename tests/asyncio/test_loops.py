@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -63,7 +64,6 @@ def test_one_client_serves_one_event_loop_after_another(run: Run, eyes: Eyes) ->
 def test_two_loops_at_once_exclude_each_other_with_one_client(run: Run, eyes: Eyes) -> None:
     client = Client(eyes.urls, TTL)
     inside = 0
-    errors: list[BaseException] = []
 
     async def work() -> None:
         nonlocal inside
@@ -75,18 +75,8 @@ def test_two_loops_at_once_exclude_each_other_with_one_client(run: Run, eyes: Ey
                 inside -= 1
         # Not closed: that would be the other loop's, too.
 
-    def live() -> None:
-        try:
-            run(work())
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=live) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert errors == []
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda _: run(work()), range(2)))
     assert eyes.keys() == []
 
 

@@ -148,28 +148,3 @@ def test_decorated_calls_nest_in_one_task_and_a_task_that_is_made_waits(run: Run
             await nothing_left(eyes, client)
 
     run(main())
-
-
-def test_the_exception_of_a_decorated_body_comes_out_and_a_loss_never_in_its_place(
-    run: Run, eyes: Eyes
-) -> None:
-    async def main() -> None:
-        async with Client(eyes.urls, LONG) as client, Client(eyes.urls, LONG) as operator:
-
-            @rlock.locked(client, "x", timeout=5)
-            async def work(lose: bool, fail: bool) -> None:
-                if lose:
-                    await operator.evict("x")
-                    assert await work.lock(lose, fail).lost.wait(20)
-                if fail:
-                    raise ZeroDivisionError
-
-            with pytest.raises(ZeroDivisionError):
-                await work(False, True)
-            await nothing_left(eyes, client)
-            with pytest.raises(ZeroDivisionError):
-                await work(True, True)
-            with pytest.raises(rlock.LeaseLostError):
-                await work(True, False)
-
-    run(main())

@@ -73,15 +73,3 @@ def test_contention_tells_owners_costs_and_fairness() -> None:
     assert theirs["sections_per_s"] > 10
     assert "attempts_per_section" not in theirs
     assert cases[5].rows["absent"] == Row(error="Failed: no compiler")
-
-
-def test_java_contends_with_the_processes_and_threads_of_the_others_or_its_row_differs() -> None:
-    setups = {processes: contention.Setup(5, processes, 2) for processes in (2, 8, 24)}
-    for processes, setup in setups.items():
-        java = setup.for_language("Java")
-        assert java.processes * java.threads == processes * 2
-        assert (java == setup) == (processes <= 8)
-        assert setup.for_language("Go") == setup
-    row = contention.row_of_all(RLOCK, [], setups[24].for_language("Java"), setups[24])
-    assert row.differs == "8 processes x 6 threads"
-    assert contention.row_of_all(RLOCK, [], setups[8], setups[8]).differs == ""

@@ -63,8 +63,7 @@ def test_masters_that_do_not_answer_keep_the_prompt_for_a_second_at_most(
     fresh_masters: FreshMasters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet = fresh_masters(5)
-    for master in fleet:
-        master.pause()
+    fleet.pause()
     monkeypatch.setenv("RLOCK_MASTERS", ",".join(fleet.urls))
     parameter = status.params[0]
     began = time.monotonic()

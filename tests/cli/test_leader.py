@@ -76,13 +76,11 @@ def test_the_command_ends_before_the_next_one_starts(
     if how == "killed":
         first.kill()
     else:
-        for master in masters:
-            master.pause()
+        masters.pause()
         # SIGKILL before the end of the lease, although the command ignores SIGTERM.
         assert eventually(lambda: ticks(path)[-1][1] < time.monotonic() - 0.5, 20)
         assert ticks(path)[-1][1] < began + TTL
-        for master in masters:
-            master.resume()
+        masters.resume()
     assert eventually(lambda: len(pids(path)) == 2, 20)
     found = ticks(path)
     assert [pid for pid, _ in found] == sorted((pid for pid, _ in found), key=pids(path).index)

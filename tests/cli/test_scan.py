@@ -6,7 +6,7 @@ import threading
 from contextlib import closing
 
 import rlock
-from rlock.cli.scan.look import GRACE_S, Scan
+from rlock.cli.scan.look import Scan
 from rlock.cli.scan.snapshot import Snapshot
 from rlock.rules.keys import owner_token
 
@@ -67,15 +67,3 @@ def test_hashes_that_no_lock_wrote_are_not_shown(masters1: Fleet) -> None:
         assert [lock.name for lock in snapshot.locks] == ["java", "lock"]
         assert snapshot.masters[0].locks == 2
         assert set(scan._names) == {"java", "lock"}, "others are not even asked for again"
-
-
-def test_a_lock_that_is_released_is_gone_from_the_next_look_and_one_that_comes_back_too(
-    masters3: Fleet,
-) -> None:
-    with rlock.Client(masters3.urls) as client, closing(Scan(client)) as scan:
-        lock = client.lock("x")
-        for _ in range(3):
-            assert scan.look().locks == ()
-            with lock:
-                assert [each.name for each in scan.look().locks] == ["x"]
-        assert GRACE_S > 1, "it stays in mind, so that it is found again without a search"

@@ -76,14 +76,6 @@ def test_two_connections_of_one_replica_are_one() -> None:
     assert fault(calls.acquire()) is FaultKind.UNREPLICATED
 
 
-def test_a_server_that_is_no_primary_any_more_has_no_vote() -> None:
-    calls = group()
-    old = calls.connection(0)
-    calls.servers[0].role = "slave"
-    calls.acquire()
-    assert old.ended
-
-
 def test_more_replicas_than_the_url_says_take_the_vote() -> None:
     """One of them may be promoted without the grant."""
     calls = group()

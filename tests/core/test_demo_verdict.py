@@ -55,21 +55,8 @@ def evidence(lines: dict[str, list[Line]] | None = None, **changed: Any) -> Evid
     return dataclasses.replace(good, **changed)
 
 
-def test_the_sentence_has_the_figures_of_the_run() -> None:
-    verdict = judge(evidence())
-    assert verdict.proven, verdict.problems
-    for figures in (
-        "216 critical sections of 3 processes on 5 masters, 0 overlaps, 0 lost updates",
-        "(without the lock: 20 of 60 lost)",
-        "216 nested acquires",
-        "2 masters killed: 300 sections/s before, 450/s after, longest pause 22 ms",
-        "holder killed -9 after 2.5 s: next owner after 1.50 s (ttl 2 s)",
-        "wake-up median 1.00 ms, max 1.00 ms (30 hand-offs).",
-    ):
-        assert figures in verdict.sentence
-
-
 def test_a_control_that_loses_nothing_proves_nothing() -> None:
+    assert judge(evidence()).proven
     verdict = judge(evidence(unlocked=Count(60, 60, 0)))
     assert not verdict.proven
     assert verdict.sentence.startswith("NOTHING PROVEN: 60 updates without the lock, and none was lost")

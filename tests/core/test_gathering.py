@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import select
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +19,6 @@ from rlock.rules import commands
 from rlock.rules.keys import OWN, owner_token
 from rlock.rules.quorum import Settle
 from rlock.testing import MemoryMasters
-
-from ..interrupts import interrupted
 
 MASTERS = 3
 OWNER = owner_token("h/1/t")
@@ -175,46 +172,3 @@ def test_a_woken_thread_that_does_not_run_holds_the_others_up_for_a_moment(
         pass
     # Otherwise the thread would wait for its reply behind its own command, which nobody writes.
     assert time.monotonic() - began < connections._patience * (1 if died else 4)
-
-
-def test_ctrl_c_in_one_of_several_threads_holds_the_others_up_for_a_moment_at_most() -> None:
-    masters, slow, left = MemoryMasters(MASTERS), {}, []
-    client = rlock.Client(list(masters), ttl=2.0)
-    patience = 0.0
-    stop = threading.Event()
-    longest = [0.0, 0.0]
-
-    def work(i: int) -> None:
-        while not stop.is_set():
-            began = time.monotonic()
-            with client.lock(f"other-{i}"):
-                pass
-            longest[i] = max(longest[i], time.monotonic() - began)
-
-    with client, client.lock("first"):
-        patience = calls_of(client)._connections._patience
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
-        for thread in threads:
-            thread.start()
-        at = 1
-        while True:
-            longest[:] = [0.0, 0.0]
-            with interrupted(at, "_sync/connections.py") as tracer, client.lock("mine"):
-                pass
-            if not tracer.where:
-                break
-            time.sleep(0.01)
-            if max(longest) > 2 * patience + 0.5:
-                slow[tracer.where] = max(longest)
-            if not client.lock("mine").acquire(timeout=1.0):
-                left.append(tracer.where)
-            else:
-                client.lock("mine").release()
-            at += 1
-        stop.set()
-        for thread in threads:
-            thread.join(5.0)
-            assert not thread.is_alive()
-    assert at > 50
-    assert slow == {}
-    assert left == []

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import sqlite3
 import subprocess
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -74,11 +74,8 @@ def test_a_second_request_for_an_order_is_refused(start: Start) -> None:
             error.close()
             codes.append(error.code)
 
-    threads = [threading.Thread(target=ship, args=(order,)) for order in ("42", "42", "43")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    with ThreadPoolExecutor(3) as browsers:
+        list(browsers.map(ship, ("42", "42", "43")))
     assert sorted(codes) == [200, 200, 409]
 
 
@@ -92,3 +89,20 @@ def test_the_long_job_stops_when_its_lock_is_lost(start: Start, client: rlock.Cl
     assert lost.returncode == 76
     assert "alarm in rlock-on-lost" in told
     assert "stopped: an operator evicted it" in told or "stopped: a quorum" in told
+
+
+def test_the_next_process_leads_when_the_leader_is_ended(start: Start) -> None:
+    first = start("leader.py")
+    tokens = [step_of(first)]
+    second = start("leader.py")
+    first.terminate()
+    tokens.append(step_of(second))
+    assert first.wait(30) == 0
+    assert tokens == sorted(set(tokens))
+
+
+def step_of(process: subprocess.Popen[str]) -> int:
+    """The token of the next step that this process prints."""
+    while (words := line(process).split()) and words[0] != str(process.pid):
+        pass
+    return int(words[1])

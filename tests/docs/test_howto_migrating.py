@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -92,11 +93,8 @@ def most_inside(locks: list[Any]) -> int:
                     inside -= 1
             time.sleep(0.02)
 
-    threads = [threading.Thread(target=work, args=(lock,)) for lock in locks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    with ThreadPoolExecutor(len(locks)) as threads:
+        list(threads.map(work, locks))
     return most
 
 

@@ -14,7 +14,7 @@ import rlock
 
 from ..lock.conftest import eventually
 from ..servers import Fleet
-from .programs import COMMON, ORDINARY, Program, assert_nothing_is_left, blocks, counter, needs, program
+from .programs import COMMON, Program, assert_nothing_is_left, blocks, needs
 
 pytestmark = needs("celery")
 
@@ -30,10 +30,6 @@ with client.lock("early"):
 @worker_ready.connect
 def ready(**_):
     Path("ready").touch()
-
-@app.task
-def bump(path, times):
-    count(path, times, client.lock("x"))
 
 @app.task
 def keep(path):
@@ -96,19 +92,8 @@ def working(folder: Path, fresh_masters: FreshMasters, *options: str) -> Iterato
         worker.close()
 
 
-def everybody_counts(worker: Worker, folder: Path) -> int:
-    """Twelve tasks and an ordinary process, at the same time; what became of 180 updates."""
-    path = counter(folder)
-    with program(ORDINARY, worker.masters.urls, "x", path, 60, RLOCK_RESTART_GUARD="0") as process:
-        for _ in range(12):
-            worker.send("bump", path, 10)
-        assert process.end() == 0
-    eventually(lambda: int(path.read_bytes()) >= 180, 20.0)
-    return int(path.read_bytes())
-
-
 @pytest.mark.parametrize("pool", ["prefork", pytest.param("gevent", marks=needs("gevent"))])
-def test_workers_exclude_each_other_and_their_end_frees_what_they_hold(
+def test_a_worker_runs_the_task_of_the_page_and_its_end_frees_what_it_holds(
     pool: str, tmp_path: Path, fresh_masters: FreshMasters
 ) -> None:
     """One start of Celery for all of it."""
@@ -118,7 +103,6 @@ def test_workers_exclude_each_other_and_their_end_frees_what_they_hold(
         total.write_text("5")
         worker.send("add", total, 7)
         assert eventually(lambda: total.read_text() == "12")
-        assert everybody_counts(worker, tmp_path) == 180
         # The handler of the page frees what a worker holds at its end.
         worker.send("keep", kept)
         assert eventually(lambda: kept.exists() and kept.read_text() == "True")

@@ -27,16 +27,6 @@ for greenlet in [green.spawn(count, path, int(times), lock, green.sleep) for _ i
     join(greenlet)
 """
 
-OWNERS = """
-client = rlock.Client(URLS, 3.0)
-lock = client.lock("x")
-def other():
-    return [lock.is_owned(), lock.hold_count, quiet(lock.acquire, blocking=False), quiet(lock.release)]
-with lock, client.lock("x"):
-    tell(mine=[lock.is_owned(), lock.hold_count], others=join(green.spawn(other)))
-client.close()
-"""
-
 #: One greenlet waits for an ordinary process, while another one ticks.
 WAIT = """
 ticks = []
@@ -174,13 +164,6 @@ def test_greenlets_and_an_ordinary_process_lose_no_update(masters3: Fleet, tmp_p
         patched_outcome(COUNT, masters3.urls, "x", path, 10)
         assert process.end() == 0
     assert int(path.read_bytes()) == 6 * 10 + 40
-    assert_nothing_is_left(masters3)
-
-
-def test_a_greenlet_is_an_owner(masters3: Fleet) -> None:
-    told = patched_outcome(OWNERS, masters3.urls)
-    assert told["mine"] == [True, 2]
-    assert told["others"] == [False, 0, False, "NotHeldError"]
     assert_nothing_is_left(masters3)
 
 

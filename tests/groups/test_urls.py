@@ -75,12 +75,6 @@ def test_a_ready_client_or_an_address_is_a_group(master: rlock.Group | str, labe
     endpoint.connection(1.0)
 
 
-def test_tasks_take_a_ready_sentinel() -> None:
-    sentinel = redis.asyncio.sentinel.Sentinel([("s1", 1)])
-    client = rlock.asyncio.Client(rlock.asyncio.Group(sentinel, 1, "m"))
-    assert client.masters == ["redis+sentinel://s1:1/m"]
-
-
 def test_one_string_holds_groups_and_masters() -> None:
     client = rlock.Client(f"redis://a,{URL} redis://b,valkey+sentinel://c:1,d:2/m?replicas=1")
     assert client.masters == [

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import time
 
 import pytest
 
 import rlock
 
 from ..faults.conftest import Waiter, waiting
-from ..servers import Fleet
-from .conftest import TTL, ClientFor, GroupOf, one_kind, promote, refused, usable
+from .conftest import ClientFor, GroupOf, one_kind, promote, refused, usable
 from .group import ask, until
 
 
@@ -73,19 +71,6 @@ def test_the_message_of_a_stale_primary_is_no_grant(client_for: ClientFor, group
         waiter.got()
 
 
-def test_a_vote_that_its_replica_never_got_was_no_vote(client_for: ClientFor, group_of: GroupOf) -> None:
-    group = group_of()
-    old, new = group.servers
-    first, second = client_for(group.url), client_for(f"{new.url}?replicas=0")
-    usable(first)
-    new.pause()
-    refused(first, "0 of 1 replicas acknowledged")
-    old.kill()
-    new.resume()
-    promote(new)
-    usable(second)
-
-
 def test_a_replica_that_lags_takes_the_vote_away_until_it_is_back(
     client_for: ClientFor, group_of: GroupOf
 ) -> None:
@@ -98,36 +83,6 @@ def test_a_replica_that_lags_takes_the_vote_away_until_it_is_back(
     assert usable(client) > token
 
 
-def test_a_hold_outlives_a_moment_of_lag(client_for: ClientFor, group_of: GroupOf) -> None:
-    group = group_of()
-    with client_for(group.url, ttl=2.0).lock("x") as lock:
-        group.servers[1].pause()
-        time.sleep(1.0)
-        lock.check()
-        group.servers[1].resume()
-        time.sleep(2.0)
-        lock.check()
-
-
-@one_kind
-def test_one_replica_that_follows_another_primary_is_missed(client_for: ClientFor, group_of: GroupOf) -> None:
-    group = group_of(replicas=2)
-    client = client_for(group.url)
-    usable(client)
-    # The state after a promotion that the second replica has not heard of.
-    promote(group.servers[1])
-    refused(client, "1 of 2 replicas acknowledged")
-    ask(group.servers[1].port).replicaof("127.0.0.1", group.servers[0].port)
-    usable(client)
-
-
-@one_kind
-def test_a_group_that_lacks_a_configured_replica_has_no_vote(
-    client_for: ClientFor, group_of: GroupOf
-) -> None:
-    refused(client_for(group_of().url_with(2)), "1 of 2 replicas acknowledged")
-
-
 @one_kind
 def test_more_replicas_than_configured_are_an_error_that_names_the_number(
     client_for: ClientFor, group_of: GroupOf
@@ -136,25 +91,6 @@ def test_more_replicas_than_configured_are_an_error_that_names_the_number(
         client_for(group_of(replicas=2).url_with(1)),
         "2 replicas are connected, and replicas=1 is set: set replicas=2",
     )
-
-
-@one_kind
-def test_a_replica_that_is_added_later_takes_the_vote_away(client_for: ClientFor, group_of: GroupOf) -> None:
-    """Otherwise that one alone could acknowledge, and the other one be promoted."""
-    group, other = group_of(), group_of(replicas=0)
-    client = client_for(group.url)
-    usable(client)
-    added = ask(other.servers[0].port)
-    added.replicaof("127.0.0.1", group.servers[0].port)
-    until(lambda: len(group.replicas_of(group.servers[0])) == 2, "the second replica is connected")
-    refused(client, "2 replicas are connected, and replicas=1 is set")
-    added.replicaof("NO", "ONE")
-    usable(client)
-
-
-def test_an_address_that_names_a_replica_is_an_error(client_for: ClientFor, group_of: GroupOf) -> None:
-    replica = group_of().servers[1]
-    refused(client_for(f"{replica.url}?replicas=1"), "a replica answers at the address of the primary")
 
 
 def test_a_primary_that_becomes_a_replica_is_left(client_for: ClientFor, group_of: GroupOf) -> None:
@@ -197,31 +133,3 @@ def test_an_empty_primary_does_not_grant_what_its_replica_forgets_with_it(
             promote(new)
         refused(client_for(url, ttl=6.0), "it has no vote for")
         lock.check()
-
-
-@one_kind
-def test_a_promoted_server_waits_for_the_restart_guard(client_for: ClientFor, group_of: GroupOf) -> None:
-    new = group_of().servers[1]
-    promote(new)
-    client = client_for(f"{new.url}?replicas=0")
-    refused(client, "it has no vote for")
-    began = time.monotonic()
-    usable(client)
-    assert time.monotonic() - began > TTL - 0.3
-
-
-def test_groups_and_bare_masters_make_one_fleet(
-    client_for: ClientFor, group_of: GroupOf, masters3: Fleet
-) -> None:
-    group = group_of()
-    client = client_for(group.url, *masters3(2).urls)
-    usable(client)
-    group.servers[1].pause()
-    usable(client)
-    masters3[1].pause()
-    try:
-        refused(client, "needs the votes of 2 masters")
-        group.servers[1].resume()
-        usable(client)
-    finally:
-        masters3[1].resume()

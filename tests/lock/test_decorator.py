@@ -14,7 +14,7 @@ import pytest
 import rlock
 
 from ..conftest import FreshMasters
-from ..servers import Fleet, left
+from ..servers import Fleet
 from .conftest import in_thread
 
 MakeClient = Callable[..., rlock.Client]
@@ -125,19 +125,6 @@ def test_unreachable_masters_do_not_count_as_busy(
     for options in ({"blocking": False}, {"timeout": 0.3}, {"timeout": 0.3, "on_busy": answer}):
         with pytest.raises(rlock.QuorumUnreachableError):
             rlock.locked(client, "x", **options)(answer)()
-
-
-def test_the_exception_of_the_body_comes_out_and_the_lock_is_free(
-    client: rlock.Client, masters3: Fleet
-) -> None:
-    @rlock.locked(client, "x")
-    def work() -> None:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        work()
-    assert not client.lock("x").locked()
-    assert not [key for url in masters3.urls for key in left(url)]
 
 
 def test_a_loss_is_raised_after_the_body_and_never_instead_of_its_error(

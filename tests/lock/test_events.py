@@ -39,28 +39,6 @@ def told() -> Iterator[Ledger]:
     end()
 
 
-def test_an_acquire_and_its_release_are_told_once_nested_ones_not(
-    make_client: MakeClient, urls: list[str], told: Ledger
-) -> None:
-    lock = make_client(urls).lock("job")
-    with lock, lock:
-        pass
-    (acquired,), (released,) = told.of(Acquired), told.of(Released)
-    assert (acquired.lock, acquired.masters, acquired.handed, acquired.queued) == (
-        "job",
-        len(urls),
-        False,
-        False,
-    )
-    assert acquired.votes > len(urls) // 2
-    assert 0 < acquired.waited < 5
-    assert released.owner == acquired.owner
-    assert released.confirmed
-    assert not released.handed
-    assert 0 < released.held < 5
-    assert not told.of(NotAcquired, Lost)
-
-
 def test_an_eviction_is_told_as_a_loss_and_not_as_a_release(
     make_client: MakeClient, masters: Fleet, told: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,7 +15,6 @@ import pytest
 
 import rlock
 from rlock._client.calls import Calls
-from rlock.errors import NOT_HELD
 from rlock.procedures.port import WaitGenerator
 from rlock.rules import scripts
 from rlock.rules.command_templates import Command
@@ -23,7 +22,7 @@ from rlock.rules.quorum import Ballot
 
 from ..sabotage import sabotage
 from ..servers import Fleet, raw
-from .conftest import Child, in_thread
+from .conftest import Child
 
 MakeClient = Callable[..., rlock.Client]
 FENCE = "rlock:{x}:fence"
@@ -88,30 +87,6 @@ def test_it_is_an_int_of_at_most_53_bits_that_begins_at_the_masters_time(
     assert type(token) is int
     assert 0 < token < 2**53
     assert token / 1e6 == pytest.approx(time.time(), abs=10)
-
-
-def test_nested_acquires_have_the_same_one(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls)
-    with client.lock("x") as outer:
-        token = outer.fencing_token
-        with client.lock("x") as inner:
-            assert inner.fencing_token == outer.fencing_token == token
-        assert outer.fencing_token == token
-    assert take(client) > token
-
-
-def test_who_does_not_hold_the_lock_gets_an_error(urls: list[str], make_client: MakeClient) -> None:
-    lock = make_client(urls).lock("x")
-
-    def refused() -> None:
-        with pytest.raises(rlock.LeaseLostError) as caught:
-            _ = lock.fencing_token
-        assert (caught.value.name, caught.value.reason) == ("x", NOT_HELD)
-
-    refused()
-    with lock:
-        in_thread(refused)
-    refused()
 
 
 def test_it_is_still_there_after_a_loss_until_the_release(urls: list[str], make_client: MakeClient) -> None:

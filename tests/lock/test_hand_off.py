@@ -15,30 +15,9 @@ from rlock.procedures.port import WaitGenerator, Wake
 
 from ..servers import Fleet, left
 from .conftest import eventually, own_wire, threads_only
-from .queueing import MakeClient, counted_attempts
+from .queueing import MakeClient
 
 pytestmark = own_wire
-
-
-def test_threads_of_one_process_hand_it_over_in_one_round_trip(
-    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = make_client(masters3.urls)
-    sections = 20
-
-    def work() -> None:
-        for _ in range(sections):
-            with client.lock("x"):
-                time.sleep(0.003)
-
-    with counted_attempts(monkeypatch) as asked:
-        threads = [threading.Thread(target=work) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-    # One that was refused and took its place, none to claim: the one that released told the next one.
-    assert len(asked) < 1.3 * 3 * sections
 
 
 def test_threads_of_one_process_do_not_keep_it_among_themselves(

@@ -117,7 +117,7 @@ def test_a_test_of_the_lock_cannot_be_marked_for_a_second_try(folder: str) -> No
         ("asyncio/test_x.py", "timing", True),
         ("faults/test_x.py", "", True),
         ("docs/deeper/test_x.py", "", True),
-        ("testing/test_compose.py", "", True),
+        ("testing/test_embedded_ends.py", "", True),
     ],
 )
 def test_a_test_is_quick_by_its_folder_and_if_it_measures_nothing(path: str, marker: str, slow: bool) -> None:

@@ -12,7 +12,7 @@ from rlock.rules.timing import CLAIM_S, PARTIAL_QUORUM_FLOOR_S, POLL_CAP_S
 
 from .client import Client, cycle
 from .driver import Program, Thread, sleep
-from .election import NAME, START_S, Election, contend, elect, instant, options, until_over, until_owned
+from .election import NAME, START_S, Election, elect, instant, options, until_over, until_owned
 from .events import Latency
 from .world import Network, World
 
@@ -115,66 +115,6 @@ def test_a_waiter_that_is_stopped_costs_the_time_of_a_claim(masters: int) -> Non
     stopped.resume()
     assert until_over(world, threads)
     assert world.referee.violations == []
-
-
-@pytest.mark.parametrize("masters", MASTERS)
-def test_contenders_that_die_with_votes_block_at_most_for_a_lease(masters: int) -> None:
-    """First votes are for a whole lease: who dies with more than N - q of them leaves no quorum to others."""
-    ttl = options().lease.ttl
-    slow = 0
-    for seed in range(10):
-        world = World(masters, seed)
-        threads = contend(world, 10, hold_s=0.001)
-        world.run(1.0 + 0.6 * world.network.round_trip)
-        for client in world.clients[:5]:
-            client.kill()
-        assert until_owned(world)
-        slow += world.referee.entered[0].at - 1.0 > CLAIM_S
-        assert world.referee.entered[0].at - 1.0 <= ttl + 2 * POLL_CAP_S
-        assert until_over(world, threads)
-        assert world.referee.violations == []
-    assert slow < 10
-
-
-def once(client: Client, thread: Thread, fair: bool) -> Program:
-    """As with a `with` statement, whatever comes in between."""
-    try:
-        hold: Any = yield from client.locking(thread, options(fair=fair))
-        try:
-            yield from sleep(0.002)
-        finally:
-            yield from client.unlocking(hold)
-    except KeyboardInterrupt:
-        pass
-
-
-@pytest.mark.parametrize("fair", [False, True], ids=["barging", "fair"])
-@pytest.mark.parametrize("held", [False, True], ids=["free", "held"])
-@pytest.mark.parametrize("together", [False, True], ids=["two clients", "one client"])
-def test_an_interrupt_at_any_instant_costs_the_other_one_nothing_and_leaves_nothing_behind(
-    held: bool, together: bool, fair: bool
-) -> None:
-    """Two want it; the first is interrupted: connecting, asking, in the line, parked, holding, releasing."""
-    for step in range(110):
-        exactly = Latency(0.001, 0.0)
-        world = World(3, 1, Network(exactly, exactly))
-        client = world.client(joined=False)
-        other = client if together else world.client(joined=False)
-        one, two = client.thread(), other.thread()
-        programs = [(0.005, one, once(client, one, fair)), (0.006, two, once(other, two, fair))]
-        if held:
-            holder = world.client()
-            first = holder.thread()
-            programs.append((0.0, first, cycle(holder, first, options(fair=fair), hold_s=0.03)))
-        when = 0.00525 + step * 0.0005
-        for at, thread, program in programs:
-            world.events.at(at, lambda t=thread, p=program: t.start(p))  # type: ignore[misc]
-        world.events.at(when, lambda t=one: t.interrupt(KeyboardInterrupt()))  # type: ignore[misc]
-        world.run(0.08)
-        assert [one.over, two.over] == [True, True], f"interrupted at {when}"
-        assert world.left(NAME) == {}, f"interrupted at {when}"
-        assert world.referee.violations == []
-        world.close()
 
 
 #: How far the other masters are, one way; how often and how long a contender is kept from running.
