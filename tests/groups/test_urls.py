@@ -111,11 +111,6 @@ def test_a_sentinel_client_has_to_say_how_many_replicas_there_are() -> None:
         rlock.Client(rlock.Group(redis.sentinel.Sentinel([("s1", 1)]), 1))
 
 
-def test_without_acknowledgements_there_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    rlock.Client("redis+sentinel://s1/m?replicas=0")
-    assert "two clients" in caplog.text
-
-
 def test_a_node_of_a_cluster_is_no_master() -> None:
     server = default_server()
     if server is None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 
 import rlock
 
-from ..faults.conftest import Waiter, waiting
 from .conftest import ClientFor, GroupOf, one_kind, promote, refused, usable
 from .group import ask, until
 
@@ -39,48 +36,6 @@ def test_without_acknowledgements_a_stale_primary_grants_a_second_lease(
     with early.lock("x") as first, late.lock("x") as second:
         assert first.is_owned()
         assert second.is_owned()
-
-
-@pytest.mark.rule("3.6")
-def test_a_stale_primary_renews_nothing(client_for: ClientFor, group_of: GroupOf) -> None:
-    group = group_of()
-    new = group.servers[1]
-    late, early = client_for(group.url), client_for(f"{new.url}?replicas=0")
-    lock = late.lock("x")
-    assert lock.acquire()
-    promote(new)
-    with early.lock("x"):
-        assert not lock.is_owned()
-    with pytest.raises(rlock.LeaseLostError):
-        lock.release()
-
-
-@pytest.mark.rule("3.6")
-def test_the_message_of_a_stale_primary_is_no_grant(client_for: ClientFor, group_of: GroupOf) -> None:
-    """A release hands the lock to a waiter, and the replicas have not got that grant."""
-    group = group_of()
-    holder, other = client_for(group.url, ttl=3.0), client_for(group.url, ttl=3.0)
-    lock = holder.lock("x")
-    assert lock.acquire()
-    waiter = Waiter(other, timeout=2.5)
-    waiting(holder)
-    promote(group.servers[1])
-    with contextlib.suppress(rlock.RLockError):
-        lock.release()
-    with pytest.raises(rlock.QuorumUnreachableError):
-        waiter.got()
-
-
-def test_a_replica_that_lags_takes_the_vote_away_until_it_is_back(
-    client_for: ClientFor, group_of: GroupOf
-) -> None:
-    group = group_of()
-    client = client_for(group.url)
-    token = usable(client)
-    group.servers[1].pause()
-    refused(client, "0 of 1 replicas acknowledged")
-    group.servers[1].resume()
-    assert usable(client) > token
 
 
 @one_kind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 
 import pytest
 
@@ -42,6 +43,24 @@ def test_each_acquire_takes_another_permit_and_a_release_gives_the_last_one_back
         gpu.release()
     with pytest.raises(rlock.LeaseLostError):
         gpu.check()
+
+
+def test_three_owners_get_two_permits_from_counters_with_a_majority_and_not_from_locks(
+    connect: Connect,
+) -> None:
+    """Without any fault: a master counts its own owners, and no two of three owners share all masters."""
+    limit, quorum = 2, 2
+    counters = [Counter[str]() for _ in range(3)]
+    owners = {"a": (0, 1), "b": (1, 2), "c": (2, 0)}  # the two masters whose answers came first
+    for owner, reached in owners.items():
+        for master in reached:
+            if counters[master].total() < limit:
+                counters[master][owner] += 1
+    assert all(counter.total() <= limit for counter in counters)
+    assert all(sum(counter[owner] for counter in counters) >= quorum for owner in owners)
+
+    clients = [connect().semaphore("gpu", permits=limit) for _ in owners]
+    assert [client.acquire(blocking=False) for client in clients] == [True, True, False]
 
 
 @pytest.mark.parametrize("free", [1, 16])
