@@ -84,6 +84,7 @@ def test_a_dead_holders_lock_is_free_after_its_lease_although_the_clock_of_a_min
     fleet, clocks = clocked(3)
     dead = process('lock.acquire(); print("got"); time.sleep(60)', fleet.urls, 1.2)
     assert dead.line() == "got"
+    assert eventually(lambda: len({*holders(fleet.urls)}) == 1), "also on the slowest master"
     clocks[0].step(-60.0)
     dead.process.kill()
     other = client_for(fleet.urls)
