@@ -280,6 +280,27 @@ class BaseLock(Generic[Signal]):
         return f"<{state} {_public_name(self)} object name={self.name!r}{holder} at {id(self):#x}>"
 
 
+class TaskContext:
+    """``async with`` for locks of tasks."""
+
+    __slots__ = ()
+
+    acquire: Callable[..., Any]
+    release: Callable[..., Any]
+
+    async def __aenter__(self) -> Self:
+        await self.acquire()
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        try:
+            await self.release()
+        except RLockError as failure:
+            if error is None:
+                raise
+            log_failed_release(failure, error)
+
+
 def log_failed_release(failure: RLockError, error: BaseException) -> None:
     """Log a failed release, and add it as a note to the exception of the body, which is not replaced."""
     log.error("%s", failure)

@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -81,9 +80,7 @@ class Counters:
     def __enter__(self) -> Counters:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -60,10 +60,10 @@ class Acknowledgements(ABC, Generic[L]):
             return False
         return pending.command.script in scripts.ACKNOWLEDGED or pending.command.grants_next
 
-    def _behind(self, server: MasterConnection[L], connection: L, pending: PendingReply) -> bytes:
-        """The WAIT and the INFO behind a command, for one write with it: each write costs 0.05 ms.
+    def _follow_up(self, server: MasterConnection[L], connection: L, pending: PendingReply) -> bytes:
+        """The WAIT and the INFO behind a command, in one write with it.
 
-        None if a WAIT is due: the next one is then for all behind that.
+        Empty if a WAIT is due: the next one then stands for all commands behind that.
         """
         held, packed = connection.unacknowledged, b""
         if self._needs_replicas(server, pending):

@@ -183,7 +183,7 @@ class Calls(Pipeline[L], Masters):
         try:
             connection.pending.append(pending)
             if self._groups:
-                packed += self._behind(server, connection, pending)
+                packed += self._follow_up(server, connection, pending)
             try:
                 # Otherwise a release could overtake its acquire, which is still in the backlog.
                 taken = 0 if connection.backlog or self._connections.gathering else connection.write(packed)

@@ -1,7 +1,7 @@
 """Sentinel: the address of a group's primary, asked anew for each connection.
 
-redis-py's own lookup takes the answer of the first Sentinel. One that is cut off from the others would name
-the old primary for ever. So all are asked, and the newest configuration counts.
+redis-py's own lookup takes the first answer, and keeps asking that Sentinel. A Sentinel that is cut off from
+the others names the old primary for ever. So rlock asks all of them, and the newest configuration counts.
 """
 
 from __future__ import annotations

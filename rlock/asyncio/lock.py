@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._async.loss_signal import LossSignal
-from ..base import BaseLock, log_failed_release
-from ..errors import RLockError
+from ..base import BaseLock, TaskContext
 from ..model import LockStatistics
 from ..procedures.inspect import locked
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from .client import Client
 
 
-class RLock(BaseLock[LossSignal]):
+class RLock(BaseLock[LossSignal], TaskContext):
     """A reentrant lock across processes and machines, for tasks; the guarantees are those of `rlock.RLock`.
 
     Made by ``client.lock(name)``. The owner is a *task* of a client, not this object. A child task is another
@@ -48,18 +45,6 @@ class RLock(BaseLock[LossSignal]):
         Errors and network cost are those of `rlock.RLock.release`. A cancelled release is done all the same.
         """
         await self._client._engine().release(self.name)
-
-    async def __aenter__(self) -> Self:
-        await self.acquire()
-        return self
-
-    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        try:
-            await self.release()
-        except RLockError as failure:
-            if error is None:
-                raise
-            log_failed_release(failure, error)
 
     async def locked(self) -> bool:
         """Whether anybody holds the lock, asked of the masters; see `rlock.RLock.locked`."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._client.engine import Engine
-from ..base import BaseLock, log_failed_release
+from ..base import BaseLock, TaskContext, log_failed_release
 from ..errors import LeaseLostError, RLockError
 from ..procedures.acquire import acquire
 from ..procedures.contender import Contender
@@ -100,7 +100,7 @@ class Blocking(Holding):
             raise
 
 
-class ForTasks(Holding):
+class ForTasks(Holding, TaskContext):
     """The methods for tasks."""
 
     async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
@@ -117,18 +117,6 @@ class ForTasks(Holding):
         """Release. Errors as `rlock.RLock.release`."""
         engine = self._client._engine()
         await engine.perform(self._release_gen(engine))
-
-    async def __aenter__(self) -> Self:
-        await self.acquire()
-        return self
-
-    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        try:
-            await self.release()
-        except RLockError as failure:
-            if error is None:
-                raise
-            log_failed_release(failure, error)
 
 
 def take(engine: Engine, options: LockOptions, until: float) -> WaitGenerator[bool]:

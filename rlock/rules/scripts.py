@@ -52,7 +52,7 @@ ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT, HEAL, FENCE, HANDSHAKE)
 #: No files: the commands that wait for the acknowledgements of replicas, and that ask for the replicas.
 ACKNOWLEDGE, REPLICATION = Script("WAIT", ""), Script("INFO replication", "")
 OF_GROUPS = (ACKNOWLEDGE, REPLICATION)
-#: What these write counts only when all replicas of the master's group have it. A release only if it
+#: In a group, votes on these count only when all replicas have the write. So do votes on a release that
 #: hands the lock to a waiter of its process: `Command.grants_next`.
 ACKNOWLEDGED = (ACQUIRE, RENEW, HEAL, FENCE)
 #: A YES to one of these makes a holder or a token, so the master must have its whole memory.

@@ -13,7 +13,7 @@ from bench.harness.worker import Worker
 from ..servers import Fleet, left
 from .contestants import opened
 
-#: Those that poll look often: what is tested is not how long their defaults wait.
+#: Peers that poll get a short pause: their default pauses would only make the tests long.
 QUICK: dict[str, dict[str, Any]] = {
     "rlock": {},
     "rlock-asyncio": {},

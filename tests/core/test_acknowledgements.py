@@ -5,11 +5,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from rlock._client.acknowledgements import ASK_AGAIN_S
+from rlock._client.handshake import ConnectError, ConnectOptions, HandshakeResult, handshake
+from rlock._sync.runtime import run
 from rlock.model import Code, FaultKind
-from rlock.procedures.port import Request
+from rlock.procedures.port import Request, WaitGenerator
 from rlock.rules import commands
 from rlock.rules.keys import OWN
 from rlock.rules.quorum import Ballot, Settle
@@ -25,7 +30,7 @@ def group(masters: int = 1, replicas: int = 1) -> WiredCalls:
     calls = WiredCalls(masters, seconds=0.0, groups=dict.fromkeys(range(masters), replicas))
     calls.reconnect()
     for server in calls.servers:
-        server.acknowledging = server.connected = replicas
+        server.acknowledging, server.connected = replicas, [*range(replicas)]
         server.ran.clear()
     return calls
 
@@ -69,26 +74,23 @@ def test_a_renewal_that_a_replica_lacks_is_no_vote() -> None:
 
 
 @pytest.mark.rule("2.4")
-def test_two_connections_of_one_replica_are_one() -> None:
-    """WAIT counts connections. The third server may be away, and be promoted."""
+@pytest.mark.parametrize("connected", [[1, 2, 3], [1, 1]], ids=["one too many", "one replica twice"])
+def test_other_replicas_than_the_url_says_take_the_vote(connected: list[int]) -> None:
+    """WAIT counts connections, and not servers. One without the grant may be promoted."""
     calls = group(replicas=2)
-    calls.servers[0].ports = [1, 1]
-    assert fault(calls.acquire()) is FaultKind.UNREPLICATED
-
-
-def test_more_replicas_than_the_url_says_take_the_vote() -> None:
-    """One of them may be promoted without the grant."""
-    calls = group()
-    calls.servers[0].connected = 2
+    calls.servers[0].connected = connected
     assert fault(calls.acquire()) is FaultKind.UNREPLICATED
 
 
 @pytest.mark.rule("2.4")
-def test_a_server_that_was_a_replica_in_between_has_no_vote_on_an_old_connection() -> None:
+@pytest.mark.parametrize("change", [{"replication_id": "id1"}, {"role": "slave"}], ids=str)
+def test_a_server_that_was_a_replica_in_between_has_no_vote_on_an_old_connection(
+    change: dict[str, str],
+) -> None:
     calls = group()
     calls.acquire()
     old = calls.connection(0)
-    calls.servers[0].replication_id = "id1"
+    vars(calls.servers[0]).update(change)
     calls.acquire("you:1")
     assert old.ended, "the next connection begins with a handshake, which makes the memory young"
 
@@ -148,3 +150,32 @@ def test_a_vote_that_no_replica_confirmed_yet_is_a_fault_when_the_connection_end
     calls._connections.read()
     calls.cut(0)
     assert ballot.votes[0].code is Code.FAULT
+
+
+def shake_hands(replication: bytes) -> HandshakeResult:
+    """With a primary whose settings make a master durable."""
+    told: dict[tuple[str, ...], Any] = {
+        ("INFO", "replication"): b"role:master\r\nmaster_replid2:0\r\n" + replication,
+        ("INFO", "server"): b"run_id:r0",
+        ("INFO", "persistence"): b"aof_enabled:1",
+        ("CONFIG", "GET", "appendfsync"): [b"appendfsync", b"always"],
+        ("CONFIG", "GET", "no-appendfsync-on-rewrite"): [b"no-appendfsync-on-rewrite", b"no"],
+    }
+
+    def exchange(asked: Sequence[tuple[str, ...]]) -> WaitGenerator[list[Any]]:
+        yield from ()
+        return [told.get(words, [1, b"", 0, 0, 0]) for words in asked]
+
+    return run(handshake("m0", ConnectOptions(1.0, replicas=1), exchange))
+
+
+@pytest.mark.rule("2.4")
+def test_a_server_of_a_group_is_never_durable() -> None:
+    """Another server may replace it, whose memory is older."""
+    assert shake_hands(b"master_replid:id0").memory_report[:2] == ("r0+id0", "volatile")
+
+
+@pytest.mark.rule("2.4")
+def test_a_server_whose_promotions_cannot_be_seen_has_no_vote() -> None:
+    with pytest.raises(ConnectError, match="master_replid"):
+        shake_hands(b"")

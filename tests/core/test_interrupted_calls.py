@@ -21,7 +21,7 @@ def _undecided(calls: WiredCalls) -> bool:
 
 
 CONFIRMATION = Request(commands.acquire("job", "me:1", 9_000), TIMEOUT_S)
-#: What is done with the calls, and so many lines it has at the least.
+#: The functions under test, each with the least number of its lines.
 WORK: dict[str, tuple[Callable[[WiredCalls], object], int]] = {
     "a call that is sent again": (lambda calls: calls.acquire(), 50),
     "a confirmation": (lambda calls: calls.start(CONFIRMATION), 10),

@@ -59,9 +59,7 @@ class Server:
         #: The names of the scripts that it ran, in order.
         self.ran: list[str] = []
         #: As the primary of a group: who acknowledges, who is connected, and the id of the replication.
-        self.acknowledging, self.connected, self.replication_id = 1, 1, "id0"
-        self.role = "master"
-        self.ports: list[int] = []
+        self.acknowledging, self.connected, self.replication_id, self.role = 1, [1], "id0", "master"
         #: An error for every command of one script.
         self.refuses: dict[str, str] = {}
         self.shake_hands("volatile")
@@ -96,8 +94,7 @@ class Server:
         if words[0] in ("WAIT", "INFO"):
             self.ran.append(words[0])
             lines = [f"role:{self.role}", f"master_replid:{self.replication_id}"]
-            ports = self.ports or range(self.connected)
-            lines += [f"slave{i}:ip=r,port={port},state=online,lag=0" for i, port in enumerate(ports)]
+            lines += [f"slave{i}:ip=r,port={port},state=online" for i, port in enumerate(self.connected)]
             told = "\r\n".join(lines)
             return resp(self.acknowledging if words[0] == "WAIT" else told.encode())
         name = next(s.name for s in scripts.ALL if words[1] in (s.sha, s.source))

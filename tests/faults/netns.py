@@ -8,7 +8,6 @@ import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 
 from rlock.testing.local.embedded import ServerBinary
 
@@ -60,9 +59,7 @@ class PrivateNetwork:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._here)
         self._leave()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -12,7 +13,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from types import TracebackType
 from typing import Any
 
 import redis
@@ -97,7 +97,7 @@ class Sentinel:
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
-class ReplicatedGroup:
+class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
     """``replicas`` and a primary; ``sentinels`` watch them, none by default."""
 
     def __init__(self, binary: ServerBinary, replicas: int = 1, sentinels: int = 0) -> None:
@@ -221,10 +221,5 @@ class ReplicatedGroup:
         for server in self.servers:
             server.close()
 
-    def __enter__(self) -> ReplicatedGroup:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -48,18 +48,6 @@ def test_more_replicas_than_configured_are_an_error_that_names_the_number(
     )
 
 
-def test_a_primary_that_becomes_a_replica_is_left(client_for: ClientFor, group_of: GroupOf) -> None:
-    """READONLY on a connection that stays open: nobody ends it."""
-    group = group_of()
-    old, new = group.servers
-    client = client_for(group.url)
-    usable(client)
-    promote(new)
-    ask(old.port).replicaof("127.0.0.1", new.port)
-    refused(client, "a replica answers at the address of the primary")
-    usable(client_for(f"{new.url}?replicas=1"))
-
-
 @one_kind
 def test_an_acl_that_forbids_wait_is_an_error_that_names_the_command(
     client_for: ClientFor, group_of: GroupOf

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from functools import cache
-from types import TracebackType
 from typing import Any, TypeVar
 
 import rlock.asyncio
@@ -218,10 +217,8 @@ class Lock:
         self._client.loop.run(self._inner.__aenter__)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._client.loop.run(lambda: self._inner.__aexit__(kind, error, traceback))
+    def __exit__(self, *error: Any) -> None:
+        self._client.loop.run(lambda: self._inner.__aexit__(*error))
 
     def locked(self) -> Any:
         return self._client.loop.run(self._inner.locked)

@@ -7,8 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import redis
 
@@ -21,9 +20,6 @@ from ..faults import clock
 from ..faults.proxy import Proxy
 from ..servers import left, raw
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 #: The wall clocks of the masters run by so much too fast or too slow.
 MASTER_RATE = 0.004
 #: A master's own age is in whole seconds, and a client may have to make a connection first.
@@ -32,7 +28,7 @@ GUARD_SLACK_S = 1.5
 SENTINELS = "__sentinel__:hello"
 
 
-class Fleet:
+class Fleet(contextlib.AbstractContextManager["Fleet"]):
     """Thread-safe if each master is changed under a `claim` only."""
 
     def __init__(
@@ -76,12 +72,7 @@ class Fleet:
     def __len__(self) -> int:
         return len(self.masters)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for proxy in self.proxies:
             proxy.close()
         self._ends.close()

@@ -209,8 +209,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--takeovers", type=int, default=60)
     figures = soak(parser.parse_args().takeovers)
-    for name, figure in figures.items():
-        print(f"{name}: {figure}")
+    print(*(f"{name}: {figure}" for name, figure in figures.items()), sep="\n")
     return 1 if figures["asked overlaps"] or figures["told overlaps"] else 0
 
 
