@@ -18,8 +18,5 @@ class Endpoint(endpoints.Endpoint):
 
     async def connect_async(self, options: ConnectOptions) -> StreamConnection:
         """A connection after its handshake. Raises `ConnectError`."""
-        return await connect(
-            self.connection(options.timeout, options.connect_timeout),
-            self.label,
-            options._replace(replicas=self.replicas),
-        )
+        options = options._replace(replicas=self.replicas)
+        return await connect(self.connection(options.timeout, options.connect_timeout), self.label, options)

@@ -120,19 +120,19 @@ def _check_group(replication: Any, replicas: int) -> None:
 
     One with fewer is not refused: after a failover its memory grows older while the replicas come back.
     """
-    role = _field(replication, "role")
-    if not role:
-        raise ConnectError(Fault(FaultKind.DENIED, "in a group this user has to run INFO: grant +info"))
-    if role != "master":
-        raise ConnectError(Fault(FaultKind.UNREPLICATED, "a replica answers at the address of the primary"))
-    if not _field(replication, "master_replid"):
-        raise ConnectError(
-            Fault(FaultKind.UNREPLICATED, "it tells no master_replid, so a failover cannot be seen")
-        )
+    kind, role = FaultKind.UNREPLICATED, _field(replication, "role")
     found = len(replies.online(replies.fields(replication)))
-    if found > replicas > 0:
+    if not role:
+        kind, text = FaultKind.DENIED, "in a group this user has to run INFO: grant +info"
+    elif role != "master":
+        text = "a replica answers at the address of the primary"
+    elif not _field(replication, "master_replid"):
+        text = "it tells no master_replid, so a failover cannot be seen"
+    elif found > replicas > 0:
         text = f"{found} replicas are connected, and replicas={replicas} is set: set replicas={found}"
-        raise ConnectError(Fault(FaultKind.UNREPLICATED, text))
+    else:
+        return
+    raise ConnectError(Fault(kind, text))
 
 
 def connect_error(error: Exception) -> ConnectError:

@@ -12,8 +12,5 @@ class Endpoint(endpoints.Endpoint):
 
     def connect(self, options: ConnectOptions) -> SocketConnection:
         """A connection after its handshake. Blocks; raises `ConnectError`."""
-        return connect(
-            self.connection(options.timeout, options.connect_timeout),
-            self.label,
-            options._replace(replicas=self.replicas),
-        )
+        options = options._replace(replicas=self.replicas)
+        return connect(self.connection(options.timeout, options.connect_timeout), self.label, options)
