@@ -14,7 +14,7 @@ LOST = 76
 
 def step(number: int, token: int) -> None:
     """Do one step; a database would store the token and refuse a lower one."""
-    print("step", number, flush=True)
+    print(f"step {number}", flush=True)
 
 
 def run(lock: rlock.RLock, steps: int) -> None:
@@ -30,7 +30,7 @@ def run(lock: rlock.RLock, steps: int) -> None:
 
 def alarm(error: rlock.LeaseLostError) -> None:
     """Tell people; runs in a thread of its own, even while a step is blocked."""
-    print("alarm in", threading.current_thread().name, flush=True)
+    print(f"alarm in {threading.current_thread().name}", flush=True)
 
 
 def main(steps: int) -> int:
@@ -40,7 +40,7 @@ def main(steps: int) -> int:
             # A job that hangs for a day loses its lock, and another machine can start.
             run(client.lock("long-job", on_lost=alarm, max_hold=24 * 3600.0), steps)
         except rlock.LeaseLostError as error:
-            print("stopped:", error.reason, flush=True)
+            print(f"stopped: {error.reason}", flush=True)
             return LOST
     print("finished", flush=True)
     return 0
