@@ -60,7 +60,8 @@ elseif memory == 'unused' then
     if not whole or not uptime_s or uptime_s > 3155760000 or uptime_s * 1000000 > now_us then
         return {1, text, 0, 0, now_us}
     end
-    since_us = string.format('%.0f', math.min(since_us + 0, now_us - uptime_s * 1000000))
+    -- Told in whole seconds: the server may be a second younger.
+    since_us = string.format('%.0f', math.min(since_us + 0, now_us - (uptime_s - 1) * 1000000))
 elseif run_id == '' or life == run_id then
     if run_id ~= '' and memory ~= 'unknown' and durable ~= (memory == 'durable') then
         -- CONFIG SET. The answer of a durable master shows that all earlier writes are on its disk.

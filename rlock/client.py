@@ -48,7 +48,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         Default: 10; with ``interop`` 30, the lease of a Redisson that is not configured otherwise.
     :param request_timeout: seconds to wait for one master. Default: 0.5, or a sixth of a shorter ttl.
     :param restart_guard: seconds for which a master that restarted or was flushed has no vote, because
-        leases that it has forgotten may still be valid. Default: enough for ``max_ttl``, 11.1 for 10.
+        leases that it has forgotten may still be valid. Default: enough for ``max_ttl``, 10.1 for 10.
         0 turns the guard off, so a restart can give the lock to a second owner. Masters with ``appendonly
         yes`` and ``appendfsync always`` forget nothing, and vote at once.
     :param interop: "redisson": locks are shared with Java's `RLock`, and on N masters with its

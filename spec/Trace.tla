@@ -23,7 +23,7 @@
 (* - A round begins with its first answer. So Validity and D are greater   *)
 (*   here than in the code by the way of the command, and for the longer   *)
 (*   lease by another 6 ms: Drift is that of the shorter one.              *)
-(* - Guard is T. The code adds drift, and a second for the uptime.         *)
+(* - Guard is T. The code adds drift.                                      *)
 (* - Queues, tokens, hold counts, and the second max_ttl.                  *)
 (***************************************************************************)
 EXTENDS Lock, Integers, Sequences, TraceData

@@ -51,7 +51,7 @@ class ClientOptions:
                 raise OptionsError(
                     f"restart_guard={self.restart_guard:g} s is too short for max_ttl={self.max_ttl:g} s: a "
                     f"master that restarted has no vote until no lease from before can be valid, which takes "
-                    f"{least:.4g} s; leave it out, or use 0 to do without the guard"
+                    f"{least:.3f} s; leave it out, or use 0 to do without the guard"
                 )
         self.lease(None)
 

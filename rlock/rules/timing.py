@@ -55,8 +55,6 @@ LAST_ROUND_S = 0.05
 #: How long a master remembers the last fencing token of a lock. After that the master's clock gives a greater
 #: token, unless that clock was set back.
 FENCE_TTL_S = 3600.0
-#: The error of a master's uptime, which Redis tells in whole seconds.
-UPTIME_ERROR_S = 1.0
 #: The first renewal comes this long after the acquire. It puts the lease on masters that did not grant it.
 FILL_UP_S = 0.25
 #: Renewals that are due within this time share a round trip.
@@ -113,7 +111,7 @@ def heals_until(valid_until: float, max_ttl: float) -> float:
 
 def guard_time(max_ttl: float) -> float:
     """How old a master's memory has to be, so that no vote from before it can still be valid."""
-    return max_ttl + drift(max_ttl) + UPTIME_ERROR_S
+    return max_ttl + drift(max_ttl)
 
 
 def default_request_timeout(ttl: float) -> float:

@@ -243,7 +243,7 @@ def test_a_grant_of_a_young_memory_is_a_fault_that_says_for_how_long() -> None:
     assert (vote.code, vote.guarded) == (Code.FAULT, True)
     assert vote.fault is not None
     assert vote.fault.kind is FaultKind.GUARDED
-    assert vote.fault.text == f"{NEW}: it has no vote for 7.1 s more, while a lease from before may be valid"
+    assert vote.fault.text == f"{NEW}: it has no vote for 6.1 s more, while a lease from before may be valid"
     assert guard.filter_vote(0, granted, 100.0 + FULL, grants=True) == granted
     assert guard.filter_vote(0, YES, 100.0 + FULL, grants=True) == YES
 
@@ -291,7 +291,7 @@ def test_turned_off_it_judges_nothing_and_stops_nobody() -> None:
 def test_a_guard_that_is_too_short_is_refused() -> None:
     assert ClientOptions(restart_guard=0).restart_guard == 0
     assert ClientOptions(restart_guard=30.0).restart_guard == 30.0
-    with pytest.raises(OptionsError, match=r"takes 11\.1 s"):
+    with pytest.raises(OptionsError, match=r"takes 10\.102 s"):
         ClientOptions(restart_guard=5.0)
     with pytest.raises(OptionsError, match="restart_guard must be a finite number"):
         ClientOptions(restart_guard="off")  # type: ignore[arg-type]
@@ -301,5 +301,5 @@ def test_a_guard_that_is_too_short_is_refused() -> None:
         from_env({**masters, "RLOCK_RESTART_GUARD": "off"})
 
 
-def test_the_guard_lasts_longer_than_any_lease_by_drift_and_the_resolution_of_the_uptime() -> None:
-    assert pytest.approx(10.0 + 0.102 + 1.0) == FULL
+def test_the_guard_lasts_longer_than_any_lease_by_the_drift() -> None:
+    assert pytest.approx(10.0 + 0.102) == FULL

@@ -122,7 +122,7 @@ def test_in_a_rolling_restart_with_pauses_newcomers_get_the_lock_at_any_time(
         thread.start()
         for master in fleet:
             master.restart(empty=True)
-            time.sleep(guard_time(ttl) + 1.0)
+            time.sleep(guard_time(ttl) + 2.0)
         ended.set()
         thread.join(30)
         assert not failed

@@ -89,7 +89,7 @@ def test_a_client_that_was_idle_notices_a_flush_with_the_grant_itself(fresh_mast
     fleet = fresh_masters(3)
     for master in fleet:
         raw(master.url).delete(NOTE)  # nobody has used this fleet before
-    time.sleep(GUARD + 1.0)  # else the age of the servers alone would keep it out
+    time.sleep(GUARD + 2.0)  # else the age of the servers alone would keep it out
     with a_client(fleet) as anna, a_client(fleet) as ben:
         assert not ben.lock("x").locked()
         take_a_bare_quorum(anna, fleet, missed=2)
@@ -133,6 +133,6 @@ def test_the_first_use_of_masters_that_have_been_up_for_long_is_immediate(
     fleet = fresh_masters(3)
     for master in fleet:
         master.restart(empty=True)
-    time.sleep(GUARD + 1.0)
+    time.sleep(GUARD + 2.0)
     with a_client(fleet) as client:
         assert client.lock("x").acquire(blocking=False)

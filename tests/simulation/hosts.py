@@ -92,8 +92,7 @@ class Host(Process):
     def _begin(self) -> None:
         self._lives += 1
         self.life = f"m{self.index}-life{self._lives}"
-        # Whole seconds of its wall clock, cut off at both ends, as Redis does it: up to a second too old.
-        self.master.started_us, self.master.whole = self.time_us() - 999_999, True
+        self.master.started_us, self.master.whole = self.time_us(), True
         self.up = True
 
     def restart(

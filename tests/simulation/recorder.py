@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from .client import Client
     from .hosts import Host
 
-#: A server tells its uptime in whole seconds, so the first note may be so much older than the server.
-UPTIME_ERROR_US = 999_999
-
 
 @dataclass(frozen=True)
 class Run:
@@ -76,9 +73,7 @@ class Recorder:
             return NO_NOTE
         if not note.since_us:
             return self._longest
-        first_use = note.since_us == host.master.started_us
-        since_us = note.since_us + (UPTIME_ERROR_US if first_use else 0)
-        return max(0, min(self._longest, (host.time_us() - since_us) // 1000))
+        return max(0, min(self._longest, (host.time_us() - note.since_us) // 1000))
 
     def shook_hands(self, host: Host) -> None:
         self._tell_all("handshake", host, self._age(host, host.master.text(NOTE)))

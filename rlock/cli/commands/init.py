@@ -15,7 +15,7 @@ from ..settings import Settings, settings_options
 def init(*, as_json: bool, settings: Settings) -> int:
     """Make a new set of masters usable at once.
 
-    A master that was started a short time ago has no vote for 11 seconds (max_ttl and a margin), because
+    A master that was started a short time ago has no vote for ten seconds (max_ttl and a margin), because
     it may have forgotten a lease that is still valid. This states that there is none, for the masters as
     they run now. Do not use it after a restart while something may be locked: wait instead.
 
