@@ -132,7 +132,8 @@ class Pipeline(Acknowledgements[L]):
         if not connection.awaits_handshake:  # otherwise this may be the first reply after a restart
             connection.last_reply_at = sent_at
         if call is not None:
-            if self._needs_replicas(server, pending):
+            refused = grants and vote.code != _YES and vote.fault is None  # makes no holder: counts at once
+            if not refused and self._needs_replicas(server, pending):
                 connection.unacknowledged.votes.append((pending, vote))
             else:
                 self._count(call, server.index, vote)

@@ -59,9 +59,10 @@ def test_a_grant_that_a_replica_lacks_is_no_vote(acknowledging: int) -> None:
     assert calls.acquire().granted == 1
 
 
-def test_a_refusal_of_a_group_counts() -> None:
+def test_a_refusal_of_a_group_counts_without_the_replicas() -> None:
     calls = group()
     calls.acquire("you:1")
+    calls.servers[0].acknowledging = 0
     assert calls.acquire("me:1").refused == 1
 
 
