@@ -136,6 +136,7 @@ def test_a_command_that_arrives_after_a_later_owner_has_the_lock_does_not_touch_
         assert lock.lost.wait(5.0)
     else:
         lock.release()  # nobody can say more than that it was sent
+    assert eventually(lambda: set(holders(fleet.urls)) == {None}, 3.0), "the lease ended on all masters"
     # Without renewal: it would put back at once what the late command took away.
     successor = later.lock("x", renew=False)
     assert successor.acquire(timeout=3.0)
