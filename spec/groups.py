@@ -27,11 +27,14 @@ GROUP = {
 }
 MODULES["Groups"] = (GROUP, ("TypeOK", "Exclusion"), "SYMMETRY Symmetry")
 #: Leases of one tick, as in `spec.scopes.ONE_TICK`.
-ONE_TICK = {**GROUP, "T": "1", "D": "0", "Guard": "1"}
-TWO = {**ONE_TICK, "Servers": "{s1, s2, s3}", "Replicas": "2"}
+SHORT = {"T": "1", "D": "0", "Guard": "1"}
+ONE_TICK = {**GROUP, **SHORT}
+LONG_TWO = {**GROUP, "Servers": "{s1, s2, s3}", "Replicas": "2"}
+TWO = {**LONG_TWO, **SHORT}
 #: A fleet of three masters; those in ``Bare`` are one server each.
 FLEET = {**ONE_TICK, "Masters": ALL}
-ONE_GROUP = {**FLEET, "Bare": "{m2, m3}"}
+LONG_ONE_GROUP = {**GROUP, "Masters": ALL, "Bare": "{m2, m3}"}
+ONE_GROUP = {**LONG_ONE_GROUP, **SHORT}
 TWO_GROUPS = {**FLEET, "Bare": "{m3}"}
 
 
@@ -74,9 +77,10 @@ GROUPS = (
     group("one replica, any promotions, one loss", GROUP),
     group("one replica, any promotions and losses", GROUP, Losses="99"),
     group("two replicas, one promotion, one loss, T=1", TWO, Moves="1"),
+    group("two replicas, one promotion, one loss", LONG_TWO, full=True, Moves="1"),
     group("two replicas, any promotions, no loss, T=1", TWO, full=True, Losses="0"),
     group("one group and two servers, any promotions, no loss, T=1", ONE_GROUP, Losses="0"),
-    group("one group and two servers, one promotion, one loss, T=1", ONE_GROUP, full=True, Moves="1"),
+    group("one group and two servers, one promotion, one loss", LONG_ONE_GROUP, full=True, Moves="1"),
     group(
         "two groups and a server, one promotion, no loss, T=1", TWO_GROUPS, full=True, Moves="1", Losses="0"
     ),
