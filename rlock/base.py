@@ -33,6 +33,7 @@ clients: weakref.WeakValueDictionary[str, BaseClient[Any, Any]] = weakref.WeakVa
 Lock = TypeVar("Lock")
 RedisClient = TypeVar("RedisClient")
 Signal = TypeVar("Signal")
+OnLost = Callable[[LeaseLostError], object] | None
 
 
 class BaseClient(ABC, Generic[Lock, RedisClient]):
@@ -90,7 +91,7 @@ class BaseClient(ABC, Generic[Lock, RedisClient]):
         fair: bool = False,
         ttl: float | None = None,
         renew: bool = True,
-        on_lost: Callable[[LeaseLostError], object] | None = None,
+        on_lost: OnLost = None,
         max_hold: float | None = None,
     ) -> Lock:
         """The lock of this name. No network.

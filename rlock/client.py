@@ -13,8 +13,8 @@ from . import clock
 from ._sync.endpoints import Endpoint
 from ._sync.engine import Engine
 from ._sync.greenlets import OTHER_NATIVE_THREAD, PATCHED_TOO_LATE, check_patches
-from .base import BaseClient, clients
-from .errors import LeaseLostError, OptionsError, RLockError
+from .base import BaseClient, OnLost, clients
+from .errors import OptionsError, RLockError
 from .lock import RLock
 from .model import LockStatus
 from .procedures import inspect
@@ -64,13 +64,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         self._current: Engine | None = None
 
     def semaphore(
-        self,
-        name: str,
-        *,
-        permits: int,
-        fair: bool = False,
-        ttl: float | None = None,
-        on_lost: Callable[[LeaseLostError], object] | None = None,
+        self, name: str, *, permits: int, fair: bool = False, ttl: float | None = None, on_lost: OnLost = None
     ) -> Semaphore:
         """The semaphore of this name: at most ``permits`` owners at a time. No network.
 
@@ -84,13 +78,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
 
         return Semaphore(self, name, permits, fair, ttl, on_lost)
 
-    def locks(
-        self,
-        names: Iterable[str],
-        *,
-        ttl: float | None = None,
-        on_lost: Callable[[LeaseLostError], object] | None = None,
-    ) -> Locks:
+    def locks(self, names: Iterable[str], *, ttl: float | None = None, on_lost: OnLost = None) -> Locks:
         """Several locks as one: all of them or none. No network. See `lock` for ``ttl``.
 
         :param on_lost: called with the first `LeaseLostError` of a name.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from .. import clock
 from .._async.endpoints import Endpoint
 from .._async.engine import Engine
-from ..base import BaseClient
-from ..errors import LeaseLostError, RLockError
+from ..base import BaseClient, OnLost
+from ..errors import RLockError
 from ..model import LockStatus
 from ..procedures import inspect
 from ..procedures.init import init
@@ -54,26 +54,14 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         weakref.finalize(self, _drop, self._engines).atexit = False
 
     def semaphore(
-        self,
-        name: str,
-        *,
-        permits: int,
-        fair: bool = False,
-        ttl: float | None = None,
-        on_lost: Callable[[LeaseLostError], object] | None = None,
+        self, name: str, *, permits: int, fair: bool = False, ttl: float | None = None, on_lost: OnLost = None
     ) -> AsyncSemaphore:
         """At most ``permits`` owners at a time; see `rlock.Client.semaphore`."""
         from ..recipes.semaphore import AsyncSemaphore
 
         return AsyncSemaphore(self, name, permits, fair, ttl, on_lost)
 
-    def locks(
-        self,
-        names: Iterable[str],
-        *,
-        ttl: float | None = None,
-        on_lost: Callable[[LeaseLostError], object] | None = None,
-    ) -> AsyncLocks:
+    def locks(self, names: Iterable[str], *, ttl: float | None = None, on_lost: OnLost = None) -> AsyncLocks:
         """Several locks as one; see `rlock.Client.locks`."""
         from ..recipes.several import AsyncLocks
 

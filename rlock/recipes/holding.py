@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._client.engine import Engine
 from ..base import BaseLock, TaskContext, log_failed_release
-from ..errors import LeaseLostError, RLockError
+from ..errors import RLockError
 from ..procedures.acquire import acquire
 from ..procedures.contender import Contender
 from ..procedures.port import Masters, Request, WaitGenerator
@@ -23,8 +23,6 @@ from ..rules.quorum import Ballot
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-OnLost = Callable[[LeaseLostError], object] | None
 
 
 class Holding:

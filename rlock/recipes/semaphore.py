@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from .._client.engine import Engine
+from ..base import OnLost
 from ..errors import LeaseLostError, NotHeldError, OptionsError, QuorumUnreachableError
 from ..model import LeaseState, LockStatus
 from ..procedures.acquire import AT_ONCE
@@ -27,7 +28,7 @@ from ..rules import commands
 from ..rules.holds import Hold
 from ..rules.quorum import Settle
 from ..rules.timing import EXPIRY_MARGIN_S, poll_wait, unreachable_wait
-from .holding import Blocking, ForTasks, Holding, OnLost, take
+from .holding import Blocking, ForTasks, Holding, take
 
 #: The owner of the gate waits up to this long after another owner was faster, or had votes of a minority.
 LOST_RACE_S = 0.05

@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from .._client.engine import Engine
+from ..base import OnLost
 from ..clock import Clock
 from ..errors import LeaseLostError, OptionsError, RLockError
 from ..model import LeaseState
@@ -26,7 +27,7 @@ from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold
 from ..rules.options import LockOptions
 from ..rules.waiting import Step
-from .holding import Blocking, ForTasks, Holding, OnLost, Packed, take, together
+from .holding import Blocking, ForTasks, Holding, Packed, take, together
 
 #: The first pause after an incomplete set is up to this long. Each further one is up to twice as long.
 PAUSE_S, PAUSE_CAP_S = 0.005, 0.2
