@@ -12,28 +12,16 @@ import click
 from click.shell_completion import shell_complete
 
 from .. import __version__
-from ..errors import LeaseLostError, OptionsError, QuorumUnreachableError, RLockError
+from ..errors import LeaseLostError, OptionsError, RLockError
 from . import exits
 from .output import OneLine, complain
 from .settings import ConfigError
 
 #: In the order of the help text.
 COMMANDS = (
-    "run",
-    "status",
-    "list",
-    "watch",
-    "dashboard",
-    "doctor",
-    "evict",
-    "init",
-    "bench",
-    "up",
-    "demo",
-    "config",
-    "completion",
-    "help",
-)
+    "run", "status", "list", "watch", "dashboard", "doctor", "evict", "init", "bench", "up", "demo",
+    "config", "completion", "help",
+)  # fmt: skip
 
 #: click's completion scripts set it.
 COMPLETE = "_RLOCK_COMPLETE"
@@ -139,8 +127,6 @@ def _ended() -> int:
         return _say(error, exits.CONFIG)
     except OptionsError as error:
         return _say(error, exits.USAGE)
-    except QuorumUnreachableError as error:
-        return _say(error, exits.UNREACHABLE)
     except LeaseLostError as error:
         return _say(error, exits.LOST)
     except RLockError as error:

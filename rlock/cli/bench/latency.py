@@ -33,33 +33,27 @@ class Probe:
 
     def ping(self) -> None:
         """Measure one round trip."""
-        if self.fault is not None:
-            return
         began = time.perf_counter()
-        try:
-            self._ask("PING")
-        except Exception as error:
-            self._failed(error)
-            return
-        self.times.append(time.perf_counter() - began)
+        if self._ask("PING"):
+            self.times.append(time.perf_counter() - began)
 
     def forget(self, names: list[str]) -> None:
         """Remove what measured locks have left: their last fencing tokens, which would stay for an hour."""
-        if self.fault is not None:
-            return
-        keys = [key for name in names for key in (name, queue(name), fence(name))]
-        try:
-            self._ask("DEL", *keys)
-        except Exception as error:
-            self._failed(error)
+        self._ask("DEL", *(key for name in names for key in (name, queue(name), fence(name))))
 
     def close(self) -> None:
         """End the connection."""
         self._connection.disconnect()
 
-    def _ask(self, *words: str) -> Any:
-        self._connection.send_command(*words)
-        return self._connection.read_response()
+    def _ask(self, *words: str) -> bool:
+        """Whether it answers. After a failure it is asked no more."""
+        if self.fault is None:
+            try:
+                self._connection.send_command(*words)
+                self._connection.read_response()
+            except Exception as error:
+                self._failed(error)
+        return self.fault is None
 
     def _failed(self, error: Exception) -> None:
         self.fault = " ".join(str(error).split()) or type(error).__name__

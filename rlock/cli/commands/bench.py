@@ -40,14 +40,7 @@ from ..settings import Settings, settings_options
 @json_option
 @settings_options
 def bench(
-    *,
-    seconds: float,
-    processes: int,
-    hold: float,
-    prefix: str,
-    yes: bool,
-    as_json: bool,
-    settings: Settings,
+    *, seconds: float, processes: int, hold: float, prefix: str, yes: bool, as_json: bool, settings: Settings
 ) -> None:
     """Measure the masters: latency, acquire and release, hand-off between processes, contention.
 

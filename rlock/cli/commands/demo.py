@@ -85,14 +85,8 @@ def demo(workers: int, keep: Path | None, *, as_json: bool) -> None:
         if not keeping:
             shutil.rmtree(directory, ignore_errors=True)
     if as_json:
-        print_json(
-            {
-                "proven": verdict.proven,
-                "verdict": verdict.sentence,
-                "problems": verdict.problems,
-                "journals": str(directory) if keeping else None,
-            }
-        )
+        told = {"proven": verdict.proven, "verdict": verdict.sentence, "problems": verdict.problems}
+        print_json({**told, "journals": str(directory) if keeping else None})
         sys.exit(0 if verdict.proven else exits.FAILED)
     if keeping:
         show(f"journals and counters: {directory}")
@@ -126,18 +120,10 @@ def _run(server: ServerBinary, count: int, folder: Path, stream: TextIO) -> Verd
             workers.history.horizon = now_ns()  # all are idle: every line has been read
         except WorkerError as error:
             interruption = str(error)
-        return judge(
-            Evidence(
-                history=workers.history,
-                unlocked=stage.unlocked.count(),
-                counter=stage.counter.count(),
-                marks=stage.marks,
-                workers=[worker.name for worker in workers.workers],
-                masters=MASTERS,
-                ttl=TTL_S,
-                interruption=interruption,
-            )
-        )
+        names = [worker.name for worker in workers.workers]
+        unlocked, counter = stage.unlocked.count(), stage.counter.count()
+        history, marks = workers.history, stage.marks
+        return judge(Evidence(history, unlocked, counter, marks, names, MASTERS, TTL_S, interruption))
 
 
 def _directory(keep: Path | None) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from ...client import Client
 from ...rules.keys import WIRES
 from .. import exits
 from ..doctor.acl import Scope
@@ -47,27 +46,18 @@ def doctor(*, name: str | None, strict: bool, measure: float, as_json: bool, set
     reached; 64 no masters are named.
     """
     client = settings.client()
-    scope = Scope(name, WIRES[client._options.interop])
-    fleet = _fleet(client)
+    options = client._options
+    scope = Scope(name, WIRES[options.interop])
+    fleet = Fleet((), options.ttl, options.max_ttl, client._timeout, options.restart_guard)
     examine(client._endpoints, fleet, scope, measure)
     findings = diagnose(fleet)
     if as_json:
-        print_json(
-            {
-                "masters": [facts_as_json(facts, fleet) for facts in fleet.masters],
-                "quorum": fleet.quorum,
-                "findings": findings,
-            }
-        )
+        masters = [facts_as_json(facts, fleet) for facts in fleet.masters]
+        print_json({"masters": masters, "quorum": fleet.quorum, "findings": findings})
     else:
         for line in report(fleet, findings):
             show(line)
     return _code(fleet, findings, strict=strict)
-
-
-def _fleet(client: Client) -> Fleet:
-    options = client._options
-    return Fleet((), options.ttl, options.max_ttl, client._timeout, options.restart_guard)
 
 
 def _code(fleet: Fleet, findings: list[Finding], *, strict: bool) -> int:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 from ...errors import RLockError
 from ..scan.snapshot import Snapshot
@@ -17,16 +17,6 @@ log = logging.getLogger("rlock")
 EVERY_S = 0.9  # a page asks every second; others meanwhile get the same look
 IDLE_S = 15.0  # names that were found longer ago may be gone: a new scan begins from the start
 PATIENCE_S = 5.0  # how long a question waits for a look that is under way
-
-
-class Looks(Protocol):
-    """The part of `Scan` that is used here."""
-
-    def look(self) -> Snapshot:
-        """One look at the fleet."""
-
-    def close(self) -> None:
-        """The end of its connections."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +33,13 @@ class Sight:
 
 
 class Poller:
-    """Looks when somebody asks, at most about once a second. Any thread may ask."""
+    """Looks when somebody asks, at most about once a second. Any thread may ask. ``scan`` makes a `Scan`."""
 
-    def __init__(
-        self, scan: Callable[[], Looks], *, every_s: float = EVERY_S, idle_s: float = IDLE_S
-    ) -> None:
+    def __init__(self, scan: Callable[[], Any], *, every_s: float = EVERY_S, idle_s: float = IDLE_S) -> None:
         self._make = scan
         self._every_s, self._idle_s = every_s, idle_s
         self._looking = threading.Lock()
-        self._scan: Looks | None = None
+        self._scan: Any = None
         self._looked_at = float("-inf")
         self._sight = Sight()
 

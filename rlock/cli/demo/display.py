@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TextIO
 
+from ..output import utf8
 from .state import Progress, State
 
 
@@ -12,9 +14,7 @@ def is_plain(stream: TextIO, environ: Mapping[str, str]) -> bool:
     """Whether control characters would be noise on this stream."""
     if not stream.isatty() or environ.get("NO_COLOR") or environ.get("CI"):
         return True
-    if environ.get("TERM", "") in ("", "dumb"):
-        return True
-    return (stream.encoding or "").lower().replace("-", "") != "utf8"
+    return environ.get("TERM", "") in ("", "dumb") or not utf8(stream)
 
 
 class Lines:
@@ -27,7 +27,7 @@ class Lines:
 
     def event(self, text: str) -> None:
         """Print it."""
-        self._stream.write(f"[{self._state.elapsed:5.1f} s] {text}\n")
+        self._stream.write(f"[{time.monotonic() - self._state.began:5.1f} s] {text}\n")
         # A pipe is block-buffered: without this a person at `rlock demo | tee log` sees nothing for 20 s.
         self._stream.flush()
 

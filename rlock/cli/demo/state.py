@@ -46,11 +46,6 @@ class State:
     #: Log messages of the library that no display has shown yet.
     messages: deque[str] = field(default_factory=deque)
 
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the beginning."""
-        return time.monotonic() - self.began
-
 
 class LogMessages(logging.Handler):
     """Keeps the library's log messages for the display, which prints them with their time."""
