@@ -54,22 +54,8 @@ def lock(name: str, holder: str | None = HOLDER, waiters: int = 0, **more: Any) 
 
 def snapshot(*locks: LockStatus, **more: Any) -> Snapshot:
     masters = (
-        MasterHealth(
-            MASTERS[0],
-            None,
-            0.0004,
-            "Valkey",
-            "9.1.0",
-            "master",
-            86_400.0,
-            True,
-            0.0,
-            clock_offset=0.0,
-            locks=2,
-        ),
-        MasterHealth(
-            MASTERS[1], None, 0.25, "Redis", "6.2.7", "master", 7.0, False, 4.1, clock_offset=-0.3, locks=1
-        ),
+        MasterHealth(MASTERS[0], None, 0.0004, "Valkey", "9.1.0", guarded=0.0, clock_offset=0.0, locks=2),
+        MasterHealth(MASTERS[1], None, 0.25, "Redis", "6.2.7", guarded=4.1, clock_offset=-0.3, locks=1),
         MasterHealth(MASTERS[2], "Connection refused"),
     )
     given: dict[str, Any] = {"masters": masters, **more}

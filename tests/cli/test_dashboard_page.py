@@ -1,4 +1,5 @@
 """The page of `rlock dashboard` in a real Chromium, on real masters with real holders and waiters."""
+# ruff: noqa: F811 - fixtures
 
 from __future__ import annotations
 
@@ -27,15 +28,9 @@ if TYPE_CHECKING:
 
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--no-first-run",
-    "--hide-scrollbars",
-)
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--hide-scrollbars",
+)  # fmt: skip
 
 
 @contextmanager
@@ -133,15 +128,8 @@ def seen(browser: Seen) -> Iterator[Seen]:
     browser.browser.get("about:blank")
 
 
-def person() -> str:
-    """How the page shows this thread of this process as a holder."""
-    return client_label("MainThread").replace("/", " / ")
-
-
 def test_a_holder_is_seen_and_its_lease_counts_down_and_is_renewed(
-    seen: Seen,
-    dashboard: Open,  # noqa: F811
-    masters3: Fleet,
+    seen: Seen, dashboard: Open, masters3: Fleet
 ) -> None:
     seen.open(dashboard(masters3.urls).url)
     assert eventually(lambda: seen.text("h1") == "3 of 3 masters answer, quorum 2")
@@ -150,7 +138,8 @@ def test_a_holder_is_seen_and_its_lease_counts_down_and_is_renewed(
     with rlock.Client(masters3.urls, ttl=3.0) as client:
         job = client.lock("job")
         with job, job:
-            assert eventually(lambda: seen.row("job").get("Holder") == person())
+            holder = client_label("MainThread").replace("/", " / ")
+            assert eventually(lambda: seen.row("job").get("Holder") == holder)
             row = seen.row("job")
             assert (row["Count"], row["Votes"], row["Waiting"]) == ("2", "3/3", NONE)
             left = []
@@ -168,11 +157,7 @@ def test_a_holder_is_seen_and_its_lease_counts_down_and_is_renewed(
     assert seen.text("#held") == "0"
 
 
-def test_names_are_text_whatever_they_hold(
-    seen: Seen,
-    dashboard: Open,  # noqa: F811
-    masters3: Fleet,
-) -> None:
+def test_names_are_text_whatever_they_hold(seen: Seen, dashboard: Open, masters3: Fleet) -> None:
     with rlock.Client(masters3.urls) as client:
         for name in NASTY:
             client.lock(name).acquire()

@@ -29,17 +29,15 @@ ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 class Screen:
     """A terminal with `rlock ...` in it."""
 
-    def __init__(
-        self, urls: list[str], *words: str, columns: int = 100, lines: int = 30, **extra: str
-    ) -> None:
+    def __init__(self, urls: list[str], *words: str) -> None:
         self._ours, self._theirs = pty.openpty()
-        self.resize(columns, lines)
+        fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
         self.before = self.mode()
         self.text = ""
         self._seen = 0
         self.process = subprocess.Popen(
             [*RLOCK, *words],
-            env=environment(urls, **{"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **extra}),
+            env=environment(urls, TERM="xterm-256color", PYTHONIOENCODING="utf-8"),
             stdin=self._theirs,
             stdout=self._theirs,
             stderr=self._theirs,
@@ -49,9 +47,6 @@ class Screen:
 
     def mode(self) -> list[Any]:
         return termios.tcgetattr(self._theirs)
-
-    def resize(self, columns: int, lines: int) -> None:
-        fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def type(self, keys: str) -> None:
         os.write(self._ours, keys.encode())
@@ -109,8 +104,8 @@ Open = Callable[..., Screen]
 def watch(masters3: Fleet) -> Iterator[Open]:
     opened: list[Screen] = []
 
-    def start(*words: str, urls: list[str] | None = None, **options: Any) -> Screen:
-        opened.append(Screen(urls or masters3.urls, "watch", "-i", "0.2", *words, **options))
+    def start() -> Screen:
+        opened.append(Screen(masters3.urls, "watch", "-i", "0.2"))
         return opened[-1]
 
     yield start
@@ -155,13 +150,8 @@ def test_once_is_one_picture_for_paper(masters3: Fleet) -> None:
         code, out, err = ask(masters3.urls, "watch", "--once")
         assert (code, err) == (0, "")
         assert "\x1b" not in out
-        assert [line.split()[0] for line in out.splitlines() if line] == [
-            "rlock",
-            "MASTER",
-            *masters3.urls,
-            "NAME",
-            "x",
-        ]
+        words = [line.split()[0] for line in out.splitlines() if line]
+        assert words == ["rlock", "MASTER", *masters3.urls, "NAME", "x"]
         code, out, _ = ask(masters3.urls, "watch", "--once", COLUMNS="60")
         assert code == 0
         assert max(map(len, out.splitlines())) <= 60

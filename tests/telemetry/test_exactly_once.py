@@ -17,7 +17,7 @@ from rlock import events
 from rlock.events import Lost, Queued, Released
 from rlock.testing import memory_client
 
-from ..interrupts import Interrupt, interrupted
+from ..interrupts import interrupted
 from ..servers import Fleet
 from .ledger import Ledger
 
@@ -30,11 +30,6 @@ def ledger() -> Iterator[Ledger]:
     end = events.observe(seen)
     yield seen
     end()
-
-
-@pytest.fixture
-def fleet(masters3: Fleet) -> list[str]:
-    return masters3.urls
 
 
 class Crowd:
@@ -110,17 +105,12 @@ class Crowd:
             client.close()
 
 
-@pytest.fixture
-def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads of a crowd that end with an error have been counted."""
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)
-
-
-@pytest.mark.usefixtures("quiet")
 def test_threads_are_told_of_once_among_losses_evictions_closes_and_hand_offs(
-    fleet: Any, ledger: Ledger
+    masters3: Fleet, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crowd = Crowd(fleet)
+    # Threads of a crowd that end with an error have been counted.
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    crowd = Crowd(masters3.urls)
     crowd.run()
     assert ledger.faults() == []
     told = ledger.ends()
@@ -138,29 +128,9 @@ def test_threads_are_told_of_once_among_losses_evictions_closes_and_hand_offs(
 
 #: Where an interrupt is tried on every line. Not in rlock/events.py: see `interrupts.SPARED`.
 INTERRUPTED = (
-    "lock.py",
-    "engine.py",
-    "lock_events.py",
-    "acquire.py",
-    "attempt.py",
-    "release.py",
-    "contender.py",
-    "settle.py",
-    "local_queue.py",
-    "subscriptions.py",
-    "notifications.py",
-    "watchdog.py",
-)
-
-
-def acquire_and_release(at: int, lock: Any, timeout: float = -1) -> Interrupt:
-    """One acquire and release with an interrupt; what is left of it afterwards is released."""
-    with interrupted(at, *INTERRUPTED) as tracer:
-        if lock.acquire(timeout=timeout):
-            lock.release()
-    while lock.hold_count:
-        lock.release()
-    return tracer
+    "lock.py", "engine.py", "lock_events.py", "acquire.py", "attempt.py", "release.py", "contender.py",
+    "settle.py", "local_queue.py", "subscriptions.py", "notifications.py", "watchdog.py",
+)  # fmt: skip
 
 
 def test_ctrl_c_before_any_line_of_an_acquire_and_a_release_leaves_one_end(ledger: Ledger) -> None:
@@ -170,7 +140,11 @@ def test_ctrl_c_before_any_line_of_an_acquire_and_a_release_leaves_one_end(ledge
         lock = client.lock("a")
         for at in range(1, 2000):
             ledger.clear()
-            tracer = acquire_and_release(at, lock)
+            with interrupted(at, *INTERRUPTED) as tracer:
+                lock.acquire()
+                lock.release()
+            while lock.hold_count:
+                lock.release()
             if faults := ledger.faults():
                 wrong[tracer.where] = faults
             told = ledger.ends()

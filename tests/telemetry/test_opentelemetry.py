@@ -106,11 +106,8 @@ def test_a_loss_is_an_event_of_its_hold_and_an_error(told: Told) -> None:
     events.emit(events.RenewalStopped("orders:42", "o1", cause="max_hold", reason="too long"))
     events.emit(made.lost(cause="max_hold"))
     hold = told.spans[-1]
-    assert [event.name for event in hold.events] == [
-        "rlock.renewal_failed",
-        "rlock.renewal_stopped",
-        "rlock.lost",
-    ]
+    names = [event.name for event in hold.events]
+    assert names == ["rlock.renewal_failed", "rlock.renewal_stopped", "rlock.lost"]
     assert dict(hold.events[0].attributes or {}) == {"rlock.remaining": 6.5}
     assert dict(hold.events[2].attributes or {})["rlock.cause"] == "max_hold"
     assert hold.status.status_code is StatusCode.ERROR
