@@ -232,6 +232,15 @@ class MasterHealed(MasterEvent):
 
 
 @dataclass(frozen=True)
+class GroupChanged(MasterEvent):
+    """Another server leads a group, or another number of replicas acknowledged its last votes."""
+
+    primary: str  # the id of its replication: another one after each promotion
+    replicas: int  # that the group is said to have; all have to acknowledge a vote
+    acknowledged: int
+
+
+@dataclass(frozen=True)
 class MaxTtlDiffers(MasterEvent):
     """A master has the note of a client with a longer ``max_ttl``, which is used from now on."""
 

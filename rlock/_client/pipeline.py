@@ -6,7 +6,7 @@ import math
 import threading
 from typing import Any, TypeVar
 
-from ..events import MasterAnswers, MasterFailed, MasterSlow, OutOfStep
+from ..events import GroupChanged, MasterAnswers, MasterFailed, MasterSlow, OutOfStep
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.port import ClientContext
 from ..rules import commands, replies, scripts
@@ -96,6 +96,11 @@ class Pipeline(Acknowledgements[L]):
         call, command, sent_at, _ = pending
         vote = command.decode(reply)
         if command.script in scripts.OF_GROUPS:
+            if command.script is scripts.REPLICATION and vote.code == _YES:
+                acknowledged = min(vote.hold_count, connection.unacknowledged.replicas)
+                if self._is_news((server.index, "group"), (vote.holder, acknowledged), self._clock()):
+                    label, replicas = server.endpoint.label, self._groups[server.index]
+                    self._pending_events.add(GroupChanged(label, vote.holder, replicas, acknowledged))
             self._acknowledged(server, connection, command, vote)
             return
         if vote.code == _YES and command.echo != vote.holder and command.echo is not None:

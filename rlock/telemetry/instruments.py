@@ -211,6 +211,30 @@ HEALED = Instrument(
     "{lock}",
     "Keys of holds that were put back on a master that had lost them.",
 )
+REPLICAS = Instrument(
+    "redlock_group_replicas",
+    "rlock.group.replicas",
+    Kind.LATEST,
+    ("master",),
+    "{replica}",
+    "Replicas that a group is said to have: a vote of it needs all of them.",
+)
+ACKNOWLEDGED = Instrument(
+    "redlock_group_replicas_acknowledged",
+    "rlock.group.replicas.acknowledged",
+    Kind.LATEST,
+    ("master",),
+    "{replica}",
+    "Replicas that acknowledged the last votes of a group.",
+)
+PROMOTIONS = Instrument(
+    "redlock_group_promotions_total",
+    "rlock.group.promotions",
+    Kind.COUNTER,
+    ("master",),
+    "{promotion}",
+    "How often another primary gave the votes of a group: a replica was promoted, or the primary restarted.",
+)
 
 ALL = (
     ACQUIRE,
@@ -231,6 +255,9 @@ ALL = (
     SLOW,
     GUARDED,
     HEALED,
+    REPLICAS,
+    ACKNOWLEDGED,
+    PROMOTIONS,
 )
 
 

@@ -57,6 +57,8 @@ class Recorder(Forgetful):
         self._lock = labels
         self._master = Limited()
         self._owners: dict[str, str] = {}  # the label of each lock that is held, by owner token
+        self._primaries: dict[str, set[str]] = {}  # of each group: several clients meet one after another
+        self._lacking: set[str] = set()  # groups that lack replicas
         self.held: Counter[str] = Counter()
         self.waiting: Counter[str] = Counter()
         self._record: dict[type[Event], Callable[[Any], None]] = {
@@ -72,6 +74,7 @@ class Recorder(Forgetful):
             events.MasterSlow: self._slow,
             events.MasterGuarded: self._guarded,
             events.MasterHealed: self._healed,
+            events.GroupChanged: self._group_changed,
         }
 
     def __call__(self, event: Event) -> None:
@@ -147,7 +150,8 @@ class Recorder(Forgetful):
 
     def _answers(self, event: events.MasterAnswers) -> None:
         master = self._master(event.master)
-        self._sink.set(the.UP, 1, master)
+        # Otherwise a group without replicas would be up after each new connection, and no alert would fire.
+        self._sink.set(the.UP, int(event.master not in self._lacking), master)
         # From 0 on: the first of what is rare is an increase only if there was a value before.
         for instrument in (the.SLOW, the.GUARDED, the.HEALED):
             self._sink.add(instrument, 0, master)
@@ -160,6 +164,18 @@ class Recorder(Forgetful):
 
     def _healed(self, event: events.MasterHealed) -> None:
         self._sink.add(the.HEALED, event.locks, self._master(event.master))
+
+    def _group_changed(self, event: events.GroupChanged) -> None:
+        master = self._master(event.master)
+        self._sink.set(the.REPLICAS, event.replicas, master)
+        self._sink.set(the.ACKNOWLEDGED, event.acknowledged, master)
+        if event.acknowledged == event.replicas:
+            self._lacking.discard(event.master)
+        else:
+            self._lacking.add(event.master)
+        known = self._primaries.setdefault(event.master, {event.primary})
+        self._sink.add(the.PROMOTIONS, event.primary not in known, master)
+        known.add(event.primary)
 
     def begin_again(self) -> None:
         """See `Forgetful`."""

@@ -72,6 +72,9 @@ def test_every_metric_has_a_value_after_one_of_each_event(registry: CollectorReg
         ("redlock_master_slow_total", m1, 1),
         ("redlock_guarded_votes_total", m1, 1),
         ("redlock_healed_locks_total", m1, 3),
+        ("redlock_group_replicas", m1, 2),
+        ("redlock_group_replicas_acknowledged", m1, 1),
+        ("redlock_group_promotions_total", m1, 1),
     ]
     for name, labels, number in expected:
         assert value(name, labels) == pytest.approx(number), name
@@ -101,6 +104,15 @@ def test_gauges_follow_what_is_held_and_waited_for(registry: CollectorRegistry) 
     assert now("redlock_waiting") == 1
     assert registry.get_sample_value("redlock_wait_seconds_count", {"lock": "orders"}) == 2
     assert labels_of(registry, "redlock_held", "lock") == {"orders"}
+
+
+@pytest.mark.usefixtures("enabled")
+def test_a_group_is_up_when_its_replicas_acknowledge(registry: CollectorRegistry) -> None:
+    for acknowledged in (0, 1):
+        events.emit(events.GroupChanged("g", "a", 1, acknowledged))
+        events.emit(events.MasterFailed("g", "unreplicated", "0 of 1 replicas acknowledged"))
+        events.emit(events.MasterAnswers("g"))
+        assert registry.get_sample_value("redlock_master_up", {"master": "g"}) == acknowledged
 
 
 @pytest.mark.usefixtures("enabled")
