@@ -6,8 +6,9 @@ import threading
 from contextlib import closing
 
 import rlock
+from rlock.cli.scan import info
 from rlock.cli.scan.look import Scan
-from rlock.cli.scan.snapshot import Snapshot
+from rlock.cli.scan.snapshot import GroupHealth, Snapshot
 from rlock.rules.keys import owner_token
 
 from ..lock.conftest import eventually
@@ -67,3 +68,12 @@ def test_hashes_that_no_lock_wrote_are_not_shown(masters1: Fleet) -> None:
         assert [lock.name for lock in snapshot.locks] == ["java", "lock"]
         assert snapshot.masters[0].locks == 2
         assert set(scan._names) == {"java", "lock"}, "others are not even asked for again"
+
+
+def test_of_a_group_only_fresh_acknowledgements_and_the_note_of_this_primary_count() -> None:
+    told = {"run_id": "r", "master_replid": "i"}
+    for number, lag in ((0, 2), (1, 3)):
+        told[f"slave{number}"] = f"ip=10.0.0.{number},port=1,state=online,offset=7,lag={lag},type=replica"
+    seen = GroupHealth("h:1", None, replicas=2, online=2, acknowledged=1)
+    assert info.group(told, b"r+old 9000000 1000", 2, "h:1", clock=0.0) == seen
+    assert info.group(told, b"r+i 9000000 1000", 2, "h:1", clock=0.5).since == 8.5

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
+
 import click
 
+from ...client import Client
 from ...errors import QuorumUnreachableError
 from ...model import LockStatus, MasterStatus
 from ...procedures import inspect
 from ..completion import complete_name
 from ..output import age, hush, json_option, print_json, printable, show, styled
-from ..scan.reading import seen
+from ..scan.masters import MasterReader
+from ..scan.reading import led, seen
 from ..settings import Settings, settings_options
 
 
@@ -35,17 +39,33 @@ def status(name: str, *, as_json: bool, settings: Settings) -> None:
                 engine = own._engine()
                 print_json(engine.perform(inspect.statuses(engine.masters, [name], own._timeout))[0])
             raise
+        groups = {} if as_json else _groups(own)
     if as_json:
         print_json(found)
     else:
-        _print(found)
+        _print(found, groups)
 
 
-def _print(found: LockStatus) -> None:
+def _groups(client: Client) -> dict[str, str]:
+    """For each master that is a group: which server leads."""
+    found = {}
+    for endpoint in client._endpoints:
+        if endpoint.replicas is not None:
+            reader = MasterReader(endpoint, "", client._timeout, ())
+            reader.look(None)
+            reader.hang_up()
+            if (group := reader.answer.told.get("group")) is not None:
+                found[endpoint.label] = led(group, time.time())
+    return found
+
+
+def _print(found: LockStatus, groups: dict[str, str]) -> None:
     show(_headline(found))
     columns = max(len(view.master) for view in found.masters)
     for view in found.masters:
         show(f"  {view.master:<{columns}}  {_told(view)}")
+        if view.master in groups:
+            show(f"    {groups[view.master]}")
     if found.queue_length:
         show(f"waiting: {found.queue_length}")
     for number, waiter in enumerate(found.waiters, 1):

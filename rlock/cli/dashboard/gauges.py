@@ -47,13 +47,15 @@ def _gauges(snapshot: Snapshot, age: float) -> Iterator[GaugeMetricFamily]:
         "latency": ("redlock_master_latency_seconds", "Round trip of one command."),
         "clock_offset": ("redlock_master_clock_offset_seconds", "Clock ahead of the median of the masters."),
         "guarded": ("redlock_master_guarded_seconds", "For how long the restart guard gives it no vote."),
+        "replicas": ("redlock_group_replicas", "Replicas that the group is said to have."),
+        "acknowledged": ("redlock_group_replicas_acknowledged", "Those that acknowledge what is written."),
         "locks": ("redlock_master_locks", "Keys of locks that were seen on it."),
     }
     families = {field: GaugeMetricFamily(*told, labels=["master"]) for field, told in of_master.items()}
     for health in snapshot.masters:
         up.add_metric([health.master], float(health.fault is None))
         for field, family in families.items():
-            value = getattr(health, field)
-            if health.fault is None and value is not None:
-                family.add_metric([health.master], value)
+            found = getattr(health if hasattr(health, field) else health.group, field, None)
+            if health.fault is None and found is not None:
+                family.add_metric([health.master], found)
     yield from (up, *families.values())

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from ...rules import replies
+from ...rules.memory_epoch import MemoryReport, Note
 from .. import numbers
+from .snapshot import GroupHealth
+
+#: A replica acknowledges once a second. Later it is stopped, or cut off.
+LATE_S = 2
+_LAG = re.compile(r"state=online,offset=\d+,lag=(\d+)")
 
 
 def time_of(reply: Any) -> float | None:
@@ -28,6 +36,20 @@ def health(info: Mapping[str, str], appendfsync: str | None) -> dict[str, Any]:
         "clients": numbers.whole(info.get("connected_clients")),
         "commands_per_second": numbers.number(info.get("instantaneous_ops_per_sec")),
     }
+
+
+def group(info: Mapping[str, str], note: Any, replicas: int, leader: str, clock: float) -> GroupHealth:
+    """A group by the INFO and the note of its primary, whose clock is ``clock`` seconds ahead."""
+    life = MemoryReport(info.get("run_id", "")).of_group(info.get("master_replid", "")).run_id
+    known = Note.parse(replies.text(note))
+    since = None
+    # Otherwise it is a copy from the last primary: no client has met this one yet.
+    if known is not None and known.run_id == life and known.since_us:
+        since = known.since_us / 1e6 - clock
+    online = len(replies.online(info))
+    lags = [int(found[1]) for line in info.values() if (found := _LAG.search(line))]
+    acknowledged = min(online, sum(lag <= LATE_S for lag in lags))
+    return GroupHealth(leader, since, replicas, online, acknowledged)
 
 
 def _flavour(info: Mapping[str, str]) -> str | None:

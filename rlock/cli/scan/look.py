@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
+from ..._client.connections import broken
 from ...client import Client
 from ...model import LASTING, LockStatus
 from ...procedures.inspect import statuses
@@ -80,6 +81,7 @@ class Scan:
         looks = self._start_readers()
         self._wait(looks, PATIENCE_S)
         self._learn(self._done())
+        self._follow_leaders()
         # Meanwhile a master that hangs uses up the readers' time, or each of the two would cost its time-out.
         locks = self._statuses(())
         self._wait(looks, self._timeout + self._scan_s)
@@ -143,6 +145,15 @@ class Scan:
             silent if self._busy(i) and reader.promising else reader.answer
             for i, reader in enumerate(self._readers)
         ]
+
+    def _follow_leaders(self) -> None:
+        """Leave servers that do not lead their groups any more: they tell of old holders."""
+        masters = self._client._engine().masters
+        with masters._mutex:
+            for server, reader in zip(masters._connections.servers, self._readers, strict=True):
+                leader, connection = reader.answer.leader, server.connection
+                if leader and connection is not None and connection.memory_report.server != leader:
+                    masters._connections.drop(server, broken("another server leads its group"))
 
     def _learn(self, answers: Sequence[Answer]) -> None:
         """Take note of names that were found, and forget those that are over."""

@@ -17,7 +17,7 @@ from ..._client.handshake import connect_error
 from ..._client.libraries import default as library
 from ..._sync.endpoints import Endpoint
 from ...rules import replies
-from ...rules.keys import is_owner
+from ...rules.keys import NOTE, is_owner
 from . import info
 from .names import lock_of, queues, waited_for
 
@@ -39,6 +39,7 @@ class Answer:
     latency: float | None = None
     told: dict[str, Any] = field(default_factory=dict)  # in the words of `MasterHealth`
     clock: float | None = None  # seconds that its clock is ahead of ours
+    leader: str = ""  # the run_id of a group's primary
     locks: set[str] = field(default_factory=set)  # names that were found
     waited: set[str] = field(default_factory=set)  # names of queues that were found
     unlisted: str | None = None
@@ -73,13 +74,16 @@ class MasterReader:
         #: It answered the last time, or was never asked: worth waiting for.
         self.promising = True
 
-    def look(self, scan_s: float) -> None:
-        """Look once, and put the result into `answer`."""
+    def look(self, scan_s: float | None) -> None:
+        """Look once, and put the result into `answer`. None: search for no names."""
         if self._connection is None and time.monotonic() - self._failed_at < PAUSE_S:
             return
         try:
             self.answer = self._again(scan_s)
             self.promising = True
+            group = self.answer.told.get("group")
+            if group is not None and not group.votes:
+                self.hang_up()  # another server may lead by now
         except Exception as error:  # whatever it is: this master gave no answer
             self.hang_up()
             self._failed_at = time.monotonic()
@@ -99,7 +103,7 @@ class MasterReader:
 
     # -- one look ----------------------------------------------------------------------------------
 
-    def _again(self, scan_s: float) -> Answer:
+    def _again(self, scan_s: float | None) -> Answer:
         """Look; on a new connection if the one from before has ended, by a restart or for being idle."""
         if self._connection is not None:
             try:
@@ -110,7 +114,7 @@ class MasterReader:
                 self.hang_up()
         return self._look(scan_s)
 
-    def _look(self, scan_s: float) -> Answer:
+    def _look(self, scan_s: float | None) -> Answer:
         if self._connection is None:
             connection = self._endpoint.connection(self._timeout)
             connection.connect()
@@ -128,13 +132,25 @@ class MasterReader:
         told = self._ask(asked)
         if len(told) == 2:
             self._fsync, self._fsync_at = replies.setting(told[1]), time.monotonic()
-        answer.told = info.health(replies.fields(told[0]), self._fsync)
+        fields = replies.fields(told[0])
+        answer.told = info.health(fields, self._fsync)
+        if self._endpoint.replicas is not None:
+            self._look_at_group(answer, fields, self._endpoint.replicas)
         # On the loopback of a laptop a page takes less than the clock can tell: one at least.
-        until = time.monotonic() + scan_s
-        while not self._closing and self._scan(answer) and time.monotonic() < until:
+        until = time.monotonic() + (scan_s or 0.0)
+        while scan_s is not None and not self._closing and self._scan(answer) and time.monotonic() < until:
             pass
         answer.passes = min(sweep.passes for sweep in self._sweeps)
         return answer
+
+    def _look_at_group(self, answer: Answer, fields: dict[str, str], replicas: int) -> None:
+        (note,) = self._ask([("GET", NOTE)])
+        name = self._connection._sock.getpeername()
+        leader = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
+        group = info.group(fields, note, replicas, leader, answer.clock or 0.0)
+        # Another server may have a copy of its disk: nothing of a group is durable.
+        answer.told |= {"group": group, "durable": False}
+        answer.leader = fields.get("run_id", "")
 
     def _ping(self, answer: Answer) -> None:
         # Not PING: TIME is among the least permissions of a user of the lock.

@@ -8,8 +8,8 @@ from typing import Any
 
 from ...model import LockStatus
 from ...rules.keys import since
-from ..output import printable
-from .snapshot import Snapshot
+from ..output import printable, seconds
+from .snapshot import GroupHealth, Snapshot
 
 #: What locks can be sorted by.
 ORDERS: dict[str, Callable[[LockStatus], Any]] = {
@@ -40,6 +40,15 @@ def label(owner: str) -> str:
     """An owner token without what tells one acquisition from the next: host/pid/thread."""
     client = owner.rpartition(":")[0]
     return printable(client if client and since(owner) is not None else owner)
+
+
+def led(group: GroupHealth, now: float) -> str:
+    """Which server leads a group, for how long, and how many replicas it has."""
+    since = "" if group.since is None else f" for {seconds(max(0.0, now - group.since))}"
+    told = f"{group.leader} leads{since}, {group.acknowledged} of {group.replicas} replicas acknowledge"
+    if group.online != group.acknowledged:
+        told += f", {group.online} online"
+    return told if group.votes else f"{told}: no vote without exactly all of them"
 
 
 def unreachable(snapshot: Snapshot) -> str | None:

@@ -12,6 +12,22 @@ CLOCK_ALERT_S = 0.1
 
 
 @dataclass(frozen=True)
+class GroupHealth:
+    """A master that is a group: the server that leads it, and the replicas."""
+
+    leader: str  # host and port
+    since: float | None  # Unix time since when its memory counts: its promotion, or a later loss
+    replicas: int  # that the group is said to have; all have to acknowledge a vote
+    online: int
+    acknowledged: int  # replicas whose last acknowledgement is fresh
+
+    @property
+    def votes(self) -> bool:
+        """Whether a vote can count."""
+        return self.replicas == 0 or self.acknowledged == self.online == self.replicas
+
+
+@dataclass(frozen=True)
 class MasterHealth:
     """One master as it answered now. ``None``: it does not tell, or it gave no answer."""
 
@@ -30,6 +46,7 @@ class MasterHealth:
     commands_per_second: float | None = None
     clock_offset: float | None = None  # seconds ahead of the median of the masters
     locks: int | None = None  # keys of locks that were seen on it
+    group: GroupHealth | None = None  # None: it is one server
     unlisted: str | None = None  # set: why it does not tell which locks there are
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -13,11 +13,10 @@ from rich.text import Text
 from ...model import LockStatus
 from ..output import ms, printable, size
 from ..output import seconds as duration
-from ..scan.reading import label, ordered, seen, unlisted, votes
+from ..scan.reading import label, led, ordered, seen, unlisted, votes
 from ..scan.snapshot import CLOCK_ALERT_S, MasterHealth, Snapshot
 
 T = TypeVar("T")
-V = TypeVar("V")
 
 
 class Moment(NamedTuple):
@@ -61,16 +60,16 @@ def picture(snapshot: Snapshot, view: View, now: float) -> Group:
     moment = Moment(now, now - snapshot.at)
     locks = ordered(snapshot.locks, view.order)
     head, shown, foot = _head(snapshot, view, moment), locks, []
-    faults = [printable(f"{each.master}: {each.fault}") for each in snapshot.masters if each.fault]
+    notes = list(_notes(snapshot, now))
     if view.height is not None:
-        lines_of_faults = sum(-(-len(fault) // view.width) for fault in faults)
+        lines_of_notes = sum(-(-len(note) // view.width) for note in notes)
         # The other lines are the titles of the two tables, two empty lines and the foot.
-        shown = locks[: max(0, view.height - len(head) - len(snapshot.masters) - 5 - lines_of_faults)]
+        shown = locks[: max(0, view.height - len(head) - len(snapshot.masters) - 5 - lines_of_notes)]
         count = f"{len(shown)} of {len(locks)} locks, " if len(shown) < len(locks) else ""
         foot = [Text(), Text(f"{count}sorted by {view.order}; q quits, s sorts", style="dim")]
     table = _table(LOCKS, shown, view, moment) if locks else Text(_nothing(snapshot))
     masters = _table(MASTERS, snapshot.masters, view, moment)
-    return Group(*head, masters, *(Text(fault, style="red") for fault in faults), Text(), table, *foot)
+    return Group(*head, masters, *notes, Text(), table, *foot)
 
 
 def _table(columns: Sequence[Column[T]], rows: Sequence[T], view: View, moment: Moment) -> Table:
@@ -116,6 +115,16 @@ def _head(snapshot: Snapshot, view: View, moment: Moment) -> list[Text]:
     return [line] if why is None else [line, _text(Cell(why, "bold yellow"), view)]
 
 
+def _notes(snapshot: Snapshot, now: float) -> Iterator[Text]:
+    """A line for each master that gave no answer, and for each group."""
+    for each in snapshot.masters:
+        if each.fault is not None:
+            yield Text(printable(f"{each.master}: {each.fault}"), style="red")
+        elif each.group is not None:
+            style = "" if each.group.votes else "red"
+            yield Text(printable(f"{each.master}: {led(each.group, now)}"), style=style)
+
+
 def _nothing(snapshot: Snapshot) -> str:
     if snapshot.answering < snapshot.quorum:
         # "No lock is held" would be read as "nothing to lose", and answered with `rlock init`.
@@ -126,7 +135,7 @@ def _nothing(snapshot: Snapshot) -> str:
 # -- masters ---------------------------------------------------------------------------------------
 
 
-def _known(value: V | None, text: Callable[[V], str] = str) -> str:
+def _known(value: T | None, text: Callable[[T], str] = str) -> str:
     return "-" if value is None else text(value)
 
 
@@ -135,6 +144,8 @@ def _state(each: MasterHealth, _: Moment) -> Cell:
         return Cell("no answer", "bold red")
     if each.role == "replica":
         return Cell("replica", "bold red")
+    if each.group is not None and not each.group.votes:
+        return Cell("no vote", "bold red")
     if each.guarded:
         return Cell(f"guard {each.guarded:.0f} s", "yellow")
     if _full(each, 1.0):

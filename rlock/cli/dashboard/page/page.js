@@ -121,9 +121,9 @@ function drawMasters() {
     const told = master(m), p = card.parts;
     attribute(card, "data-level", told.level);
     text(p.state, told.state);
-    text(p.kind, [m.flavour, m.version, m.role === "master" ? null : m.role].filter(Boolean).join(" "));
+    text(p.kind, [m.flavour, m.version, m.role === "master" ? null : m.role, m.group && `· led by ${m.group.leader}`].filter(Boolean).join(" "));
     keep(p.remarks, told.remarks, (_, i) => i, () => make("p"), (line, remark) => text(line, shown(remark)));
-    keep(p.facts, m.fault === null ? facts(m) : [], (f) => f[0],
+    keep(p.facts, m.fault === null ? facts(m, snapshot.at) : [], (f) => f[0],
       ([what]) => make("div", "", make("dt", "", what), make("dd")), (item, f) => text(item.lastElementChild, f[1]));
   });
 }

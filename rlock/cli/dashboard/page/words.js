@@ -54,7 +54,10 @@ export const person = (token) => {
   return shown(who.pid ? `${who.host} / ${who.pid} / ${who.thread}` : who.host);
 };
 
-export const mayVote = (m) => m.fault === null && !(m.guarded > 0) && (m.role === null || m.role === "master");
+// A vote of a group counts when exactly all of its replicas acknowledge it.
+const whole = ({ group: g }) => !g || g.replicas === 0 || (g.online === g.replicas && g.acknowledged === g.replicas);
+
+export const mayVote = (m) => m.fault === null && whole(m) && !(m.guarded > 0) && (m.role === null || m.role === "master");
 
 // The state of the fleet: how bad it is, in how many words.
 export function fleet(snapshot) {
@@ -88,9 +91,13 @@ export function master(m) {
     say("bad", `It is a ${m.role}, no master: it has no vote.`);
     state = "no vote";
   }
+  if (!whole(m)) {
+    say("bad", `${m.group.acknowledged} of ${m.group.replicas} replicas acknowledge, ${m.group.online} online: no vote without exactly all of them.`);
+    state = "no vote";
+  }
   if (m.guarded > 0) {
-    say("warn", `Restarted: it may have forgotten leases, so it has no vote for ${seconds(m.guarded)}.`);
-    state = "no vote yet";
+    say("warn", `${m.group ? "Promoted or restarted" : "Restarted"}: it may have forgotten leases, so it has no vote for ${seconds(m.guarded)}.`);
+    if (level !== "bad") state = "no vote yet";
   }
   if (m.clock_offset !== null && Math.abs(m.clock_offset) > 0.1) {
     say("warn", `Its clock is ${brief(Math.abs(m.clock_offset))} ${m.clock_offset > 0 ? "ahead of" : "behind"} the others.`);
@@ -103,10 +110,14 @@ export function master(m) {
   return { level, state, remarks };
 }
 
-export function facts(m) {
+export function facts(m, at) {
   const told = [];
   const add = (what, value) => value !== null && value !== undefined && told.push([what, value]);
   const known = (value, how) => (value === null ? null : how(value));
+  if (m.group) {
+    add("leads for", known(m.group.since, (v) => seconds(at - v)));
+    add("replicas", `${m.group.acknowledged} of ${m.group.replicas}`);
+  }
   add("round trip", known(m.latency, brief));
   add("locks", known(m.locks, number));
   add("clock", known(m.clock_offset, (v) => (Math.abs(v) < 0.001 ? "in step" : `${v < 0 ? "−" : "+"}${brief(Math.abs(v))}`)));
