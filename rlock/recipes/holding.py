@@ -16,7 +16,7 @@ from ..errors import RLockError
 from ..procedures.acquire import acquire
 from ..procedures.contender import Contender
 from ..procedures.port import Masters, Request, WaitGenerator
-from ..procedures.release import Outcome, release
+from ..procedures.release import release
 from ..rules.holds import Hold
 from ..rules.options import LockOptions
 from ..rules.quorum import Ballot
@@ -34,6 +34,20 @@ class Holding:
     def __init__(self, client: Any, locks: Sequence[BaseLock[Any]]) -> None:
         self._client = client
         self._locks = locks
+
+    @property
+    def _needed(self) -> Sequence[BaseLock[Any]]:
+        """The locks that the caller works under."""
+        return self._locks
+
+    def remaining(self) -> float:
+        """Seconds of validity left of the last permit, or of the weakest name. 0.0: not held. No network."""
+        return min(lock.remaining() for lock in self._needed)
+
+    def check(self) -> None:
+        """Raise `LeaseLostError` of a ``name`` unless the last permit, or each name, is valid. No network."""
+        for lock in self._needed:
+            lock.check()
 
     def _holds(self) -> list[Hold]:
         return [hold for lock in self._locks if (hold := lock._hold()) is not None]
@@ -135,10 +149,7 @@ def contend(engine: Engine, contender: Contender) -> WaitGenerator[bool]:
 
 
 class Packed:
-    """The engine as the port of procedures that run `together`, and as the masters of that port.
-
-    A call yields its request, and `together` sends the ballot.
-    """
+    """The port, and the masters, of procedures that run `together`: it yields requests, and gets ballots."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
@@ -148,12 +159,9 @@ class Packed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def release_gen(self, hold: Hold, left: int) -> WaitGenerator[None]:
-        """See `Engine.release_gen`."""
-        return Engine.release_gen(self, hold, left)  # type: ignore[arg-type]
-
-    def _give_up(self, hold: Hold) -> WaitGenerator[Outcome]:
-        return release(self, hold)
+    #: These are given this port instead of the engine.
+    release_gen: Any = Engine.release_gen
+    _give_up: Any = release
 
     def call(self, *arguments: Any, **options: Any) -> WaitGenerator[Ballot]:
         """See `Masters.call`."""
@@ -166,11 +174,12 @@ class Packed:
 
 
 def together(masters: Masters, procedures: Sequence[WaitGenerator[Any]]) -> WaitGenerator[list[Any]]:
-    """The results of procedures whose port is `Packed`; an `RLockError` in the place of a result.
+    """The results of procedures whose port is `Packed`. Raises the first `RLockError` when all have ended.
 
     The first calls of all share one round trip, then their second calls, and so on.
     """
     results: list[Any] = [None] * len(procedures)
+    errors: dict[int, RLockError] = {}
     answers: dict[int, Any] = dict.fromkeys(range(len(procedures)))
     try:
         while answers:
@@ -185,7 +194,7 @@ def together(masters: Masters, procedures: Sequence[WaitGenerator[Any]]) -> Wait
                 except StopIteration as stop:
                     results[i] = stop.value
                 except RLockError as error:
-                    results[i] = error
+                    errors[i] = error
             answers = {}
             try:
                 if requests:
@@ -197,4 +206,6 @@ def together(masters: Masters, procedures: Sequence[WaitGenerator[Any]]) -> Wait
         # After an interrupt this sends each release that is under way, and waits for nothing.
         for procedure in procedures:
             procedure.close()
+    if errors:
+        raise errors[min(errors)]
     return results

@@ -62,8 +62,7 @@ class BaseLeader:
     def __init__(self, lock: Any, on_started: Observer | None, on_stopped: Observer | None) -> None:
         self.name: str = lock.name
         self._lock = lock
-        self._on_started = on_started
-        self._on_stopped = on_stopped
+        self._on_started, self._on_stopped = on_started, on_stopped
         self._engine: Engine | None = None
         self._campaign: Any = None  # the thread or task
         self._parker: Any = None  # where it sleeps
@@ -140,9 +139,10 @@ class BaseLeader:
         try:
             while not (self._leaving or engine.closed):
                 try:
-                    hold = yield from self._acquire(engine)
-                    if hold is not None:
-                        failed = yield from self._lead(engine, hold)
+                    self._contender = Contender(engine.key(), self._lock._options, FOR_EVER, engine.clock())
+                    # The user may have left before `_leave` could see the contender.
+                    if not self._leaving and (yield from contend(engine, self._contender)):
+                        failed = yield from self._lead(engine, engine.held(self.name))
                 except RLockError as error:
                     if failed := not (self._leaving or engine.closed):
                         log.error("leader %r campaigns again in %g s: %s", self.name, STAY_AWAY_S, error)
@@ -151,17 +151,6 @@ class BaseLeader:
         finally:
             self._leaving = True
             self._leads.set()  # otherwise `wait` would wait for ever
-
-    def _acquire(self, engine: Engine) -> WaitGenerator[Hold | None]:
-        """The hold of the campaign's thread or task. None: the user leaves."""
-        contender = Contender(engine.key(), self._lock._options, FOR_EVER, engine.clock())
-        self._contender = contender
-        try:
-            # The user may have left since the last look of `_campaign_gen`.
-            got = not self._leaving and (yield from contend(engine, contender))
-            return engine.hold(self.name) if got else None
-        finally:
-            self._contender = None
 
     def _lead(self, engine: Engine, hold: Hold) -> WaitGenerator[bool]:
         """Lead for one term. Returns whether ``on_started`` failed."""
@@ -210,10 +199,8 @@ class BaseLeader:
 
     def _tell(self, callback: Observer | None, *arguments: object) -> WaitGenerator[bool]:
         """Call an observer. False: it raised."""
-        if callback is None:
-            return True
         try:
-            result = callback(*arguments)
+            result = None if callback is None else callback(*arguments)
             yield from result.__await__() if inspect.isawaitable(result) else NO_WAIT
             return True
         except Exception:

@@ -1,13 +1,8 @@
 """Semaphore: at most k owners at a time. Permit i of the semaphore `gpu` is the lock `gpu#i`.
 
-So two owners cannot have one permit, by the proof of the lock. A counter on each master would not limit.
-
-1. One round trip asks for the status of all permits and of the gate; a second one takes a free permit.
-2. Without a free permit the caller acquires the gate, the lock `gpu`. All waiters stand in its queue.
-3. The owner of the gate subscribes to the channels of all permits, and takes the first one that is free. It
-   releases the gate, and the next waiter goes on.
-
-In fair mode a newcomer takes a free permit only if nobody has the gate and nobody waits for it.
+So two owners cannot have one permit, by the proof of the lock. If no permit is free, the caller acquires the
+gate, the lock `gpu`, and all waiters stand in its queue. The owner of the gate takes the first free permit.
+docs/howto/semaphore.md tells more.
 """
 
 from __future__ import annotations
@@ -60,24 +55,16 @@ class Permits(Holding):
 
         :raises LeaseLostError: the caller has no permit.
         """
-        return int(self._lock.fencing_token)
-
-    def remaining(self) -> float:
-        """Seconds of validity left for the caller's last permit; 0.0 without one. No network."""
-        return float(self._lock.remaining())
-
-    def check(self) -> None:
-        """Raise `LeaseLostError` unless the caller's last permit has validity left. No network."""
-        self._lock.check()
+        return int(self._needed[0].fencing_token)
 
     @property
     def lost(self) -> Any:
         """Set when the caller's last permit is lost; see `rlock.RLock.lost`."""
-        return self._lock.lost
+        return self._needed[0].lost
 
     @property
-    def _lock(self) -> Any:
-        return self._permits[self.permit or 0]
+    def _needed(self) -> Sequence[Any]:
+        return [self._permits[self.permit or 0]]
 
     def _last(self) -> Hold | None:
         permits = [hold for hold in self._holds() if hold.name != self._gate.name]
@@ -116,7 +103,6 @@ class Permits(Holding):
         # Before the first look: otherwise a release in between would send no message here.
         subscribed = yield from listener.subscribe(self._gate._options.lease.request_timeout)
         while gate.lease.state_at(engine.clock()) is not LeaseState.LOST:
-            listener.clear()
             permits: Sequence[LockStatus] = ()
             try:
                 permits = (yield from self._statuses(engine))[1:]
@@ -154,20 +140,18 @@ class Permits(Holding):
 
         Permits that certainly are free come first. Raises `QuorumUnreachableError` if one may be free.
         """
-        may_be_free = [
-            (not status.free, engine.context.random.random(), lock._options)
-            for status, lock in zip(statuses, self._permits, strict=True)
-            if not status.locked and engine.hold(lock.name) is None
-        ]
-        failures = []
-        for _, _, options in sorted(may_be_free, key=lambda each: each[:2]):
+        failure: QuorumUnreachableError | None = None
+        permits = list(zip(statuses, self._permits, strict=True))
+        engine.context.random.shuffle(permits)
+        for status, lock in sorted(permits, key=lambda permit: not permit[0].free):
             try:
-                if (yield from take(engine, options, AT_ONCE)):
+                may_be_free = not status.locked and engine.hold(lock.name) is None
+                if may_be_free and (yield from take(engine, lock._options, AT_ONCE)):
                     return True
             except QuorumUnreachableError as error:
-                failures.append(error)
-        if failures:
-            raise failures[-1]
+                failure = error
+        if failure is not None:
+            raise failure
         return False
 
 
@@ -206,8 +190,13 @@ class _Listener:
         return all(self._notifications.is_subscribed(each.name) for each in self._contenders)
 
     def wait(self, until: float) -> WaitGenerator[None]:
-        """Sleep until an instant, or until a quorum of masters told that a permit is free."""
-        return self._notifications._read_until(self, self._has_reason, until)  # type: ignore[arg-type]
+        """Sleep until an instant, or until a quorum of masters told that a permit is free.
+
+        Forget all messages then: the next look at the masters answers them.
+        """
+        yield from self._notifications._read_until(self, self._has_reason, until)  # type: ignore[arg-type]
+        for contender in self._contenders:
+            contender.inbox.take_reason()
 
     def _has_reason(self) -> bool:
         return any(each.inbox.has_reason() for each in self._contenders)
@@ -219,11 +208,6 @@ class _Listener:
     def look(self, now: float) -> None:
         for contender in self._contenders:
             contender.inbox.look(now)
-
-    def clear(self) -> None:
-        """Forget the messages that came until now: the next look at the masters answers them."""
-        for contender in self._contenders:
-            contender.inbox.take_reason()
 
     def close(self) -> None:
         """End the subscriptions. Waits for nothing."""

@@ -1,10 +1,8 @@
 """Several names: all of them or none.
 
-1. One round trip asks for all names. If one is refused, those that were won are given back (`_try_all`).
-2. The caller waits for the refused name, and keeps nothing meanwhile. Otherwise two callers could wait for
-   each other for ever.
-3. With that name, one round trip asks for the others. If one is refused, the caller gives all back, and goes
-   on with 2. A random pause comes first. Otherwise two crossed sets could fail in step for ever.
+One round trip asks for all names. If one is refused, the caller gives back the others and waits for that one.
+If it kept a name meanwhile, two callers could wait for each other for ever. Then it asks for the others.
+After a refusal it gives all back, and pauses at random: two crossed sets could fail in step for ever.
 """
 
 from __future__ import annotations
@@ -63,18 +61,6 @@ class HoldsOfAll(Holding):
         """
         return {lock.name: lock.fencing_token for lock in self._locks}
 
-    def remaining(self) -> float:
-        """Seconds of validity left for all names, the least of them; 0.0 when one is not held. No network."""
-        return min(lock.remaining() for lock in self._locks)
-
-    def check(self) -> None:
-        """Raise `LeaseLostError` unless the caller holds all names with validity left. No network.
-
-        :raises LeaseLostError: ``name`` and ``reason`` say which name is lost, and why.
-        """
-        for lock in self._locks:
-            lock.check()
-
     @property
     def lost(self) -> Any:
         """Set when one of the caller's present holds is lost; see `rlock.RLock.lost`."""
@@ -103,13 +89,10 @@ class HoldsOfAll(Holding):
         packed = Packed(engine)
         releases = [packed.release_gen(hold, hold.count - 1) for hold in holds]
         try:
-            results = yield from together(engine.masters, releases)
+            yield from together(engine.masters, releases)
         except BaseException:
             self._restore(after)  # otherwise names whose release had not begun would stay held
             raise
-        for error in results:
-            if isinstance(error, RLockError):
-                raise error
 
 
 class Locks(HoldsOfAll, Blocking):
@@ -187,9 +170,6 @@ def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[Loc
             yield from engine.prepare(contender)
         attempts = [attempt(packed, each, each.options.lease.request_timeout) for each in contenders]
         grants = yield from together(engine.masters, attempts)
-        for grant in grants:
-            if isinstance(grant, RLockError):
-                raise grant
         pairs = list(zip(contenders, grants, strict=True))
         refused = next((each for each, grant in pairs if grant is None), None)
         if refused is None:  # but the validity of one may have ended meanwhile
