@@ -52,6 +52,12 @@ TESTS = """
         assert asyncio.run(taken()), "another test has left it"
         with rlock_memory_client.lock("x"):
             assert not asyncio.run(taken()), "they are on different masters"
+
+    def test_recipes_in_memory(rlock_memory_client):
+        with rlock_memory_client.leader("beat") as leader:
+            assert leader.wait(timeout=20)
+            with rlock_memory_client.semaphore("gpu", permits=1), rlock_memory_client.locks(["a", "b"]):
+                assert leader.token
 """
 
 
@@ -62,7 +68,7 @@ def test_masters_are_started_and_empty_for_each_test(
     if ini:
         run.makeini(f"[pytest]\nrlock_test_masters = {ini}\n")
     run.makepyfile(TESTS.format(count=count))
-    run.runpytest_subprocess("--strict-config", "-p", "no:cacheprovider").assert_outcomes(passed=4)
+    run.runpytest_subprocess("--strict-config", "-p", "no:cacheprovider").assert_outcomes(passed=5)
 
 
 def test_masters_that_are_named_are_used_and_never_flushed(
