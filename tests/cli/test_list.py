@@ -13,12 +13,6 @@ from ..servers import Fleet, raw
 from .shell import ask
 
 
-def held(fleet: Fleet, name: str, owner: str) -> None:
-    for master in fleet:
-        raw(master.url).hset(name, mapping={owner: 1})
-        raw(master.url).pexpire(name, 60_000)
-
-
 def test_it_prints_a_table_of_what_is_held_and_waited_for(masters3: Fleet) -> None:
     with rlock.Client(masters3.urls) as client, rlock.Client(masters3.urls) as other:
         client.lock("b").acquire()
@@ -45,12 +39,14 @@ def test_it_prints_a_table_of_what_is_held_and_waited_for(masters3: Fleet) -> No
 
 
 def test_it_chooses_and_sorts(masters3: Fleet) -> None:
-    for name in ("a:1", "a:2", "b:1"):
-        held(masters3, name, owner_token(f"web/1/{name}"))
-    for number, name in ((1, "a:2"), (2, "b:1"), (1, "c:1")):
-        for master in masters3:
+    owners = {name: owner_token(f"web/1/{name}") for name in ("a:1", "a:2", "b:1")}
+    for server in map(raw, masters3.urls):
+        for name, owner in owners.items():
+            server.hset(name, mapping={owner: 1})
+            server.pexpire(name, 60_000)
+        for number, name in ((1, "a:2"), (2, "b:1"), (1, "c:1")):
             for i in range(number):
-                raw(master.url).zadd(queue(name), {waiter_name(owner_token(f"web/2/{i}"), "s"): i})
+                server.zadd(queue(name), {waiter_name(owner_token(f"web/2/{i}"), "s"): i})
 
     def names(*words: str) -> list[str]:
         code, out, _ = ask(masters3.urls, "list", *words)

@@ -41,15 +41,11 @@ def test_a_look_shows_locks_holders_waiters_and_masters(any_server: AnyMaster) -
             client.lock("orders:1").release()
             waits.join()
     (health,) = snapshot.masters
-    assert health.fault is None
-    assert health.unlisted is None
-    assert health.locks == 2
-    assert health.role == "master"
-    assert health.durable is False
+    assert (health.fault, health.unlisted, health.group) == (None, None, None)
+    assert (health.locks, health.role, health.durable) == (2, "master", False)
     assert health.version is not None
     assert health.flavour == ("Valkey" if health.version[0] in "89" else "Redis")
-    assert health.latency is not None
-    assert 0 < health.latency < 1
+    assert 0 < (health.latency or 0) < 1
     assert (health.memory or 0) > 100_000
     assert (health.clients or 0) >= 3
     assert health.clock_offset == 0.0, "the median of one"

@@ -46,15 +46,14 @@ def test_a_loss_is_told_behind_its_acquire_however_long_that_takes(observe: Obse
 
 
 def test_others_go_on_while_an_observer_of_one_thread_blocks(observe: Observe) -> None:
-    blocked = threading.Event()
+    blocked, done = threading.Event(), list[bool]()
+
+    def block(event: Event) -> None:
+        if isinstance(event, Acquired) and event.lock == "slow":
+            blocked.wait(20)
+
+    observe(block)
     with memory_client(3, ttl=1.0) as client:
-
-        def block(event: Event) -> None:
-            if isinstance(event, Acquired) and event.lock == "slow":
-                blocked.wait(20)
-
-        observe(block)
-        done: list[bool] = []
 
         def take() -> None:
             with client.lock("slow") as lock:

@@ -66,15 +66,10 @@ def test_every_alert_is_in_the_table_and_has_its_runbook() -> None:
         assert rule["annotations"].keys() == {"summary", "description", "runbook"}
 
 
-def run(program: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command, environment = [sys.executable, "-c", program], {**os.environ, "PYTHONPATH": str(TOP)}
     return subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(TOP), **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=True
     )
 
 
