@@ -104,7 +104,8 @@ def network() -> Iterator[PrivateNetwork]:
     """The test runs in a network of its own; so do masters with ``network.binary(...)``."""
     if reason := netns.why_not():
         pytest.skip(reason)
-    with PrivateNetwork() as made:
+    made = PrivateNetwork()
+    with made.inside():
         yield made
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock.testing.local.embedded import Master, ServerBinary
+from rlock.testing.local.embedded import ServerBinary
 
 from ..lock import tasks
-from .group import ReplicatedGroup, ask
+from .group import ReplicatedGroup, Server
 
 ClientFor = Callable[..., rlock.Client]
 GroupOf = Callable[..., ReplicatedGroup]
@@ -67,7 +67,7 @@ def watched_group(server: ServerBinary) -> Iterator[ReplicatedGroup]:
 def watched(watched_group: ReplicatedGroup) -> Iterator[ReplicatedGroup]:
     """A group with Sentinels, in which nothing is locked."""
     watched_group.mend()
-    ask(watched_group.primary.port).flushall()
+    watched_group.primary.client.flushall()
     init(watched_group.url)
     yield watched_group
     watched_group.mend()
@@ -79,9 +79,9 @@ def init(url: str) -> None:
         assert not any(client.init().values())
 
 
-def promote(server: Master) -> None:
+def promote(server: Server) -> None:
     """Make a replica a primary, as Sentinel does."""
-    ask(server.port).execute_command("REPLICAOF", "NO", "ONE")
+    server.client.execute_command("REPLICAOF", "NO", "ONE")
 
 
 def refused(client: rlock.Client, why: str) -> str:

@@ -10,10 +10,11 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 from redis.backoff import NoBackoff
@@ -38,10 +39,11 @@ ARGUMENTS = (
 PATIENCE_S = 20.0
 
 
-def ask(port: int, password: str | None = PASSWORD) -> redis.Redis:
+def ask(address: str, port: int, password: str | None = PASSWORD) -> redis.Redis:
     """A client that gives up soon and never tries again."""
     return redis.Redis(
-        port=port,
+        address,
+        port,
         password=password,
         protocol=2,
         decode_responses=True,
@@ -63,17 +65,51 @@ def until(done: Callable[[], object], what: str, patience_s: float = PATIENCE_S)
         time.sleep(0.03)
 
 
+class Place(NamedTuple):
+    """Where a server runs: its program, its address, and the network in which 127.0.0.1 is that server."""
+
+    binary: ServerBinary
+    address: str = "127.0.0.1"
+    inside: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+class Server(Master):
+    """A server of a group."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        bind = dict.fromkeys((place.address, "127.0.0.1"))
+        super().__init__(place.binary, args=(*ARGUMENTS, "--bind", *bind), password=PASSWORD)
+
+    @property
+    def url(self) -> str:
+        return super().url.replace("127.0.0.1", self.place.address)
+
+    @property
+    def client(self) -> redis.Redis:
+        return ask(self.place.address, self.port)
+
+    def follow(self, primary: Server) -> None:
+        """Make it a replica."""
+        self.client.replicaof(primary.place.address, primary.port)
+
+    def _answers(self) -> bool:
+        with self.place.inside():
+            return super()._answers()
+
+
 class Sentinel:
     """One Sentinel, with its configuration in a directory of its own."""
 
-    def __init__(self, binary: ServerBinary, primary: int, needed: int) -> None:
+    def __init__(self, place: Place, primary: Server, needed: int) -> None:
         self.port = free_port()
-        self._binary = binary
+        self._place = place
         self._directory = Path(tempfile.mkdtemp(prefix="rlock-sentinel-"))
         self._config = self._directory / "sentinel.conf"
         self._config.write_text(
-            f"port {self.port}\nbind 127.0.0.1\nlogfile {self._directory}/log\ndir {self._directory}\n"
-            f"sentinel monitor {SERVICE} 127.0.0.1 {primary} {needed}\n"
+            f"port {self.port}\nbind {place.address}\nprotected-mode no\n"
+            f"logfile {self._directory}/log\ndir {self._directory}\n"
+            f"sentinel monitor {SERVICE} {primary.place.address} {primary.port} {needed}\n"
             f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}\n"
             f"sentinel failover-timeout {SERVICE} 1500\nsentinel parallel-syncs {SERVICE} 5\n"
             f"sentinel auth-user {SERVICE} {SENTINEL}\nsentinel auth-pass {SERVICE} {PASSWORD}\n"
@@ -81,9 +117,17 @@ class Sentinel:
         self.process: subprocess.Popen[bytes] = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [str(self._binary.path), str(self._config), "--sentinel"]
+        command = [str(self._place.binary.path), str(self._config), "--sentinel"]
         with open(os.devnull, "wb") as nothing:
             return spawn(command, nothing.fileno(), self._directory)
+
+    @property
+    def address(self) -> str:
+        return f"{self._place.address}:{self.port}"
+
+    @property
+    def client(self) -> redis.Redis:
+        return ask(self._place.address, self.port, None)
 
     def pause(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
@@ -98,19 +142,27 @@ class Sentinel:
 
 
 class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
-    """``replicas`` and a primary; ``sentinels`` watch them, none by default."""
+    """``replicas`` and a primary; ``sentinels`` watch them, none by default.
 
-    def __init__(self, binary: ServerBinary, replicas: int = 1, sentinels: int = 0) -> None:
-        self.servers: list[Master] = []
+    ``places``: of the servers, and of the Sentinels behind them.
+    """
+
+    def __init__(
+        self, binary: ServerBinary, replicas: int = 1, sentinels: int = 0, places: Sequence[Place] = ()
+    ) -> None:
+        places = places or [Place(binary)] * (1 + replicas + sentinels)
+        self.servers: list[Server] = []
         self.sentinels: list[Sentinel] = []
         try:
-            for _ in range(replicas + 1):
-                self.servers.append(Master(binary, args=ARGUMENTS, password=PASSWORD).start())
-            first = self.servers[0].port
+            for place in places[: replicas + 1]:
+                self.servers.append(Server(place))
+                self.servers[-1].start()
+            first = self.servers[0]
             for server in self.servers[1:]:
-                ask(server.port).replicaof("127.0.0.1", first)
-            until(lambda: len(self.replicas_of(self.servers[0])) == replicas, "the replicas are online")
-            self.sentinels = [Sentinel(binary, first, sentinels // 2 + 1) for _ in range(sentinels)]
+                server.follow(first)
+            until(lambda: len(self.replicas_of(first)) == replicas, "the replicas are online")
+            needed = sentinels // 2 + 1
+            self.sentinels = [Sentinel(place, first, needed) for place in places[replicas + 1 :]]
             self.await_sentinels()
         except BaseException:
             self.close()
@@ -125,27 +177,26 @@ class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
         """The same with another number of replicas."""
         if not self.sentinels:
             return f"{self.servers[0].url}?replicas={replicas}"
-        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        hosts = ",".join(sentinel.address for sentinel in self.sentinels)
         return f"redis+sentinel://:{PASSWORD}@{hosts}/{SERVICE}?replicas={replicas}"
 
-    def replicas_of(self, server: Master) -> list[int]:
+    def replicas_of(self, server: Server) -> list[int]:
         """The ports of the replicas that follow a server."""
-        found: Any = ask(server.port).info("replication")
+        found: Any = server.client.info("replication")
         slaves = [found[key] for key in found if re.fullmatch("slave[0-9]+", key)]
         return [slave["port"] for slave in slaves if slave["state"] == "online"]
 
     @property
-    def primary(self) -> Master:
+    def primary(self) -> Server:
         """The server that the first Sentinel names; without any, the first server."""
         if not self.sentinels:
             return self.servers[0]
-        _, port = ask(self.sentinels[0].port, None).execute_command(
-            "SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE
-        )
+        asked = self.sentinels[0].client
+        _, port = asked.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
         return next(server for server in self.servers if server.port == int(port))
 
     @property
-    def replicas(self) -> list[Master]:
+    def replicas(self) -> list[Server]:
         """The other servers."""
         primary = self.primary
         return [server for server in self.servers if server is not primary]
@@ -154,7 +205,7 @@ class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
         """Wait until each Sentinel knows the others and all replicas."""
 
         def known(sentinel: Sentinel) -> bool:
-            masters: Any = ask(sentinel.port, None).sentinel_masters()
+            masters: Any = sentinel.client.sentinel_masters()
             state = masters[SERVICE]
             others, slaves = len(self.sentinels) - 1, len(self.servers) - 1
             return int(state["num-other-sentinels"]) == others and int(state["num-slaves"]) == slaves
@@ -169,40 +220,39 @@ class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
         """Let the Sentinels promote a replica, and wait until they have."""
         before = self.primary
         until(
-            lambda: ask(self.sentinels[0].port, None).execute_command("SENTINEL", "FAILOVER", SERVICE),
+            lambda: self.sentinels[0].client.execute_command("SENTINEL", "FAILOVER", SERVICE),
             "a Sentinel begins the failover",
         )
         until(lambda: self.primary is not before, "a replica is promoted")
 
-    def promoted(self, old: Master) -> bool:
+    def promoted(self, old: Server) -> bool:
         """Whether another server than this one is a primary."""
         others = [server for server in self.servers if server is not old and server.running]
-        return any(ask(server.port).role()[0] == "master" for server in others)
+        return any(server.client.role()[0] == "master" for server in others)
 
-    def rejoin(self, server: Master) -> None:
+    def rejoin(self, server: Server) -> None:
         """Make a former primary a replica. The Sentinels send the same commands, ten seconds later."""
-        client = ask(server.port)
-        client.replicaof("127.0.0.1", self.primary.port)
+        server.follow(self.primary)
         for kind in ("normal", "pubsub"):
-            client.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+            server.client.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
 
-    def disconnect_some(self, server: Master, dice: Random) -> None:
+    def disconnect_some(self, server: Server, dice: Random) -> None:
         """End every second connection of clients to a server."""
-        client: Any = ask(server.port)
+        client: Any = server.client
         for each in client.client_list(_type="normal"):
             if dice.random() < 0.5 and each["name"] == "":
                 client.client_kill_filter(_id=each["id"])
 
-    def shut_out(self, server: Master) -> None:
+    def shut_out(self, server: Server) -> None:
         """Cut a server off from replicas and Sentinels. Clients reach it as before."""
         for user in (REPLICA, SENTINEL):
-            ask(server.port).execute_command("ACL", "SETUSER", user, "off")
-            ask(server.port).execute_command("CLIENT", "KILL", "USER", user)
+            server.client.execute_command("ACL", "SETUSER", user, "off")
+            server.client.execute_command("CLIENT", "KILL", "USER", user)
 
-    def let_in(self, server: Master) -> None:
+    def let_in(self, server: Server) -> None:
         """End a `shut_out`."""
         for user in (REPLICA, SENTINEL):
-            ask(server.port).execute_command("ACL", "SETUSER", user, "on")
+            server.client.execute_command("ACL", "SETUSER", user, "on")
 
     def mend(self) -> None:
         """Let everything run, with the primary that the Sentinels name."""

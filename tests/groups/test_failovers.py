@@ -11,15 +11,14 @@ import pytest
 
 import rlock
 from rlock._client.sentinel import Service
-from rlock.testing.local.embedded import Master
 
 from ..faults.conftest import Waiter
 from ..servers import Fleet
 from .conftest import TTL, ClientFor, one_kind, refused, usable
-from .group import ReplicatedGroup, until
+from .group import ReplicatedGroup, Server, until
 
 #: How the old primary ends, or goes on.
-HARMS: dict[str, Callable[[ReplicatedGroup, Master], None]] = {
+HARMS: dict[str, Callable[[ReplicatedGroup, Server], None]] = {
     "command": lambda group, _: group.fail_over(),
     "kill": lambda _, old: old.kill(),
     "stop": lambda _, old: old.pause(),
@@ -29,7 +28,7 @@ HARMS: dict[str, Callable[[ReplicatedGroup, Master], None]] = {
 SLACK_S = 6.0
 
 
-def fail_over(group: ReplicatedGroup, kind_of_harm: str) -> Master:
+def fail_over(group: ReplicatedGroup, kind_of_harm: str) -> Server:
     """Have a replica promoted; the old primary."""
     old = group.primary
     HARMS[kind_of_harm](group, old)

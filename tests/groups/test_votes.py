@@ -7,7 +7,7 @@ import pytest
 import rlock
 
 from .conftest import ClientFor, GroupOf, one_kind, promote, refused, usable
-from .group import ask, until
+from .group import until
 
 
 @pytest.mark.rule("3.6")
@@ -21,7 +21,7 @@ def test_a_stale_primary_grants_nothing(client_for: ClientFor, group_of: GroupOf
     with early.lock("x") as lock:
         refused(late, "0 of 1 replicas acknowledged")
         lock.check()
-    assert ask(old.port).role()[0] == "master"
+    assert old.client.role()[0] == "master"
 
 
 def test_without_acknowledgements_a_stale_primary_grants_a_second_lease(
@@ -53,7 +53,7 @@ def test_an_acl_that_forbids_wait_is_an_error_that_names_the_command(
     client_for: ClientFor, group_of: GroupOf
 ) -> None:
     primary = group_of().servers[0]
-    ask(primary.port).execute_command("ACL", "SETUSER", "app", "on", ">app", "~*", "&*", "+@all", "-wait")
+    primary.client.execute_command("ACL", "SETUSER", "app", "on", ">app", "~*", "&*", "+@all", "-wait")
     client = client_for(f"redis://app:app@127.0.0.1:{primary.port}?replicas=1")
     with pytest.raises(rlock.OptionsError, match="no permissions to run the 'wait' command"):
         client.lock("x").acquire()
@@ -70,7 +70,7 @@ def test_an_empty_primary_does_not_grant_what_its_replica_forgets_with_it(
     old.kill()
     old.start()
     until(lambda: group.replicas_of(old) == [new.port], "the replica follows the empty primary")
-    assert not ask(new.port).exists("x")
+    assert not new.client.exists("x")
     for url in (group.url, f"{new.url}?replicas=0"):
         if url != group.url:
             promote(new)

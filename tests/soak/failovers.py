@@ -13,9 +13,8 @@ from random import Random
 
 from rlock.rules.timing import guard_time
 from rlock.testing.contention.journal import now_ns
-from rlock.testing.local.embedded import Master
 
-from ..groups.group import ReplicatedGroup, until
+from ..groups.group import ReplicatedGroup, Server, until
 from .field import Failover, Field, fault
 from .groups import GroupFleet
 
@@ -41,7 +40,7 @@ def _some_group(on: Field, dice: Random) -> Iterator[tuple[int, ReplicatedGroup]
             fleet.await_guard(i)
 
 
-def _failover(on: Field, dice: Random, kind: str, harm: Callable[[ReplicatedGroup, Master], None]) -> None:
+def _failover(on: Field, dice: Random, kind: str, harm: Callable[[ReplicatedGroup, Server], None]) -> None:
     with _some_group(on, dice) as some:
         if some is None:
             return
