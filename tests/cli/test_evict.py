@@ -29,21 +29,6 @@ def answer(urls: list[str], keys: str, between: Callable[[], object] = lambda: N
         screen.close()
 
 
-def test_it_evicts_the_holder_who_learns_of_it(masters3: Fleet) -> None:
-    with rlock.Client(masters3.urls, ttl=2.0) as client:
-        lock = client.lock("job")
-        lock.acquire()
-        holder = client.status("job").holder
-        code, out, err = ask(masters3.urls, "evict", "job", "--yes")
-        assert (code, err) == (0, "")
-        assert f"held by {holder}" in out
-        assert f"evicted {holder}; it learns of it within a third of its ttl" in out
-        assert not client.status("job").locked
-        assert lock.lost.wait(3.0)
-        with pytest.raises(rlock.LeaseLostError):
-            lock.release()
-
-
 def test_on_a_terminal_it_asks_and_no_is_the_answer_that_is_taken_for_granted(masters3: Fleet) -> None:
     with rlock.Client(masters3.urls) as client, client.lock("job"):
         for keys in ("\n", "n\n"):

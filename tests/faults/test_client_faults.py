@@ -79,19 +79,3 @@ def test_a_holder_that_was_stopped_past_its_lease_is_told_so_and_does_not_hurt_i
     successor.check()
     successor.release()
     assert child.line() == "usable"
-
-
-def test_a_holder_that_was_stopped_for_less_than_its_lease_still_has_it(
-    masters3: Fleet, client_for: ClientFor, process: Process
-) -> None:
-    child = process(HOLD + TELL, masters3.urls, 2.4)
-    other = client_for(masters3.urls)
-    assert child.line() == "got"
-    stop(child)
-    time.sleep(1.2)  # a renewal was due meanwhile
-    go_on(child)
-    time.sleep(1.5)
-    excluded(other)
-    child.say()
-    assert child.line().startswith("True ")
-    assert [child.line() for _ in range(3)] == ["checked", "released", "usable"]

@@ -9,15 +9,11 @@ import pytest
 
 import rlock
 from rlock.rules import scripts
-from rlock.rules.keys import OWN
 
 from ..lock.conftest import eventually
 from ..servers import Fleet, raw
 from .conftest import (
-    LOOK_S,
     ClientFor,
-    FreshMasters,
-    Process,
     Proxies,
     Waiter,
     everywhere,
@@ -87,39 +83,6 @@ def test_a_waiter_whose_subscriptions_were_killed_is_woken_at_once_by_the_next_r
     lock.release()
     assert waiter.got()
     assert waiter.got_at - released_at < 0.3, "it polled"
-
-
-def test_a_subscriber_that_the_server_drops_for_its_full_buffer_still_gets_the_lock(
-    fresh_masters: FreshMasters, client_for: ClientFor, process: Process
-) -> None:
-    fleet = fresh_masters(3, args=("--client-output-buffer-limit", *["pubsub", "64kb", "32kb", "1"]))
-    holder = client_for(fleet.urls, 10.0)
-    lock = holder.lock("x")
-    lock.acquire()
-    waiter = process('print("got", lock.acquire(timeout=20)); lock.release()', fleet.urls, 10.0)
-    waiting(holder)
-    assert all(subscribers(url) == 1 for url in fleet.urls)
-    waiter.process.send_signal(19)  # it reads no more; what the kernel keeps for it is full after a while
-    for url in fleet.urls:
-        server = raw(url)
-        for _ in range(64):
-            if server.publish(OWN.channel("x"), "." * (1 << 20)) == 0:
-                break
-        server.close()
-    assert eventually(lambda: not any(map(subscribers, fleet.urls)), 5.0), "its buffer has no limit"
-    lock.release()
-    waiter.process.send_signal(18)
-    with within(2 * LOOK_S):
-        assert waiter.line() == "got True"
-
-
-@pytest.mark.parametrize("what", ["ALL", "WRITE"])
-def test_a_pause_of_a_minority_is_noticed_by_nobody(
-    what: str, masters3: Fleet, client_for: ClientFor
-) -> None:
-    urls = masters3.urls
-    with unharmed(client_for(urls, 1.5), client_for(urls, 1.5)):
-        command(urls[:1], "CLIENT", "PAUSE", "2500", what)
 
 
 @pytest.mark.parametrize("what", ["ALL", "WRITE"])

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from ..servers import Fleet
-from .conftest import LOOK_S, TELL, ClientFor, Process, Waiter, everywhere, excluded, within
+from .conftest import TELL, ClientFor, Process, Waiter, everywhere, excluded, within
 
 #: Takes every descriptor that the process may still have; `free()` gives them back.
 DESCRIPTORS = """\
@@ -69,31 +69,6 @@ def test_without_a_descriptor_for_a_connection_acquire_says_too_many_open_files(
     assert told.startswith(f"{error} ")
     assert "Too many open files" in told
     assert child.line() == "usable"
-
-
-WAITING_WITHOUT_DESCRIPTORS = (
-    DESCRIPTORS
-    + """\
-with client.lock("y"):
-    exhaust()
-    print("connected")
-print(lock.acquire(timeout=20))
-lock.release()
-"""
-)
-
-
-def test_a_waiter_without_a_descriptor_for_its_subscriptions_polls(
-    masters3: Fleet, client_for: ClientFor, process: Process
-) -> None:
-    lock = client_for(masters3.urls, 10.0).lock("x")
-    lock.acquire()
-    child = process(WAITING_WITHOUT_DESCRIPTORS, masters3.urls, 10.0)
-    assert child.line() == "connected"
-    time.sleep(0.5)
-    lock.release()
-    with within(LOOK_S):
-        assert child.line() == "True"
 
 
 #: Nobody else has processes under this user, and root is bound by no limit.

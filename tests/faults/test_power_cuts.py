@@ -67,18 +67,6 @@ def fleet_on(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FleetOn
             master.close()
 
 
-@pytest.mark.parametrize("appendfsync", ["always", "no"])
-def test_a_cut_drops_what_was_acknowledged_before_its_sync(fleet_on: FleetOn, appendfsync: str) -> None:
-    fleet = fleet_on(appendfsync)
-    server = raw(fleet.urls[0])
-    for i in range(50):
-        server.set(f"k{i}", i)
-    cut = fleet.disks[0].cut(fleet.masters[0], names=False)
-    fleet.masters[0].start()
-    kept = server.dbsize()
-    assert (kept, cut.dropped, cut.early) == (50, 0, 0) if appendfsync == "always" else kept == 0 < cut.early
-
-
 def bare_quorum(fleet: Fleet, client: rlock.Client, missed: int) -> rlock.RLock:
     """A fixed lease on all masters but one."""
     lock = client.lock("x", renew=False)

@@ -10,7 +10,7 @@ import rlock
 
 from ..lock.conftest import eventually
 from ..servers import AnyMaster, Fleet
-from .conftest import ClientFor, FreshMasters, Proxies, everywhere, excluded, holders, usable, within
+from .conftest import ClientFor, FreshMasters, everywhere, excluded, holders, usable, within
 
 HOW = ("killed", "stopped")
 
@@ -112,44 +112,3 @@ def test_an_acquire_that_stopped_masters_carry_out_late_does_not_outlive_its_lea
     assert everywhere(fleet.urls), "what was left of the attempt is gone, or never was"
     other.lock("x").release()
     usable(gave_up)
-
-
-@pytest.mark.parametrize("what", ["acquire", "renew", "release"])
-def test_a_command_that_arrives_after_a_later_owner_has_the_lock_does_not_touch_it(
-    what: str, fresh_masters: FreshMasters, client_for: ClientFor, proxies: Proxies
-) -> None:
-    fleet = fresh_masters(3)
-    network = proxies(fleet.urls)
-    early = client_for([proxy.url for proxy in network], 1.2)
-    later = client_for(fleet.urls)
-    usable(early)
-    usable(later)
-    lock = early.lock("x", renew=what == "renew")
-    if what != "acquire":
-        lock.acquire()
-    for proxy in network:
-        proxy.hold()
-    if what == "acquire":
-        with pytest.raises(rlock.QuorumUnreachableError):
-            lock.acquire(blocking=False)
-    elif what == "renew":
-        assert lock.lost.wait(5.0)
-    else:
-        lock.release()  # nobody can say more than that it was sent
-    assert eventually(lambda: set(holders(fleet.urls)) == {None}, 3.0), "the lease ended on all masters"
-    # Without renewal: it would put back at once what the late command took away.
-    successor = later.lock("x", renew=False)
-    assert successor.acquire(timeout=3.0)
-    assert everywhere(fleet.urls)
-    mine = holders(fleet.urls)
-    for proxy in network:
-        proxy.let_go()
-    time.sleep(0.5)
-    assert holders(fleet.urls) == mine
-    successor.check()
-    successor.release()
-    assert eventually(lambda: set(holders(fleet.urls)) == {None}, 2.0), "a late vote stands there"
-    if what == "renew":
-        with pytest.raises(rlock.LeaseLostError):
-            lock.release()
-    usable(early)

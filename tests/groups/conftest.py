@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ import rlock
 from rlock.testing.local.embedded import ServerBinary
 
 from ..lock import tasks
-from .group import ReplicatedGroup, Server
+from .group import Place, ReplicatedGroup, Server
 
 ClientFor = Callable[..., rlock.Client]
 GroupOf = Callable[..., ReplicatedGroup]
@@ -49,8 +49,8 @@ def group_of(server: ServerBinary) -> Iterator[GroupOf]:
     """``group_of(replicas, sentinels)``: a group in which nothing was ever locked."""
     with contextlib.ExitStack() as stack:
 
-        def make(replicas: int = 1, sentinels: int = 0) -> ReplicatedGroup:
-            group = stack.enter_context(ReplicatedGroup(server, replicas, sentinels))
+        def make(replicas: int = 1, sentinels: int = 0, places: Sequence[Place] = ()) -> ReplicatedGroup:
+            group = stack.enter_context(ReplicatedGroup(server, replicas, sentinels, places))
             init(group.url)
             return group
 

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import shutil
-import signal
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
@@ -21,11 +15,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from rlock.testing.local.embedded import Master, ServerBinary
-from rlock.testing.local.spawn import free_port, spawn
 
 SERVICE = "mymaster"
-#: After so long without an answer a Sentinel calls a server down. In less than a second it does not connect.
-DOWN_AFTER_MS = 1200
 #: Replicas and Sentinels log in as these users, so a server can refuse them and still serve clients.
 REPLICA, SENTINEL, PASSWORD = "replica", "sentinel", "secret"
 #: A replica is synchronized at once, and asks for its primary once a second.
@@ -35,21 +26,16 @@ ARGUMENTS = (
     *f"--user {REPLICA} on >{PASSWORD} ~* &* +@all".split(),
     *f"--user {SENTINEL} on >{PASSWORD} ~* &* +@all".split(),
 )
+#: After so long without an answer a Sentinel calls a server down. In less than a second it does not connect.
+OPTIONS = {
+    "down-after-milliseconds": 1200,
+    "failover-timeout": 1500,
+    "parallel-syncs": 5,
+    "auth-user": SENTINEL,
+    "auth-pass": PASSWORD,
+}
 #: How long a change of the group may take on a loaded machine.
 PATIENCE_S = 20.0
-
-
-def ask(address: str, port: int, password: str | None = PASSWORD) -> redis.Redis:
-    """A client that gives up soon and never tries again."""
-    return redis.Redis(
-        address,
-        port,
-        password=password,
-        protocol=2,
-        decode_responses=True,
-        socket_timeout=2.0,
-        retry=Retry(NoBackoff(), 0),
-    )
 
 
 def until(done: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
@@ -76,18 +62,25 @@ class Place(NamedTuple):
 class Server(Master):
     """A server of a group."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(
+        self, place: Place, args: Sequence[str] = ARGUMENTS, password: str | None = PASSWORD
+    ) -> None:
         self.place = place
-        bind = dict.fromkeys((place.address, "127.0.0.1"))
-        super().__init__(place.binary, args=(*ARGUMENTS, "--bind", *bind), password=PASSWORD)
-
-    @property
-    def url(self) -> str:
-        return super().url.replace("127.0.0.1", self.place.address)
+        bind = ("--bind", *dict.fromkeys((place.address, "127.0.0.1")))
+        super().__init__(place.binary, args=(*args, *bind), password=password)
 
     @property
     def client(self) -> redis.Redis:
-        return ask(self.place.address, self.port)
+        """A client that gives up soon and never tries again."""
+        return redis.Redis(
+            self.place.address,
+            self.port,
+            password=self.password,
+            protocol=2,
+            decode_responses=True,
+            socket_timeout=2.0,
+            retry=Retry(NoBackoff(), 0),
+        )
 
     def follow(self, primary: Server) -> None:
         """Make it a replica."""
@@ -98,47 +91,17 @@ class Server(Master):
             return super()._answers()
 
 
-class Sentinel:
-    """One Sentinel, with its configuration in a directory of its own."""
+class Sentinel(Server):
+    """One Sentinel."""
 
-    def __init__(self, place: Place, primary: Server, needed: int) -> None:
-        self.port = free_port()
-        self._place = place
-        self._directory = Path(tempfile.mkdtemp(prefix="rlock-sentinel-"))
-        self._config = self._directory / "sentinel.conf"
-        self._config.write_text(
-            f"port {self.port}\nbind {place.address}\nprotected-mode no\n"
-            f"logfile {self._directory}/log\ndir {self._directory}\n"
-            f"sentinel monitor {SERVICE} {primary.place.address} {primary.port} {needed}\n"
-            f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}\n"
-            f"sentinel failover-timeout {SERVICE} 1500\nsentinel parallel-syncs {SERVICE} 5\n"
-            f"sentinel auth-user {SERVICE} {SENTINEL}\nsentinel auth-pass {SERVICE} {PASSWORD}\n"
-        )
-        self.process: subprocess.Popen[bytes] = self._start()
+    def __init__(self, place: Place) -> None:
+        super().__init__(place, ("--sentinel", "--protected-mode", "no"), password=None)
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        command = [str(self._place.binary.path), str(self._config), "--sentinel"]
-        with open(os.devnull, "wb") as nothing:
-            return spawn(command, nothing.fileno(), self._directory)
-
-    @property
-    def address(self) -> str:
-        return f"{self._place.address}:{self.port}"
-
-    @property
-    def client(self) -> redis.Redis:
-        return ask(self._place.address, self.port, None)
-
-    def pause(self) -> None:
-        self.process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        shutil.rmtree(self._directory, ignore_errors=True)
+    def watch(self, primary: Server, needed: int) -> None:
+        """Watch the group of this primary."""
+        self.client.sentinel_monitor(SERVICE, primary.place.address, primary.port, needed)
+        for option, value in OPTIONS.items():
+            self.client.sentinel_set(SERVICE, option, value)
 
 
 class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
@@ -161,8 +124,10 @@ class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
             for server in self.servers[1:]:
                 server.follow(first)
             until(lambda: len(self.replicas_of(first)) == replicas, "the replicas are online")
-            needed = sentinels // 2 + 1
-            self.sentinels = [Sentinel(place, first, needed) for place in places[replicas + 1 :]]
+            for place in places[replicas + 1 :]:
+                self.sentinels.append(Sentinel(place))
+                self.sentinels[-1].start()
+                self.sentinels[-1].watch(first, sentinels // 2 + 1)
             self.await_sentinels()
         except BaseException:
             self.close()
@@ -177,7 +142,7 @@ class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
         """The same with another number of replicas."""
         if not self.sentinels:
             return f"{self.servers[0].url}?replicas={replicas}"
-        hosts = ",".join(sentinel.address for sentinel in self.sentinels)
+        hosts = ",".join(f"{sentinel.place.address}:{sentinel.port}" for sentinel in self.sentinels)
         return f"redis+sentinel://:{PASSWORD}@{hosts}/{SERVICE}?replicas={replicas}"
 
     def replicas_of(self, server: Server) -> list[int]:
@@ -266,9 +231,7 @@ class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
         until(self.whole, "the group is whole")
 
     def close(self) -> None:
-        for sentinel in self.sentinels:
-            sentinel.close()
-        for server in self.servers:
+        for server in (*self.sentinels, *self.servers):
             server.close()
 
     def __exit__(self, *_: object) -> None:

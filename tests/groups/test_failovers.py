@@ -60,19 +60,6 @@ def test_nobody_gets_a_lock_beside_its_holder(
     assert usable(other) > token
 
 
-@pytest.mark.parametrize("harm", ["command", "partition"])
-def test_a_hold_is_renewed_on_the_promoted_server(
-    client_for: ClientFor, watched: ReplicatedGroup, harm: str
-) -> None:
-    with client_for(watched.url, ttl=6.0).lock("x") as lock:
-        fail_over(watched, harm)
-        watched.mend()
-        deadline = time.monotonic() + 7.0
-        while time.monotonic() < deadline:
-            lock.check()
-            time.sleep(0.1)
-
-
 def test_one_group_of_three_fails_over_and_nobody_notices(
     client_for: ClientFor, watched: ReplicatedGroup, masters3: Fleet
 ) -> None:

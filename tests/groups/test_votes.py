@@ -24,20 +24,6 @@ def test_a_stale_primary_grants_nothing(client_for: ClientFor, group_of: GroupOf
     assert old.client.role()[0] == "master"
 
 
-def test_without_acknowledgements_a_stale_primary_grants_a_second_lease(
-    client_for: ClientFor, group_of: GroupOf
-) -> None:
-    """The control of the test above."""
-    group = group_of()
-    new = group.servers[1]
-    late, early = client_for(group.url_with(0)), client_for(f"{new.url}?replicas=0")
-    usable(late)
-    promote(new)
-    with early.lock("x") as first, late.lock("x") as second:
-        assert first.is_owned()
-        assert second.is_owned()
-
-
 @one_kind
 def test_more_replicas_than_configured_are_an_error_that_names_the_number(
     client_for: ClientFor, group_of: GroupOf
@@ -76,3 +62,22 @@ def test_an_empty_primary_does_not_grant_what_its_replica_forgets_with_it(
             promote(new)
         refused(client_for(url, ttl=6.0), "it has no vote for")
         lock.check()
+
+
+@one_kind
+@pytest.mark.rule("3.6")
+def test_a_replica_that_followed_another_primary_has_no_vote_until_the_guard_is_over(
+    client_for: ClientFor, group_of: GroupOf
+) -> None:
+    """It has the note of a memory that is old enough, and none of the locks."""
+    group, stranger = group_of(), group_of(replicas=0)
+    old, new = group.servers
+    client = client_for(group.url)
+    usable(client)
+    new.follow(stranger.servers[0])
+    refused(client, "0 of 1 replicas acknowledged")
+    until(lambda: stranger.replicas_of(stranger.servers[0]) == [new.port], "it follows the other primary")
+    promote(new)
+    refused(client_for(f"{new.url}?replicas=0"), "it has no vote for")
+    new.follow(old)
+    usable(client)
