@@ -1,21 +1,23 @@
 """Overlapping holds of other locks during failovers of one group, by the harness that tests rlock.
 
-    python -m bench.failover [--minutes 1] [--kinds command,stop,empty,partition]
+    python -m bench.failover [--minutes 1] [--kinds command,stop,...] [--locks pottery,redisson-rlock,...]
 
-One primary, one replica, three Sentinels, a ttl of 2 s. Six threads, each with a client of its own through
-the Sentinels, want one lock and hold it for a moment. A hold counts from the return of acquire until the call
-of release, or until its lease ends. Holds of different threads that overlap are counted.
+One primary, one replica, three Sentinels, a ttl of 2 s. Six threads want one lock and hold it for 150 ms.
+Each has a client of its own through the Sentinels; of pottery and Redisson two threads share a process
+and a client. A hold counts from the return of acquire until the call of release, or until 2 s after the
+call of acquire: its lease may end then. Holds that begin during another one are counted.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import redis
 import redis.sentinel
@@ -23,15 +25,22 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 import rlock
+from bench.harness.contestants import BY_KEY
+from bench.harness.groups import Group, answers
+from bench.harness.sections import Section, overlaps, sections_of
 from rlock.testing.local.embedded import EmbeddedError, find_server
 from tests.groups.group import PASSWORD, SERVICE, ReplicatedGroup
 
-TTL, THREADS = 2.0, 6
+TTL, HOLD_S, THREADS, PROCESSES = 2.0, 0.15, 6, 3
 #: Seconds from one failover to the next.
 PAUSE = 5.0
+#: Processes go on so long for the last failover.
+LATER = 15.0
 
-#: Acquire and release of one thread; acquire gives the end of the lease, or None.
-Pair = tuple[Callable[[], float | None], Callable[[], object]]
+#: Acquire and release of one thread.
+Pair = tuple[Callable[[], bool], Callable[[], object]]
+#: The number of failovers, and the holds.
+Result = tuple[int, list[Section]]
 
 
 def redis_py(group: ReplicatedGroup, wait: bool) -> Pair:
@@ -43,15 +52,14 @@ def redis_py(group: ReplicatedGroup, wait: bool) -> Pair:
     )
     lock = client.lock("other", timeout=TTL, blocking_timeout=0.2, sleep=0.01, thread_local=False)
 
-    def acquire() -> float | None:
-        asked_at = time.monotonic()
+    def acquire() -> bool:
         if not lock.acquire():
-            return None
+            return False
         if wait and client.wait(1, 200) < 1:
             with suppress(redis.RedisError, redis.exceptions.LockError):
                 lock.release()
-            return None
-        return asked_at + TTL
+            return False
+        return True
 
     return acquire, lock.release
 
@@ -60,33 +68,53 @@ def ours(group: ReplicatedGroup, wait: bool) -> Pair:
     """rlock, with the acknowledgement of the replica or without."""
     client = rlock.Client(group.url_with(1 if wait else 0), ttl=TTL, max_ttl=TTL)
     lock = client.lock("ours", renew=False)
-
-    def acquire() -> float | None:
-        return time.monotonic() + lock.remaining() if lock.acquire(timeout=0.2) else None
-
-    return acquire, lock.release
+    return partial(lock.acquire, timeout=0.2), lock.release
 
 
-def overlaps(
-    group: ReplicatedGroup, make: Callable[[], Pair], kind: str, seconds: float
-) -> tuple[int, int, int]:
-    """Failovers, holds, and those that began while another thread's hold was valid."""
-    over, holds = threading.Event(), list[tuple[float, float, int]]()
+def of_threads(make: Callable[[], Pair], disturb: Callable[[], int]) -> Result:
+    """The holds of threads of this process."""
+    over, holds = threading.Event(), list[Section]()
 
     def work(number: int) -> None:
         acquire, release = make()
         while not over.is_set():
             with suppress(redis.RedisError, redis.exceptions.LockError, rlock.RLockError):
-                if (until := acquire()) is not None:
-                    began = time.monotonic()
-                    time.sleep(random.uniform(0.0, 0.3))
-                    holds.append((began, min(time.monotonic(), until), number))
+                asked = time.monotonic_ns()
+                if acquire():
+                    entered = time.monotonic_ns()
+                    time.sleep(HOLD_S)
+                    holds.append(Section(0, number, asked, entered, time.monotonic_ns()))
                     release()
             time.sleep(0.005)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
     for thread in threads:
         thread.start()
+    failovers = disturb()
+    over.set()
+    for thread in threads:
+        thread.join()
+    return failovers, holds
+
+
+def of_processes(key: str, group: ReplicatedGroup, disturb: Callable[[], int], seconds: float) -> Result:
+    """The holds of a contestant's workers, as long as the failovers go on."""
+    url = group.url_with(1).partition("?")[0]
+    with Group(BY_KEY[key], [url], PROCESSES, round(TTL * 1000)) as processes:
+        workers = [processes[i] for i in range(PROCESSES)]
+        contend = {"lock": "other", "threads": THREADS // PROCESSES, "hold_us": round(HOLD_S * 1e6)}
+        now = time.monotonic_ns()
+        contend |= {"wait_ms": 200, "start_ns": now, "stop_ns": now + round((seconds + LATER) * 1e9)}
+        for worker in workers:
+            worker.send("contend", **contend)
+        failovers = disturb()
+        over = time.monotonic_ns()
+        holds, _ = sections_of(answers(workers, 4 * LATER))
+    return failovers, [hold for hold in holds if hold.entered < over]
+
+
+def disturb_group(group: ReplicatedGroup, kind: str, seconds: float) -> int:
+    """Failovers, one after another; their number."""
     failovers, end = 0, time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(1.0)
@@ -95,10 +123,7 @@ def overlaps(
             failovers += 1
             time.sleep(PAUSE)
             group.mend()
-    over.set()
-    for thread in threads:
-        thread.join()
-    return failovers, len(holds), count(sorted(holds))
+    return failovers
 
 
 def fail(group: ReplicatedGroup, kind: str) -> None:
@@ -116,36 +141,36 @@ def fail(group: ReplicatedGroup, kind: str) -> None:
         group.shut_out(old)
 
 
-def count(holds: list[tuple[float, float, int]]) -> int:
-    """Holds that began before an earlier hold of another thread had ended."""
-    found, latest = 0, (0.0, -1)
-    for began, ended, thread in holds:
-        found += began < latest[0] and thread != latest[1]
-        latest = max(latest, (ended, thread))
-    return found
-
-
 def main() -> None:
     """Run all, print a table."""
+    locks: dict[str, tuple[Callable[[ReplicatedGroup, bool], Pair], bool] | None] = {
+        "redis-py": (redis_py, False),
+        "redis-py-then-wait": (redis_py, True),
+        "pottery": None,
+        "redisson-rlock": None,
+        "rlock-replicas-0": (ours, False),
+        "rlock-replicas-1": (ours, True),
+    }
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=1.0, help="for each lock and kind")
     parser.add_argument("--kinds", default="command,stop,partition,empty")
+    parser.add_argument("--locks", default=",".join(locks))
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    locks: tuple[tuple[str, Callable[[ReplicatedGroup, bool], Pair], bool], ...] = (
-        ("redis-py Lock", redis_py, False),
-        ("redis-py Lock, then WAIT 1", redis_py, True),
-        ("rlock, replicas=0", ours, False),
-        ("rlock, replicas=1", ours, True),
-    )
+    seconds = options.minutes * 60
     print(f"{'lock':<28}{'kind':<12}{'failovers':>10}{'holds':>8}{'overlaps':>10}")
-    for kind in options.kinds.split(","):
-        for title, make, wait in locks:
-            with ReplicatedGroup(find_server(), 1, 3) as group:
-                told = overlaps(group, lambda: make(group, wait), kind, options.minutes * 60)  # noqa: B023
-            print(f"{title:<28}{kind:<12}{told[0]:>10}{told[1]:>8}{told[2]:>10}", flush=True)
+    for kind, key in itertools.product(options.kinds.split(","), options.locks.split(",")):
+        with ReplicatedGroup(find_server(), 1, 3) as group:
+            disturb = partial(disturb_group, group, kind, seconds)
+            if (pair := locks[key]) is None:
+                failovers, holds = of_processes(key, group, disturb, seconds)
+            else:
+                failovers, holds = of_threads(partial(pair[0], group, pair[1]), disturb)
+        cut = [hold._replace(left=min(hold.left, hold.asked + round(TTL * 1e9))) for hold in holds]
+        valid = [hold for hold in cut if hold.entered < hold.left]
+        print(f"{key:<28}{kind:<12}{failovers:>10}{len(valid):>8}{overlaps(valid):>10}", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 
 from rlock.testing.local import embedded
@@ -19,12 +18,9 @@ def choose(path: Path) -> None:
 
 def server() -> ServerBinary:
     """The chosen program, else the first that is found."""
-    return _chosen[0] if _chosen else _found()
-
-
-@functools.cache
-def _found() -> ServerBinary:
-    return find_server()
+    if not _chosen:
+        _chosen.append(find_server())
+    return _chosen[0]
 
 
 class Masters(embedded.Masters):

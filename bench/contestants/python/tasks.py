@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from library import AsyncLibrary, AsyncLock, Unsupported
-from threads import AFTER_ERROR_S, PATIENCE_S, told
+from threads import AFTER_ERROR_S, PATIENCE_MS, told
 
 now = time.monotonic_ns
 
@@ -102,8 +102,8 @@ class Tasks:
 
 
 async def _acquire(lock: AsyncLock) -> None:
-    if not await lock.acquire(PATIENCE_S):
-        raise TimeoutError(f"not acquired within {PATIENCE_S:g} s")
+    if not await lock.acquire(PATIENCE_MS / 1000):
+        raise TimeoutError(f"not acquired within {PATIENCE_MS:g} ms")
 
 
 async def _pairs(lock: AsyncLock, count: int) -> dict[str, Any]:

@@ -121,7 +121,15 @@ final class Library {
         config.setEventLoopGroup(loops);
         config.setExecutor(executor);
         config.setLockWatchdogTimeout(ttlMs);
-        config.useSingleServer().setAddress(url);
+        if (!url.startsWith("redis+sentinel:")) {
+            config.useSingleServer().setAddress(url);
+            return config;
+        }
+        String[] parts = url.split("://:|[@/]");
+        var group = config.useSentinelServers().setPassword(parts[1]).setMasterName(parts[3]);
+        for (String sentinel : parts[2].split(",")) {
+            group.addSentinelAddress("redis://" + sentinel);
+        }
         return config;
     }
 }

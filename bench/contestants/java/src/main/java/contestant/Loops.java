@@ -14,7 +14,7 @@ import java.util.concurrent.locks.LockSupport;
 
 /** The requests, performed by threads; what follows each other is done by one thread, the owner of its locks. */
 final class Loops {
-    /** How long one acquire may wait. */
+    /** How long one acquire may wait, unless the request says. */
     private static final long PATIENCE_MS = 10_000;
 
     private final Library library;
@@ -50,7 +50,7 @@ final class Loops {
                 return Map.of("waiting", asked.count("threads"));
             case "hold":
                 for (int i = 0; i < asked.count("count"); i++) {
-                    acquire(lock(asked.text("prefix") + i));
+                    acquire(lock(asked.text("prefix") + i), PATIENCE_MS);
                 }
                 return Map.of("acquired", asked.count("count"));
             case "drop":
@@ -67,9 +67,9 @@ final class Loops {
         return locks.computeIfAbsent(name, library::lock);
     }
 
-    private static void acquire(Lock lock) throws InterruptedException, TimeoutException {
-        if (!lock.tryLock(PATIENCE_MS, TimeUnit.MILLISECONDS)) {
-            throw new TimeoutException("not acquired within " + PATIENCE_MS / 1000 + " s");
+    private static void acquire(Lock lock, long waitMs) throws InterruptedException, TimeoutException {
+        if (!lock.tryLock(waitMs, TimeUnit.MILLISECONDS)) {
+            throw new TimeoutException("not acquired within " + waitMs + " ms");
         }
     }
 
@@ -79,7 +79,7 @@ final class Loops {
         for (int i = 0; i < count; i++) {
             long began = System.nanoTime();
             try {
-                acquire(lock);
+                acquire(lock, PATIENCE_MS);
                 lock.unlock();
             } catch (Exception error) {
                 errors.add(Main.told(error));
@@ -91,7 +91,7 @@ final class Loops {
     }
 
     private static Map<String, ?> nested(Lock lock, int count) throws Exception {
-        acquire(lock);
+        acquire(lock, PATIENCE_MS);
         try {
             return pairs(lock, count);
         } finally {
@@ -108,7 +108,7 @@ final class Loops {
             Lock lock = library.lock(asked.text("prefix") + i);
             try {
                 while (System.nanoTime() < until) {
-                    acquire(lock);
+                    acquire(lock, PATIENCE_MS);
                     lock.unlock();
                     done.increment();
                 }
@@ -123,13 +123,14 @@ final class Loops {
         List<long[]> sections = Collections.synchronizedList(new ArrayList<>());
         List<String> errors = Collections.synchronizedList(new ArrayList<>());
         long stop = asked.number("stop_ns");
+        long wait = asked.request.has("wait_ms") ? asked.number("wait_ms") : PATIENCE_MS;
         long held = TimeUnit.MICROSECONDS.toNanos(asked.number("hold_us"));
         together(asked.count("threads"), i -> {
             Lock lock = library.lock(asked.text("lock"));
             TimeUnit.NANOSECONDS.sleep(asked.number("start_ns") - System.nanoTime());
             for (long from; (from = System.nanoTime()) < stop; ) {
                 try {
-                    acquire(lock);
+                    acquire(lock, wait);
                     long entered = System.nanoTime();
                     pause(entered + held);
                     long left = System.nanoTime();
