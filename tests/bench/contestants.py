@@ -9,7 +9,7 @@ import pytest
 
 from bench.harness import builds
 from bench.harness.builds import Broken
-from bench.harness.contestants import Contestant, select
+from bench.harness.contestants import select
 from bench.harness.worker import Failed, Worker
 
 TTL_MS = 2000
@@ -17,21 +17,20 @@ TTL_MS = 2000
 OPEN_S = 90.0
 
 
-def contestant(key: str) -> Contestant:
-    """The contestant with this key; the test is skipped where it cannot be built, without a network say."""
-    (found,) = select([key])
+def built(environment: str) -> list[str]:
+    """The command of its program; the test is skipped where it cannot be built, without a network say."""
     try:
-        builds.command(found.environment)
+        return builds.command(environment)
     except Broken:
         raise
     except Failed as why:
-        pytest.skip(f"{key}: {why}")
-    return found
+        pytest.skip(f"{environment}: {why}")
 
 
 def opened(key: str, urls: Sequence[str], **more: Any) -> Worker:
     """Its process, connected to the masters; ``more`` are fields of its `open` request."""
-    found = contestant(key)
+    (found,) = select([key])
+    built(found.environment)
     worker = found.start()
     try:
         worker.ask("open", OPEN_S, **{**found.opening(urls, TTL_MS), **more})

@@ -12,19 +12,13 @@ from pathlib import Path
 import pytest
 
 from bench.harness.results import Results
-from rlock.testing.local.embedded import EmbeddedError, find_server
 
 from ..servers import descendants
 
 TOP = Path(__file__).parents[2]
 
 
-@pytest.fixture(autouse=True)
-def _server() -> None:
-    try:
-        find_server()
-    except EmbeddedError as why:
-        pytest.skip(why.message)
+pytestmark = pytest.mark.usefixtures("server")
 
 
 def run(*words: str) -> subprocess.Popen[str]:

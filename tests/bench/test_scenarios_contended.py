@@ -1,20 +1,12 @@
-"""A short real run of each scenario in which locks are waited for or kept: ours and redis-py's."""
+"""A short real run of contention: ours and redis-py's."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Iterator
-from typing import Any
-
-import pytest
 
 from bench.harness.contestants import Contestant, select
-from bench.harness.results import Case, Row
-from bench.harness.worker import Failed, Worker
+from bench.harness.results import Case
 from bench.scenarios import contention
-
-from ..servers import descendants
 
 QUICK_S = 3.0
 
@@ -22,31 +14,6 @@ QUICK_S = 3.0
 def here(key: str) -> Contestant:
     """A worker in the interpreter of the tests, which has what it needs: nothing is installed."""
     return dataclasses.replace(select([key])[0], environment="own")
-
-
-RLOCK, REDIS_PY = here("rlock"), here("redis-py")
-
-
-class Absent(Contestant):
-    """A contestant whose environment could not be made."""
-
-    def start(self) -> Worker:
-        raise Failed("no compiler")
-
-
-ABSENT = Absent(**{**vars(REDIS_PY), "key": "absent", "masters": "many"})
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left_running() -> Iterator[None]:
-    before = descendants(os.getpid())
-    yield
-    assert descendants(os.getpid()) <= before
-
-
-def quick(scenario: Any, *contestants: Contestant) -> dict[int, Case]:
-    """The cases of a quick run by masters."""
-    return {case.case["masters"]: case for case in scenario.run(contestants, QUICK_S, True)}
 
 
 def good(case: Case, key: str) -> dict[str, float]:
@@ -57,7 +24,8 @@ def good(case: Case, key: str) -> dict[str, float]:
 
 
 def test_contention_tells_owners_costs_and_fairness() -> None:
-    cases = quick(contention, RLOCK, REDIS_PY, ABSENT)
+    found = contention.run([here("rlock"), here("redis-py")], QUICK_S, True)
+    cases = {case.case["masters"]: case for case in found}
     assert set(cases) == {5, 1}
     for case in cases.values():
         ours = good(case, "rlock")
@@ -72,4 +40,3 @@ def test_contention_tells_owners_costs_and_fairness() -> None:
     assert theirs["overlaps"] == 0
     assert theirs["sections_per_s"] > 10
     assert "attempts_per_section" not in theirs
-    assert cases[5].rows["absent"] == Row(error="Failed: no compiler")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from typing import Any
 
 import pytest
 
+from bench.harness.sections import overlaps, sections_of
 from bench.harness.worker import Worker
 
 from ..servers import Fleet, left
@@ -55,6 +55,4 @@ def contest(one: Worker, other: Worker) -> None:
     told = [worker.answer() for worker in (one, other)]
     assert [each["errors"] for each in told] == [[], []]
     assert all(len(each["sections"]) > 2 for each in told)
-    sections = sorted((entered, left) for each in told for _, _, entered, left in each["sections"])
-    for earlier, later in itertools.pairwise(sections):
-        assert earlier[1] <= later[0]
+    assert overlaps(sections_of(told)[0]) == 0

@@ -16,15 +16,13 @@ from .programs import COMMON, ORDINARY, assert_nothing_is_left, counter, holder,
 PRELUDE = """
 from gevent import monkey; monkey.patch_all()
 import gevent as green
-def join(greenlet): return greenlet.get()
 """
 
 COUNT = """
-import contextlib
 name, path, times = sys.argv[1:4]
-lock = rlock.Client(URLS, 3.0).lock(name) if name else contextlib.nullcontext()
+lock = rlock.Client(URLS, 3.0).lock(name)
 for greenlet in [green.spawn(count, path, int(times), lock, green.sleep) for _ in range(6)]:
-    join(greenlet)
+    greenlet.get()
 """
 
 #: One greenlet waits for an ordinary process, while another one ticks.
@@ -44,7 +42,7 @@ waiter = green.spawn(wait)
 green.sleep(1.5)  # after a look of the waiter, which comes every 1.2 s
 waited = list(ticks)
 tell(half=True)
-got_at = join(waiter)
+got_at = waiter.get()
 pauses = [later - sooner for sooner, later in zip(waited, waited[1:])]
 tell(got_at=got_at, ticks=len(waited), longest=max(pauses))
 """
@@ -57,7 +55,6 @@ with lock:
     lock.check()
     tell(remaining=lock.remaining())
 """
-
 
 KILL = """
 import random
@@ -115,7 +112,6 @@ def own():
 tell(shared=in_a_native_thread(quiet, shared), own=in_a_native_thread(quiet, own))
 """
 
-
 EARLY = """
 client = rlock.Client(URLS, 3.0)
 kept = rlock.Client(URLS, 3.0)
@@ -137,14 +133,12 @@ tell(unused=told(kept))
 os._exit(0)  # the library itself is broken by patching while threads run
 """
 
-
 HALF = """
 try:
     rlock.Client(URLS, 3.0).lock("x").acquire()
 except rlock.OptionsError as error:
     tell(error=str(error))
 """
-
 
 pytestmark = needs("gevent")
 

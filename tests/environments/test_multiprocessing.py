@@ -10,8 +10,6 @@ import pytest
 from ..servers import Fleet
 from .programs import COMMON, ORDINARY, assert_nothing_is_left, blocks, counter, outcome, program
 
-METHODS = ["fork", "spawn", "forkserver"]
-
 #: argv: the way of starting, the kind of pool, the counter, times for each worker.
 COUNT = """
 import multiprocessing
@@ -36,11 +34,6 @@ if __name__ == "__main__":
         for worker in workers:
             worker.join()
         tell(codes=[worker.exitcode for worker in workers])
-    elif kind == "pool":
-        with context.Pool(3) as pool:
-            tell(codes=[int(owned) for owned in pool.starmap(work, arguments)])
-            pool.close()
-            pool.join()
     else:
         with ProcessPoolExecutor(3, mp_context=context) as pool:
             futures = [pool.submit(work, *each) for each in arguments]
@@ -84,7 +77,7 @@ Script = Callable[[str], list[str]]
 
 @pytest.mark.parametrize(
     ("method", "kind"),
-    [("fork", "process"), ("spawn", "pool"), ("forkserver", "executor"), ("fork", "executor")],
+    [("fork", "process"), ("spawn", "process"), ("forkserver", "executor"), ("fork", "executor")],
 )
 def test_workers_and_an_ordinary_process_lose_no_update(
     method: str, kind: str, script: Script, masters3: Fleet, tmp_path: Path
@@ -98,7 +91,7 @@ def test_workers_and_an_ordinary_process_lose_no_update(
     assert_nothing_is_left(masters3)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_a_child_that_ends_with_the_lock_held_frees_it(method: str, script: Script, masters3: Fleet) -> None:
     told = outcome("", masters3.urls, method, command=script(END))
     assert told["got"] is True

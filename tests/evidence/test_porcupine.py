@@ -104,13 +104,3 @@ def test_the_published_history_is_accepted_and_with_one_token_changed_refused(
     lines[at] = re.sub(r":token \d+", ":token 1", lines[at])
     path.write_text("\n".join(lines) + "\n")
     assert not porcupine.judge(path).legal
-
-
-def test_the_published_history_without_one_release_is_refused(porcupine: Porcupine, path: Path) -> None:
-    lines = PUBLISHED.read_text().splitlines()
-    releases = [line for line in lines if ":f :release" in line]
-    owner = re.search(r':owner "([^"]+)"', releases[len(releases) // 2])
-    assert owner is not None
-    kept = [line for line in lines if not (":f :release" in line and owner[0] in line)]
-    path.write_text("\n".join(kept) + "\n")
-    assert not porcupine.judge(path).legal

@@ -1,20 +1,24 @@
-"""``redisson``: the command of a Java with Redisson on its class path; skipped where it cannot be built."""
+"""``redisson``: the command of a Java with Redisson on its class path; skipped where it cannot be built.
+
+``node``: Node.js, and the folder from which it finds ioredis and redis-semaphore.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from bench.harness import builds
-from bench.harness.builds import Broken
-from bench.harness.worker import Failed
+from ..bench.contestants import built
 
 
 @pytest.fixture(scope="session")
 def redisson() -> list[str]:
-    try:
-        *java, _ = builds.command("java")
-    except Broken:
-        raise
-    except Failed as why:
-        pytest.skip(str(why))
+    *java, _ = built("java")
     return java
+
+
+@pytest.fixture(scope="session")
+def node() -> tuple[str, Path]:
+    program, worker = built("node")
+    return program, Path(worker).parent

@@ -73,11 +73,6 @@ def test_the_core_does_not_grow() -> None:
     assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in RECIPES) <= 900
 
 
-@pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_file_of_the_core_is_over_350_lines(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 350
-
-
 def fields(node: ast.ClassDef) -> set[str]:
     """What instances of a class keep: annotated fields of a tuple or data class, and what methods assign."""
     found = {
