@@ -24,7 +24,7 @@ from ..servers import Fleet, raw
 # The first test of a machine fetches redis-semaphore.
 pytestmark = pytest.mark.timeout(600)
 
-OWNERS, PERMITS, ROUNDS = 3, 2, 5
+OWNERS, PERMITS, ROUNDS = 3, 2, 3
 FAR_MS = 300.0
 #: Each owner tries once, at the same time.
 PEER = """
