@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 from bench.harness.contestants import Contestant, select
-from bench.harness.results import Case
 from bench.scenarios import contention
 
 QUICK_S = 3.0
@@ -16,19 +15,13 @@ def here(key: str) -> Contestant:
     return dataclasses.replace(select([key])[0], environment="own")
 
 
-def good(case: Case, key: str) -> dict[str, float]:
-    """The figures of a row that has no error."""
-    row = case.rows[key]
-    assert row.error is None
-    return row.figures
-
-
 def test_contention_tells_owners_costs_and_fairness() -> None:
     found = contention.run([here("rlock"), here("redis-py")], QUICK_S, True)
     cases = {case.case["masters"]: case for case in found}
     assert set(cases) == {5, 1}
     for case in cases.values():
-        ours = good(case, "rlock")
+        assert [row.error for row in case.rows.values()] == [None] * len(case.rows)
+        ours = case.rows["rlock"].figures
         assert ours["overlaps"] == ours["errors"] == 0
         assert ours["changes_per_s"] > 0
         assert ours["cpu_ms_per_section"] > 0
@@ -36,7 +29,7 @@ def test_contention_tells_owners_costs_and_fairness() -> None:
         assert 1 < ours["scripts_per_section"] / case.case["masters"] < 8
         assert ours["attempts_per_section"] > 0
         assert case.rows["rlock"].ratios == {"rlock": 1.0}
-    theirs = good(cases[1], "redis-py")
+    theirs = cases[1].rows["redis-py"].figures
     assert theirs["overlaps"] == 0
     assert theirs["sections_per_s"] > 10
     assert "attempts_per_section" not in theirs
