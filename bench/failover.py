@@ -2,7 +2,7 @@
 
     python -m bench.failover [--minutes 1] [--kinds command,stop,...] [--locks pottery,redisson-rlock,...]
 
-One primary, one replica, three Sentinels, a ttl of 2 s. Six threads want one lock and hold it for 150 ms.
+One primary, one replica, three Sentinels, a ttl of 2 s. Six threads want one lock and hold it for a moment.
 Each has a client of its own through the Sentinels; of pottery and Redisson two threads share a process
 and a client. A hold counts from the return of acquire until the call of release, or until 2 s after the
 call of acquire: its lease may end then. Holds that begin during another one are counted.
@@ -31,7 +31,7 @@ from bench.harness.sections import Section, overlaps, sections_of
 from rlock.testing.local.embedded import EmbeddedError, find_server
 from tests.groups.group import PASSWORD, SERVICE, ReplicatedGroup
 
-TTL, HOLD_S, THREADS, PROCESSES = 2.0, 0.15, 6, 3
+TTL, THREADS, PROCESSES = 2.0, 6, 3
 #: Seconds from one failover to the next.
 PAUSE = 5.0
 #: Processes go on so long for the last failover.
@@ -71,7 +71,7 @@ def ours(group: ReplicatedGroup, wait: bool) -> Pair:
     return partial(lock.acquire, timeout=0.2), lock.release
 
 
-def of_threads(make: Callable[[], Pair], disturb: Callable[[], int]) -> Result:
+def of_threads(make: Callable[[], Pair], disturb: Callable[[], int], hold_s: float) -> Result:
     """The holds of threads of this process."""
     over, holds = threading.Event(), list[Section]()
 
@@ -82,7 +82,7 @@ def of_threads(make: Callable[[], Pair], disturb: Callable[[], int]) -> Result:
                 asked = time.monotonic_ns()
                 if acquire():
                     entered = time.monotonic_ns()
-                    time.sleep(HOLD_S)
+                    time.sleep(hold_s)
                     holds.append(Section(0, number, asked, entered, time.monotonic_ns()))
                     release()
             time.sleep(0.005)
@@ -97,12 +97,14 @@ def of_threads(make: Callable[[], Pair], disturb: Callable[[], int]) -> Result:
     return failovers, holds
 
 
-def of_processes(key: str, group: ReplicatedGroup, disturb: Callable[[], int], seconds: float) -> Result:
+def of_processes(
+    key: str, group: ReplicatedGroup, disturb: Callable[[], int], seconds: float, hold_s: float
+) -> Result:
     """The holds of a contestant's workers, as long as the failovers go on."""
     url = group.url_with(1).partition("?")[0]
     with Group(BY_KEY[key], [url], PROCESSES, round(TTL * 1000)) as processes:
         workers = [processes[i] for i in range(PROCESSES)]
-        contend = {"lock": "other", "threads": THREADS // PROCESSES, "hold_us": round(HOLD_S * 1e6)}
+        contend = {"lock": "other", "threads": THREADS // PROCESSES, "hold_us": round(hold_s * 1e6)}
         now = time.monotonic_ns()
         contend |= {"wait_ms": 200, "start_ns": now, "stop_ns": now + round((seconds + LATER) * 1e9)}
         for worker in workers:
@@ -157,6 +159,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1.0, help="for each lock and kind")
     parser.add_argument("--kinds", default="command,stop,partition,empty")
     parser.add_argument("--locks", default=",".join(locks))
+    parser.add_argument("--hold", type=float, default=0.15, help="seconds of each hold")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     seconds = options.minutes * 60
@@ -165,9 +168,9 @@ def main() -> None:
         with ReplicatedGroup(find_server(), 1, 3) as group:
             disturb = partial(disturb_group, group, kind, seconds)
             if (pair := locks[key]) is None:
-                failovers, holds = of_processes(key, group, disturb, seconds)
+                failovers, holds = of_processes(key, group, disturb, seconds, options.hold)
             else:
-                failovers, holds = of_threads(partial(pair[0], group, pair[1]), disturb)
+                failovers, holds = of_threads(partial(pair[0], group, pair[1]), disturb, options.hold)
         cut = [hold._replace(left=min(hold.left, hold.asked + round(TTL * 1e9))) for hold in holds]
         valid = [hold for hold in cut if hold.entered < hold.left]
         print(f"{key:<28}{kind:<12}{failovers:>10}{len(valid):>8}{overlaps(valid):>10}", flush=True)
