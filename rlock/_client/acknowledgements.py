@@ -58,7 +58,7 @@ class Acknowledgements(ABC, Generic[L]):
         """Whether the vote on a command counts only when all replicas have it."""
         if not self._groups.get(server.index) or pending.call is None:
             return False
-        return pending.command.script in scripts.ACKNOWLEDGED or pending.command.grants_next
+        return pending.command.script in scripts.ACKNOWLEDGED or pending.command.acknowledged
 
     def _follow_up(self, server: MasterConnection[L], connection: L, pending: PendingReply) -> bytes:
         """The WAIT and the INFO behind a command, in one write with it.

@@ -76,7 +76,7 @@ def handshake(
 
     ``exchange`` writes commands and returns their replies, with an exception in place of a refused one.
     """
-    if options.subscriber:
+    if options.subscriber and options.replicas is None:
         return HandshakeResult()
     if options.kill:
         # Only if the run_id is the same: after a restart other clients have these numbers.

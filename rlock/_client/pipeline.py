@@ -21,7 +21,7 @@ from .pending import PendingCall, PendingReply
 REPORT_AGAIN_S = 60.0
 
 #: Bound once: enum lookup is measurable on this path.
-_YES = Code.YES
+_YES, _ABSENT = Code.YES, Code.ABSENT
 
 L = TypeVar("L", bound=Connection)
 
@@ -137,7 +137,9 @@ class Pipeline(Acknowledgements[L]):
         if not connection.awaits_handshake:  # otherwise this may be the first reply after a restart
             connection.last_reply_at = sent_at
         if call is not None:
-            refused = grants and vote.code != _YES and vote.fault is None  # makes no holder: counts at once
+            # A refusal makes no holder, and a status that names one calls no lock free: both count at once.
+            asks = grants or command.script is scripts.STATUS
+            refused = asks and vote.code not in (_YES, _ABSENT) and vote.fault is None
             if not refused and self._needs_replicas(server, pending):
                 connection.unacknowledged.votes.append((pending, vote))
             else:

@@ -21,7 +21,6 @@ from ..procedures.contender import Contender, LocalGrant
 from ..procedures.port import Notifications, WaitGenerator, Wake
 from ..rules.command_templates import encode
 from ..rules.keys import HandOff
-from ..rules.memory_epoch import MemoryReport
 from ..rules.tickets import Place
 from ..rules.timing import CHANNEL_LINGER_S, LOOK_LATE_S
 from .connection import Connection, MasterConnection
@@ -250,7 +249,7 @@ class Subscriptions(Notifications, Generic[L]):
             return False
         for server in self._connections.servers:
             connection, primary = server.connection, self._context.primaries.get(server.index, "")
-            if connection is not None and connection.memory_report.run_id != primary:
+            if connection is not None and primary not in ("", connection.memory_report.run_id):
                 # Otherwise its waiters would hear nothing of the releases on the new primary.
                 self._connections.drop(server, broken("its group has another primary"))
         self._connections.connect_due()
@@ -305,7 +304,6 @@ class Subscriptions(Notifications, Generic[L]):
 
     def on_connect(self, server: MasterConnection[L], connection: L) -> None:
         self._refusing.discard(server.index)
-        connection.memory_report = MemoryReport(self._context.primaries.get(server.index, ""))
         for found in self._by_name.values():
             self._send(server, connection, encode(("SUBSCRIBE", *found.names)))
         if not self._by_name:

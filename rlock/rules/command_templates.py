@@ -38,7 +38,7 @@ class Command:
     echo: str | None = None  # the holder that a YES must name, or it answers another command; None: any
     expected_reply: ExpectedReply = NO_EXPECTED_REPLY
     decode: Callable[[Any], Vote] = decode_one
-    grants_next: bool = False  # a release that grants the lock to its next owner
+    acknowledged: bool = False  # in a group, its vote counts only when all replicas have the writes before
 
     def by_sha(self) -> tuple[str, ...]:
         """The command for a master that has the script."""

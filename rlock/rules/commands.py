@@ -123,7 +123,7 @@ def hand_over(
     order, lease_ms = "barging" if barging else "fair", str(next_waiter.lease_ms)
     favoured = (next_waiter.waiter, next_owner, lease_ms, order)
     command = _hand_over(wire, name).render(waiter, "", *favoured, str(token), owner, echo=owner)
-    command.grants_next = True
+    command.acknowledged = True
     return command.expect_first_reply()
 
 
@@ -256,7 +256,9 @@ def handshake(run_id: str, memory: str, known: str = "") -> Command:
 def status(name: str, waiters: int = STATUS_WAITERS, *, guarded: bool = True) -> Command:
     """Ask who holds the lock, and for the first ``waiters``, one or more."""
     keys = (name, queue(name), *_note(guarded))
-    return _command(STATUS, keys, (str(waiters - 1),), decode_status)
+    command = _command(STATUS, keys, (str(waiters - 1),), decode_status)
+    command.acknowledged = True  # otherwise a replica with an older memory could call a held lock free
+    return command
 
 
 def acknowledge(replicas: int, timeout: float) -> Command:

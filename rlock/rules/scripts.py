@@ -53,7 +53,7 @@ ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT, HEAL, FENCE, HANDSHAKE)
 ACKNOWLEDGE, REPLICATION = Script("WAIT", ""), Script("INFO replication", "")
 OF_GROUPS = (ACKNOWLEDGE, REPLICATION)
 #: In a group, votes on these count only when all replicas have the write. So do votes on a release that
-#: hands the lock to a waiter of its process: `Command.grants_next`.
+#: hands the lock to a waiter of its process, and on a status: `Command.acknowledged`.
 ACKNOWLEDGED = (ACQUIRE, RENEW, HEAL, FENCE)
 #: A YES to one of these makes a holder or a token, so the master must have its whole memory.
 GRANTING = (ACQUIRE, FENCE)
