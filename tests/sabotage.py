@@ -12,10 +12,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from rlock._client import calls
+from rlock._client import calls, handshake
+from rlock._client.acknowledgements import Acknowledgements
 from rlock.model import Code
 from rlock.procedures import acquire, attempt, hand_off, inspect, port, settle
-from rlock.rules import lease, options, quorum, renewal_votes, restart_guard, scripts
+from rlock.rules import commands, lease, options, quorum, renewal_votes, restart_guard, scripts
 from rlock.rules.timing import valid_until
 
 
@@ -182,6 +183,51 @@ def any_confirmation(stack: ExitStack) -> None:
     stack.enter_context(patch.object(hand_off.Confirmation, "_unbroken", granted))
 
 
+def replicas_ignored(stack: ExitStack) -> None:
+    """A vote of a group counts at once, whichever replica has it."""
+    stack.enter_context(patch.object(Acknowledgements, "_needs_replicas", lambda *_: False))
+
+
+def one_replica_is_enough(stack: ExitStack) -> None:
+    """One replica has to acknowledge a vote, however many the group has."""
+
+    def enough(connection: Any, vote: Any, replicas: int) -> Any:
+        if connection.unacknowledged.replicas:
+            connection.unacknowledged.replicas = replicas
+        return vote._replace(hold_count=max(replicas, vote.hold_count))
+
+    _believe(stack, enough)
+
+
+def more_replicas(stack: ExitStack) -> None:
+    """A group may have more replicas than the client was told."""
+    genuine = handshake._check_group
+    stack.enter_context(patch.object(handshake, "_check_group", lambda info, _: genuine(info, 99)))
+    _believe(stack, lambda _, vote, replicas: vote._replace(hold_count=min(replicas, vote.hold_count)))
+
+
+def another_replication(stack: ExitStack) -> None:
+    """A server may have been a replica since the handshake of the connection."""
+    _believe(stack, lambda link, vote, _: vote._replace(holder=link.memory_report.replication_id))
+
+
+def run_id_only(stack: ExitStack) -> None:
+    """A note names the server, and not the replication of which it was the primary."""
+    genuine = commands.handshake
+    named: Any = lambda run_id, *words: genuine(run_id.partition("+")[0], *words)  # noqa: E731
+    stack.enter_context(patch.object(commands, "handshake", named))
+
+
+def _believe(stack: ExitStack, change: Callable[[Any, Any, int], Any]) -> None:
+    """Change what INFO tells behind a WAIT, before the client judges it."""
+    genuine = Acknowledgements._short
+
+    def short(self: Any, server: Any, connection: Any, vote: Any) -> Any:
+        return genuine(self, server, connection, change(connection, vote, self._groups[server.index]))
+
+    stack.enter_context(patch.object(Acknowledgements, "_short", short))
+
+
 SABOTAGES: dict[str, Callable[[ExitStack], None]] = {
     "guard off": guard_off,
     "guard too short": guard_too_short,
@@ -201,6 +247,11 @@ SABOTAGES: dict[str, Callable[[ExitStack], None]] = {
     "hand-off counted from its receipt": stamp_of_receipt,
     "hand-off for a whole lease": claim_of_a_lease,
     "any answer confirms": any_confirmation,
+    "replicas ignored": replicas_ignored,
+    "one replica is enough": one_replica_is_enough,
+    "more replicas than configured": more_replicas,
+    "replication not compared": another_replication,
+    "note without replication": run_id_only,
 }
 #: The rule of docs/contributing/safety.md that each of them breaks.
 RULES: dict[str, str] = {
@@ -222,6 +273,11 @@ RULES: dict[str, str] = {
     "hand-off counted from its receipt": "3.1",
     "hand-off for a whole lease": "3.1",
     "any answer confirms": "3.5",
+    "replicas ignored": "2.4",
+    "one replica is enough": "2.4",
+    "more replicas than configured": "2.4",
+    "replication not compared": "2.4",
+    "note without replication": "2.4",
 }
 
 

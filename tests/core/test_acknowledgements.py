@@ -48,17 +48,6 @@ def test_a_grant_that_all_replicas_have_counts_in_one_trip() -> None:
     assert [calls.connection(master).writes for master in range(3)] == [1, 1, 1]
 
 
-@pytest.mark.rule("2.4")
-@pytest.mark.parametrize("acknowledging", [0, 1])
-def test_a_grant_that_a_replica_lacks_is_no_vote(acknowledging: int) -> None:
-    """Another server may be the primary already. A majority is not enough."""
-    calls = group(replicas=2)
-    calls.servers[0].acknowledging = acknowledging
-    assert fault(calls.acquire()) is FaultKind.UNREPLICATED
-    calls.servers[0].acknowledging = 2
-    assert calls.acquire().granted == 1
-
-
 def test_a_refusal_of_a_group_counts_without_the_replicas() -> None:
     calls = group()
     calls.acquire("you:1")
@@ -81,19 +70,6 @@ def test_other_replicas_than_the_url_says_take_the_vote(connected: list[int]) ->
     calls = group(replicas=2)
     calls.servers[0].connected = connected
     assert fault(calls.acquire()) is FaultKind.UNREPLICATED
-
-
-@pytest.mark.rule("2.4")
-@pytest.mark.parametrize("change", [{"replication_id": "id1"}, {"role": "slave"}], ids=str)
-def test_a_server_that_was_a_replica_in_between_has_no_vote_on_an_old_connection(
-    change: dict[str, str],
-) -> None:
-    calls = group()
-    calls.acquire()
-    old = calls.connection(0)
-    vars(calls.servers[0]).update(change)
-    calls.acquire("you:1")
-    assert old.ended, "the next connection begins with a handshake, which makes the memory young"
 
 
 def test_a_group_without_its_replicas_is_asked_for_its_primary_once_a_second() -> None:

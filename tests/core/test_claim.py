@@ -215,15 +215,6 @@ def test_another_note_proves_nothing() -> None:
     assert confirmation.proves(read=False)
 
 
-def test_a_lease_that_waits_for_its_confirmation_ends_after_the_claim_time() -> None:
-    world = World(3)
-    confirmation = confirmed(world)
-    lease = Lease(10.0, 50.0, confirmation)
-    assert lease.valid_until == valid_until(50.0, CLAIM_S)
-    assert lease.state_at(51.0) is LeaseState.LOST
-    assert lease.remaining(51.0) == 0.0
-
-
 def test_a_confirmation_that_is_read_late_shows_that_the_lease_has_stood() -> None:
     world = World(3)
     confirmation = confirmed(world)

@@ -109,15 +109,6 @@ def test_one_far_master_wakes_a_waiter_with_the_last_owner_only(hearing: Hearing
     assert hearing.inbox.deadline < math.inf
 
 
-def test_a_waiter_hears_the_new_primary_of_a_group(hearing: Hearing) -> None:
-    connections = hearing.subscriptions._connections
-    assert eventually(lambda: connections.whole)
-    old = connections.servers[0].connection
-    hearing.context.primaries[0] = "another run_id"
-    hearing.subscriptions._look()
-    assert eventually(lambda: connections.servers[0].connection not in (None, old))
-
-
 def test_the_first_waiter_looks_for_all_and_another_one_if_the_first_is_late(hearing: Hearing) -> None:
     second, place = hearing.contend("x")
     hearing.subscribe(second)

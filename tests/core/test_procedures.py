@@ -6,13 +6,13 @@ import pytest
 
 from rlock.errors import OptionsError, QuorumUnreachableError
 from rlock.model import Code, Vote
-from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
-from rlock.procedures.contender import Grant, withdraw
+from rlock.procedures.acquire import AT_ONCE, FOR_EVER
+from rlock.procedures.contender import Grant
 from rlock.procedures.inspect import evict, locked, status, statuses
 from rlock.rules import scripts
 from rlock.rules.timing import SETTLE_CAP_S, SETTLE_TRIES
 
-from .world import ABSENT, DENIED, DOWN, ODD, YES, Call, Send, Wait, World, held_by, named, said, words
+from .world import ABSENT, DENIED, DOWN, ODD, YES, Send, World, held_by, named, said, words
 
 FORGETFUL = ABSENT._replace(guarded=True)
 #: Of a split, contenders that give way to one that asks here, because they began later; and that do not.
@@ -83,21 +83,6 @@ def test_a_leader_that_does_not_move_is_passed_over() -> None:
     world = World(3, [held_by(OLD), YES, held_by(YOUNG)], dead, dead, again, [held_by(OLD), YES, YES])
     assert isinstance(world.acquire(AT_ONCE), Grant)
     assert len(world.sent(scripts.ACQUIRE)) == 3
-
-
-def test_an_interrupt_while_votes_are_kept_takes_them_back_everywhere() -> None:
-    world = World(3, [YES, held_by(YOUNG), held_by("d:fe")])
-    contender = world.contend(AT_ONCE)
-    procedure = acquire(world, contender)
-    assert isinstance(procedure.send(None), Call)
-    assert isinstance(procedure.send(None), Wait)
-    with pytest.raises(KeyboardInterrupt):
-        procedure.throw(KeyboardInterrupt())
-    withdraw(world, contender)
-    undo = world.steps[-1]
-    assert isinstance(undo, Send)
-    assert undo.targets is None
-    assert contender.owners == []
 
 
 @pytest.mark.rule("4.3")

@@ -53,21 +53,6 @@ def test_an_unjudged_vote_is_sent_again_behind_the_handshake_and_counts() -> Non
     assert calls.trips == 1
 
 
-def test_a_flush_of_an_idle_client_s_master_takes_its_vote() -> None:
-    calls = connected(1)
-    calls.now = 100.0
-    calls.servers[0].flush()
-    ballot = calls.acquire()
-    (vote,) = ballot.votes.values()
-    assert vote.fault is not None
-    assert vote.fault.kind is FaultKind.GUARDED, "sent again behind the handshake, which wrote a young note"
-    assert calls.trips == 2
-    assert calls.guard.wait(0, calls.now) == pytest.approx(FULL)
-    calls.now += FULL + 0.001
-    assert calls.acquire().granted == 1
-    assert calls.trips == 1
-
-
 def test_a_refusal_of_a_master_whose_note_is_not_judged_counts_and_asks_for_the_handshake() -> None:
     calls = connected()
     for server in calls.servers:
@@ -97,20 +82,6 @@ def test_the_first_use_of_a_fleet_is_immediate() -> None:
     calls.cut(1)
     calls.reconnect()
     assert calls.servers[1].ran == ["handshake", "acquire"], "it is asked for once"
-
-
-@pytest.mark.parametrize("granted", [False, True])
-def test_when_the_last_master_is_reached_the_others_are_asked_unless_one_has_granted(granted: bool) -> None:
-    calls = unused()
-    calls.away(2)
-    calls.reconnect()
-    if granted:
-        calls.acquire("you:1", settle=Settle.ALL)
-    calls._connections.down.clear()
-    calls.reconnect()
-    asked = [server.ran.count("handshake") for server in calls.servers]
-    assert asked == [0 if granted else 1] * 3
-    assert calls.acquire(settle=Settle.ALL).granted == (0 if granted else 3)
 
 
 def test_an_answer_of_another_life_drops_the_connection() -> None:
@@ -220,14 +191,6 @@ def test_a_longer_lease_that_a_new_connection_tells_of_takes_votes_that_are_comp
     ballot = calls.acquire(settle=Settle.ALL)
     assert ballot.granted == 0
     assert all(vote.guarded for vote in ballot.votes.values())
-
-
-def test_a_round_judges_its_votes_again_when_it_has_learned_of_a_longer_lease() -> None:
-    calls = connected(age_s=FULL + 1)
-    calls.servers[1].note = note("r1", FULL + 1, 60_000)
-    ballot = calls.acquire()
-    assert ballot.votes[0].code == Code.FAULT
-    assert ballot.granted == 0
 
 
 def test_a_round_that_learns_of_a_longer_lease_by_its_second_delivery_judges_its_votes_again() -> None:

@@ -264,14 +264,6 @@ def test_a_grant_that_tells_the_time_corrects_it_and_says_nothing_of_other_maste
     assert world.context.time.stale(world.now)
 
 
-def test_each_attempt_has_an_owner_token_of_its_own() -> None:
-    world = World(1, [held_by()], [held_by()], [YES])
-    world.park = lambda step: Wake.FREE
-    world.acquire(FOR_EVER)
-    owners = [named(ask, "owner") for ask in world.sent(scripts.ACQUIRE)]
-    assert len(owners) == len(set(owners)) == 3
-
-
 def test_who_waits_gives_late_refusals_a_moment_and_has_nothing_to_undo() -> None:
     refused = [held_by(), held_by(), held_by(), None, None]
     for stragglers, undone in (

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from rlock.rules.quorum import Ballot
 
 from ..sabotage import sabotage
 from ..servers import Fleet, raw
-from .conftest import Child
 
 MakeClient = Callable[..., rlock.Client]
 FENCE = "rlock:{x}:fence"
@@ -103,36 +101,6 @@ def test_it_is_still_there_after_a_loss_until_the_release(urls: list[str], make_
     with pytest.raises(rlock.LeaseLostError):
         _ = lock.fencing_token
     assert take(client) > token
-
-
-WORKER = """
-import random, sys, time, rlock
-client = rlock.Client(sys.argv[2:], ttl=5.0)
-print("ready")
-sys.stdin.readline()
-for _ in range(30):
-    with client.lock("x", fair=random.random() < 0.5) as lock:
-        with open(sys.argv[1], "a") as journal:
-            print(lock.fencing_token, file=journal)
-        time.sleep(random.choice((0, 0, 0.003)))
-print("done")
-"""
-
-
-def test_it_rises_from_process_to_process(
-    urls: list[str], child: Callable[..., Child], tmp_path: Path
-) -> None:
-    journal = tmp_path / "journal"
-    workers = [child(WORKER, str(journal), *urls) for _ in range(4)]
-    for worker in workers:
-        assert worker.line() == "ready"
-    for worker in workers:
-        worker.say()
-    for worker in workers:
-        assert worker.line() == "done"
-    tokens = [int(line) for line in journal.read_text().split()]
-    assert len(tokens) == 120
-    assert rising(tokens)
 
 
 @pytest.mark.rule("3.8")

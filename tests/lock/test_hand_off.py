@@ -20,35 +20,6 @@ from .queueing import MakeClient
 pytestmark = own_wire
 
 
-def test_threads_of_one_process_do_not_keep_it_among_themselves(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    client, other = make_client(masters3.urls), make_client(masters3.urls)
-    stop, sections = threading.Event(), 0
-
-    def work() -> None:
-        nonlocal sections
-        while not stop.is_set():
-            with client.lock("x"):
-                sections += 1
-                time.sleep(0.002)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    try:
-        assert eventually(lambda: sections > 20)
-        for _ in range(5):
-            before = sections
-            assert other.lock("x").acquire(timeout=10)
-            assert sections - before <= 20, "eight in a row, and what was under way"
-            other.lock("x").release()
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join(10)
-
-
 @threads_only
 @pytest.mark.parametrize("kept", ["releaser", "heir"])
 def test_close_in_the_middle_of_a_hand_off_leaves_nothing_of_the_heir(

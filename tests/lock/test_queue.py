@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from functools import partial
 
 import pytest
 
@@ -13,8 +11,8 @@ import rlock
 from rlock.rules.keys import client_label, queue
 from rlock.rules.timing import CLAIM_S, QUEUE_TTL_S
 
-from ..servers import Fleet, left, raw
-from .conftest import Child, default_mode, eventually, in_thread, own_wire
+from ..servers import Fleet, raw
+from .conftest import default_mode, eventually, own_wire
 from .queueing import MakeClient, StartChild, counted_attempts, queue_of, started
 
 pytestmark = own_wire
@@ -35,35 +33,6 @@ def test_processes_get_the_lock_in_the_order_in_which_they_came(
         waiter.say()
         waiter.line()
     assert entered == sorted(entered)
-
-
-def test_threads_and_processes_stand_in_one_fair_queue(
-    masters3: Fleet, make_client: MakeClient, child: StartChild
-) -> None:
-    client, holder = make_client(masters3.urls), make_client(masters3.urls)
-    order: list[int] = []
-    threads = []
-
-    def wait(number: int) -> None:
-        with client.lock("x", fair=True):
-            order.append(number)
-
-    with holder.lock("x"):
-        for number in range(3):
-            threads.append(threading.Thread(target=wait, args=(number,)))
-            threads[-1].start()
-            assert eventually(lambda: holder.status("x").queue_length == len(threads))
-        other = started(child, holder, masters3.urls)
-        threads.append(threading.Thread(target=wait, args=(3,)))
-        threads[-1].start()
-        assert eventually(lambda: holder.status("x").queue_length == 5)
-    other.line()
-    # Not the thread of a process before another process that came earlier.
-    assert order == [0, 1, 2]
-    other.say()
-    for thread in threads:
-        thread.join(20)
-    assert order == [0, 1, 2, 3]
 
 
 @pytest.mark.rule("4.4")
@@ -115,50 +84,6 @@ def test_a_killed_process_at_the_head_costs_nothing(
     second.say()
 
 
-def test_waiters_that_go_leave_the_queue(urls: list[str], make_client: MakeClient) -> None:
-    client, other = make_client(urls), make_client(urls)
-    with client.lock("x"):
-        for fair in (False, True):
-            assert in_thread(partial(other.lock("x", fair=fair).acquire, timeout=0.2)) is False
-            assert eventually(lambda: client.status("x").queue_length == 0, within=0.5)
-
-        def wait() -> None:
-            with pytest.raises(rlock.RLockError):
-                other.lock("x").acquire()
-
-        waiter = threading.Thread(target=wait)
-        waiter.start()
-        assert eventually(lambda: client.status("x").queue_length == 1)
-        other.close()
-        waiter.join(10)
-        assert client.status("x").queue_length == 0
-    assert [left(url) for url in urls] == [[] for _ in urls]
-
-
-def stopped_behind_a_dead_holder(make_client: MakeClient, urls: list[str], child: StartChild) -> Child:
-    """A process that waits and is stopped, when the lease of the holder has run out."""
-    ttl = 2.5  # a process has to be started and to stand in the queue by then
-    holder = make_client(urls, ttl=ttl)
-    in_thread(lambda: holder.lock("x", renew=False).acquire())
-    expired_at = time.monotonic() + ttl + 0.05
-    waiter = started(child, holder, urls)
-    waiter.process.send_signal(signal.SIGSTOP)
-    time.sleep(expired_at - time.monotonic())
-    return waiter
-
-
-def test_a_fair_try_does_not_overtake_one_who_waits(
-    masters3: Fleet, make_client: MakeClient, child: StartChild
-) -> None:
-    client = make_client(masters3.urls)
-    waiter = stopped_behind_a_dead_holder(make_client, masters3.urls, child)
-    assert client.lock("x", fair=True).acquire(blocking=False) is False
-    assert client.status("x").holder, "it was free, and went to the one who waits"
-    waiter.process.send_signal(signal.SIGCONT)
-    waiter.line()
-    waiter.say()
-
-
 @pytest.mark.real_masters
 @pytest.mark.parametrize("mode", ["fair", "default"])
 def test_thousands_of_dead_places_stop_neither_a_release_nor_those_who_wait(
@@ -183,20 +108,6 @@ def test_thousands_of_dead_places_stop_neither_a_release_nor_those_who_wait(
     thread.join(10)
     assert holder.lock("x", fair=True).acquire(blocking=False), "a free lock is not refused for the dead"
     assert holder.status("x").queue_length == 0
-
-
-def test_a_default_newcomer_may_take_a_lock_that_is_free(
-    masters3: Fleet, make_client: MakeClient, child: StartChild
-) -> None:
-    client = make_client(masters3.urls)
-    waiter = stopped_behind_a_dead_holder(make_client, masters3.urls, child)
-    assert client.lock("x", fair=False).acquire(blocking=False) is True
-    waiter.process.send_signal(signal.SIGCONT)
-    time.sleep(0.2)
-    assert client.status("x").queue_length == 1, "and the one who waits keeps its place"
-    client.lock("x").release()
-    waiter.line()
-    waiter.say()
 
 
 def test_a_waiter_that_the_masters_forgot_takes_its_place_again(

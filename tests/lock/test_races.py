@@ -19,37 +19,11 @@ from rlock.rules import commands, scripts
 from rlock.rules.command_templates import Command, encode
 from rlock.rules.quorum import Ballot
 
-from ..servers import Fleet, left, raw
-from .conftest import eventually, in_thread, threads_only
+from ..servers import Fleet, raw
+from .conftest import in_thread, threads_only
 
 MakeClient = Callable[..., rlock.Client]
 FreshMasters = Callable[..., Fleet]
-
-
-def test_close_while_other_threads_acquire_leaves_no_vote(masters3: Fleet, make_client: MakeClient) -> None:
-    for _ in range(6):
-        client = make_client(masters3.urls, 10.0)
-        ready = threading.Barrier(9)
-
-        def work(i: int, client: rlock.Client = client, ready: threading.Barrier = ready) -> None:
-            ready.wait(10)
-            try:
-                for j in range(1000):
-                    with client.lock(f"lock-{i}-{j}"):
-                        pass
-            except rlock.RLockError:
-                pass
-
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-        for thread in threads:
-            thread.start()
-        ready.wait(10)
-        time.sleep(0.05)
-        client.close()
-        for thread in threads:
-            thread.join(20)
-    # Far within the ttl of 10 s: nothing was left to run out.
-    assert eventually(lambda: all(left(master.url) == [] for master in masters3), within=3.0)
 
 
 @pytest.mark.rule("3.1")

@@ -49,31 +49,6 @@ def commands(fleet: Fleet) -> int:
     )
 
 
-def test_a_release_in_another_process_wakes_a_waiter_at_once(
-    urls: list[str], make_client: MakeClient, child: StartChild
-) -> None:
-    holder = child(HOLDER, "10", *urls)
-    assert holder.line() == "held"
-    client = make_client(urls, ttl=10.0)
-    lock = client.lock("x")
-    took: list[float] = []
-
-    def wait() -> None:
-        lock.acquire()
-        took.append(time.monotonic())
-        lock.release()
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    assert eventually(lambda: client.status("x").queue_length == 1)
-    time.sleep(0.05)  # asleep, by now
-    released = time.monotonic()
-    holder.say()
-    thread.join(20)
-    # Far under the poll cap of 1.2 s and the ttl: it was the message.
-    assert took[0] - released < 0.6
-
-
 def test_a_killed_holder_frees_its_lock_within_ttl_and_a_half_second(
     masters: Fleet, make_client: MakeClient, child: StartChild
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 import rlock
 
 from ..lock.conftest import eventually
-from .restarting import GUARD, TTL, FreshMasters, a_client, everywhere, holders
+from .restarting import GUARD, FreshMasters, a_client, everywhere, holders
 
 
 @pytest.mark.rule("3.7")
@@ -31,17 +31,6 @@ def test_a_lock_outlives_a_rolling_restart_of_every_master(fresh_masters: FreshM
         assert lock.fencing_token > token
 
 
-def test_an_evicted_holder_is_not_healed(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(3)
-    with a_client(fleet) as client, a_client(fleet) as operator:
-        lock = client.lock("x")
-        assert lock.acquire(timeout=5)
-        assert len(operator.evict("x")) == 1
-        assert lock.lost.wait(TTL)
-        assert "evicted" in str(_reason(lock))
-        assert holders(operator) == [None] * 3
-
-
 def test_a_short_lease_is_renewed_while_a_master_that_is_owed_an_answer_hangs(
     fresh_masters: FreshMasters,
 ) -> None:
@@ -58,9 +47,3 @@ def test_a_short_lease_is_renewed_while_a_master_that_is_owed_an_answer_hangs(
         short.check()
         short.release()
         long.release()
-
-
-def _reason(lock: rlock.RLock) -> str:
-    with pytest.raises(rlock.LeaseLostError) as caught:
-        lock.check()
-    return caught.value.reason

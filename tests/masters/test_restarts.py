@@ -115,24 +115,3 @@ def test_a_connection_from_before_config_set_does_not_call_a_master_durable(
         master.flushall()
         assert client.lock("y").acquire(timeout=10)
         assert ":durable " not in str(master.get(NOTE))
-
-
-def test_a_client_that_holds_nothing_makes_nobody_wait_longer(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(1)
-    with rlock.Client(fleet.urls, TTL, max_ttl=3600.0) as patient, a_client(fleet) as client:
-        assert not patient.lock("x").locked()
-        fleet[0].restart(empty=True)
-        with pytest.raises(rlock.QuorumUnreachableError):
-            patient.lock("x").acquire(blocking=False)
-        assert client.lock("x").acquire(timeout=2 * GUARD)
-
-
-def test_the_first_use_of_masters_that_have_been_up_for_long_is_immediate(
-    fresh_masters: FreshMasters,
-) -> None:
-    fleet = fresh_masters(3)
-    for master in fleet:
-        master.restart(empty=True)
-    time.sleep(GUARD + 2.0)
-    with a_client(fleet) as client:
-        assert client.lock("x").acquire(blocking=False)

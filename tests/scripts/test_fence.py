@@ -11,18 +11,6 @@ from ..scripted import ANNA, FENCE, FENCE_MS, HEIR, LOCK, MINE, THEIRS, TOKEN, B
 FAR, LARGEST = 7_289_654_399_999_999, 2**53 - 1
 
 
-@pytest.mark.rule("3.8")
-@pytest.mark.parametrize(
-    ("proposal", "given"),
-    [(TOKEN + 500, TOKEN + 500), (TOKEN + 1, TOKEN + 1), (TOKEN, TOKEN + 1), (TOKEN - 500, TOKEN + 1)],
-)
-def test_another_owner_has_a_higher_token_whatever_is_proposed(box: Box, proposal: int, given: int) -> None:
-    box.granted(THEIRS, token=TOKEN)
-    box.release(THEIRS)
-    assert box.granted(token=proposal) == given
-    assert box.fenced() == (given, MINE)
-
-
 def test_out_of_memory_there_is_neither_a_token_nor_a_lock(box: Box) -> None:
     box.fill()
     for proposal in (0, TOKEN):
@@ -81,26 +69,3 @@ def test_a_proposal_that_is_older_than_the_memory_may_be_below_a_forgotten_token
         assert before <= given <= box.time_us()
     else:
         assert given == before - age_us
-
-
-@pytest.mark.parametrize("way", ["acquire", "next to a higher one", "next waiter", "fence", "heal"])
-def test_a_token_that_is_ahead_of_the_time_is_remembered_until_its_own_time_is_over(
-    box: Box, way: str
-) -> None:
-    """A master that forgot it earlier could give its own time, which is lower."""
-    token = box.time_us() + DAY_US
-    if way == "acquire":
-        box.granted(token=token)
-    elif way == "next to a higher one":
-        box.granted(THEIRS, token=token)
-        box.release(THEIRS)
-        box.granted(token=TOKEN)
-    elif way == "next waiter":
-        box.client.hset(LOCK, MINE, 1)
-        box.hand_on(next_waiter=HEIR, token=token)
-    elif way == "fence":
-        box.fence(token=token)
-    else:
-        box.heal(token=token)
-    ahead_ms = DAY_US // 1000
-    assert FENCE_MS + ahead_ms - 5_000 < box.pttl(FENCE) <= FENCE_MS + ahead_ms

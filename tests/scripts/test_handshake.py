@@ -111,37 +111,6 @@ def first_use(box: Box, run_id: str = LIFE) -> Note:
     return handshake(box, run_id, "unused", known)
 
 
-@pytest.mark.rule("3.6")
-def test_a_note_of_another_life_is_of_a_memory_that_begins_now(old: Box) -> None:
-    """A snapshot brought it back, and later grants are lost."""
-    note = handshake(old, OTHER)
-    assert is_now(old, note)
-    assert (note.run_id, note.max_ttl_ms) == (OTHER, 10_000), "the longest lease is still the longest"
-    with old.nothing_written():
-        assert handshake(old, OTHER) == note
-
-
-def test_a_restart_of_a_durable_master_replaces_the_run_id_alone(old: Box) -> None:
-    before = handshake(old, LIFE, "durable")
-    assert handshake(old, OTHER, "durable") == before._replace(run_id=OTHER)
-    with old.nothing_written():
-        assert handshake(old, OTHER, "durable") == before._replace(run_id=OTHER)
-
-
-@pytest.mark.rule("3.6")
-@pytest.mark.parametrize("earlier", [[], ["durable", "volatile"]], ids=["never", "no longer"])
-def test_the_note_of_a_life_that_was_not_durable_is_not_kept(old: Box, earlier: list[str]) -> None:
-    """Its last grants may be lost, although the master is durable now."""
-    before = noted(old)
-    for memory in earlier:
-        assert handshake(old, LIFE, memory) == before, "the age is the same"
-    note = handshake(old, OTHER, "durable")
-    assert is_now(old, note)
-    assert handshake(old, "c0de" * 10, "durable") == note._replace(run_id="c0de" * 10), (
-        "the next life is kept"
-    )
-
-
 @pytest.mark.parametrize("memory", ["volatile", "durable"])
 def test_a_master_without_free_memory_keeps_its_note_when_its_settings_change(old: Box, memory: str) -> None:
     if memory == "volatile":
@@ -150,30 +119,6 @@ def test_a_master_without_free_memory_keeps_its_note_when_its_settings_change(ol
     old.fill()
     handshake(old, LIFE, memory)
     assert old.content(NOTE) == before
-
-
-@pytest.mark.parametrize("memory", ["volatile", "durable"])
-def test_the_operator_s_word_holds_as_long_as_the_memory(old: Box, memory: str) -> None:
-    handshake(old, LIFE, memory)
-    assert handshake(old, LIFE, "vouched") == Note(LIFE, 0, 0)
-    assert handshake(old, LIFE, memory) == Note(LIFE, 0, 0)
-    note = handshake(old, OTHER, memory)
-    assert note == Note(OTHER, 0, 0) if memory == "durable" else is_now(old, note)
-
-
-@pytest.mark.parametrize("run_id", [LIFE, OTHER, ""])
-def test_the_operator_s_word_is_written_over_any_note(old: Box, run_id: str) -> None:
-    assert handshake(old, run_id, "vouched") == Note(run_id, 0, 0), "the longest lease, too"
-
-
-@pytest.mark.parametrize("memory", ["volatile", "durable", "unused"])
-def test_where_there_is_no_note_the_memory_begins_now(new: Box, memory: str) -> None:
-    """A flush, a restart, a DEL or the loss of a disk took it: how old the server is tells nothing."""
-    for run_id in (LIFE, ""):
-        note = handshake(new, run_id, memory)
-        assert is_now(new, note)
-        assert (note.run_id, note.max_ttl_ms) == (run_id, 0)
-        new.client.delete(NOTE)
 
 
 @pytest.mark.parametrize("run_id", [LIFE, ""])

@@ -17,6 +17,7 @@ class Sum:
     def __init__(self) -> None:
         self._began = time.monotonic()
         self.schedules = self.grants = self.restarts = self.commands = 0
+        self.with_groups = self.of_groups = self.failovers = 0
         self.virtual_s = self.slowest_s = 0.0
         self.faults: Counter[str] = Counter()
         self.bad: list[int] = []
@@ -25,6 +26,9 @@ class Sum:
         self.schedules += 1
         self.grants += outcome.grants
         self.restarts += outcome.restarts
+        self.failovers += outcome.failovers
+        self.with_groups += outcome.groups > 0
+        self.of_groups += outcome.grants if outcome.groups else 0
         self.commands += outcome.commands
         self.virtual_s += outcome.virtual_s
         self.slowest_s = max(self.slowest_s, outcome.took_s)
@@ -38,7 +42,8 @@ class Sum:
             f"{self.schedules} schedules in {took_s:.0f} s ({60 * self.schedules / took_s:.0f} a minute), "
             f"{self.virtual_s / 3600:.1f} virtual hours, {self.commands} commands, {self.grants} grants, "
             f"{self.faults.total()} faults, {self.restarts} restarts of masters, calm after at most "
-            f"{self.slowest_s:.1f} s, {len(self.bad)} with violations"
+            f"{self.slowest_s:.1f} s, {len(self.bad)} with violations; "
+            f"{self.with_groups} have groups, with {self.of_groups} grants and {self.failovers} failovers"
         )
 
 

@@ -50,6 +50,8 @@ class Calls(calls.Calls[Connection]):
         recorder = self._client.world.recorder
         if recorder is not None:
             recorder.sends(pending.call, pending.command)
+        if server.connection is not None:
+            server.connection.unwritten = len(server.connection.pending)
         return super()._post(server, pending, packed)
 
     @property

@@ -49,12 +49,13 @@ class Client(Process, Engine):
         self.label = label
         self._offset, self._rate = offset, rate
         names = [f"m{host.index}" for host in world.hosts]
-        Engine.__init__(self, names, options, self._now, Runtime(self))
+        groups = {i: group.configured for i, group in world.groups.items()}
+        Engine.__init__(self, names, options, self._now, Runtime(self), groups)
         # What an engine leaves to chance comes out of the seed here.
         self.context = replace(
             self.context, random=world.random, client_id=f"{world.random.getrandbits(64):016x}"
         )
-        self.ways = [(Way(), Way()) for _ in world.hosts]
+        self.ways: list[tuple[Way, Way]] = [(Way(), Way()) for _ in world.hosts]
         self.current: Thread
         self.running: list[Thread] = []
         #: How often a thread is kept from running between two steps, and how long in the mean.

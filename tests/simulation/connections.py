@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rlock._client import connection, connections
 from rlock._client.connection import MasterConnection
 from rlock._client.handshake import ConnectError, ConnectOptions, HandshakeResult
+from rlock._client.pending import PendingReply
 from rlock._client.runtime import Waiter
 from rlock.model import Fault, FaultKind
 from rlock.procedures.port import WaitGenerator
@@ -54,6 +55,8 @@ class Connection(connection.Connection):
         self.inbox: deque[Any] = deque()
         self.reader = _Inbox(self.inbox)  # type: ignore[assignment]
         self.closed = False
+        #: Where the commands of the next write begin in `pending`.
+        self.unwritten = 0
         #: The connection ends before the answer when this script ("any": any of them) has done something.
         self.fuse = ""
         self._reset = False
@@ -63,20 +66,23 @@ class Connection(connection.Connection):
         self.disconnect: Callable[[], object] = lambda: None
 
     def shake_hands(self, options: ConnectOptions) -> None:
-        """What a handshake finds."""
-        if not options.subscriber:
-            self.memory_report = self.host.shake_hands(list(options.kill), options.guarded)
-            self.connection_id = self.session.number
+        """What a handshake finds. Raises `ConnectError`."""
+        self.connection_id = self.session.number
+        self.memory_report = self.host.shake_hands(options)
 
     def write(self, packed: Any) -> int:
         session = self.session
         if self.subscriber:
             self.put(lambda: session.host.subscribe(session, packed))
         else:
-            call, command, _, _ = self.pending[-1]
-            self.client.world.sent[command.script.name] += 1
-            self.put(lambda: session.host.execute(session, command, call))
+            written = list(self.pending)[self.unwritten :]
+            self.client.world.sent.update(command.script.name for _, command, _, _ in written)
+            self.put(lambda: self._run(session, written))
         return len(packed)
+
+    def _run(self, session: Session, written: list[PendingReply]) -> None:
+        for call, command, _, _ in written:
+            session.host.receive(session, partial(session.host.execute, session, command, call))
 
     def put(self, action: Callable[[], object]) -> None:
         """Something for the server. Raises OSError, as the second send to a closed peer does."""
@@ -204,7 +210,7 @@ class Connections(connections.Connections[Connection]):
         self.is_new = False
 
     def connection(self, server: MasterConnection[Connection]) -> Connection:
-        host = self.client.world.hosts[server.index]
+        host = self.client.world.named(server.index)
         return Connection(self.client, host, self._latency, subscriber=self._options.subscriber)
 
     def _start(self, server: MasterConnection[Connection]) -> None:
@@ -275,18 +281,23 @@ class _Attempt:
 
     def _shake_hands(self) -> None:
         # Whether or not the client still waits for it.
-        self._connection.shake_hands(self._options)
-        self._connection.back.send(lambda: self._client.do(lambda: self._end(self._connection)))
+        outcome: Connection | ConnectError = self._connection
+        try:
+            self._connection.shake_hands(self._options)
+        except ConnectError as error:
+            outcome = error
+        self._connection.back.send(lambda: self._client.do(lambda: self._end(outcome)))
 
     def _fail(self, why: str) -> None:
         if not self._over:
-            self._connection.close()
             self._end(ConnectError(Fault(FaultKind.DOWN, why)))
 
     def _end(self, outcome: Connection | ConnectError) -> None:
         if not self._over:
             self._over = True
             self._steps += 1
+            if outcome is not self._connection:
+                self._connection.close()
             self._connections.ended(self._server, self._options, outcome)
 
 

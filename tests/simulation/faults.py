@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from .connections import Connection
 from .events import Way
+from .failovers import FAILOVERS
 from .hosts import Host
 from .world import World
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from .client import Client
 
 Act = Callable[["Nemesis"], None]
-
+#: With how often each happens.
+Kinds = dict[str, tuple[int, Act]]
 
 #: How long something is stopped, or on its way, at the most.
 HELD_UP_S = 3.0
@@ -31,19 +33,26 @@ class Nemesis:
         self.dice = dice
         self.reborn = reborn
         self.lock = name
-        self.restarts = 0
+        self.restarts = self.failovers = 0
         self.over = False
 
     def plan(self, faults: int, begin: float, end: float) -> list[str]:
         """Have so many faults happen; their names."""
-        names = self.dice.choices(list(KINDS), [weight for weight, _ in KINDS.values()], k=faults)
+        names = self._planned(KINDS, faults, begin, end)
+        if self.world.groups:
+            # Early: a server that was promoted has no vote for a second.
+            names += self._planned(FAILOVERS, self.dice.randint(1, 5), begin, end / 2)
+        return names
+
+    def _planned(self, kinds: Kinds, faults: int, begin: float, end: float) -> list[str]:
+        names = self.dice.choices(list(kinds), [weight for weight, _ in kinds.values()], k=faults)
         for name in names:
             self.world.events.at(self.dice.uniform(begin, end), lambda name=name: self._do(name))  # type: ignore[misc]
         return names
 
     def _do(self, name: str) -> None:
         self.world.tell(f"FAULT {name}")
-        KINDS[name][1](self)
+        (KINDS | FAILOVERS)[name][1](self)
 
     def end(self) -> None:
         """From now on nothing goes wrong any more; what has gone wrong is felt until it is noticed."""
@@ -55,10 +64,12 @@ class Nemesis:
                 way.held_until, way.extra = 0.0, 0.0
             if client.stopped and not client.dead:
                 client.resume(self.world.random)
-        for host in self.world.hosts:
+        for host in self.world.servers:
             host.tripwire = False
             if host.stopped:
                 host.go_on()
+        for group in self.world.groups.values():
+            group.mend()
 
     def duration(self) -> float:
         return self.dice.uniform(*self.dice.choice(((0.01, 0.2), (0.1, 0.6), (0.5, 1.5), (1.0, HELD_UP_S))))
@@ -249,8 +260,7 @@ def evict(nemesis: Nemesis) -> None:
         )
 
 
-#: With how often each happens.
-KINDS: dict[str, tuple[int, Act]] = {
+KINDS: Kinds = {
     "cut": (3, cut),
     "lose answers": (4, lose_answers),
     "half open": (2, half_open),

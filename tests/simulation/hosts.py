@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from copy import deepcopy
 from typing import TYPE_CHECKING
 
+from rlock._client.handshake import ConnectOptions
 from rlock._client.pending import PendingCall
 from rlock.rules import commands, scripts
 from rlock.rules.command_templates import Command
@@ -52,10 +52,11 @@ class Session:
 class Host(Process):
     """One machine; its wall clock says EPOCH + skew + rate x the time of the world."""
 
-    def __init__(self, world: World, index: int, skew: float, rate: float) -> None:
+    def __init__(self, world: World, index: int, skew: float, rate: float, *, letter: str = "") -> None:
         super().__init__(world.events)
         self.world = world
         self.index = index
+        self.name = f"m{index}{letter}"
         self._skew, self._rate = skew, rate
         self.up = True
         #: It restarts when it has granted a lock the next time.
@@ -87,11 +88,16 @@ class Host(Process):
         return (self.time_us() - EPOCH_US - round(self._skew * 1e6)) // 1000
 
     def vouch(self) -> None:
-        self.master.write(NOTE, f"{self.life} 0 0")
+        self.master.write(NOTE, f"{self.term} 0 0")
+
+    @property
+    def term(self) -> str:
+        """As its notes name it."""
+        return self.life
 
     def _begin(self) -> None:
         self._lives += 1
-        self.life = f"m{self.index}-life{self._lives}"
+        self.life = f"{self.name}-life{self._lives}"
         self.master.started_us, self.master.whole = self.time_us(), True
         self.up = True
 
@@ -137,7 +143,10 @@ class Host(Process):
 
     def snapshot(self) -> dict[str, Entry]:
         """What a restart may find on its disk later."""
-        return deepcopy(self.master.keys)
+        return {
+            key: Entry(entry.kind, {**entry.fields}, {**entry.scores}, entry.expires_ms, entry.text)
+            for key, entry in self.master.keys.items()
+        }
 
     def flush(self) -> None:
         self.master.keys.clear()
@@ -170,15 +179,21 @@ class Host(Process):
         else:
             action()
 
-    def shake_hands(self, kill: list[tuple[str, int]], guarded: bool) -> MemoryReport:
-        """What a handshake finds; connections in ``kill`` are ended first."""
-        if self.world.may_kill:
-            for life, number in kill:
-                old = self.sessions.get(number)
-                if life == self.life and old is not None:
-                    old.close()
-                    old.connection.end()
-        if not guarded:
+    def kill_connection(self, number: int) -> None:
+        """CLIENT KILL."""
+        old = self.sessions.get(number)
+        if self.world.may_kill and old is not None:
+            old.close()
+            old.connection.end()
+
+    def shake_hands(self, options: ConnectOptions) -> MemoryReport:
+        """What a handshake finds; it ends earlier connections first."""
+        if options.subscriber:
+            return MemoryReport()
+        for life, number in options.kill:
+            if life == self.life:
+                self.kill_connection(number)
+        if not options.guarded:
             return MemoryReport(self.life)
         memory = "durable" if self.durable else "volatile"
         (_, note, _, _, time_us), _ = self.master.run(commands.handshake(self.life, memory))
@@ -198,7 +213,7 @@ class Host(Process):
         if command.script is scripts.RELEASE and words[2] == "5":  # with the key for a ban
             world.referee.evict(words[-1])
         if world.history is not None:
-            world.note(f"{client.label} m{self.index} {command.script.name}", command, reply)
+            world.note(f"{client.label} {self.name} {command.script.name}", command, reply)
         for message in messages:
             for receiver in message.receivers:
                 receiver.hear(message.channel, message.payload)

@@ -102,7 +102,7 @@ class Referee:
     def finish(self) -> None:
         """No lease that seemed to be over has turned out to be valid while another one was."""
         for hold, since, owner in self._doubtful:
-            if hold.lease.valid_until > since:
+            if hold.lease.valid_until > since and hold.owner not in self._evicted:
                 self.accuse(hold.name, hold.owner, owner, "two valid leases")
 
     def leave(self, hold: Hold) -> None:

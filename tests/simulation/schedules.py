@@ -37,6 +37,8 @@ SHORT_TTL = 0.4
 LOCKS = ("a", "{b}")
 #: When the faults end.
 CALM_S = 4.0
+#: The part of the schedules that have groups.
+WITH_GROUPS = 0.3
 #: All threads of all clients have had all locks once more by then: a connection that fell silent is noticed
 #: by TCP (11 s); a restart guard (2 s), a lease (1 s), the pause before a dead master is dialled again (2 s),
 #: and a claim with the look after it for each waiter.
@@ -50,6 +52,8 @@ class Outcome:
     grants: int
     confirmed: int
     restarts: int
+    failovers: int
+    groups: int
     faults: Counter[str]
     commands: int
     virtual_s: float
@@ -67,10 +71,15 @@ class Schedule:
         self.seed = seed
         dice = self.dice = Random(f"schedule {seed}")
         masters = dice.choice((1, 2, 3, 3, 3, 3, 4, 5, 5))
-        jitter = dice.choice((0.0002, 0.001, 0.005, 0.02))
+        replicas = {} if record else drawn_groups(Random(f"groups {seed}"))
+        if replicas:
+            masters = 1 if len(replicas) == 1 and dice.random() < 0.6 else 3
+        # In a group one WAIT may come behind another one: both have to end within 67 ms for a short lease.
+        jitter = dice.choice((0.0002, 0.001, 0.005, 0.005 if replicas else 0.02))
         latency = Latency(0.0005, jitter)
         skew = dice.choice((0.005, 0.005, 0.2))
-        self.world = World(masters, seed, Network(latency, latency), skew=skew, drift=0.004, max_ttl=1.0)
+        network = Network(latency, latency, Latency(0.0005, jitter / 10))
+        self.world = World(masters, seed, network, skew=skew, drift=0.004, max_ttl=1.0, replicas=replicas)
         self.world.may_kill = dice.random() < 0.85
         if history:
             self.world.history = []
@@ -85,7 +94,7 @@ class Schedule:
                 if past < 0.15:
                     host.master.forget()  # a fleet that has never been used
                 else:
-                    host.master.write(NOTE, f"{host.life} {EPOCH_US - 3_600_000_000} 1000")
+                    host.master.write(NOTE, f"{host.term} {EPOCH_US - 3_600_000_000} 1000")
         durable = dice.choice((0.0, 0.0, 0.0, 0.5, 1.0))
         for host in self.world.hosts:
             host.durable = dice.random() < durable
@@ -195,6 +204,8 @@ class Schedule:
             len(referee.entered),
             referee.confirmed,
             nemesis.restarts,
+            nemesis.failovers,
+            len(world.groups),
             faults,
             world.sent.total(),
             virtual_s,
@@ -217,6 +228,12 @@ class Schedule:
             for channel, listening in host.master.subscribers.items():
                 if any(not session.connection.closed for session in listening):  # type: ignore[attr-defined]
                     self.world.referee.accuse(channel, f"m{host.index}", "", "still subscribed")
+
+
+def drawn_groups(dice: Random) -> dict[int, int]:
+    """Which masters of a schedule are groups, with the number of their replicas."""
+    groups = dice.choice((1, 1, 1, 2, 3)) if dice.random() < WITH_GROUPS else 0
+    return {master: dice.choice((1, 1, 2)) for master in range(groups)}
 
 
 def let_go(client: Client, hold: Hold) -> WaitGenerator[None]:

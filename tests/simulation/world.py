@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -20,6 +20,7 @@ from rlock.rules.options import DEFAULT_TTL, ClientOptions
 
 from .client import Client
 from .events import Events, Latency
+from .groups import Group
 from .hosts import EPOCH_US, Host
 from .recorder import Recorder
 from .referee import Referee, Violation
@@ -33,6 +34,7 @@ class Network:
 
     commands: Latency = field(default_factory=Latency)
     messages: Latency = field(default_factory=Latency)
+    replication: Latency = field(default_factory=Latency)
 
     @property
     def round_trip(self) -> float:
@@ -52,7 +54,9 @@ class World:
         skew: float = 0.005,
         drift: float = 0.0,
         max_ttl: float = DEFAULT_TTL,
+        replicas: Mapping[int, int] | None = None,
     ) -> None:
+        """``replicas``: the masters that are groups, and how many replicas each has."""
         self.max_ttl_ms = round(max_ttl * 1000)
         self.random = Random(seed)
         self.events = Events()
@@ -67,7 +71,23 @@ class World:
         #: What happened, for people: a list if it is to be kept.
         self.history: list[str] | None = None
         uniform = self.random.uniform
-        self.hosts = [Host(self, i, uniform(-skew, skew), 1 + uniform(-drift, drift)) for i in range(masters)]
+        self.groups = {i: Group(self, i, k, skew, drift) for i, k in (replicas or {}).items()}
+        #: The masters; of a group, its primary.
+        self.hosts = [
+            self.groups[i].primary
+            if i in self.groups
+            else Host(self, i, uniform(-skew, skew), 1 + uniform(-drift, drift))
+            for i in range(masters)
+        ]
+
+    @property
+    def servers(self) -> list[Host]:
+        """The masters, and the replicas of groups."""
+        return self.hosts + [replica for group in self.groups.values() for replica in group.replicas]
+
+    def named(self, master: int) -> Host:
+        """The server to which a new connection to a master goes."""
+        return self.groups[master].named() if master in self.groups else self.hosts[master]
 
     def client(self, options: ClientOptions | None = None, *, joined: bool = True, **clock: float) -> Client:
         client = Client(self, f"c{len(self.clients):03d}", options, joined=joined, **clock)

@@ -58,6 +58,11 @@ SIMULATED = {
     "hand-off counted from its receipt",
     "hand-off for a whole lease",
     "any answer confirms",
+    "replicas ignored",
+    "one replica is enough",
+    "more replicas than configured",
+    "replication not compared",
+    "note without replication",
 }
 
 PROFILES = (

@@ -1,0 +1,97 @@
+"""Faults of replicated groups: servers that are promoted, and those that have not heard of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .groups import Group, Server
+
+if TYPE_CHECKING:
+    from .faults import Nemesis
+
+
+def _chosen(nemesis: Nemesis) -> tuple[Group, Server]:
+    """A group, and a replica of it."""
+    group = nemesis.dice.choice(list(nemesis.world.groups.values()))
+    return group, nemesis.dice.choice(group.replicas)
+
+
+def _promote(
+    nemesis: Nemesis, group: Group, server: Server, within_s: float, *, stale_s: float = 0.0
+) -> None:
+    """The others follow it ``within_s``; the old primary goes on until then, at least for ``stale_s``."""
+    dice, old = nemesis.dice, group.primary
+    nemesis.failovers += server is not old
+    group.promote(server, silent=dice.random() < 0.3, stale_s=dice.choice((0.0, within_s)))
+    for other in group.servers:
+        kill, delay = dice.random() < 0.7, dice.uniform(stale_s if other is old else 0.0, within_s)
+        nemesis.later(delay, lambda other=other, kill=kill: group.rejoin(other, kill=kill))  # type: ignore[misc]
+
+
+def promote(nemesis: Nemesis) -> None:
+    _promote(nemesis, *_chosen(nemesis), 0.3)
+
+
+def stale_primary(nemesis: Nemesis) -> None:
+    """The old primary goes on for longer than the restart guard waits, with every second of its clients."""
+    group, server = _chosen(nemesis)
+    old = group.primary
+    _promote(nemesis, group, server, 3.0, stale_s=1.2)
+    for number in list(old.sessions)[::2]:
+        old.kill_connection(number)
+
+
+def late_replica(nemesis: Nemesis) -> None:
+    """A replica lacks the last writes, and may be promoted without them."""
+    group, server = _chosen(nemesis)
+    lasts = nemesis.duration()
+    server.stream.held_until = nemesis.world.events.now + lasts
+    if nemesis.dice.random() < 0.7:
+        within_s = nemesis.dice.choice((0.3, 3.0))
+        nemesis.later(nemesis.dice.uniform(0.0, lasts), lambda: _promote(nemesis, group, server, within_s))
+
+
+def empty_return(nemesis: Nemesis) -> None:
+    """The primary comes back empty before anybody notices, or goes on like that beside another one."""
+    group, server = _chosen(nemesis)
+    old, within_s = group.primary, nemesis.dice.choice((0.3, 3.0))
+    nemesis.restarts += 1
+    old.restart(nemesis.dice.uniform(0.0, 0.2), silent=nemesis.dice.random() < 0.2)
+    noticed_after = nemesis.dice.choice((0.0, nemesis.duration(), 99.0))
+    nemesis.later(noticed_after, lambda: _promote(nemesis, group, server, within_s))
+
+
+def fail_back(nemesis: Nemesis) -> None:
+    """The old primary copies the memory of the new one with its connections open, and leads again."""
+    group, server = _chosen(nemesis)
+    old = group.primary
+    nemesis.failovers += 2
+    group.promote(server)
+    nemesis.later(0.0, lambda: group.rejoin(old, kill=False))
+    nemesis.later(nemesis.duration() / 4, lambda: _promote(nemesis, group, old, 0.3))
+
+
+def old_replica(nemesis: Nemesis) -> None:
+    """A replica restarts with an older memory, or empty, and is promoted before it has copied more."""
+    group, server = _chosen(nemesis)
+    snapshot = nemesis.dice.choice((server.snapshot(), {}))
+    nemesis.restarts += 1
+
+    def restart() -> None:
+        server.stream.held_until = nemesis.world.events.now + 0.2
+        server.restart(snapshot=snapshot)
+        nemesis.later(0.1, lambda: _promote(nemesis, group, server, 0.3))
+
+    nemesis.later(nemesis.duration() / 2, restart)
+
+
+#: With how often each happens.
+FAILOVERS: dict[str, tuple[int, Callable[[Nemesis], None]]] = {
+    "promote": (3, promote),
+    "stale primary": (4, stale_primary),
+    "late replica": (3, late_replica),
+    "empty return": (2, empty_return),
+    "fail back": (2, fail_back),
+    "old replica": (2, old_replica),
+}
