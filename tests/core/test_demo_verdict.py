@@ -74,12 +74,6 @@ def lost_lease() -> Evidence:
     return evidence(lines)
 
 
-def falling_token() -> Evidence:
-    lines = lines_of_a_run()
-    lines["worker-3"] += section(6000, 5)
-    return evidence(lines, counter=Count(217, 217, 0))
-
-
 def no_owner() -> Evidence:
     lines = lines_of_a_run()
     lines["worker-1"] = [line for line in lines["worker-1"] if line["at"] < ms(3000)]
@@ -91,7 +85,6 @@ def no_owner() -> Evidence:
     [
         (overlapping(), "overlap, 1 times, the first: two valid leases of 'x' for 1.000 ms (worker-2#76, "),
         (lost_lease(), "a lease ended before its section: of worker-3"),
-        (falling_token(), "token falls"),
         (no_owner(), "nobody got the lock after its holder was killed"),
         (evidence(counter=Count(215, 216, 0)), "1 of 216 updates were lost"),
         (evidence(ttl=0.9), "the next owner came 1.50 s after the kill: over ttl + 0.5 s"),

@@ -69,7 +69,7 @@ def test_first_use_is_asked_for_once() -> None:
 
 @pytest.mark.parametrize("new_connection", [False, True])
 @pytest.mark.parametrize("before", [-7.0, 0.0, 3.0])
-@pytest.mark.parametrize("age", [10.5, FULL + 1.0, DAY])
+@pytest.mark.parametrize("age", [10.05, FULL + 1.0, DAY])
 @pytest.mark.parametrize("last_reply_at", [-math.inf, 100.0, 106.0])
 def test_an_earlier_since_of_the_same_life_corrects_the_one_before(
     last_reply_at: float, age: float, before: float, *, new_connection: bool

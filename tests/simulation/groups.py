@@ -197,9 +197,8 @@ class Server(Host):
             found = sum(link.acknowledged >= wait.number for link in self.links)
             if self._waits.get(session) is wait and (found >= wait.needed or wait is late):
                 del self._waits[session]
-                self.world.tell(
-                    f"{session.connection.client.label} {self.name} WAIT {wait.needed} -> {found}"
-                )
+                client = session.connection.client.label
+                self.world.tell(f"{client} {self.name} WAIT {wait.needed} -> {found}")
                 session.connection.answer(found)
                 while wait.behind:
                     self.receive(session, wait.behind.popleft())
@@ -278,6 +277,3 @@ class Group:
             server.stream.held_until = 0.0
             self.rejoin(server)
             server.links = [link for link in server.links if link.replica.link is link]
-
-
-__all__ = ["Group", "Server"]

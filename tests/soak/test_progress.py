@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..histories import ask, end, got, history, hold, look, ms
-from .progress import judge_ends, judge_progress, judge_stalls, longest_gaps, lost_early
+from .progress import judge_ends, judge_progress, judge_stalls, lost_early
 
 
 def test_an_attempt_that_waits_beyond_the_bound_is_found() -> None:
@@ -37,8 +37,3 @@ def test_a_hold_that_was_lost_with_validity_left_is_counted() -> None:
     late = [ask(0), got(1, 1), look(2002, 0)]
     slow = [ask(0), got(1, 1), {**look(1990, 0), "by": ms(2002)}]
     assert [attempt.process for attempt in lost_early(history(a=lost, b=late, c=slow).holds)] == ["a"]
-
-
-def test_the_longest_gap_of_each_lock() -> None:
-    made = history(a=[*hold(0, 10, 1), *hold(400, 410, 2)], b=hold(100, 110, 1, lock="y"))
-    assert longest_gaps(made.holds) == {"x": 0.4, "y": 0.0}
