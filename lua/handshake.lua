@@ -4,7 +4,8 @@
 -- KEYS[1] note     text   `<run_id> <since_us> <max_ttl_ms>`; since_us by this master's clock, 0: an operator
 --                         stated that nothing was locked before; max_ttl_ms: the longest lease granted here;
 --                         `<run_id>:durable`: a handshake found the master durable in this life
--- ARGV[1] run_id   text   of this master, from INFO on this connection; empty: INFO is not allowed
+-- ARGV[1] run_id   text   of this master, from INFO on this connection, in a group with +<replication id>;
+--                         empty: INFO is not allowed
 -- ARGV[2] memory   text   `volatile`: a restart may lose it; `durable`: it loses nothing; `unknown`: the
 --                         caller did not ask now; `unused`: no lease was granted on any master since its
 --                         note was written; `vouched`: an operator says that nothing is locked
@@ -36,6 +37,9 @@ elseif not noted then
     -- A restart or a flush took the note, and the locks with it. A durable master may have lost its disk.
     since_us, max_ttl_ms = string.format('%.0f', now_us), '0'
     durable = memory == 'durable'
+elseif string.find(life, '+', 1, true) and not string.find(run_id, '+', 1, true) then
+    -- A client that does not know the group: it is refused, and must not make the memory young for the others.
+    return {1, text, 0, 0, now_us}
 elseif memory == 'unused' then
     -- The first use of the fleet need not wait if this server still has the memory with which it started.
     -- Checked here: the client would not see a flush between an INFO of its own and this call.

@@ -21,7 +21,7 @@ from .pending import PendingCall, PendingReply
 REPORT_AGAIN_S = 60.0
 
 #: Bound once: enum lookup is measurable on this path.
-_YES, _ABSENT = Code.YES, Code.ABSENT
+_YES = Code.YES
 
 L = TypeVar("L", bound=Connection)
 
@@ -137,10 +137,10 @@ class Pipeline(Acknowledgements[L]):
         if not connection.awaits_handshake:  # otherwise this may be the first reply after a restart
             connection.last_reply_at = sent_at
         if call is not None:
-            # A refusal makes no holder, and a status that names one calls no lock free: both count at once.
-            asks = grants or command.script is scripts.STATUS
-            refused = asks and vote.code not in (_YES, _ABSENT) and vote.fault is None
-            if not refused and self._needs_replicas(server, pending):
+            # A status that names a holder calls no lock free. A refused acquire has to wait: without its
+            # replicas a group grants nothing, and the vote of another contender is no holder.
+            named = command.script is scripts.STATUS and vote.code != Code.ABSENT
+            if not named and self._needs_replicas(server, pending):
                 connection.unacknowledged.votes.append((pending, vote))
             else:
                 self._count(call, server.index, vote)

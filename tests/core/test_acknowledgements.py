@@ -48,11 +48,13 @@ def test_a_grant_that_all_replicas_have_counts_in_one_trip() -> None:
     assert [calls.connection(master).writes for master in range(3)] == [1, 1, 1]
 
 
-def test_a_refusal_of_a_group_counts_without_the_replicas() -> None:
+def test_a_refusal_counts_with_the_replicas_only() -> None:
+    """Without them the key may be a vote that counts for nobody, and "held" would be wrong."""
     calls = group()
     calls.acquire("you:1")
-    calls.servers[0].acknowledging = 0
     assert calls.acquire("me:1").refused == 1
+    calls.servers[0].acknowledging = 0
+    assert fault(calls.acquire("me:1")) is FaultKind.UNREPLICATED
 
 
 @pytest.mark.rule("2.4")

@@ -11,12 +11,6 @@ from rlock.rules import timing
 from rlock.rules.options import ClientOptions, LockOptions, from_env
 
 
-def test_milliseconds_on_the_wire_are_never_fewer_than_the_lease() -> None:
-    assert timing.lease_ms(10.0) == 10_000
-    assert timing.lease_ms(0.3) == 300
-    assert timing.lease_ms(1.0001) == 1001
-
-
 @pytest.mark.parametrize("ttl", [0.1, 0.5, 1.0, 3.0, 10.0])
 def test_two_more_renewals_fit_after_the_first_that_failed(ttl: float) -> None:
     timeout = timing.default_request_timeout(ttl)

@@ -13,9 +13,10 @@ import rlock
 import rlock.asyncio
 from rlock._async.endpoints import Endpoint as AsyncEndpoint
 from rlock._sync.endpoints import Endpoint
+from rlock.rules.keys import NOTE
 from rlock.testing.local.embedded import Master
 
-from ..servers import default_server
+from ..servers import AnyMaster, default_server, raw
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "sentinel.md"
 URL = "redis+sentinel://s1:26379,s2:26380,s3/mymaster?replicas=1"
@@ -109,6 +110,18 @@ def test_a_sentinel_client_has_to_say_how_many_replicas_there_are() -> None:
         rlock.Client(redis.sentinel.Sentinel([("s1", 1)]).master_for("m"))
     with pytest.raises(rlock.OptionsError, match="name"):
         rlock.Client(rlock.Group(redis.sentinel.Sentinel([("s1", 1)]), 1))
+
+
+def test_a_client_that_does_not_know_the_group_is_refused_and_leaves_its_note(any_server: AnyMaster) -> None:
+    """Otherwise it would make the memory young for the others, and they for it."""
+    away = pytest.raises(rlock.QuorumUnreachableError, match="0 of 1 replicas")
+    with rlock.Client(f"{any_server.url}?replicas=1") as group, away:
+        group.lock("x").acquire(blocking=False)
+    with raw(any_server.url) as server, rlock.Client(any_server.url) as plain:
+        note = server.get(NOTE)
+        with pytest.raises(rlock.OptionsError, match="replicas="):
+            plain.lock("x").acquire(timeout=1)
+        assert server.get(NOTE) == note
 
 
 def test_a_node_of_a_cluster_is_no_master() -> None:

@@ -171,6 +171,8 @@ class Examination:
     def _ask(self, session: Session) -> None:
         facts, guarded = self.facts, not self._fleet.guard_off
         commands_tried, optional_tried = command_trials(self._scope), optional_trials()
+        if facts.target.replicas is not None:
+            commands_tried["wait"] = ("WAIT", "0", "1")
         wanted = self._scope.keys(guarded=guarded)
         asked: list[Sequence[str]] = [("INFO",), *(("CONFIG", "GET", name) for name in _CONFIG)]
         asked += [*commands_tried.values(), *optional_tried.values(), *(key_trial(key) for key, _ in wanted)]
@@ -229,17 +231,13 @@ class Examination:
         by_lock = zip(
             refusals["publish"], refusals["subscribe"][::2], refusals["subscribe"][1::2], strict=True
         )
-        barred = [
-            rule
-            for (_, rules), refused in zip(channels, by_lock, strict=True)
-            if "channel" in refused
-            for rule in rules
-        ]
+        each = zip(channels, by_lock, strict=True)
+        barred = [rule for (_, rules), refused in each if "channel" in refused for rule in rules]
         known = facts.permissions
         without = [c for c, why in refusals.items() if {"command", "other"} & {*why}]
         known = facts.permissions = replace(
             known,
-            commands=tuple(c for c in COMMANDS if c in known.commands or c in without),
+            commands=tuple(c for c in (*COMMANDS, "wait") if c in known.commands or c in without),
             channels=tuple(dict.fromkeys(barred)),
             unknown=(*known.unknown, *(c for c, why in refusals.items() if "unknown" in why)),
         )

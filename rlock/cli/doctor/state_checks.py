@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...rules import keys
 from ...rules.timing import drift, renew_period
 from ..output import seconds, size, span
+from ..scan.info import acknowledging
 from .facts import Facts, Fleet
 from .findings import Finding, Severity, error, note, of_master, warning
 
@@ -40,7 +41,7 @@ def role(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
             "REPLICAOF NO ONE",
         )
     elif facts.info is not None and facts.target.replicas is not None:
-        yield from _group(facts, fleet, len(facts.replica_addresses), facts.target.replicas)
+        yield from _group(facts, fleet, acknowledging(facts.info), facts.target.replicas)
     elif replicas:
         yield note(
             f"it has {replicas} replica{'s' if replicas > 1 else ''}",
@@ -59,11 +60,9 @@ def _group(facts: Facts, fleet: Fleet, found: int, wanted: int) -> Iterator[Find
         )
     elif found != wanted:
         yield error(
-            f"{found} of its {wanted} replicas are connected"
-            if found < wanted
-            else f"it has {found} replicas",
+            f"{found} of its {wanted} replicas acknowledge" if found < wanted else f"it has {found} replicas",
             "a vote counts only when all replicas acknowledge it, so this group has none",
-            "bring them back, or start another one" if found < wanted else f"set replicas={found}",
+            "bring them back, start another one, or correct replicas= in the URL of all clients",
         )
     own, margin = facts.timing.clock, drift(fleet.ttl)
     for address, clock in facts.timing.replica_clocks.items():

@@ -46,10 +46,13 @@ def group(info: Mapping[str, str], note: Any, replicas: int, leader: str, clock:
     # Otherwise it is a copy from the last primary: no client has met this one yet.
     if known is not None and known.run_id == life and known.since_us:
         since = known.since_us / 1e6 - clock
-    online = len(replies.online(info))
+    return GroupHealth(leader, since, replicas, len(replies.online(info)), acknowledging(info))
+
+
+def acknowledging(info: Mapping[str, str]) -> int:
+    """How many replicas are connected, and have acknowledged a short time ago."""
     lags = [int(found[1]) for line in info.values() if (found := _LAG.search(line))]
-    acknowledged = min(online, sum(lag <= LATE_S for lag in lags))
-    return GroupHealth(leader, since, replicas, online, acknowledged)
+    return min(len(replies.online(info)), sum(lag <= LATE_S for lag in lags))
 
 
 def _flavour(info: Mapping[str, str]) -> str | None:

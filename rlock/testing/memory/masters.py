@@ -245,6 +245,8 @@ class Master(Keyspace):
             mark = mark if life == run_id else ""
         elif found is None:
             mark = kind
+        elif "+" in life and "+" not in run_id:
+            return [1, text.encode(), 0, 0, self._us]
         elif memory == "unused":
             if text != known or not self.whole:
                 return [1, text.encode(), 0, 0, self._us]
