@@ -137,8 +137,8 @@ class Pipeline(Acknowledgements[L]):
         if not connection.awaits_handshake:  # otherwise this may be the first reply after a restart
             connection.last_reply_at = sent_at
         if call is not None:
-            # A refusal makes no holder, and a status that names one calls no lock free: both count at once.
-            asks = grants or command.script is scripts.STATUS
+            # They count at once: a refusal makes no holder, and with a status that names one no lock is free.
+            asks = grants or (command.script is scripts.STATUS and vote.holder != "")
             refused = asks and vote.code not in (_YES, _ABSENT) and vote.fault is None
             if not refused and self._needs_replicas(server, pending):
                 connection.unacknowledged.votes.append((pending, vote))
