@@ -233,10 +233,10 @@ class MasterHealed(MasterEvent):
 
 @dataclass(frozen=True)
 class GroupChanged(MasterEvent):
-    """Another server leads a group, or another number of replicas acknowledged its last votes."""
+    """A group has another primary, or another number of acknowledgements. Told again after a minute."""
 
     primary: str  # the id of its replication: another one after each promotion
-    replicas: int  # that the group is said to have; all have to acknowledge a vote
+    replicas: int  # as configured; all have to acknowledge a vote
     acknowledged: int
 
 

@@ -101,8 +101,9 @@ class RLock(BaseLock[LossSignal]):
         False is certain for the moment of the question. With True the lock may still be free: masters that
         do not answer, or that restarted or were flushed a short time ago, may keep a holder's missing votes.
 
-        :raises QuorumUnreachableError: fewer than a quorum answered; or no master names a holder, and too
-            many restarted or were flushed less than ``max_ttl`` and a margin ago.
+        :raises QuorumUnreachableError: fewer than a quorum answered (a group without all of its replicas can
+            only name a holder); or no master names a holder, and too many restarted or were flushed less than
+            ``max_ttl`` and a margin ago.
         """
         engine = self._client._engine()
         return engine.perform(locked(engine.masters, self.name, self._options.lease.request_timeout))

@@ -58,7 +58,7 @@ def votes_judged_once(stack: ExitStack) -> None:
 
 def young_says_free(stack: ExitStack) -> None:
     """Nobody holds what most masters call free, also those that have forgotten who does."""
-    stack.enter_context(patch.object(inspect, "may_be_held", lambda ballot: bool(ballot.claims())))
+    stack.enter_context(patch.object(inspect, "may_be_held", lambda _, ballot: bool(ballot.claims())))
 
 
 def naive_healing(stack: ExitStack) -> None:

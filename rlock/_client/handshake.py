@@ -120,7 +120,7 @@ def handshake(
 
 
 def _check_group(replication: Any, replicas: int) -> None:
-    """Refuse a server that is no primary, or that has more replicas than its group is said to have.
+    """Refuse a server that is no primary, or that has more replicas than are configured.
 
     One with fewer is not refused: after a failover its memory grows older while the replicas come back.
     """

@@ -139,7 +139,7 @@ class Pipeline(Acknowledgements[L]):
         if call is not None:
             # A status that names a holder calls no lock free. A refused acquire has to wait: without its
             # replicas a group grants nothing, and the vote of another contender is no holder.
-            named = command.script is scripts.STATUS and vote.code != Code.ABSENT
+            named = command.script is scripts.STATUS and vote.holder != ""
             if not named and self._needs_replicas(server, pending):
                 connection.unacknowledged.votes.append((pending, vote))
             else:

@@ -46,21 +46,23 @@ def locked(masters: Masters, name: str, timeout: float) -> WaitGenerator[bool]:
     many may have forgotten one.
     """
     ballot = yield from _look(masters, name, timeout)
-    if not may_be_held(ballot):
+    if not may_be_held(masters.context, ballot):
         return False
     if not ballot.claims():
         raise unreachable(masters.context, name, ballot)
     return True
 
 
-def may_be_held(ballot: Ballot) -> bool:
+def may_be_held(context: ClientContext, ballot: Ballot) -> bool:
     """Whether an owner may have a quorum: one that masters name, or one that they have forgotten."""
-    votes = ballot.votes.values()
-    named = Counter(holder_identity(vote.holder) for vote in votes if vote.holder and not vote.guarded)
-    # A young master counts against "free" even if it names a holder: it may have lost an earlier grant.
-    young = sum(vote.guarded for vote in votes)
+    # These count against "free" whomever they name. A young master may have lost an earlier grant. A group
+    # names a holder without its replicas: a former primary may still name an old one.
+    groups = context.groups
+    unsure = {i for i, vote in ballot.votes.items() if vote.guarded or (vote.holder and groups.get(i))}
+    votes = [vote for i, vote in ballot.votes.items() if vote.holder and i not in unsure]
+    named = Counter(holder_identity(vote.holder) for vote in votes)
     missing = ballot.masters - ballot.answered
-    return max(named.values(), default=0) + young + missing >= ballot.quorum
+    return max(named.values(), default=0) + len(unsure) + missing >= ballot.quorum
 
 
 def status(masters: Masters, name: str, timeout: float) -> WaitGenerator[LockStatus]:
@@ -107,7 +109,7 @@ def told(context: ClientContext, name: str, ballot: Ballot) -> LockStatus:
     claim, most = next(iter(ballot.claims().most_common(1)), ("", 0))
     mine = [view for view in views if view.holder is not None and holder_identity(view.holder) == claim]
     if most < context.quorum:
-        free = ballot.answered >= ballot.quorum and not may_be_held(ballot)
+        free = ballot.answered >= ballot.quorum and not may_be_held(context, ballot)
         return LockStatus(name, None, None, 0, None, context.quorum, tuple(views), length, waiters, free)
     holder = mine[0].holder or ""
     # The hold ends when fewer than a quorum of keys are left: the q-th longest lease counts.

@@ -41,11 +41,11 @@ class Holding:
         return self._locks
 
     def remaining(self) -> float:
-        """Seconds of validity left of the last permit, or of the weakest name. 0.0: not held. No network."""
+        """Seconds of validity left of the last permit, or the least of all names; 0.0: none. No network."""
         return min(lock.remaining() for lock in self._needed)
 
     def check(self) -> None:
-        """Raise `LeaseLostError` of a ``name`` unless the last permit, or each name, is valid. No network."""
+        """Raise `LeaseLostError` unless the last permit, or each name, has validity left. No network."""
         for lock in self._needed:
             lock.check()
 

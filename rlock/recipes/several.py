@@ -1,8 +1,8 @@
 """Several names: all of them or none.
 
 One round trip asks for all names. If one is refused, the caller gives back the others and waits for that one.
-If it kept a name meanwhile, two callers could wait for each other for ever. Then it asks for the others.
-After a refusal it gives all back, and pauses at random: two crossed sets could fail in step for ever.
+Otherwise two callers could wait for each other for ever. With that name it asks for the others. After another
+refusal it gives all back, and pauses at random. Otherwise two crossed sets could fail in step for ever.
 """
 
 from __future__ import annotations

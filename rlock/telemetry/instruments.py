@@ -217,7 +217,7 @@ REPLICAS = Instrument(
     Kind.LATEST,
     ("master",),
     "{replica}",
-    "Replicas that a group is said to have: a vote of it needs all of them.",
+    "Replicas that are configured for a group: its vote needs all of them.",
 )
 ACKNOWLEDGED = Instrument(
     "redlock_group_replicas_acknowledged",
@@ -233,7 +233,7 @@ PROMOTIONS = Instrument(
     Kind.COUNTER,
     ("master",),
     "{promotion}",
-    "How often another primary gave the votes of a group: a replica was promoted, or the primary restarted.",
+    "How often a group got another replication id: a replica was promoted, or the primary restarted.",
 )
 
 ALL = (

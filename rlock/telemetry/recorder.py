@@ -57,7 +57,7 @@ class Recorder(Forgetful):
         self._lock = labels
         self._master = Limited()
         self._owners: dict[str, str] = {}  # the label of each lock that is held, by owner token
-        self._primaries: dict[str, set[str]] = {}  # of each group: several clients meet one after another
+        self._primaries: dict[str, set[str]] = {}  # of each group: each client reports a promotion
         self._lacking: set[str] = set()  # groups that lack replicas
         self.held: Counter[str] = Counter()
         self.waiting: Counter[str] = Counter()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rlock.errors import OptionsError, QuorumUnreachableError
@@ -182,6 +184,9 @@ def test_locked_says_free_only_when_that_is_certain() -> None:
     ):
         world = World(3, votes)
         assert world.run(locked(world, "x", 0.5)) is expected
+    world = World(3, [theirs, theirs._replace(holder="old:1"), ABSENT])
+    world.context = replace(world.context, groups={1: 1})  # its former primary answers
+    assert world.run(locked(world, "x", 0.5)) is True
     world = World(3, [theirs, DOWN, DOWN])
     with pytest.raises(QuorumUnreachableError):
         world.run(locked(world, "x", 0.5))

@@ -17,7 +17,7 @@ from .group import Place, ReplicatedGroup, Server
 
 ClientFor = Callable[..., rlock.Client]
 GroupOf = Callable[..., ReplicatedGroup]
-#: Of the locks, and the longest of the fleet: the restart guard takes a second more.
+#: Of the locks, and the longest of the fleet.
 TTL = 1.0
 KINDS: dict[str, Any] = {"blocking": rlock.Client, "asyncio": tasks.Client}
 #: For tests in which the driver makes no difference.

@@ -40,7 +40,7 @@ CALM_S = 4.0
 #: The part of the schedules that have groups.
 WITH_GROUPS = 0.3
 #: All threads of all clients have had all locks once more by then: a connection that fell silent is noticed
-#: by TCP (11 s); a restart guard (2 s), a lease (1 s), the pause before a dead master is dialled again (2 s),
+#: by TCP (11 s); a restart guard (1 s), a lease (1 s), the pause before a dead master is dialled again (2 s),
 #: and a claim with the look after it for each waiter.
 BOUND_S = 30.0
 

@@ -47,8 +47,8 @@ def _gauges(snapshot: Snapshot, age: float) -> Iterator[GaugeMetricFamily]:
         "latency": ("redlock_master_latency_seconds", "Round trip of one command."),
         "clock_offset": ("redlock_master_clock_offset_seconds", "Clock ahead of the median of the masters."),
         "guarded": ("redlock_master_guarded_seconds", "For how long the restart guard gives it no vote."),
-        "replicas": ("redlock_group_replicas", "Replicas that the group is said to have."),
-        "acknowledged": ("redlock_group_replicas_acknowledged", "Those that acknowledge what is written."),
+        "replicas": ("redlock_group_replicas", "Replicas that are configured for a group."),
+        "acknowledged": ("redlock_group_replicas_acknowledged", "Replicas that acknowledge."),
         "locks": ("redlock_master_locks", "Keys of locks that were seen on it."),
     }
     families = {field: GaugeMetricFamily(*told, labels=["master"]) for field, told in of_master.items()}

@@ -97,7 +97,7 @@ class Target:
     addresses: tuple[str, ...] = ()  # of its host name
     address: str | None = None  # of the connection
     port: int | None = None
-    replicas: int | None = None  # that its group is said to have; None: it is no group
+    replicas: int | None = None  # as configured for its group; None: it is no group
 
 
 @dataclass

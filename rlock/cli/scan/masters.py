@@ -82,7 +82,7 @@ class MasterReader:
             self.answer = self._again(scan_s)
             self.promising = True
             group = self.answer.told.get("group")
-            if group is not None and not group.votes:
+            if group is not None and not (group.votes and self.answer.leader):
                 self.hang_up()  # another server may lead by now
         except Exception as error:  # whatever it is: this master gave no answer
             self.hang_up()
@@ -150,7 +150,7 @@ class MasterReader:
         group = info.group(fields, note, replicas, leader, answer.clock or 0.0)
         # Another server may have a copy of its disk: nothing of a group is durable.
         answer.told |= {"group": group, "durable": False}
-        answer.leader = fields.get("run_id", "")
+        answer.leader = fields.get("run_id", "") if answer.told["role"] == "master" else ""
 
     def _ping(self, answer: Answer) -> None:
         # Not PING: TIME is among the least permissions of a user of the lock.

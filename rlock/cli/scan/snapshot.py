@@ -17,7 +17,7 @@ class GroupHealth:
 
     leader: str  # host and port
     since: float | None  # Unix time since when its memory counts: its promotion, or a later loss
-    replicas: int  # that the group is said to have; all have to acknowledge a vote
+    replicas: int  # as configured; all have to acknowledge a vote
     online: int
     acknowledged: int  # replicas whose last acknowledgement is fresh
 
