@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import threading
+import time
 
 import rlock
 
@@ -28,7 +29,7 @@ def main() -> None:
                 leader.wait(timeout=1)  # a standby looks every second whether it has to stop
             else:
                 step(token)
-                stopping.wait(0.5)
+                time.sleep(0.5)  # in stopping.wait() the signal handler could wait for ever
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..model import Fault, FaultKind
 from ..procedures.port import WaitGenerator
 from ..rules import commands, replies, scripts
-from ..rules.memory_epoch import MemoryReport, Note
+from ..rules.memory_epoch import MemoryReport
 from .libraries import errors
 
 log = logging.getLogger("rlock")
@@ -110,8 +110,7 @@ def handshake(
         # The first script on this connection: the master compares its note with this run_id.
         (reply,) = yield from exchange([commands.handshake(report.run_id, report.memory).by_source()])
         vote = replies.decode_handshake(reply)
-        known = Note.parse(vote.note or "")
-        if options.replicas is None and known is not None and "+" in known.run_id:
+        if options.replicas is None and "+" in (vote.note or ""):
             text = "it is used as a group: name it with ?replicas=, or DEL rlock:fleet if it is none any more"
             raise ConnectError(Fault(FaultKind.REPLICA, text))
         if vote.note is not None:

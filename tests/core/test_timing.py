@@ -57,10 +57,6 @@ def test_each_inequality_has_its_own_sentence() -> None:
     told = refusal(request_timeout=1.1)
     assert "request_timeout=1.1 s is too long" in told
     assert "1 s or less" in told
-
-
-def test_a_longer_ttl_needs_a_longer_max_ttl() -> None:
-    assert ClientOptions(ttl=30.0, max_ttl=30.0).lease(None).ttl == 30.0
     with pytest.raises(OptionsError, match="fleet"):
         ClientOptions().lease(30.0)
 

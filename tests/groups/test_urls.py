@@ -93,7 +93,6 @@ def test_one_string_holds_groups_and_masters() -> None:
         ("redis+sentinel://s1,s2/?replicas=1", "write redis+sentinel://"),
         ("redis+sentinel://joe:secret#1@s1/m?replicas=1", "write redis+sentinel://"),
         ("redis+sentinel://s1/m?replicas=one", "the number of replicas"),
-        ("redis+sentinel://s1/m?replicas=-1", "the number of replicas"),
         ("redis+sentinel://s1/m?replicas=1&sentinel_tls=maybe", "write redis+sentinel://"),
         (f"{URL},{URL}", "twice"),
     ],

@@ -15,7 +15,6 @@ import random
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -42,8 +41,8 @@ def work(urls: Sequence[str], name: str, ttl: float, journal: Path, without: str
         vars(leader)["step_down_margin"] = lambda ttl: 0.0
     if without == CLOCK:
         leader.Leader.is_leader = lambda self: self._leads.is_set()  # type: ignore[method-assign]
-    ending = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ending.set())
+    ending = list[int]()  # no event: a handler inside its wait() would wait for ever
+    signal.signal(signal.SIGTERM, lambda number, _: ending.append(number))
     file = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     term = [0]
 
@@ -60,7 +59,8 @@ def work(urls: Sequence[str], name: str, ttl: float, journal: Path, without: str
         note("ended", token, time.monotonic())
 
     with rlock.Client(urls, ttl=ttl) as client, client.leader(name, on_started, on_stopped) as beat:
-        while not ending.wait(TICK_S):
+        while not ending:
+            time.sleep(TICK_S)
             at, told = time.monotonic(), term[0]
             if told:
                 note("told", told, at)
