@@ -116,7 +116,7 @@ def settings_options(command: F) -> F:
     @click.option(
         "--masters",
         metavar="URLS",
-        help="redis://, rediss:// or unix:// URLs, separated by commas; default: $RLOCK_MASTERS.",
+        help="URLs (redis, rediss, unix, redis+sentinel), separated by commas; default: $RLOCK_MASTERS.",
     )
     @click.option(
         "--config",

@@ -30,7 +30,7 @@ def role(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
         yield error(
             "it is a Sentinel",
             "Sentinels keep no locks",
-            "name the masters themselves, by their own addresses (usually port 6379, not 26379)",
+            "name a group by redis+sentinel://host:26379/service?replicas=1, or masters by their addresses",
         )
     elif facts.role == "replica":
         primary = f"{facts.text('master_host') or '?'}:{facts.text('master_port') or '?'}"
