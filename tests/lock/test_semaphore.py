@@ -167,7 +167,7 @@ def test_a_waiter_that_has_lost_the_gate_stands_in_the_queue_again(
     permits = [each.semaphore("gpu", permits=1, fair=True) for each in (holder, client)]
     permits[0].acquire()
     with waiting(permits[1]):
-        assert eventually(lambda: operator.status("gpu").locked)
+        assert eventually(lambda: client.lock("gpu")._holders())  # it knows that it has the gate
         first = operator.status("gpu").holder
         lose(client.lock("gpu"))
         assert eventually(lambda: operator.status("gpu").holder not in (None, first))
