@@ -49,7 +49,6 @@ def test_a_grant_that_all_replicas_have_counts_in_one_trip() -> None:
 
 
 def test_a_refusal_counts_with_the_replicas_only() -> None:
-    """Without them the key may be a vote that counts for nobody, and "held" would be wrong."""
     calls = group()
     calls.acquire("you:1")
     assert calls.acquire("me:1").refused == 1

@@ -68,12 +68,6 @@ def overlapping() -> Evidence:
     return evidence(lines, counter=Count(217, 217, 0))
 
 
-def lost_lease() -> Evidence:
-    lines = lines_of_a_run()
-    lines["worker-3"] += [ask(5000), got(5001, 60_000), *release(9000, 0)]
-    return evidence(lines)
-
-
 def no_owner() -> Evidence:
     lines = lines_of_a_run()
     lines["worker-1"] = [line for line in lines["worker-1"] if line["at"] < ms(3000)]
@@ -84,7 +78,6 @@ def no_owner() -> Evidence:
     ("broken", "problem"),
     [
         (overlapping(), "overlap, 1 times, the first: two valid leases of 'x' for 1.000 ms (worker-2#76, "),
-        (lost_lease(), "a lease ended before its section: of worker-3"),
         (no_owner(), "nobody got the lock after its holder was killed"),
         (evidence(counter=Count(215, 216, 0)), "1 of 216 updates were lost"),
         (evidence(ttl=0.9), "the next owner came 1.50 s after the kill: over ttl + 0.5 s"),

@@ -207,7 +207,7 @@ def test_a_password_that_is_set_while_we_are_connected_costs_a_minority_its_vote
         configure(urls[:1], "requirepass", "new")
         with caplog.at_level(logging.WARNING, "rlock"):
             excluded(client_for(urls))
-        assert "gives no vote: " in caplog.text
+            assert eventually(lambda: "gives no vote: " in caplog.text)
         assert "NOAUTH" in caplog.text.upper() or "AUTHENTICATION" in caplog.text.upper()
 
 

@@ -112,7 +112,6 @@ def test_a_sentinel_client_has_to_say_how_many_replicas_there_are() -> None:
 
 
 def test_a_client_that_does_not_know_the_group_is_refused_and_leaves_its_note(any_server: AnyMaster) -> None:
-    """Otherwise it would make the memory young for the others, and they for it."""
     away = pytest.raises(rlock.QuorumUnreachableError, match="0 of 1 replicas")
     with rlock.Client(f"{any_server.url}?replicas=1") as group, away:
         group.lock("x").acquire(blocking=False)
