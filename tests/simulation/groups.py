@@ -84,7 +84,7 @@ class Server(Host):
     """One server of a group."""
 
     def __init__(self, world: World, index: int, letter: str, *clock: float) -> None:
-        #: Those that follow it, as far as it knows; and its own connection, if it follows another server.
+        #: The replicas that follow this server, as far as it knows; and its link, if it follows another one.
         self.links: list[Link] = []
         self.link: Link | None = None
         self.follows: Server | None = None
