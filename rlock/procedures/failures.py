@@ -16,7 +16,8 @@ def faults(context: ClientContext, ballot: Ballot) -> dict[str, str]:
         vote = ballot.votes.get(i)
         if vote is None:
             if not ballot.settled:  # otherwise the ballot was decided without this master
-                found[master] = "no answer in time"
+                too = ": its replicas have to answer, too" if context.groups.get(i) else ""
+                found[master] = f"no answer in time{too}"
         elif vote.fault is not None:
             found[master] = vote.fault.text
         elif vote.code == Code.NOT_A_LOCK:
@@ -31,12 +32,11 @@ def no_quorum(
     context: ClientContext, options: LockOptions, verdict: Verdict, ballot: Ballot
 ) -> QuorumUnreachableError:
     """The error for a round in which no quorum named a holder."""
-    name = options.name
     if verdict is Verdict.TOO_LATE:
         limit = options.lease.longest
         late = f"it, or another one, did not answer in time: an acquire must be over within {limit:.3g} s"
-        return QuorumUnreachableError(name, context.quorum, 0, dict.fromkeys(context.masters, late))
-    error = unreachable(context, name, ballot)
+        return QuorumUnreachableError(options.name, context.quorum, 0, dict.fromkeys(context.masters, late))
+    error = unreachable(context, options.name, ballot)
     if verdict is Verdict.SPLIT:
         for i, owner in ballot.standing().items():
             error.faults.setdefault(

@@ -88,7 +88,8 @@ def test_one_group_of_three_fails_over_and_nobody_notices(
     finally:
         over.set()
         worker.join()
-    assert max(pairs) < 0.5, f"median {median(pairs):.4f}, longest {max(pairs):.3f} s"
+    # Who needs the vote of the promoted server waits for its guard, which is longer than the ttl.
+    assert max(pairs) < TTL, f"median {median(pairs):.4f}, longest {max(pairs):.3f} s"
 
 
 def test_the_newest_answer_of_the_sentinels_counts() -> None:

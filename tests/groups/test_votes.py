@@ -6,6 +6,7 @@ import pytest
 
 import rlock
 
+from ..cli.doctoring import doctor
 from .conftest import ClientFor, GroupOf, one_kind, promote, refused, usable
 from .group import until
 
@@ -20,6 +21,10 @@ def test_a_stale_primary_grants_nothing(client_for: ClientFor, group_of: GroupOf
     promote(new)
     with early.lock("x") as lock:
         refused(late, "0 of 1 replicas acknowledged")
+        patient = client_for(group.url, ttl=6.0)  # gives the replicas 0.25 s
+        refused(patient, "0 of 1 replicas acknowledged")
+        with pytest.raises(rlock.QuorumUnreachableError, match="its replicas have to answer, too"):
+            patient.lock("x").acquire(timeout=0.1)
         lock.check()
     assert old.client.role()[0] == "master"
 
@@ -40,7 +45,9 @@ def test_an_acl_that_forbids_wait_is_an_error_that_names_the_command(
 ) -> None:
     primary = group_of().servers[0]
     primary.client.execute_command("ACL", "SETUSER", "app", "on", ">app", "~*", "&*", "+@all", "-wait")
-    client = client_for(f"redis://app:app@127.0.0.1:{primary.port}?replicas=1")
+    url = f"redis://app:app@127.0.0.1:{primary.port}?replicas=1"
+    client = client_for(url)
+    assert "the user app may not run wait" in [found["what"] for found in doctor([url]).findings]
     with pytest.raises(rlock.OptionsError, match="no permissions to run the 'wait' command"):
         client.lock("x").acquire()
 

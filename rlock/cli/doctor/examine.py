@@ -171,7 +171,7 @@ class Examination:
     def _ask(self, session: Session) -> None:
         facts, guarded = self.facts, not self._fleet.guard_off
         commands_tried, optional_tried = command_trials(self._scope), optional_trials()
-        if facts.target.replicas is not None:
+        if facts.target.replicas:
             commands_tried["wait"] = ("WAIT", "0", "1")
         wanted = self._scope.keys(guarded=guarded)
         asked: list[Sequence[str]] = [("INFO",), *(("CONFIG", "GET", name) for name in _CONFIG)]
