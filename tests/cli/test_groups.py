@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import closing
 from typing import Any
@@ -54,6 +55,8 @@ def test_the_views_of_masters_and_the_metrics_follow_the_leader_of_a_group(serve
         assert " no vote " in shown
         assert f"{address(group.primary)} leads for " in shown
         assert "0 of 1 replicas acknowledge: no vote without exactly all of them" in shown
+        told = json.loads(run("status", "y", "--json", masters=[group.url]).out)
+        assert told["groups"][label]["leader"] == address(group.primary)
         group.mend()
         until(lambda: look().group.votes, "all replicas acknowledge")
         assert 0 < time.time() - look().group.since < 60

@@ -24,7 +24,7 @@ def test_free_is_said_only_where_nobody_can_have_it(masters3: Fleet) -> None:
     assert told == "job: free (no holder on 2 of 3 masters)"
 
 
-def test_json_without_a_quorum_has_the_views_of_the_masters_that_answer(masters3: Fleet) -> None:
+def test_without_a_quorum_it_shows_the_views_of_the_masters_that_answer(masters3: Fleet) -> None:
     holder = owner_token("box/1/MainThread")
     raw(masters3.urls[0]).execute_command("HSET", "job", holder, 1)
     urls = [masters3.urls[0], "redis://127.0.0.1:1", "redis://127.0.0.1:2"]
@@ -34,3 +34,5 @@ def test_json_without_a_quorum_has_the_views_of_the_masters_that_answer(masters3
     assert (found["holder"], found["free"]) == (None, False)
     assert [view["holder"] for view in found["masters"]] == [holder, None, None]
     assert [view["fault"] is None for view in found["masters"]] == [True, False, False]
+    code, out, err = ask(urls, "status", "job")
+    assert (code, err.count("\n"), holder in out) == (69, 1, True)

@@ -11,9 +11,10 @@ from ...errors import QuorumUnreachableError
 from ...model import LockStatus, MasterStatus
 from ...procedures import inspect
 from ..completion import complete_name
-from ..output import age, hush, json_option, print_json, printable, show, styled
+from ..output import age, hush, json_option, plain, print_json, printable, show, styled
 from ..scan.masters import MasterReader
 from ..scan.reading import led, seen
+from ..scan.snapshot import GroupHealth
 from ..settings import Settings, settings_options
 
 
@@ -31,23 +32,24 @@ def status(name: str, *, as_json: bool, settings: Settings) -> None:
     Exit status: 0 whether it is held, free or unknown; 69 fewer than a quorum of masters answered.
     """
     hush()
+    failed = None
     with settings.client() as own:
         try:
             found = own.status(name)
-        except QuorumUnreachableError:
-            if as_json:
-                engine = own._engine()
-                print_json(engine.perform(inspect.statuses(engine.masters, [name], own._timeout))[0])
-            raise
-        groups = {} if as_json else _groups(own)
+        except QuorumUnreachableError as error:
+            failed, engine = error, own._engine()
+            (found,) = engine.perform(inspect.statuses(engine.masters, [name], own._timeout))
+        groups = _groups(own)
     if as_json:
-        print_json(found)
+        print_json({**plain(found), "groups": groups})
     else:
         _print(found, groups)
+    if failed is not None:
+        raise failed
 
 
-def _groups(client: Client) -> dict[str, str]:
-    """For each master that is a group: which server leads."""
+def _groups(client: Client) -> dict[str, GroupHealth]:
+    """Which server leads each master that is a group."""
     found = {}
     for endpoint in client._endpoints:
         if endpoint.replicas is not None:
@@ -55,17 +57,17 @@ def _groups(client: Client) -> dict[str, str]:
             reader.look(None)
             reader.hang_up()
             if (group := reader.answer.told.get("group")) is not None:
-                found[endpoint.label] = led(group, time.time())
+                found[endpoint.label] = group
     return found
 
 
-def _print(found: LockStatus, groups: dict[str, str]) -> None:
+def _print(found: LockStatus, groups: dict[str, GroupHealth]) -> None:
     show(_headline(found))
     columns = max(len(view.master) for view in found.masters)
     for view in found.masters:
         show(f"  {view.master:<{columns}}  {_told(view)}")
         if view.master in groups:
-            show(f"    {groups[view.master]}")
+            show(f"    {led(groups[view.master], time.time())}")
     if found.queue_length:
         show(f"waiting: {found.queue_length}")
     for number, waiter in enumerate(found.waiters, 1):
@@ -98,8 +100,7 @@ def _without_a_holder(found: LockStatus) -> str:
     masters = len(found.masters)
     holder, votes = seen(found)
     if holder is None:
-        free = sum(view.fault is None for view in found.masters)
-        told = f"no holder on {free} of {masters} masters"
+        told = f"no holder on {sum(view.fault is None for view in found.masters)} of {masters} masters"
     else:
         told = f"{printable(holder)} on {votes} of {masters} masters"
     if found.free and holder is None:
