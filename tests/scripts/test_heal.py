@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from ..scripted import CHANNEL, EVICTED, FENCE, FENCE_MS, LEASE_MS, LOCK, MINE, OLDER, TOKEN, Box, Ear
+from ..scripted import CHANNEL, EVICTED, FENCE, FENCE_MS, LEASE_MS, LOCK, MINE, OLDER, TOKEN, Box
 
 BAN_MS = 20_000
 
@@ -41,16 +41,6 @@ def test_without_leave_to_read_who_was_evicted_nobody_is_put_back(box: Box) -> N
     with box.nothing_written():
         assert user.call("heal", [LOCK, FENCE, EVICTED], LEASE_MS, FENCE_MS, MINE, 1, TOKEN)[1] == [0]
     assert box.content() is None
-
-
-def test_out_of_memory_an_eviction_still_frees_and_still_bans(box: Box, ear: Ear) -> None:
-    """It may be what an operator does about it."""
-    box.acquire()
-    box.fill()
-    assert box.release(channel=CHANNEL, ban_ms=BAN_MS) == [1, MINE, 1, 0, 0]
-    assert box.content(EVICTED) == ("string", MINE)
-    assert box.content() is None
-    assert ear.heard() == ["0"]
 
 
 @pytest.mark.parametrize("rules", [("-set",), ("-hdel",), ("-set", "-get")])

@@ -15,6 +15,7 @@ from ..scripted import (
     CARA,
     CHANNEL,
     CLAIM_MS,
+    EVICTED,
     LEASE_MS,
     LOCK,
     MINE,
@@ -37,10 +38,14 @@ def test_out_of_memory_a_lease_is_prolonged_even_if_its_count_cannot_be_told(box
     assert box.content() == ("hash", {MINE: "1"})
 
 
-def test_out_of_memory_a_release_still_frees_and_wakes(box: Box, ear: Ear) -> None:
+@pytest.mark.parametrize("ban_ms", [0, 20_000])
+def test_out_of_memory_a_release_still_frees_and_wakes_and_an_eviction_still_bans(
+    box: Box, ear: Ear, ban_ms: int
+) -> None:
     box.acquire()
     box.fill()
-    assert box.release(channel=CHANNEL) == [1, MINE, 1, 0, 0]
+    assert box.release(channel=CHANNEL, ban_ms=ban_ms) == [1, MINE, 1, 0, 0]
+    assert box.content(EVICTED) == (("string", MINE) if ban_ms else None)
     assert box.content() is None
     assert ear.heard() == ["0"]
 
