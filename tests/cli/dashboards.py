@@ -84,8 +84,14 @@ class Site:
     ) -> tuple[http.client.HTTPResponse, bytes]:
         return get(self.server.port, path, method, **headers)
 
-    def raw(self, data: bytes, timeout_s: float = 10.0) -> bytes:
-        return raw_http(self.server.port, data, timeout_s)
+    def raw(self, data: bytes) -> bytes:
+        """Send bytes and read until the other side ends."""
+        with socket.create_connection(("127.0.0.1", self.server.port), 10.0) as connection:
+            connection.sendall(data)
+            received = b""
+            while piece := connection.recv(65536):
+                received += piece
+            return received
 
 
 @contextmanager
@@ -119,16 +125,6 @@ def get(
         return answer, answer.read()
     finally:
         connection.close()
-
-
-def raw_http(port: int, data: bytes, timeout_s: float = 10.0) -> bytes:
-    """Send bytes and read until the other side ends."""
-    with socket.create_connection(("127.0.0.1", port), timeout_s) as connection:
-        connection.sendall(data)
-        received = b""
-        while piece := connection.recv(65536):
-            received += piece
-        return received
 
 
 class Dashboard:

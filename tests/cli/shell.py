@@ -81,6 +81,16 @@ def ask(urls: Sequence[str], *words: str, **extra: str) -> Done:
     return inside(*words, masters=urls, RLOCK_TTL="2", **extra)
 
 
+def refused(found: Done, code: int, *told: str) -> None:
+    """One line on stderr, which is ours and tells this, and nothing on stdout."""
+    assert found.code == code, found
+    assert found.out == ""
+    (line,) = found.err.splitlines()
+    assert line.startswith("rlock: ")
+    for part in told:
+        assert part in line
+
+
 def one_line(err: str) -> bool:
     """Whether there is one line on stderr, which is ours."""
     return err.startswith("rlock: ") and err.count("\n") == 1

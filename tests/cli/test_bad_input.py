@@ -15,7 +15,7 @@ from rlock.cli import exits
 from rlock.cli.main import COMMANDS, cli
 
 from ..conftest import FreshMasters
-from .shell import RLOCK, Done, done, environment, inside
+from .shell import RLOCK, done, environment, inside, refused
 
 ROOT = click.Context(cli, info_name="rlock")
 NOWHERE = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"]
@@ -58,15 +58,6 @@ QUICK = [name for name in ON_MASTERS if name not in STAY]
 
 def documented(code: int) -> bool:
     return code == 0 or code in exits.TABLE or 128 < code < 128 + 65
-
-
-def refused(found: Done, code: int, *told: str) -> None:
-    assert found.code == code, found
-    assert found.out == ""
-    (line,) = found.err.splitlines()
-    assert line.startswith("rlock: ")
-    for part in told:
-        assert part in line
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -36,9 +36,6 @@ def run(command: list[str], environment: dict[str, str]) -> subprocess.Completed
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90)
 
 
-needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
-
-
 def test_it_proves_what_it_says_and_the_record_bears_it_out(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     began = time.monotonic()
@@ -106,7 +103,7 @@ def test_a_server_that_is_not_installed_is_named_in_one_line(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-@needs_proc
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 @pytest.mark.parametrize(
     ("number", "after", "code"),
     [(signal.SIGINT, "now under the lock", 130), (signal.SIGTERM, "control:", 143)],

@@ -205,10 +205,7 @@ def test_a_refusal_is_read_as_every_server_says_it(reply: str, why: str | None) 
     assert denial(reply.encode()) is None, "an answer that only looks so"
 
 
-def test_the_table_of_the_page_is_the_list_of_the_code() -> None:
+def test_the_page_lists_and_explains_every_check_and_no_other() -> None:
     rows = re.findall(r"^\| \[([\w-]+)\]\(#([\w-]+)\) \| (\w+) \| (.+) \|$", PAGE, re.MULTILINE)
     assert rows == [(c.name, c.name, c.worst.value, c.meaning) for c in CHECKS.values()]
-
-
-def test_the_page_explains_every_check_and_no_other() -> None:
     assert re.findall(r"^### ([\w-]+)$", PAGE, re.MULTILINE) == list(CHECKS)

@@ -10,7 +10,7 @@ import pytest
 from rlock.cli.settings import KEYS, ConfigError, file_of, read
 
 from ..servers import Fleet
-from .shell import Done, inside, rlock
+from .shell import inside, refused, rlock
 
 SECRET = "hunter2"
 
@@ -87,23 +87,16 @@ def test_a_broken_file_is_78_and_one_line_that_names_it(text: str, told: str, tm
     assert SECRET not in str(failed.value)
 
 
-def refused(found: Done, told: str) -> None:
-    assert found.code == 78
-    assert found.out == ""
-    assert told in found.err
-    assert len(found.err.splitlines()) == 1
-
-
 def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
-    refused(inside("config", "--config", str(tmp_path)), "Is a directory")
-    refused(inside("config", "--config", str(tmp_path / "none")), "No such file")
-    refused(rlock("run", "job", "true", RLOCK_CONFIG=str(tmp_path / "none")), "No such file")
-    refused(inside("config", "--config", "/dev/zero"), "over 1 MB")
-    refused(inside("config", "--config", str(tmp_path / ("x" * 300))), "too long")
+    refused(inside("config", "--config", str(tmp_path)), 78, "Is a directory")
+    refused(inside("config", "--config", str(tmp_path / "none")), 78, "No such file")
+    refused(rlock("run", "job", "true", RLOCK_CONFIG=str(tmp_path / "none")), 78, "No such file")
+    refused(inside("config", "--config", "/dev/zero"), 78, "over 1 MB")
+    refused(inside("config", "--config", str(tmp_path / ("x" * 300))), 78, "too long")
     latin = tmp_path / "latin"
     latin.write_bytes(b"# \xe9\n")
-    refused(inside("config", "--config", str(latin)), "utf-8")
-    refused(inside("config", "--config", str(written(tmp_path, "tll = 1"))), "did you mean 'ttl'?")
+    refused(inside("config", "--config", str(latin)), 78, "utf-8")
+    refused(inside("config", "--config", str(written(tmp_path, "tll = 1"))), 78, "did you mean 'ttl'?")
 
 
 @pytest.mark.parametrize(("url", "mode"), [("redis://:{}@10.0.0.1", 0o644), ("redis://:{}/9@a", 0o640)])

@@ -9,7 +9,6 @@ import pytest
 
 import rlock
 
-from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet
 from .pages import PYTHON, Start, lay_out, starter
 
@@ -17,7 +16,6 @@ pytest.importorskip("django", reason="django is in the extra test")
 
 PAGE = "howto/django.md"
 Run = Callable[..., str]
-MakeClient = Callable[..., rlock.Client]
 
 #: Before each program: the project of the page, an item, and another process's client.
 PRELUDE = """
@@ -60,14 +58,9 @@ def run(start: Start) -> Run:
     return program
 
 
-@pytest.fixture
-def nightly(masters3: Fleet, make_client: MakeClient) -> rlock.RLock:
-    return make_client(masters3.urls).lock("nightly")
-
-
-def test_a_command_that_is_on_elsewhere_ends_with_75(start: Start, nightly: rlock.RLock) -> None:
+def test_a_command_that_is_on_elsewhere_ends_with_75(start: Start, masters3: Fleet) -> None:
     command = (PYTHON, "-m", "django", "nightly")
-    with nightly:
+    with rlock.Client(masters3.urls) as client, client.lock("nightly"):
         busy = start(*command)
         told, _ = busy.communicate(timeout=60)
         assert busy.returncode == 75

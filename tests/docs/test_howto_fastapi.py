@@ -12,10 +12,6 @@ from typing import Any
 
 import pytest
 
-import rlock
-import rlock.asyncio
-
-from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet
 from .pages import block, lay_out, module
 
@@ -23,7 +19,6 @@ fastapi = pytest.importorskip("fastapi", "0.121", reason="fastapi is in the extr
 httpx = pytest.importorskip("httpx", reason="httpx is in the extra test")
 
 PAGE = "howto/fastapi.md"
-MakeClient = Callable[..., rlock.Client]
 SERVED_S = 30
 
 

@@ -148,8 +148,9 @@ class Terminal:
         return told
 
     def interrupt(self) -> None:
-        for child in _children(self.process.pid):
-            os.kill(child, signal.SIGINT)
+        pid = self.process.pid
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            os.kill(int(child), signal.SIGINT)
 
     def close(self) -> None:
         _end_group(self.process)
@@ -168,11 +169,6 @@ def _hear_interrupts() -> None:
 
 def _joined(lines: list[str]) -> str:
     return "".join(f"{plain(line)}\n" for line in lines)
-
-
-def _children(pid: int) -> list[int]:
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in path.read_text().split()]
 
 
 def _end_group(process: subprocess.Popen[str]) -> None:
