@@ -14,8 +14,8 @@ import pytest
 
 import rlock
 
+from ..lock.conftest import MakeClient, in_thread
 from ..lock.conftest import child as child  # fixtures
-from ..lock.conftest import in_thread
 from ..lock.conftest import make_client as make_client
 from ..servers import Fleet
 from . import pages
@@ -131,8 +131,6 @@ def start_server(text: str) -> WSGIServer:
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     return server
 
-
-MakeClient = Callable[..., rlock.Client]
 
 #: What makes a recipe refuse, and the same without it.
 UNFENCED = {

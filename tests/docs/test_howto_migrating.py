@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-import rlock
-import rlock.asyncio
-
-from ..lock.conftest import in_thread
+from ..lock.conftest import MakeClient, in_thread
 from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet
 from .pages import block
 
-MakeClient = Callable[..., rlock.Client]
 PAGE = "howto/migrating.md"
 #: Blocks with one or two lines before, and one or two now.
 PAIRS = ["redis_py", "pottery", "redis_lock", "redlock_plus"]
@@ -43,11 +39,6 @@ def setup(masters3: Fleet) -> Iterator[dict[str, Any]]:
 
 def old_lock(found: dict[str, Any]) -> Any:
     return found["server"].lock("orders:42", timeout=30, sleep=0.01)
-
-
-@pytest.fixture
-def both(setup: dict[str, Any]) -> Any:
-    return run(block(PAGE, "both"), **setup)["Both"]
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -98,9 +89,8 @@ def most_inside(locks: list[Any]) -> int:
     return most
 
 
-def test_release_a_excludes_old_code_and_release_b(
-    setup: dict[str, Any], both: Any, make_client: MakeClient
-) -> None:
+def test_release_a_excludes_old_code_and_release_b(setup: dict[str, Any], make_client: MakeClient) -> None:
+    both = run(block(PAGE, "both"), **setup)["Both"]
     new = setup["client"].lock("v2")
     assert most_inside([old_lock(setup), old_lock(setup), both(new, old_lock(setup))]) == 1
     other = make_client(setup["client"].masters, ttl=10.0).lock("v2")

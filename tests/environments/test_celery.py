@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,13 +12,12 @@ import pytest
 
 import rlock
 
+from ..conftest import FreshMasters
 from ..lock.conftest import eventually
 from ..servers import Fleet
 from .programs import COMMON, Program, assert_nothing_is_left, blocks, needs
 
 pytestmark = needs("celery")
-
-FreshMasters = Callable[..., Fleet]
 
 #: More tasks, in the module of the page. The first lines use the client in the parent, before any fork.
 MORE = """

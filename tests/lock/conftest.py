@@ -21,6 +21,8 @@ from .. import memory
 from ..servers import Fleet
 from . import tasks
 
+MakeClient = Callable[..., rlock.Client]
+
 
 class FairClient(rlock.Client):
     """Its locks are fair unless a test says otherwise."""
@@ -122,7 +124,7 @@ def urls(request: pytest.FixtureRequest, masters: Fleet) -> list[str]:
 
 
 @pytest.fixture
-def make_client(request: pytest.FixtureRequest) -> Iterator[Callable[..., rlock.Client]]:
+def make_client(request: pytest.FixtureRequest) -> Iterator[MakeClient]:
     """Clients that are closed with the test."""
     made: list[rlock.Client] = []
     # Tests of other folders use this, too: they have no kinds.
@@ -165,8 +167,11 @@ class Child:
         return self.process.wait(30)
 
 
+StartChild = Callable[..., Child]
+
+
 @pytest.fixture
-def child() -> Iterator[Callable[..., Child]]:
+def child() -> Iterator[StartChild]:
     """Other processes, ended with the test."""
     children: list[Child] = []
 

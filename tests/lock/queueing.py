@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -16,10 +16,7 @@ from rlock.rules import scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot
 
-from .conftest import Child, eventually
-
-MakeClient = Callable[..., rlock.Client]
-StartChild = Callable[..., Child]
+from .conftest import Child, StartChild, eventually
 
 WAITER = """
     import sys, time, rlock

@@ -15,10 +15,7 @@ import rlock
 
 from ..conftest import FreshMasters
 from ..servers import Fleet
-from .conftest import in_thread
-
-MakeClient = Callable[..., rlock.Client]
-
+from .conftest import MakeClient, in_thread
 
 pytestmark = pytest.mark.kinds("blocking", "memory")
 

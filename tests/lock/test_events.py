@@ -26,9 +26,7 @@ from rlock.events import (
 
 from ..servers import Fleet, raw
 from ..telemetry.ledger import Ledger
-from .conftest import eventually, threads_only
-
-MakeClient = Callable[..., rlock.Client]
+from .conftest import MakeClient, eventually, threads_only
 
 
 @pytest.fixture

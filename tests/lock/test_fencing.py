@@ -6,7 +6,7 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -21,8 +21,8 @@ from rlock.rules.quorum import Ballot
 
 from ..sabotage import sabotage
 from ..servers import Fleet, raw
+from .conftest import MakeClient
 
-MakeClient = Callable[..., rlock.Client]
 FENCE = "rlock:{x}:fence"
 #: Nobody listens there: masters that are dead.
 DEAD = ("redis://127.0.0.1:1", "redis://127.0.0.1:2")

@@ -14,8 +14,7 @@ from rlock.procedures.contender import Contender, LocalGrant
 from rlock.procedures.port import WaitGenerator, Wake
 
 from ..servers import Fleet, left
-from .conftest import eventually, own_wire, threads_only
-from .queueing import MakeClient
+from .conftest import MakeClient, eventually, own_wire, threads_only
 
 pytestmark = own_wire
 

@@ -26,9 +26,7 @@ from rlock.rules import commands
 from rlock.rules.keys import owner_token
 
 from ..servers import Fleet, raw
-from .conftest import Kind, eventually, in_thread, threads_only
-
-MakeClient = Callable[..., rlock.Client]
+from .conftest import Kind, MakeClient, eventually, in_thread, threads_only
 
 
 def forked(work: Callable[[], object]) -> str:

@@ -12,8 +12,8 @@ from rlock.rules.keys import client_label, queue
 from rlock.rules.timing import CLAIM_S, QUEUE_TTL_S
 
 from ..servers import Fleet, raw
-from .conftest import default_mode, eventually, own_wire
-from .queueing import MakeClient, StartChild, counted_attempts, queue_of, started
+from .conftest import MakeClient, StartChild, default_mode, eventually, own_wire
+from .queueing import counted_attempts, queue_of, started
 
 pytestmark = own_wire
 

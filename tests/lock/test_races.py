@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -19,11 +18,9 @@ from rlock.rules import commands, scripts
 from rlock.rules.command_templates import Command, encode
 from rlock.rules.quorum import Ballot
 
+from ..conftest import FreshMasters
 from ..servers import Fleet, raw
-from .conftest import in_thread, threads_only
-
-MakeClient = Callable[..., rlock.Client]
-FreshMasters = Callable[..., Fleet]
+from .conftest import MakeClient, in_thread, threads_only
 
 
 @pytest.mark.rule("3.1")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 
 import rlock
 
 from ..servers import Fleet
-from .conftest import in_thread
+from .conftest import MakeClient, in_thread
 
 EVERY_KIND = True
-MakeClient = Callable[..., rlock.Client]
 
 
 @pytest.mark.rule("1.1")

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
-import rlock
-
 from ..servers import Fleet, raw
-from .conftest import Child, default_mode, eventually, in_thread
+from .conftest import MakeClient, StartChild, default_mode, eventually, in_thread
 
 EVERY_KIND = True
-MakeClient = Callable[..., rlock.Client]
-StartChild = Callable[..., Child]
 
 HOLDER = """
     import sys, rlock

@@ -13,9 +13,7 @@ import rlock
 from rlock.testing import memory_client
 
 from ..servers import Fleet
-from .conftest import eventually, in_thread, threads_only
-
-MakeClient = Callable[..., rlock.Client]
+from .conftest import MakeClient, eventually, in_thread, threads_only
 
 
 def threads() -> set[str]:

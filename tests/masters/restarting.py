@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import rlock
 from rlock.rules.timing import guard_time
 
 from ..servers import Fleet
-
-FreshMasters = Callable[..., Fleet]
 
 #: Short, so that a test can wait for the end of it; long enough that a renewal can be late.
 TTL = 2.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import pickle
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,9 +15,8 @@ import rlock
 import rlock.asyncio
 from rlock._client.handshake import connect_error
 
+from ..conftest import FreshMasters
 from ..servers import Fleet, left
-
-FreshMasters = Callable[..., Fleet]
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 import rlock
 
+from ..conftest import FreshMasters
 from ..lock.conftest import eventually
-from ..servers import Fleet, raw
-
-FreshMasters = Callable[..., Fleet]
+from ..servers import raw
 
 
 def cycle(lock: rlock.RLock) -> bool:

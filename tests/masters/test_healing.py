@@ -8,8 +8,9 @@ import pytest
 
 import rlock
 
+from ..conftest import FreshMasters
 from ..lock.conftest import eventually
-from .restarting import GUARD, FreshMasters, a_client, everywhere, holders
+from .restarting import GUARD, a_client, everywhere, holders
 
 
 @pytest.mark.rule("3.7")

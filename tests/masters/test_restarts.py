@@ -12,8 +12,9 @@ import rlock
 from rlock.cli.main import cli
 from rlock.rules.keys import NOTE
 
+from ..conftest import FreshMasters
 from ..servers import Fleet, raw
-from .restarting import GUARD, TTL, FreshMasters, a_client, refused
+from .restarting import GUARD, TTL, a_client, refused
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,11 +9,11 @@ import pytest
 import rlock
 from rlock.testing.local.embedded import EmbeddedError, Master, Tls
 
+from ..conftest import FreshMasters
 from ..lock import tasks
 from ..lock.conftest import in_thread
-from ..servers import Fleet, servers_found
+from ..servers import servers_found
 
-FreshMasters = Callable[..., Fleet]
 #: asyncio has connections of its own.
 both_kinds = pytest.mark.parametrize("kind", [rlock.Client, tasks.Client], ids=["blocking", "asyncio"])
 
