@@ -13,7 +13,7 @@ import pytest
 
 from bench.harness.results import Results
 
-from ..servers import descendants
+from ..servers import descendants, gone
 
 TOP = Path(__file__).parents[2]
 
@@ -30,10 +30,6 @@ def run(*words: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def alive(pids: set[int]) -> set[int]:
-    return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
 
 
 def test_a_quick_run_of_one_scenario(tmp_path: Path) -> None:
@@ -82,7 +78,4 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path) -> None:
     assert "Traceback" not in err + out
     assert not path.exists()
     # One that was being started in that very moment ends with its stdin, once it has come to read it.
-    until = time.monotonic() + 5.0
-    while alive(started):
-        assert time.monotonic() < until, "left over"
-        time.sleep(0.05)
+    assert all(gone(pid, 5.0) for pid in started), "left over"

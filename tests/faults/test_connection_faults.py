@@ -37,26 +37,22 @@ LOSSES: list[tuple[str, Then]] = [
 
 def command(urls: list[str], *words: str) -> None:
     for url in urls:
-        server = raw(url)
-        server.execute_command(*words)
-        server.close()
+        with raw(url) as server:
+            server.execute_command(*words)
 
 
 def counts(urls: list[str], name: str = "x") -> list[str]:
     """The hold counts that the masters know."""
     found: list[str] = []
     for url in urls:
-        server = raw(url)
-        found += list(server.hvals(name))  # type: ignore[arg-type]
-        server.close()
+        with raw(url) as server:
+            found += list(server.hvals(name))
     return found
 
 
 def subscribers(url: str) -> int:
-    server = raw(url)
-    told = str(server.execute_command("CLIENT", "LIST", "TYPE", "pubsub"))
-    server.close()
-    return told.count("id=")
+    with raw(url) as server:
+        return str(server.execute_command("CLIENT", "LIST", "TYPE", "pubsub")).count("id=")
 
 
 def test_after_client_kill_a_holder_keeps_its_lock_and_the_call_under_way_succeeds(

@@ -24,13 +24,19 @@ def free():
     while taken:
         os.close(taken.pop())
 """
+#: A holder that lets go when it is told to.
+HOLDING = """\
+lock.acquire()
+exhaust()
+print("got")
+sys.stdin.readline()
+"""
 
 
 def test_a_holder_without_a_descriptor_left_renews_and_releases(
     masters3: Fleet, client_for: ClientFor, process: Process
 ) -> None:
-    program = DESCRIPTORS + "lock.acquire(); exhaust(); print('got'); sys.stdin.readline()\n" + TELL
-    child = process(program, masters3.urls, 1.5)
+    child = process(DESCRIPTORS + HOLDING + TELL, masters3.urls, 1.5)
     assert child.line() == "got"
     assert everywhere(masters3.urls)
     time.sleep(1.8)
@@ -79,23 +85,20 @@ if os.geteuid() == 0:
     os.setgroups([]); os.setgid(64123); os.setuid(64123)
 def exhaust():
     resource.setrlimit(resource.RLIMIT_NPROC, (1, resource.getrlimit(resource.RLIMIT_NPROC)[1]))
-def free():
-    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-    resource.setrlimit(resource.RLIMIT_NPROC, (hard, hard))
-def started():
     try:
         threading.Thread(target=int).start()
     except RuntimeError:
-        return False
-    return True
+        return
+    print("no limit")
+    sys.exit()
+def free():
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    resource.setrlimit(resource.RLIMIT_NPROC, (hard, hard))
 """
 WITHOUT_THREADS = (
     THREADS
     + """\
 exhaust()
-if started():
-    print("no limit")
-    sys.exit()
 for renew in (True, False):
     try:
         client.lock("x", renew=renew).acquire(timeout=0.3)
@@ -122,24 +125,10 @@ def test_without_a_thread_for_its_renewal_nothing_is_asked_for(masters3: Fleet, 
     assert child.line() == "usable"
 
 
-HOLDING_WITHOUT_THREADS = (
-    THREADS
-    + """\
-lock.acquire()
-exhaust()
-if started():
-    print("no limit")
-    sys.exit()
-print("got")
-sys.stdin.readline()
-"""
-)
-
-
 def test_a_holder_without_a_thread_to_start_renews_and_releases(
     masters3: Fleet, client_for: ClientFor, process: Process
 ) -> None:
-    child = process(HOLDING_WITHOUT_THREADS + TELL, masters3.urls, 1.5)
+    child = process(THREADS + HOLDING + TELL, masters3.urls, 1.5)
     told = child.line()
     if told == "no limit":
         pytest.skip("RLIMIT_NPROC binds nobody here")
