@@ -91,10 +91,7 @@ def serving(folder: Path, masters: Fleet, kind: str) -> Iterator[Server]:
         server.arbiter.close()
 
 
-KINDS = ["sync", "gthread", pytest.param("gevent", marks=needs("gevent"))]
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["sync", "gthread", pytest.param("gevent", marks=needs("gevent"))])
 def test_workers_of_a_preloaded_application(kind: str, tmp_path: Path, masters3: Fleet) -> None:
     path = counter(tmp_path)
     (tmp_path / "total").write_text("41")
