@@ -218,6 +218,11 @@ def run_id_only(stack: ExitStack) -> None:
     stack.enter_context(patch.object(commands, "handshake", named))
 
 
+def nothing_to_wait_for(stack: ExitStack) -> None:
+    """A WAIT behind a command that only reads waits for nothing."""
+    stack.enter_context(patch.object(commands, "mark", lambda _: commands.ping()))
+
+
 def _believe(stack: ExitStack, change: Callable[[Any, Any, int], Any]) -> None:
     """Change what INFO tells behind a WAIT, before the client judges it."""
     genuine = Acknowledgements._short
@@ -252,6 +257,7 @@ SABOTAGES: dict[str, Callable[[ExitStack], None]] = {
     "more replicas than configured": more_replicas,
     "replication not compared": another_replication,
     "note without replication": run_id_only,
+    "WAIT for nothing": nothing_to_wait_for,
 }
 #: The rule of docs/contributing/safety.md that each of them breaks.
 RULES: dict[str, str] = {
@@ -278,6 +284,7 @@ RULES: dict[str, str] = {
     "more replicas than configured": "2.4",
     "replication not compared": "2.4",
     "note without replication": "2.4",
+    "WAIT for nothing": "2.4",
 }
 
 

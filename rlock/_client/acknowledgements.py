@@ -2,19 +2,21 @@
 
 A primary whose replica was promoted cannot collect all of them, so its votes count for nothing. Behind the
 command the client sends a WAIT, and an INFO that says whether the server has been the primary since the
-handshake. Commands that come meanwhile share the next WAIT. `spec/Groups.tla` has each of these conditions.
+handshake. Commands that come meanwhile share the next WAIT. Behind a command that may have written nothing it
+publishes a message, to have something to wait for. `spec/Groups.tla` has the conditions of WAIT and INFO.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 from ..clock import Clock
 from ..model import Code, Fault, FaultKind, Vote
 from ..rules import commands, scripts
 from ..rules.command_templates import Command
+from ..rules.keys import Wire
+from ..rules.restart_guard import Guard
 from .connection import Connection, MasterConnection, Unacknowledged
 from .connections import Connections, broken
 from .pending import PendingCall, PendingReply
@@ -25,68 +27,55 @@ ASK_AGAIN_S = 1.0
 L = TypeVar("L", bound=Connection)
 
 
-class Acknowledgements(ABC, Generic[L]):
+class Acknowledgements(Generic[L]):
     """Called with the mutex."""
 
     _connections: Connections[L]
     _clock: Clock
     _timeout: float
+    _guard: Guard
+    _wire: Wire
     #: The masters that are groups, with the number of their replicas.
     _groups: Mapping[int, int]
 
-    @abstractmethod
-    def _post(self, server: MasterConnection[L], pending: PendingReply, packed: bytes) -> bool:
-        """Write a command to a master. False: it is not connected."""
-
-    @abstractmethod
-    def _count(self, call: PendingCall, master: int, vote: Vote) -> None:
-        """Count a vote."""
-
-    @abstractmethod
-    def _redeliver(self, server: MasterConnection[L], pending: PendingReply) -> None:
-        """Send a command again when its master is connected again, if it still means something then."""
-
-    @abstractmethod
-    def _refused(self, server: MasterConnection[L], fault: Fault) -> None:
-        """A master replies, but has no vote."""
-
-    @abstractmethod
-    def _accepted(self, server: MasterConnection[L]) -> None:
-        """A master that replied without a vote has one again."""
+    #: Of `Pipeline` and `Calls`, which say what they do.
+    _post: Callable[[MasterConnection[L], PendingReply, bytes], bool]
+    _count: Callable[[PendingCall, int, Vote], None]
+    _redeliver: Callable[[MasterConnection[L], PendingReply], None]
+    _refused: Callable[[MasterConnection[L], Fault], None]
+    _accepted: Callable[[MasterConnection[L]], None]
 
     def _needs_replicas(self, server: MasterConnection[L], pending: PendingReply) -> bool:
         """Whether the vote on a command counts only when all replicas have it."""
         if not self._groups.get(server.index) or pending.call is None:
             return False
-        return pending.command.script in scripts.ACKNOWLEDGED or pending.command.acknowledged
+        command = pending.command
+        return command.script in scripts.ACKNOWLEDGED or command.acknowledged or command.unwritten != ""
 
     def _follow_up(self, server: MasterConnection[L], connection: L, pending: PendingReply) -> bytes:
-        """The WAIT and the INFO behind a command, in one write with it.
-
-        Empty if a WAIT is due: the next one then stands for all commands behind that.
-        """
-        held, packed = connection.unacknowledged, b""
+        """What follows a command, in one write with it. While a WAIT is due, the next one stands for all."""
+        held = connection.unacknowledged
+        followers: list[Command] = []
         if self._needs_replicas(server, pending):
-            if held.behind is not None:
+            if name := pending.command.unwritten:
+                followers.append(commands.mark(self._wire.client_channel(name, "")))
+            if held.behind is None:
+                followers += (self._wait(server, connection), commands.replication())
+            else:
                 held.behind += 1
-                return b""
-            wait = self._wait(server, connection)
-            connection.pending.append(wait)
-            packed = wait.command.packed
-        elif pending.command.script is not scripts.ACKNOWLEDGE:
-            return b""
-        command = commands.replication()
-        connection.pending.append(pending._replace(call=None, command=command, resend_until=pending.sent_at))
-        return packed + command.packed
+        elif pending.command.script is scripts.ACKNOWLEDGE:
+            followers.append(commands.replication())
+        follower = pending._replace(call=None, resend_until=pending.sent_at)
+        connection.pending.extend(follower._replace(command=command) for command in followers)
+        return b"".join([command.packed for command in followers])
 
-    def _wait(self, server: MasterConnection[L], connection: L) -> PendingReply:
+    def _wait(self, server: MasterConnection[L], connection: L) -> Command:
         connection.unacknowledged.behind = 0
-        now, command = self._clock(), commands.acknowledge(self._groups[server.index], self._timeout / 2)
-        return PendingReply(None, command, now, now)
+        return commands.acknowledge(self._groups[server.index], self._timeout / 2)
 
     def _acknowledged(self, server: MasterConnection[L], connection: L, command: Command, vote: Vote) -> None:
         """Count the votes that all replicas have; without all of them, ask for the primary again."""
-        if vote.fault is None and command.script is scripts.ACKNOWLEDGE:
+        if vote.fault is None and command.script is not scripts.REPLICATION:
             connection.pending.popleft()
             connection.unacknowledged.replicas = vote.hold_count
             return
@@ -105,11 +94,14 @@ class Acknowledgements(ABC, Generic[L]):
             if fault is not None:
                 self._redeliver(server, pending)
             if pending.call is not None:
-                decided = counted if fault is None else Vote(Code.FAULT, fault=fault)
+                # Again: the client may have learned of a longer lease since it read the reply.
+                grants = pending.command.script in scripts.GRANTING
+                vote = self._guard.filter_vote(server.index, counted, self._clock(), grants=grants)
+                decided = vote if fault is None else Vote(Code.FAULT, fault=fault)
                 self._count(pending.call, server.index, decided)
         if held.behind:
-            wait = self._wait(server, connection)
-            self._post(server, wait, wait.command.packed)
+            wait, now = self._wait(server, connection), self._clock()
+            self._post(server, PendingReply(None, wait, now, now), wait.packed)
 
     def _short(self, server: MasterConnection[L], connection: L, vote: Vote) -> Fault | None:
         """Why the votes do not count; None: they do. ``vote``: of `commands.replication`."""

@@ -258,9 +258,7 @@ class Calls(Pipeline[L], Masters):
     @property
     def faults(self) -> list[Fault | None]:
         """Why each master has no connection; None: it has one."""
-        return [
-            None if server.connection is not None else server.fault for server in self._connections.servers
-        ]
+        return [None if each.connection is not None else each.fault for each in self._connections.servers]
 
     def connect(self) -> WaitGenerator[None]:
         """Begin to connect to all masters, and wait for a quorum."""
@@ -309,11 +307,8 @@ class Calls(Pipeline[L], Masters):
         after an interrupt, too.
         """
         with self._mutex:
-            busy = [
-                server.index
-                for server in self._connections.servers
-                if server.connection is not None and server.connection.pending
-            ]
+            servers = self._connections.servers
+            busy = [each.index for each in servers if each.connection is not None and each.connection.pending]
         if not busy:
             return
         # Replies come in order: the reply to this command comes behind all others.

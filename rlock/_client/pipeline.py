@@ -39,6 +39,7 @@ class Pipeline(Acknowledgements[L]):
         self._pending_events = context.pending_events
         #: The masters that are groups, with the number of their replicas.
         self._groups = context.groups
+        self._wire = context.wire
         self._mutex = threading.Lock()
         #: The last report of each lasting state: the state, and when to report it again.
         self._reported: dict[object, tuple[object, float]] = {}

@@ -39,6 +39,7 @@ class Command:
     expected_reply: ExpectedReply = NO_EXPECTED_REPLY
     decode: Callable[[Any], Vote] = decode_one
     acknowledged: bool = False  # in a group, its vote counts only when all replicas have the writes before
+    unwritten: str = ""  # the lock, if its master may write nothing; its vote needs the replicas all the same
 
     def by_sha(self) -> tuple[str, ...]:
         """The command for a master that has the script."""

@@ -26,6 +26,7 @@ from .scripts import (
     FENCE,
     HANDSHAKE,
     HEAL,
+    MARK,
     RELEASE,
     RENEW,
     REPLICATION,
@@ -208,9 +209,11 @@ def _command(
     arguments: Sequence[str],
     decode: Callable[[Any], Vote] = decode_one,
     echo: str | None = None,
+    unwritten: str = "",
 ) -> Command:
     words = (str(len(keys)), *keys, *arguments)
-    return Command(script, words, (), encode(("EVALSHA", script.sha, *words)), echo, decode=decode)
+    packed = encode(("EVALSHA", script.sha, *words))
+    return Command(script, words, (), packed, echo, decode=decode, unwritten=unwritten)
 
 
 def wait(*places: Place) -> Command:
@@ -245,7 +248,7 @@ def heal(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True
 
 def fence(name: str, owner: str, token: int) -> Command:
     """Store a fencing token."""
-    return _command(FENCE, (fence_key(name),), (owner, str(token), _FENCE_MS), echo=owner)
+    return _command(FENCE, (fence_key(name),), (owner, str(token), _FENCE_MS), echo=owner, unwritten=name)
 
 
 def handshake(run_id: str, memory: str, known: str = "") -> Command:
@@ -256,9 +259,16 @@ def handshake(run_id: str, memory: str, known: str = "") -> Command:
 def status(name: str, waiters: int = STATUS_WAITERS, *, guarded: bool = True) -> Command:
     """Ask who holds the lock, and for the first ``waiters``, one or more."""
     keys = (name, queue(name), *_note(guarded))
-    command = _command(STATUS, keys, (str(waiters - 1),), decode_status)
-    command.acknowledged = True  # otherwise a replica with an older memory could call a held lock free
-    return command
+    return _command(STATUS, keys, (str(waiters - 1),), decode_status, unwritten=name)
+
+
+def mark(channel: str) -> Command:
+    """Send the replicas a message that nobody hears: a WAIT waits for writes only.
+
+    That of Valkey 9.1 waits only for what its own connection wrote last.
+    """
+    words = ("PUBLISH", channel, "")
+    return Command(MARK, words, (), encode(words), decode=decode_acknowledged)
 
 
 def acknowledge(replicas: int, timeout: float) -> Command:

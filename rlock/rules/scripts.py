@@ -50,10 +50,10 @@ HANDSHAKE = _load("handshake")
 
 ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT, HEAL, FENCE, HANDSHAKE)
 #: No files: the commands that wait for the acknowledgements of replicas, and that ask for the replicas.
-ACKNOWLEDGE, REPLICATION = Script("WAIT", ""), Script("INFO replication", "")
-OF_GROUPS = (ACKNOWLEDGE, REPLICATION)
+MARK, ACKNOWLEDGE, REPLICATION = Script("PUBLISH", ""), Script("WAIT", ""), Script("INFO replication", "")
+OF_GROUPS = (MARK, ACKNOWLEDGE, REPLICATION)
 #: In a group, votes on these count only when all replicas have the write. So do votes on a release that
-#: hands the lock to a waiter of its process, and on a status: `Command.acknowledged`.
+#: hands the lock to a waiter of its process, and on a status: see `Command`.
 ACKNOWLEDGED = (ACQUIRE, RENEW, HEAL, FENCE)
 #: A YES to one of these makes a holder or a token, so the master must have its whole memory.
 GRANTING = (ACQUIRE, FENCE)

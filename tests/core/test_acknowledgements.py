@@ -16,11 +16,12 @@ from rlock._sync.runtime import run
 from rlock.model import Code, FaultKind
 from rlock.procedures.port import Request, WaitGenerator
 from rlock.rules import commands
+from rlock.rules.command_templates import Command
 from rlock.rules.keys import OWN
 from rlock.rules.quorum import Ballot, Settle
 from rlock.rules.tickets import Place
 
-from .wired import TIMEOUT_S, WiredCalls
+from .wired import EPOCH_US, TIMEOUT_S, WiredCalls
 
 FREE = commands.free(OWN, "job", "me:1")
 
@@ -104,6 +105,32 @@ def test_commands_that_come_meanwhile_share_the_next_wait() -> None:
     assert calls.servers[0].ran.count("WAIT") == 1
     assert calls.acquire().granted == 1
     assert calls.servers[0].ran.count("WAIT") == 2
+
+
+@pytest.mark.parametrize("command", [commands.status("job"), commands.fence("job", "me:1", 9)])
+def test_a_wait_behind_a_command_that_may_only_read_has_a_message_to_wait_for(command: Command) -> None:
+    calls = group()
+    assert fault(calls.ask(command)) is None
+    assert calls.servers[0].ran[1:] == ["PUBLISH", "WAIT", "INFO"]
+
+
+@pytest.mark.rule("3.6")
+def test_a_vote_is_judged_by_the_longest_lease_that_is_known_when_the_replicas_have_it() -> None:
+    """The group restarted 5 s ago. Between its reply and that to WAIT another one tells of a lease of 30 s."""
+    calls = WiredCalls(1, max_ttl=1.0, groups={0: 1})
+    calls.servers[0].note = f"{calls.servers[0].run_id} {EPOCH_US - 5_000_000} 1000"
+    calls.reconnect()
+    ballot = calls.start(Request(commands.acquire("job", "me:1", 1_000), TIMEOUT_S, count_late=True))
+    connection = calls.connection(0)
+    replies = connection.arrived
+    wait = replies.rindex(b":1\r\n$")
+    connection.arrived = replies[:wait]
+    calls._connections.read()
+    calls.guard.max_ttl = 30.0
+    calls._judge_again(connection.undecided[0].call)
+    connection.arrived = replies[wait:]
+    calls._connections.read()
+    assert ballot.votes[0].guarded
 
 
 def test_a_release_that_is_not_acknowledged_is_sent_again_to_the_next_primary() -> None:

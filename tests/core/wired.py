@@ -91,12 +91,12 @@ class Server:
         self.master.whole = False
 
     def run(self, words: Sequence[str]) -> bytes:
-        if words[0] in ("WAIT", "INFO"):
+        if words[0] in ("PUBLISH", "WAIT", "INFO"):
             self.ran.append(words[0])
             lines = [f"role:{self.role}", f"master_replid:{self.replication_id}"]
             lines += [f"slave{i}:ip=r,port={port},state=online" for i, port in enumerate(self.connected)]
             told = "\r\n".join(lines)
-            return resp(self.acknowledging if words[0] == "WAIT" else told.encode())
+            return resp({"PUBLISH": 0, "WAIT": self.acknowledging, "INFO": told.encode()}[words[0]])
         name = next(s.name for s in scripts.ALL if words[1] in (s.sha, s.source))
         self.ran.append(name)
         if name in self.refuses:

@@ -7,6 +7,7 @@ import pytest
 import rlock
 
 from ..cli.doctoring import doctor
+from ..conftest import FLAVOURS
 from .conftest import ClientFor, GroupOf, one_kind, promote, refused, usable
 from .group import until
 
@@ -37,6 +38,23 @@ def test_more_replicas_than_configured_are_an_error_that_names_the_number(
         client_for(group_of(replicas=2).url_with(1)),
         "2 replicas are connected, and replicas=1 is set: set replicas=2",
     )
+
+
+@one_kind
+@pytest.mark.rule("2.4")
+@pytest.mark.parametrize("server", FLAVOURS.values(), ids=FLAVOURS)
+def test_nobody_calls_a_lock_free_while_a_replica_stands_still(
+    client_for: ClientFor, group_of: GroupOf
+) -> None:
+    """It is counted as connected. It may have been promoted, and the lock granted there."""
+    group = group_of()
+    client = client_for(group.url)
+    lock = client.lock("x")
+    usable(client)
+    assert not lock.locked()
+    group.servers[1].pause()
+    with pytest.raises(rlock.QuorumUnreachableError, match="0 of 1 replicas acknowledged"):
+        lock.locked()
 
 
 @one_kind

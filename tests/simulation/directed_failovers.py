@@ -62,6 +62,21 @@ def added_replica(stage: Stage) -> Referee:
     return _old_and_new_are_asked(stage)
 
 
+def stale_answer(stage: Stage) -> Referee:
+    """a does not hear that b was promoted. b and its new replica c grant the lock, and a is asked for it."""
+    stage.world.groups[0].configured = 1
+    first, second, third = _servers(stage)
+    first.forget(first.links[1])
+    third.follow(second)
+    _promotes(stage, 0.1, second, silent=True)
+    looker, newcomer = stage.client(), stage.client(joined=False)
+    stage.looks(looker, 0.05)
+    stage.takes(newcomer, 0.2, hold_s=0.0)
+    stage.takes(newcomer, 1.5, hold_s=2.0, options=FIXED)
+    stage.looks(looker, 1.8)
+    return stage.play(2.2)
+
+
 def fail_back(stage: Stage, *, kill: bool = True) -> Referee:
     """b restarts with the memory from before the grant, and leads. a copies this memory, and leads again.
 

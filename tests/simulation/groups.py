@@ -184,13 +184,21 @@ class Server(Host):
             self.look_at_waits()
         elif script is scripts.REPLICATION:
             session.connection.answer(self._info())
+        elif script is scripts.MARK:
+            self._ship_of(session)
+            session.connection.answer(0)
         elif self.follows is not None and script is not scripts.STATUS:
             session.connection.answer(READONLY)
         else:
             super().execute(session, command, call)
-            if script is not scripts.STATUS:
-                self.ship()
-                self._last_writes[session] = self.written
+            if script is scripts.FENCE:
+                self.ship()  # the second delivery writes nothing
+            elif script is not scripts.STATUS:
+                self._ship_of(session)
+
+    def _ship_of(self, session: Session) -> None:
+        self.ship()
+        self._last_writes[session] = self.written
 
     def look_at_waits(self, late: Wait | None = None) -> None:
         for session, wait in list(self._waits.items()):

@@ -34,6 +34,7 @@ from .world import World
 #: Broken rules that no history of acquires and releases can show.
 UNSEEN = {
     "young says free": "`locked()` is wrong, and no operation of the history",
+    "WAIT for nothing": "`locked()` is wrong, and no operation of the history",
     "any answer confirms": "the lease is over in the history already when it comes back",
     "increment": "a released lock stays taken: nobody gets it too early, only too late",
     "wake-up by messages only": "a waiter sleeps on: nobody gets the lock too early, only too late",

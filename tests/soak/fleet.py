@@ -66,7 +66,7 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
         #: From which instant (time.monotonic) on the votes of each master count.
         self._grown_at = [0.0 for _ in self.masters]
         #: By how much each wall clock may still be set back.
-        self._backward_s = [ttl for _ in self.masters]
+        self._backward_s = [0.95 * ttl for _ in self.masters]
         self._mutex = threading.Lock()
 
     def __len__(self) -> int:
@@ -131,9 +131,16 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
         with self._mutex:
             step = min(seconds, self._backward_s[i]) if self.clocks else 0.0
             self._backward_s[i] -= step
-        if step:
-            self.clocks[i].step(-step)
+            if step:
+                self.clocks[i].step(-step)
         return step
+
+    def turn_clocks(self, way: int) -> None:
+        """Make the fast wall clocks slow, or the other way round: they may not be far apart in the end."""
+        count = len(self.clocks)
+        with self._mutex:
+            for i, each in enumerate(self.clocks):
+                each.run(_rate(i if way else count - 1 - i, count))
 
     def command(self, i: int, *words: Any) -> bool:
         """A command of the nemesis; whether it was carried out."""
@@ -193,5 +200,9 @@ def _clocks(count: int, folder: Path) -> list[clock.Clock]:
         place = folder / f"clock-{i}"
         place.mkdir()
         made.append(clock.Clock(library, place))
-        made[-1].run(1 + MASTER_RATE * (2 * i / (count - 1) - 1))
+        made[-1].run(_rate(i, count))
     return made
+
+
+def _rate(i: int, count: int) -> float:
+    return 1 + MASTER_RATE * (2 * i / (count - 1) - 1)

@@ -63,6 +63,7 @@ SIMULATED = {
     "more replicas than configured",
     "replication not compared",
     "note without replication",
+    "WAIT for nothing",
 }
 
 PROFILES = (

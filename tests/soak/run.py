@@ -181,6 +181,7 @@ class _Run:
         """Let them work; with ``until_red`` look at the journals as they grow."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
+            self._fleet.turn_clocks(int(left / self._plan.ttl) % 2)
             time.sleep(min(left, 0.5))
             if self._plan.until_red and self._look():
                 return
