@@ -116,7 +116,7 @@ def test_a_wait_behind_a_command_that_may_only_read_has_a_message_to_wait_for(co
 
 @pytest.mark.rule("3.6")
 def test_a_vote_is_judged_by_the_longest_lease_that_is_known_when_the_replicas_have_it() -> None:
-    """The group restarted 5 s ago. Between its reply and that to WAIT another one tells of a lease of 30 s."""
+    """The group restarted 5 s ago. While its vote waits for WAIT, another one tells of a lease of 30 s."""
     calls = WiredCalls(1, max_ttl=1.0, groups={0: 1})
     calls.servers[0].note = f"{calls.servers[0].run_id} {EPOCH_US - 5_000_000} 1000"
     calls.reconnect()
