@@ -49,11 +49,10 @@ def test_nobody_calls_a_lock_free_while_a_replica_stands_still(
     """It is counted as connected. It may have been promoted, and the lock granted there."""
     group = group_of()
     client = client_for(group.url)
-    lock = client.lock("x")
     usable(client)
     group.servers[1].pause()
-    with pytest.raises(rlock.QuorumUnreachableError, match="0 of 1 replicas acknowledged"):
-        lock.locked()
+    with pytest.raises(rlock.QuorumUnreachableError):
+        client.lock("x").locked()
 
 
 @one_kind
