@@ -20,6 +20,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import rlock
 from rlock.recipes import leader
@@ -30,7 +31,8 @@ from ..faults.proxy import Proxy
 TICK_S, WORKERS = 0.004, 3
 #: The part of a lease for which ``on_stopped`` still ticks.
 STOPPING = 1 / 8
-FAULTS = ("term", "kill", "stop", "cut")
+SIGNALS = {"term": signal.SIGTERM, "kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+FAULTS = (*SIGNALS, "cut")
 #: Rules that can be left out: the margin before the end of a lease, and the clock in `is_leader`.
 MARGIN, CLOCK = "margin", "clock"
 
@@ -91,13 +93,11 @@ class Fleet:
         """Start the worker of a slot, in a fork of this process."""
         pid = os.fork()
         if not pid:
-            code = 1
             try:
                 urls = [proxy.url for proxy in self.proxies] if slot == 0 else self._urls
                 work(urls, self.name, self.ttl, Path(f"{self.journal}.{os.getpid()}"), self._without)
-                code = 0
             finally:
-                os._exit(code)
+                os._exit(0)  # nobody asks for the status
         self.workers[slot] = pid
 
     def began(self) -> float | None:
@@ -141,25 +141,23 @@ class Fleet:
         """Do this to the leader, and wait for the next one."""
         slot, pid = self.leader, self.workers[self.leader]
         began = time.monotonic()
-        if fault == "cut":
-            for proxy in self.proxies:
-                proxy.cut()
-        else:
-            if fault == "stop":
-                self.stopped.add(self.token)
-            os.kill(pid, {"term": signal.SIGTERM, "kill": signal.SIGKILL, "stop": signal.SIGSTOP}[fault])
+        if fault == "stop":
+            self.stopped.add(self.token)
+        for proxy in self.proxies if fault == "cut" else ():
+            proxy.cut()
+        if fault in SIGNALS:
+            os.kill(pid, SIGNALS[fault])
         if fault in ("term", "kill"):
             os.waitpid(pid, 0)
-            if fault == "term":
-                began = float(Path(f"{self.journal}.{pid}").read_text().split()[-2])
+        if fault == "term":
+            began = float(Path(f"{self.journal}.{pid}").read_text().split()[-2])
         self.took[fault].append(self.next_leader(began))
         if fault in ("term", "kill"):
             self.spawn(slot)
         elif fault == "stop":
             os.kill(pid, signal.SIGCONT)
-        else:
-            for proxy in self.proxies:
-                proxy.mend()
+        for proxy in self.proxies if fault == "cut" else ():
+            proxy.mend()
 
     def overlaps(self) -> Counter[str]:
         """Ticks of a term after the begin of a later one, by kind."""
@@ -172,16 +170,15 @@ class Fleet:
         until = {token: following[1] for (token, _), following in itertools.pairwise(begins)}
         found = Counter(kind for kind, _, _ in lines)
         for kind, at, token in lines:
-            if kind == "told" and int(token) in self.stopped:
-                continue
-            if float(at) > until.get(int(token), float("inf")):
+            counts = kind != "told" or int(token) not in self.stopped
+            if counts and float(at) > until.get(int(token), float("inf")):
                 found[f"{kind} overlaps"] += 1
         return found
 
 
 def soak(
     takeovers: int, fleets: int = 6, without: str = "", faults: Sequence[str] = FAULTS
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Run the fleets side by side; the figures."""
     folder = Path(tempfile.mkdtemp(prefix="rlock-leaders-"))
     with Masters(3) as masters:
@@ -189,9 +186,8 @@ def soak(
         with ThreadPoolExecutor(fleets) as threads:
             list(threads.map(lambda fleet: fleet.run(-(-takeovers // fleets)), made))
     counts = sum((fleet.overlaps() for fleet in made), Counter[str]())
-    figures: dict[str, object] = {
-        "takeovers": sum(len(each) for fleet in made for each in fleet.took.values())
-    }
+    takeovers = sum(len(each) for fleet in made for each in fleet.took.values())
+    figures: dict[str, Any] = {"takeovers": takeovers}
     for fault in FAULTS:
         # Beyond the ttl, unless it is a clean end.
         took = sorted(
