@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: The reason of an error about a lock that the caller never held.
+#: The reasons of an error about a lock that the caller never held.
 NOT_HELD = "the calling thread or task does not hold it"
+NO_PERMIT = "the calling thread or task has no permit of this semaphore"
+NOT_LEADER = "this process does not lead"
 
 
 class RLockError(Exception):
@@ -41,12 +43,10 @@ class LeaseLostError(NotHeldError):
         self.reason = reason
 
     def __str__(self) -> str:
-        if self.reason == NOT_HELD:
+        if self.reason in (NOT_HELD, NO_PERMIT, NOT_LEADER):
             return f"lock {self.name!r}: {self.reason}"
-        return (
-            f"the lease of lock {self.name!r} was lost: {self.reason}; "
-            f"another owner may have entered since, so check what was written under it"
-        )
+        advice = "another owner may have entered since, so check what was written under it"
+        return f"the lease of lock {self.name!r} was lost: {self.reason}; {advice}"
 
 
 class QuorumUnreachableError(RLockError):

@@ -31,9 +31,10 @@ class Holding:
     _acquire_gen: Callable[[Engine, float], WaitGenerator[bool]]
     _release_gen: Callable[[Engine], WaitGenerator[None]]
 
-    def __init__(self, client: Any, locks: Sequence[BaseLock[Any]]) -> None:
+    def __init__(self, client: Any, locks: Sequence[BaseLock[Any]], text: str) -> None:
         self._client = client
         self._locks = locks
+        self._text = text
 
     @property
     def _needed(self) -> Sequence[BaseLock[Any]]:
@@ -65,7 +66,7 @@ class Holding:
                 self._client._engine()._forget(hold)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {[lock.name for lock in self._locks]}>"
+        return f"<{type(self).__name__} {self._text}>"
 
 
 class Blocking(Holding):

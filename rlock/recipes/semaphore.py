@@ -2,7 +2,6 @@
 
 So two owners cannot have one permit, by the proof of the lock. If no permit is free, the caller acquires the
 gate, the lock `gpu`, and all waiters stand in its queue. The owner of the gate takes the first free permit.
-docs/howto/semaphore.md tells more.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 
 from .._client.engine import Engine
 from ..base import OnLost
-from ..errors import LeaseLostError, NotHeldError, OptionsError, QuorumUnreachableError
+from ..errors import NO_PERMIT, LeaseLostError, NotHeldError, OptionsError, QuorumUnreachableError
 from ..model import LeaseState, LockStatus
 from ..procedures.acquire import AT_ONCE
 from ..procedures.contender import Contender
@@ -25,8 +24,7 @@ from ..rules.quorum import Settle
 from ..rules.timing import EXPIRY_MARGIN_S, poll_wait, unreachable_wait
 from .holding import Blocking, ForTasks, Holding, take
 
-#: The owner of the gate waits up to this long after another owner was faster, or had votes of a minority.
-LOST_RACE_S = 0.05
+LOST_RACE_S = 0.05  # the longest pause after another owner was faster, or had votes of a minority
 
 
 class Permits(Holding):
@@ -39,7 +37,7 @@ class Permits(Holding):
             raise OptionsError(f"permits must be a whole number of 1 or more, not {permits!r}")
         self._gate = client.lock(name, fair=fair, ttl=ttl)
         self._permits = [client.lock(f"{name}#{i}", ttl=ttl, on_lost=on_lost) for i in range(permits)]
-        super().__init__(client, [self._gate, *self._permits])
+        super().__init__(client, [self._gate, *self._permits], f"{name!r} permits={permits}")
 
     @property
     def permit(self) -> int | None:
@@ -49,18 +47,21 @@ class Permits(Holding):
 
     @property
     def fencing_token(self) -> int:
-        """The fencing token of the caller's last permit, see `rlock.RLock.fencing_token`.
-
-        Each permit has tokens of its own: compare tokens of one ``permit`` only.
+        """The last permit's token, see `rlock.RLock.fencing_token`. Compare tokens of one ``permit`` only.
 
         :raises LeaseLostError: the caller has no permit.
         """
-        return int(self._needed[0].fencing_token)
+        return self._present().token
 
     @property
     def lost(self) -> Any:
         """Set when the caller's last permit is lost; see `rlock.RLock.lost`."""
         return self._needed[0].lost
+
+    def check(self) -> None:
+        """Raise `LeaseLostError` unless the last permit has validity left. No network."""
+        self._present()
+        super().check()
 
     @property
     def _needed(self) -> Sequence[Any]:
@@ -69,6 +70,11 @@ class Permits(Holding):
     def _last(self) -> Hold | None:
         permits = [hold for hold in self._holds() if hold.name != self._gate.name]
         return max(permits, key=lambda hold: hold.acquired_at, default=None)
+
+    def _present(self) -> Hold:
+        if (last := self._last()) is None:
+            raise LeaseLostError(self._gate.name, NO_PERMIT)
+        return last
 
     def _release_gen(self, engine: Engine) -> WaitGenerator[None]:
         if (last := self._last()) is None:
@@ -88,22 +94,20 @@ class Permits(Holding):
         while got is None and until > AT_ONCE and (yield from take(engine, self._gate._options, until)):
             gate, listener = engine.held(self._gate.name), _Listener(engine, self._permits)
             try:
-                got = yield from self._wait_for_one(engine, gate, listener, until)
+                got = yield from self._wait_for_one(engine, listener, until)
             finally:
                 listener.close()
             with suppress(LeaseLostError):  # another waiter may overtake, but a permit has its own lease
                 yield from engine.release_gen(gate, gate.count - 1)
         return got is True
 
-    def _wait_for_one(
-        self, engine: Engine, gate: Hold, listener: _Listener, until: float
-    ) -> WaitGenerator[bool | None]:
+    def _wait_for_one(self, engine: Engine, listener: _Listener, until: float) -> WaitGenerator[bool | None]:
         """Take the first permit that is free. None: the gate was lost, so it is another waiter's turn."""
-        random, failures = engine.context.random, 0
-        # Before the first look: otherwise a release in between would send no message here.
-        subscribed = yield from listener.subscribe(self._gate._options.lease.request_timeout)
+        gate, random, failures = engine.held(self._gate.name), engine.context.random, 0
+        yield from listener.subscribe(self._gate._options.lease.request_timeout)
         while gate.lease.state_at(engine.clock()) is not LeaseState.LOST:
-            permits: Sequence[LockStatus] = ()
+            # Before the look: otherwise a release in between would send no message here.
+            subscribed = all(engine.notifications.is_subscribed(lock.name) for lock in self._permits)
             try:
                 permits = (yield from self._statuses(engine))[1:]
                 if (yield from self._take_one(engine, permits)):
@@ -171,23 +175,21 @@ class _Listener:
     """The messages of all permits, as one inbox: the owner of the gate sleeps until one of them comes."""
 
     def __init__(self, engine: Engine, permits: Sequence[Any]) -> None:
-        self._engine = engine
-        self._notifications = engine.notifications
+        self._context, self._notifications = engine.context, engine.notifications
         self.parker: Any = None
         self.asleep = False
         now = engine.clock()
         self._contenders = [Contender(engine.key(), lock._options, now, now) for lock in permits]
 
-    def subscribe(self, timeout: float) -> WaitGenerator[bool]:
-        """Subscribe to all permits in one round trip; whether a quorum confirmed each of them in time."""
+    def subscribe(self, timeout: float) -> WaitGenerator[None]:
+        """Subscribe to all permits in one round trip."""
         for contender in self._contenders:
-            contender.take_place(self._engine.context)
+            contender.take_place(self._context)
             yield from self._notifications.subscribe(contender, 0.0)
             # One place to sleep: a message about any permit wakes the owner of the gate.
             self.parker = contender.inbox.parker = self.parker or contender.inbox.parker
         for contender in self._contenders:
             yield from self._notifications.subscribe(contender, timeout)
-        return all(self._notifications.is_subscribed(each.name) for each in self._contenders)
 
     def wait(self, until: float) -> WaitGenerator[None]:
         """Sleep until an instant, or until a quorum of masters told that a permit is free.

@@ -27,18 +27,16 @@ from ..rules.options import LockOptions
 from ..rules.waiting import Step
 from .holding import Blocking, ForTasks, Holding, Packed, take, together
 
-#: The first pause after an incomplete set is up to this long. Each further one is up to twice as long.
-PAUSE_S, PAUSE_CAP_S = 0.005, 0.2
-#: How often a thread that waits for `lost` looks at the leases. It sends nothing.
-LOOK_S = 0.1
+PAUSE_S, PAUSE_CAP_S = 0.005, 0.2  # the longest first pause after an incomplete set, and any; it doubles
+LOOK_S = 0.1  # how often a thread that waits for `lost` looks at the leases; it sends nothing
 
 
 class HoldsOfAll(Holding):
     """The part that threads and tasks share."""
 
     def __init__(self, client: Any, names: Iterable[str], ttl: float | None, on_lost: OnLost) -> None:
-        if isinstance(names, str):
-            raise OptionsError(f"names must be a list of names, not the one name {names!r}: use client.lock")
+        if isinstance(names, str) or not isinstance(names, Iterable):
+            raise OptionsError(f"names must be a list of names, not {names!r}: client.lock takes one name")
         locks = [client.lock(name, ttl=ttl, on_lost=on_lost) for name in names]
         locks.sort(key=lambda lock: lock.name)
         if not locks:
@@ -46,7 +44,7 @@ class HoldsOfAll(Holding):
         for before, lock in pairwise(locks):
             if lock.name == before.name:
                 raise OptionsError(f"names has {lock.name!r} twice: give each name once")
-        super().__init__(client, locks)
+        super().__init__(client, locks, str([lock.name for lock in locks]))
 
     @property
     def names(self) -> list[str]:
@@ -55,7 +53,7 @@ class HoldsOfAll(Holding):
 
     @property
     def fencing_tokens(self) -> dict[str, int]:
-        """The fencing token of each name, see `rlock.RLock.fencing_token`.
+        """The fencing token of each name, also after a loss; see `rlock.RLock.fencing_token`.
 
         :raises LeaseLostError: the caller does not hold all names; ``name`` says which one.
         """
@@ -64,8 +62,7 @@ class HoldsOfAll(Holding):
     @property
     def lost(self) -> Any:
         """Set when one of the caller's present holds is lost; see `rlock.RLock.lost`."""
-        engine: Engine = self._client._engine()
-        holds = self._holds()
+        engine, holds = self._client._engine(), self._holds()
         weakest = _Weakest(holds, engine.clock) if len(holds) == len(self._locks) else None
         return self._locks[0]._signal_type(weakest, engine.clock)
 

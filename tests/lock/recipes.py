@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -41,15 +42,11 @@ def round_trips(client: rlock.Client) -> Iterator[list[str]]:
     masters: Any = client._engine().masters
     made: list[str] = []
 
-    def counted(name: str, method: Any) -> Any:
-        def call(*arguments: Any, **options: Any) -> Any:
-            made.append(name)
-            return method(*arguments, **options)
+    def counted(method: Any, *arguments: Any, **options: Any) -> Any:
+        made.append(method.__name__)
+        return method(*arguments, **options)
 
-        return call
-
-    for name in ("call", "call_many"):
-        setattr(masters, name, counted(name, getattr(masters, name)))
+    masters.call, masters.call_many = partial(counted, masters.call), partial(counted, masters.call_many)
     yield made
     del masters.call, masters.call_many
 
