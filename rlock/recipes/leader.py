@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import math
 import os
 import threading
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from .._async import runtime as tasks
 from .._client.engine import Engine
 from .._client.runtime import NO_WAIT
 from .._sync import runtime as threads
-from ..errors import NOT_HELD, LeaseLostError, RLockError
+from ..errors import NOT_LEADER, LeaseLostError, RLockError
 from ..procedures.acquire import AT_ONCE, FOR_EVER
 from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
@@ -31,10 +30,8 @@ from .holding import contend
 log = logging.getLogger("rlock")
 Observer = Callable[..., object]
 
-#: How long a leader stays away after a failed ``on_started``, or after an error that waiting cannot mend.
-STAY_AWAY_S = 1.0
-#: How long `wait` sleeps when a term is over and its thread has not noticed it yet.
-NOTICE_S = 0.005
+STAY_AWAY_S = 1.0  # after a failed ``on_started``, or an error that waiting cannot mend
+NOTICE_S = 0.005  # how long `wait` sleeps when a term is over and its thread has not noticed it yet
 
 
 class _Term:
@@ -68,7 +65,7 @@ class BaseLeader:
         self._parker: Any = None  # where it sleeps
         self._contender: Contender | None = None
         self._term: _Term | None = None
-        self._leaving = False
+        self._end = ""  # why the campaign ends; "": it goes on
         self._leads: Any = None  # a signal: set while it leads, and when the campaign has ended
 
     def is_leader(self) -> bool:
@@ -87,24 +84,26 @@ class BaseLeader:
         """
         term = self._term
         if term is None or term.left() <= 0.0:
-            raise LeaseLostError(self.name, NOT_HELD if term is None else "its term as the leader is over")
+            raise LeaseLostError(self.name, NOT_LEADER if term is None else "its term as the leader is over")
         return term.hold.token
 
     def resign(self) -> None:
-        """Step down: ``is_leader()`` is False when this returns. Waits for nothing.
+        """Step down, if it leads: ``is_leader()`` is False when this returns. Waits for nothing.
 
-        The campaign then calls ``on_stopped``, hands the lock to the first waiter, and waits behind it. Does
-        nothing if it does not lead.
+        The campaign then calls ``on_stopped``, hands the lock to the first waiter, and waits behind it.
         """
         term = self._term
         if term is not None and term.left() > 0.0:
             term.over = True
-            _wake(self._parker)
+            with suppress(RuntimeError):  # another thread has woken it at the same time
+                self._parker.wake()
 
     def _begin(self) -> Engine:
         if self._engine is not None:
             raise RuntimeError(f"leader {self.name!r} was used already: make another one by client.leader()")
         engine: Engine = self._lock._client._engine()
+        if engine.closed:
+            raise RLockError("the client is closed")
         self._engine, self._parker = engine, engine.runtime.parker()
         self._leads = self._lock._signal_type(None, engine.clock)
         return engine
@@ -114,42 +113,48 @@ class BaseLeader:
         engine = self._engine
         if engine is None or engine.pid != os.getpid():
             return None
-        self._leaving = True
+        self._end = self._end or "its `with` block was left"
         self.resign()
         if (contender := self._contender) is not None:
             contender.until = AT_ONCE
             engine.notifications.interrupt(contender)
-        _wake(self._parker)
+        with suppress(RuntimeError):  # see `resign`
+            self._parker.wake()
         return self._campaign
 
     def _wait_gen(self, timeout: float) -> WaitGenerator[bool]:
-        engine = self._engine
-        until = math.inf if timeout == -1 or engine is None else engine.clock() + timeout
-        while engine is not None and not self._leaving and engine.pid == os.getpid():
+        if (engine := self._engine) is None:
+            raise RuntimeError(f"leader {self.name!r} does not campaign yet: use it in a `with` block first")
+        until = FOR_EVER if timeout == -1 else engine.clock() + timeout
+        while not self._end and engine.pid == os.getpid():
             if not (yield from self._leads._wait_gen(until - engine.clock())):
                 return False
             if self.is_leader():
                 return True
             yield from engine.runtime.sleep(NOTICE_S)
-        return False
+        reason = self._end if engine.pid == os.getpid() else "this process was forked"
+        raise RLockError(f"leader {self.name!r} campaigns no more: {reason}; make another by client.leader()")
 
     def _campaign_gen(self, engine: Engine) -> WaitGenerator[None]:
         """Acquire, lead, release, again and again, until the user leaves or the client is closed."""
         failed = False
         try:
-            while not (self._leaving or engine.closed):
+            while not (self._end or engine.closed):
                 try:
                     self._contender = Contender(engine.key(), self._lock._options, FOR_EVER, engine.clock())
                     # The user may have left before `_leave` could see the contender.
-                    if not self._leaving and (yield from contend(engine, self._contender)):
+                    if not self._end and (yield from contend(engine, self._contender)):
                         failed = yield from self._lead(engine, engine.held(self.name))
                 except RLockError as error:
-                    if failed := not (self._leaving or engine.closed):
+                    if failed := not (self._end or engine.closed):
                         log.error("leader %r campaigns again in %g s: %s", self.name, STAY_AWAY_S, error)
-                if failed and not self._leaving:
+                if failed and not self._end:
                     yield from self._parker.park(STAY_AWAY_S)
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # `threading` hides a SystemExit
+            log.error("leader %r campaigns no more: %r ended its thread or task", self.name, error)
+            raise
         finally:
-            self._leaving = True
+            self._end = self._end or ("its client is closed" if engine.closed else "its thread or task ended")
             self._leads.set()  # otherwise `wait` would wait for ever
 
     def _lead(self, engine: Engine, hold: Hold) -> WaitGenerator[bool]:
@@ -158,13 +163,12 @@ class BaseLeader:
         interrupt: BaseException | None = None
         self._lock.lost._waiting.append(self._parker)  # otherwise a loss or a close would wake nobody
         self._term = term
-        if self._leaving:  # behind the line above: otherwise a user that leaves in between is not seen
+        if self._end:  # behind the line above: otherwise a user that leaves in between is not seen
             term.over = True
         try:
             if term.left() > 0.0:
                 announced = True
-                failed = not (yield from self._tell(self._on_started, hold.token))
-                if failed:
+                if failed := not (yield from self._tell(self._on_started, hold.token)):
                     term.over = True
                 elif term.left() > 0.0:
                     self._leads.set()
@@ -190,12 +194,12 @@ class BaseLeader:
     def _stop(self, engine: Engine, hold: Hold) -> WaitGenerator[None]:
         """Call ``on_stopped``, and say why and when."""
         left = hold.lease.remaining(engine.clock())
-        if 0.0 < left <= step_down_margin(hold.lease.ttl):
-            log.warning("leader %r steps down: its lease ends in %.3g s, not renewed", self.name, left)
-        yield from self._tell(self._on_stopped)
+        yield from self._tell(self._on_stopped)  # before the log: a blocked one would delay it
         if left > 0.0 and hold.lease.remaining(engine.clock()) <= 0.0:
             told = "leader %r: on_stopped returned after the lease had ended, and another may have led since"
             log.error(told + "; make on_stopped faster, or ttl longer than %g s", self.name, hold.lease.ttl)
+        if 0.0 < left <= step_down_margin(hold.lease.ttl):
+            log.warning("leader %r stepped down: %.3g s were left of its lease, not renewed", self.name, left)
 
     def _tell(self, callback: Observer | None, *arguments: object) -> WaitGenerator[bool]:
         """Call an observer. False: it raised."""
@@ -203,7 +207,10 @@ class BaseLeader:
             result = None if callback is None else callback(*arguments)
             yield from result.__await__() if inspect.isawaitable(result) else NO_WAIT
             return True
-        except Exception:
+        except (Exception, asyncio.CancelledError) as error:
+            cancelling = getattr(self._campaign, "cancelling", lambda: 1)  # from Python 3.11
+            if isinstance(error, asyncio.CancelledError) and cancelling():
+                raise  # somebody cancels the campaign, or it cannot be known
             log.exception("%s of leader %r raised", getattr(callback, "__name__", "an observer"), self.name)
             return False
 
@@ -236,9 +243,11 @@ class Leader(BaseLeader):
             campaign.join()
 
     def wait(self, timeout: float = -1) -> bool:
-        """Wait until this process leads and ``on_started`` has returned. False: it was in vain.
+        """Wait until this process leads and ``on_started`` has returned. False: the time is over.
 
-        :param timeout: seconds to wait at the most; -1: until the campaign ends.
+        :param timeout: seconds to wait at the most; -1: as long as it takes.
+        :raises RLockError: the campaign is over, by the end of the block or otherwise. Make another leader.
+        :raises RuntimeError: it was not used in a ``with`` block yet.
         """
         return threads.run(self._wait_gen(timeout))
 
@@ -247,8 +256,7 @@ class Leader(BaseLeader):
 
         :raises QuorumUnreachableError: fewer than a quorum answered.
         """
-        holder: str | None = self._lock._client.status(self.name).holder
-        return holder
+        return self._lock._client.status(self.name).holder  # type: ignore[no-any-return]
 
 
 class AsyncLeader(BaseLeader):
@@ -274,10 +282,4 @@ class AsyncLeader(BaseLeader):
 
     async def leader(self) -> str | None:
         """The process and task that leads now; see `Leader.leader`."""
-        holder: str | None = (await self._lock._client.status(self.name)).holder
-        return holder
-
-
-def _wake(parker: Any) -> None:
-    with suppress(RuntimeError):  # another thread has woken it at the same time
-        parker.wake()
+        return (await self._lock._client.status(self.name)).holder  # type: ignore[no-any-return]

@@ -3,50 +3,49 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 import rlock
 import rlock.asyncio
+from rlock.recipes.leader import Leader
 from rlock.testing import memory_client
 from rlock.testing.memory import MemoryMasters
 
 from ..conftest import FreshMasters
 from ..interrupts import interrupted
-from .conftest import eventually
+from .conftest import MakeClient, eventually
 
 pytestmark = pytest.mark.kinds("blocking", "memory")
 EVERY_KIND = True
-MakeClient = Callable[..., rlock.Client]
+Caplog = pytest.LogCaptureFixture
 
 
-class Seen:
-    """The observers of one leader, and what they were told."""
-
-    def __init__(self) -> None:
-        self.told: list[Any] = []
-
-    def started(self, token: int) -> None:
-        self.told.append(token)
-
-    def stopped(self) -> None:
-        self.told.append("stopped")
+def told(client: rlock.Client, seen: list[Any]) -> Leader:
+    return client.leader("beat", seen.append, lambda: seen.append("stopped"))
 
 
 def waiting(client: rlock.Client) -> int:
     return client.status("beat").queue_length
 
 
+def over(leader: Leader, reason: str) -> None:
+    with pytest.raises(rlock.RLockError, match=f"campaigns no more: .*{reason}"):
+        leader.wait(10)
+
+
 def test_the_next_process_leads_when_the_first_one_leaves(urls: list[str], make_client: MakeClient) -> None:
-    first, second, seen, other = make_client(urls), make_client(urls), Seen(), Seen()
-    with second.leader("beat", other.started, other.stopped) as standby:
+    first, second, seen, other = make_client(urls), make_client(urls), list[Any](), list[Any]()
+    with told(second, other) as standby:
         assert standby.wait(10)
-        with first.leader("beat", seen.started, seen.stopped) as leader:
+        with told(first, seen) as leader:
             assert eventually(lambda: waiting(first))
             assert not leader.wait(0.1)
             assert not leader.is_leader()
@@ -57,31 +56,27 @@ def test_the_next_process_leads_when_the_first_one_leaves(urls: list[str], make_
             standby.resign()
             assert not standby.is_leader()
             assert leader.wait(10)
-            assert other.told == [token, "stopped"]
-            assert seen.told == [leader.token]
+            assert other == [token, "stopped"]
+            assert seen == [leader.token]
             assert leader.token > token
             # Behind the other: it leads again as soon as that one leaves.
             assert eventually(lambda: waiting(first))
         assert standby.wait(10)
     assert first.leader("beat").leader() is None
-    assert seen.told[1:] == ["stopped"]
+    assert seen[1:] == ["stopped"]
     assert not leader.is_leader()
-    assert not leader.wait(), "the campaign is over"
+    over(leader, "block was left")
     with pytest.raises(RuntimeError, match="used already"), leader:
         pass
 
 
 def test_a_standby_that_leaves_leaves_nothing_behind(urls: list[str], make_client: MakeClient) -> None:
     first, second = make_client(urls), make_client(urls)
-    with first.lock("beat"):
+    with first.lock("beat"), ThreadPoolExecutor() as threads:
         with second.leader("beat") as leader:
-            waiter = threading.Thread(target=leader.wait)
-            waiter.start()
+            waiter = threads.submit(over, leader, "block was left")
             assert eventually(lambda: waiting(first))
-            began = time.monotonic()
-        waiter.join(5)
-        assert not waiter.is_alive()
-        assert time.monotonic() - began < 2
+        waiter.result(2)
         assert eventually(lambda: not waiting(first))
     assert not second.lock("beat").locked()
     assert not [thread for thread in threading.enumerate() if thread.name == "rlock-leader"]
@@ -89,10 +84,7 @@ def test_a_standby_that_leaves_leaves_nothing_behind(urls: list[str], make_clien
 
 def test_the_lock_is_released_when_on_stopped_has_returned(urls: list[str], make_client: MakeClient) -> None:
     first, second, go_on = make_client(urls, ttl=1.0), make_client(urls, ttl=1.0), threading.Event()
-    with (
-        first.leader("beat", on_stopped=lambda: go_on.wait(20)) as leader,
-        second.lock("other"),  # so that the client is connected
-    ):
+    with first.leader("beat", on_stopped=lambda: go_on.wait(20)) as leader, second.lock("connects it"):
         assert leader.wait(10)
         with second.leader("beat") as standby:
             assert eventually(lambda: waiting(first))
@@ -103,46 +95,55 @@ def test_the_lock_is_released_when_on_stopped_has_returned(urls: list[str], make
             assert standby.wait(10)
 
 
-def test_an_observer_that_fails_hands_over(
-    urls: list[str], make_client: MakeClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    first, second, seen = make_client(urls), make_client(urls), Seen()
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_observer_that_fails_hands_over(urls: list[str], make_client: MakeClient, caplog: Caplog) -> None:
+    first, second, seen = make_client(urls), make_client(urls), list[Any]()
 
     def broken(token: int) -> None:
         raise ValueError(token)
 
     def broken_too() -> None:
-        seen.stopped()
+        seen.append("stopped")
         raise ValueError
 
     with first.leader("beat", broken, broken_too) as leader:
-        assert eventually(lambda: seen.told)
+        assert eventually(lambda: seen)
         time.sleep(0.5)
-        assert len(seen.told) == 1, "it campaigns again and again"
+        assert len(seen) == 1, "it campaigns again and again"
         with second.leader("beat") as standby:
             assert standby.wait(10)
             assert not leader.wait(0.1)
-    assert seen.told[0] == "stopped"
+    assert seen[0] == "stopped"
     assert "broken of leader 'beat' raised" in caplog.text
     assert "broken_too of leader 'beat' raised" in caplog.text
+    with first.leader("beat", lambda token: sys.exit(3)) as leader:
+        over(leader, "thread or task ended")
+    assert "leader 'beat' campaigns no more: SystemExit(3)" in caplog.text
 
 
 def test_a_closed_client_ends_the_campaign(urls: list[str], make_client: MakeClient) -> None:
-    client, seen = make_client(urls, ttl=8.0), Seen()
-    with client.leader("beat", seen.started, seen.stopped) as leader:
+    client, seen = make_client(urls, ttl=8.0), list[Any]()
+    leader = told(client, seen)
+    with pytest.raises(RuntimeError, match="use it in a `with` block first"):
+        leader.wait()
+    with pytest.raises(rlock.LeaseLostError, match="lock 'beat': this process does not"):
+        _ = leader.token
+    with leader:
         assert leader.wait(10)
         client.close()
         assert not leader.is_leader()
         # At once, not after a quarter of the ttl.
-        assert eventually(lambda: seen.told[1:] == ["stopped"], 1.5)
-        assert not leader.wait(), "it would wait for ever"
+        assert eventually(lambda: seen[1:] == ["stopped"], 1.5)
+        over(leader, "client is closed")
+    with pytest.raises(rlock.RLockError, match="is closed"), client.leader("beat"):
+        pass
 
 
 @pytest.mark.kinds("blocking")
 def test_a_leader_stops_before_its_lease_ends(
-    fresh_masters: FreshMasters, make_client: MakeClient, caplog: pytest.LogCaptureFixture
+    fresh_masters: FreshMasters, make_client: MakeClient, caplog: Caplog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    masters = fresh_masters(3)
+    masters, go_on = fresh_masters(3), threading.Event()
     client = make_client(masters.urls, ttl=2.0)
     lock, left = client.lock("beat"), []
 
@@ -153,8 +154,10 @@ def test_a_leader_stops_before_its_lease_ends(
 
     with client.leader("beat", on_stopped=stopped) as leader:
         assert leader.wait(10)
+        monkeypatch.setattr(logging.getLogger("rlock"), "filters", [lambda _: go_on.wait(20)])  # blocked
         masters.pause()
         assert eventually(lambda: left)
+        go_on.set()
         assert 0.05 < left[0][0] <= 0.5, "a quarter of the ttl, unless this machine is slow"
         assert not left[0][1]
         assert eventually(lambda: "on_stopped returned after the lease had ended" in caplog.text)
@@ -174,8 +177,8 @@ def test_an_interrupt_of_the_exit_ends_the_campaign(urls: list[str], make_client
 
 @pytest.mark.kinds("blocking")
 def test_a_forked_child_does_not_lead(urls: list[str], make_client: MakeClient) -> None:
-    client, seen = make_client(urls), Seen()
-    with client.leader("beat", seen.started, seen.stopped) as leader:
+    client, seen = make_client(urls), list[Any]()
+    with told(client, seen) as leader:
         assert leader.wait(10)
         pid = os.fork()
         if not pid:
@@ -184,7 +187,8 @@ def test_a_forked_child_does_not_lead(urls: list[str], make_client: MakeClient) 
                 leads = leader.is_leader()
                 leader.resign()
                 leader.__exit__()
-                code = 42 if not (leads or leader.wait() or seen.told[1:]) else 1
+                over(leader, "forked")
+                code = 42 if not (leads or seen[1:]) else 1
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 42
@@ -229,3 +233,20 @@ def test_tasks_lead_as_threads_do(how: str) -> None:
         assert not [one for one in asyncio.all_tasks() if one.get_name() == "rlock-leader"]
 
     asyncio.run(main())
+
+
+@pytest.mark.kinds("memory")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="a task cannot tell whether somebody cancels it")
+def test_an_observer_that_awaits_a_cancelled_task_fails(caplog: Caplog) -> None:
+    async def started(token: int) -> None:
+        raise asyncio.CancelledError
+
+    async def main() -> None:
+        async with (
+            memory_client(kind=rlock.asyncio.Client) as client,
+            client.leader("beat", started) as leader,
+        ):
+            assert not await leader.wait(0.3), "without the rule the campaign is over"
+
+    asyncio.run(main())
+    assert "started of leader 'beat' raised" in caplog.text
