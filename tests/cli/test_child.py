@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from typing import Any
 
 import pytest
@@ -26,6 +25,4 @@ def test_a_signal_while_the_command_is_being_started_reaches_it(
         return child
 
     monkeypatch.setattr(subprocess, "Popen", interrupted)
-    began = time.monotonic()
     assert guarded.run(dict(os.environ)) == 128 + number
-    assert time.monotonic() - began < 15

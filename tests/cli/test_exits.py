@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 
@@ -15,7 +14,7 @@ from rlock.cli import exits
 
 from ..conftest import FreshMasters
 from ..servers import Fleet
-from .shell import RLOCK, Done, begin, environment, rlock
+from .shell import RLOCK, Done, begin, done, environment, rlock
 
 NOWHERE = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"]
 
@@ -38,18 +37,9 @@ def lost(masters: list[str], *words: str, script: str = "echo ready; sleep 30") 
 
 
 def unwritten(masters: list[str]) -> Done:
-    with open("/dev/full", "w") as full:
-        found = subprocess.run(
-            [*RLOCK, "config"],
-            env=environment(masters),
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    assert "Traceback" not in found.stderr
-    assert len(found.stderr.splitlines()) == 1
-    return Done(found.returncode, "", found.stderr)
+    found = done(["sh", "-c", '"$@" > /dev/full', "sh", *RLOCK, "config"], env=environment(masters))
+    assert len(found.err.splitlines()) == 1
+    return found
 
 
 #: How each code comes about; SIGNAL is 128 and a number.
@@ -102,9 +92,8 @@ def test_retries_try_again_until_masters_answer(fresh_masters: FreshMasters) -> 
 
 
 def test_retries_are_counted_and_not_for_a_lock_that_is_held(masters3: Fleet) -> None:
-    found = rlock(
-        "run", "-n", "--retries", "2", "--retry-delay", "0", "--json", "job", "true", masters=NOWHERE
-    )
+    words = ["run", "-n", "--retries", "2", "--retry-delay", "0", "--json", "job", "true"]
+    found = rlock(*words, masters=NOWHERE)
     assert found.code == 69
     events = [json.loads(line)["event"] for line in found.err.splitlines()]
     assert [event for event in events if event != "log"] == ["retrying", "retrying", "not_acquired"]
@@ -122,8 +111,7 @@ def test_json_tells_what_happened_on_stderr_one_object_a_line(masters3: Fleet) -
     found = rlock("run", "--json", "job", "sh", "-c", "echo out; exit 3", masters=masters3.urls)
     assert (found.code, found.out) == (3, "out\n")
     acquired, ended = map(json.loads, found.err.splitlines())
-    assert acquired["event"] == "acquired"
-    assert acquired["name"] == "job"
+    assert (acquired["event"], acquired["name"]) == ("acquired", "job")
     assert acquired["fencing_token"] > 1_700_000_000_000_000
     assert acquired["owner"].count("/") == 2
     assert 0 < acquired["waited"] < 30

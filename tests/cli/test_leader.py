@@ -42,7 +42,7 @@ def start(masters: Fleet) -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
     def run(*words: str) -> subprocess.Popen[str]:
-        words = ("run", "--leader", "--verbose", "--retry-delay", "0.1", *words)
+        words = ("run", "--leader", "--retry-delay", "0.1", *words)
         started.append(begin(*words, masters=masters.urls, RLOCK_TTL=f"{TTL:g}"))
         return started[-1]
 
@@ -118,6 +118,23 @@ def test_a_signal_ends_it_with_the_status_of_the_command(
     assert (standby.wait(20), standby.communicate()[0]) == (128 + number, "")
     leader.send_signal(number)
     assert leader.wait(20) == 42
+
+
+@pytest.mark.parametrize(("word", "code"), [("no-such-command-here", 127), ("/etc/passwd", 126)])
+def test_a_command_that_cannot_start_ends_it(word: str, code: int, start: Start, masters: Fleet) -> None:
+    leader = start("beat", word)
+    assert leader.wait(20) == code
+    with Client(masters.urls) as client:
+        assert client.status("beat").holder is None
+    assert leader.communicate()[1].count("\n") == 1, "the reason is told once, and no loss"
+
+
+@pytest.mark.parametrize(("option", "told"), [("--fair", 2), ("--quiet", 0)])
+def test_a_command_that_fails_is_told_and_started_again(option: str, told: int, start: Start) -> None:
+    leader = start(option, "beat", "-c", "echo sh: not found >&2; exit 127")
+    assert leader.stderr is not None
+    lines = [leader.stderr.readline() for _ in range(4)]
+    assert lines.count("rlock: ended with status 127\n") == told
 
 
 @pytest.mark.parametrize("words", [("-n",), ("-w", "3"), ("--max-hold", "9"), ("--on-lost", "warn")])

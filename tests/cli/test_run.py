@@ -17,7 +17,7 @@ import rlock
 
 from ..lock.conftest import eventually
 from ..servers import Fleet, gone, raw
-from .shell import RLOCK, begin, environment
+from .shell import RLOCK, begin, done, environment
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -65,9 +65,8 @@ def test_fair_runs_take_their_turns_and_status_shows_who_waits(start: Start, mas
             assert f"/{runs[place - 1].pid}/" in line
             assert " since 2" in line
         _, out, _ = ended(start("status", "--json", "job"))
-        assert [waiter["owner"].split("/")[1] for waiter in json.loads(out)["waiters"]] == [
-            str(run.pid) for run in runs
-        ]
+        waiters = json.loads(out)["waiters"]
+        assert [waiter["owner"].split("/")[1] for waiter in waiters] == [str(run.pid) for run in runs]
         lock.release()
     began = [int(ended(run)[1]) for run in runs]
     assert began == sorted(began)
@@ -78,21 +77,16 @@ def test_the_command_finds_the_lock_in_its_environment(start: Start, masters3: F
     code, out, _ = ended(start("run", "--ttl", "3", "job", "--", "sh", "-c", program))
     found = dict(line.split("=", 1) for line in out.splitlines())
     assert code == 0
-    assert found["RLOCK_NAME"] == "job"
     assert "RLOCK_MASTERS" not in found, "it may hold passwords: only --pass-masters passes it"
-    assert found["RLOCK_TTL"] == "3"
+    assert (found["RLOCK_NAME"], found["RLOCK_TTL"]) == ("job", "3")
     assert len(found["RLOCK_OWNER"].rpartition(":")[2]) == 32
     assert int(found["RLOCK_FENCING_TOKEN"]) > 1_700_000_000_000_000
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_signals_go_on_to_the_command(number: signal.Signals, start: Start, masters3: Fleet) -> None:
-    program = (
-        "import signal,sys,time\n"
-        f"signal.signal({number.value}, lambda *_: sys.exit(42))\n"
-        "print('ready', flush=True)\n"
-        "time.sleep(30)"
-    )
+    program = f"import signal, sys, time; signal.signal({number.value}, lambda *_: sys.exit(42)); "
+    program += "print('ready', flush=True); time.sleep(30)"
     process = start("run", "job", "--", sys.executable, "-c", program)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -114,12 +108,14 @@ def test_a_signal_while_it_waits_ends_it_and_leaves_nothing(
     assert eventually(lambda: not any(raw(m.url).pubsub_channels() for m in masters3))
 
 
+@pytest.mark.parametrize("obeys", ["", "trap 'sleep 0.3; exit' TERM;"], ids=["", "obeys late"])
 def test_a_command_that_ignores_sigterm_is_killed_with_all_it_started(
-    start: Start, masters3: Fleet, tmp_path: Path
+    obeys: str, start: Start, masters3: Fleet, tmp_path: Path
 ) -> None:
     beat = tmp_path / "beat"
-    # The command ignores SIGTERM, and so does the child that writes on and on.
-    program = f"trap '' TERM; (while true; do date +%N > {beat}; sleep 0.05; done) & echo ready; wait"
+    # The child that writes on and on ignores SIGTERM, and so does the command, unless it obeys.
+    child = f"(while true; do date +%N > {beat}; sleep 0.05; done)"
+    program = f"trap '' TERM; {child} & {obeys} echo ready; wait"
     process = start("run", "--grace", "0.5", "job", "--", "sh", "-c", program)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -129,6 +125,24 @@ def test_a_command_that_ignores_sigterm_is_killed_with_all_it_started(
     last = beat.read_text()
     time.sleep(0.4)
     assert beat.read_text() == last, "what the command had started works on without the lock"
+
+
+@pytest.mark.parametrize("leader", [(), ("--leader",)], ids=["", "leader"])
+@pytest.mark.parametrize("fill", ["", "head -c 65536 /dev/zero >&2; "], ids=["closed", "full"])
+def test_a_command_without_its_lock_ends_although_nobody_reads_stderr(
+    fill: str, leader: tuple[str, ...], start: Start, masters3: Fleet
+) -> None:
+    options = leader if fill else (*leader, "--json")
+    process = start("run", *options, "job", "-c", f"{fill}echo $$; exec sleep 60")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    command = int(process.stdout.readline())
+    if not fill:
+        process.stderr.close()
+    masters3.pause()
+    assert gone(command, 10), "it works on while another owner may hold the lock"
+    masters3.resume()
+    assert leader or ended(process)[0] == 76
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
@@ -152,20 +166,13 @@ def test_the_command_is_started_as_a_shell_would_start_it(start: Start) -> None:
         "       if os.path.exists(f'/proc/self/fd/{fd}')])\n"
         "print(*sorted(f'{key}={value}' for key, value in os.environ.items()), sep='\\n')"
     )
-    plain = subprocess.run(
-        [sys.executable, "-c", program],
-        env=dict(os.environ),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    plain = done([sys.executable, "-c", program], env=dict(os.environ))
     _, out, err = ended(start("run", "job", "--", sys.executable, "-c", program))
 
     def told(text: str) -> list[str]:
         return [line for line in text.splitlines() if not line.startswith(("RLOCK_", "_=", "PYTEST_"))]
 
-    assert told(out) == told(plain.stdout)
+    assert told(out) == told(plain.out)
     assert err == ""
 
 

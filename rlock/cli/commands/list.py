@@ -89,10 +89,8 @@ def list_(
         matching = "" if pattern == "*" else f" that matches {pattern!r}"
         show(f"no lock{matching} was found", err=True)
     if snapshot.more:
-        show(
-            f"there may be more: the search ended after {limit} locks (--limit) or {scan_s:g} s (--scan)",
-            err=True,
-        )
+        ended = f"the search ended after {limit} locks (--limit) or {scan_s:g} s (--scan)"
+        show(f"there may be more: {ended}", err=True)
 
 
 def _print(locks: list[LockStatus]) -> None:

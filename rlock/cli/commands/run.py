@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,10 +12,12 @@ from typing import Any, TypeVar
 
 import click
 
+from ..._sync.loss_signal import LossSignal
 from ...client import Client
 from ...errors import LeaseLostError, OptionsError, QuorumUnreachableError, RLockError
 from ...lock import RLock
 from ...model import LockStatus
+from ...rules.holds import Hold
 from .. import exits
 from ..completion import complete_command, complete_name
 from ..options import Seconds, seconds_option
@@ -152,7 +155,7 @@ def _not_like_flock(*names: str) -> Callable[[F], F]:
     help="Leave RLOCK_MASTERS in COMMAND's environment, with the passwords in it.",
 )
 @click.option("--verbose", is_flag=True, help="Say on stderr how long it took to get the lock.")
-@click.option("-q", "--quiet", is_flag=True, help="No word when somebody else has the lock.")
+@click.option("-q", "--quiet", is_flag=True, help="No line about a held lock, or a failure with --leader.")
 @json_option
 @settings_options
 @click.argument(
@@ -224,47 +227,51 @@ def run(
     if timeout == 0:
         no_wait = True
     outcome = Outcome(name, as_json=as_json, verbose=verbose, quiet=quiet)
-    guarded = GuardedCommand(command, grace, on_lost, outcome.lost)
+    guarded = GuardedCommand(command, grace, on_lost)
     with settings.client(ttl=ttl) as own, guarded.signals():
         if leader:
             found = partial(_environment, own, name, pass_masters=pass_masters)
             sys.exit(lead(own, name, guarded, outcome, found, fair=fair, pause=retry_delay))
-        lock = own.lock(name, fair=fair, max_hold=max_hold, on_lost=guarded.lost)
+        lock = own.lock(name, fair=fair, max_hold=max_hold)
         began = time.monotonic()
         try:
             got = _acquire(lock, outcome, retries, retry_delay, timeout=timeout, no_wait=no_wait)
         except QuorumUnreachableError as error:
-            waited = time.monotonic() - began
-            told = {"waited": waited, "quorum": error.quorum, "faults": error.faults}
+            told = {"waited": time.monotonic() - began, "quorum": error.quorum, "faults": error.faults}
             outcome.event("not_acquired", {"outcome": "unreachable", **told}, str(error), always=True)
             sys.exit(exits.UNREACHABLE)
         if not got:
-            waited = time.monotonic() - began
-            outcome.busy(_status(own, name), waited)
+            outcome.busy(time.monotonic() - began, _status(own, name))
             sys.exit(conflict_exit_code)
         acquired_at = time.monotonic()
-        code: int
+        hold = own._engine().held(name)
+        watch = threading.Thread(target=_watch, args=(guarded, lock.lost, hold), daemon=True)
+        watch.start()
         try:
-            hold = own._engine().hold(name)
-            owner, token = (hold.owner, hold.token) if hold else ("", None)
             waited = acquired_at - began
-            told = {"owner": owner, "fencing_token": token, "ttl": own.ttl, "waited": waited}
+            told = {"owner": hold.owner, "fencing_token": hold.token, "ttl": own.ttl, "waited": waited}
             outcome.event("acquired", told, f"getting lock took {waited:.6f} seconds")
             outcome.detail(f"executing {command[0]}")
-            code = guarded.run(_environment(own, name, owner, token, pass_masters=pass_masters))
+            code = guarded.run(_environment(own, name, hold.owner, hold.token, pass_masters=pass_masters))
         finally:
             try:
                 lock.release()
             except LeaseLostError as error:
-                if guarded.error is None:
-                    outcome.event("lost", {"reason": error.reason}, str(error), always=True)
                 guarded.error = error
+                watch.join(1.0)  # otherwise what COMMAND has started could live on: its SIGKILL comes last
+                outcome.event("lost", {"reason": error.reason})  # the log has said so in words
         if guarded.error is not None and not (on_lost == WARN and guarded.started):
-            code = exits.LOST  # the log has said why
+            code = exits.LOST
         held = time.monotonic() - acquired_at
         text = f"ended with status {code}, lock held for {held:.6f} seconds"
         outcome.event("ended", {"exit_status": code, "held": held}, text)
     sys.exit(code)
+
+
+def _watch(guarded: GuardedCommand, lost: LossSignal, hold: Hold) -> None:
+    # Not by `on_lost`, which comes behind the log record: that waits while the reader of stderr is stopped.
+    if lost.wait():  # never, once the lock is released
+        guarded.lost(LeaseLostError(hold.name, hold.reason))
 
 
 def _command(ctx: click.Context, name: str, command: Sequence[str], line: str | None) -> Sequence[str]:
@@ -315,14 +322,12 @@ def _acquire(
             time.sleep(delay)
 
 
-def _environment(
-    own: Client, name: str, owner: str, token: int | None, *, pass_masters: bool
-) -> dict[str, str]:
+def _environment(own: Client, name: str, owner: str, token: int, *, pass_masters: bool) -> dict[str, str]:
     environment = {
         **os.environ,
         "RLOCK_NAME": name,
         "RLOCK_OWNER": owner,
-        "RLOCK_FENCING_TOKEN": "" if token is None else str(token),
+        "RLOCK_FENCING_TOKEN": str(token),
         "RLOCK_TTL": f"{own.ttl:g}",
         "RLOCK_MASTERS": ",".join(str(endpoint.source) for endpoint in own._endpoints),
     }

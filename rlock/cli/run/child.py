@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 from ...errors import LeaseLostError
@@ -18,27 +19,19 @@ from ..output import complain
 
 #: What may be done about a command whose lock was lost: nothing, SIGTERM and then SIGKILL, or SIGKILL.
 WARN, TERM, KILL = ON_LOST = ("warn", "term", "kill")
+#: The part of `stop`'s seconds until SIGKILL; the rest is for the end of the killed process.
+GRACE_PART = 0.8
 #: Signals that are meant for the command.
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGQUIT)
 
 
 class GuardedCommand:
-    """The command: started, signalled, and ended when its lock is lost.
+    """The command: started, signalled, and ended when its lock is lost; ``on_lost`` is one of ON_LOST."""
 
-    ``on_lost`` is one of ON_LOST; ``tell`` is called with the loss, before anything is ended.
-    """
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        grace: float,
-        on_lost: str = TERM,
-        tell: Callable[[LeaseLostError], object] = lambda error: None,
-    ) -> None:
+    def __init__(self, command: Sequence[str], grace: float, on_lost: str = TERM) -> None:
         self._command = list(command)
         self._usual_grace = self._grace = grace
         self._on_lost = on_lost
-        self._tell = tell
         self._child: subprocess.Popen[bytes] | None = None
         self._starting = False
         self._launching = threading.Lock()
@@ -49,6 +42,8 @@ class GuardedCommand:
         self.error: LeaseLostError | None = None
         #: A signal was passed on that ends most programs.
         self.ended_by_signal = False
+        #: The command was not found, or is not executable.
+        self.not_startable = False
 
     @property
     def started(self) -> bool:
@@ -70,10 +65,12 @@ class GuardedCommand:
         except FileNotFoundError:
             hint = " (a shell line? use: sh -c '...')" if " " in self._command[0] else ""
             complain(f"{self._command[0]}: command not found{hint}")
+            self.not_startable = True
             return exits.NOT_FOUND
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             complain(f"{self._command[0]}: {why}")
+            self.not_startable = True
             return exits.NOT_EXECUTABLE
         finally:
             self._starting = False
@@ -88,27 +85,26 @@ class GuardedCommand:
 
     def stop(self, error: LeaseLostError, seconds: float) -> None:
         """End the command within so many seconds, unless it has ended; none is started any more."""
-        self._grace = min(self._usual_grace, seconds)
+        until = time.monotonic() + seconds
+        self._grace = min(self._usual_grace, seconds * GRACE_PART)
         with self._launching:
-            running = self._child is None or self._child.returncode is None
-        if running:
-            self.lost(error)
+            child = self._child
+        if self.not_startable or (child is not None and child.returncode is not None):
+            return
+        self.lost(error)
+        if child is not None:  # otherwise another machine could start it while the kernel still ends this one
+            _wait(child, until - time.monotonic())
 
     def lost(self, error: LeaseLostError) -> None:
-        """The lock is gone: nobody keeps others out of the command's section any more."""
-        first, self.error = self.error is None, error
-        if first:
-            self._tell(error)
+        """End the command: nobody keeps others out of its section any more. Writes nothing before the end."""
+        self.error = error
         with self._launching:  # otherwise a command that is being started would run on
             child = self._child
         if child is None or self._on_lost == WARN:
             return
         if self._on_lost == TERM:
             self._send(signal.SIGTERM)
-            try:
-                child.wait(self._grace)
-            except subprocess.TimeoutExpired:
-                pass
+            _wait(child, self._grace)
         # Also after a polite end: what it has started may still run in its group.
         self._send(signal.SIGKILL)
 
@@ -152,6 +148,11 @@ class GuardedCommand:
         from_terminal = number in (signal.SIGINT, signal.SIGQUIT) and not self._grouped
         if not from_terminal:  # the terminal has sent it to the command as well
             self._send(number)
+
+
+def _wait(child: subprocess.Popen[bytes], seconds: float) -> None:
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(seconds)
 
 
 def _leave(number: int) -> NoReturn:

@@ -6,8 +6,8 @@ import logging
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
-from ...errors import LeaseLostError
 from ...model import LockStatus
 from ..output import complain, print_json, to_json, utf8
 
@@ -19,35 +19,30 @@ class Outcome:
         self._name = name
         self._json = as_json
         self._verbose = verbose
-        self._quiet = quiet
+        self.quiet = quiet
         if as_json:
             for handler in logging.getLogger().handlers:
                 handler.setFormatter(_JsonLines())
 
     def event(self, event: str, told: Mapping[str, object], text: str = "", *, always: bool = False) -> None:
         """One event: an object with ``told``, or the text. ``always``: also without --verbose."""
-        if self._json:
-            print_json({"event": event, "name": self._name, **told}, err=True)
-        elif text and (always or self._verbose):
-            complain(text)
+        with suppress(OSError):  # otherwise the end of a reader of stderr would end rlock
+            if self._json:
+                print_json({"event": event, "name": self._name, **told}, err=True)
+            elif text and (always or self._verbose):
+                complain(text)
 
     def detail(self, text: str) -> None:
         """A line for people only."""
         if not self._json and self._verbose:
             complain(text)
 
-    def busy(self, found: LockStatus | Exception, waited: float) -> None:
+    def busy(self, waited: float, found: LockStatus | Exception) -> None:
         """Somebody else had the lock for all the time."""
         holder, since = (found.holder, found.since) if isinstance(found, LockStatus) else (None, None)
         told = {"outcome": "busy", "waited": waited, "holder": holder, "since": since}
-        self.event(
-            "not_acquired", told, f"not acquired: {_holder(self._name, found)}", always=not self._quiet
-        )
+        self.event("not_acquired", told, f"not acquired: {_holder(self._name, found)}", always=not self.quiet)
         self.detail(f"gave up after {waited:.6f} seconds")
-
-    def lost(self, error: LeaseLostError) -> None:
-        """The lock was lost; the log has said so in words."""
-        self.event("lost", {"reason": error.reason})
 
 
 class _JsonLines(logging.Formatter):

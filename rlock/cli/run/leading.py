@@ -6,12 +6,9 @@ import time
 from collections.abc import Callable
 
 from ...client import Client
-from ...errors import LeaseLostError
+from ...errors import LeaseLostError, RLockError
 from .child import GuardedCommand
 from .events import Outcome
-
-#: The command's part of the validity that is left at a step-down; the rest is for SIGKILL.
-GRACE_PART = 0.8
 
 
 def lead(
@@ -29,21 +26,25 @@ def lead(
     found: dict[str, str] = {}
 
     def on_started(token: int) -> None:
-        hold = client._engine().hold(name)
-        owner = hold.owner if hold else ""
+        owner = client._engine().held(name).owner
         found.update(environment(owner, token))
         outcome.event("acquired", {"owner": owner, "fencing_token": token, "ttl": client.ttl}, "leads")
 
     def on_stopped() -> None:
         # The next leader may start when the validity ends.
-        guarded.stop(LeaseLostError(name, "its term is over"), lock.remaining() * GRACE_PART)
+        guarded.stop(LeaseLostError(name, "its term is over"), lock.remaining())
 
     while True:
         with client.leader(name, on_started, on_stopped, fair=fair) as leader:
-            leader.wait()
+            if not leader.wait():  # otherwise the command would run without the lock
+                raise RLockError(f"the campaign for {name!r} is over")
             code = guarded.run(found)
-        outcome.event("ended", {"exit_status": code}, f"ended with status {code}")
+        if guarded.error is not None:
+            outcome.event("lost", {"reason": guarded.error.reason})
+        always = guarded.started and code != 0 and not outcome.quiet
+        outcome.event("ended", {"exit_status": code}, f"ended with status {code}", always=always)
         guarded.reset()
-        if guarded.ended_by_signal:  # behind the reset: from there on a signal raises SystemExit
+        # Behind the reset: from there on a signal raises SystemExit.
+        if guarded.not_startable or guarded.ended_by_signal:
             return code
         time.sleep(pause)
