@@ -77,7 +77,7 @@ class Acknowledgements(Generic[L]):
         """Count the votes that all replicas have; without all of them, ask for the primary again."""
         if vote.fault is None and command.script is not scripts.REPLICATION:
             connection.pending.popleft()
-            connection.unacknowledged.replicas = vote.hold_count
+            connection.unacknowledged.replicas = vote.hold_count  # that of WAIT comes last
             return
         fault = vote.fault or self._short(server, connection, vote)
         if fault is not None:

@@ -88,7 +88,7 @@ def test_one_group_of_three_fails_over_and_nobody_notices(
     finally:
         over.set()
         worker.join()
-    # Who needs the vote of the promoted server waits for its guard, which is longer than the ttl.
+    # A client that needs the vote of the promoted server waits for its guard, which is longer than the ttl.
     assert max(pairs) < TTL, f"median {median(pairs):.4f}, longest {max(pairs):.3f} s"
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from ...client import Client
-from ...errors import LeaseLostError, RLockError
+from ...errors import LeaseLostError
 from .child import GuardedCommand
 from .events import Outcome
 
@@ -36,8 +36,7 @@ def lead(
 
     while True:
         with client.leader(name, on_started, on_stopped, fair=fair) as leader:
-            if not leader.wait():  # otherwise the command would run without the lock
-                raise RLockError(f"the campaign for {name!r} is over")
+            leader.wait()  # raises if the campaign is over: the command must not run without the lock
             code = guarded.run(found)
         if guarded.error is not None:
             outcome.event("lost", {"reason": guarded.error.reason})
