@@ -33,20 +33,20 @@ evidence: $(VENV)/.installed-test-all
 	$(MAKE) --jobs=2 --output-sync=line evidence-models evidence-masters
 
 evidence-models: $(VENV)/.installed-test-all
-	$(BIN)/python -m spec || [ $$? = 77 ]
-	$(BIN)/python -m spec.conformance --seeds 300 || [ $$? = 77 ]
-	$(BIN)/python -m tests.simulation --seeds 3000
-	$(BIN)/python -m tests.simulation.histories --seeds 200 || [ $$? = 77 ]
-	$(BIN)/python -m tests.simulation.histories --controls || [ $$? = 77 ]
-	$(BIN)/python -m pytest -q tests/simulation/test_controls.py tests/simulation/test_directed.py
+	$(BIN)/python -m evidence.spec || [ $$? = 77 ]
+	$(BIN)/python -m evidence.spec.conformance --seeds 300 || [ $$? = 77 ]
+	$(BIN)/python -m evidence.simulation --seeds 3000
+	$(BIN)/python -m evidence.simulation.histories --seeds 200 || [ $$? = 77 ]
+	$(BIN)/python -m evidence.simulation.histories --controls || [ $$? = 77 ]
+	$(BIN)/python -m pytest -q evidence/simulation/test_controls.py evidence/simulation/test_directed.py
 
 evidence-masters: $(VENV)/.installed-test-all
 	$(BIN)/python -m pytest -q tests/faults tests/masters
-	$(BIN)/python -m tests.faults.power_cuts --cuts 30
-	$(BIN)/python -m bench.soak --masters 3 --ttl 2 --minutes 1
-	$(BIN)/python -m bench.soak --masters 5 --ttl 10 --minutes 1
-	$(BIN)/python -m bench.soak --counter --minutes 0.7
-	$(BIN)/python -m bench.soak --controls
+	$(BIN)/python -m evidence.power_cuts --cuts 30
+	$(BIN)/python -m evidence.soak --masters 3 --ttl 2 --minutes 1
+	$(BIN)/python -m evidence.soak --masters 5 --ttl 10 --minutes 1
+	$(BIN)/python -m evidence.soak --counter --minutes 0.7
+	$(BIN)/python -m evidence.soak --controls
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

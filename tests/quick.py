@@ -11,26 +11,38 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+TOP = HERE.parent
 #: The folders of the quick set.
-FOLDERS = {"asyncio", "core", "lock", "repository", "scripts", "simulation", "testing"}
+FOLDERS = {
+    "tests/asyncio",
+    "tests/core",
+    "tests/lock",
+    "tests/repository",
+    "tests/scripts",
+    "tests/testing",
+    "evidence/simulation",
+}
 #: Files in them that need other people's software, or many processes for many seconds.
-SLOW_FILES = {"repository/test_packaging.py", "testing/test_embedded_ends.py"}
+SLOW_FILES = {"tests/repository/test_packaging.py", "tests/testing/test_embedded_ends.py"}
 #: Only tests of these folders may be marked `timing`, which gives them a second try in .ci/run. A
 #: failure in another folder may be a broken promise of the lock, and a second try would hide it.
-MAY_MEASURE = {"asyncio", "bench", "cli", "telemetry"}
+MAY_MEASURE = {"tests/asyncio", "tests/bench", "tests/cli", "tests/telemetry"}
+
+
+def _folder(path: Path) -> str:
+    return "/".join(path.relative_to(TOP).parts[:2])
 
 
 def is_slow(path: Path) -> bool:
     """Whether no test of this file or folder is in the quick set."""
-    inside = path.relative_to(HERE)
-    return inside.parts[0] not in FOLDERS or inside.as_posix() in SLOW_FILES
+    return _folder(path) not in FOLDERS or path.relative_to(TOP).as_posix() in SLOW_FILES
 
 
 def mark(items: list[pytest.Item]) -> None:
     """Mark the tests outside the quick set."""
     for item in items:
         timing = item.get_closest_marker("timing")
-        if timing and item.path.relative_to(HERE).parts[0] not in MAY_MEASURE:
+        if timing and _folder(item.path) not in MAY_MEASURE:
             raise pytest.UsageError(f"{item.nodeid}: a test of this folder has no second try, unmark it")
         if timing or is_slow(item.path):
             item.add_marker(pytest.mark.slow)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 TOP = Path(__file__).resolve().parents[2]
 PAGE = TOP / "docs" / "contributing" / "safety.md"
-TESTS = TOP / "tests"
+FOLDERS = TOP / "tests", TOP / "evidence"
 _RULE = re.compile(r"^- \*\*(\d\.\d) ([^*]+?)\.?\*\*", re.MULTILINE)
 
 
@@ -38,7 +38,7 @@ def rules() -> dict[str, str]:
 def marked_tests() -> tuple[Test, ...]:
     """Every test with the marker ``rule``."""
     found = []
-    for path in sorted(TESTS.rglob("test_*.py")):
+    for path in sorted(path for folder in FOLDERS for path in folder.rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")
         if "pytest.mark.rule(" not in text:
             continue
@@ -62,20 +62,20 @@ def _markers(decorators: list[ast.expr]) -> Iterator[tuple[str, tuple[str, ...]]
 
 @cache
 def sabotages() -> dict[str, list[str]]:
-    """The rule of each sabotage, out of `RULES` in tests/sabotage.py: rule to names."""
+    """The rule of each sabotage, out of `RULES` in evidence/sabotage.py: rule to names."""
     found: dict[str, list[str]] = {}
-    for sabotage, rule in _table("sabotage.py", "RULES").items():
+    for sabotage, rule in _table("evidence/sabotage.py", "RULES").items():
         found.setdefault(rule, []).append(sabotage)
     return found
 
 
 def _table(path: str, name: str) -> dict[str, str]:
     """A dictionary of texts that a test module assigns."""
-    tree = ast.parse((TESTS / path).read_text(encoding="utf-8"))
+    tree = ast.parse((TOP / path).read_text(encoding="utf-8"))
     for node in tree.body:
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == name and node.value:
             return dict(ast.literal_eval(node.value))
-    raise LookupError(f"tests/{path} has no {name}")
+    raise LookupError(f"{path} has no {name}")
 
 
 def table() -> str:

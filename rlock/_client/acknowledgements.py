@@ -3,7 +3,7 @@
 A primary whose replica was promoted cannot collect all of them, so its votes count for nothing. Behind the
 command the client sends a WAIT, and an INFO that says whether the server has been the primary since the
 handshake. Commands that come meanwhile share the next WAIT. Behind a command that may have written nothing it
-publishes a message, to have something to wait for. `spec/Groups.tla` has the conditions of WAIT and INFO.
+publishes a message, to have something to wait for. The conditions of WAIT and INFO: evidence/spec/Groups.tla.
 """
 
 from __future__ import annotations

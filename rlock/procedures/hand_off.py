@@ -2,7 +2,7 @@
 
 A release writes the first waiter's lease for the claim time, and each master publishes its grant. With the
 messages of a quorum the waiter has the lock. It sends an acquire with its full lease at once, the
-confirmation, and does not wait for the replies. docs/proof.md and `spec/HandOff.tla` say why this is safe.
+confirmation, and does not wait for the replies. `evidence/spec/HandOff.tla` shows that this is safe.
 """
 
 from __future__ import annotations

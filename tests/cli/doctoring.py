@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from rlock.cli.main import cli
 
-from ..conftest import FreshMasters
+from ..fixtures import FreshMasters
 from ..servers import Fleet
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")

@@ -14,7 +14,7 @@ import pytest
 from rlock.cli import exits
 from rlock.cli.main import COMMANDS, cli
 
-from ..conftest import FreshMasters
+from ..fixtures import FreshMasters
 from .shell import RLOCK, done, environment, inside, refused
 
 ROOT = click.Context(cli, info_name="rlock")

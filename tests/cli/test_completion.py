@@ -18,7 +18,7 @@ from rlock.cli.commands.status import status
 from rlock.cli.completion import complete_name
 from rlock.cli.main import COMMANDS
 
-from ..conftest import FreshMasters
+from ..fixtures import FreshMasters
 from ..servers import Fleet, raw
 from .shell import done, environment, inside
 

@@ -13,7 +13,7 @@ import pytest
 
 import rlock
 
-from ..conftest import FreshMasters
+from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
 from ..servers import Fleet, raw
 from .dashboards import Dashboard, get

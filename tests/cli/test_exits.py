@@ -12,7 +12,7 @@ import pytest
 import rlock as library
 from rlock.cli import exits
 
-from ..conftest import FreshMasters
+from ..fixtures import FreshMasters
 from ..servers import Fleet
 from .shell import RLOCK, Done, begin, done, environment, rlock
 

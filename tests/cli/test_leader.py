@@ -13,7 +13,7 @@ import pytest
 
 from rlock import Client
 
-from ..conftest import FreshMasters
+from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
 from ..servers import Fleet, gone
 from .shell import begin, rlock

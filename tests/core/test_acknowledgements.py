@@ -1,6 +1,6 @@
 """Groups: a vote counts when all replicas have it, and only from the primary of the handshake.
 
-`spec/Groups.tla` has each of these conditions, and is violated without it.
+`evidence/spec/Groups.tla` has each of these conditions, and is violated without it.
 """
 
 from __future__ import annotations

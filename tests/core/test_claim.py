@@ -1,6 +1,6 @@
 """The grant by messages: when it counts, for how long, and what its confirmation proves.
 
-`spec/HandOff.tla` has each of these conditions, and is violated without it.
+`evidence/spec/HandOff.tla` has each of these conditions, and is violated without it.
 """
 
 from __future__ import annotations

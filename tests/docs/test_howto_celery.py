@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ..conftest import FreshMasters
+from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
 from ..servers import Fleet, raw
 from .pages import PYTHON, Start, lay_out, starter

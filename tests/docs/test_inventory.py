@@ -25,7 +25,8 @@ REASONS = {
 }
 TESTS = {
     path.relative_to(TOP).as_posix(): path.read_text(encoding="utf-8")
-    for path in (TOP / "tests").rglob("*.py")
+    for folder in ("tests", "evidence")
+    for path in (TOP / folder).rglob("*.py")
 }
 _MARK = re.compile(r"<!-- (recipe|terminal|tested|not run|on the site): (.+?) -->")
 

@@ -15,7 +15,7 @@ from rlock.rules.quorum import quorum
 from rlock.testing.local.embedded import EmbeddedError, Master, Tls
 from rlock.testing.local.spawn import free_port
 
-from ..conftest import FreshMasters
+from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
 from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import raw, servers_found

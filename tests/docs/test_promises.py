@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -44,7 +45,7 @@ def sentences(text: str) -> Iterator[str]:
     """The sentences of a page with one of WORDS outside backticks; headings and blocks are left out."""
     text = re.sub(r"^ {0,3}(`{3,}).*?^ {0,3}\1\s*$|<!--.*?-->", "", text, flags=re.DOTALL | re.MULTILINE)
     # Rows of the table of faults name their tests themselves.
-    text = re.sub(r"^(#|\|.*\]\(\.\./tests/).*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^(#|\|.*\]\(\.\./(?:tests|evidence)/).*$", "", text, flags=re.MULTILINE)
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )|\n(?=\|)", text):
         flat = " ".join(line.removeprefix("> ").strip() for line in block.splitlines())
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", flat).replace("**", "")
@@ -64,9 +65,14 @@ def found(page: str) -> list[str]:
 LISTED = listed()
 
 
+def path_of(file: str) -> Path:
+    """Files of tests/ are listed without that folder."""
+    return TOP / file if file.startswith("evidence/") else TOP / "tests" / file
+
+
 @cache
 def functions(file: str) -> set[str]:
-    tree = ast.parse((TOP / "tests" / file).read_text(encoding="utf-8"))
+    tree = ast.parse(path_of(file).read_text(encoding="utf-8"))
     return {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
 
 

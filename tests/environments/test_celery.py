@@ -12,7 +12,7 @@ import pytest
 
 import rlock
 
-from ..conftest import FreshMasters
+from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
 from ..servers import Fleet
 from .programs import COMMON, Program, assert_nothing_is_left, blocks, needs

@@ -7,7 +7,7 @@ import pytest
 import rlock
 
 from ..cli.doctoring import doctor
-from ..conftest import FLAVOURS
+from ..fixtures import FLAVOURS
 from .conftest import ClientFor, GroupOf, one_kind, promote, refused, usable
 from .group import until
 

@@ -13,7 +13,7 @@ import pytest
 
 import rlock
 
-from ..conftest import FreshMasters
+from ..fixtures import FreshMasters
 from ..servers import Fleet
 from .conftest import MakeClient, in_thread
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 import rlock
+from evidence.sabotage import sabotage
 from rlock._client.calls import Calls
 from rlock.procedures.port import WaitGenerator
 from rlock.rules import scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot
 
-from ..sabotage import sabotage
 from ..servers import Fleet, raw
 from .conftest import MakeClient
 

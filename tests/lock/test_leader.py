@@ -19,7 +19,7 @@ from rlock.recipes.leader import Leader
 from rlock.testing import memory_client
 from rlock.testing.memory import MemoryMasters
 
-from ..conftest import FreshMasters
+from ..fixtures import FreshMasters
 from ..interrupts import interrupted
 from .conftest import MakeClient, eventually
 

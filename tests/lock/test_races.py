@@ -18,7 +18,7 @@ from rlock.rules import commands, scripts
 from rlock.rules.command_templates import Command, encode
 from rlock.rules.quorum import Ballot
 
-from ..conftest import FreshMasters
+from ..fixtures import FreshMasters
 from ..servers import Fleet, raw
 from .conftest import MakeClient, in_thread, threads_only
 

@@ -15,7 +15,7 @@ import rlock
 import rlock.asyncio
 from rlock._client.handshake import connect_error
 
-from ..conftest import FreshMasters
+from ..fixtures import FreshMasters
 from ..servers import Fleet, left
 
 

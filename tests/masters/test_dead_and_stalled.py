@@ -6,7 +6,7 @@ import pytest
 
 import rlock
 
-from ..conftest import FreshMasters
+from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
 from ..servers import raw
 

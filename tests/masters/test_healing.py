@@ -8,7 +8,7 @@ import pytest
 
 import rlock
 
-from ..conftest import FreshMasters
+from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
 from .restarting import GUARD, a_client, everywhere, holders
 

@@ -12,7 +12,7 @@ import rlock
 from rlock.cli.main import cli
 from rlock.rules.keys import NOTE
 
-from ..conftest import FreshMasters
+from ..fixtures import FreshMasters
 from ..servers import raw
 from .restarting import GUARD, TTL, a_client, refused
 

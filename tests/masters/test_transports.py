@@ -9,7 +9,7 @@ import pytest
 import rlock
 from rlock.testing.local.embedded import EmbeddedError, Master, Tls
 
-from ..conftest import FreshMasters
+from ..fixtures import FreshMasters
 from ..lock import tasks
 from ..lock.conftest import in_thread
 from ..servers import servers_found

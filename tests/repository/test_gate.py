@@ -33,7 +33,7 @@ def gate(folder: Path, **fails: str) -> tuple[int, str, list[str]]:
     """Exit status, output and calls of .ci/run where these calls do this, and all others succeed."""
     for place in (".ci", "bin", ".venv/bin"):
         (folder / place).mkdir(parents=True)
-    shutil.copy(quick.HERE.parent / ".ci" / "run", folder / ".ci")
+    shutil.copy(quick.TOP / ".ci" / "run", folder / ".ci")
     patterns = {f'"{call.rstrip("*")}"{"*" * call.endswith("*")}': what for call, what in fails.items()}
     cases = "\n".join(f"{pattern}) {what} ;;" for pattern, what in patterns.items())
     stubs = [f"bin/{name}" for name in PROGRAMS.split()]
@@ -104,27 +104,27 @@ def marked(path: Path, name: str) -> pytest.Item:
     return cast(pytest.Item, one)
 
 
-@pytest.mark.parametrize("folder", ["lock", "faults", "masters", "simulation", "soak", "model", "."])
+@pytest.mark.parametrize("folder", ["tests/lock", "tests/faults", "tests/masters", "evidence/soak", "."])
 def test_a_test_of_the_lock_cannot_be_marked_for_a_second_try(folder: str) -> None:
     with pytest.raises(pytest.UsageError, match="no second try"):
-        quick.mark([marked(quick.HERE / folder / "test_x.py", "timing")])
+        quick.mark([marked(quick.TOP / folder / "test_x.py", "timing")])
 
 
 @pytest.mark.parametrize(
     ("path", "marker", "slow"),
     [
-        ("core/test_x.py", "", False),
-        ("asyncio/test_x.py", "timing", True),
-        ("faults/test_x.py", "", True),
-        ("docs/deeper/test_x.py", "", True),
-        ("testing/test_embedded_ends.py", "", True),
+        ("tests/core/test_x.py", "", False),
+        ("tests/asyncio/test_x.py", "timing", True),
+        ("tests/faults/test_x.py", "", True),
+        ("tests/docs/deeper/test_x.py", "", True),
+        ("tests/testing/test_embedded_ends.py", "", True),
     ],
 )
 def test_a_test_is_quick_by_its_folder_and_if_it_measures_nothing(path: str, marker: str, slow: bool) -> None:
-    item: Any = marked(quick.HERE / path, marker)
+    item: Any = marked(quick.TOP / path, marker)
     quick.mark([item])
     assert ("slow" in item.markers) == slow
-    assert quick.is_slow(quick.HERE / path) <= slow
+    assert quick.is_slow(quick.TOP / path) <= slow
 
 
 def make_release(folder: Path) -> tuple[int, str, list[str]]:
@@ -141,7 +141,7 @@ def test_a_release_is_built_of_a_clean_tree_checked_and_tagged_once_and_uploaded
     tmp_path: Path,
 ) -> None:
     """In a repository of its own, with a Python that only notes its calls."""
-    shutil.copy(quick.HERE.parent / "Makefile", tmp_path)
+    shutil.copy(quick.TOP / "Makefile", tmp_path)
     (tmp_path / "pyproject.toml").write_text('version = "1.2.3"\n')
     (tmp_path / ".gitignore").write_text("bin/\ncalls\n")
     (tmp_path / "bin").mkdir()

@@ -108,6 +108,7 @@ def test_redis_py_and_valkey_py_are_imported_by_one_module_only() -> None:
         *ROOT.rglob("*.py"),
         *(TOP / "lua").glob("*.lua"),
         *(TOP / "tests").rglob("*.py"),
+        *(TOP / "evidence").rglob("*.py"),
         # Not the packages of the contestants' environments.
         *(path for path in (TOP / "bench").rglob("*.py") if ".environments" not in path.parts),
     ],

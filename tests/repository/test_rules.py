@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import site_rules
 
+from evidence.sabotage import RULES, SABOTAGES
+
 from .. import quick
-from ..sabotage import RULES, SABOTAGES
 
 
 @pytest.mark.parametrize("rule", site_rules.rules())

@@ -1,6 +1,6 @@
 """acquire, release and renew, on every server found: second deliveries and late commands.
 
-tests/simulation/test_model.py compares all other replies, keys and messages with those of the model.
+evidence/simulation/test_model.py compares all other replies, keys and messages with those of the model.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ One map a line, ``:invoke`` and ``:ok`` for each operation. An owner is one oute
 - ``expire``: the end of a validity without a release, as far as its holder knew, or an eviction. It has no
   return: the lock may stay taken for longer, and nobody may have it earlier.
 
-``spec/porcupine`` judges such a file.
+``evidence/porcupine`` judges such a file.
 """
 
 from __future__ import annotations

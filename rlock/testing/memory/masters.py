@@ -1,6 +1,6 @@
 """A model of one master: the scripts of lua/ on a dictionary, with a given clock.
 
-tests/simulation/test_model.py compares it with real servers. The model leaves out errors inside a script
+evidence/simulation/test_model.py compares it with real servers. The model leaves out errors inside a script
 (ACL, maxmemory), and our keys with a type that another program wrote.
 """
 

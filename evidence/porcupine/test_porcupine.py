@@ -1,0 +1,106 @@
+"""Porcupine, a checker that is not ours, judges histories: made by hand, simulated, and of real masters."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rlock.testing.contention import edn
+from rlock.testing.contention.checker import Eviction
+from rlock.testing.contention.history import History
+from tests.histories import ask, got, history, hold, look, ms
+from tests.seeds import first_seed
+
+from ..sabotage import SABOTAGES
+from ..simulation.histories import UNSEEN, control, scheduled, write
+from . import MissingError, Porcupine
+
+#: A history of real masters under all faults: docs/model.md says how it was made.
+PUBLISHED = Path(__file__).parents[2] / "docs" / "history" / "soak.edn"
+SEEDS = 100
+
+
+@pytest.fixture(scope="module")
+def porcupine(tmp_path_factory: pytest.TempPathFactory) -> Porcupine:
+    try:
+        return Porcupine(tmp_path_factory.mktemp("porcupine"))
+    except MissingError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.edn"
+
+
+def legal(porcupine: Porcupine, path: Path, made: History, *evictions: Eviction) -> bool:
+    edn.write(path, made, evictions)
+    return porcupine.judge(path).legal
+
+
+@pytest.mark.parametrize(("begin", "expected"), [(90, False), (101, True)])
+def test_the_next_owner_gets_in_when_a_validity_ended(
+    porcupine: Porcupine, path: Path, begin: float, expected: bool
+) -> None:
+    killed = [ask(0), got(1, 1, until=100), look(50, 100)]
+    made = history(a=killed, b=hold(begin, begin + 9, 2))
+    assert legal(porcupine, path, made) is expected
+
+
+def test_the_next_owner_gets_in_after_an_eviction(porcupine: Porcupine, path: Path) -> None:
+    made = history(a=[ask(0), got(1, 1, until=100, owner="o")], b=hold(50, 60, 2))
+    assert not legal(porcupine, path, made)
+    assert legal(porcupine, path, made, Eviction(ms(40), "x", ["o"]))
+
+
+def test_a_hold_that_was_evicted_before_its_acquire_returned_is_accepted(
+    porcupine: Porcupine, path: Path
+) -> None:
+    made = history(a=[ask(0), got(9, 1, until=100, owner="o")], b=hold(30, 40, 2))
+    assert legal(porcupine, path, made, Eviction(ms(5), "x", ["o"]))
+
+
+def test_a_process_with_two_operations_at_once_is_no_history(porcupine: Porcupine, path: Path) -> None:
+    line = '{:index 0, :process 0, :type :invoke, :f :acquire, :time 1, :value ["x" {:owner "a"}]}\n'
+    path.write_text(line * 2)
+    with pytest.raises(RuntimeError, match="process 0 has an operation under way"):
+        porcupine.judge(path)
+
+
+def test_random_schedules_are_accepted(porcupine: Porcupine, path: Path) -> None:
+    first = first_seed()
+    operations = write(path, [scheduled(seed) for seed in range(first, first + SEEDS)])
+    verdict = porcupine.judge(path)
+    assert verdict.operations == operations > 10 * SEEDS
+    assert verdict.legal, f"python -m evidence.simulation.histories --first {first} --seeds {SEEDS}"
+
+
+@pytest.mark.parametrize("rule", [rule for rule in SABOTAGES if rule not in UNSEEN])
+def test_a_broken_rule_is_refused_and_the_same_with_the_rule_accepted(
+    porcupine: Porcupine, path: Path, rule: str
+) -> None:
+    shown = control(rule)
+    write(path, [shown.without])
+    assert not porcupine.judge(path).legal, shown.name
+    write(path, [shown.whole])
+    assert porcupine.judge(path).legal, shown.name
+
+
+def test_rules_that_no_history_shows_are_rules() -> None:
+    assert set(UNSEEN) <= set(SABOTAGES)
+
+
+def test_the_published_history_is_accepted_and_with_one_token_changed_refused(
+    porcupine: Porcupine, path: Path
+) -> None:
+    verdict = porcupine.judge(PUBLISHED)
+    assert verdict.legal
+    assert verdict.operations > 1000
+    lines = PUBLISHED.read_text().splitlines()
+    grants = [i for i, line in enumerate(lines) if ":ok, :f :acquire" in line]
+    at = grants[len(grants) // 2]
+    lines[at] = re.sub(r":token \d+", ":token 1", lines[at])
+    path.write_text("\n".join(lines) + "\n")
+    assert not porcupine.judge(path).legal

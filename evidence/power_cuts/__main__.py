@@ -1,0 +1,349 @@
+"""Power cuts of masters while clients contend: ``python -m evidence.power_cuts [--cuts 500]``.
+
+Each variant runs fleets of three masters on disks that keep only what was synced (disk.py). A cut kills one,
+two or all masters of a fleet at a random instant and starts them again with what their disks kept. The
+checker of rlock.testing.contention judges the holds. A control must show overlaps: it leaves out one
+condition, and so shows that these cuts find its absence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import redis
+
+import rlock
+from evidence import sabotage
+from rlock import events
+from rlock._client import handshake
+from rlock.rules import scripts
+from rlock.rules.timing import guard_time
+from rlock.testing.contention.checker import judge_safety, overlaps
+from rlock.testing.contention.history import History
+from rlock.testing.contention.journal import Journal, now_ns
+from rlock.testing.contention.recorder import Hold, Recorder
+from rlock.testing.local.embedded import EmbeddedError, Master, ServerBinary
+from tests.faults import clock
+from tests.servers import raw, servers_found
+
+from .disk import SOURCE, Cut, Disk
+
+#: A busy machine must restart a master before the leases of a cut end.
+TTL = 3.0
+MASTERS = 3
+CLIENTS = 3
+#: A control ends with so many overlaps.
+ENOUGH = 1
+#: A rewrite of the append-only file that takes longer than a master lives.
+SLOW_REWRITE = ("--rdb-key-save-delay", "10000000")
+
+DURABLE = ("--appendfsync", "always")
+EVERY_SECOND = ("--appendfsync", "everysec")
+UNSYNCED_REWRITE = (*DURABLE, "--no-appendfsync-on-rewrite", "yes", *SLOW_REWRITE)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Masters with one configuration, and what the cuts must show."""
+
+    name: str
+    settings: Sequence[str]
+    guard: bool = True
+    #: The masters rewrite their append-only files all the time.
+    rewriting: bool = False
+    #: The configuration of the start after a cut; a clean restart brings the usual one back.
+    after_cut: Sequence[str] = ()
+    #: In half of the cuts one master comes back with a damaged append-only file.
+    damaged: bool = False
+    #: The condition of the handshake that is left out.
+    broken: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+    #: A control: overlaps must be found.
+    red: bool = False
+    #: Nobody waits for the guard, and no reply comes before its sync.
+    durable: bool = False
+
+    @property
+    def fleets(self) -> int:
+        """Guarded masters need long pauses between cuts, so more fleets make as many cuts."""
+        return 10 if self._waits else 4
+
+    @property
+    def pause_s(self) -> tuple[float, float]:
+        """Between two cuts of a fleet: long enough that a guarded master mostly votes again."""
+        if self.after_cut:
+            return guard_time(TTL), 2 * guard_time(TTL)
+        return (0.5, 5.0) if self._waits else (0.1, 0.8)
+
+    @property
+    def _waits(self) -> bool:
+        """Whether restarted masters have no vote for a time."""
+        return bool(self.after_cut) or not (self.red or self.durable)
+
+
+def _rewrites_are_not_asked_for() -> contextlib.AbstractContextManager[Any]:
+    original = handshake.is_durable
+
+    def is_durable(replication: Any, persistence: Any, appendfsync: Any, _rewrite: Any) -> bool:
+        return original(replication, persistence, appendfsync, ["no-appendfsync-on-rewrite", "no"])
+
+    return patch.object(handshake, "is_durable", is_durable)
+
+
+def _durability_is_not_remembered() -> contextlib.AbstractContextManager[Any]:
+    stack = contextlib.ExitStack()
+    sabotage._rewrite(stack, scripts.HANDSHAKE, "~= 'durable' or not durable then", "~= 'durable' then")
+    return stack
+
+
+VARIANTS = (
+    Variant("always", DURABLE, durable=True),
+    Variant("everysec", EVERY_SECOND),
+    Variant("everysec, guard off", EVERY_SECOND, guard=False, red=True),
+    Variant("rewrite without sync", UNSYNCED_REWRITE, rewriting=True),
+    Variant(
+        "rewrite without sync, not asked for",
+        UNSYNCED_REWRITE,
+        rewriting=True,
+        broken=_rewrites_are_not_asked_for,
+        red=True,
+    ),
+    Variant("everysec, then always", EVERY_SECOND, after_cut=DURABLE),
+    Variant(
+        "everysec, then always, not remembered",
+        EVERY_SECOND,
+        after_cut=DURABLE,
+        broken=_durability_is_not_remembered,
+        red=True,
+    ),
+    Variant("damaged file, everysec", EVERY_SECOND, damaged=True),
+)
+
+
+class CutFleet:
+    """Three masters, the clients that contend on them, and their power cuts."""
+
+    def __init__(
+        self, number: int, variant: Variant, server: ServerBinary, library: Path, folder: Path
+    ) -> None:
+        self._number = number
+        self._variant = variant
+        self._dice = random.Random()
+        # Redis 6.2 syncs no folder, so a strict reading of POSIX lets it lose the whole file.
+        self._names = server.version >= "7"
+        #: The instants of each cut and of the end of its restarts.
+        self.cuts: list[tuple[int, int, Cut]] = []
+        self.refusals = 0
+        self.disks = [Disk(library, folder / f"disk-{number}-{i}") for i in range(MASTERS)]
+        self.masters = [Master(disk.binary(server), directory=disk.data) for disk in self.disks]
+        for i in range(MASTERS):
+            self._start(i, variant.settings)
+        if variant.guard:
+            with self._client() as client:
+                client.init()
+        self._threads = [
+            threading.Thread(target=self._contend, args=(i > 0, Journal(folder, f"{number}-{i}")))
+            for i in range(CLIENTS)
+        ]
+        self._granted = threading.Event()
+        self._over = threading.Event()
+
+    def run(self, cuts: int, enough: threading.Event) -> None:
+        """Make so many cuts, or fewer if that is ``enough``."""
+        for thread in self._threads:
+            thread.start()
+        try:
+            while len(self.cuts) < cuts and not enough.is_set():
+                time.sleep(self._dice.uniform(*self._variant.pause_s))
+                if self._variant.after_cut or self._dice.random() < 0.5:
+                    # Soon after a grant: then its votes are not synced yet.
+                    self._granted.clear()
+                    self._granted.wait(TTL)
+                    time.sleep(self._dice.uniform(0.0, 0.2))
+                self._cut()
+            time.sleep(TTL)
+        finally:
+            self._over.set()
+            for thread in self._threads:
+                thread.join()
+            for master in self.masters:
+                master.close()
+
+    def _cut(self) -> None:
+        count = self._dice.choice((2, 3) if self._variant.after_cut else (1, 2, 3))
+        chosen = self._dice.sample(range(MASTERS), count)
+        names = self._names and self._dice.random() < 0.5
+        if self._variant.durable and self._dice.random() < 0.5:
+            # A cut at any point of a rewrite, which renames files, must lose nothing either.
+            for i in chosen:
+                self._rewrite(i)
+            time.sleep(self._dice.uniform(0.0, 0.05))
+        at = now_ns()
+        with ThreadPoolExecutor(count) as at_once:
+            done = list(at_once.map(lambda i: self.disks[i].cut(self.masters[i], names=names), chosen))
+            if self._variant.damaged and self._dice.random() < 0.5:
+                self.disks[chosen[0]].damage(self._dice)
+            time.sleep(self._dice.choice((0.0, self._dice.uniform(0.0, 0.2))))
+            settings = self._variant.after_cut or self._variant.settings
+            list(at_once.map(lambda i: self._start(i, settings), chosen))
+            back_at = now_ns()
+            if self._variant.after_cut:
+                time.sleep(self._dice.uniform(0.0, TTL / 2))
+                list(at_once.map(lambda i: self.masters[i].stop(), chosen))
+                list(at_once.map(lambda i: self._start(i, self._variant.settings), chosen))
+        self.cuts.append((at, back_at, Cut(sum(cut.dropped for cut in done), sum(cut.early for cut in done))))
+
+    def _start(self, i: int, settings: Sequence[str]) -> None:
+        self.masters[i].args = ("--appendonly", "yes", "--auto-aof-rewrite-percentage", "0", *settings)
+        try:
+            self.masters[i].start()
+        except EmbeddedError:
+            # It is dead. The operator starts it empty after its next cut.
+            self.refusals += 1
+            self.disks[i].clear()
+            return
+        if self._variant.rewriting:
+            self._rewrite(i)
+
+    def _rewrite(self, i: int) -> None:
+        with contextlib.suppress(redis.RedisError), contextlib.closing(raw(self.masters[i].url)) as server:
+            server.bgrewriteaof()
+
+    def _client(self) -> rlock.Client:
+        options: dict[str, Any] = {} if self._variant.guard else {"restart_guard": 0}
+        return rlock.Client([master.url for master in self.masters], TTL, max_ttl=TTL, **options)
+
+    def _contend(self, newcomer: bool, journal: Journal) -> None:
+        """With one client, or as a newcomer, which has a client for each attempt.
+
+        A newcomer meets a master in the first moment after its restart. An old client waits longer before it
+        connects again.
+        """
+        recorder = Recorder(journal, TTL)
+        while not self._over.is_set():
+            with self._client() as client:
+                self._attempt(client, recorder, 0.0)
+                while not newcomer and not self._over.is_set():
+                    self._attempt(client, recorder, random.choice((0.0, 0.2, 1.0)))
+
+    def _attempt(self, client: rlock.Client, recorder: Recorder, timeout: float) -> None:
+        lock = client.lock(f"{self._number}:x", renew=random.random() < 0.5)
+        hold_s = random.uniform(0.0, 1.5 * TTL) if random.random() < 0.8 else 0.0
+
+        def work(hold: Hold) -> None:
+            self._granted.set()
+            hold.keep(hold_s, lambda: not self._over.is_set())
+
+        recorder.attempt(lock, work, timeout=timeout)
+        time.sleep(random.uniform(0.0, 0.1))
+
+
+def play(variant: Variant, cuts: int, servers: Sequence[ServerBinary]) -> tuple[str, bool]:
+    """Make the cuts of one variant; the line that tells of them, and whether they show what they must."""
+    withheld: Counter[str] = Counter()
+
+    def count(event: events.Event) -> None:
+        withheld[event.event] += 1
+
+    with tempfile.TemporaryDirectory(prefix="rlock-cuts-") as name, variant.broken():
+        folder = Path(name)
+        library, missing = clock.build(folder, SOURCE)
+        if missing:
+            raise SystemExit(missing)
+        began = time.monotonic()
+        stop = events.observe(count)
+        try:
+            fleets = [
+                CutFleet(i, variant, servers[i % len(servers)], library, folder)
+                for i in range(min(variant.fleets, cuts))
+            ]
+            share = [cuts // len(fleets) + (i < cuts % len(fleets)) for i in range(len(fleets))]
+            history, enough = History(), threading.Event()
+            with ThreadPoolExecutor(len(fleets)) as at_once:
+                runs = [at_once.submit(f.run, n, enough) for f, n in zip(fleets, share, strict=True)]
+                while not all(run.done() for run in runs):
+                    time.sleep(0.5)
+                    if variant.red and len(overlaps(history.take(folder).holds)) >= ENOUGH:
+                        enough.set()
+            for run in runs:
+                run.result()
+        finally:
+            stop()
+        history.take(folder)
+        seconds = time.monotonic() - began
+    return _verdict(variant, fleets, history, withheld["master_guarded"], seconds)
+
+
+def _verdict(
+    variant: Variant, fleets: Sequence[CutFleet], history: History, withheld: int, seconds: float
+) -> tuple[str, bool]:
+    found = Counter(finding.check for finding in judge_safety(history))
+    cuts = [(number, *cut) for number, fleet in enumerate(fleets) for cut in fleet.cuts]
+    during = sum(
+        any(
+            hold.lock.startswith(f"{number}:") and hold.grant.at <= at and back_at < hold.valid_to
+            for hold in history.holds
+        )
+        for number, at, back_at, _ in cuts
+    )
+    early = sum(cut.early for *_, cut in cuts)
+    dropped = sum(cut.dropped > 0 for *_, cut in cuts)
+    tokens = found["token falls"] + found["token shared"]
+    if variant.red:
+        good = found["overlap"] > 0
+    else:
+        # A cut shows something if the masters are back while a hold from before it is valid.
+        good = not found and during >= len(cuts) / 20
+        if variant.durable:
+            # Guarded masters withhold dozens of votes for each cut.
+            good = good and withheld < len(cuts) and early == 0
+        else:
+            good = good and dropped > 0 and withheld > 0
+    line = (
+        f"{variant.name}: {len(cuts)} cuts ({during} within a hold, {dropped} dropped bytes), "
+        f"{len(history.holds)} holds, {found['overlap']} overlaps, {tokens} token regressions, "
+        f"{withheld} votes withheld, {early} replies before their sync"
+    )
+    refusals = sum(fleet.refusals for fleet in fleets)
+    line += f", {refusals} refused to start"
+    # An undamaged file must always load.
+    good = good and (variant.damaged or refusals == 0)
+    wanted = "red, as it must be" if variant.red else "green"
+    return f"{line}; {seconds:.0f} s: {wanted if good else 'NOT AS EXPECTED'}", good
+
+
+def main() -> int:
+    """Entry point; the exit status is 1 when a variant is not as expected."""
+    parser = argparse.ArgumentParser(prog="python -m evidence.power_cuts", description=__doc__)
+    parser.add_argument("--cuts", type=int, default=40, help="of each variant (default: %(default)s)")
+    parser.add_argument("--control-cuts", type=int, default=500, help="at most, of a control")
+    parser.add_argument("--variant", choices=[variant.name for variant in VARIANTS])
+    options = parser.parse_args()
+    servers = servers_found()
+    logging.getLogger("rlock").setLevel(logging.CRITICAL)
+    print(f"{options.cuts} cuts each, on {', '.join(map(str, servers))}")
+    bad = 0
+    for variant in VARIANTS:
+        if options.variant in (None, variant.name):
+            cuts = options.control_cuts if variant.red else options.cuts
+            line, good = play(variant, cuts, servers)
+            bad += not good
+            print(line, flush=True)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,242 @@
+"""A master's machine: its clock, its lives, and the server's ends of the connections to it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from rlock._client.handshake import ConnectOptions
+from rlock._client.pending import PendingCall
+from rlock.rules import commands, scripts
+from rlock.rules.command_templates import Command
+from rlock.rules.keys import NOTE
+from rlock.rules.memory_epoch import MemoryReport
+from rlock.testing.memory.keyspace import Entry
+
+from .events import Action, Process
+from .masters import Master
+
+if TYPE_CHECKING:
+    from .connections import Connection
+    from .world import World
+
+#: The wall clock at the beginning, so that tickets are as large as they are in life.
+EPOCH_US = 1_790_000_000_000_000
+#: How long the masters have been up when the world begins.
+AGE_US = 86_400_000_000
+
+
+class Session:
+    """The server's end of one connection, in one life of the server."""
+
+    __slots__ = ("connection", "host", "life", "number", "open")
+
+    def __init__(self, host: Host, connection: Connection, number: int) -> None:
+        self.host = host
+        self.connection = connection
+        self.life = host.life
+        self.number = number
+        self.open = True
+
+    def hear(self, channel: str, payload: str) -> None:
+        """What was published goes out to one who has subscribed."""
+        self.connection.answer([b"message", channel.encode(), payload.encode()])
+
+    def close(self) -> None:
+        self.open = False
+        self.host.sessions.pop(self.number, None)
+        for name in list(self.host.master.subscribers):
+            self.host.master.unsubscribe(name, self)
+
+
+class Host(Process):
+    """One machine; its wall clock says EPOCH + skew + rate x the time of the world."""
+
+    def __init__(self, world: World, index: int, skew: float, rate: float, *, letter: str = "") -> None:
+        super().__init__(world.events)
+        self.world = world
+        self.index = index
+        self.name = f"m{index}{letter}"
+        self._skew, self._rate = skew, rate
+        self.up = True
+        #: It restarts when it has granted a lock the next time.
+        self.tripwire = False
+        #: It has `appendfsync always`: what it has answered outlives a restart.
+        self.durable = False
+        #: Owners whose locks came back from a snapshot.
+        self.restored: set[str] = set()
+        self.sessions: dict[int, Session] = {}
+        #: What has come while the server stood still, in the order of each connection.
+        self._unread: dict[Session, deque[Action]] = {}
+        self._serial = 0
+        self._lives = 0
+        self.master = Master(self.time_us)
+        self._begin()
+        self.master.started_us -= AGE_US
+        #: An operator's `rlock init`, long ago.
+        self.vouch()
+
+    def time_us(self) -> int:
+        return EPOCH_US + round((self.events.now * self._rate + self._skew) * 1e6)
+
+    def set_the_clock_right(self) -> None:
+        """As in Lock.tla: its rate is right, and the milliseconds of all masters begin together."""
+        self._skew, self._rate = round(self._skew, 3), 1.0
+
+    def ticks(self) -> int:
+        """The time of the world in whole milliseconds of this machine's clock."""
+        return (self.time_us() - EPOCH_US - round(self._skew * 1e6)) // 1000
+
+    def vouch(self) -> None:
+        self.master.write(NOTE, f"{self.term} 0 0")
+
+    @property
+    def term(self) -> str:
+        """As its notes name it."""
+        return self.life
+
+    def _begin(self) -> None:
+        self._lives += 1
+        self.life = f"{self.name}-life{self._lives}"
+        self.master.started_us, self.master.whole = self.time_us(), True
+        self.up = True
+
+    def restart(
+        self,
+        down_s: float = 0.0,
+        *,
+        silent: bool = False,
+        snapshot: dict[str, Entry] | None = None,
+        disk_lost: bool = False,
+    ) -> None:
+        """The server ends and begins anew: without memory, or with that of a ``snapshot``.
+
+        ``disk_lost``: a durable one, too. ``silent``: the machine ends; nobody says FIN.
+        """
+        self.up = False
+        self.life = ""
+        self.stopped = False
+        self._unread.clear()
+        sessions, self.sessions = self.sessions, {}
+        whole = self.durable and not disk_lost
+        kept = self.snapshot() if whole else snapshot or {}
+        if self.world.recorder is not None:
+            self.world.recorder.restarts(self, kept, whole=whole)
+        self.master.forget()
+        self.master.keys.update(kept)
+        if not self.durable:
+            self.restored |= {owner for entry in kept.values() for owner in entry.fields}
+        for session in sessions.values():
+            session.open = False
+            if silent:
+                session.connection.fall_silent()
+            else:
+                session.connection.end()
+        self._lives += 1
+        due = self._lives
+
+        def begin() -> None:
+            if self._lives == due:
+                self._begin()
+
+        self.events.at(self.events.now + down_s, begin)
+
+    def snapshot(self) -> dict[str, Entry]:
+        """What a restart may find on its disk later."""
+        return {
+            key: Entry(entry.kind, {**entry.fields}, {**entry.scores}, entry.expires_ms, entry.text)
+            for key, entry in self.master.keys.items()
+        }
+
+    def flush(self) -> None:
+        self.master.keys.clear()
+        self.master.whole = False
+        if self.world.recorder is not None:
+            self.world.recorder.flushed(self)
+
+    def go_on(self) -> None:
+        """As by SIGCONT. The server reads its connections in any order, each of them in its own."""
+        self.stopped = False
+        sessions = list(self._unread)
+        self.world.random.shuffle(sessions)
+        for session in sessions:
+            unread = self._unread.pop(session, deque())
+            while unread:
+                self.receive(session, unread.popleft())
+
+    def open(self, connection: Connection) -> Session:
+        """The kernel accepts, whether or not the server stands still."""
+        self._serial += 1
+        session = self.sessions[self._serial] = Session(self, connection, self._serial)
+        return session
+
+    def receive(self, session: Session, action: Action) -> None:
+        """Bytes of a connection have come, also of one that its client has given up in the meantime."""
+        if not session.open or session.life != self.life:
+            session.connection.end()
+        elif self.stopped:
+            self._unread.setdefault(session, deque()).append(action)
+        else:
+            action()
+
+    def kill_connection(self, number: int) -> None:
+        """CLIENT KILL."""
+        old = self.sessions.get(number)
+        if self.world.may_kill and old is not None:
+            old.close()
+            old.connection.end()
+
+    def shake_hands(self, options: ConnectOptions) -> MemoryReport:
+        """What a handshake finds; it ends earlier connections first."""
+        if options.subscriber:
+            return MemoryReport()
+        for life, number in options.kill:
+            if life == self.life:
+                self.kill_connection(number)
+        if not options.guarded:
+            return MemoryReport(self.life)
+        memory = "durable" if self.durable else "volatile"
+        (_, note, _, _, time_us), _ = self.master.run(commands.handshake(self.life, memory))
+        if self.world.recorder is not None:
+            self.world.recorder.shook_hands(self)
+        return MemoryReport(self.life, memory, note.decode(), time_us)
+
+    def execute(self, session: Session, command: Command, call: PendingCall | None = None) -> None:
+        """Run a script now; its reply, and what it publishes, are on their way."""
+        world, client = self.world, session.connection.client
+        recorder = world.recorder
+        run = None if recorder is None else recorder.runs(self, client, call, command)
+        reply, messages = self.master.run(command)
+        if recorder is not None and run is not None:
+            recorder.ran(run, reply)
+        words = command.by_sha()
+        if command.script is scripts.RELEASE and words[2] == "5":  # with the key for a ban
+            world.referee.evict(words[-1])
+        if world.history is not None:
+            world.note(f"{client.label} {self.name} {command.script.name}", command, reply)
+        for message in messages:
+            for receiver in message.receivers:
+                receiver.hear(message.channel, message.payload)
+        if session.connection.fuse in (command.script.name, "any") and reply[0] not in (0, -1, -3):
+            # What was done is not heard of; what was refused would make no difference.
+            session.connection.cut()
+        session.connection.answer(reply)
+        if self.tripwire and command.script is scripts.ACQUIRE and reply[0] == 1:
+            self.tripwire = False
+            self.restart()
+
+    def subscribe(self, session: Session, words: tuple[str, ...]) -> None:
+        """SUBSCRIBE or UNSUBSCRIBE, confirmed one by one."""
+        verb, *names = words
+        for name in names:
+            change = self.master.subscribe if verb == "SUBSCRIBE" else self.master.unsubscribe
+            change(name, session)
+            session.connection.answer([verb.lower().encode(), name.encode(), 1])
+
+    def left(self, name: str) -> dict[str, str]:
+        """The fields of a lock."""
+        entry = self.master.look(name)
+        return {} if entry is None else dict(entry.fields)
+
+
+__all__ = ["EPOCH_US", "Host", "Session"]

@@ -1,0 +1,315 @@
+"""The model of a master against real servers: the same commands, the same replies, keys and messages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from rlock.rules import commands, keys, scripts
+from rlock.rules.command_templates import Command
+from rlock.rules.keys import OWN, REDISSON
+from rlock.rules.tickets import Place
+from rlock.testing.memory.keyspace import Entry
+from tests.servers import AnyMaster, raw
+
+from .masters import Master
+
+LOCKS = ("job", "{tagged}job")
+OWNERS = tuple(f"{label}:{i}" for label in "abc" for i in range(3))
+STATIONS = ("s1", "s2", "s3")
+LIVES = ("life1", "life2")
+#: All that the scripts write.
+KEYS = [
+    *(key(name) for name in LOCKS for key in (str, keys.queue, keys.fence)),
+    *(keys.evicted(name, owner) for name in LOCKS for owner in OWNERS),
+    keys.NOTE,
+]
+LEASE_MS, LONGER_MS = 60_000, 70_000
+TICKET = 1_790_000_000_123_457
+COMMANDS = 1_000
+#: How far the expiries of the two may be apart; leases are too long for anything to expire in a sequence.
+TOLERANCE_MS = 5_000
+
+
+class Real:
+    """A real server, and one connection that listens to whatever it is told to."""
+
+    def __init__(self, url: str) -> None:
+        self.client: Any = raw(url)
+        self.client.flushall()
+        self._pubsub = self.client.pubsub()
+        self._subscribe("mark")
+
+    def close(self) -> None:
+        self._pubsub.close()
+        self.client.close()
+
+    def _subscribe(self, channel: str) -> None:
+        self._pubsub.subscribe(channel)
+        self._until("subscribe", channel)
+
+    def toggle(self, channel: str, on: bool) -> None:
+        if on:
+            self._subscribe(channel)
+        else:
+            self._pubsub.unsubscribe(channel)
+            self._until("unsubscribe", channel)
+
+    def heard(self) -> list[tuple[str, str]]:
+        """What has been published since the last call; a mark behind it spares the wait for silence."""
+        self.client.publish("mark", "")
+        return self._until("message", "mark")
+
+    def _until(self, kind: str, channel: str) -> list[tuple[str, str]]:
+        messages: list[tuple[str, str]] = []
+        while True:
+            event = self._pubsub.get_message(timeout=5)
+            assert event is not None, f"no {kind} of {channel}"
+            if (event["type"], event["channel"]) == (kind, channel):
+                return messages
+            messages.append((event["channel"], event["data"]))
+
+    def time_us(self) -> int:
+        seconds, micros = self.client.time()
+        return int(seconds) * 1_000_000 + int(micros)
+
+    def content(self, key: str) -> Any:
+        kind = self.client.type(key)
+        if kind == "hash":
+            return kind, self.client.hgetall(key), self.client.pttl(key)
+        if kind == "string":
+            return kind, self.client.get(key), self.client.pttl(key)
+        if kind == "zset":
+            line = [(member, int(score)) for member, score in self.client.zrange(key, 0, -1, withscores=True)]
+            return kind, line, self.client.pttl(key)
+        return None if kind == "none" else (kind, None, self.client.pttl(key))
+
+
+class Twins:
+    """The same done to a real server and to the model; every difference is a failure."""
+
+    def __init__(self, real: Real) -> None:
+        self.real = real
+        self.now_us = real.time_us()
+        self.model = Master(lambda: self.now_us)
+        self.model.whole = False  # the real one was flushed
+        self.listening: set[str] = set()
+
+    def hear(self, channel: str, payload: str) -> None:
+        """The model's subscriber is this object, and what it hears is in the answer to the command."""
+
+    def run(self, command: Command) -> Any:
+        before = self.real.time_us()
+        reply = self.real.client.execute_command(*command.by_source())
+        heard = self.real.heard()
+        # A hand-off to a waiter that is dead tells its time by the fencing token only.
+        tokens = [int((self.real.client.get(keys.fence(name)) or "0").split()[0]) for name in LOCKS]
+        told = tokens + [int(grant.split(" ")[2]) for _, grant in heard if grant.count(" ") >= 3]
+        self.now_us = told_time(command, reply, told, before)
+        ours, published = self.model.run(command)
+        shown = (command.script.name, command.by_sha()[3:])
+        assert alike(text(ours), reply), f"{shown}: the model says {ours}, the server {reply}"
+        messages = [(message.channel, message.payload) for message in published if message.receivers]
+        assert messages == heard, shown
+        for key in KEYS:
+            assert alike(self._content(key), self.real.content(key)), (shown, key)
+        return reply
+
+    def _content(self, key: str) -> Any:
+        entry = self.model.look(key)
+        if entry is None:
+            return None
+        values = {"hash": entry.fields, "zset": self.model.line(key), "string": entry.text}
+        return entry.kind, values.get(entry.kind), self.model.pttl(key)
+
+    def toggle(self, channel: str) -> None:
+        on = channel not in self.listening
+        self.real.toggle(channel, on)
+        if on:
+            self.listening.add(channel)
+            self.model.subscribe(channel, self)
+        else:
+            self.listening.discard(channel)
+            self.model.unsubscribe(channel, self)
+
+    def delete(self, key: str) -> None:
+        self.real.client.delete(key)
+        self.model.keys.pop(key, None)
+
+    def put_stranger(self, key: str, kind: str) -> None:
+        """Something that no lock wrote."""
+        self.delete(key)
+        if kind == "string":
+            self.real.client.set(key, "1")
+            self.model.keys[key] = Entry("string", text="1")
+        else:
+            fields = {"x": "1", OWNERS[0]: "1"} if kind == "two fields" else {OWNERS[0]: "many"}
+            self.real.client.hset(key, mapping=fields)
+            self.model.keys[key] = Entry("hash", dict(fields))
+
+
+def told_time(command: Command, reply: Any, told: list[int], before: int) -> int:
+    """The server's time when it ran a script, if it gives it away; else that of a moment before."""
+    if command.script in (scripts.HANDSHAKE, scripts.WAIT):
+        told.append(reply[4])
+    elif command.script is scripts.ACQUIRE:
+        told += reply[5:7]
+    elif command.script is scripts.RELEASE:
+        told.append(reply[4])
+    return next((time_us for time_us in reversed(told) if before < time_us < before + 5_000_000), before)
+
+
+def text(reply: Any) -> Any:
+    if isinstance(reply, list):
+        return [text(word) for word in reply]
+    return reply.decode() if isinstance(reply, bytes) else reply
+
+
+def alike(ours: Any, theirs: Any) -> bool:
+    """Equal, but for what is left of a lease or a token: some milliseconds pass between the two."""
+    if isinstance(ours, (list, tuple)) and isinstance(theirs, (list, tuple)):
+        return len(ours) == len(theirs) and all(map(alike, ours, theirs))
+    # Those are milliseconds; tickets, tokens and times of day, which have to be the same, are microseconds.
+    if type(ours) is int and type(theirs) is int and 1_000 < ours < TICKET // 100:
+        return abs(ours - theirs) <= TOLERANCE_MS
+    return bool(ours == theirs)
+
+
+def standing(name: str, token: str, client_id: str) -> Place:
+    made = Place(name, "", client_id, LEASE_MS, fair=False)
+    made.token, made.waiter = token, f"{token}|{client_id}"
+    return made
+
+
+def place(random: Random, name: str) -> Place:
+    made = standing(name, random.choice(OWNERS), random.choice(STATIONS))
+    # Equal tickets, tickets in the wrong order, and none.
+    made.drawn = random.random() < 0.5
+    made.ticket = random.choice((0, 0, TICKET, TICKET, TICKET + random.randrange(10), 2**53 - 2))
+    return made
+
+
+KINDS = [*3 * ["acquire", "release"], "wait", "renew", "heal", "heal", "fence", "handshake", "status"]
+
+
+def any_command(random: Random, twins: Twins) -> Command:
+    name = random.choice((LOCKS[0], LOCKS[0], LOCKS[1]))
+    holder = next(iter(twins.model.keys.get(name, Entry("")).fields), "")
+    owner = random.choice((*OWNERS, holder, holder, holder)) or OWNERS[0]
+    where = place(random, name)
+    kind = random.choice(KINDS)
+    # By the server's time; long ago; equal ones; ahead of all.
+    token = random.choice((0, 0, 7, TICKET, TICKET, TICKET + random.randrange(3), 2**53 - 100))
+    guarded, lease_ms = random.random() < 0.7, random.choice((LEASE_MS, LONGER_MS))
+    if kind == "acquire":
+        # Often enough the place to which the lock was handed.
+        if holder and random.random() < 0.3:
+            where = standing(name, holder, random.choice(STATIONS))
+        return commands.acquire(
+            name,
+            owner,
+            lease_ms,
+            place=random.choice((None, where, where)),
+            fair=random.random() < 0.5,
+            token=token,
+            guarded=guarded,
+        )
+    if kind == "release":
+        return any_release(random, name, owner, where, token)
+    if kind == "wait":
+        places = [where, *(place(random, name) for _ in range(random.randrange(3)))]
+        for each in places:
+            each.ticket = each.ticket or TICKET
+        return commands.wait(*places)
+    if kind == "renew":
+        leases = [(lock, random.choice((owner, *OWNERS)), random.randrange(1, 4), token) for lock in LOCKS]
+        return commands.renew(lease_ms, leases[: random.randrange(1, 3)], guarded=guarded)
+    if kind == "heal":
+        sick = [(lock, random.choice((owner, *OWNERS)), random.randrange(1, 4), token) for lock in LOCKS]
+        return commands.heal(lease_ms, sick[: random.randrange(1, 3)], guarded=guarded)
+    if kind == "fence":
+        return commands.fence(name, owner, token or TICKET)
+    if kind == "handshake":
+        memory = random.choice(("volatile", "durable", "unused", "vouched", "unknown"))
+        return commands.handshake(random.choice(("", *LIVES)), memory, twins.model.text(keys.NOTE))
+    return commands.status(name, random.choice((1, 2, 100)), guarded=guarded)
+
+
+def any_release(random: Random, name: str, owner: str, where: Place, token: int) -> Command:
+    wire = REDISSON if random.random() < 0.1 else OWN
+    waiter, hand_on = random.choice(("", where.waiter)), random.random() < 0.8
+    next_waiter, next_owner = random.choice((where, place(random, name))), random.choice(OWNERS)
+    barging = random.random() < 0.5
+    return random.choice(
+        (
+            commands.free(wire, name, owner, waiter),
+            commands.undo(wire, name, owner, waiter, hand_on=hand_on),
+            commands.hand_over(
+                wire, name, owner, waiter, next_waiter, next_owner, barging=barging, token=token
+            ),
+            commands.leave_queue(wire, name, where.waiter, hand_on=hand_on),
+            commands.nudge(wire, name),
+            commands.evict(wire, name, owner, 50.0),
+        )
+    )
+
+
+@pytest.fixture
+def twins(any_server: AnyMaster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Twins]:
+    monkeypatch.setattr(commands, "_CLAIM_MS", str(LEASE_MS // 2))
+    monkeypatch.setattr(commands, "_QUEUE_MS", str(LEASE_MS))
+    monkeypatch.setattr(commands, "_FENCE_MS", str(LEASE_MS))
+    templates = (commands._acquire, commands._release_template, commands._hand_over)
+    for each in templates:
+        each.cache_clear()  # with these durations
+    real = Real(any_server.url)
+    yield Twins(real)
+    real.close()
+    for each in templates:
+        each.cache_clear()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_commands_have_the_same_replies_keys_and_messages(twins: Twins, seed: int) -> None:
+    random = Random(seed)
+    channels = [channel for name in LOCKS for channel in channels_of(name)]
+    codes = set()
+    for _ in range(COMMANDS):
+        chance = random.random()
+        if chance < 0.08:
+            twins.toggle(random.choice(channels))
+        elif chance < 0.11:
+            twins.put_stranger(random.choice(LOCKS), random.choice(("string", "two fields", "no number")))
+        elif chance < 0.12:
+            twins.put_stranger(keys.NOTE, "string")
+        elif chance < 0.20:
+            twins.delete(random.choice((*LOCKS, *KEYS)))
+        else:
+            command = any_command(random, twins)
+            name, reply = command.script.name, twins.run(command)
+            told = reply[1] if name in ("renew", "heal") else reply[:1]
+            codes |= {(name, str(code)) for code in told}
+    assert {code for name, code in codes if name == "acquire"} == {"1", "-1", "-2", "-3"}
+    assert {code for name, code in codes if name == "release"} == {"1", "0", "-1", "-2"}
+    assert {code for name, code in codes if name == "renew"} == {"1", "0", "-1"}
+    assert {code for name, code in codes if name == "heal"} == {"2", "1", "-1"}
+    assert {code for name, code in codes if name == "fence"} == {"1", "-1"}
+
+
+def channels_of(name: str) -> list[str]:
+    ours = [OWN.channel(name), *(OWN.client_channel(name, client_id) for client_id in STATIONS)]
+    return [*ours, REDISSON.channel(name)]
+
+
+def test_a_lease_that_is_over_is_over_on_both(twins: Twins) -> None:
+    waiting = standing("job", OWNERS[1], "s1")
+    twins.run(commands.acquire("job", OWNERS[0], LEASE_MS))
+    assert twins.run(commands.acquire("job", "c:9", LEASE_MS, place=waiting))[0] == -1
+    twins.real.client.pexpire("job", 20)
+    twins.model.keys["job"].expires_ms = twins.now_us // 1000 + 20
+    time.sleep(0.1)
+    assert twins.run(commands.acquire("job", "c:9", LEASE_MS, place=waiting, fair=True))[0] == 1

@@ -1,0 +1,68 @@
+"""Fair mode without faults: nobody gets the lock before a waiter that had arrived when it asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from rlock.procedures.contender import Contender
+from rlock.rules.options import LockOptions
+from rlock.rules.waiting import Step
+from tests.seeds import first_seed
+
+from . import faults, schedules
+
+SCHEDULES = 150
+
+
+class Fair(schedules.Schedule):
+    """A schedule in which all take their turn."""
+
+    def options(self, name: str, *, fair: bool, renew: bool = True) -> LockOptions:
+        return super().options(name, fair=True, renew=renew)
+
+
+@pytest.mark.rule("4.5")
+def test_without_faults_no_fair_waiter_is_overtaken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not after a claim that took too long, either, nor after a hand-over that was taken back."""
+    found = Counter[str]()
+    first = first_seed()
+    for seed in range(first, first + SCHEDULES):
+        with monkeypatch.context() as patch:
+            found += played(seed, patch)
+    assert found["waits"] > 5 * SCHEDULES
+    assert not found["overtaken"], f"RLOCK_SEED={first}: {found}"
+
+
+def played(seed: int, patch: pytest.MonkeyPatch) -> Counter[str]:
+    """How many owners of one schedule waited, and how many of them were overtaken."""
+    patch.setattr(faults.Nemesis, "plan", lambda *_: [])
+    schedule, init, step = Fair(seed), Contender.__init__, Contender.step
+    events = schedule.world.events
+    asked, arrived = dict[Contender, float](), dict[Contender, float]()
+    #: By lock: when each owner so far began to ask.
+    served: dict[str, list[float]] = {}
+    found = Counter[str]()
+
+    def begin(self: Contender, *args: Any) -> None:
+        init(self, *args)
+        asked[self] = events.now
+
+    def note(self: Contender, what: Step) -> None:
+        step(self, what)
+        if what is Step.TICKET:
+            arrived[self] = events.now
+        elif what is Step.GRANT:
+            before = served.setdefault(self.name, [])
+            # Not one whose time was over: it has left the queue, and may still get the lock (`settle`).
+            waited = self in arrived and self.place is not None
+            found["waits"] += waited
+            found["overtaken"] += waited and any(at > arrived[self] for at in before)
+            before.append(asked[self])
+
+    patch.setattr(Contender, "__init__", begin)
+    patch.setattr(Contender, "step", note)
+    assert schedule.play().violations == []
+    return found

@@ -1,0 +1,47 @@
+"""Random schedules of faults: what was promised is kept in each of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.seeds import first_seed
+
+from .failovers import FAILOVERS
+from .faults import KINDS
+from .schedules import play
+
+#: A block is a test, so that a slow machine does not run into the time-out of one.
+BLOCKS, SEEDS = 20, 50
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_every_promise_is_kept_whatever_goes_wrong(block: int) -> None:
+    first = first_seed() + block * SEEDS
+    for seed in range(first, first + SEEDS):
+        outcome = play(seed)
+        assert outcome.violations == [], f"python -m evidence.simulation --seed {seed}: {outcome}"
+
+
+def test_each_kind_of_fault_happens_in_some_schedule() -> None:
+    faults = sum((play(seed).faults for seed in range(60)), Counter[str]())
+    assert set(faults) == set(KINDS) | set(FAILOVERS), "a kind of fault that never happens tests nothing"
+
+
+def test_a_seed_has_the_same_history_in_another_process() -> None:
+    """Neither addresses nor the order of a set of strings may have a say in it."""
+
+    def replay(hash_seed: str) -> str:
+        command = [sys.executable, "-m", "evidence.simulation", "--seed", "5"]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        top = Path(__file__).parents[2]
+        done = subprocess.run(command, cwd=top, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    assert replay("1") == replay("2")
+    assert "\n".join(play(5, history=True).history) in replay("3")

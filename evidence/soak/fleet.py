@@ -1,0 +1,207 @@
+"""The masters of a soak, a proxy in front of each, and what is known of their memory."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import redis
+
+import rlock
+from rlock.rules.quorum import quorum
+from rlock.rules.timing import guard_time
+from rlock.testing.local.embedded import Master, ServerBinary, find_server
+from tests.faults import clock
+from tests.faults.proxy import Proxy
+from tests.servers import left, raw
+
+#: The wall clocks of the masters run by so much too fast or too slow.
+MASTER_RATE = 0.004
+#: A master's own age is in whole seconds, and a client may have to make a connection first.
+GUARD_SLACK_S = 1.5
+#: The channel of Sentinels, on each server that they watch.
+SENTINELS = "__sentinel__:hello"
+
+
+class Fleet(contextlib.AbstractContextManager["Fleet"]):
+    """Thread-safe if each master is changed under a `claim` only."""
+
+    def __init__(
+        self,
+        count: int,
+        ttl: float,
+        folder: Path,
+        server: ServerBinary | None = None,
+        *,
+        clocks: bool = False,
+    ) -> None:
+        self.ttl = ttl
+        server = server or find_server()
+        self.server = str(server)
+        # Redis 7 wants to be asked for DEBUG; older ones do not know the option.
+        known = server.flavour != "redis" or int(server.version.partition(".")[0]) >= 7
+        args = ("--enable-debug-command", "yes") if known else ()
+        self.clocks = _clocks(count, folder) if clocks else []
+        binaries = [clock.binary(server) for clock in self.clocks] or [server] * count
+        self._ends = contextlib.ExitStack()
+        try:
+            # The first one forgets nothing, unless its disk is lost.
+            kinds = [(*args, "--appendonly", "yes", "--appendfsync", "always"), *[args] * (count - 1)]
+            self.masters = [
+                self._ends.enter_context(Master(binary, args=kind))
+                for binary, kind in zip(binaries, kinds, strict=True)
+            ]
+            # Before a run nothing is locked: what `rlock init` says, for the max_ttl of the run.
+            self.vouch()
+            self.proxies = [Proxy(url) for url in self.urls]
+        except BaseException:
+            self._ends.close()
+            raise
+        self._claims = [threading.Lock() for _ in self.masters]
+        #: From which instant (time.monotonic) on the votes of each master count.
+        self._grown_at = [0.0 for _ in self.masters]
+        #: By how much each wall clock may still be set back.
+        self._backward_s = [0.95 * ttl for _ in self.masters]
+        self._mutex = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self.masters)
+
+    def __exit__(self, *_: object) -> None:
+        for proxy in self.proxies:
+            proxy.close()
+        self._ends.close()
+
+    @property
+    def urls(self) -> list[str]:
+        """Straight to the masters."""
+        return [master.url for master in self.masters]
+
+    @property
+    def proxied(self) -> list[str]:
+        """The same masters through the proxies."""
+        return [proxy.url for proxy in self.proxies]
+
+    def vouch(self) -> None:
+        """State that nothing is locked."""
+        with rlock.Client(self.urls, ttl=self.ttl, max_ttl=self.ttl) as client:
+            wrong = {master: why for master, why in client.init().items() if why}
+        if wrong:
+            raise RuntimeError(f"not to be vouched for: {wrong}")
+
+    @contextlib.contextmanager
+    def claim(self, *masters: int) -> Iterator[list[int]]:
+        mine = [i for i in masters if self._claims[i].acquire(blocking=False)]
+        try:
+            yield mine
+        finally:
+            for i in mine:
+                self._claims[i].release()
+
+    def kill(self, i: int) -> None:
+        self.masters[i].kill()
+        self.lose(i)
+
+    def lose(self, i: int) -> None:
+        """A master has no vote until `await_guard`."""
+        with self._mutex:
+            self._grown_at[i] = float("inf")
+
+    def start(self, i: int, *, disk_lost: bool = False) -> None:
+        """Start a killed master: empty, but for a durable one that has its disk; young in any case."""
+        self.masters[i].restart(empty=disk_lost)
+        self.await_guard(i)
+
+    def flush(self, i: int) -> bool:
+        """FLUSHALL. Whether it was done."""
+        self.await_guard(i)
+        return self.command(i, "FLUSHALL")
+
+    def set_back(self, i: int, seconds: float) -> float:
+        """Step a master's wall clock backward; by how much, which is less when it was done before.
+
+        Tokens of masters that have lost their memory rest on their clocks being no further apart than the
+        restart guard lasts; a step forward ends leases early, which is outside the promise.
+        """
+        with self._mutex:
+            step = min(seconds, self._backward_s[i]) if self.clocks else 0.0
+            self._backward_s[i] -= step
+            if step:
+                self.clocks[i].step(-step)
+        return step
+
+    def turn_clocks(self, way: int) -> None:
+        """Make the fast wall clocks slow, or the other way round: they may not be far apart in the end."""
+        count = len(self.clocks)
+        with self._mutex:
+            for i, each in enumerate(self.clocks):
+                each.run(_rate(i if way else count - 1 - i, count))
+
+    def command(self, i: int, *words: Any) -> bool:
+        """A command of the nemesis; whether it was carried out."""
+        with contextlib.suppress(redis.RedisError, OSError), contextlib.closing(self.raw(i)) as client:
+            client.execute_command(*words)
+            return True
+        return False
+
+    def raw(self, i: int, timeout_s: float = 1.0) -> redis.Redis:
+        return raw(self.address(i), timeout_s)
+
+    def address(self, i: int) -> str:
+        """Straight to the server that votes."""
+        return self.masters[i].url
+
+    def await_guard(self, i: int) -> None:
+        """A master has lost its memory just now: its votes count when the restart guard is over."""
+        with self._mutex:
+            self._grown_at[i] = time.monotonic() + guard_time(self.ttl) + GUARD_SLACK_S
+
+    def quorum_at(self) -> float:
+        """From when on (time.monotonic) a quorum has votes that count."""
+        with self._mutex:
+            return sorted(self._grown_at)[quorum(len(self)) - 1]
+
+    def mend(self) -> None:
+        """Everything runs and lets everything through."""
+        for proxy in self.proxies:
+            proxy.mend()
+        for i, master in enumerate(self.masters):
+            if not master.running:
+                self.start(i)
+            with contextlib.suppress(Exception):
+                master.resume()
+            self.command(i, "CLIENT", "UNPAUSE")
+
+    def left(self) -> list[tuple[str, float]]:
+        """Keys and channels that are not meant to stay, with the seconds after which they go (inf: never)."""
+        found: list[tuple[str, float]] = []
+        for i in range(len(self)):
+            with contextlib.closing(self.raw(i, 5.0)) as client:
+                for key in left(self.address(i)):
+                    ttl_ms: Any = client.pttl(key)
+                    if ttl_ms != -2:
+                        found.append((f"key {key}", float("inf") if ttl_ms < 0 else ttl_ms / 1000))
+                channels: Any = client.pubsub_channels()
+                named = (channel for channel in channels if channel != SENTINELS)
+                found += [(f"channel {channel}", float("inf")) for channel in named]
+        return found
+
+
+def _clocks(count: int, folder: Path) -> list[clock.Clock]:
+    """Wall clocks that run right but for what quartz does, and can be set; none without a C compiler."""
+    library, missing = clock.build(folder)
+    made = []
+    for i in range(0 if missing else count):
+        place = folder / f"clock-{i}"
+        place.mkdir()
+        made.append(clock.Clock(library, place))
+        made[-1].run(_rate(i, count))
+    return made
+
+
+def _rate(i: int, count: int) -> float:
+    return 1 + MASTER_RATE * (2 * i / (count - 1) - 1)

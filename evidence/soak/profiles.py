@@ -1,0 +1,110 @@
+"""Negative controls: for each rule of safety that can be broken, the faults that make the breach show.
+
+A chaos suite that never failed proves nothing. Each profile is run twice: with its rule broken it has to go
+red, and with nothing broken it has to stay green.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from .plan import Plan, Result
+from .run import run
+
+#: How often a profile is tried before a breach counts as unnoticed; the seed is another one each time.
+TRIES = 2
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One breach, and what brings it to light."""
+
+    sabotage: str
+    #: The checks that may notice it: another one going red would be a fault of the profile.
+    checks: tuple[str, ...]
+    plan: Plan
+    #: The change of the plan that makes the breach; None: the sabotage of this name.
+    change: dict[str, Any] | None = None
+
+    def broken(self, seed: int) -> Result:
+        """With the rule broken, until it is noticed."""
+        change = {"sabotage": self.sabotage} if self.change is None else self.change
+        return run(dataclasses.replace(self.plan, seed=seed, until_red=True, **change))
+
+    def whole(self, seed: int) -> Result:
+        """The same with nothing broken."""
+        return run(dataclasses.replace(self.plan, seed=seed, until_gone=False))
+
+
+def _plan(faults: str, seconds: float = 25.0, **options: object) -> Plan:
+    names: object = options.pop("names", ("a", "b"))
+    return dataclasses.replace(Plan(seconds, seed=0, faults=tuple(faults.split(","))), names=names, **options)  # type: ignore[arg-type]
+
+
+#: Conditions of the restart guard, of healing and of tokens. Each takes a coincidence that a nemesis hardly
+#: ever causes; the simulation does (evidence/simulation/test_directed.py, test_controls.py).
+SIMULATED = {
+    "guard too short",
+    "note not read",
+    "life not compared",
+    "no note is old",
+    "votes judged once",
+    "young says free",
+    "naive healing",
+    "no limit to an acquisition",
+    "INCR + max tokens",
+    "hand-off counted from its receipt",
+    "hand-off for a whole lease",
+    "any answer confirms",
+    "replicas ignored",
+    "one replica is enough",
+    "more replicas than configured",
+    "replication not compared",
+    "note without replication",
+    "WAIT for nothing",
+}
+
+PROFILES = (
+    # All leases are forgotten at once, and the masters are back before their holders can heal them.
+    Profile("guard off", ("overlap",), _plan("all", holds="fixed")),
+    # Leases that nobody renews, won by slow rounds, and waiters that are fast.
+    Profile(
+        "validity from the end",
+        ("overlap",),
+        _plan("crawl", holds="fixed", names=tuple("abcd"), proxied="some/short", request_timeout=0.5),
+    ),
+    Profile("quorum N/2", ("overlap",), _plan("disconnect", holds="mixed")),
+    # Acquires that are delivered twice to all masters: the lock stays when it is released. Few contenders
+    # for many locks, so that the losses meet one round, and one that is granted.
+    Profile(
+        "increment",
+        ("free and not had",),
+        _plan(
+            "lost-replies",
+            ttl=10.0,
+            holds="waiting",
+            names=tuple("abcdef"),
+            proxied="all",
+            stall_s=4.0,
+            processes=2,
+            contenders=1,
+        ),
+    ),
+    # A release that is delivered late, and undos: they meet somebody else's lock.
+    Profile("release without owner check", ("overlap",), _plan("stop,cut,slow", masters=5)),
+    # A holder that dies tells nobody.
+    Profile("wake-up by messages only", ("free and not had",), _plan("behead", holds="waiting", stall_s=5.0)),
+    # Users who ask for the fair order get the default one.
+    Profile("fair order", ("overtaken",), _plan("murder,freeze", order="fair"), {"order": "unfair"}),
+    # An old primary that clients reach goes on granting, and a new one has begun.
+    Profile(
+        "replicas=0",
+        ("overlap",),
+        _plan("failover-partition", seconds=60.0, masters=1, ttl=1.5, replicas=1),
+        {"acknowledged": 0},
+    ),
+    # A holder whose clock runs 3 % too slow believes in a lease that has ended.
+    Profile("rates of clocks", ("overlap",), _plan("disconnect", holds="fixed"), {"rate": 0.03}),
+)
