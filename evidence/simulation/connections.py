@@ -35,6 +35,8 @@ class _Inbox:
         return self._inbox.popleft() if self._inbox else False
 
 
+NOSCRIPT = RuntimeError("NOSCRIPT No matching script.")
+_LOAD = b"*3\r\n$6\r\nSCRIPT\r\n"
 #: See `_KEEPALIVE` in rlock/_client/endpoints.py.
 KEEPALIVE_S = 11.0
 
@@ -46,11 +48,11 @@ class Connection(connection.Connection):
         super().__init__(HandshakeResult())
         self.subscriber = subscriber
         world = client.world
-        there, back = client.ways[host.index]
+        there, back = (client.message_ways if subscriber else client.ways)[host.index]
         self.client = client
         self.host = host
-        self.there = Wire(client.events, world.random, latency, there)
-        self.back = Wire(client.events, world.random, latency, back)
+        self.there = Wire(client.events, client.random, latency, there)
+        self.back = Wire(client.events, client.random, latency, back)
         self.session: Session
         self.inbox: deque[Any] = deque()
         self.reader = _Inbox(self.inbox)  # type: ignore[assignment]
@@ -77,12 +79,20 @@ class Connection(connection.Connection):
         else:
             written = list(self.pending)[self.unwritten :]
             self.client.world.sent.update(command.script.name for _, command, _, _ in written)
-            self.put(lambda: self._run(session, written))
+            loads, whole = packed.startswith(_LOAD), b"$4\r\nEVAL\r\n" in packed[:16]
+            self.put(lambda: self._run(session, written, loads=loads, whole=whole))
         return len(packed)
 
-    def _run(self, session: Session, written: list[PendingReply]) -> None:
+    def _run(self, session: Session, written: list[PendingReply], *, loads: bool, whole: bool) -> None:
+        host = session.host
         for call, command, _, _ in written:
-            session.host.receive(session, partial(session.host.execute, session, command, call))
+            sha = command.script.sha
+            if loads:
+                host.receive(session, partial(host.load, session, sha))
+            elif whole or sha not in host.flushed_scripts:
+                host.receive(session, partial(host.execute, session, command, call))
+            else:
+                host.receive(session, partial(session.connection.answer, NOSCRIPT))
 
     def put(self, action: Callable[[], object]) -> None:
         """Something for the server. Raises OSError, as the second send to a closed peer does."""
