@@ -202,8 +202,7 @@ class Connections(connections.Connections[Connection]):
         self._traffic.after_data()
 
     def read_arrived(self) -> None:
-        if not self.bench:
-            self.read()
+        self.read()
 
     def _register(self, server: MasterConnection[Connection], connection: Connection) -> None:
         connection.serve = connection.disconnect = self.bench.arrived
@@ -214,9 +213,13 @@ class Connections(connections.Connections[Connection]):
         """Have a connection to every master at once, as after an earlier use."""
         for server in self.servers:
             connection, options = self.connection(server), self._connect_options(server)
+            outcome: Connection | ConnectError = connection
             connection.session = connection.host.open(connection)
-            connection.shake_hands(options)
-            self._connected(server, options, connection)
+            try:
+                connection.shake_hands(options)
+            except ConnectError as error:
+                outcome = error
+            self._connected(server, options, outcome)
         self.is_new = False
 
     def connection(self, server: MasterConnection[Connection]) -> Connection:

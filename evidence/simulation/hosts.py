@@ -97,6 +97,7 @@ class Host(Process):
     def set_back(self, seconds: float) -> None:
         """Somebody sets its clock."""
         self._skew -= seconds
+        self.world.skew += seconds
         self.clock_was_set = True
 
     def set_the_clock_right(self) -> None:

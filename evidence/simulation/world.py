@@ -61,6 +61,7 @@ class World:
         """``replicas``: the masters that are groups, and how many replicas each has; ``spare``: see `Group`."""
         self.max_ttl_ms = round(max_ttl * 1000)
         self.seed = seed
+        self.skew = skew
         self.random = Random(seed)
         self.events = Events()
         self.network = network or Network()
