@@ -137,7 +137,7 @@ def test_who_cannot_use_the_messages_asks_the_masters(why: str) -> None:
     assert claimed(world) is None
 
 
-@pytest.mark.rule("3.8")
+@pytest.mark.rule("3.8", "3.10")
 def test_a_message_with_another_token_counts_for_nothing() -> None:
     """Not for the validity either: otherwise the token would rest on a message that is over."""
     world = World(5, [YES] * 5)
@@ -208,6 +208,7 @@ def confirmed(world: World, *votes: Vote) -> Confirmation:
     return Confirmation(world, ballot, world.contender.findings.handed)
 
 
+@pytest.mark.rule("3.10")
 @pytest.mark.parametrize(
     ("votes", "proven"),
     [
