@@ -1,4 +1,4 @@
-"""Hand-off: messages that are the grant, between processes; between threads of one; and what ends half-way."""
+"""Hand-off between processes and between threads of one, and what becomes of one that fails half-way."""
 
 from __future__ import annotations
 

@@ -160,6 +160,28 @@ def test_a_refused_read_is_an_error_and_never_an_answer(box: Box, script: str) -
     assert box.content() == ("hash", {THEIRS: "1"})
 
 
+LEASES: dict[str, Callable[[Box, int], Any]] = {
+    "acquire": lambda box, lease_ms: box.acquire(MINE, lease_ms),
+    "renew": lambda box, lease_ms: box.renew(MINE, lease_ms),
+    "heal": lambda box, lease_ms: box.heal(MINE, lease_ms),
+    "release": lambda box, lease_ms: box.hand_on(next_waiter=CARA, next_lease_ms=lease_ms, order="barging"),
+}
+
+
+@pytest.mark.parametrize("script", LEASES)
+@pytest.mark.parametrize("held", [True, False])
+def test_a_lease_of_more_than_a_day_is_refused_before_anything_is_written(
+    box: Box, script: str, held: bool
+) -> None:
+    """A client of another version may ask for it; a longer one would stand in the note for ever."""
+    if held:
+        box.acquire()
+    for lease_ms in (86_400_001, 2 * 10**16):
+        with box.nothing_written(), pytest.raises(redis.ResponseError, match="lease"):
+            LEASES[script](box, lease_ms)
+    LEASES[script](box, 86_400_000)
+
+
 #: Places of dead waiters that one call takes out of the queue, and what it answers if there may be more.
 AT_ONCE, MORE = 200, -2
 
