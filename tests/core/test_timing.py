@@ -65,9 +65,9 @@ def test_each_inequality_has_its_own_sentence() -> None:
 @pytest.mark.parametrize("seconds", [86_400.1, 2e13])
 def test_no_lease_is_longer_than_a_day(seconds: float) -> None:
     day = ClientOptions(ttl=86_400.0, max_ttl=86_400.0)
-    assert re.search("max_ttl=.* 86400 s", refusal(max_ttl=seconds))
-    assert re.search("ttl=.* 86400 s", refusal(ttl=seconds, max_ttl=seconds))
-    with pytest.raises(OptionsError, match=r"ttl=.* 86400 s"):
+    assert re.search(r"max_ttl=.*over a day \(86400 s\)", refusal(max_ttl=seconds))
+    assert "over a day" in refusal(ttl=seconds, max_ttl=seconds)
+    with pytest.raises(OptionsError, match="ttl=.*over a day"):
         day.lease(seconds)
 
 
