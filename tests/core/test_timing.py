@@ -67,7 +67,7 @@ def test_no_lease_is_longer_than_a_day(seconds: float) -> None:
     day = ClientOptions(ttl=86_400.0, max_ttl=86_400.0)
     assert re.search(r"max_ttl=.*over a day \(86400 s\)", refusal(max_ttl=seconds))
     assert "over a day" in refusal(ttl=seconds, max_ttl=seconds)
-    with pytest.raises(OptionsError, match="ttl=.*over a day"):
+    with pytest.raises(OptionsError, match="is over a day"):
         day.lease(seconds)
 
 

@@ -150,7 +150,7 @@ def test_without_leave_to_write_or_to_expire_an_acquire_is_an_error_and_leaves_n
     assert box.content() is None
 
 
-@pytest.mark.parametrize("script", ["acquire", "release", "status", "wait", "renew", "heal"])
+@pytest.mark.parametrize("script", ["acquire", "release", "status", "wait", "renew", "heal", "confirm"])
 def test_a_refused_read_is_an_error_and_never_an_answer(box: Box, script: str) -> None:
     """An error that passes for *absent* or for *not a lock* would be counted as a vote."""
     box.acquire(THEIRS)
@@ -164,6 +164,7 @@ LEASES: dict[str, Callable[[Box, int], Any]] = {
     "acquire": lambda box, lease_ms: box.acquire(MINE, lease_ms),
     "renew": lambda box, lease_ms: box.renew(MINE, lease_ms),
     "heal": lambda box, lease_ms: box.heal(MINE, lease_ms),
+    "confirm": lambda box, lease_ms: box.confirm(MINE, lease_ms),
     "release": lambda box, lease_ms: box.hand_on(next_waiter=CARA, next_lease_ms=lease_ms, order="barging"),
 }
 
