@@ -165,7 +165,6 @@ LEASES: dict[str, Callable[[Box, int], Any]] = {
     "renew": lambda box, lease_ms: box.renew(MINE, lease_ms),
     "heal": lambda box, lease_ms: box.heal(MINE, lease_ms),
     "confirm": lambda box, lease_ms: box.confirm(MINE, lease_ms),
-    "release": lambda box, lease_ms: box.hand_on(next_waiter=CARA, next_lease_ms=lease_ms, order="barging"),
 }
 
 
@@ -181,6 +180,12 @@ def test_a_lease_of_more_than_a_day_is_refused_before_anything_is_written(
         with box.nothing_written(), pytest.raises(redis.ResponseError, match="lease"):
             LEASES[script](box, lease_ms)
     LEASES[script](box, 86_400_000)
+
+
+def test_a_release_for_a_lease_of_more_than_a_day_frees_the_lock(box: Box, ear: Ear) -> None:
+    box.acquire()
+    reply = box.hand_on(next_waiter=CARA, next_lease_ms=86_400_001, order="barging")
+    assert (reply, box.content(), ear.heard()) == ([1, MINE, 1, 0, 0], None, ["0"])
 
 
 #: Places of dead waiters that one call takes out of the queue, and what it answers if there may be more.
