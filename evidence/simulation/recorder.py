@@ -172,9 +172,8 @@ class Recorder:
         return decided
 
 
-def _asks(_port: Any, _contender: Contender) -> WaitGenerator[Grant | None]:
-    yield from ()
-    return None
+def _asks(_port: Any, _contender: Contender) -> None:
+    """No grant by messages."""
 
 
 def _holder(host: Host, name: str) -> str:
