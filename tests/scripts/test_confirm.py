@@ -31,15 +31,15 @@ OWNER = owner_of(ANNA)
 def handed(box: Box, ears: Ears) -> Box:
     """The lock was handed to a waiter with the token TOKEN."""
     ears.listen(ANNA)
-    hand(box)
+    assert hand(box)
     assert box.fenced() == (TOKEN, OWNER)
     return box
 
 
-def hand(box: Box) -> None:
+def hand(box: Box) -> Any:
     box.enqueue(ANNA)
-    box.hand_on("", token=TOKEN)
-    assert box.handed_to(ANNA)
+    assert box.hand_on("", token=TOKEN)[0] == 0
+    return box.handed_to(ANNA)
 
 
 def test_it_prolongs_the_grant_each_time_and_changes_nothing_else(handed: Box) -> None:
@@ -52,9 +52,9 @@ def test_it_prolongs_the_grant_each_time_and_changes_nothing_else(handed: Box) -
     assert (handed.content(), handed.fenced()) == (("hash", {OWNER: "1"}), (TOKEN, OWNER))
 
 
-def another_grant(box: Box) -> None:
+def another_grant(box: Box) -> Any:
     box.release(OWNER)
-    hand(box)
+    return hand(box)
 
 
 #: What has come in between, and the answer.
