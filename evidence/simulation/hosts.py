@@ -79,6 +79,10 @@ class Host(Process):
     def time_us(self) -> int:
         return EPOCH_US + round((self.events.now * self._rate + self._skew) * 1e6)
 
+    def step(self, seconds: float) -> None:
+        """Its clock is set."""
+        self._skew += seconds
+
     def set_the_clock_right(self) -> None:
         """As in Lock.tla: its rate is right, and the milliseconds of all masters begin together."""
         self._skew, self._rate = round(self._skew, 3), 1.0

@@ -296,10 +296,16 @@ def test_an_evicted_holder_does_not_come_back_by_its_late_confirmation() -> None
     assert [hold for hold in waiter.holds if hold.lease.remaining(waiter.clock())] == []
 
 
+@pytest.mark.parametrize("set_back_s", [0.0, 7200.0], ids=["true clock", "clock set back"])
 @pytest.mark.parametrize("durable", [False, True], ids=["forgetful", "durable"])
 @pytest.mark.parametrize("reconnects", [False, True], ids=["connected", "connected anew"])
-def test_a_flush_that_another_client_has_noticed_counts_for_all(reconnects: bool, durable: bool) -> None:
-    referee = flush_that_another_one_noticed(Stage(durable=durable), reconnects=reconnects)
+def test_a_flush_that_another_client_has_noticed_counts_for_all(
+    reconnects: bool, durable: bool, set_back_s: float
+) -> None:
+    """Behind a clock that was set back the memory after the flush has an earlier date than the one before."""
+    stage = Stage(durable=durable)
+    stage.at(0.05, lambda: stage.world.hosts[1].step(-set_back_s))
+    referee = flush_that_another_one_noticed(stage, reconnects=reconnects)
     assert not harm_done(referee)
     assert len(referee.entered) == 1
 

@@ -19,7 +19,7 @@ Reply = list[Any]
 PASSED_OVER = 200
 _NOT_A_LOCK: Reply = [-2, b"", 0, -1]
 _TOKEN = re.compile(r"^(\d+) (.*)$")
-_NOTE = re.compile(r"^(\S*) (\d+) (\d+)$")
+_NOTE = re.compile(r"^(\S*) (\d{1,16}) (\d{1,16})$")
 
 
 class Master(Keyspace):
@@ -246,11 +246,14 @@ class Master(Keyspace):
         text = self.text(keys[0])
         found = _NOTE.match(text)
         since, longest = (int(found[2]), int(found[3])) if found is not None else (self._us, 0)
-        life, mark, _ = (found[1] if found is not None else "").partition(":durable")
+        head, mark, _ = (found[1] if found is not None else "").partition(":durable")
+        life, _, first = head.partition("@")
+        if since > self._us:
+            first, since = first or str(since), self._us
         kind = ":durable" if memory == "durable" else ""
         if memory == "vouched":
             since = longest = 0
-            mark = mark if life == run_id else ""
+            first, mark = "", mark if life == run_id else ""
         elif found is None:
             mark = kind
         elif "+" in life and "+" not in run_id:
@@ -259,13 +262,13 @@ class Master(Keyspace):
             if text != known or not self.whole:
                 return [1, text.encode(), 0, 0, self._us]
             since = min(since, self.started_us)
-        elif run_id == "" or (run_id == life and (memory == "unknown" or mark == kind)):
+        elif run_id == "":
             return [1, text.encode(), 0, 0, self._us]
         elif run_id == life:
-            mark = kind
+            mark = mark if memory == "unknown" else kind
         elif not (mark and kind):
-            since, mark = self._us, kind
-        text = f"{run_id}{mark} {since} {longest}"
+            since, first, mark = self._us, "", kind
+        text = f"{run_id}{first and '@'}{first}{mark} {since} {longest}"
         self.write(keys[0], text)
         return [1, text.encode(), 0, 0, self._us]
 
