@@ -15,6 +15,10 @@
 (*   commands, undone votes, and the key of a waiter that may claim the    *)
 (*   lock.                                                                 *)
 (* - An attempt that keeps its votes and asks again is a new attempt.      *)
+(* - An attempt that nobody gave up is over when the code may no longer    *)
+(*   win it: D after its first byte, also while its thread does not run.   *)
+(*   Its keys and late commands are remains from then on. A win after that *)
+(*   counts no vote, so no action allows it.                               *)
 (* - A hand-over inside a client is a release, and a grant in the same     *)
 (*   step. HandOver is not used.                                           *)
 (* - An operator's eviction ends the lease at once.                        *)
@@ -58,12 +62,6 @@ Redelivered(c, m) ==
     /\ TheKey(m).owner \in {c, NoOne} /\ Writes(c, m, TRUE)
     /\ UNCHANGED <<client, vote, losses>>
 
-\* The same after the limit D, when the attempt is dead: LateRelease and LateKey in one step.
-WritesRemains(m) ==
-    /\ TheKey(m).owner \in {Over, NoOne}
-    /\ key' = [key EXCEPT ![m][1] = [owner |-> Over, left |-> T]]
-    /\ UNCHANGED <<memory, client, vote, losses>>
-
 \* c: the owner in the snapshot, 0: none.
 FoundOlder(m, c, left) ==
     /\ RestartOlder(m)
@@ -73,8 +71,7 @@ FoundOlder(m, c, left) ==
 Follows(what, m, c, number) ==
     CASE what = "client"    -> Same
       [] what = "grant"     -> Reads(m, number) /\ AnyGrant(c, m)
-      [] what = "again"     -> /\ Reads(m, number)
-                               /\ IF client[c].phase = "idle" THEN WritesRemains(m) ELSE Redelivered(c, m)
+      [] what = "again"     -> Reads(m, number) /\ Redelivered(c, m)
       [] what = "extend"    -> Reads(m, number) /\ Extend(c, m)
       [] what = "heal"      -> Reads(m, number) /\ Heal(c, m)
       [] what = "late"      -> Reads(m, number) /\ LateWrite(c, m)

@@ -18,6 +18,7 @@ from evidence.sabotage import SABOTAGES, sabotage
 from evidence.simulation.masters import broken
 from evidence.simulation.schedules import OPTIONS, SHORT_TTL, Schedule
 from evidence.simulation.traces import Event
+from evidence.simulation.world import World
 from rlock.rules.timing import drift, lease_ms, longest_acquisition
 
 from .tlc import MissingError, run
@@ -62,12 +63,16 @@ def recorded(seed: int) -> list[Trace]:
     """The traces of one schedule."""
     schedule = Schedule(seed, record=True)
     schedule.play()
-    recorder = schedule.world.recorder
-    assert recorder is not None
-    masters = len(schedule.world.hosts)
+    return traces_of(f"seed {seed}", schedule.world)
+
+
+def traces_of(name: str, world: World) -> list[Trace]:
+    """The traces that the recorder of a world has written."""
+    assert world.recorder is not None
+    masters = len(world.hosts)
     return [
-        Trace(f"seed {seed}, lock {trace.name}", masters, trace.events, trace.short)
-        for trace in recorder.traces.values()
+        Trace(f"{name}, lock {trace.name}", masters, trace.events, trace.short)
+        for trace in world.recorder.traces.values()
     ]
 
 
