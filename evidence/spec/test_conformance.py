@@ -7,13 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from evidence.spec.conformance import LEASE, Trace, explained, lost, recorded, traces_of
+from evidence.spec.conformance import LEASE, Trace, directed, explained, lost, recorded
 from evidence.spec.tlc import HERE, MissingError
-from rlock.rules.timing import lease_ms
 
 from ..sabotage import sabotage
-from ..simulation.recorder import Recorder
-from ..simulation.stage import FLEET, NAME, Stage
+from ..simulation.stage import Stage
 from ..simulation.test_directed import win_after_a_long_round
 from ..simulation.traces import Event
 
@@ -70,35 +68,29 @@ def test_a_schedule_of_a_client_that_breaks_a_rule_is_none() -> None:
     assert not_followed(traces)
 
 
-def staged(name: str) -> tuple[Stage, Trace]:
-    """A directed scenario, and its trace while it is played."""
-    stage = Stage()
-    stage.world.recorder = Recorder(stage.world.hosts, [NAME], lease_ms(FLEET.ttl))
-    return stage, traces_of(name, stage.world)[0]
-
-
 @pytest.mark.parametrize("master", [0, 2])
 def test_an_attempt_whose_thread_does_not_run_is_over_after_the_limit(master: int) -> None:
     """Its keys refuse others until it goes on, and its late commands still write."""
-    stage, trace = staged("stopped")
-    stage.holds_up(stage.holder, master, 0.0, 0.6)
-    stage.takes(stage.holder, 0.0, hold_s=0.0)
-    stage.at(0.002, stage.holder.stop)
-    for when in (0.2, 0.5, 0.7):
-        stage.takes(stage.other, when, hold_s=0.0)
-    stage.at(0.8, stage.holder.resume)
-    stage.waits(stage.other, 0.9, hold_s=0.1)
-    stage.play(3.0)
+
+    def stop(stage: Stage) -> None:
+        stage.holds_up(stage.holder, master, 0.0, 0.6)
+        stage.takes(stage.holder, 0.0, hold_s=0.0)
+        stage.at(0.002, stage.holder.stop)
+        for when in (0.2, 0.5, 0.7):
+            stage.takes(stage.other, when, hold_s=0.0)
+        stage.at(0.8, stage.holder.resume)
+        stage.waits(stage.other, 0.9, hold_s=0.1)
+        stage.play(3.0)
+
+    trace = directed("stopped", stop)
     assert [event for event in trace.events if event[1] == "refused" and event[0] > 350]
     assert not_followed([trace]) == []
 
 
 def test_a_win_after_the_limit_is_seen_although_the_attempt_is_over_in_the_trace() -> None:
-    stage, true = staged("with the limit")
-    win_after_a_long_round(stage)
+    true = directed("with the limit", win_after_a_long_round)
     with sabotage("no limit to an acquisition"):
-        stage, broken = staged("without it")
-        win_after_a_long_round(stage)
+        broken = directed("without it", win_after_a_long_round)
     assert not_followed([true, broken]) == ["without it, lock job"]
 
 
