@@ -25,6 +25,9 @@ BEGIN: list[Event] = [
     (12, "grant", 2, 1, LEASE),
 ]
 HELD: list[Event] = [*BEGIN, (15, "counts", 1, 1, 0), (15, "counts", 2, 1, 0), (15, "win", 2, 1, 980)]
+#: A master comes back with an old note, and the fleet has never granted a lease.
+RESTARTED: list[Event] = [*HELD, (21, "older", 3, 0, 0), (31, "handshake", 3, 0, 0)]
+RIGHT = {"held": HELD, "first use": [*RESTARTED, (32, "first", 3, 0, 12)]}
 #: By what is wrong; the last event is the one that no action allows.
 WRONG: dict[str, list[Event]] = {
     "a vote that was not given": [*BEGIN, (15, "counts", 3, 1, 0)],
@@ -35,6 +38,7 @@ WRONG: dict[str, list[Event]] = {
     "a release of another owner's lease": [*HELD, (20, "freed", 1, 0, 0)],
     "a lease that is forgotten": [*HELD, (20, "refused", 3, 1, 0)],
     "a note that is older than the memory": [*HELD, (20, "flush", 3, 0, 0), (30, "handshake", 3, 0, 500)],
+    "a first use that makes a memory too old": [*RESTARTED, (32, "first", 3, 0, 13)],
     "a renewal after the end": [*HELD, (1100, "extend", 1, 1, LEASE)],
     "a vote of a young memory": [
         *BEGIN[:4],
@@ -95,7 +99,7 @@ def test_a_win_after_the_limit_is_seen_although_the_attempt_is_over_in_the_trace
 
 
 def test_wrong_traces_are_not_followed() -> None:
-    traces = [made("right", HELD), *(made(name, events) for name, events in WRONG.items())]
+    traces = [made(name, events) for name, events in (RIGHT | WRONG).items()]
     assert not_followed(traces) == list(WRONG)
 
 
