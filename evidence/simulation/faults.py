@@ -296,7 +296,7 @@ def set_a_clock_back(nemesis: Nemesis) -> None:
     """Never while its keys are locks: they would last longer."""
     host, seconds = nemesis.host(), nemesis.dice.choice((0.3, 2.0, 20.0, 1e5))
     if not any(key != NOTE and not key.endswith(":fence") for key in host.master.keys):
-        host.set_back(seconds)
+        host.step(-seconds)
 
 
 def careless(nemesis: Nemesis) -> None:

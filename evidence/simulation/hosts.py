@@ -94,11 +94,12 @@ class Host(Process):
     def time_us(self) -> int:
         return EPOCH_US + round((self.events.now * self._rate + self._skew) * 1e6)
 
-    def set_back(self, seconds: float) -> None:
+    def step(self, seconds: float) -> None:
         """Somebody sets its clock."""
-        self._skew -= seconds
-        self.world.skew += seconds
+        self._skew += seconds
+        self.world.skew += abs(seconds)
         self.clock_was_set = True
+
 
     def set_the_clock_right(self) -> None:
         """As in Lock.tla: its rate is right, and the milliseconds of all masters begin together."""
@@ -109,7 +110,7 @@ class Host(Process):
         return (self.time_us() - EPOCH_US - round(self._skew * 1e6)) // 1000
 
     def vouch(self) -> None:
-        self.master.write(NOTE, f"{self.term} 0 0")
+        self.master.write(NOTE, f"{self.term} 0 {self.world.max_ttl_ms}")
 
     @property
     def term(self) -> str:

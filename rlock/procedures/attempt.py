@@ -16,6 +16,7 @@ from ..rules.waiting import Stage, Step
 from .contender import Contender, Grant
 from .failures import impossible
 from .fencing import agree, agreed_on
+from .longest_lease import note_lease
 from .port import Port, WaitGenerator
 
 #: Bound once: enum lookup is measurable on this path.
@@ -51,6 +52,8 @@ def attempt(
             token = agreed_on(given, ballot.quorum)
             if not token:
                 token = yield from agree(port.masters, options, owner, given, until)
+            if token and ttl > context.guard.noted:
+                token = yield from note_lease(port.masters, options, owner, token, until)
             # Checked last: the lease may have ended while the masters agreed on a token.
             if token and context.clock() < until:
                 waiter = "" if contender.place is None else contender.place.waiter

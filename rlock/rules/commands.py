@@ -23,6 +23,7 @@ from .replies import (
 from .scripts import (
     ACKNOWLEDGE,
     ACQUIRE,
+    CONFIRM,
     FENCE,
     HANDSHAKE,
     HEAL,
@@ -244,6 +245,18 @@ def heal(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True
         arguments += (owner, str(count), str(token))
     keys += _note(guarded)
     return _command(HEAL, keys, arguments, partial(decode_batch, locks=len(leases)), leases[0][1])
+
+
+def confirm(name: str, owner: str, lease_ms: int, token: int, *, guarded: bool = True) -> Command:
+    """Prolong the grant of a hand-off that has this fencing token.
+
+    By source, because nobody waits for the reply: after SCRIPT FLUSH a client that is stopped could not
+    repeat it in time.
+    """
+    keys = (name, fence_key(name), *_note(guarded))
+    words = (str(len(keys)), *keys, str(lease_ms), str(token), owner)
+    packed = encode(("EVAL", CONFIRM.source, *words))
+    return Command(CONFIRM, words, (), packed, owner, decode=partial(decode_batch, locks=1))
 
 
 def fence(name: str, owner: str, token: int) -> Command:
