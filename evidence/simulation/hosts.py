@@ -78,6 +78,8 @@ class Host(Process):
         self.told_to_release: set[str] = set()
         self.noted = ("", 0.0)
         self.clock_was_set = False
+        #: The last hand-off to a waiter: when, and the fencing token.
+        self.handed = (-9.0, 0)
         #: When it lost something of its memory the last time.
         self.lost_at = -9.0
         self.sessions: dict[int, Session] = {}
@@ -282,6 +284,7 @@ class Host(Process):
         elif script is scripts.RELEASE and words:
             self.told_to_release.add(words[-1])
             if any("|" in message.channel and message.payload for message in messages):
+                self.handed = (self.events.now, self.master._last(command.words[3])[0])
                 world.happens("hand-off", client, self, "")
         elif script is scripts.HANDSHAKE:
             self.has_noted(reply[1].decode())

@@ -189,5 +189,8 @@ class Oracles:
             role = 0 if not owner else holds.get(owner, 8 if world.clients[int(owner[1:4])].dead else 9)
             young = now - host.lost_at < 1.0
             rank = (token == highest) + 2 * (given_to == owner) if owner else token == highest
-            of_masters.append((role, rank, young, host.stopped))
+            handed_at, with_token = host.handed
+            ago = now - handed_at
+            message = (ago < 3.0) + (ago < 1.0) + 3 * (with_token == highest) if ago < 3.0 else 0
+            of_masters.append((role, rank, young, host.stopped, message))
         return hash((len(what), what == "leave", *sorted(of_masters), *sorted(of_clients)))

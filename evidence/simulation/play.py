@@ -170,6 +170,8 @@ class Play:
             options, joined=self.setup.joined, offset=dice.uniform(0.0, 1000.0), rate=drift
         )
         self.oracles.joins(client, options)
+        if self.setup.mode == "slow":
+            self._slow_down(client, options.lease(None).request_timeout)
         for _ in range(dice.choice((1, 1, 1, 2))):
             thread = client.thread()
             self.threads.append(thread)
@@ -177,6 +179,13 @@ class Play:
             self._benches[thread] = Bench()
             thread.start(self.work(client, thread))
         return client
+
+    def _slow_down(self, client: Client, timeout: float) -> None:
+        """Masters answer within the request time-out, some of them nearly too late."""
+        slow = self.dice.choice((0.4, 0.6, 0.9))
+        for ways in (client.ways, client.message_ways):
+            for there, back in ways:
+                there.extra = back.extra = self.dice.choice((0.0, 1.0, 1.0)) * slow * timeout / 2
 
     def newcomer(self, dice: Random) -> None:
         """Another client, which asks at once."""
@@ -232,15 +241,18 @@ class Play:
         self, client: Client, name: str, dice: Random, *, fair: bool, renew: bool = True
     ) -> LockOptions:
         ttl = None
-        if client.options.ttl == OPTIONS.ttl and self.setup.mode not in ("slow", "stops"):
-            ttl = dice.choice((None, None, None, SHORT_TTL))
+        if self.setup.mode not in ("slow", "stops") and self.setup.fleet in ("short", "long"):
+            ttl = dice.choice((None, None, None, SHORT_TTL if self.setup.fleet == "short" else OPTIONS.ttl))
         return LockOptions(name, client.options.lease(ttl), fair=fair, renew=renew)
 
     def use(self, dice: Random, client: Client, thread: Thread) -> WaitGenerator[None]:
-        renew = dice.random() < 0.7
+        habit = self.setup.habit
+        renew = dice.random() < {"waiting": 1.0, "fixed": 0.0}.get(habit, 0.7)
         options = self.options(client, dice.choice(self.locks), dice, fair=dice.random() < 0.35, renew=renew)
         until, chance = FOR_EVER, dice.random()
-        if chance < 0.15:
+        if habit == "waiting" and chance < 0.8:
+            pass
+        elif chance < 0.15:
             until = AT_ONCE
         elif chance < 0.35:
             until = client.clock() + dice.uniform(0.02, 2.0)

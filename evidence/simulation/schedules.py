@@ -107,6 +107,7 @@ class Setup:
     joined: bool = False
     replicas: tuple[int, ...] = ()
     spare: bool = False
+    habit: str = "any"
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,9 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         fleet = {"slow": "patient", "stops": "long"}.get(mode) or dice.choice(("short", "short", "long"))
         past = "ahead" if mode == "clocks" else dice.choice(("vouched", "noted"))
         clients = dice.choice((2, 2, 3, 4))
-        return Setup(dice.choice((3, 3, 5)), clients, mode, fleet, 0.0005, 0.005, past, joined=True)
+        return Setup(
+            dice.choice((3, 3, 5)), clients, mode, fleet, 0.0005, 0.005, past, joined=True, habit=_habit(dice)
+        )
     groups = 0 if traced or dice.random() < 0.7 else dice.choice((1, 1, 1, 2, 3))
     replicas = tuple(dice.choice((1, 1, 2)) for _ in range(groups))
     masters = dice.choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5))
@@ -164,7 +167,13 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         dice.random() < 0.6,
         replicas,
         bool(replicas) and dice.random() < 0.3,
+        _habit(dice),
     )
+
+
+def _habit(dice: Random) -> str:
+    """How the clients use the locks: all in any way, or all in one."""
+    return dice.choice(("any", "any", "waiting", "waiting", "fixed"))
 
 
 def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]:
@@ -175,7 +184,7 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
         kinds.pop("careless", None)  # one that learns of its lease has another restart guard
     chosen = [what for what in kinds if not (traced and what in UNTRACED)]
     if setup.mode == "storm" and dice.random() < 0.8:
-        of = sorted(chosen, key=lambda what: dice.random() ** (1 / kinds[what]), reverse=True)
+        of = sorted(chosen, key=lambda what: dice.random() ** (1 / kinds[what] ** 0.5), reverse=True)
         chosen = of[: dice.choice((2, 3, 3, 4, 5, 7))]
     return {what: kinds[what] for what in chosen}
 
@@ -185,7 +194,7 @@ def drawn_step(dice: Random, what: str, until: float) -> Step:
     if dice.random() < 0.5:
         return Step(round(dice.uniform(0.0, until), 4), what, seed)
     delay = dice.choice((0.0, dice.uniform(0.0, 0.01), dice.uniform(0.0, 0.1), dice.uniform(0.0, 1.2)))
-    nth = dice.choice((1, 1, 2, 2, 3, 4, 5, 7, 10))
+    nth = dice.choice((1, 1, 2, 2, 3, 4, 5, 7))
     return Step(round(delay, 4), what, seed, dice.choice(EVENTS), nth)
 
 
@@ -196,7 +205,7 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
     until = CALM_S[setup.fleet]
     kinds = swarm(dice, setup, traced=traced)
     takes = ["take"] * dice.randint(3, 5 * setup.clients)
-    faults = dice.choices(list(kinds), list(kinds.values()), k=dice.randint(1, 10))
+    faults = dice.choices(list(kinds), [weight**0.5 for weight in kinds.values()], k=dice.randint(1, 10))
     steps = [drawn_step(dice, what, until) for what in (*takes, *faults)]
     return Schedule(seed, setup, tuple(sorted(steps)))
 
