@@ -82,14 +82,19 @@ class Oracles:
             entry = host.master.look(name)
             if entry is not None and owner in entry.fields and entry.expires_ms is not None:
                 lease = (entry.expires_ms - host.time_us() // 1000) / 1000
-                look = partial(self._look_at_vote, client, host, name, owner)
-                self.world.events.at(self.world.events.now + 0.8 * lease, look)
+                look = partial(self._look_at_vote, client, host, name, owner, 0.5 * lease)
+                self.world.events.at(self.world.events.now + 0.3 * lease, look)
 
-    def _look_at_vote(self, client: Client, host: Host, name: str, owner: str) -> None:
+    def _look_at_vote(self, client: Client, host: Host, name: str, owner: str, again: float) -> None:
         under_way = client.under_way
         tokens = {token for _, owners in under_way.acquiring.values() for token in owners}
         tokens |= {hold.owner for hold in client.holds} | set(under_way.releasing) | set(under_way.handing_over)
-        if not client.dead and owner not in tokens and owner in host.left(name):
+        if client.dead or owner in tokens or owner not in host.left(name):
+            return
+        if again:  # its undo may be on its way
+            look = partial(self._look_at_vote, client, host, name, owner, 0.0)
+            self.world.events.at(self.world.events.now + again, look)
+        else:
             self._accuse(name, owner, host.name, "a vote of one who has given up")
 
     def _watch_evicted(self, host: Host, owner: str) -> None:

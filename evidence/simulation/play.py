@@ -26,7 +26,7 @@ from rlock.procedures.port import WaitGenerator
 from rlock.rules.holds import Hold
 from rlock.rules.keys import NOTE
 from rlock.rules.options import ClientOptions, LockOptions
-from rlock.rules.timing import QUEUE_TTL_S, lease_ms
+from rlock.rules.timing import QUEUE_TTL_S, lease_ms, longest_acquisition
 
 from .client import Client
 from .driver import Bench, Program, Thread, Wait, sleep
@@ -97,7 +97,7 @@ class Play:
         self._benches: dict[Thread, Bench] = {}
         self.restarts = self.failovers = 0
         self.died_at = -9.0
-        self.over = False
+        self.over = self.endless = False
         self._happened: Counter[str] = Counter()
         #: What comes behind the n-th event of a kind.
         self._behind: dict[tuple[str, int], list[Callable[[Client | None], object]]] = {}
@@ -182,7 +182,10 @@ class Play:
 
     def _slow_down(self, client: Client, timeout: float) -> None:
         """Masters answer within the request time-out, some of them nearly too late."""
-        slow = self.dice.choice((0.4, 0.6, 0.9))
+        slow = self.dice.choice((0.3, 0.45, 0.6, 0.9))
+        # Two round trips have to fit into the time of an acquisition, or one that has to agree on a token never
+        # ends.
+        self.endless |= 2 * slow * timeout > 0.95 * longest_acquisition(client.options.max_ttl)
         for ways in (client.ways, client.message_ways):
             for there, back in ways:
                 there.extra = back.extra = self.dice.choice((0.0, 1.0, 1.0)) * slow * timeout / 2
@@ -305,7 +308,7 @@ class Play:
             pass  # the first one tells more than what comes of it
         elif not self._ended():
             waiting = [thread.label for thread in self.threads if not (thread.over or thread.client.dead)]
-            if not self.oracles.long_lease:
+            if not (self.oracles.long_lease or self.endless):
                 referee.accuse("", " ".join(waiting), "", "still waiting")
         else:
             # What was held up may still arrive, and take a place in a queue again.
@@ -361,7 +364,8 @@ class Play:
         for host in self.world.hosts:
             keys = [key for key in list(host.master.keys) if host.master.look(key) is not None]
             for key in keys:
-                if key != NOTE and not key.endswith(":fence"):
+                ban = ":evicted:" in key and self.oracles.long_lease  # twice as long as the longest lease
+                if key != NOTE and not key.endswith(":fence") and not ban:
                     self.world.referee.accuse(key, f"m{host.index}", "", "left behind")
             for channel, listening in host.master.subscribers.items():
                 if any(not session.connection.closed for session in listening):  # type: ignore[attr-defined]
