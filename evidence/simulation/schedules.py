@@ -67,6 +67,7 @@ KINDS: dict[str, dict[str, int]] = {
     "stops": {"stop client": 5, "flush scripts": 2},
     "clocks": {"newcomer": 5, "set a clock back": 3, "look": 1},
 }
+MODES = {"storm": 70, "slow": 7, "deaths": 11, "cuts": 4, "stops": 5, "clocks": 3}
 FAILOVERS = {
     "promote": 3,
     "stale primary": 4,
@@ -121,8 +122,7 @@ class Schedule:
         return CALM_S[self.setup.fleet]
 
     def dumps(self, **more: Any) -> str:
-        value = {**more, "seed": self.seed, "setup": asdict(self.setup), "steps": self.steps}
-        return json.dumps(value, indent=1).replace(",\n   ", ", ").replace("[\n   ", "[").replace("\n  ]", "]")
+        return json.dumps({**more, "seed": self.seed, "setup": asdict(self.setup), "steps": self.steps})
 
     @classmethod
     def loads(cls, text: str) -> Schedule:
@@ -137,8 +137,7 @@ def _weighted(dice: Random, weights: dict[str, int]) -> str:
 
 def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
     """``traced``: one that evidence/spec/Trace.tla can follow."""
-    modes = {"storm": 80} if traced else {"storm": 72, "slow": 7, "deaths": 9, "cuts": 3, "stops": 5, "clocks": 4}
-    mode = _weighted(dice, modes)
+    mode = "storm" if traced else _weighted(dice, MODES)
     if mode != "storm":
         fleet = {"slow": "patient", "stops": "long"}.get(mode) or dice.choice(("short", "short", "long"))
         past = "ahead" if mode == "clocks" else dice.choice(("vouched", "noted"))
