@@ -44,6 +44,11 @@ def gone(master: Any) -> bool:
     return bool(eventually(lambda: not raw(master.url).exists("x"), 3.0))
 
 
+def take(master: Any) -> None:
+    """A contender that is dead has the vote of this master."""
+    raw(master.url).hset("x", keys.owner_token("host/1/dead"), "1")
+
+
 def usable(client: Any) -> None:
     """Use another lock, until the client is connected to all masters."""
 
@@ -97,14 +102,20 @@ def test_a_lease_that_has_lapsed_is_proven_by_no_late_confirmation(
     usable(another)
     ahead = raw(first.url).time()[0] * 10**6 + 30 * 10**6
     stamp([second.url, third.url], ahead, ahead)
-    raw(third.url).hset("x", keys.owner_token("host/1/dead"), "1")
+    take(third)
     lossy.lose_request(scripts.FENCE, "reset")
     holder.lock("x").acquire()
     waiter = child(WAITER, slow.url, second.url, third.url)
     asleep(masters3)
     slow.hold(replies=False)
     holder.lock("x").release()
-    time.sleep(0.15)
+
+    def confirmed() -> bool:
+        (owner,), left_ms = raw(second.url).hkeys("x") or [""], raw(second.url).pttl("x")
+        return f"/{waiter.process.pid}/" in owner and left_ms > 1000 * CLAIM_S
+
+    assert eventually(confirmed), "it has asked master 2, one way or the other"
+    time.sleep(0.05)
     waiter.process.send_signal(signal.SIGSTOP)
     raw(third.url).delete("x")  # the dead one's lease ends
     assert gone(first)
@@ -156,10 +167,12 @@ def test_a_message_that_is_too_old_for_the_lease_gives_no_token(
         assert holder.lock("x").acquire(blocking=False)
         usable(another)
         usable(waiter)
+        take(third)  # otherwise the waiter would have no place there
         monkeypatch.setattr(where, "wait", stop_and_wait)
         given = in_background(token)
         assert stopped.wait(5.0)
         asleep(masters3)
+        raw(third.url).delete("x")
         slow.hold(replies=False)
         holder.lock("x").release()
         assert gone(first)
