@@ -64,7 +64,8 @@ class Proxy:
         #: Losses that have happened.
         self.losses = 0
         self._losses: list[_Loss] = []
-        self._cut_requests = self._cut_replies = self._held = self._closed = False
+        self._cut_requests = self._cut_replies = self._closed = False
+        self._held_requests = self._held_replies = False
         self._connections: set[_Connection] = set()
         self._mutex = threading.RLock()
         self._selector = selectors.DefaultSelector()
@@ -79,21 +80,21 @@ class Proxy:
         with self._mutex:
             self._cut_requests, self._cut_replies = requests, replies
 
-    def hold(self) -> None:
-        """Keep what comes, also the end of connections, for `let_go`."""
+    def hold(self, *, requests: bool = True, replies: bool = True) -> None:
+        """Keep what comes, also the end of connections, for `let_go`. Messages are replies."""
         with self._mutex:
-            self._held = True
+            self._held_requests, self._held_replies = requests, replies
 
     def let_go(self) -> None:
         """Deliver what was held, late."""
-        with self._mutex:
-            self._held = False
+        self.hold(requests=False, replies=False)
         self._ring()
 
     def mend(self) -> None:
         """No loss, no delay; connections that have lost something end with a RST."""
         with self._mutex:
-            self._cut_requests = self._cut_replies = self._held = False
+            self._cut_requests = self._cut_replies = False
+            self._held_requests = self._held_replies = False
             self.delay_s = 0.0
             self._losses.clear()
             for connection in [one for one in self._connections if any(way.lost for way in one.ways)]:
@@ -147,9 +148,8 @@ class Proxy:
 
     def _patience(self) -> float | None:
         with self._mutex:
-            if self._held:
-                return None
-            due = [way.queue[0][0] for one in self._connections for way in one.ways if way.queue]
+            ways = [way for one in self._connections for way in one.ways]
+            due = [way.queue[0][0] for way in ways if way.queue and not self._holds(way)]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _accept(self) -> None:
@@ -208,9 +208,12 @@ class Proxy:
             way.lost = True
         return False
 
+    def _holds(self, way: _Way) -> bool:
+        return self._held_requests if way.to_master else self._held_replies
+
     def _deliver(self, connection: _Connection) -> None:
         for way in connection.ways:
-            while way.queue and not self._held and way.queue[0][0] <= time.monotonic():
+            while way.queue and not self._holds(way) and way.queue[0][0] <= time.monotonic():
                 _, data = way.queue.popleft()
                 if not data:
                     self._forget(connection)
