@@ -1,8 +1,9 @@
-"""The masters of a soak, a proxy in front of each, and what is known of their memory."""
+"""The masters of a soak, the proxies in front of each, and what is known of their memory."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from collections.abc import Iterator
@@ -16,8 +17,9 @@ from rlock.rules.quorum import quorum
 from rlock.rules.timing import guard_time
 from rlock.testing.local.embedded import Master, ServerBinary, find_server
 from tests.faults import clock
-from tests.faults.proxy import Proxy
 from tests.servers import left, raw
+
+from .proxies import Front, PlaceProxy
 
 #: The wall clocks of the masters run by so much too fast or too slow.
 MASTER_RATE = 0.004
@@ -38,6 +40,7 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
         server: ServerBinary | None = None,
         *,
         clocks: bool = False,
+        places: int = 1,
     ) -> None:
         self.ttl = ttl
         server = server or find_server()
@@ -57,7 +60,11 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
             ]
             # Before a run nothing is locked: what `rlock init` says, for the max_ttl of the run.
             self.vouch()
-            self.proxies = [Proxy(url) for url in self.urls]
+            fronts = [Front(url, places) for url in self.urls]
+            for front in fronts:
+                self._ends.callback(front.shutdown)
+            #: By master and by the place of a worker.
+            self.proxies: list[list[PlaceProxy]] = [front.proxies for front in fronts]
         except BaseException:
             self._ends.close()
             raise
@@ -72,8 +79,6 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
         return len(self.masters)
 
     def __exit__(self, *_: object) -> None:
-        for proxy in self.proxies:
-            proxy.close()
         self._ends.close()
 
     @property
@@ -81,10 +86,9 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
         """Straight to the masters."""
         return [master.url for master in self.masters]
 
-    @property
-    def proxied(self) -> list[str]:
-        """The same masters through the proxies."""
-        return [proxy.url for proxy in self.proxies]
+    def proxied(self, place: int) -> list[str]:
+        """The same masters through the proxies of a place."""
+        return [proxies[place].address() for proxies in self.proxies]
 
     def vouch(self) -> None:
         """State that nothing is locked."""
@@ -167,7 +171,7 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
 
     def mend(self) -> None:
         """Everything runs and lets everything through."""
-        for proxy in self.proxies:
+        for proxy in itertools.chain(*self.proxies):
             proxy.mend()
         for i, master in enumerate(self.masters):
             if not master.running:

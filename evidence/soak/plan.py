@@ -61,7 +61,7 @@ class Plan:
     contenders: int = 2
     #: The workers behind proxies: ``some`` (every second one) or ``all``. ``some/short``: as some, and the
     #: other workers hold for a moment only.
-    proxied: str = "some"
+    proxied: str = "all"
     #: A free lock must be had within so many seconds; None: the faults of this run may explain worse.
     stall_s: float | None = None
     #: Stop at the first finding. Else a run goes on: one violation must not hide another.

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -40,7 +41,7 @@ def run(plan: Plan) -> Result:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rlock-soak-")))
         fleet = stack.enter_context(_fleet(plan, folder))
         result.server = fleet.server
-        crew = Crew(plan.processes, folder, lambda number: _setup(plan, folder, fleet, number))
+        crew = Crew(plan.processes, folder, partial(_setup, plan, folder, fleet))
         stack.callback(crew.abolish)
         _Run(plan, result, folder, crew, Field(fleet, crew, plan.names, commands)).go()
         if result.red and plan.keep is not None:
@@ -52,7 +53,8 @@ def run(plan: Plan) -> Result:
 def _fleet(plan: Plan, folder: Path) -> Fleet:
     if plan.replicas is not None:
         return GroupFleet(plan.masters, plan.ttl, plan.replicas, plan.acknowledged, plan.server)
-    return Fleet(plan.masters, plan.ttl, folder, plan.server, clocks="clock" in plan.faults)
+    clocks = "clock" in plan.faults
+    return Fleet(plan.masters, plan.ttl, folder, plan.server, clocks=clocks, places=plan.processes)
 
 
 def _scripts(sabotage: str) -> dict[str, scripts.Script]:
@@ -65,13 +67,14 @@ def _scripts(sabotage: str) -> dict[str, scripts.Script]:
         return {script.name: scripts.Script(script.name, script.source) for script in scripts.ALL}
 
 
-def _setup(plan: Plan, folder: Path, fleet: Fleet, number: int) -> Setup:
-    through = plan.proxied == "all" or number % 2 == 0
+def _setup(plan: Plan, folder: Path, fleet: Fleet, number: int, place: int) -> Setup:
+    through = plan.proxied == "all" or place % 2 == 1
     return Setup(
         folder=str(folder),
         worker=f"w{number}",
         seed=str(plan.seed),
-        urls=fleet.proxied if through else fleet.urls,
+        place=place,
+        urls=fleet.proxied(place) if through else fleet.urls,
         names=list(plan.names),
         ttl=plan.ttl,
         holds=plan.holds if through or plan.proxied != "some/short" else "short",
@@ -80,7 +83,7 @@ def _setup(plan: Plan, folder: Path, fleet: Fleet, number: int) -> Setup:
         sabotage=plan.sabotage,
         order=plan.order,
         rate=1 + plan.rate * Random(f"{plan.seed}/clock {number}").choice((-1, 0, 1)),
-        tasks=number // 2 % 2 == 1,
+        tasks=(place + 1) // 2 % 2 == 1,
     )
 
 
@@ -159,7 +162,7 @@ class _Run:
                 on.harms.append(Harm(begin, now_ns(), masters))
 
     def _stalled(self, begin: int, end: int) -> None:
-        """This process has the proxies, and the masters share its machine."""
+        """The masters and the proxies share the machine of this process."""
         self._on.harms.append(Harm(begin, end, len(self._fleet)))
 
     def _let_live(self, dice: Random) -> None:
