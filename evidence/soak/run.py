@@ -26,7 +26,7 @@ from .crew import Crew
 from .field import FAULTS, Field
 from .fleet import Fleet
 from .groups import GroupFleet, failover_figures
-from .plan import CYCLE_S, ONE_MASTER, PROCESSES, PROGRESS_S, Plan, Result, figures
+from .plan import CYCLE_S, HAND_OFFS, ONE_MASTER, PROCESSES, PROGRESS_S, Plan, Result, figures
 from .progress import judge_ends, judge_progress, judge_stalls
 from .worker import COUNTERS, Setup
 
@@ -127,7 +127,7 @@ class _Run:
     def _shares(self) -> Iterable[tuple[list[str], float]]:
         """The faults of each thread: two for masters and network, for pairs of faults; one for processes."""
         wanted = self._plan.faults
-        there = [fault for fault in wanted if fault not in PROCESSES]
+        there = [fault for fault in wanted if fault not in (*PROCESSES, *HAND_OFFS)]
         if there:
             yield there, 0.5
         if len(there) > 1:
@@ -135,6 +135,8 @@ class _Run:
         here = [fault for fault in wanted if fault in PROCESSES]
         if here:
             yield here, 0.7
+        if between := [fault for fault in wanted if fault in HAND_OFFS]:
+            yield between, 0.5
 
     def _harm(self, faults: list[str], pace: float, number: int) -> None:
         dice = Random(f"{self._plan.seed}/{number}")

@@ -1,0 +1,185 @@
+"""Faults of hand-offs: their bytes come late, and those who wait are stopped, while others are in between.
+
+A release hands the lock to the first waiter of each master for the claim time. Each fault takes a holder whose
+acquire has reached a bare quorum only, and whose successor is known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import redis
+
+from rlock.rules import keys
+from rlock.rules.timing import CLAIM_S
+
+from .field import Field, fault
+from .master_faults import GHOST
+from .proxies import PlaceProxy
+
+#: The owner and the first waiter of each lock.
+_LOOK = """
+local found = {}
+for i = 1, #KEYS, 2 do
+    found[i] = redis.call('hkeys', KEYS[i])[1] or ''
+    found[i + 1] = redis.call('zrange', KEYS[i + 1], 0, 0)[1] or ''
+end
+return found
+"""
+#: A vote of a contender that is dead.
+_HAUNT = """
+if redis.call('exists', KEYS[1]) == 0 then
+    redis.call('hset', KEYS[1], ARGV[1], 1)
+    redis.call('pexpire', KEYS[1], ARGV[2])
+end
+"""
+#: How long a holder may be looked for, and how long it may keep the lock then.
+CATCH_S, RELEASE_S = 2.0, 1.0
+
+
+@dataclass
+class _HandOff:
+    """A holder that is stopped, and the first waiter."""
+
+    on: Field
+    #: The masters whose commands are prompt, and late; the late ones and the prompt one are a bare quorum.
+    prompt: int
+    late: list[int]
+    #: Those that have not heard of the holder.
+    absent: list[int]
+    place: int  # of the holder
+    masters: list[Any]
+    name: str = ""
+    owner: str = ""
+    waiter: str = ""
+    held: list[PlaceProxy] = field(default_factory=list)
+
+    def hold(self, masters: list[int], place: int) -> None:
+        """Keep the requests from a place to these masters."""
+        for i in masters:
+            self.held.append(proxy := self.on.fleet.proxies[i][place])
+            proxy.hold(replies=False, of="commands")
+
+    def let_go(self) -> None:
+        """Deliver the requests that were kept last, except those to the absent masters."""
+        while len(self.held) > len(self.absent):
+            self.held.pop().let_go()
+
+    def catch(self) -> bool:
+        """Stop a process of the place while it holds a lock that another process waits for."""
+        names = self.on.names
+        around = [key for name in names for key in (name, keys.queue(name))]
+        told: list[str] = self.masters[self.prompt].eval(_LOOK, len(around), *around)
+        for name, owner, waiter in zip(names, told[::2], told[1::2], strict=True):
+            if not owner or not waiter or self.on.crew.place(_pid(owner)) != self.place:
+                continue
+            if _pid(waiter) == _pid(owner) or self.on.crew.place(_pid(waiter)) is None:
+                continue
+            self.name, self.owner, self.waiter = name, owner, keys.token_of(waiter)
+            self.on.crew.send(_pid(owner), signal.SIGSTOP)
+            has = {i for i in range(len(self.masters)) if self.holder(i) == owner}
+            if has == {self.prompt, *self.late}:
+                return True
+            self.on.crew.send(_pid(owner), signal.SIGCONT)
+        return False
+
+    def holder(self, i: int) -> str:
+        return next(iter(self.masters[i].hkeys(self.name)), "")
+
+    def until(self, done: Callable[[], bool], seconds: float) -> bool:
+        """Whether it was so in time."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self.on.over.is_set():
+            with contextlib.suppress(redis.RedisError):  # a master is down
+                if done():
+                    return True
+            time.sleep(0.001)
+        return False
+
+
+def _pid(owner: str) -> int:
+    words = owner.split("/")
+    return int(words[1]) if len(words) > 2 else 0
+
+
+@contextmanager
+def _hand_off(on: Field, dice: Random) -> Iterator[_HandOff | None]:
+    count = len(on.fleet)
+    order = dice.sample(range(count), count)
+    few = (count - 1) // 2
+    place = dice.randrange(len(on.fleet.proxies[0]))
+    with contextlib.ExitStack() as stack:
+        masters = [stack.enter_context(contextlib.closing(on.fleet.raw(i))) for i in range(count)]
+        made = _HandOff(on, order[0], order[1 : count - few], order[count - few :], place, masters)
+        made.hold(made.absent, place)
+        try:
+            yield made if made.until(made.catch, CATCH_S) else None
+        finally:
+            for owner in filter(None, (made.owner, made.waiter)):
+                on.crew.send(_pid(owner), signal.SIGCONT)
+            for proxy in made.held:
+                proxy.let_go()
+
+
+@fault("late-release")
+def late_release(on: Field, dice: Random) -> None:
+    """A release comes to all but one master after the claim time; the waiter is stopped meanwhile."""
+    with _hand_off(on, dice) as made:
+        if made is None:
+            return
+        on.note("late-release", f"{made.name} of {made.owner}")
+        made.hold(made.late, made.place)
+        on.crew.send(_pid(made.waiter), signal.SIGSTOP)
+        on.crew.send(_pid(made.owner), signal.SIGCONT)
+        if made.until(lambda: made.holder(made.prompt) != made.owner, RELEASE_S):
+            on.rest(dice.uniform(1.0, 1.7) * CLAIM_S)
+        made.let_go()
+        on.rest(dice.choice((0.0, 0.02, 0.1)))
+
+
+@fault("late-confirmation")
+def late_confirmation(on: Field, dice: Random) -> None:
+    """A waiter has the lock by messages, and is stopped; its confirmation comes to one master after others.
+
+    Tokens are ahead of the clocks, as they are when clocks were set back, and some are not written everywhere.
+    """
+    with _hand_off(on, dice) as made:
+        waiters = None if made is None else on.crew.place(_pid(made.waiter))
+        if made is None or waiters is None:
+            return
+        ghost = keys.owner_token(GHOST[:-1])
+        for i in made.absent:
+            made.masters[i].eval(_HAUNT, 1, made.name, ghost, int(CLAIM_S * 900))
+        on.fleet.put_ahead([made.masters[i] for i in made.late], keys.fence(made.name), ghost)
+        for place, proxy in enumerate(on.fleet.proxies[made.prompt]):
+            for _ in range(4 if place != waiters else 0):
+                proxy.lose_request(on.commands["fence"], "reset")
+        made.hold([made.prompt], waiters)
+        on.crew.send(_pid(made.owner), signal.SIGCONT)
+
+        def confirmed() -> bool:
+            i = made.late[0]
+            return made.holder(i) == made.waiter and made.masters[i].pttl(made.name) > CLAIM_S * 1000
+
+        if made.until(confirmed, RELEASE_S):
+            on.crew.send(_pid(made.waiter), signal.SIGSTOP)
+            on.note("late-confirmation", f"{made.name} of {made.waiter}")
+            fence, free_at = made.masters[made.prompt], time.monotonic() + CLAIM_S
+            before = fence.get(keys.fence(made.name))
+            made.until(
+                lambda: (
+                    time.monotonic() > free_at
+                    and not made.holder(made.prompt)
+                    and fence.get(keys.fence(made.name)) != before
+                ),
+                1.8 * CLAIM_S,
+            )
+        made.let_go()
+        on.rest(0.01)
