@@ -33,12 +33,14 @@ for i = 1, #KEYS, 2 do
 end
 return found
 """
+_GHOST = keys.owner_token(GHOST[:-1])
 #: A vote of a contender that is dead.
 _HAUNT = """
+redis.call('hdel', KEYS[1], ARGV[3])
 if redis.call('exists', KEYS[1]) == 0 then
     redis.call('hset', KEYS[1], ARGV[1], 1)
-    redis.call('pexpire', KEYS[1], ARGV[2])
 end
+return redis.call('hexists', KEYS[1], ARGV[1]) == 1 and redis.call('pexpire', KEYS[1], ARGV[2])
 """
 #: How long a holder may be looked for, and how long it may keep the lock then.
 CATCH_S, RELEASE_S = 2.0, 1.0
@@ -52,10 +54,10 @@ class _HandOff:
     #: The masters whose commands are prompt, and late; the late ones and the prompt one are a bare quorum.
     prompt: int
     late: list[int]
-    #: Those that have not heard of the holder.
+    #: Those that have not heard of the holder, as if its requests had been lost.
     absent: list[int]
-    place: int  # of the holder
     masters: list[Any]
+    place: int = 0  # of the holder
     name: str = ""
     owner: str = ""
     waiter: str = ""
@@ -78,17 +80,36 @@ class _HandOff:
         around = [key for name in names for key in (name, keys.queue(name))]
         told: list[str] = self.masters[self.prompt].eval(_LOOK, len(around), *around)
         for name, owner, waiter in zip(names, told[::2], told[1::2], strict=True):
-            if not owner or not waiter or self.on.crew.place(_pid(owner)) != self.place:
+            place = self.on.crew.place(_pid(owner))
+            if not waiter or place is None:
                 continue
-            if _pid(waiter) == _pid(owner) or self.on.crew.place(_pid(waiter)) is None:
-                continue
-            self.name, self.owner, self.waiter = name, owner, keys.token_of(waiter)
+            self.place, self.name, self.owner, self.waiter = place, name, owner, keys.token_of(waiter)
             self.on.crew.send(_pid(owner), signal.SIGSTOP)
-            has = {i for i in range(len(self.masters)) if self.holder(i) == owner}
-            if has == {self.prompt, *self.late}:
-                return True
+            if self.suits():
+                self.hold(self.absent, place)
+                if self.until(self.haunt, 0.05):
+                    return True
+                while self.held:
+                    self.held.pop().let_go()
             self.on.crew.send(_pid(owner), signal.SIGCONT)
         return False
+
+    def suits(self) -> bool:
+        """Whether the masters agree who is next, and whether another one waits behind."""
+        has = {i for i in range(len(self.masters)) if self.holder(i) == self.owner}
+        queues = [master.zrange(keys.queue(self.name), 0, -1) for master in self.masters]
+        others = {_pid(waiter) for queue in queues for waiter in queue} - {_pid(self.waiter)}
+        return (
+            has >= {self.prompt, *self.late}
+            and all(queue and keys.token_of(queue[0]) == self.waiter for queue in queues)
+            and bool(others)
+            and _pid(self.owner) not in {*others, _pid(self.waiter)}
+        )
+
+    def haunt(self) -> bool:
+        """Keep others from the absent masters for a claim time, by the vote of a contender that is dead."""
+        lease = round(CLAIM_S * 1000)
+        return all([self.masters[i].eval(_HAUNT, 1, self.name, _GHOST, lease, self.owner) for i in self.absent])
 
     def holder(self, i: int) -> str:
         return next(iter(self.masters[i].hkeys(self.name)), "")
@@ -114,11 +135,9 @@ def _hand_off(on: Field, dice: Random) -> Iterator[_HandOff | None]:
     count = len(on.fleet)
     order = dice.sample(range(count), count)
     few = (count - 1) // 2
-    place = dice.randrange(len(on.fleet.proxies[0]))
     with contextlib.ExitStack() as stack:
         masters = [stack.enter_context(contextlib.closing(on.fleet.raw(i))) for i in range(count)]
-        made = _HandOff(on, order[0], order[1 : count - few], order[count - few :], place, masters)
-        made.hold(made.absent, place)
+        made = _HandOff(on, order[0], order[1 : count - few], order[count - few :], masters)
         try:
             yield made if made.until(made.catch, CATCH_S) else None
         finally:
@@ -139,7 +158,11 @@ def late_release(on: Field, dice: Random) -> None:
         on.crew.send(_pid(made.waiter), signal.SIGSTOP)
         on.crew.send(_pid(made.owner), signal.SIGCONT)
         if made.until(lambda: made.holder(made.prompt) != made.owner, RELEASE_S):
-            on.rest(dice.uniform(1.0, 1.7) * CLAIM_S)
+            made.haunt()
+            made.until(
+                lambda: all(made.holder(i) == made.waiter for i in made.absent),
+                dice.uniform(1.0, 1.8) * CLAIM_S,
+            )
         made.let_go()
         on.rest(dice.choice((0.0, 0.02, 0.1)))
 
@@ -154,10 +177,7 @@ def late_confirmation(on: Field, dice: Random) -> None:
         waiters = None if made is None else on.crew.place(_pid(made.waiter))
         if made is None or waiters is None:
             return
-        ghost = keys.owner_token(GHOST[:-1])
-        for i in made.absent:
-            made.masters[i].eval(_HAUNT, 1, made.name, ghost, int(CLAIM_S * 900))
-        on.fleet.put_ahead([made.masters[i] for i in made.late], keys.fence(made.name), ghost)
+        on.fleet.put_ahead([made.masters[i] for i in made.late], keys.fence(made.name), _GHOST)
         for place, proxy in enumerate(on.fleet.proxies[made.prompt]):
             for _ in range(4 if place != waiters else 0):
                 proxy.lose_request(on.commands["fence"], "reset")
@@ -170,6 +190,7 @@ def late_confirmation(on: Field, dice: Random) -> None:
 
         if made.until(confirmed, RELEASE_S):
             on.crew.send(_pid(made.waiter), signal.SIGSTOP)
+            made.haunt()
             on.note("late-confirmation", f"{made.name} of {made.waiter}")
             fence, free_at = made.masters[made.prompt], time.monotonic() + CLAIM_S
             before = fence.get(keys.fence(made.name))
