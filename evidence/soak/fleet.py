@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import redis
 
@@ -142,12 +142,12 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
         return step
 
     def put_ahead(self, masters: Iterable[redis.Redis], fence: str, owner: str) -> None:
-        """Give a token as a clock would that was ahead; not so far that masters without memory fall behind."""
+        """Give a token as a clock would that was ahead; masters without memory will not fall behind it."""
         times: list[tuple[int, int]] = []
         with self._mutex:
             for i in range(len(self)):
                 with contextlib.suppress(redis.RedisError), contextlib.closing(self.raw(i)) as client:
-                    times.append(cast(tuple[int, int], client.time()))
+                    times.append(client.time())
             second, us = min(times)
             token = second * 10**6 + us + int(0.95e6 * self.ttl)
             self._ahead_until = time.monotonic() + self.ttl

@@ -1,7 +1,7 @@
 """Faults of hand-offs: their bytes come late, and those who wait are stopped, while others are in between.
 
-A release hands the lock to the first waiter of each master for the claim time. Each fault takes a holder whose
-acquire has reached a bare quorum only, and whose successor is known.
+A release hands the lock to the first waiter of each master for the claim time. Each fault takes a holder with
+votes of a bare quorum, whose successor is known.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ return redis.call('hexists', KEYS[1], ARGV[1]) == 1 and redis.call('pexpire', KE
 """
 #: How long a holder may be looked for, and how long it may keep the lock then.
 CATCH_S, RELEASE_S = 2.0, 1.0
+#: Older holders are mostly those that keep the lock for long.
+FRESH_S = 0.02
 
 
 @dataclass
@@ -60,8 +62,16 @@ class _HandOff:
     place: int = 0  # of the holder
     name: str = ""
     owner: str = ""
-    waiter: str = ""
+    queued: str = ""  # the waiter, as it stands in the queue
+    #: The owner that has had a quorum since.
+    other: str = ""
     held: list[PlaceProxy] = field(default_factory=list)
+    seen: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def waiter(self) -> str:
+        """The owner that the first waiter will be."""
+        return keys.token_of(self.queued)
 
     def hold(self, masters: list[int], place: int) -> None:
         """Keep the requests from a place to these masters."""
@@ -70,20 +80,20 @@ class _HandOff:
             proxy.hold(replies=False, of="commands")
 
     def let_go(self) -> None:
-        """Deliver the requests that were kept last, except those to the absent masters."""
+        """Deliver the requests that were kept, in their order, except those to the absent masters."""
         while len(self.held) > len(self.absent):
-            self.held.pop().let_go()
+            self.held.pop(len(self.absent)).let_go()
 
     def catch(self) -> bool:
         """Stop a process of the place while it holds a lock that another process waits for."""
-        names = self.on.names
+        names, now = self.on.names, time.monotonic()
         around = [key for name in names for key in (name, keys.queue(name))]
         told: list[str] = self.masters[self.prompt].eval(_LOOK, len(around), *around)
         for name, owner, waiter in zip(names, told[::2], told[1::2], strict=True):
             place = self.on.crew.place(_pid(owner))
-            if not waiter or place is None:
+            if not waiter or place is None or now > self.seen.setdefault(owner, now) + FRESH_S:
                 continue
-            self.place, self.name, self.owner, self.waiter = place, name, owner, keys.token_of(waiter)
+            self.place, self.name, self.owner, self.queued = place, name, owner, waiter
             self.on.crew.send(_pid(owner), signal.SIGSTOP)
             if self.suits():
                 self.hold(self.absent, place)
@@ -101,18 +111,32 @@ class _HandOff:
         others = {_pid(waiter) for queue in queues for waiter in queue} - {_pid(self.waiter)}
         return (
             has >= {self.prompt, *self.late}
-            and all(queue and keys.token_of(queue[0]) == self.waiter for queue in queues)
+            and all(queue and queue[0] == self.queued for queue in queues)
             and bool(others)
             and _pid(self.owner) not in {*others, _pid(self.waiter)}
         )
 
     def haunt(self) -> bool:
-        """Keep others from the absent masters for a claim time, by the vote of a contender that is dead."""
-        lease = round(CLAIM_S * 1000)
-        return all([self.masters[i].eval(_HAUNT, 1, self.name, _GHOST, lease, self.owner) for i in self.absent])
+        """Keep others from the absent masters, by a dead contender's vote that ends with the prompt one's."""
+        lease = max(1, self.masters[self.prompt].pttl(self.name))
+        haunt = (_HAUNT, 1, self.name, _GHOST, lease, self.owner)
+        return all(self.masters[i].eval(*haunt) for i in self.absent)
 
     def holder(self, i: int) -> str:
         return next(iter(self.masters[i].hkeys(self.name)), "")
+
+    def overtaken(self) -> bool:
+        """Whether another one has had the lock since, and its vote is off the prompt master, too."""
+        if not self.other:
+            owners = {self.holder(i) for i in (self.prompt, *self.absent)}
+            if len(owners) == 1 and not owners & {"", _GHOST, self.waiter, self.owner}:
+                self.other = owners.pop()
+                place = self.on.crew.place(_pid(self.other))
+                # Its release would hand the lock on.
+                self.hold([] if place is None else [self.prompt], place or 0)
+        if not self.other or any(self.holder(i) == self.other for i in self.absent):
+            return False
+        return bool(self.masters[self.prompt].hdel(self.name, self.other))
 
     def until(self, done: Callable[[], bool], seconds: float) -> bool:
         """Whether it was so in time."""
@@ -121,7 +145,7 @@ class _HandOff:
             with contextlib.suppress(redis.RedisError):  # a master is down
                 if done():
                     return True
-            time.sleep(0.001)
+            time.sleep(0.0005)
         return False
 
 
@@ -171,11 +195,12 @@ def late_release(on: Field, dice: Random) -> None:
 def late_confirmation(on: Field, dice: Random) -> None:
     """A waiter has the lock by messages, and is stopped; its confirmation comes to one master after others.
 
-    Tokens are ahead of the clocks, as they are when clocks were set back, and some are not written everywhere.
+    Tokens are ahead of the clocks, as after clocks were set back, and some are not written everywhere.
     """
-    with _hand_off(on, dice) as made:
+    everywhere = range(len(on.fleet))
+    with _hand_off(on, dice) as made, on.fleet.claim(*everywhere) as mine:
         waiters = None if made is None else on.crew.place(_pid(made.waiter))
-        if made is None or waiters is None:
+        if made is None or waiters is None or len(mine) < len(everywhere):
             return
         on.fleet.put_ahead([made.masters[i] for i in made.late], keys.fence(made.name), _GHOST)
         for place, proxy in enumerate(on.fleet.proxies[made.prompt]):
@@ -191,16 +216,9 @@ def late_confirmation(on: Field, dice: Random) -> None:
         if made.until(confirmed, RELEASE_S):
             on.crew.send(_pid(made.waiter), signal.SIGSTOP)
             made.haunt()
+            for i in made.absent:
+                made.masters[i].zrem(keys.queue(made.name), made.queued)
             on.note("late-confirmation", f"{made.name} of {made.waiter}")
-            fence, free_at = made.masters[made.prompt], time.monotonic() + CLAIM_S
-            before = fence.get(keys.fence(made.name))
-            made.until(
-                lambda: (
-                    time.monotonic() > free_at
-                    and not made.holder(made.prompt)
-                    and fence.get(keys.fence(made.name)) != before
-                ),
-                1.8 * CLAIM_S,
-            )
+            made.until(made.overtaken, 1.8 * CLAIM_S)
         made.let_go()
         on.rest(0.01)

@@ -20,6 +20,8 @@ from .progress import longest_gaps, lost_early
 PROCESSES = ("murder", "freeze", "interrupt", "evict")
 #: They wait for a hand-off, so they have a thread of their own.
 HAND_OFFS = ("late-release", "late-confirmation")
+#: In each so many seconds other faults rest for so many: a hand-off takes several that live.
+HAND_OFFS_ALONE_S = (25.0, 10.0)
 #: Faults for the profiles of the negative controls only.
 CONTROLS = ("crawl", "lost-replies", "freeze-half", "behead")
 #: Faults of groups.

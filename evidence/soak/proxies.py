@@ -1,6 +1,6 @@
 """The proxies of a soak: a process in front of each master, and in it a proxy for each place of the crew.
 
-A process of its own: the nemesis and the proxies of other masters must not share the interpreter's lock with it.
+A process of its own: otherwise the nemesis would hold up what it does not mean to, by the interpreter's lock.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,17 @@ from .crew import Crew
 from .field import FAULTS, Field
 from .fleet import Fleet
 from .groups import GroupFleet, failover_figures
-from .plan import CYCLE_S, HAND_OFFS, ONE_MASTER, PROCESSES, PROGRESS_S, Plan, Result, figures
+from .plan import (
+    CYCLE_S,
+    HAND_OFFS,
+    HAND_OFFS_ALONE_S,
+    ONE_MASTER,
+    PROCESSES,
+    PROGRESS_S,
+    Plan,
+    Result,
+    figures,
+)
 from .progress import judge_ends, judge_progress, judge_stalls
 from .worker import COUNTERS, Setup
 
@@ -85,6 +95,14 @@ def _setup(plan: Plan, folder: Path, fleet: Fleet, number: int, place: int) -> S
         rate=1 + plan.rate * Random(f"{plan.seed}/clock {number}").choice((-1, 0, 1)),
         tasks=(place + 1) // 2 % 2 == 1,
     )
+
+
+def quiet_for(spent: float, faults: Sequence[str], wanted: Sequence[str]) -> float:
+    """How long these faults have to leave hand-offs to the faults that are meant for them."""
+    cycle, alone = HAND_OFFS_ALONE_S
+    if faults[0] in HAND_OFFS or not set(HAND_OFFS) & set(wanted):
+        return 0.0
+    return cycle - spent % cycle if spent % cycle > cycle - alone else 0.0
 
 
 class _Run:
@@ -152,6 +170,9 @@ class _Run:
             calm = spent % CYCLE_S - (CYCLE_S - self._plan.calm_s)
             if faults[0] not in PROCESSES and calm > 0:
                 on.rest(self._plan.calm_s - calm)
+                continue
+            if (rest := quiet_for(spent, faults, self._plan.faults)) > 0:
+                on.rest(rest)
                 continue
             name, begin = dice.choice(faults), now_ns()
             try:

@@ -18,8 +18,7 @@ from typing import Literal
 
 from rlock.rules.scripts import Script
 
-#: What comes after a loss: nothing any more on that connection, or its end with a RST; the latter also after a
-#: part of what is lost.
+#: What comes after a loss: nothing any more on that connection; its end with a RST; a half of it and a RST.
 Then = Literal["silence", "reset", "torn"]
 #: Which connections: those that are subscribed, those that are not.
 Of = Literal["all", "commands", "messages"]

@@ -115,7 +115,7 @@ class Recorder:
         def told() -> dict[str, Any]:
             # Only evictions need the owner, and no public name tells it without a round trip.
             held = lock._client._engine().hold(lock.name)
-            # By messages it is for the claim time. As a whole lease it would seem to be sent a second earlier.
+            # By messages it is for the claim time. As a whole lease it would seem to be a second older.
             brief = held is not None and held.lease.confirmation is not None
             return {
                 "token": lock.fencing_token,
