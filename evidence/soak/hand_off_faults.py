@@ -18,7 +18,7 @@ from typing import Any
 import redis
 
 from rlock.rules import keys
-from rlock.rules.timing import CLAIM_S
+from rlock.rules.timing import CLAIM_S, POLL_CAP_S
 
 from .field import Field, fault
 from .master_faults import GHOST
@@ -43,7 +43,9 @@ end
 return redis.call('hexists', KEYS[1], ARGV[1]) == 1 and redis.call('pexpire', KEYS[1], ARGV[2])
 """
 #: How long a holder may be looked for, and how long it may keep the lock then.
-CATCH_S, RELEASE_S = 2.0, 1.0
+CATCH_S, RELEASE_S = 2.0, 0.8
+#: How long bytes may be kept then: less than a lease.
+LATE_S = 1.3 * CLAIM_S
 #: Older holders are mostly those that keep the lock for long.
 FRESH_S = 0.02
 
@@ -111,13 +113,20 @@ class _HandOff:
         others = {_pid(waiter) for queue in queues for waiter in queue} - {_pid(self.waiter)}
         return (
             has >= {self.prompt, *self.late}
-            and all(queue and queue[0] == self.queued for queue in queues)
+            and all(queues[i][:1] == [self.queued] for i in (self.prompt, *self.late))
             and bool(others)
+            # A waiter that has tried again takes no lock by messages.
+            and time.time() - (keys.since(self.waiter) or 0.0) < POLL_CAP_S
             and _pid(self.owner) not in {*others, _pid(self.waiter)}
         )
 
     def haunt(self) -> bool:
-        """Keep others from the absent masters, by a dead contender's vote that ends with the prompt one's."""
+        """Keep others from the absent masters, by a dead contender's vote that ends with the prompt one's.
+
+        The waiter has no place there, or everybody who finds the lock free would hand it on to him.
+        """
+        for i in self.absent:
+            self.masters[i].zrem(keys.queue(self.name), self.queued)
         lease = max(1, self.masters[self.prompt].pttl(self.name))
         haunt = (_HAUNT, 1, self.name, _GHOST, lease, self.owner)
         return all(self.masters[i].eval(*haunt) for i in self.absent)
@@ -125,18 +134,15 @@ class _HandOff:
     def holder(self, i: int) -> str:
         return next(iter(self.masters[i].hkeys(self.name)), "")
 
-    def overtaken(self) -> bool:
-        """Whether another one has had the lock since, and its vote is off the prompt master, too."""
-        if not self.other:
-            owners = {self.holder(i) for i in (self.prompt, *self.absent)}
-            if len(owners) == 1 and not owners & {"", _GHOST, self.waiter, self.owner}:
-                self.other = owners.pop()
-                place = self.on.crew.place(_pid(self.other))
-                # Its release would hand the lock on.
-                self.hold([] if place is None else [self.prompt], place or 0)
-        if not self.other or any(self.holder(i) == self.other for i in self.absent):
-            return False
-        return bool(self.masters[self.prompt].hdel(self.name, self.other))
+    def another(self) -> bool:
+        """Whether another one has the lock, by votes of the prompt and the absent masters."""
+        owners = {self.holder(i) for i in (self.prompt, *self.absent)}
+        if len(owners) == 1 and not owners & {"", _GHOST, self.waiter, self.owner}:
+            self.other = owners.pop()
+        return bool(self.other)
+
+    def absent_have(self, owner: str) -> bool:
+        return all(self.holder(i) == owner for i in self.absent)
 
     def until(self, done: Callable[[], bool], seconds: float) -> bool:
         """Whether it was so in time."""
@@ -183,12 +189,12 @@ def late_release(on: Field, dice: Random) -> None:
         on.crew.send(_pid(made.owner), signal.SIGCONT)
         if made.until(lambda: made.holder(made.prompt) != made.owner, RELEASE_S):
             made.haunt()
-            made.until(
-                lambda: all(made.holder(i) == made.waiter for i in made.absent),
-                dice.uniform(1.0, 1.8) * CLAIM_S,
-            )
+            if made.until(made.another, LATE_S):
+                for i in made.absent:  # the waiter's request comes late
+                    made.masters[i].zadd(keys.queue(made.name), {made.queued: 0})
+                made.until(lambda: made.absent_have(made.waiter), LATE_S)
         made.let_go()
-        on.rest(dice.choice((0.0, 0.02, 0.1)))
+        on.rest(dice.uniform(0.01, 0.1))
 
 
 @fault("late-confirmation")
@@ -216,9 +222,11 @@ def late_confirmation(on: Field, dice: Random) -> None:
         if made.until(confirmed, RELEASE_S):
             on.crew.send(_pid(made.waiter), signal.SIGSTOP)
             made.haunt()
-            for i in made.absent:
-                made.masters[i].zrem(keys.queue(made.name), made.queued)
             on.note("late-confirmation", f"{made.name} of {made.waiter}")
-            made.until(made.overtaken, 1.8 * CLAIM_S)
+            if made.until(made.another, LATE_S):
+                # Its release would hand the lock on.
+                made.hold([made.prompt], on.crew.place(_pid(made.other)) or 0)
+                made.until(lambda: not made.absent_have(made.other), LATE_S)
+                made.masters[made.prompt].hdel(made.name, made.other)
         made.let_go()
         on.rest(0.01)
