@@ -14,7 +14,7 @@ import hiredis
 from ..._client.connection import Reader
 from ..._client.handshake import without_arguments
 from ..._client.libraries import default as library
-from ..._sync.endpoints import Endpoint
+from ..._sync.connection import Endpoint
 from ...rules.command_templates import Command
 from ...rules.replies import is_noscript
 from .facts import Trouble
