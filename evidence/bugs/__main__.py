@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from ..hunt.search import Sum, hunt, shrunk
+from ..simulation.play import play
 from ..simulation.schedules import Schedule
 from . import BUGS, broken, commit
 
@@ -34,9 +35,11 @@ def save(name: str, schedule: Schedule) -> None:
 
 
 def row(name: str, result: Sum) -> str:
-    start = f"{name:<36}{result.played:>8}{result.seconds:>8.0f} s  "
+    start = f"{name:<36}{result.played:>9}{result.seconds:>8.0f} s  "
     if result.find is None:
         return start + "NOT FOUND"
+    if play(result.find.schedule).violations:
+        return start + "NOT FOUND: this schedule is bad without it, too: " + result.find.schedule.dumps()
     return f"{start}{result.find.schedule.setup.mode:<8}{result.find.what.partition(': ')[2]:.90}"
 
 
@@ -63,9 +66,10 @@ def main() -> int:
             seconds=options.seconds,
             prepare=partial(commit, name),
         )
-        missed += result.find is None
-        print(row(name, result), flush=True)
-        if options.save and result.find is not None:
+        told = row(name, result)
+        missed += "NOT FOUND" in told
+        print(told, flush=True)
+        if options.save and result.find is not None and "NOT FOUND" not in told:
             with broken(name):
                 save(name, shrunk(result.find.schedule, 20.0))
     print(f"{len(options.only or BUGS) - missed} of {len(options.only or BUGS)} found")

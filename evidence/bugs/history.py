@@ -95,7 +95,7 @@ def _granted(stack: ExitStack, *, also_agreed: bool) -> None:
 @bug("lapsed lease is proven", "3.10")
 def lapsed_lease(stack: ExitStack) -> None:
     """The confirmation was an acquire that proposed the agreed token, and a master that gave it was taken for
-    one that had granted nobody else since its message. A holder that was stopped worked beside a later one."""
+    one that had granted nobody else since its message. A stopped holder worked beside a later one."""
     _claims(stack, grants=True)
     _granted(stack, also_agreed=True)
 

@@ -1,4 +1,4 @@
-"""The registry of bugs: defects of rlock's history and broken rules, each a switch with a name and a sentence."""
+"""The registry of bugs: each is a switch with a name and a sentence."""
 
 from __future__ import annotations
 

@@ -58,7 +58,9 @@ def life_not_compared(stack: ExitStack) -> None:
     """A handshake leaves the note of another life alone."""
     rewrite(stack, scripts.HANDSHAKE, "elseif run_id == '' or life == run_id then", "elseif true then")
 
-    def untouched(genuine: Any, self: Master, keys: Sequence[str], run_id: str, memory: str, *known: str) -> Reply:
+    def untouched(
+        genuine: Any, self: Master, keys: Sequence[str], run_id: str, memory: str, *known: str
+    ) -> Reply:
         note = self.text(keys[0])
         if note and not note.startswith(run_id) and memory in ("volatile", "durable"):
             return [1, note.encode(), 0, 0, self._us]
@@ -161,7 +163,9 @@ def increment(stack: ExitStack) -> None:
     def up(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Reply:
         again = self._fields(keys[0]) > 0 and words[-2] in self.keys[keys[0]].fields
         reply: Reply = genuine(self, keys, *words)
-        return reply if not again or add(self, keys[0], words[-2], 1) else reply
+        if again:
+            add(self, keys[0], words[-2], 1)
+        return reply
 
     def down(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Reply:
         owner, waiter, ban_ms = words[-1], "".join(words[4:5]) if len(words) > 6 else "", "".join(words[5:6])

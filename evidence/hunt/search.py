@@ -143,7 +143,9 @@ def hunt(
     began, found, out = time.monotonic(), Sum(), multiprocessing.Queue()  # type: ignore[var-annotated]
     until = time.time() + seconds
     processes = [
-        multiprocessing.Process(target=_work, args=(i, workers, first, prepare, limit, until, out), daemon=True)
+        multiprocessing.Process(
+            target=_work, args=(i, workers, first, prepare, limit, until, out), daemon=True
+        )
         for i in range(workers)
     ]
     for process in processes:

@@ -55,8 +55,8 @@ class Client(Process, Engine):
         names = [f"m{host.index}" for host in world.hosts]
         groups = {i: group.configured for i, group in world.groups.items()}
         Engine.__init__(self, names, options, self._now, Runtime(self), groups)
-        # What an engine leaves to chance comes out of the seed here, and for each client by itself: a schedule
-        # that lacks a step of another client goes on as before.
+        # What an engine leaves to chance comes out of the seed here, for each client by itself: a schedule that
+        # lacks a step of another client goes on as before.
         self.random = world.dice(label)
         self.context = replace(
             self.context, random=self.random, client_id=f"{self.random.getrandbits(64):016x}"

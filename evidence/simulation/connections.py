@@ -47,7 +47,6 @@ class Connection(connection.Connection):
     def __init__(self, client: Client, host: Host, latency: Latency, *, subscriber: bool) -> None:
         super().__init__(HandshakeResult())
         self.subscriber = subscriber
-        world = client.world
         there, back = (client.message_ways if subscriber else client.ways)[host.index]
         self.client = client
         self.host = host

@@ -252,7 +252,7 @@ def interrupt(nemesis: Nemesis) -> None:
 
 def evict(nemesis: Nemesis) -> None:
     client = nemesis.client()
-    if client is not None:
+    if client is not None and not client.careless:  # its ban would be as long as its lease
         thread = client.thread()
         client.do(lambda: thread.start(client.evict(nemesis.lock)))
 

@@ -36,7 +36,13 @@ class Link:
     def __init__(self, primary: Server, replica: Server) -> None:
         self.primary, self.replica = primary, replica
         world = primary.world
-        wire = partial(Wire, world.events, world.dice(replica.name, primary.written), world.network.replication, replica.stream)
+        wire = partial(
+            Wire,
+            world.events,
+            world.dice(replica.name, primary.written),
+            world.network.replication,
+            replica.stream,
+        )
         self._there, self._back = wire(), wire()
         #: The last write that the primary knows to be there; -1: the first copy is on its way.
         self.acknowledged = -1
@@ -271,7 +277,10 @@ class Group:
 
     def named(self) -> Server:
         """To a client that asks now; for a while after a promotion some hear of the old primary."""
-        stale = self.world.events.now < self._old_until and self.world.dice(self.index, self.world.events.now).random() < 0.5
+        stale = (
+            self.world.events.now < self._old_until
+            and self.world.dice(self.index, self.world.events.now).random() < 0.5
+        )
         return self._old if stale else self.primary
 
     def promote(self, server: Server, *, silent: bool = False, stale_s: float = 0.0) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlock._client.handshake import ConnectOptions
 from rlock._client.pending import PendingCall
@@ -101,7 +101,6 @@ class Host(Process):
         self._skew += seconds
         self.world.skew += abs(seconds)
         self.clock_was_set = True
-
 
     def set_the_clock_right(self) -> None:
         """As in Lock.tla: its rate is right, and the milliseconds of all masters begin together."""

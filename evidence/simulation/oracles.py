@@ -88,7 +88,9 @@ class Oracles:
     def _look_at_vote(self, client: Client, host: Host, name: str, owner: str, again: float) -> None:
         under_way = client.under_way
         tokens = {token for _, owners in under_way.acquiring.values() for token in owners}
-        tokens |= {hold.owner for hold in client.holds} | set(under_way.releasing) | set(under_way.handing_over)
+        tokens |= (
+            {hold.owner for hold in client.holds} | set(under_way.releasing) | set(under_way.handing_over)
+        )
         if client.dead or owner in tokens or owner not in host.left(name):
             return
         if again:  # its undo may be on its way
@@ -114,7 +116,9 @@ class Oracles:
     def lost(self, client: Client, hold: Hold) -> None:
         """The watchdog, or a release, tells of a loss."""
         if self.mode != "storm" and hold.options.renew and not self.world.referee.was_evicted(hold.owner):
-            self._accuse(hold.name, hold.owner, "", f"lost although every master answered in time: {hold.reason}")
+            self._accuse(
+                hold.name, hold.owner, "", f"lost although every master answered in time: {hold.reason}"
+            )
 
     # -- the restart guard -------------------------------------------------------------------------
 
@@ -160,7 +164,9 @@ class Oracles:
         clients = [client for client in self.world.clients if not client.dead]
         if not any(client.subscriptions.waiting(name) for client in clients):
             return False
-        if any(hold.name == name and valid_for(client, hold) > 0 for client in clients for hold in client.holds):
+        if any(
+            hold.name == name and valid_for(client, hold) > 0 for client in clients for hold in client.holds
+        ):
             return False
         blocked = 0
         for host in self.world.hosts:

@@ -289,7 +289,9 @@ class Play:
             try:
                 yield from client.unlocking(hold)
                 for owner in rivals[:1]:
-                    self.world.referee.accuse(hold.name, hold.owner, owner, "released as if nobody had had it")
+                    self.world.referee.accuse(
+                        hold.name, hold.owner, owner, "released as if nobody had had it"
+                    )
             except (LeaseLostError, KeyboardInterrupt):
                 pass
 

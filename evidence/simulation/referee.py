@@ -138,7 +138,9 @@ class Referee:
         """A user asks whether it still has the lock. Then nobody else had it since."""
         if hold in client.holds and hold.lease.remaining(client.clock()) > 0.0:
             for owner in self.rivals(hold)[:1]:
-                self.accuse(hold.name, hold.owner, owner, "believes in its lease, which another one had since")
+                self.accuse(
+                    hold.name, hold.owner, owner, "believes in its lease, which another one had since"
+                )
 
     def evict(self, owner: str) -> None:
         self._evicted.add(owner)
