@@ -132,8 +132,9 @@ def run(part: Part, at: str) -> dict[str, Any]:
     }
     (FOLDER / f"{part.name}.json").write_text(json.dumps(record, indent=1) + "\n")
     last = text.splitlines()[-20:]
+    print(f"{part.name}: {status} after {record['seconds']} s", flush=True)
     if status == "red":
-        print(f"---- {part.name} failed, the end of {output}:", *last, "----", sep="\n", flush=True)
+        print(f"---- the end of {output}:", *last, "----", sep="\n", flush=True)
     elif status == "skipped":
         print(f"skipped: evidence, {part.name}: {' '.join(last[-1:])}", flush=True)
     return record
@@ -158,7 +159,7 @@ def run_all(parts: Iterable[Part]) -> int:
         except KeyboardInterrupt:
             interrupted.set()
     for name, record in records.items():
-        told = record["result"][-1:] or [f"{len(record['rows'])} rows"]
+        told = record["result"][-1:] or [f"{len(record['rows'])} lines"]
         print(f"{name:<22}{record['status']:<8}{record['seconds']:>6} s  {told[0]}")
     failed = [
         part.name for part in PARTS if part in chosen and records.get(part.name, RED)["status"] == "red"
