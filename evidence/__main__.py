@@ -102,10 +102,10 @@ def commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def run(part: Part, at: str) -> dict[str, Any]:
-    """Run one part at a commit; its record."""
+def run(part: Part) -> dict[str, Any]:
+    """Run one part; its record."""
     print(f"{part.name}: python -m {part.command}", flush=True)
-    output, began = FOLDER / f"{part.name}.txt", time.monotonic()
+    output, at, began = FOLDER / f"{part.name}.txt", commit(), time.monotonic()
     (FOLDER / f"{part.name}.json").unlink(missing_ok=True)
     with output.open("w") as file:
         try:
@@ -143,13 +143,13 @@ def run(part: Part, at: str) -> dict[str, Any]:
 def run_all(parts: Iterable[Part]) -> int:
     """Run these parts, and print what became of each. 1: one failed."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    chosen, at, interrupted = list(parts), commit(), threading.Event()
+    chosen, interrupted = list(parts), threading.Event()
     records: dict[str, dict[str, Any]] = {}
 
     def run_lane(lane: Sequence[Part]) -> None:
         for part in lane:
             if part in chosen and not interrupted.is_set():
-                records[part.name] = run(part, at)
+                records[part.name] = run(part)
 
     with ThreadPoolExecutor(2) as pool:
         lanes = [pool.submit(run_lane, lane) for lane in (MODELS, MASTERS)]
@@ -164,7 +164,7 @@ def run_all(parts: Iterable[Part]) -> int:
     failed = [
         part.name for part in PARTS if part in chosen and records.get(part.name, RED)["status"] == "red"
     ]
-    print(f"---- evidence at {at}: {'failed: ' + ', '.join(failed) if failed else 'no part failed'}")
+    print(f"---- evidence: {'failed: ' + ', '.join(failed) if failed else 'no part failed'}")
     return 1 if failed else 0
 
 
