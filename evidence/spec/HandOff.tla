@@ -154,7 +154,7 @@ Begins(c, token) ==
 -----------------------------------------------------------------------------
 (* Acquire, renewal and healing, as in Exclusion.tla.                      *)
 
-\* An acquire takes a free key, and that of its place. A renewal extends its own key, healing puts it back.
+\* An acquire takes a free key, and that of its place, under another name. A renewal extends its own key, healing puts it back.
 Vote(c, m) ==
     /\ Holds(c) => c \in Renewing /\ client[c].left > 0
     /\ vote[c][m] = None /\ key[m].owner \in {c, NoOne}
@@ -167,7 +167,8 @@ Vote(c, m) ==
     /\ client' = [client EXCEPT ![c].begun = TRUE, ![c].phase = IF Holds(c) THEN @ ELSE "asking"]
     /\ message' = IF ~Holds(c) /\ c \in Waiters /\ Kept("3.10 no attempt before")
                   THEN [message EXCEPT ![c] = NoVotes] ELSE message
-    /\ UNCHANGED <<late, age, reply, evicted, top, fell, losses>>
+    /\ evicted' = IF ~Holds(c) /\ c \in Waiters THEN [evicted EXCEPT ![c] = Stays] ELSE evicted
+    /\ UNCHANGED <<late, age, reply, top, fell, losses>>
 
 \* Rule 3.7: each acquire that was sent before now is decided before the validity ends.
 Counts(c, m) == vote[c][m].is /\ (vote[c][m].wait = 0 \/ (Holds(c) /\ D < client[c].left))
@@ -214,7 +215,8 @@ InOrder(m) == "cut" \in Faults \/ late[m] = 0 \/ key[m].owner # Past
 \* A release or an undo runs, or a waiter that has gone passes on what it got. The message may be lost, or held
 \* back while an older one is there.
 HandOff(w, m) ==
-    /\ key[m].owner \in {NoOne, Past} /\ (May(w, m) \/ Holds(w)) /\ InOrder(m)
+    /\ key[m].owner \in {NoOne, Past} /\ InOrder(m)
+    /\ May(w, m) \/ (Holds(w) /\ ~Kept("3.10 eviction takes the place"))
     /\ key' = [key EXCEPT ![m] = [owner |-> w, left |-> Claim]]
     /\ \E token \in IF Kept("3.10 a fresh token") THEN Given(m, Past) ELSE Given(m, w),
           ahead \in IF "jump" \in Faults THEN 0..1 ELSE {0} :
@@ -331,7 +333,7 @@ Had(w) == LET c == client[w]
              ELSE Most(c.left, Most(IF \E m \in Masters : reply[w][m] = "yes" THEN Minus(T, c.sent) ELSE 0,
                                     IF \E m \in Masters : vote[w][m].is THEN Minus(T, c.round) ELSE 0))
 Evict(w, m) ==
-    /\ "evict" \in Faults /\ May(w, m)
+    /\ "evict" \in Faults /\ May(w, m) /\ client[w].phase # "asking"
     /\ \E o \in Masters : key[o].owner = w \/ evicted[w].at # {}
     /\ key' = IF key[m].owner = w THEN [key EXCEPT ![m] = Free] ELSE key
     /\ evicted' = [evicted EXCEPT ![w] = [at |-> @.at \cup {m}, left |-> IF IsQuorum(@.at) THEN @.left ELSE Had(w)]]
@@ -408,10 +410,9 @@ Exclusion   == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
 TokensRise  == ~fell
 ProofIsTrue == \A c \in Clients : Believes(c) /\ Safe(c) => ~client[c].clash
 
-\* An evicted waiter keeps what it had, and is put back nowhere.
+\* An evicted waiter keeps what it had, and gets no more.
 NoneComesBack == \A w \in Waiters :
-    /\ \A m \in evicted[w].at : key[m].owner # w
-    /\ IsQuorum(evicted[w].at) /\ Holds(w) => client[w].left <= evicted[w].left
+    IsQuorum(evicted[w].at) /\ Holds(w) => Most(client[w].left, ByProof(w)) <= evicted[w].left
 
 (* These are violated on purpose: a model in which nothing happens is safe, too. *)
 NobodyProves == \A w \in Waiters : ~(Proven(w) /\ client[w].left = 0)
