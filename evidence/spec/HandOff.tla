@@ -109,9 +109,9 @@ TypeOK ==
     /\ top \in Tokens /\ fell \in BOOLEAN /\ losses \in 0..Losses
 
 Holds(c)  == client[c].phase = "holding"
-Safe(c)   == c \notin Waiters \/ evicted[c].at = {}   \* nobody evicts it
+Safe(c)   == IF c \in Waiters THEN evicted[c].at = {} ELSE TRUE   \* nobody evicts it
 Valid(c)  == Holds(c) /\ client[c].left > 0 /\ Safe(c)
-May(c, m) == c \notin Waiters \/ m \notin evicted[c].at
+May(c, m) == IF c \in Waiters THEN m \notin evicted[c].at ELSE TRUE
 
 -----------------------------------------------------------------------------
 (* The fencing token of a grant (rule 3.8).                                *)
