@@ -104,7 +104,7 @@ def _broken(histories: Record, soak: Record) -> str:
             next((row[len(rule) :].strip() for row in run["rows"] if row.startswith(rule)), "")
             for run in (histories, soak)
         )
-        noticed = re.search(r"RED after [\d.]+ s: (.+?)(?:  |$)", seen)
+        noticed = re.search(r"RED after [\d.]+ s: (.+?) *(?:green|RED|$)", seen)
         told = "refused" if judged.startswith("Illegal") else judged
         rows.append(_row(rule, told, noticed[1] if noticed else "not tried"))
     return _source(histories, soak) + _lines(*rows)

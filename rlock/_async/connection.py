@@ -21,7 +21,7 @@ class StreamConnection(Connection, asyncio.Protocol):
     __slots__ = ("_writer", "arrived", "transport")
 
     def __init__(self, redis_connection: Any, result: HandshakeResult) -> None:
-        super().__init__(result)
+        super().__init__(result, redis_connection.secrets)
         # Kept: a StreamWriter closes its transport when it is collected. Taken away from the library's
         # connection, which would warn when it is collected.
         writer: Any = redis_connection._writer

@@ -24,7 +24,7 @@ class SocketConnection(Connection):
     __slots__ = ("_buffers", "_owner", "fileno", "socket", "write")
 
     def __init__(self, redis_connection: Any, result: HandshakeResult) -> None:
-        super().__init__(result)
+        super().__init__(result, redis_connection.secrets)
         socket: Any = redis_connection._sock
         socket.setblocking(False)
         self._owner = redis_connection  # closes the socket when it is collected
