@@ -91,7 +91,7 @@ def shrunk(schedule: Schedule, seconds: float = 60.0) -> Schedule:
                 i += size
         size = size // 2 if size > 1 else 0
     for change in ({"clients": 2}, {"clients": 3}, {"joined": True}, {"jitter": 0.0002}, {"durable": 0.0}):
-        simpler = replace(schedule, setup=replace(schedule.setup, **change))  # type: ignore[arg-type]
+        simpler = replace(schedule, setup=replace(schedule.setup, **change))
         if simpler != schedule and still(simpler):
             schedule = simpler
     return schedule
@@ -138,7 +138,8 @@ class Sum:
 
 def hunt(*, first: int, workers: int, limit: int = 1 << 60, seconds: float, bug: str = "") -> Sum:
     """Search with so many processes until one finds something, or the time or the number is over."""
-    began, found, out = time.monotonic(), Sum(), multiprocessing.Queue()
+    began, found = time.monotonic(), Sum()
+    out: Any = multiprocessing.Queue()
     until = time.time() + seconds
     processes = [
         multiprocessing.Process(target=_work, args=(i, workers, first, bug, limit, until, out), daemon=True)
