@@ -119,6 +119,11 @@ class Client(Process, Engine):
         for thread in list(self.running):
             thread.end()
 
+    def go_on(self) -> None:
+        """As by SIGCONT, in any order."""
+        if self.stopped and not self.dead:
+            self.resume(self.random)
+
     def key(self) -> OwnerKey:
         return self.current.key
 
