@@ -14,9 +14,8 @@ from rlock.rules.command_templates import Command
 from rlock.rules.keys import OWN, REDISSON
 from rlock.rules.tickets import Place
 from rlock.testing.memory.keyspace import Entry
-from tests.servers import AnyMaster, raw
-
 from rlock.testing.memory.masters import Master
+from tests.servers import AnyMaster, raw
 
 LOCKS = ("job", "{tagged}job")
 OWNERS = tuple(f"{label}:{i}" for label in "abc" for i in range(3))
