@@ -12,6 +12,7 @@ from rlock._client import calls, handshake
 from rlock._client.acknowledgements import Acknowledgements
 from rlock.procedures import acquire, attempt, hand_off, inspect, port, settle
 from rlock.rules import commands, lease, options, quorum, renewal_votes, restart_guard, scripts
+from rlock.rules.memory_epoch import same_memory
 from rlock.rules.timing import valid_until
 from rlock.testing.memory.masters import Master, Reply
 
@@ -48,7 +49,7 @@ def note_not_read(stack: ExitStack) -> None:
     read = restart_guard.Guard.check_note
 
     def longest_only(self: Any, master: int, text: str, now: float) -> bool:
-        return not restart_guard.same_memory(text, self._epochs[master].note) or read(self, master, text, now)
+        return not same_memory(text, self._epochs[master].note) or read(self, master, text, now)
 
     stack.enter_context(patch.object(restart_guard.Guard, "check_note", longest_only))
 
