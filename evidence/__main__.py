@@ -102,10 +102,10 @@ def commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def run(part: Part, at: str) -> dict[str, Any]:
-    """Run one part at a commit; its record."""
+def run(part: Part) -> dict[str, Any]:
+    """Run one part; its record."""
     print(f"{part.name}: python -m {part.command}", flush=True)
-    output, began = FOLDER / f"{part.name}.txt", time.monotonic()
+    output, at, began = FOLDER / f"{part.name}.txt", commit(), time.monotonic()
     (FOLDER / f"{part.name}.json").unlink(missing_ok=True)
     with output.open("w") as file:
         try:
@@ -132,8 +132,9 @@ def run(part: Part, at: str) -> dict[str, Any]:
     }
     (FOLDER / f"{part.name}.json").write_text(json.dumps(record, indent=1) + "\n")
     last = text.splitlines()[-20:]
+    print(f"{part.name}: {status} after {record['seconds']} s", flush=True)
     if status == "red":
-        print(f"---- {part.name} failed, the end of {output}:", *last, "----", sep="\n", flush=True)
+        print(f"---- the end of {output}:", *last, "----", sep="\n", flush=True)
     elif status == "skipped":
         print(f"skipped: evidence, {part.name}: {' '.join(last[-1:])}", flush=True)
     return record
@@ -142,13 +143,13 @@ def run(part: Part, at: str) -> dict[str, Any]:
 def run_all(parts: Iterable[Part]) -> int:
     """Run these parts, and print what became of each. 1: one failed."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    chosen, at, interrupted = list(parts), commit(), threading.Event()
+    chosen, interrupted = list(parts), threading.Event()
     records: dict[str, dict[str, Any]] = {}
 
     def run_lane(lane: Sequence[Part]) -> None:
         for part in lane:
             if part in chosen and not interrupted.is_set():
-                records[part.name] = run(part, at)
+                records[part.name] = run(part)
 
     with ThreadPoolExecutor(2) as pool:
         lanes = [pool.submit(run_lane, lane) for lane in (MODELS, MASTERS)]
@@ -158,12 +159,12 @@ def run_all(parts: Iterable[Part]) -> int:
         except KeyboardInterrupt:
             interrupted.set()
     for name, record in records.items():
-        told = record["result"][-1:] or [f"{len(record['rows'])} rows"]
+        told = record["result"][-1:] or [f"{len(record['rows'])} lines"]
         print(f"{name:<22}{record['status']:<8}{record['seconds']:>6} s  {told[0]}")
     failed = [
         part.name for part in PARTS if part in chosen and records.get(part.name, RED)["status"] == "red"
     ]
-    print(f"---- evidence at {at}: {'failed: ' + ', '.join(failed) if failed else 'no part failed'}")
+    print(f"---- evidence: {'failed: ' + ', '.join(failed) if failed else 'no part failed'}")
     return 1 if failed else 0
 
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from evidence.sabotage import SABOTAGES
+from evidence.bugs import BUGS
 
 RESULTS = Path(__file__).resolve().parents[1] / "evidence" / "results.json"
 Record = dict[str, Any]
@@ -94,17 +94,17 @@ def _searches(records: dict[str, Record], modules: list[str]) -> str:
 
 
 def _broken(histories: Record, soak: Record) -> str:
-    """For each rule of evidence/sabotage.py: Porcupine's verdict on a history, and what the soak notices."""
+    """For each rule of evidence/bugs: Porcupine's verdict on a history, and what the soak notices."""
     rows = [
         "| rule broken in the code | Porcupine, a simulated history | soak, real masters |",
         "|---|---|---|",
     ]
-    for rule in dict.fromkeys((*SABOTAGES, *(row[:28].strip() for row in soak["rows"]))):
+    for rule in dict.fromkeys((*BUGS, *(row[:28].strip() for row in soak["rows"]))):
         judged, seen = (
             next((row[len(rule) :].strip() for row in run["rows"] if row.startswith(rule)), "")
             for run in (histories, soak)
         )
-        noticed = re.search(r"RED after [\d.]+ s: (.+?)(?:  |$)", seen)
+        noticed = re.search(r"RED after [\d.]+ s: (.+?) *(?:green|RED|$)", seen)
         told = "refused" if judged.startswith("Illegal") else judged
         rows.append(_row(rule, told, noticed[1] if noticed else "not tried"))
     return _source(histories, soak) + _lines(*rows)

@@ -17,11 +17,10 @@ import pytest
 from rlock.rules import keys
 from rlock.rules.options import ClientOptions, LockOptions
 
-from ..sabotage import sabotage
+from ..bugs import broken
 from . import directed_failovers as failovers
 from .client import Client
 from .hosts import EPOCH_US
-from .masters import broken
 from .referee import Referee
 from .stage import FIXED, NAME, Stage
 
@@ -261,7 +260,7 @@ def test_it_is_safe_with_the_rule(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", SCENARIOS)
 def test_it_is_violated_without_the_rule(rule: str) -> None:
-    with sabotage(rule), broken(rule):
+    with broken(rule):
         referee = SCENARIOS[rule].on()
     assert harm_done(referee)
     assert len(referee.entered) == SCENARIOS[rule].broken
@@ -273,7 +272,7 @@ def test_it_is_safe_with_the_rule_whatever_comes_a_little_sooner_or_later(rule: 
     for seed in range(SHAKES):
         referee = SCENARIOS[rule].on(Random(seed))
         assert referee.violations == [], f"seed {seed}"
-        with sabotage(rule), broken(rule):
+        with broken(rule):
             unsafe += harm_done(SCENARIOS[rule].on(Random(seed)))
     assert unsafe, "none of them comes near the danger"
 

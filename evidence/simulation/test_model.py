@@ -16,7 +16,7 @@ from rlock.rules.tickets import Place
 from rlock.testing.memory.keyspace import Entry
 from tests.servers import AnyMaster, raw
 
-from .masters import Master
+from rlock.testing.memory.masters import Master
 
 LOCKS = ("job", "{tagged}job")
 OWNERS = tuple(f"{label}:{i}" for label in "abc" for i in range(3))

@@ -1,6 +1,7 @@
 """Soak: processes contend for locks on real masters while a nemesis is at work; a checker reads their notes.
 
     python -m evidence.soak [--masters 3|5] [--ttl 2|10] [--minutes 3] [--seed N] [--faults all|kill,...]
+    python -m evidence.soak --faults late-release,late-confirmation     hand-offs whose bytes come late
     python -m evidence.soak --counter       lost updates with and without the fencing token, Jepsen's workload
     python -m evidence.soak --controls      breaks each rule of safety on purpose: each must be noticed
     python -m evidence.soak --break NAME    one of these, under the faults that you choose
@@ -86,9 +87,9 @@ def _options() -> Any:
     parser.add_argument("--processes", type=int, default=6)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--faults", default="all", help=f"all, or some of: {', '.join(FAULTS)}")
-    parser.add_argument("--break", dest="sabotage", default="", help="a rule of evidence/sabotage.py")
+    parser.add_argument("--break", dest="sabotage", default="", help="a bug of evidence/bugs")
     parser.add_argument("--counter", action="store_true", help="lost updates under pauses, nothing else")
-    parser.add_argument("--controls", action="store_true", help="every rule of evidence/sabotage.py in turn")
+    parser.add_argument("--controls", action="store_true", help="every bug that it can find, in turn")
     parser.add_argument("--only", default="", help="with --controls: those whose name holds this")
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     parser.add_argument("--keep", type=Path, help="copy the journals of a run that failed to this folder")

@@ -129,12 +129,15 @@ def hand_over(
     return command.expect_first_reply()
 
 
-def undo(wire: Wire, name: str, owner: str, waiter: str = "", *, hand_on: bool = True) -> Command:
+def undo(
+    wire: Wire, name: str, owner: str, waiter: str = "", *, hand_on: bool = True, token: int = 0
+) -> Command:
     """Take back the votes of a failed attempt, and the queue place ``waiter``. Wakes the next waiter at most.
 
     ``hand_on``: False wakes no waiter, because the next one could only get the votes of a minority.
+    ``token``: as for `free`.
     """
-    return _release(wire, name, owner, waiter, hand_on=hand_on, publish=False)
+    return _release(wire, name, owner, waiter, hand_on=hand_on, publish=False, token=token)
 
 
 def leave_queue(wire: Wire, name: str, waiter: str, *, hand_on: bool = True) -> Command:

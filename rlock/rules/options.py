@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -126,6 +127,17 @@ def _check_ttl(option: str, value: Any) -> float:
             f"after a crash; use a shorter one, 10 s if in doubt (a held lock is renewed anyway)"
         )
     return seconds
+
+
+def check_callback(option: str, callback: object) -> None:
+    """Raise `OptionsError` for a callback that a thread would call and nobody would await."""
+    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(
+        getattr(callback, "__call__", None)  # noqa: B004
+    ):
+        raise OptionsError(
+            f"{option} is a coroutine function, which a thread cannot await: give a function, or use an "
+            f"rlock.asyncio.Client: {callback!r}"
+        )
 
 
 def check_name(name: object) -> str:

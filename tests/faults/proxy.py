@@ -18,8 +18,10 @@ from typing import Literal
 
 from rlock.rules.scripts import Script
 
-#: What comes after a loss: nothing any more on that connection, or its end with a RST.
-Then = Literal["silence", "reset"]
+#: What comes after a loss: nothing any more on that connection; its end with a RST; a half of it and a RST.
+Then = Literal["silence", "reset", "torn"]
+#: Which connections: those that are subscribed, those that are not.
+Of = Literal["all", "commands", "messages"]
 
 
 @dataclass(eq=False)
@@ -66,6 +68,7 @@ class Proxy:
         self._losses: list[_Loss] = []
         self._cut_requests = self._cut_replies = self._closed = False
         self._held_requests = self._held_replies = False
+        self._held_of: Of = "all"
         self._connections: set[_Connection] = set()
         self._mutex = threading.RLock()
         self._selector = selectors.DefaultSelector()
@@ -80,10 +83,10 @@ class Proxy:
         with self._mutex:
             self._cut_requests, self._cut_replies = requests, replies
 
-    def hold(self, *, requests: bool = True, replies: bool = True) -> None:
+    def hold(self, *, requests: bool = True, replies: bool = True, of: Of = "all") -> None:
         """Keep what comes, also the end of connections, for `let_go`. Messages are replies."""
         with self._mutex:
-            self._held_requests, self._held_replies = requests, replies
+            self._held_requests, self._held_replies, self._held_of = requests, replies, of
 
     def let_go(self) -> None:
         """Deliver what was held, late."""
@@ -148,8 +151,8 @@ class Proxy:
 
     def _patience(self) -> float | None:
         with self._mutex:
-            ways = [way for one in self._connections for way in one.ways]
-            due = [way.queue[0][0] for way in ways if way.queue and not self._holds(way)]
+            ways = [(one, way) for one in self._connections for way in one.ways]
+            due = [way.queue[0][0] for one, way in ways if way.queue and not self._holds(one, way)]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _accept(self) -> None:
@@ -202,18 +205,22 @@ class Proxy:
             if loss is None:
                 return True
         self.losses += 1
-        if loss.then == "reset":
-            self._reset(connection)
-        else:
+        if loss.then == "torn":
+            with contextlib.suppress(OSError):
+                way.target.sendall(frame[: len(frame) // 2])
+        if loss.then == "silence":
             way.lost = True
+        else:
+            self._reset(connection)
         return False
 
-    def _holds(self, way: _Way) -> bool:
-        return self._held_requests if way.to_master else self._held_replies
+    def _holds(self, connection: _Connection, way: _Way) -> bool:
+        held = self._held_requests if way.to_master else self._held_replies
+        return held and self._held_of in ("all", "messages" if connection.subscriber else "commands")
 
     def _deliver(self, connection: _Connection) -> None:
         for way in connection.ways:
-            while way.queue and not self._holds(way) and way.queue[0][0] <= time.monotonic():
+            while way.queue and not self._holds(connection, way) and way.queue[0][0] <= time.monotonic():
                 _, data = way.queue.popleft()
                 if not data:
                     self._forget(connection)

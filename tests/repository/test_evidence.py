@@ -40,7 +40,7 @@ def parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_a_part_that_fails_stops_no_other_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert runner.main([]) == 1
     out = capsys.readouterr().out
-    assert out.splitlines()[-1].endswith(": failed: bad, silent")
+    assert out.splitlines()[-1] == "---- evidence: failed: bad, silent"
     assert "skipped: evidence, absent: no Go" in out
     found = {path.stem: json.loads(path.read_text())["status"] for path in runner.FOLDER.glob("*.json")}
     assert found == {"bad": "red", "good": "green", "silent": "red", "absent": "skipped", "last": "green"}
