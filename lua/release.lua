@@ -109,14 +109,14 @@ if first or next_waiter or claim_ms == '0' then
         local now_us = time[1] * 1000000 + time[2]
         local token, given_to = string.match(last or '', '^(%d+) (.*)$')
         token = tonumber(token or 0)
-        if given_to == holder then
+        if given_to == holder and token <= 9e15 then
             return token, now_us
         end
         local least, kept_ms = proposal + 0, fence_ms
         if least < now_us - fence_ms * 1000 then
             least = now_us
         end
-        token = math.max(token + 1, least)
+        token = math.max(token > 9e15 and 0 or token + 1, least)
         if token > now_us then
             kept_ms = string.format('%.0f', fence_ms + (token - now_us) / 1000)
         end

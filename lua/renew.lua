@@ -36,4 +36,9 @@ for i = 1, locks do
         return held
     end
 end
-return {ARGV[2], codes, note_key and redis.call('get', note_key) or ''}
+local note = note_key and redis.pcall('get', note_key) or ''
+if note.err and not string.find(note.err, 'WRONGTYPE', 1, true) then
+    return note
+end
+note = note.err and '' or note
+return {ARGV[2], codes, note}
