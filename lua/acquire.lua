@@ -39,10 +39,7 @@ end
 -- In the same call: otherwise an idle client would not see that a flush took the note and the locks.
 -- A key of another type is no note: the handshake that the client sends then replaces it.
 local note = note_key and redis.pcall('get', note_key) or ''
-if note.err and not string.find(note.err, 'WRONGTYPE', 1, true) then
-    return note
-end
-note = note.err and '' or note
+note = note.err and (string.find(note.err, 'WRONGTYPE', 1, true) and '' or error(note.err)) or note
 if fields ~= 0 and fields ~= 1 then
     return {-2, '', 0, -1, 0, 0, 0, note, 0}
 end

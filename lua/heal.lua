@@ -60,10 +60,7 @@ for i = 1, locks do
     end
 end
 local note = note_key and redis.pcall('get', note_key) or ''
-if note.err and not string.find(note.err, 'WRONGTYPE', 1, true) then
-    return note
-end
-note = note.err and '' or note
+note = note.err and (string.find(note.err, 'WRONGTYPE', 1, true) and '' or error(note.err)) or note
 local known, longest = string.match(note, '^(%S* %d+) (%d+)$')
 if healed and known and longest + 0 < lease_ms + 0 then
     -- As acquire.lua does: a lease that stands here from now on.

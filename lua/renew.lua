@@ -37,8 +37,5 @@ for i = 1, locks do
     end
 end
 local note = note_key and redis.pcall('get', note_key) or ''
-if note.err and not string.find(note.err, 'WRONGTYPE', 1, true) then
-    return note
-end
-note = note.err and '' or note
+note = note.err and (string.find(note.err, 'WRONGTYPE', 1, true) and '' or error(note.err)) or note
 return {ARGV[2], codes, note}

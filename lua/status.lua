@@ -24,10 +24,7 @@ if type(fields) == 'table' and not string.find(fields.err, 'WRONGTYPE', 1, true)
 end
 -- Without it the client would believe `free` from a master that was flushed while the client was idle.
 local note = note_key and redis.pcall('get', note_key) or ''
-if note.err and not string.find(note.err, 'WRONGTYPE', 1, true) then
-    return note
-end
-note = note.err and '' or note
+note = note.err and (string.find(note.err, 'WRONGTYPE', 1, true) and '' or error(note.err)) or note
 if fields ~= 0 and fields ~= 1 then
     return {-2, '', 0, -1, 0, {}, note}
 end
