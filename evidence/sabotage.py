@@ -15,7 +15,6 @@ from unittest.mock import patch
 
 from rlock._client import calls, handshake
 from rlock._client.acknowledgements import Acknowledgements
-from rlock.model import Code
 from rlock.procedures import acquire, attempt, hand_off, inspect, port, settle
 from rlock.rules import commands, lease, options, quorum, renewal_votes, restart_guard, scripts
 from rlock.rules.timing import valid_until
@@ -164,8 +163,7 @@ def stamp_of_receipt(stack: ExitStack) -> None:
     genuine = hand_off._counted
 
     def as_read(context: Any, handed: Any) -> Any:
-        given, _ = genuine(context, handed)
-        return given, [message.read_at for message in given.values()]
+        return {master: handed[master].read_at for master in genuine(context, handed)}
 
     stack.enter_context(patch.object(hand_off, "_counted", as_read))
 
@@ -177,13 +175,9 @@ def claim_of_a_lease(stack: ExitStack) -> None:
 
 
 def any_confirmation(stack: ExitStack) -> None:
-    """A master that grants the confirmation is taken for one that granted nobody else before."""
-
-    def granted(self: Any, master: int) -> bool:
-        vote = self.ballot.votes.get(master)
-        return vote is not None and vote.code == Code.YES
-
-    stack.enter_context(patch.object(hand_off.Confirmation, "_unbroken", granted))
+    """A master that answers the confirmation is taken for one on which the grant still stood."""
+    answered: Any = lambda self, master: master in self.ballot.votes  # noqa: E731
+    stack.enter_context(patch.object(hand_off.Confirmation, "_unbroken", answered))
 
 
 def replicas_ignored(stack: ExitStack) -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 TOP = Path(__file__).resolve().parents[2]
 PAGE = TOP / "docs" / "contributing" / "safety.md"
 FOLDERS = TOP / "tests", TOP / "evidence"
-_RULE = re.compile(r"^- \*\*(\d\.\d) ([^*]+?)\.?\*\*", re.MULTILINE)
+_RULE = re.compile(r"^- \*\*(\d\.\d+) ([^*]+?)\.?\*\*", re.MULTILINE)
 
 
 class Test(NamedTuple):

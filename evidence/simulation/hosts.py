@@ -92,7 +92,7 @@ class Host(Process):
         return (self.time_us() - EPOCH_US - round(self._skew * 1e6)) // 1000
 
     def vouch(self) -> None:
-        self.master.write(NOTE, f"{self.term} 0 0")
+        self.master.write(NOTE, f"{self.term} 0 {self.world.max_ttl_ms}")
 
     @property
     def term(self) -> str:

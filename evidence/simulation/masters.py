@@ -29,12 +29,12 @@ def broken(rule: str) -> Iterator[None]:
 class Master(masters.Master):
     """One that keeps the rules, but for those in ``BROKEN``."""
 
-    def _stamp(self, fence: str, owner: str, proposal: str, fence_ms: str) -> int:
+    def _stamp(self, fence: str, owner: str, proposal: str, fence_ms: str, *, anew: bool = False) -> int:
         if INCR_TOKENS in BROKEN and self._last(fence)[1] != owner:
             token = self._last(fence)[0] + 1
             self.write(fence, f"{token} {owner}", fence_ms)
             return token
-        return super()._stamp(fence, owner, proposal, fence_ms)
+        return super()._stamp(fence, owner, proposal, fence_ms, anew=anew)
 
     def _handshake(self, keys: Sequence[str], run_id: str, memory: str, known: str) -> Reply:
         note = self.text(keys[0])

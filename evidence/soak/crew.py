@@ -24,9 +24,12 @@ END_S = 60.0
 
 
 class Crew:
-    """``setup(number)`` tells what the next worker is to do. Thread-safe."""
+    """``setup(number, place)`` tells what the next worker is to do. Thread-safe.
 
-    def __init__(self, count: int, folder: Path, setup: Callable[[int], Setup]) -> None:
+    A worker that replaces a killed one takes its place, and with it its proxies.
+    """
+
+    def __init__(self, count: int, folder: Path, setup: Callable[[int, int], Setup]) -> None:
         self._folder, self._setup = folder, setup
         self._mutex = threading.Lock()
         self._started = 0
@@ -34,8 +37,8 @@ class Crew:
         self._wakes: list[threading.Timer] = []
         #: Names of those that were killed, with the instant.
         self.killed: dict[str, int] = {}
-        for _ in range(count):
-            self._hire()
+        for place in range(count):
+            self._hire(place)
 
     @property
     def count(self) -> int:
@@ -44,8 +47,10 @@ class Crew:
     def kill(self, dice: Random) -> str:
         """SIGKILL one of them and start another one."""
         with self._mutex:
-            told = self._kill(dice.randrange(len(self._alive)))
-            self._hire()
+            at = dice.randrange(len(self._alive))
+            place = self._alive[at][0].place
+            told = self._kill(at)
+            self._hire(place)
         return told
 
     def dismiss(self, pid: int) -> str:
@@ -53,6 +58,17 @@ class Crew:
         with self._mutex:
             at = [i for i, (_, process) in enumerate(self._alive) if process.pid == pid]
             return self._kill(at[0]) if at and len(self._alive) > 1 else "nobody"
+
+    def place(self, pid: int) -> int | None:
+        """The place of a process, if it is one of them."""
+        return next((setup.place for setup, process in self._alive if process.pid == pid), None)
+
+    def send(self, pid: int, number: int) -> None:
+        """Send a signal to this one, if it is one of them."""
+        with self._mutex:
+            for _, process in self._alive:
+                if process.pid == pid:
+                    process.send_signal(number)
 
     def freeze(self, dice: Random, seconds: float, share: float = 0.0) -> str:
         """SIGSTOP one of them, or that share of all, and SIGCONT after so many seconds."""
@@ -121,9 +137,9 @@ class Crew:
         process.wait()
         return setup.worker
 
-    def _hire(self) -> None:
+    def _hire(self, place: int) -> None:
         self._started += 1
-        setup = self._setup(self._started)
+        setup = self._setup(self._started, place)
         log = os.open(self._folder / f"{setup.worker}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             # It dies with this process, whatever becomes of this process.

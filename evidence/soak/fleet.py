@@ -1,11 +1,12 @@
-"""The masters of a soak, a proxy in front of each, and what is known of their memory."""
+"""The masters of a soak, the proxies in front of each, and what is known of their memory."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ import redis
 
 import rlock
 from rlock.rules.quorum import quorum
-from rlock.rules.timing import guard_time
+from rlock.rules.timing import FENCE_TTL_S, guard_time
 from rlock.testing.local.embedded import Master, ServerBinary, find_server
 from tests.faults import clock
-from tests.faults.proxy import Proxy
 from tests.servers import left, raw
+
+from .proxies import Front, PlaceProxy
 
 #: The wall clocks of the masters run by so much too fast or too slow.
 MASTER_RATE = 0.004
@@ -38,6 +40,7 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
         server: ServerBinary | None = None,
         *,
         clocks: bool = False,
+        places: int = 1,
     ) -> None:
         self.ttl = ttl
         server = server or find_server()
@@ -57,7 +60,11 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
             ]
             # Before a run nothing is locked: what `rlock init` says, for the max_ttl of the run.
             self.vouch()
-            self.proxies = [Proxy(url) for url in self.urls]
+            fronts = [Front(url, places) for url in self.urls]
+            for front in fronts:
+                self._ends.callback(front.shutdown)
+            #: By master and by the place of a worker.
+            self.proxies: list[list[PlaceProxy]] = [front.proxies for front in fronts]
         except BaseException:
             self._ends.close()
             raise
@@ -66,14 +73,14 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
         self._grown_at = [0.0 for _ in self.masters]
         #: By how much each wall clock may still be set back.
         self._backward_s = [0.95 * ttl for _ in self.masters]
+        #: Until then tokens may be ahead of the clocks (time.monotonic).
+        self._ahead_until = 0.0
         self._mutex = threading.Lock()
 
     def __len__(self) -> int:
         return len(self.masters)
 
     def __exit__(self, *_: object) -> None:
-        for proxy in self.proxies:
-            proxy.close()
         self._ends.close()
 
     @property
@@ -81,10 +88,9 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
         """Straight to the masters."""
         return [master.url for master in self.masters]
 
-    @property
-    def proxied(self) -> list[str]:
-        """The same masters through the proxies."""
-        return [proxy.url for proxy in self.proxies]
+    def proxied(self, place: int) -> list[str]:
+        """The same masters through the proxies of a place."""
+        return [proxies[place].address() for proxies in self.proxies]
 
     def vouch(self) -> None:
         """State that nothing is locked."""
@@ -128,11 +134,27 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
         restart guard lasts; a step forward ends leases early, which is outside the promise.
         """
         with self._mutex:
-            step = min(seconds, self._backward_s[i]) if self.clocks else 0.0
+            settable = self.clocks and time.monotonic() > self._ahead_until
+            step = min(seconds, self._backward_s[i]) if settable else 0.0
             self._backward_s[i] -= step
             if step:
                 self.clocks[i].step(-step)
         return step
+
+    def put_ahead(self, masters: Iterable[redis.Redis], fence: str, owner: str) -> None:
+        """Give a token as a clock would that was ahead; masters without memory will not fall behind it."""
+        times: list[tuple[int, int]] = []
+        with self._mutex:
+            for i in range(len(self)):
+                with contextlib.suppress(redis.RedisError), contextlib.closing(self.raw(i)) as client:
+                    times.append(client.time())
+            second, us = min(times)
+            token = second * 10**6 + us + int(0.95e6 * self.ttl)
+            self._ahead_until = time.monotonic() + self.ttl
+            for master in masters:
+                with contextlib.suppress(redis.RedisError):
+                    given = str(master.get(fence) or "0").partition(" ")[0]
+                    master.set(fence, f"{max(token, int(given) + 1)} {owner}", px=int(FENCE_TTL_S * 1000))
 
     def turn_clocks(self, way: int) -> None:
         """Make the fast wall clocks slow, or the other way round: they may not be far apart in the end."""
@@ -167,7 +189,7 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
 
     def mend(self) -> None:
         """Everything runs and lets everything through."""
-        for proxy in self.proxies:
+        for proxy in itertools.chain(*self.proxies):
             proxy.mend()
         for i, master in enumerate(self.masters):
             if not master.running:

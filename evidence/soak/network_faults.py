@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from random import Random
 
-from tests.faults.proxy import Proxy
+from tests.faults.proxy import Of, Then
 
 from .field import Field, fault, some
+from .proxies import PlaceProxy
+
+#: What a lost request or reply does to its connection.
+THEN: tuple[Then, ...] = ("silence", "reset", "torn")
 
 
 @fault("cut")
@@ -25,12 +30,14 @@ def cut(on: Field, dice: Random) -> None:
 
 @fault("hold")
 def hold(on: Field, dice: Random) -> None:
-    """Everything is kept and delivered late: commands whose clients gave up, replies of an earlier life."""
+    """Bytes are kept and delivered late: commands whose clients gave up, replies of an earlier life."""
     chosen = _some_proxies(on, dice)
     pause = dice.uniform(0.05, 0.8) * min(on.fleet.ttl, 3.0)
-    on.note("hold", f"{len(chosen)} for {pause:.2f} s")
+    requests, replies = dice.choice(((True, True), (True, False), (False, True)))
+    of: Of = dice.choice(("all", "commands", "messages"))
+    on.note("hold", f"{requests=} {replies=} of {of} on {len(chosen)} for {pause:.2f} s")
     for proxy in chosen:
-        proxy.hold()
+        proxy.hold(requests=requests, replies=replies, of=of)
     on.rest(pause)
     for proxy in chosen:
         proxy.let_go()
@@ -38,35 +45,31 @@ def hold(on: Field, dice: Random) -> None:
 
 @fault("slow")
 def slow(on: Field, dice: Random) -> None:
-    """Everything takes longer."""
-    delay = dice.choice((0.005, 0.03, 0.1, 0.3))
-
-    def worsen(proxy: Proxy) -> None:
-        proxy.delay_s = delay
-
-    _weather(on, dice, "slow", delay, worsen)
+    """Everything takes longer, and comes within the request time-out."""
+    delay = dice.choice((0.005, 0.03, dice.uniform(0.05, 0.3)))
+    _weather(on, dice, "slow", f"{delay:.3f}", lambda proxy: proxy.delay(delay))
 
 
 @fault("crawl")
 def crawl(on: Field, dice: Random) -> None:
     """All proxies take 0.3 s at once; who goes directly is fast."""
     on.note("crawl", "all")
-    for proxy in on.fleet.proxies:
-        proxy.delay_s = 0.3
+    for proxy in itertools.chain(*on.fleet.proxies):
+        proxy.delay(0.3)
     on.rest(5.0)
-    for proxy in on.fleet.proxies:
+    for proxy in itertools.chain(*on.fleet.proxies):
         proxy.mend()
 
 
 @fault("lose")
 def lose(on: Field, dice: Random) -> None:
-    """Single requests are lost, or carried out and their replies lost."""
+    """Single requests are lost, or carried out and their replies lost; or half of one arrives."""
     script = on.commands[dice.choice(("acquire", "acquire", "release", "release", "renew", "heal", "fence"))]
-    reply, reset = dice.random() < 0.7, dice.random() < 0.5
+    reply, then = dice.random() < 0.7, dice.choice(THEN)
     chosen = _some_proxies(on, dice)
-    on.note("lose", f"{'reply' if reply else 'request'} of {script.name} on {len(chosen)}")
+    on.note("lose", f"{'reply' if reply else 'request'} of {script.name} on {len(chosen)}, {then}")
     for proxy in chosen:
-        (proxy.lose_reply if reply else proxy.lose_request)(script, "reset" if reset else "silence")
+        (proxy.lose_reply if reply else proxy.lose_request)(script, then)
     on.rest(0.5)
 
 
@@ -74,7 +77,7 @@ def lose(on: Field, dice: Random) -> None:
 def lost_replies(on: Field, dice: Random) -> None:
     """All masters carry an acquire out, and the connections break before they have said so."""
     on.note("lost replies", "of all")
-    for proxy in on.fleet.proxies:
+    for proxy in itertools.chain(*on.fleet.proxies):
         proxy.lose_reply(on.commands["acquire"], "reset")
     on.rest(0.3)
 
@@ -87,7 +90,7 @@ def reset(on: Field, dice: Random) -> None:
 
 
 def _weather(
-    on: Field, dice: Random, fault: str, told: object, worsen: Callable[[Proxy], None], mean: float = 0.5
+    on: Field, dice: Random, fault: str, told: object, worsen: Callable[[PlaceProxy], None], mean: float = 0.5
 ) -> None:
     chosen = _some_proxies(on, dice)
     pause = dice.uniform(0.1, 2 * mean) * on.fleet.ttl
@@ -99,5 +102,11 @@ def _weather(
         proxy.mend()
 
 
-def _some_proxies(on: Field, dice: Random) -> list[Proxy]:
-    return [on.fleet.proxies[i] for i in some(on, dice)]
+def _some_proxies(on: Field, dice: Random) -> list[PlaceProxy]:
+    """Those of a few masters, or of all; in front of one worker, or of all."""
+    chosen = [on.fleet.proxies[i] for i in some(on, dice)]
+    places = range(len(chosen[0]))
+    if dice.random() < 0.5:
+        only = dice.randrange(len(chosen[0]))
+        places = range(only, only + 1)
+    return [proxies[place] for proxies in chosen for place in places]

@@ -6,8 +6,9 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -25,7 +26,17 @@ from .crew import Crew
 from .field import FAULTS, Field
 from .fleet import Fleet
 from .groups import GroupFleet, failover_figures
-from .plan import CYCLE_S, ONE_MASTER, PROCESSES, PROGRESS_S, Plan, Result, figures
+from .plan import (
+    CYCLE_S,
+    HAND_OFFS,
+    HAND_OFFS_ALONE_S,
+    ONE_MASTER,
+    PROCESSES,
+    PROGRESS_S,
+    Plan,
+    Result,
+    figures,
+)
 from .progress import judge_ends, judge_progress, judge_stalls
 from .worker import COUNTERS, Setup
 
@@ -40,7 +51,7 @@ def run(plan: Plan) -> Result:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rlock-soak-")))
         fleet = stack.enter_context(_fleet(plan, folder))
         result.server = fleet.server
-        crew = Crew(plan.processes, folder, lambda number: _setup(plan, folder, fleet, number))
+        crew = Crew(plan.processes, folder, partial(_setup, plan, folder, fleet))
         stack.callback(crew.abolish)
         _Run(plan, result, folder, crew, Field(fleet, crew, plan.names, commands)).go()
         if result.red and plan.keep is not None:
@@ -52,7 +63,8 @@ def run(plan: Plan) -> Result:
 def _fleet(plan: Plan, folder: Path) -> Fleet:
     if plan.replicas is not None:
         return GroupFleet(plan.masters, plan.ttl, plan.replicas, plan.acknowledged, plan.server)
-    return Fleet(plan.masters, plan.ttl, folder, plan.server, clocks="clock" in plan.faults)
+    clocks = "clock" in plan.faults
+    return Fleet(plan.masters, plan.ttl, folder, plan.server, clocks=clocks, places=plan.processes)
 
 
 def _scripts(sabotage: str) -> dict[str, scripts.Script]:
@@ -65,13 +77,14 @@ def _scripts(sabotage: str) -> dict[str, scripts.Script]:
         return {script.name: scripts.Script(script.name, script.source) for script in scripts.ALL}
 
 
-def _setup(plan: Plan, folder: Path, fleet: Fleet, number: int) -> Setup:
-    through = plan.proxied == "all" or number % 2 == 0
+def _setup(plan: Plan, folder: Path, fleet: Fleet, number: int, place: int) -> Setup:
+    through = plan.proxied == "all" or place % 2 == 1
     return Setup(
         folder=str(folder),
         worker=f"w{number}",
         seed=str(plan.seed),
-        urls=fleet.proxied if through else fleet.urls,
+        place=place,
+        urls=fleet.proxied(place) if through else fleet.urls,
         names=list(plan.names),
         ttl=plan.ttl,
         holds=plan.holds if through or plan.proxied != "some/short" else "short",
@@ -80,8 +93,16 @@ def _setup(plan: Plan, folder: Path, fleet: Fleet, number: int) -> Setup:
         sabotage=plan.sabotage,
         order=plan.order,
         rate=1 + plan.rate * Random(f"{plan.seed}/clock {number}").choice((-1, 0, 1)),
-        tasks=number // 2 % 2 == 1,
+        tasks=(place + 1) // 2 % 2 == 1,
     )
+
+
+def quiet_for(spent: float, faults: Sequence[str], wanted: Sequence[str]) -> float:
+    """How long these faults have to leave hand-offs to the faults that are meant for them."""
+    cycle, alone = HAND_OFFS_ALONE_S
+    if faults[0] in HAND_OFFS or not set(HAND_OFFS) & set(wanted):
+        return 0.0
+    return cycle - spent % cycle if spent % cycle > cycle - alone else 0.0
 
 
 class _Run:
@@ -124,7 +145,7 @@ class _Run:
     def _shares(self) -> Iterable[tuple[list[str], float]]:
         """The faults of each thread: two for masters and network, for pairs of faults; one for processes."""
         wanted = self._plan.faults
-        there = [fault for fault in wanted if fault not in PROCESSES]
+        there = [fault for fault in wanted if fault not in (*PROCESSES, *HAND_OFFS)]
         if there:
             yield there, 0.5
         if len(there) > 1:
@@ -132,6 +153,8 @@ class _Run:
         here = [fault for fault in wanted if fault in PROCESSES]
         if here:
             yield here, 0.7
+        if between := [fault for fault in wanted if fault in HAND_OFFS]:
+            yield between, 0.5
 
     def _harm(self, faults: list[str], pace: float, number: int) -> None:
         dice = Random(f"{self._plan.seed}/{number}")
@@ -148,6 +171,9 @@ class _Run:
             if faults[0] not in PROCESSES and calm > 0:
                 on.rest(self._plan.calm_s - calm)
                 continue
+            if (rest := quiet_for(spent, faults, self._plan.faults)) > 0:
+                on.rest(rest)
+                continue
             name, begin = dice.choice(faults), now_ns()
             try:
                 FAULTS[name](on, dice)
@@ -159,7 +185,7 @@ class _Run:
                 on.harms.append(Harm(begin, now_ns(), masters))
 
     def _stalled(self, begin: int, end: int) -> None:
-        """This process has the proxies, and the masters share its machine."""
+        """The masters and the proxies share the machine of this process."""
         self._on.harms.append(Harm(begin, end, len(self._fleet)))
 
     def _let_live(self, dice: Random) -> None:

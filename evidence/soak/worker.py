@@ -43,6 +43,7 @@ class Setup:
     folder: str
     worker: str
     seed: str
+    place: int
     urls: list[str]
     names: list[str]
     ttl: float

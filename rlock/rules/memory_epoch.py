@@ -36,6 +36,12 @@ class Note(NamedTuple):
         return cls(run_id, int(first_us[:16]), int(numbers[0]), int(numbers[1]))
 
 
+def same_memory(text: str | None, other: str | None) -> bool:
+    """Whether two notes are of one memory. Their longest leases may differ."""
+    note, before = Note.parse(text or ""), Note.parse(other or "")
+    return note is not None and before is not None and note[:2] == before[:2]
+
+
 class MemoryReport(NamedTuple):
     """The answers of a master to a new connection about its memory."""
 

@@ -217,6 +217,14 @@ def test_a_longer_lease_in_a_note_makes_the_votes_of_other_masters_wait_at_once(
     assert "max_ttl of 60 s, this client has 10 s" in str(event)
 
 
+@pytest.mark.parametrize("max_ttl_ms", [86_400_001, 10**15])
+def test_a_note_of_a_lease_that_no_client_may_have_costs_the_fleet_a_day_at_most(max_ttl_ms: int) -> None:
+    assert met(note(DAY, max_ttl_ms=max_ttl_ms)).max_ttl == DAY
+    guard = met(note(DAY))
+    assert guard.check_note(0, note(DAY, max_ttl_ms=max_ttl_ms), 101.0)
+    assert guard.max_ttl == DAY
+
+
 TEXTS = {
     "the same": note(DAY),
     "a longer lease": note(DAY, max_ttl_ms=60_000),

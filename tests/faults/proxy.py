@@ -18,8 +18,10 @@ from typing import Literal
 
 from rlock.rules.scripts import Script
 
-#: What comes after a loss: nothing any more on that connection, or its end with a RST.
-Then = Literal["silence", "reset"]
+#: What comes after a loss: nothing any more on that connection; its end with a RST; a half of it and a RST.
+Then = Literal["silence", "reset", "torn"]
+#: Which connections: those that are subscribed, those that are not.
+Of = Literal["all", "commands", "messages"]
 
 
 @dataclass(eq=False)
@@ -64,7 +66,9 @@ class Proxy:
         #: Losses that have happened.
         self.losses = 0
         self._losses: list[_Loss] = []
-        self._cut_requests = self._cut_replies = self._held = self._closed = False
+        self._cut_requests = self._cut_replies = self._closed = False
+        self._held_requests = self._held_replies = False
+        self._held_of: Of = "all"
         self._connections: set[_Connection] = set()
         self._mutex = threading.RLock()
         self._selector = selectors.DefaultSelector()
@@ -79,21 +83,21 @@ class Proxy:
         with self._mutex:
             self._cut_requests, self._cut_replies = requests, replies
 
-    def hold(self) -> None:
-        """Keep what comes, also the end of connections, for `let_go`."""
+    def hold(self, *, requests: bool = True, replies: bool = True, of: Of = "all") -> None:
+        """Keep what comes, also the end of connections, for `let_go`. Messages are replies."""
         with self._mutex:
-            self._held = True
+            self._held_requests, self._held_replies, self._held_of = requests, replies, of
 
     def let_go(self) -> None:
         """Deliver what was held, late."""
-        with self._mutex:
-            self._held = False
+        self.hold(requests=False, replies=False)
         self._ring()
 
     def mend(self) -> None:
         """No loss, no delay; connections that have lost something end with a RST."""
         with self._mutex:
-            self._cut_requests = self._cut_replies = self._held = False
+            self._cut_requests = self._cut_replies = False
+            self._held_requests = self._held_replies = False
             self.delay_s = 0.0
             self._losses.clear()
             for connection in [one for one in self._connections if any(way.lost for way in one.ways)]:
@@ -147,9 +151,8 @@ class Proxy:
 
     def _patience(self) -> float | None:
         with self._mutex:
-            if self._held:
-                return None
-            due = [way.queue[0][0] for one in self._connections for way in one.ways if way.queue]
+            ways = [(one, way) for one in self._connections for way in one.ways]
+            due = [way.queue[0][0] for one, way in ways if way.queue and not self._holds(one, way)]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _accept(self) -> None:
@@ -202,15 +205,22 @@ class Proxy:
             if loss is None:
                 return True
         self.losses += 1
-        if loss.then == "reset":
-            self._reset(connection)
-        else:
+        if loss.then == "torn":
+            with contextlib.suppress(OSError):
+                way.target.sendall(frame[: len(frame) // 2])
+        if loss.then == "silence":
             way.lost = True
+        else:
+            self._reset(connection)
         return False
+
+    def _holds(self, connection: _Connection, way: _Way) -> bool:
+        held = self._held_requests if way.to_master else self._held_replies
+        return held and self._held_of in ("all", "messages" if connection.subscriber else "commands")
 
     def _deliver(self, connection: _Connection) -> None:
         for way in connection.ways:
-            while way.queue and not self._held and way.queue[0][0] <= time.monotonic():
+            while way.queue and not self._holds(connection, way) and way.queue[0][0] <= time.monotonic():
                 _, data = way.queue.popleft()
                 if not data:
                     self._forget(connection)

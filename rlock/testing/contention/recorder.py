@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from rlock.errors import LeaseLostError, RLockError
 from rlock.rules.keys import client_label
+from rlock.rules.timing import CLAIM_S
 
 from .journal import Journal, now_ns
 
@@ -27,12 +29,13 @@ class Hold:
         self._journal = journal
         self._rate = rate
 
-    def look(self, event: str = "valid", **fields: Any) -> bool:
-        """Note the validity; whether any is left."""
+    def look(self, event: str = "valid", told: Callable[[], dict[str, Any]] = dict) -> bool:
+        """Note the validity, with fields that are ``told`` after it; whether any is left."""
         # The instant is read first, so the noted end is never later than the client believes.
         at = now_ns()
         left = self.lock.remaining()
         valid_until = at + int(left / self._rate * 1e9) if left > 0 else 0
+        fields = told()
         if left <= 0:
             # Otherwise a thread that did not run between the two lines would seem to have lost it early.
             fields["by"] = now_ns()
@@ -68,7 +71,7 @@ class Recorder:
     def __init__(self, journal: Journal, ttl: float, rate: float = 1.0) -> None:
         self._journal = journal
         self._rate = rate
-        self._ttl = int(ttl / rate * 1e9)
+        self._ttl, self._claim = int(ttl / rate * 1e9), int(CLAIM_S / rate * 1e9)
         self._numbers = itertools.count(1)
         #: The attempt under way of each thread or task, by the label of its owner tokens.
         self._under_way: dict[str, int] = {}
@@ -108,17 +111,27 @@ class Recorder:
 
     def _acquired(self, hold: Hold) -> None:
         lock = hold.lock
-        # Only evictions need the owner, and no public name tells it without a round trip.
-        held = lock._client._engine().hold(lock.name)
-        told = {"token": lock.fencing_token, "hold_count": lock.hold_count, "ttl": self._ttl}
-        hold.look("acquired", owner="" if held is None else held.owner, **told)
+
+        def told() -> dict[str, Any]:
+            # Only evictions need the owner, and no public name tells it without a round trip.
+            held = lock._client._engine().hold(lock.name)
+            # By messages it is for the claim time. As a whole lease it would seem to be a second older.
+            brief = held is not None and held.lease.confirmation is not None
+            return {
+                "token": lock.fencing_token,
+                "hold_count": lock.hold_count,
+                "ttl": min(self._ttl, self._claim) if brief else self._ttl,
+                "owner": "" if held is None else held.owner,
+            }
+
+        hold.look("acquired", told)
 
     def _give_back(self, hold: Hold, outcome: str, reason: str) -> None:
         lock, note = hold.lock, self._journal.note
         while True:
             try:
                 while count := lock.hold_count:
-                    hold.look("release", hold_count=count)
+                    hold.look("release", partial(dict, hold_count=count))
                     result = "released"
                     try:
                         lock.release()
