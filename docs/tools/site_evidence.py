@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from evidence.sabotage import SABOTAGES
+from evidence.bugs import BUGS
 
 RESULTS = Path(__file__).resolve().parents[1] / "evidence" / "results.json"
 Record = dict[str, Any]
@@ -94,12 +94,12 @@ def _searches(records: dict[str, Record], modules: list[str]) -> str:
 
 
 def _broken(histories: Record, soak: Record) -> str:
-    """For each rule of evidence/sabotage.py: Porcupine's verdict on a history, and what the soak notices."""
+    """For each rule of evidence/bugs: Porcupine's verdict on a history, and what the soak notices."""
     rows = [
         "| rule broken in the code | Porcupine, a simulated history | soak, real masters |",
         "|---|---|---|",
     ]
-    for rule in dict.fromkeys((*SABOTAGES, *(row[:28].strip() for row in soak["rows"]))):
+    for rule in dict.fromkeys((*BUGS, *(row[:28].strip() for row in soak["rows"]))):
         judged, seen = (
             next((row[len(rule) :].strip() for row in run["rows"] if row.startswith(rule)), "")
             for run in (histories, soak)

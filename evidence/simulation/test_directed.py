@@ -17,12 +17,11 @@ import pytest
 from rlock.rules import commands, keys
 from rlock.rules.options import ClientOptions, LockOptions
 
-from ..sabotage import sabotage
+from ..bugs import broken
 from . import directed_failovers as failovers
 from .client import Client, cycle
 from .events import Latency
 from .hosts import EPOCH_US
-from .masters import broken
 from .referee import Referee
 from .stage import FIXED, NAME, Stage
 from .world import Network, World
@@ -263,7 +262,7 @@ def test_it_is_safe_with_the_rule(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", SCENARIOS)
 def test_it_is_violated_without_the_rule(rule: str) -> None:
-    with sabotage(rule), broken(rule):
+    with broken(rule):
         referee = SCENARIOS[rule].on()
     assert harm_done(referee)
     assert len(referee.entered) == SCENARIOS[rule].broken
@@ -275,7 +274,7 @@ def test_it_is_safe_with_the_rule_whatever_comes_a_little_sooner_or_later(rule: 
     for seed in range(SHAKES):
         referee = SCENARIOS[rule].on(Random(seed))
         assert referee.violations == [], f"seed {seed}"
-        with sabotage(rule), broken(rule):
+        with broken(rule):
             unsafe += harm_done(SCENARIOS[rule].on(Random(seed)))
     assert unsafe, "none of them comes near the danger"
 
@@ -339,7 +338,7 @@ def late_behind_a_dead_holder(masters: int, seed: int, threads: int) -> float:
     world = World(masters, seed, Network(exactly, exactly, exactly))
     options, hosts = LockOptions(NAME, LONG.lease(None), fair=True), world.hosts
     for host in hosts[masters // 2 + 1 :]:
-        host.master.run(commands.acquire(NAME, world.token("dead"), 40_000))
+        host.master.run(commands.acquire(NAME, keys.owner_token("dead/1/main"), 40_000))
     holder, waiter = (world.client(LONG) for _ in range(2))
     owner, waiting = holder.thread(), [waiter.thread() for _ in range(threads)]
     owner.start(cycle(holder, owner, options, hold_s=99.0))

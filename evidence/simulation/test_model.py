@@ -14,9 +14,8 @@ from rlock.rules.command_templates import Command
 from rlock.rules.keys import MAX_TOKEN, OWN, REDISSON
 from rlock.rules.tickets import Place
 from rlock.testing.memory.keyspace import Entry
+from rlock.testing.memory.masters import Master
 from tests.servers import AnyMaster, raw
-
-from .masters import Master
 
 LOCKS = ("job", "{tagged}job")
 OWNERS = tuple(f"{label}:{i}" for label in "abc" for i in range(3))

@@ -209,9 +209,6 @@ def late_confirmation(on: Field, dice: Random) -> None:
         if made is None or waiters is None or len(mine) < len(everywhere):
             return
         on.fleet.put_ahead([made.masters[i] for i in made.late], keys.fence(made.name), _GHOST)
-        for place, proxy in enumerate(on.fleet.proxies[made.prompt]):
-            for _ in range(4 if place != waiters else 0):
-                proxy.lose_request(on.commands["fence"], "reset")
         made.hold([made.prompt], waiters)
         on.crew.send(_pid(made.owner), signal.SIGCONT)
 
@@ -222,6 +219,9 @@ def late_confirmation(on: Field, dice: Random) -> None:
         if made.until(confirmed, RELEASE_S):
             on.crew.send(_pid(made.waiter), signal.SIGSTOP)
             made.haunt()
+            others = [proxy for i, proxy in enumerate(on.fleet.proxies[made.prompt]) if i != waiters]
+            for proxy in 4 * others:
+                proxy.lose_request(on.commands["fence"], "reset")
             on.note("late-confirmation", f"{made.name} of {made.waiter}")
             if made.until(made.another, LATE_S):
                 # Its release would hand the lock on.
@@ -229,4 +229,6 @@ def late_confirmation(on: Field, dice: Random) -> None:
                 made.until(lambda: not made.absent_have(made.other), LATE_S)
                 made.masters[made.prompt].hdel(made.name, made.other)
         made.let_go()
+        for proxy in on.fleet.proxies[made.prompt]:
+            proxy.mend()
         on.rest(0.01)

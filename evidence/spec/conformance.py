@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from evidence.sabotage import SABOTAGES, sabotage
-from evidence.simulation.masters import broken
+from evidence.bugs import BUGS, broken
+from evidence.simulation.play import Play
 from evidence.simulation.recorder import Recorder
-from evidence.simulation.schedules import OPTIONS, SHORT_TTL, Schedule
+from evidence.simulation.schedules import OPTIONS, SHORT_TTL, drawn
 from evidence.simulation.stage import NAME, Stage
 from evidence.simulation.test_directed import SCENARIOS
 from evidence.simulation.traces import Event
@@ -35,7 +35,7 @@ EVENTS = 40_000
 STRIDE = 1_000_000
 #: So many deviations are explained: each one takes a run of TLC.
 EXPLAINED = 5
-#: The rules of evidence/sabotage.py that a trace can show. The others concern what Trace.tla leaves out.
+#: The rules of evidence/bugs that a trace can show. The others concern what Trace.tla leaves out.
 SEEN = (
     "guard off",
     "guard too short",
@@ -77,7 +77,7 @@ class Deviation:
 
 def recorded(seed: int) -> list[Trace]:
     """The traces of one schedule."""
-    schedule = Schedule(seed, record=True)
+    schedule = Play(drawn(seed, traced=True), record=True)
     schedule.play()
     return traces_of(f"seed {seed}", schedule.world)
 
@@ -106,7 +106,7 @@ def without(rule: str) -> Iterator[None]:
     if not rule:
         yield
         return
-    with sabotage(rule), broken(rule):
+    with broken(rule):
         yield
 
 
@@ -226,7 +226,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=300, help="how many schedules")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--ticks", action="store_true", help="time passes by single ticks")
-    parser.add_argument("--without", choices=SABOTAGES, default="", help="break a rule of safety in the code")
+    parser.add_argument(
+        "--without", choices=BUGS, metavar="BUG", default="", help="break a rule of safety in the code"
+    )
     parser.add_argument("--controls", action="store_true", help="break each rule: some trace must show it")
     options = parser.parse_args()
     try:

@@ -10,7 +10,7 @@ import pytest
 from evidence.spec.conformance import LEASE, Trace, directed, explained, lost, recorded
 from evidence.spec.tlc import HERE, MissingError
 
-from ..sabotage import sabotage
+from ..bugs import broken as without_rule
 from ..simulation.stage import Stage
 from ..simulation.test_directed import win_after_a_long_round
 from ..simulation.traces import Event
@@ -67,7 +67,7 @@ def test_the_schedules_are_behaviours_of_the_specification() -> None:
 
 
 def test_a_schedule_of_a_client_that_breaks_a_rule_is_none() -> None:
-    with sabotage("guard off"):
+    with without_rule("guard off"):
         traces = [trace for seed in SEEDS for trace in recorded(seed)]
     assert not_followed(traces)
 
@@ -93,7 +93,7 @@ def test_an_attempt_whose_thread_does_not_run_is_over_after_the_limit(master: in
 
 def test_a_win_after_the_limit_is_seen_although_the_attempt_is_over_in_the_trace() -> None:
     true = directed("with the limit", win_after_a_long_round)
-    with sabotage("no limit to an acquisition"):
+    with without_rule("no limit to an acquisition"):
         broken = directed("without it", win_after_a_long_round)
     assert not_followed([true, broken]) == ["without it, lock job"]
 
