@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -13,6 +14,7 @@ from rlock._client import calls, connections, engine, notifications, subscriptio
 from rlock.model import Code
 from rlock.procedures import acquire, hand_off, heal
 from rlock.procedures.contender import Contender, Grant
+from rlock.procedures.fencing import agreed_on
 from rlock.procedures.port import Port, Request
 from rlock.rules import commands, lease, options, quorum, restart_guard
 from rlock.rules.command_templates import encode
@@ -57,7 +59,7 @@ def claim(
     tokens = [handed[i].token for i in since]
     if len(since) < least or not all(tokens):
         return None
-    token = max(tokens) if grants else hand_off.agreed_on(tokens, least)
+    token = max(tokens) if grants else agreed_on(tokens, least)
     if not token:
         return None
     sent_at = sorted(since.values(), reverse=True)[least - 1]
@@ -77,7 +79,7 @@ def claim(
     return Grant(place.token, sent_at, place.waiter, 0, token, len(since), True, confirmation)
 
 
-def _claims(stack: ExitStack, **how: bool) -> None:
+def _claims(stack: ExitStack, **how: Any) -> None:
     stack.enter_context(patch.object(acquire, "claim", partial(claim, **how)))
 
 
@@ -167,7 +169,7 @@ def absurd_lease(stack: ExitStack) -> None:
     noted_by_acquire(stack)
     for module in (options, restart_guard):
         stack.enter_context(patch.object(module, "MAX_TTL_S", math.inf))
-    stack.enter_context(patch.object(masters, "_NOTE", masters.re.compile(r"^(\S*) (\d+) (\d+)$")))
+    stack.enter_context(patch.object(masters, "_NOTE", re.compile(r"^(\S*) (\d+) (\d+)$")))
 
 
 @bug("message that is no UTF-8", "3.11")

@@ -12,6 +12,7 @@ from rlock._client import calls, handshake
 from rlock._client.acknowledgements import Acknowledgements
 from rlock.procedures import acquire, attempt, hand_off, inspect, port, settle
 from rlock.rules import commands, lease, options, quorum, renewal_votes, restart_guard, scripts
+from rlock.rules.memory_epoch import same_memory
 from rlock.rules.timing import valid_until
 from rlock.testing.memory.masters import Master, Reply
 
@@ -48,7 +49,7 @@ def note_not_read(stack: ExitStack) -> None:
     read = restart_guard.Guard.check_note
 
     def longest_only(self: Any, master: int, text: str, now: float) -> bool:
-        return not restart_guard.same_memory(text, self._epochs[master].note) or read(self, master, text, now)
+        return not same_memory(text, self._epochs[master].note) or read(self, master, text, now)
 
     stack.enter_context(patch.object(restart_guard.Guard, "check_note", longest_only))
 
@@ -196,8 +197,9 @@ def increment_tokens(stack: ExitStack) -> None:
         "given = token + 1\n    local number = string.format('%.0f', given)",
     )
     # Or the first number would be a time, which rises by itself.
-    stale = "if given < now_us - fence_ms * 1000 or given > 9e15 then"
-    rewrite(stack, scripts.ACQUIRE, stale, "if false then")
+    rewrite(
+        stack, scripts.ACQUIRE, "if given < now_us - fence_ms * 1000 or given > 9e15 then", "if false then"
+    )
 
     def largest(_t: Any, _o: Any, _owner: str, given: Any, _until: float) -> Generator[Any, Any, int]:
         yield from ()

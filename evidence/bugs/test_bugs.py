@@ -6,7 +6,7 @@ import pytest
 
 from ..hunt.search import hunt
 from ..simulation.play import play
-from . import BUGS, broken, commit
+from . import BUGS, broken
 from .__main__ import found
 
 
@@ -20,6 +20,6 @@ def test_its_schedule_is_red_with_the_bug_and_green_without(name: str) -> None:
 
 
 def test_the_search_finds_a_bug_that_it_knows_nothing_of() -> None:
-    result = hunt(first=0, workers=1, limit=2000, seconds=60.0, prepare=lambda: commit("guard off"))
+    result = hunt(first=0, workers=1, limit=2000, seconds=60.0, bug="guard off")
     assert result.find is not None
     assert set(found()) <= set(BUGS)

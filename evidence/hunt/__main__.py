@@ -10,10 +10,10 @@ import argparse
 import os
 import sys
 import time
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
 
-from ..bugs import BUGS, commit
+from ..bugs import BUGS, broken
 from ..simulation.play import play
 from ..simulation.schedules import Schedule
 from .search import Sum, hunt, shrunk
@@ -42,27 +42,27 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=int(time.time()) * 100_000_000, help="the first seed")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--limit", type=int, default=1 << 60, help="schedules at the most")
-    parser.add_argument("--with", dest="bug", choices=BUGS, metavar="BUG", help="look for this one")
+    parser.add_argument(
+        "--with", dest="bug", choices=BUGS, default="", metavar="BUG", help="look for this one"
+    )
     parser.add_argument("--replay", type=Path, metavar="FILE", help="play this schedule only")
     options = parser.parse_args()
-    prepare = partial(commit, options.bug) if options.bug else None
     if options.replay is not None:
-        if prepare is not None:
-            prepare()
-        return replay(options.replay)
+        with broken(options.bug) if options.bug else nullcontext():
+            return replay(options.replay)
     result = hunt(
         first=options.first,
         workers=options.workers,
         limit=options.limit,
         seconds=60 * options.minutes,
-        prepare=prepare,
+        bug=options.bug,
     )
     print(f"first seed {options.first}: {told(result)}")
     if result.find is None:
         print("no violation")
         return 0
     print(f"VIOLATION: {result.find.what}")
-    if prepare is None:
+    if not options.bug:
         schedule = shrunk(result.find.schedule)
         path = FOUND / f"{options.first}-{result.find.after}.json"
         path.write_text(schedule.dumps(what=result.find.what) + "\n", encoding="utf-8")

@@ -10,11 +10,13 @@ import multiprocessing
 import queue
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from ..bugs import broken
 from ..simulation.play import Outcome, play
 from ..simulation.schedules import Schedule, drawn, mutated, without
 
@@ -22,8 +24,6 @@ from ..simulation.schedules import Schedule, drawn, mutated, without
 KEPT = 300
 #: The part of the schedules that are made of kept ones, as soon as there are some.
 MUTATED = 0.5
-#: What a worker does first: it breaks what the search has to find.
-Prepare = Callable[[], object]
 
 
 @dataclass
@@ -37,9 +37,10 @@ class Find:
 
 @dataclass
 class Search:
-    """One worker's search. ``only``: a part of the verdict that counts."""
+    """One worker's search. ``bug``: of evidence/bugs, which is to be found; "": any in the true code."""
 
     first: int
+    bug: str = ""
     kept: list[Schedule] = field(default_factory=list)
     states: set[int] = field(default_factory=set)
     played: int = 0
@@ -58,7 +59,10 @@ class Search:
                 schedule = mutated(self.kept[i], dice.choice(self.kept), seed)
             else:
                 schedule = drawn(seed)
-            outcome = play(schedule)
+            with broken(self.bug) if self.bug else nullcontext():
+                outcome = play(schedule)
+            if self.bug and outcome.violations and play(schedule).violations:
+                outcome = replace(outcome, violations=[])  # not the work of the bug
             self.played += 1
             self.grants += outcome.grants
             self.modes[schedule.setup.mode] += 1
@@ -100,13 +104,9 @@ def kind(outcome: Outcome) -> str:
     return "".join(char for char in outcome.violations[0].what if not char.isdigit())
 
 
-def _work(
-    number: int, workers: int, first: int, prepare: Prepare | None, limit: int, until: float, out: Any
-) -> None:
-    """Search, report each hundred schedules, and end with the first find."""
-    if prepare is not None:
-        prepare()
-    search = Search(first + number * 10_000_000)
+def _work(number: int, workers: int, first: int, bug: str, limit: int, until: float, out: Any) -> None:
+    """Search until the first find."""
+    search = Search(first + number * 10_000_000, bug)
     find: Find | None = None
     for outcome in search.outcomes():
         if outcome.violations:
@@ -136,16 +136,12 @@ class Sum:
         self.steps += search.steps
 
 
-def hunt(
-    *, first: int, workers: int, limit: int = 1 << 60, seconds: float, prepare: Prepare | None = None
-) -> Sum:
+def hunt(*, first: int, workers: int, limit: int = 1 << 60, seconds: float, bug: str = "") -> Sum:
     """Search with so many processes until one finds something, or the time or the number is over."""
-    began, found, out = time.monotonic(), Sum(), multiprocessing.Queue()  # type: ignore[var-annotated]
+    began, found, out = time.monotonic(), Sum(), multiprocessing.Queue()
     until = time.time() + seconds
     processes = [
-        multiprocessing.Process(
-            target=_work, args=(i, workers, first, prepare, limit, until, out), daemon=True
-        )
+        multiprocessing.Process(target=_work, args=(i, workers, first, bug, limit, until, out), daemon=True)
         for i in range(workers)
     ]
     for process in processes:

@@ -6,6 +6,7 @@ What is added: the referee is told who has the lock; a thread may be kept from r
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlock._client.engine import Engine
@@ -55,9 +56,9 @@ class Client(Process, Engine):
         names = [f"m{host.index}" for host in world.hosts]
         groups = {i: group.configured for i, group in world.groups.items()}
         Engine.__init__(self, names, options, self._now, Runtime(self), groups)
-        # What an engine leaves to chance comes out of the seed here, for each client by itself: a schedule that
-        # lacks a step of another client goes on as before.
-        self.random = world.dice(label)
+        # What an engine leaves to chance comes out of the seed here, for each client by itself: without a step
+        # of another client it goes on as before.
+        self.random: Random = world.dice(label)
         self.context = replace(
             self.context, random=self.random, client_id=f"{self.random.getrandbits(64):016x}"
         )

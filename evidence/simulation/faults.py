@@ -140,7 +140,12 @@ def hold_up(nemesis: Nemesis) -> None:
     ways = nemesis.ways()
     for way in ways:
         way.shut()
-    nemesis.until(lambda: [way.open() for way in ways])
+
+    def open_them() -> None:
+        for way in ways:
+            way.open()
+
+    nemesis.until(open_them)
 
 
 def slow_down(nemesis: Nemesis) -> None:
@@ -220,7 +225,12 @@ def stop_client(nemesis: Nemesis) -> None:
     client.stop()
     # So that a lease of 3 s which is renewed each second survives it.
     longest = 1.8 if nemesis.play.setup.mode == "stops" else HELD_UP_S
-    nemesis.until(lambda: client.stopped and client.resume(client.random), longest)
+
+    def go_on() -> None:
+        if client.stopped:
+            client.resume(client.random)
+
+    nemesis.until(go_on, longest)
 
 
 def kill_client(nemesis: Nemesis) -> None:

@@ -1,6 +1,6 @@
 """Play a schedule: its fleet, its clients at work, what goes wrong, and all that was promised and not kept.
 
-1. No two valid leases of one lock overlap, and nobody believes that it has a lease which another one had since.
+1. No two valid leases of one lock overlap, and nobody believes in one that another owner had since.
 2. Fencing tokens grow from each holder to the next.
 3. When the faults have ended, everybody who waits gets the lock within `BOUND_S`, and all threads end.
 4. Nothing is left on the masters but the last fencing tokens and the markers.
@@ -31,11 +31,11 @@ from rlock.rules.timing import QUEUE_TTL_S, lease_ms, longest_acquisition
 from .client import Client
 from .driver import Bench, Program, Thread, Wait, sleep
 from .events import Latency
-from .faults import ACTS, HELD_UP_S, REBIRTH_S, Nemesis
+from .faults import ACTS, REBIRTH_S, Nemesis
 from .hosts import EPOCH_US, Host
 from .oracles import Oracles
 from .recorder import Recorder
-from .schedules import FLEETS, OPTIONS, SHORT_TTL, Schedule, Step
+from .schedules import FLEETS, HELD_UP_S, OPTIONS, SHORT_TTL, Schedule, Step
 from .world import Network, Violation, World
 
 LOCKS = ("a", "{b}")
@@ -183,8 +183,7 @@ class Play:
     def _slow_down(self, client: Client, timeout: float) -> None:
         """Masters answer within the request time-out, some of them nearly too late."""
         slow = self.dice.choice((0.3, 0.45, 0.6, 0.9))
-        # Two round trips have to fit into the time of an acquisition, or one that has to agree on a token never
-        # ends.
+        # Two round trips have to fit into an acquisition: otherwise one that has to agree on a token never ends.
         self.endless |= 2 * slow * timeout > 0.95 * longest_acquisition(client.options.max_ttl)
         for ways in (client.ways, client.message_ways):
             for there, back in ways:
@@ -310,7 +309,10 @@ class Play:
             pass  # the first one tells more than what comes of it
         elif not self._ended():
             waiting = [thread.label for thread in self.threads if not (thread.over or thread.client.dead)]
-            if not (self.oracles.long_lease or self.endless):
+            votes = sum(self._careless(host, name) for host in world.hosts for name in self.locks)
+            if not (
+                self.oracles.long_lease or self.endless or votes > self.setup.masters - self.oracles.quorum
+            ):
                 referee.accuse("", " ".join(waiting), "", "still waiting")
         else:
             # What was held up may still arrive, and take a place in a queue again.
@@ -362,12 +364,16 @@ class Play:
             thread.over or thread.client.dead for thread in self.threads
         )
 
+    def _careless(self, host: Host, key: str) -> bool:
+        """Whether it is the vote of a client with a lease of a day, whose undo a dead connection took."""
+        return any(self.world.clients[int(owner[1:4])].careless for owner in host.left(key))
+
     def _look_for_remains(self) -> None:
         for host in self.world.hosts:
             keys = [key for key in list(host.master.keys) if host.master.look(key) is not None]
             for key in keys:
                 ban = ":evicted:" in key and self.oracles.long_lease  # twice as long as the longest lease
-                if key != NOTE and not key.endswith(":fence") and not ban:
+                if key != NOTE and not key.endswith(":fence") and not ban and not self._careless(host, key):
                     self.world.referee.accuse(key, f"m{host.index}", "", "left behind")
             for channel, listening in host.master.subscribers.items():
                 if any(not session.connection.closed for session in listening):  # type: ignore[attr-defined]

@@ -33,7 +33,7 @@ CALM_S = {"short": 4.0, "long": 7.0, "patient": 7.0, "two": 6.0}
 CARELESS = (4.0, 86_400.0, 2e13)
 #: Events behind which a step may come.
 EVENTS = ("enter", "leave", "grant", "hand-off")
-#: What happens besides acquires, by mode, with how often each does. In a mode other than "storm" more is promised.
+#: What happens besides acquires, by mode, with how often each does. More is promised where less does.
 KINDS: dict[str, dict[str, int]] = {
     "storm": {
         "cut": 3,
