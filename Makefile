@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test test-all evidence evidence-models evidence-masters lint types bench bench-quick bench-publish docs docs-serve clean-tree release clean
+.PHONY: demo test test-all evidence evidence-publish lint types bench bench-quick bench-publish docs docs-serve clean-tree release clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -28,25 +28,14 @@ test: $(VENV)/.installed-test
 test-all: $(VENV)/.installed-test-all
 	$(PYTEST) $(ARGS)
 
-# The evidence behind docs/guarantees.md, in about twenty minutes on two cores: models beside real masters.
+# The evidence behind docs/guarantees.md: models beside real masters, each part also if another one fails.
+# ARGS=--quick for some minutes of it, ARGS="--only soak-3" for one part. build/evidence/ gets output and results;
+# evidence-publish puts these into docs/.
 evidence: $(VENV)/.installed-test-all
-	$(MAKE) --jobs=2 --output-sync=line evidence-models evidence-masters
+	$(BIN)/python -m evidence $(ARGS)
 
-evidence-models: $(VENV)/.installed-test-all
-	$(BIN)/python -m evidence.spec || [ $$? = 77 ]
-	$(BIN)/python -m evidence.spec.conformance --seeds 300 || [ $$? = 77 ]
-	$(BIN)/python -m evidence.simulation --seeds 3000
-	$(BIN)/python -m evidence.simulation.histories --seeds 200 || [ $$? = 77 ]
-	$(BIN)/python -m evidence.simulation.histories --controls || [ $$? = 77 ]
-	$(BIN)/python -m pytest -q evidence/simulation/test_controls.py evidence/simulation/test_directed.py
-
-evidence-masters: $(VENV)/.installed-test-all
-	$(BIN)/python -m pytest -q tests/faults tests/masters
-	$(BIN)/python -m evidence.power_cuts --cuts 30
-	$(BIN)/python -m evidence.soak --masters 3 --ttl 2 --minutes 1
-	$(BIN)/python -m evidence.soak --masters 5 --ttl 10 --minutes 1
-	$(BIN)/python -m evidence.soak --counter --minutes 0.7
-	$(BIN)/python -m evidence.soak --controls
+evidence-publish: $(VENV)/.installed-dev
+	$(BIN)/python -m evidence --publish
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

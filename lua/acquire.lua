@@ -32,6 +32,9 @@ local lock, queue, fence, note_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease_ms, fence_ms, owner, proposal = ARGV[1], ARGV[2], ARGV[#ARGV - 1], ARGV[#ARGV]
 local order, rank, queue_ms, told, waiter, ticket = unpack(ARGV, 3, #ARGV - 2)
 
+if lease_ms + 0 > 86400000 then
+    return {err = 'ERR lease_ms=' .. lease_ms .. ' is over a day'}
+end
 local fields = redis.pcall('hlen', lock)
 if fields ~= 0 and type(fields) == 'table' and not string.find(fields.err, 'WRONGTYPE', 1, true) then
     return fields
@@ -121,15 +124,6 @@ if not again and not handed and (fields == 1 or (first and first ~= waiter)) the
     return {code, holder, held, ttl_ms, tonumber(place), time_us, 0, note, length}
 end
 
-if string.sub(note, -1 - #lease_ms) ~= ' ' .. lease_ms then
-    -- Otherwise a client with a shorter max_ttl would not learn of this lease. It would count the vote of a
-    -- master that forgot the lease in a restart too early: while the lease is valid on the others.
-    local known, longest = string.match(note, '^(%S* %d+) (%d+)$')
-    if known and longest + 0 < lease_ms + 0 then
-        note = known .. ' ' .. lease_ms
-        redis.call('set', note_key, note)
-    end
-end
 if again then
     -- Before the token: a server at maxmemory lets a script store one only after another write.
     redis.call('pexpire', lock, lease_ms)

@@ -3,7 +3,9 @@
 --
 -- KEYS[1] note     text   `<run_id> <since_us> <max_ttl_ms>`; since_us by this master's clock, 0: an operator
 --                         stated that nothing was locked before; max_ttl_ms: the longest lease granted here;
---                         `<run_id>:durable`: a handshake found the master durable in this life
+--                         `<run_id>:durable`: a handshake found the master durable in this life;
+--                         `<run_id>@<first_us>`: the clock was set back behind this since_us, and the memory
+--                         is the same
 -- ARGV[1] run_id   text   of this master, from INFO on this connection, in a group with +<replication id>;
 --                         empty: INFO is not allowed
 -- ARGV[2] memory   text   `volatile`: a restart may lose it; `durable`: it loses nothing; `unknown`: the
@@ -27,11 +29,21 @@ if type(text) == 'table' and not string.find(text.err, 'WRONGTYPE', 1, true) the
     return text
 end
 local noted, since_us, max_ttl_ms = string.match(type(text) == 'string' and text or '', '^(%S*) (%d+) (%d+)$')
-local life = noted and string.gsub(noted, ':durable$', '')
-local durable = noted ~= life
+if noted and (#since_us > 16 or #max_ttl_ms > 16) then
+    noted = nil -- no client reads such numbers
+end
+local life, first_us = string.match(noted or '', '^([^@:]*)(@?%d*)')
+local durable = noted and string.find(noted, ':durable', 1, true) ~= nil
+if noted and since_us + 0 > now_us then
+    -- The clock was set back. Otherwise no new client could date this memory. The memory began before now, so
+    -- a vote of an earlier memory ends in time for a client that counts from now. Clients that know the
+    -- memory find first_us, and go on.
+    first_us = first_us ~= '' and first_us or '@' .. since_us
+    since_us = string.format('%.0f', now_us)
+end
 
 if memory == 'vouched' then
-    since_us, max_ttl_ms = '0', '0'
+    since_us, max_ttl_ms, first_us = '0', '0', ''
     durable = durable and life == run_id
 elseif not noted then
     -- A restart or a flush took the note, and the locks with it. A durable master may have lost its disk.
@@ -67,19 +79,22 @@ elseif memory == 'unused' then
     -- Told in whole seconds: the server may be a second younger.
     since_us = string.format('%.0f', math.min(since_us + 0, now_us - (uptime_s - 1) * 1000000))
 elseif run_id == '' or life == run_id then
-    if run_id ~= '' and memory ~= 'unknown' and durable ~= (memory == 'durable') then
+    if memory ~= 'unknown' then
         -- CONFIG SET. The answer of a durable master shows that all earlier writes are on its disk.
-        local marked = run_id .. (durable and ' ' or ':durable ') .. since_us .. ' ' .. max_ttl_ms
-        -- pcall: without free memory the note stays, and holders can renew.
-        text = redis.pcall('set', note, marked).ok and marked or text
+        durable = memory == 'durable'
+    end
+    local changed = run_id .. first_us .. (durable and ':durable ' or ' ') .. since_us .. ' ' .. max_ttl_ms
+    -- pcall: without free memory the note stays, and holders can renew.
+    if run_id ~= '' and changed ~= text and redis.pcall('set', note, changed).ok then
+        text = changed
     end
     return {1, text, 0, 0, now_us}
 elseif memory ~= 'durable' or not durable then
     -- A note with another run_id came from a snapshot, a primary, or a file that was not synced in time. So
     -- later grants are lost. The present settings do not show it, because a start may change them.
-    since_us = string.format('%.0f', now_us)
+    since_us, first_us = string.format('%.0f', now_us), ''
     durable = memory == 'durable'
 end
-text = run_id .. (durable and ':durable ' or ' ') .. since_us .. ' ' .. max_ttl_ms
+text = run_id .. first_us .. (durable and ':durable ' or ' ') .. since_us .. ' ' .. max_ttl_ms
 redis.call('set', note, text)
 return {1, text, 0, 0, now_us}

@@ -24,6 +24,9 @@ local locks = (#ARGV - 2) / 3
 local note_key = KEYS[3 * locks + 1]
 local codes, healed = {}, false
 
+if lease_ms + 0 > 86400000 then
+    return {err = 'ERR lease_ms=' .. lease_ms .. ' is over a day'}
+end
 for i = 1, locks do
     local lock, fence, evicted = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
     local owner, count, token = ARGV[3 * i], ARGV[3 * i + 1], ARGV[3 * i + 2]
@@ -61,7 +64,7 @@ end
 local note = note_key and redis.call('get', note_key) or ''
 local known, longest = string.match(note, '^(%S* %d+) (%d+)$')
 if healed and known and longest + 0 < lease_ms + 0 then
-    -- As acquire.lua does: a lease that stands here from now on.
+    -- As renew.lua does: a lease that stands here from now on.
     note = known .. ' ' .. lease_ms
     redis.pcall('set', note_key, note)
 end

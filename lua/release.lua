@@ -99,19 +99,15 @@ if first or next_waiter or claim_ms == '0' then
         return type(written) ~= 'table'
     end
 
-    -- The fencing token, as in acquire.lua, and the time; false if the last token cannot be read, or the new
-    -- one stored.
+    -- A new fencing token, as in acquire.lua, and the time; false if the last token cannot be read, or the
+    -- new one stored. New for the owner of the last one, too: the token names this grant for confirm.lua.
     local function stamp(holder)
         local last, time = redis.pcall('get', fence), redis.pcall('time')
         if type(last) == 'table' or time.err then
             return false
         end
         local now_us = time[1] * 1000000 + time[2]
-        local token, given_to = string.match(last or '', '^(%d+) (.*)$')
-        token = tonumber(token or 0)
-        if given_to == holder then
-            return token, now_us
-        end
+        local token = tonumber(string.match(last or '', '^(%d+) ') or 0)
         local least, kept_ms = proposal + 0, fence_ms
         if least < now_us - fence_ms * 1000 then
             least = now_us
@@ -127,7 +123,8 @@ if first or next_waiter or claim_ms == '0' then
 
     if next_waiter then
         local front = redis.pcall('zrange', queue, 0, 0)[1]
-        local token = (order == 'barging' or not front or front == next_waiter) and stamp(next_owner)
+        local may = (order == 'barging' or not front or front == next_waiter) and next_lease_ms + 0 <= 86400000
+        local token = may and stamp(next_owner)
         if token and give(next_owner, next_lease_ms) then
             redis.pcall('zrem', queue, next_waiter)
             return {code, owner, 1, tonumber(next_lease_ms), token}

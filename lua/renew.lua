@@ -7,7 +7,7 @@
 -- ARGV[2i+1] count     holds
 --
 -- Reply: {owner, codes, note}: the first owner, as an echo, and one code for each lock in the order of KEYS
---    1  renewed: the lease runs lease_ms from now
+--    1  renewed: the lease runs lease_ms from now; the note has it, if it is longer than all before
 --    0  absent: nobody holds it here
 --   -1  someone else's, or not a lock
 --
@@ -16,8 +16,11 @@
 local lease_ms = ARGV[1]
 local locks = (#ARGV - 1) / 2
 local note_key = KEYS[locks + 1]
-local codes = {}
+local codes, renewed = {}, false
 
+if lease_ms + 0 > 86400000 then
+    return {err = 'ERR lease_ms=' .. lease_ms .. ' is over a day'}
+end
 for i = 1, locks do
     local lock, owner, count = KEYS[i], ARGV[2 * i], ARGV[2 * i + 1]
     local held = redis.pcall('hget', lock, owner)
@@ -27,7 +30,7 @@ for i = 1, locks do
             redis.pcall('hset', lock, owner, count)
         end
         redis.call('pexpire', lock, lease_ms)
-        codes[i] = 1
+        codes[i], renewed = 1, true
     elseif held == false and redis.call('exists', lock) == 0 then
         codes[i] = 0
     elseif held == false or string.find(held.err, 'WRONGTYPE', 1, true) then
@@ -36,4 +39,15 @@ for i = 1, locks do
         return held
     end
 end
-return {ARGV[2], codes, note_key and redis.call('get', note_key) or ''}
+local note = note_key and redis.call('get', note_key) or ''
+if renewed and string.sub(note, -1 - #lease_ms) ~= ' ' .. lease_ms then
+    -- Otherwise a client with a shorter max_ttl would not learn of this lease. It would count the vote of a
+    -- master that forgot the lease in a restart too early: while the lease is valid on the others.
+    local known, longest = string.match(note, '^(%S* %d+) (%d+)$')
+    if known and longest + 0 < lease_ms + 0 then
+        -- pcall: a server at maxmemory refuses it, and the lease must still be prolonged.
+        local longer = known .. ' ' .. lease_ms
+        note = redis.pcall('set', note_key, longer).ok and longer or note
+    end
+end
+return {ARGV[2], codes, note}

@@ -17,7 +17,14 @@ from ._client.endpoints import Endpoint, Group, endpoints
 from .errors import NOT_HELD, LeaseLostError, OptionsError, RLockError
 from .model import LeaseState
 from .procedures.acquire import AT_ONCE, FOR_EVER
-from .rules.options import DEFAULT_TTL, REDISSON_TTL, ClientOptions, LockOptions, from_env
+from .rules.options import (
+    DEFAULT_TTL,
+    REDISSON_TTL,
+    ClientOptions,
+    LockOptions,
+    check_callback,
+    from_env,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -114,6 +121,8 @@ class BaseClient(ABC, Generic[Lock, RedisClient]):
                 "a lock that is shared with Redisson cannot be fair: Redisson and rlock do not wait in one "
                 "queue; leave fair=True out"
             )
+        if not hasattr(type(self), "__aenter__"):
+            check_callback("on_lost", on_lost)
         options = LockOptions(name, self._options.lease(ttl), renew, on_lost, max_hold, fair)
         return self._lock_type(self, options)  # type: ignore[no-any-return]
 
@@ -234,11 +243,11 @@ class BaseLock(Generic[Signal]):
         engine = self._client._engine()
         hold = engine.hold(self.name)
         if hold is None:
-            unset: Signal = self._signal_type(None, engine.clock)
+            unset: Signal = self._signal_type(None, engine.clock, engine.runtime)
             return unset
         with engine.mutex:
             if hold.report.signal is None:
-                hold.report.signal = self._signal_type(hold, engine.clock)
+                hold.report.signal = self._signal_type(hold, engine.clock, engine.runtime)
             signal: Signal = hold.report.signal
         return signal
 

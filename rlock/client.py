@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from . import clock
-from ._sync.endpoints import Endpoint
+from ._sync.connection import Endpoint
 from ._sync.engine import Engine
 from ._sync.greenlets import OTHER_NATIVE_THREAD, PATCHED_TOO_LATE, check_patches
 from .base import BaseClient, OnLost, clients

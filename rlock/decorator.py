@@ -8,7 +8,7 @@ import inspect
 import logging
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rlock")
 
+#: The results of generator functions, also under `contextlib.contextmanager` and `asynccontextmanager`.
+_UNSTARTED = (
+    Generator,
+    AsyncGenerator,
+    contextlib._GeneratorContextManager,
+    contextlib._AsyncGeneratorContextManager,
+)
 #: The client that each factory returned, for all decorators that name the factory.
 _made: dict[Callable[[], Any], Any] = {}
 #: The clients that tests put in the place of a client or of its factory (`rlock.testing.use`).
@@ -194,12 +201,7 @@ class _Decorator:
             try:
                 if lock.acquire(self.blocking, self.timeout):
                     result = function(*args, **kwargs)
-                    if inspect.iscoroutine(result):
-                        result.close()
-                        raise OptionsError(
-                            f"{described(function)} returned a coroutine, which would run without the lock: "
-                            f"put locked() directly above its `async def`, with an rlock.asyncio.Client"
-                        )
+                    _check_result(function, result)
                     lock.release()
                     return result
             except BaseException:
@@ -218,7 +220,9 @@ class _Decorator:
             async with contextlib.AsyncExitStack() as stack:
                 if await lock.acquire(self.blocking, self.timeout):
                     stack.push_async_exit(lock)
-                    return await function(*args, **kwargs)
+                    result = await function(*args, **kwargs)
+                    _check_result(function, result)
+                    return result
             result = self._busy(function, lock.name, began, args, kwargs)
             return await result if isinstance(result, Awaitable) else result
 
@@ -232,6 +236,21 @@ class _Decorator:
             log.info("lock %r is held by another owner: %s was skipped", name, described(function))
             return None
         return self.on_busy(*args, **kwargs)
+
+
+def _check_result(function: Any, result: Any) -> None:
+    """Refuse a result whose body has not begun: it would run without the lock."""
+    if inspect.iscoroutine(result):
+        result.close()
+        raise OptionsError(
+            f"{described(function)} returned a coroutine, which would run without the lock: "
+            f"put locked() directly above its `async def`, with an rlock.asyncio.Client"
+        )
+    if isinstance(result, _UNSTARTED):
+        raise OptionsError(
+            f"{described(function)} returned a {type(result).__name__.strip('_')}, whose body would run "
+            f"without the lock: use `with client.lock(...)` inside it, or decorate the function that uses it"
+        )
 
 
 def _check_kind(function: Any, client: Any) -> None:

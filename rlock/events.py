@@ -262,6 +262,19 @@ class OutOfStep(MasterEvent):
     _text = "{master}: dropped a connection whose answers were out of step"
 
 
+@dataclass(frozen=True)
+class UnknownMessage(MasterEvent):
+    """A message on a channel of a lock that no client of rlock sends. It is ignored."""
+
+    _level = logging.WARNING
+    _text = "{master}: ignored a message of another program on a channel of lock {lock!r}: {start}"
+
+    lock: str
+    kind: str  # "release" (to all waiters), "hand-off" (to one client)
+    start: str  # of the message
+    news: bool = True  # the first of this kind that the client received
+
+
 Observer = Callable[[Event], object]
 
 _observers: tuple[Observer, ...] = ()

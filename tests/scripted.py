@@ -169,6 +169,11 @@ class Box:
         assert echo == owner
         return codes
 
+    def confirm(self, owner: str = MINE, lease_ms: int = LEASE_MS, token: int = TOKEN) -> Any:
+        echo, codes, note = self.call("confirm", [LOCK, FENCE, NOTE], lease_ms, token, owner)
+        assert (echo, note) == (owner, self.client.get(NOTE))
+        return codes
+
     def fence(self, owner: str = MINE, token: int = TOKEN, fence_ms: int | str = FENCE_MS) -> Any:
         return self.call("fence", [FENCE], owner, token, fence_ms)
 

@@ -16,7 +16,8 @@ from typing import NamedTuple
 TOP = Path(__file__).resolve().parents[2]
 PAGE = TOP / "docs" / "contributing" / "safety.md"
 FOLDERS = TOP / "tests", TOP / "evidence"
-_RULE = re.compile(r"^- \*\*(\d\.\d) ([^*]+?)\.?\*\*", re.MULTILINE)
+_BUG = re.compile(r'^@bug\("([^"]+)", "(\d\.\d+)"\)', re.MULTILINE)
+_RULE = re.compile(r"^- \*\*(\d\.\d+) ([^*]+?)\.?\*\*", re.MULTILINE)
 
 
 class Test(NamedTuple):
@@ -61,28 +62,20 @@ def _markers(decorators: list[ast.expr]) -> Iterator[tuple[str, tuple[str, ...]]
 
 
 @cache
-def sabotages() -> dict[str, list[str]]:
-    """The rule of each sabotage, out of `RULES` in evidence/sabotage.py: rule to names."""
+def bugs() -> dict[str, list[str]]:
+    """The rule of each bug, out of ``@bug(name, rule)`` in evidence/bugs: rule to names."""
     found: dict[str, list[str]] = {}
-    for sabotage, rule in _table("evidence/sabotage.py", "RULES").items():
-        found.setdefault(rule, []).append(sabotage)
+    for path in sorted((TOP / "evidence" / "bugs").glob("*.py")):
+        for name, rule in _BUG.findall(path.read_text(encoding="utf-8")):
+            found.setdefault(rule, []).append(name)
     return found
-
-
-def _table(path: str, name: str) -> dict[str, str]:
-    """A dictionary of texts that a test module assigns."""
-    tree = ast.parse((TOP / path).read_text(encoding="utf-8"))
-    for node in tree.body:
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == name and node.value:
-            return dict(ast.literal_eval(node.value))
-    raise LookupError(f"{path} has no {name}")
 
 
 def table() -> str:
     """A row for each rule."""
     rows = ["| rule | broken on purpose by | tests |\n| --- | --- | --- |\n"]
     for number, title in rules().items():
-        broken = ", ".join(f"`{name}`" for name in sabotages().get(number, []))
+        broken = ", ".join(f"`{name}`" for name in bugs().get(number, []))
         tests = [test for test in marked_tests() if number in test.rules]
         links = "; ".join(
             f"[{test.name}](../../{test.path.relative_to(TOP).as_posix()})"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from itertools import combinations
 from pathlib import Path
 
+import site_evidence
 import site_rules
 
 from rlock.rules import timing
@@ -95,7 +96,11 @@ TABLES: Mapping[str, Callable[[], str]] = {
 
 def filled(text: str) -> str:
     """A page with its tables as the code computes them."""
-    return _TABLE.sub(lambda match: match[1] + TABLES[match[2]]() + match[4], text)
+    return _TABLE.sub(lambda match: match[1] + _computed(match[2]) + match[4], text)
+
+
+def _computed(name: str) -> str:
+    return TABLES[name]() if name in TABLES else site_evidence.table(name)
 
 
 def write_tables() -> None:

@@ -13,8 +13,8 @@ from rlock.testing.contention.history import History
 from tests.histories import ask, got, history, hold, look, ms
 from tests.seeds import first_seed
 
-from ..sabotage import SABOTAGES
-from ..simulation.histories import UNSEEN, control, scheduled, write
+from ..bugs.__main__ import found
+from ..simulation.histories import control, scheduled, write
 from . import MissingError, Porcupine
 
 #: A history of real masters under all faults: docs/model.md says how it was made.
@@ -77,19 +77,16 @@ def test_random_schedules_are_accepted(porcupine: Porcupine, path: Path) -> None
     assert verdict.legal, f"python -m evidence.simulation.histories --first {first} --seeds {SEEDS}"
 
 
-@pytest.mark.parametrize("rule", [rule for rule in SABOTAGES if rule not in UNSEEN])
-def test_a_broken_rule_is_refused_and_the_same_with_the_rule_accepted(
-    porcupine: Porcupine, path: Path, rule: str
+@pytest.mark.parametrize("bug", found())
+def test_a_bug_that_a_history_shows_is_refused_and_the_same_without_it_accepted(
+    porcupine: Porcupine, path: Path, bug: str
 ) -> None:
-    shown = control(rule)
-    write(path, [shown.without])
-    assert not porcupine.judge(path).legal, shown.name
-    write(path, [shown.whole])
-    assert porcupine.judge(path).legal, shown.name
-
-
-def test_rules_that_no_history_shows_are_rules() -> None:
-    assert set(UNSEEN) <= set(SABOTAGES)
+    shown = control(bug, found()[bug])
+    if shown is not None:
+        write(path, [shown.without])
+        assert not porcupine.judge(path).legal
+        write(path, [shown.whole])
+        assert porcupine.judge(path).legal
 
 
 def test_the_published_history_is_accepted_and_with_one_token_changed_refused(

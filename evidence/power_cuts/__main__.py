@@ -27,7 +27,7 @@ from unittest.mock import patch
 import redis
 
 import rlock
-from evidence import sabotage
+from evidence import bugs
 from rlock import events
 from rlock._client import handshake
 from rlock.rules import scripts
@@ -105,7 +105,7 @@ def _rewrites_are_not_asked_for() -> contextlib.AbstractContextManager[Any]:
 
 def _durability_is_not_remembered() -> contextlib.AbstractContextManager[Any]:
     stack = contextlib.ExitStack()
-    sabotage._rewrite(stack, scripts.HANDSHAKE, "~= 'durable' or not durable then", "~= 'durable' then")
+    bugs.rewrite(stack, scripts.HANDSHAKE, "~= 'durable' or not durable then", "~= 'durable' then")
     return stack
 
 

@@ -8,9 +8,9 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 
-from ..sabotage import SABOTAGES, sabotage
-from .masters import broken
-from .schedules import Outcome, play
+from ..bugs import BUGS, broken
+from .play import Outcome, play
+from .schedules import drawn
 
 
 class Sum:
@@ -27,14 +27,14 @@ class Sum:
         self.grants += outcome.grants
         self.restarts += outcome.restarts
         self.failovers += outcome.failovers
-        self.with_groups += outcome.groups > 0
-        self.of_groups += outcome.grants if outcome.groups else 0
+        self.with_groups += bool(outcome.schedule.setup.replicas)
+        self.of_groups += outcome.grants if outcome.schedule.setup.replicas else 0
         self.commands += outcome.commands
         self.virtual_s += outcome.virtual_s
         self.slowest_s = max(self.slowest_s, outcome.took_s)
         self.faults += outcome.faults
         if outcome.violations:
-            self.bad.append(outcome.seed)
+            self.bad.append(outcome.schedule.seed)
 
     def __str__(self) -> str:
         took_s = time.monotonic() - self._began
@@ -52,20 +52,19 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="how many schedules")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="this one only, with its history")
-    parser.add_argument("--without", choices=SABOTAGES, help="break a rule of safety")
+    parser.add_argument("--without", choices=BUGS, metavar="BUG", help="play them with a bug")
     options = parser.parse_args()
     with ExitStack() as stack:
         if options.without:
-            stack.enter_context(sabotage(options.without))
             stack.enter_context(broken(options.without))
         if options.seed is not None:
-            outcome = play(options.seed, history=True)
+            outcome = play(drawn(options.seed), history=True)
             print("\n".join(outcome.history))
             print(outcome)
             return 1 if outcome.violations else 0
         total = Sum()
         for seed in range(options.first, options.first + options.seeds):
-            outcome = play(seed)
+            outcome = play(drawn(seed))
             total.add(outcome)
             if outcome.violations:
                 print(outcome, flush=True)

@@ -6,6 +6,7 @@ What is added: the referee is told who has the lock; a thread may be kept from r
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlock._client.engine import Engine
@@ -47,15 +48,23 @@ class Client(Process, Engine):
         options = options or ClientOptions()
         self.world = world
         self.label = label
+        self.options = options
+        #: It has a longer lease than the fleet; it was stopped before; when it was killed.
+        self.careless = self.was_stopped = False
+        self.died_at = 0.0
         self._offset, self._rate = offset, rate
         names = [f"m{host.index}" for host in world.hosts]
         groups = {i: group.configured for i, group in world.groups.items()}
         Engine.__init__(self, names, options, self._now, Runtime(self), groups)
-        # What an engine leaves to chance comes out of the seed here.
+        # What an engine leaves to chance comes out of the seed here, for each client by itself: without a step
+        # of another client it goes on as before.
+        self.random: Random = world.dice(label)
         self.context = replace(
-            self.context, random=world.random, client_id=f"{world.random.getrandbits(64):016x}"
+            self.context, random=self.random, client_id=f"{self.random.getrandbits(64):016x}"
         )
+        #: There and back, for commands and for messages.
         self.ways: list[tuple[Way, Way]] = [(Way(), Way()) for _ in world.hosts]
+        self.message_ways: list[tuple[Way, Way]] = [(Way(), Way()) for _ in world.hosts]
         self.current: Thread
         self.running: list[Thread] = []
         #: How often a thread is kept from running between two steps, and how long in the mean.
@@ -83,8 +92,8 @@ class Client(Process, Engine):
     def kept_waiting(self) -> WaitGenerator[None]:
         """The thread that runs may be kept from it for a while."""
         chance, mean = self.kept
-        if chance and self.world.random.random() < chance:
-            yield Wait(self.world.random.expovariate(1 / mean))
+        if chance and self.random.random() < chance:
+            yield Wait(self.random.expovariate(1 / mean))
 
     def kept_behind(self, program: WaitGenerator[T]) -> WaitGenerator[T]:
         """The same, behind a program, whatever ends that."""
@@ -104,6 +113,7 @@ class Client(Process, Engine):
         """Its kernel closes the connections, before anything in it could be undone."""
         super().kill()
         self.closed = True
+        self.died_at = self.events.now
         for connections in (self.calls.connections, self.subscriptions.connections):
             connections.close()
         for thread in list(self.running):
@@ -160,6 +170,15 @@ class Client(Process, Engine):
         if not answer:
             self.world.referee.free(name, held)
         return answer
+
+    def curious(self, name: str) -> Program:
+        """Look a few times."""
+        for _ in range(3):
+            try:
+                yield from self.looking(name)
+                yield from sleep(self.random.uniform(0.0, 0.5))
+            except (QuorumUnreachableError, KeyboardInterrupt):
+                pass
 
     def evict(self, name: str) -> Program:
         try:

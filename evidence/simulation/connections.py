@@ -35,6 +35,8 @@ class _Inbox:
         return self._inbox.popleft() if self._inbox else False
 
 
+NOSCRIPT = RuntimeError("NOSCRIPT No matching script.")
+_LOAD = b"*3\r\n$6\r\nSCRIPT\r\n"
 #: See `_KEEPALIVE` in rlock/_client/endpoints.py.
 KEEPALIVE_S = 11.0
 
@@ -45,12 +47,11 @@ class Connection(connection.Connection):
     def __init__(self, client: Client, host: Host, latency: Latency, *, subscriber: bool) -> None:
         super().__init__(HandshakeResult())
         self.subscriber = subscriber
-        world = client.world
-        there, back = client.ways[host.index]
+        there, back = (client.message_ways if subscriber else client.ways)[host.index]
         self.client = client
         self.host = host
-        self.there = Wire(client.events, world.random, latency, there)
-        self.back = Wire(client.events, world.random, latency, back)
+        self.there = Wire(client.events, client.random, latency, there)
+        self.back = Wire(client.events, client.random, latency, back)
         self.session: Session
         self.inbox: deque[Any] = deque()
         self.reader = _Inbox(self.inbox)  # type: ignore[assignment]
@@ -77,12 +78,20 @@ class Connection(connection.Connection):
         else:
             written = list(self.pending)[self.unwritten :]
             self.client.world.sent.update(command.script.name for _, command, _, _ in written)
-            self.put(lambda: self._run(session, written))
+            loads, whole = packed.startswith(_LOAD), b"$4\r\nEVAL\r\n" in packed[:16]
+            self.put(lambda: self._run(session, written, loads=loads, whole=whole))
         return len(packed)
 
-    def _run(self, session: Session, written: list[PendingReply]) -> None:
+    def _run(self, session: Session, written: list[PendingReply], *, loads: bool, whole: bool) -> None:
+        host = session.host
         for call, command, _, _ in written:
-            session.host.receive(session, partial(session.host.execute, session, command, call))
+            sha = command.script.sha
+            if loads:
+                host.receive(session, partial(host.load, session, sha))
+            elif whole or sha not in host.flushed_scripts:
+                host.receive(session, partial(host.execute, session, command, call))
+            else:
+                host.receive(session, partial(session.connection.answer, NOSCRIPT))
 
     def put(self, action: Callable[[], object]) -> None:
         """Something for the server. Raises OSError, as the second send to a closed peer does."""
@@ -192,8 +201,7 @@ class Connections(connections.Connections[Connection]):
         self._traffic.after_data()
 
     def read_arrived(self) -> None:
-        if not self.bench:
-            self.read()
+        self.read()
 
     def _register(self, server: MasterConnection[Connection], connection: Connection) -> None:
         connection.serve = connection.disconnect = self.bench.arrived
@@ -204,9 +212,13 @@ class Connections(connections.Connections[Connection]):
         """Have a connection to every master at once, as after an earlier use."""
         for server in self.servers:
             connection, options = self.connection(server), self._connect_options(server)
+            outcome: Connection | ConnectError = connection
             connection.session = connection.host.open(connection)
-            connection.shake_hands(options)
-            self._connected(server, options, connection)
+            try:
+                connection.shake_hands(options)
+            except ConnectError as error:
+                outcome = error
+            self._connected(server, options, outcome)
         self.is_new = False
 
     def connection(self, server: MasterConnection[Connection]) -> Connection:

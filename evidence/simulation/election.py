@@ -175,8 +175,8 @@ def instant(
     threads = []
     for i, client in enumerate(clients):
         client.kept = kept
-        for m, ways in enumerate(client.ways):
-            for way in ways:
+        for m, ways in enumerate(zip(client.ways, client.message_ways, strict=True)):
+            for way in (way for pair in ways for way in pair):
                 way.extra = 0.0 if m == i % masters else apart
         thread = client.thread()
         threads.append(thread)

@@ -101,12 +101,36 @@ class Latency:
         return self.least + (random.expovariate(1 / self.jitter) if self.jitter else 0.0)
 
 
-@dataclass(slots=True)
 class Way:
-    """One direction between two machines. TCP sends again: what is held arrives when the way is open."""
+    """One direction between two machines, for the connections of one kind.
 
-    held_until: float = 0.0
-    extra: float = 0.0
+    TCP sends again: what is sent while the way is shut arrives in order when it is open again.
+    """
+
+    __slots__ = ("_kept", "_shut", "extra", "held_until")
+
+    def __init__(self) -> None:
+        self.held_until = 0.0
+        self.extra = 0.0
+        self._shut = 0
+        self._kept: list[tuple[Wire, Action]] = []
+
+    def keeps(self, wire: Wire, action: Action) -> bool:
+        """Whether it is shut, and keeps this until it is open."""
+        if self._shut:
+            self._kept.append((wire, action))
+        return self._shut > 0
+
+    def shut(self) -> None:
+        self._shut += 1
+
+    def open(self, *, wide: bool = False) -> None:
+        """As often as it was shut; ``wide``: however often that was."""
+        self._shut = 0 if wide else max(0, self._shut - 1)
+        if not self._shut:
+            kept, self._kept = self._kept, []
+            for wire, action in kept:
+                wire.send(action)
 
 
 class Wire:
@@ -114,7 +138,7 @@ class Wire:
 
     __slots__ = ("_cut", "_events", "_last", "_latency", "_mute", "_random", "_way")
 
-    def __init__(self, events: Events, random: Random, latency: Latency, way: Way | None = None) -> None:
+    def __init__(self, events: Events, random: Random, latency: Latency, way: Way) -> None:
         self._events = events
         self._random = random
         self._latency = latency
@@ -124,14 +148,11 @@ class Wire:
         self._mute = False
 
     def send(self, action: Action) -> None:
-        if self._mute or self._cut:
+        way = self._way
+        if self._mute or self._cut or way.keeps(self, action):
             return
         took = self._latency.draw(self._random)
-        when = self._events.now + took
-        way = self._way
-        if way is not None:
-            when = max(when + way.extra, way.held_until + took)
-        self._last = max(self._last, when)
+        self._last = max(self._last, self._events.now + took + way.extra, way.held_until + took)
         self._events.at(self._last, lambda: self._cut or action())
 
     def cut(self) -> None:

@@ -22,7 +22,7 @@ def _promote(
 ) -> None:
     """The others follow it ``within_s``; the old primary goes on until then, at least for ``stale_s``."""
     dice, old = nemesis.dice, group.primary
-    nemesis.failovers += server is not old
+    nemesis.play.failovers += server is not old
     group.promote(server, silent=dice.random() < 0.3, stale_s=dice.choice((0.0, within_s)))
     for other in group.servers:
         kill, delay = dice.random() < 0.7, dice.uniform(stale_s if other is old else 0.0, within_s)
@@ -56,7 +56,7 @@ def empty_return(nemesis: Nemesis) -> None:
     """The primary comes back empty before anybody notices, or goes on like that beside another one."""
     group, server = _chosen(nemesis)
     old, within_s = group.primary, nemesis.dice.choice((0.3, 3.0))
-    nemesis.restarts += 1
+    nemesis.play.restarts += 1
     old.restart(nemesis.dice.uniform(0.0, 0.2), silent=nemesis.dice.random() < 0.2)
     noticed_after = nemesis.dice.choice((0.0, nemesis.duration(), 99.0))
     nemesis.later(noticed_after, lambda: _promote(nemesis, group, server, within_s))
@@ -66,7 +66,7 @@ def fail_back(nemesis: Nemesis) -> None:
     """The old primary copies the memory of the new one with its connections open, and leads again."""
     group, server = _chosen(nemesis)
     old = group.primary
-    nemesis.failovers += 2
+    nemesis.play.failovers += 2
     group.promote(server)
     nemesis.later(0.0, lambda: group.rejoin(old, kill=False))
     nemesis.later(nemesis.duration() / 4, lambda: _promote(nemesis, group, old, 0.3))
@@ -76,7 +76,7 @@ def old_replica(nemesis: Nemesis) -> None:
     """A replica restarts with an older memory, or empty, and is promoted before it has copied more."""
     group, server = _chosen(nemesis)
     snapshot = nemesis.dice.choice((server.snapshot(), {}))
-    nemesis.restarts += 1
+    nemesis.play.restarts += 1
 
     def restart() -> None:
         server.stream.held_until = nemesis.world.events.now + 0.2
@@ -86,12 +86,19 @@ def old_replica(nemesis: Nemesis) -> None:
     nemesis.later(nemesis.duration() / 2, restart)
 
 
-#: With how often each happens.
-FAILOVERS: dict[str, tuple[int, Callable[[Nemesis], None]]] = {
-    "promote": (3, promote),
-    "stale primary": (4, stale_primary),
-    "late replica": (3, late_replica),
-    "empty return": (2, empty_return),
-    "fail back": (2, fail_back),
-    "old replica": (2, old_replica),
+def added_replica(nemesis: Nemesis) -> None:
+    """Somebody adds a replica to those that the clients were told of."""
+    group = nemesis.dice.choice(list(nemesis.world.groups.values()))
+    if len(group.replicas) > group.configured:
+        group.rejoin(nemesis.dice.choice(group.replicas))
+
+
+FAILOVERS: dict[str, Callable[[Nemesis], None]] = {
+    "promote": promote,
+    "stale primary": stale_primary,
+    "late replica": late_replica,
+    "empty return": empty_return,
+    "fail back": fail_back,
+    "old replica": old_replica,
+    "added replica": added_replica,
 }

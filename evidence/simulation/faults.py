@@ -1,4 +1,4 @@
-"""Faults of a random schedule: what goes wrong, with whom, when, and for how long."""
+"""What goes wrong in a schedule: what each kind of step does, with whom, and for how long."""
 
 from __future__ import annotations
 
@@ -6,80 +6,57 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
+from rlock.errors import OptionsError
+from rlock.rules.keys import NOTE, OWN
+from rlock.rules.options import ClientOptions
+
 from .connections import Connection
 from .events import Way
 from .failovers import FAILOVERS
 from .hosts import Host
-from .world import World
+from .schedules import CARELESS, EVENTS, HELD_UP_S
 
 if TYPE_CHECKING:
     from .client import Client
+    from .play import Play
 
-Act = Callable[["Nemesis"], None]
-#: With how often each happens.
-Kinds = dict[str, tuple[int, Act]]
-
-#: How long something is stopped, or on its way, at the most.
-HELD_UP_S = 3.0
 #: When a process that was killed has begun anew, at the latest.
 REBIRTH_S = 0.5
+#: What a stranger publishes on the channels of a lock.
+RUBBISH = (b"\xff\xfe", b"", b"0", b"x" * 100_000, b"a:b c d", b"\xff 9 9 9", b"a:b 1 99999999999999999999 x")
 
 
 class Nemesis:
-    """Does harm to a world until `end`. ``dice`` are its own: the same harm whatever the world does."""
+    """One step: its random numbers, and what it may touch. ``actor``: the client of the event before it."""
 
-    def __init__(self, world: World, dice: Random, reborn: Callable[[], object], name: str) -> None:
-        self.world = world
+    def __init__(self, play: Play, dice: Random, actor: Client | None = None) -> None:
+        self.play = play
+        self.world = play.world
         self.dice = dice
-        self.reborn = reborn
-        self.lock = name
-        self.restarts = self.failovers = 0
-        self.over = False
-
-    def plan(self, faults: int, begin: float, end: float) -> list[str]:
-        """Have so many faults happen; their names."""
-        names = self._planned(KINDS, faults, begin, end)
-        if self.world.groups:
-            # Early: a server that was promoted has no vote for a second.
-            names += self._planned(FAILOVERS, self.dice.randint(1, 5), begin, end / 2)
-        return names
-
-    def _planned(self, kinds: Kinds, faults: int, begin: float, end: float) -> list[str]:
-        names = self.dice.choices(list(kinds), [weight for weight, _ in kinds.values()], k=faults)
-        for name in names:
-            self.world.events.at(self.dice.uniform(begin, end), lambda name=name: self._do(name))  # type: ignore[misc]
-        return names
-
-    def _do(self, name: str) -> None:
-        self.world.tell(f"FAULT {name}")
-        (KINDS | FAILOVERS)[name][1](self)
-
-    def end(self) -> None:
-        """From now on nothing goes wrong any more; what has gone wrong is felt until it is noticed."""
-        self.over = True
-        self.world.tell("the faults end")
-        for client in self.world.clients:
-            client.kept = (0.0, 0.0)
-            for way in (way for pair in client.ways for way in pair):
-                way.held_until, way.extra = 0.0, 0.0
-            if client.stopped and not client.dead:
-                client.resume(self.world.random)
-        for host in self.world.servers:
-            host.tripwire = False
-            if host.stopped:
-                host.go_on()
-        for group in self.world.groups.values():
-            group.mend()
+        self.actor = actor
+        self.lock = play.locks[0]
 
     def duration(self) -> float:
         return self.dice.uniform(*self.dice.choice(((0.01, 0.2), (0.1, 0.6), (0.5, 1.5), (1.0, HELD_UP_S))))
 
     def client(self) -> Client | None:
+        """One that lives: any, the one of the event, one that holds a lock, or one that waits."""
         alive = [client for client in self.world.clients if not client.dead]
+        role = self.dice.choice(("any", "any", "actor", "holder", "waiter"))
+        if role == "actor" and self.actor in alive:
+            return self.actor
+        if role == "holder":
+            alive = [client for client in alive if len(client.holds)] or alive
+        elif role == "waiter":
+            alive = [client for client in alive if client.under_way.acquiring] or alive
         return self.dice.choice(alive) if alive else None
 
     def host(self) -> Host:
-        return self.dice.choice(self.world.hosts)
+        """A master: any, or one that has a lock, or has not."""
+        hosts, role = self.world.hosts, self.dice.choice(("any", "any", "taken", "free"))
+        if role != "any":
+            hosts = [host for host in hosts if bool(host.left(self.lock)) == (role == "taken")] or hosts
+        return self.dice.choice(hosts)
 
     def links(self) -> list[Connection]:
         """Those of a client to a master, for commands, for messages, or both."""
@@ -92,25 +69,43 @@ class Nemesis:
         return [connection for connection in links if connection is not None]
 
     def ways(self) -> list[Way]:
-        """Between some clients and some masters, one way or both."""
+        """Between some clients and some masters: commands, messages or both, one way or both."""
         client, host = self.client(), self.host()
         if client is None:
             return []
+        of = self.dice.choice(("commands", "commands", "messages", "both", "both"))
+        pairs: list[tuple[Way, Way]] = []
         kind = self.dice.choice(("pair", "pair", "master", "client", "minority"))
-        if kind == "master":
-            pairs = [other.ways[host.index] for other in self.world.clients]
-        elif kind == "client":
-            pairs = client.ways
-        elif kind == "minority":
-            pairs = self.dice.sample(client.ways, len(client.ways) // 2)
-        else:
-            pairs = [client.ways[host.index]]
-        chosen = self.dice.choice(("both", "there", "back"))
+        for each in self.world.clients if kind == "master" else [client]:
+            count = len(each.ways)
+            masters = [host.index]
+            if kind in ("client", "minority"):
+                masters = self.dice.sample(range(count), count if kind == "client" else count // 2)
+            pairs += [each.ways[i] for i in masters] if of != "messages" else []
+            pairs += [each.message_ways[i] for i in masters] if of != "commands" else []
+        chosen = self.dice.choice(("both", "there", "there", "back"))
         there = [there for there, _ in pairs] if chosen != "back" else []
         return there + ([back for _, back in pairs] if chosen != "there" else [])
 
     def later(self, delay: float, action: Callable[[], object]) -> None:
-        self.world.events.at(self.world.events.now + delay, lambda: self.over or action())
+        self.world.events.at(self.world.events.now + delay, lambda: self.play.over or action())
+
+    def until(self, action: Callable[[], object], longest: float = HELD_UP_S) -> None:
+        """Do it after a while, or a moment after an event that comes before that."""
+        done: list[bool] = []
+
+        def once() -> None:
+            if not done:
+                done.append(True)
+                action()
+
+        if self.dice.random() < 0.5:
+            self.later(min(longest, self.duration()), once)
+        else:
+            delay = self.dice.choice((0.0, 0.002, 0.05, 0.3))
+            what, nth = self.dice.choice(EVENTS), self.dice.choice((1, 1, 2, 3))
+            self.play.behind(what, nth, lambda _: self.later(delay, once))
+            self.later(longest, once)
 
 
 def cut(nemesis: Nemesis) -> None:
@@ -142,9 +137,15 @@ def half_open(nemesis: Nemesis) -> None:
 
 def hold_up(nemesis: Nemesis) -> None:
     """What is sent arrives when the way is open again: late, and perhaps after its sender has given up."""
-    until = nemesis.world.events.now + nemesis.duration()
-    for way in nemesis.ways():
-        way.held_until = until
+    ways = nemesis.ways()
+    for way in ways:
+        way.shut()
+
+    def open_them() -> None:
+        for way in ways:
+            way.open()
+
+    nemesis.until(open_them)
 
 
 def slow_down(nemesis: Nemesis) -> None:
@@ -163,18 +164,18 @@ def slow_down(nemesis: Nemesis) -> None:
 def stop_master(nemesis: Nemesis) -> None:
     host = nemesis.host()
     host.stop()
-    nemesis.later(nemesis.duration(), host.go_on)
+    nemesis.until(host.go_on)
 
 
 def restart(nemesis: Nemesis) -> None:
-    nemesis.restarts += 1
+    nemesis.play.restarts += 1
     down_s = nemesis.dice.choice((0.0, nemesis.dice.uniform(0.0, 0.4)))
     nemesis.host().restart(down_s, silent=nemesis.dice.random() < 0.2)
 
 
 def restart_after_a_grant(nemesis: Nemesis) -> None:
     """The vote is on its way, and forgotten."""
-    nemesis.restarts += 1
+    nemesis.play.restarts += 1
     host = nemesis.host()
     host.tripwire = True
     # Somebody may have it already, and be cut off from one that it needs.
@@ -183,7 +184,7 @@ def restart_after_a_grant(nemesis: Nemesis) -> None:
 
 def restart_from_snapshot(nemesis: Nemesis) -> None:
     """It comes back with what it knew a moment ago."""
-    nemesis.restarts += 1
+    nemesis.play.restarts += 1
     host = nemesis.host()
     snapshot = host.snapshot()
     nemesis.later(nemesis.duration() / 2, lambda: host.restart(snapshot=snapshot))
@@ -195,7 +196,7 @@ def restart_several(nemesis: Nemesis) -> None:
     nemesis.dice.shuffle(hosts)
     gap = nemesis.dice.choice((0.0, 0.0, nemesis.dice.uniform(0.0, 0.5)))
     for i, host in enumerate(hosts[: nemesis.dice.randint(1, len(hosts))]):
-        nemesis.restarts += 1
+        nemesis.play.restarts += 1
         nemesis.later(i * gap, host.restart)
 
 
@@ -210,7 +211,7 @@ def flush_several(nemesis: Nemesis) -> None:
 
 def lose_the_disk(nemesis: Nemesis) -> None:
     """A master comes back empty that says of itself that it loses nothing."""
-    nemesis.restarts += 1
+    nemesis.play.restarts += 1
     host = nemesis.host()
     host.durable = True
     host.restart(nemesis.dice.uniform(0.0, 0.4), snapshot={}, disk_lost=True)
@@ -218,18 +219,26 @@ def lose_the_disk(nemesis: Nemesis) -> None:
 
 def stop_client(nemesis: Nemesis) -> None:
     client = nemesis.client()
-    if client is not None:
-        client.stop()
-        nemesis.later(nemesis.duration(), lambda: client.resume(nemesis.world.random))
+    if client is None or (nemesis.play.setup.mode == "stops" and client.was_stopped):
+        return
+    client.was_stopped = True
+    client.stop()
+    # So that a lease of 3 s which is renewed each second survives it.
+    longest = 1.8 if nemesis.play.setup.mode == "stops" else HELD_UP_S
+
+    def go_on() -> None:
+        if client.stopped:
+            client.resume(client.random)
+
+    nemesis.until(go_on, longest)
 
 
 def kill_client(nemesis: Nemesis) -> None:
     client = nemesis.client()
-    if client is not None:
+    if client is not None and not client.dead:
         client.kill()
-        nemesis.world.events.at(
-            nemesis.world.events.now + nemesis.dice.uniform(0.0, REBIRTH_S), nemesis.reborn
-        )
+        nemesis.play.died_at = nemesis.world.events.now
+        nemesis.later(nemesis.dice.uniform(0.0, REBIRTH_S), lambda: nemesis.play.newcomer(nemesis.dice))
 
 
 def keep_from_running(nemesis: Nemesis) -> None:
@@ -253,30 +262,89 @@ def interrupt(nemesis: Nemesis) -> None:
 
 def evict(nemesis: Nemesis) -> None:
     client = nemesis.client()
+    if client is not None and not client.careless:  # its ban would be as long as its lease
+        thread = client.thread()
+        client.do(lambda: thread.start(client.evict(nemesis.lock)))
+
+
+def look(nemesis: Nemesis) -> None:
+    """Ask who has the lock; a client that only looks learns of a flush by that."""
+    client = nemesis.client()
     if client is not None:
         thread = client.thread()
-        nemesis.world.events.at(
-            nemesis.world.events.now, lambda: client.do(lambda: thread.start(client.evict(nemesis.lock)))
-        )
+        client.do(lambda: thread.start(client.curious(nemesis.lock)))
 
 
-KINDS: Kinds = {
-    "cut": (3, cut),
-    "lose answers": (4, lose_answers),
-    "half open": (2, half_open),
-    "hold up": (5, hold_up),
-    "slow down": (4, slow_down),
-    "stop master": (3, stop_master),
-    "restart": (4, restart),
-    "restart after a grant": (2, restart_after_a_grant),
-    "restart from a snapshot": (1, restart_from_snapshot),
-    "restart several": (2, restart_several),
-    "flush": (2, flush),
-    "flush several": (1, flush_several),
-    "lose the disk": (1, lose_the_disk),
-    "stop client": (3, stop_client),
-    "kill client": (2, kill_client),
-    "keep from running": (2, keep_from_running),
-    "interrupt": (3, interrupt),
-    "evict": (1, evict),
+def newcomer(nemesis: Nemesis) -> None:
+    nemesis.play.newcomer(nemesis.dice)
+
+
+def cut_messages(nemesis: Nemesis) -> None:
+    """An idle connection ends, or one on which a message is on its way."""
+    client, host = nemesis.client(), nemesis.host()
+    if client is not None:
+        connection = client.subscriptions.connections.servers[host.index].connection
+        if connection is not None:
+            connection.cut()
+
+
+def flush_scripts(nemesis: Nemesis) -> None:
+    for host in nemesis.world.hosts:
+        host.flush_scripts()
+
+
+def stranger(nemesis: Nemesis) -> None:
+    """Somebody else publishes on the channels of a lock."""
+    for host in nemesis.world.hosts:
+        for channel, listening in list(host.master.subscribers.items()):
+            if channel.startswith(OWN.channel(nemesis.lock)) and nemesis.dice.random() < 0.8:
+                for session in list(listening):
+                    session.shout(channel, nemesis.dice.choice(RUBBISH))  # type: ignore[attr-defined]
+
+
+def set_a_clock_back(nemesis: Nemesis) -> None:
+    """Never while its keys are locks: they would last longer."""
+    host, seconds = nemesis.host(), nemesis.dice.choice((0.3, 2.0, 20.0, 1e5))
+    if not any(key != NOTE and not key.endswith(":fence") for key in host.master.keys):
+        host.step(-seconds)
+
+
+def careless(nemesis: Nemesis) -> None:
+    """A client that wants a longer lease than all others tries once."""
+    ttl = nemesis.dice.choice(CARELESS)
+    try:
+        options = ClientOptions(ttl=ttl, max_ttl=ttl, request_timeout=0.3)
+    except OptionsError:
+        options = ClientOptions(ttl=CARELESS[0], max_ttl=CARELESS[0], request_timeout=0.3)
+    nemesis.play.careless(nemesis.dice, options)
+
+
+#: By the names of evidence/simulation/schedules.py.
+ACTS: dict[str, Callable[[Nemesis], None]] = {
+    "cut": cut,
+    "cut messages": cut_messages,
+    "lose answers": lose_answers,
+    "half open": half_open,
+    "hold up": hold_up,
+    "slow down": slow_down,
+    "stop master": stop_master,
+    "restart": restart,
+    "restart after a grant": restart_after_a_grant,
+    "restart from a snapshot": restart_from_snapshot,
+    "restart several": restart_several,
+    "flush": flush,
+    "flush several": flush_several,
+    "lose the disk": lose_the_disk,
+    "stop client": stop_client,
+    "kill client": kill_client,
+    "keep from running": keep_from_running,
+    "interrupt": interrupt,
+    "evict": evict,
+    "newcomer": newcomer,
+    "look": look,
+    "flush scripts": flush_scripts,
+    "stranger": stranger,
+    "set a clock back": set_a_clock_back,
+    "careless": careless,
+    **FAILOVERS,
 }

@@ -36,7 +36,13 @@ class Link:
     def __init__(self, primary: Server, replica: Server) -> None:
         self.primary, self.replica = primary, replica
         world = primary.world
-        wire = partial(Wire, world.events, world.random, world.network.replication, replica.stream)
+        wire = partial(
+            Wire,
+            world.events,
+            world.dice(replica.name, primary.written),
+            world.network.replication,
+            replica.stream,
+        )
         self._there, self._back = wire(), wire()
         #: The last write that the primary knows to be there; -1: the first copy is on its way.
         self.acknowledged = -1
@@ -239,21 +245,31 @@ class Server(Host):
 
 
 class Group:
-    """``configured``: how many replicas the clients are told that it has."""
+    """``configured``: how many replicas the clients are told that it has.
 
-    def __init__(self, world: World, index: int, replicas: int, skew: float, drift: float) -> None:
+    ``spare``: it has another one, which follows a replica until somebody makes it follow the primary.
+    """
+
+    def __init__(
+        self, world: World, index: int, replicas: int, skew: float, drift: float, *, spare: bool = False
+    ) -> None:
         self.world = world
         self.index = index
         self.configured = replicas
         uniform = world.random.uniform
         self.servers = [
             Server(world, index, letter, uniform(-skew, skew), 1 + uniform(-drift, drift))
-            for letter in "abcd"[: replicas + 1]
+            for letter in "abcde"[: replicas + 1 + spare]
         ]
         self.primary = self.servers[0]
         self._old, self._old_until = self.primary, 0.0
-        for replica in self.servers[1:]:
-            replica.follow(self.primary)
+        self._follow()
+
+    def _follow(self) -> None:
+        for replica in self.replicas[: self.configured]:
+            self.rejoin(replica)
+        for spare in self.replicas[self.configured :]:
+            spare.follow(self.replicas[0])
 
     @property
     def replicas(self) -> list[Server]:
@@ -261,7 +277,10 @@ class Group:
 
     def named(self) -> Server:
         """To a client that asks now; for a while after a promotion some hear of the old primary."""
-        stale = self.world.events.now < self._old_until and self.world.random.random() < 0.5
+        stale = (
+            self.world.events.now < self._old_until
+            and self.world.dice(self.index, self.world.events.now).random() < 0.5
+        )
         return self._old if stale else self.primary
 
     def promote(self, server: Server, *, silent: bool = False, stale_s: float = 0.0) -> None:
@@ -283,5 +302,6 @@ class Group:
         self._old_until = 0.0
         for server in self.servers:
             server.stream.held_until = 0.0
-            self.rejoin(server)
+        self._follow()
+        for server in self.servers:
             server.links = [link for link in server.links if link.replica.link is link]

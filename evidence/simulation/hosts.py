@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from rlock._client.handshake import ConnectOptions
 from rlock._client.pending import PendingCall
@@ -11,12 +12,13 @@ from rlock.rules import commands, scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.keys import NOTE
 from rlock.rules.memory_epoch import MemoryReport
-from rlock.testing.memory.keyspace import Entry
+from rlock.testing.memory.keyspace import Entry, Message
+from rlock.testing.memory.masters import Master
 
 from .events import Action, Process
-from .masters import Master
 
 if TYPE_CHECKING:
+    from .client import Client
     from .connections import Connection
     from .world import World
 
@@ -40,7 +42,11 @@ class Session:
 
     def hear(self, channel: str, payload: str) -> None:
         """What was published goes out to one who has subscribed."""
-        self.connection.answer([b"message", channel.encode(), payload.encode()])
+        self.shout(channel, payload.encode())
+
+    def shout(self, channel: str, payload: bytes) -> None:
+        """The same from a stranger, who may publish anything."""
+        self.connection.answer([b"message", channel.encode(), payload])
 
     def close(self) -> None:
         self.open = False
@@ -65,6 +71,17 @@ class Host(Process):
         self.durable = False
         #: Owners whose locks came back from a snapshot.
         self.restored: set[str] = set()
+        #: Scripts that it has forgotten, by SCRIPT FLUSH; each new connection loads all.
+        self.flushed_scripts: set[str] = set()
+        #: Owners that it was told to release in this life, and since when it has had its present note, by the
+        #: time of the world. A clock that is set makes a note worthless.
+        self.told_to_release: set[str] = set()
+        self.noted = ("", 0.0)
+        self.clock_was_set = False
+        #: The last hand-off to a waiter: when, and the fencing token.
+        self.handed = (-9.0, 0)
+        #: When it lost something of its memory the last time.
+        self.lost_at = -9.0
         self.sessions: dict[int, Session] = {}
         #: What has come while the server stood still, in the order of each connection.
         self._unread: dict[Session, deque[Action]] = {}
@@ -79,6 +96,12 @@ class Host(Process):
     def time_us(self) -> int:
         return EPOCH_US + round((self.events.now * self._rate + self._skew) * 1e6)
 
+    def step(self, seconds: float) -> None:
+        """Somebody sets its clock."""
+        self._skew += seconds
+        self.world.skew += abs(seconds)
+        self.clock_was_set = True
+
     def set_the_clock_right(self) -> None:
         """As in Lock.tla: its rate is right, and the milliseconds of all masters begin together."""
         self._skew, self._rate = round(self._skew, 3), 1.0
@@ -88,7 +111,7 @@ class Host(Process):
         return (self.time_us() - EPOCH_US - round(self._skew * 1e6)) // 1000
 
     def vouch(self) -> None:
-        self.master.write(NOTE, f"{self.term} 0 0")
+        self.master.write(NOTE, f"{self.term} 0 {self.world.max_ttl_ms}")
 
     @property
     def term(self) -> str:
@@ -98,6 +121,7 @@ class Host(Process):
     def _begin(self) -> None:
         self._lives += 1
         self.life = f"{self.name}-life{self._lives}"
+        self.told_to_release.clear()
         self.master.started_us, self.master.whole = self.time_us(), True
         self.up = True
 
@@ -124,6 +148,8 @@ class Host(Process):
             self.world.recorder.restarts(self, kept, whole=whole)
         self.master.forget()
         self.master.keys.update(kept)
+        if not whole:
+            self.lost_at = self.events.now
         if not self.durable:
             self.restored |= {owner for entry in kept.values() for owner in entry.fields}
         for session in sessions.values():
@@ -151,14 +177,24 @@ class Host(Process):
     def flush(self) -> None:
         self.master.keys.clear()
         self.master.whole = False
+        self.lost_at = self.events.now
         if self.world.recorder is not None:
             self.world.recorder.flushed(self)
+
+    def flush_scripts(self) -> None:
+        """SCRIPT FLUSH."""
+        self.flushed_scripts = {script.sha for script in scripts.ALL}
+
+    def load(self, session: Session, sha: str) -> None:
+        """SCRIPT LOAD."""
+        self.flushed_scripts.discard(sha)
+        session.connection.answer(sha.encode())
 
     def go_on(self) -> None:
         """As by SIGCONT. The server reads its connections in any order, each of them in its own."""
         self.stopped = False
         sessions = list(self._unread)
-        self.world.random.shuffle(sessions)
+        self.world.dice(self.life, self.events.now).shuffle(sessions)
         for session in sessions:
             unread = self._unread.pop(session, deque())
             while unread:
@@ -187,7 +223,8 @@ class Host(Process):
             old.connection.end()
 
     def shake_hands(self, options: ConnectOptions) -> MemoryReport:
-        """What a handshake finds; it ends earlier connections first."""
+        """What a handshake finds; it ends earlier connections first, and loads all scripts."""
+        self.flushed_scripts.clear()
         if options.subscriber:
             return MemoryReport()
         for life, number in options.kill:
@@ -197,6 +234,7 @@ class Host(Process):
             return MemoryReport(self.life)
         memory = "durable" if self.durable else "volatile"
         (_, note, _, _, time_us), _ = self.master.run(commands.handshake(self.life, memory))
+        self.has_noted(note.decode())
         if self.world.recorder is not None:
             self.world.recorder.shook_hands(self)
         return MemoryReport(self.life, memory, note.decode(), time_us)
@@ -207,16 +245,19 @@ class Host(Process):
         recorder = world.recorder
         run = None if recorder is None else recorder.runs(self, client, call, command)
         reply, messages = self.master.run(command)
+        self.flushed_scripts.discard(command.script.sha)
         if recorder is not None and run is not None:
             recorder.ran(run, reply)
         words = command.by_sha()
         if command.script is scripts.RELEASE and words[2] == "5":  # with the key for a ban
             world.referee.evict(words[-1])
+            world.happens("evict", client, self, words[-1])
         if world.history is not None:
             world.note(f"{client.label} {self.name} {command.script.name}", command, reply)
         for message in messages:
             for receiver in message.receivers:
                 receiver.hear(message.channel, message.payload)
+        self._tell(client, command, reply, messages)
         if session.connection.fuse in (command.script.name, "any") and reply[0] not in (0, -1, -3):
             # What was done is not heard of; what was refused would make no difference.
             session.connection.cut()
@@ -224,6 +265,28 @@ class Host(Process):
         if self.tripwire and command.script is scripts.ACQUIRE and reply[0] == 1:
             self.tripwire = False
             self.restart()
+
+    def has_noted(self, note: str) -> None:
+        """A handshake left this note."""
+        if self.clock_was_set or note.split(" ")[:2] != self.noted[0].split(" ")[:2]:
+            self.noted = note, self.events.now
+        self.clock_was_set = False
+
+    def _tell(self, client: Client, command: Command, reply: Any, messages: Sequence[Message]) -> None:
+        """Tell the world what has happened, for steps that wait for it, and those who watch."""
+        world, words, script = self.world, command.changing, command.script
+        if script is scripts.ACQUIRE and reply[0] == 1:
+            owner = reply[1].decode()
+            if owner in self.told_to_release and world.may_kill:
+                world.referee.accuse(command.words[1], owner, self.name, "an acquire behind its release")
+            world.happens("grant", client, self, owner)
+        elif script is scripts.RELEASE and words:
+            self.told_to_release.add(words[-1])
+            if any("|" in message.channel and message.payload for message in messages):
+                self.handed = (self.events.now, self.master._last(command.words[3])[0])
+                world.happens("hand-off", client, self, "")
+        elif script is scripts.HANDSHAKE:
+            self.has_noted(reply[1].decode())
 
     def subscribe(self, session: Session, words: tuple[str, ...]) -> None:
         """SUBSCRIBE or UNSUBSCRIBE, confirmed one by one."""

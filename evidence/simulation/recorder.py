@@ -75,8 +75,9 @@ class Recorder:
             return self._longest
         return max(0, min(self._longest, (host.time_us() - note.since_us) // 1000))
 
-    def shook_hands(self, host: Host) -> None:
-        self._tell_all("handshake", host, self._age(host, host.master.text(NOTE)))
+    def shook_hands(self, host: Host, *, first_use: bool = False) -> None:
+        age = self._age(host, host.master.text(NOTE))
+        self._tell_all("first" if first_use else "handshake", host, age)
 
     def flushed(self, host: Host) -> None:
         self._tell_all("flush", host)
@@ -99,7 +100,7 @@ class Recorder:
     def ran(self, run: Run, reply: Any) -> None:
         script, keys, words, master = run.command.script, run.keys, run.words, run.master
         if script is scripts.HANDSHAKE:
-            self.shook_hands(run.host)
+            self.shook_hands(run.host, first_use=words[1] == "unused")
         elif script is scripts.RELEASE:
             self._released(run, self.traces[keys[0]])
         elif script is scripts.ACQUIRE:
@@ -172,9 +173,8 @@ class Recorder:
         return decided
 
 
-def _asks(_port: Any, _contender: Contender) -> WaitGenerator[Grant | None]:
-    yield from ()
-    return None
+def _asks(_port: Any, _contender: Contender) -> None:
+    """No grant by messages."""
 
 
 def _holder(host: Host, name: str) -> str:

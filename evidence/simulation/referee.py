@@ -83,11 +83,14 @@ class Referee:
                 self.accuse(hold.name, other.owner, hold.owner, "two valid leases")
         others.append((client, hold))
         token, owner = self._tokens.get(hold.name, (0, ""))
-        if hold.token <= token and not evicted:
+        # After a loss of memory tokens rest on clocks that differ by little: docs/fencing.md.
+        lost = self._world.skew > 1.0 and any(host.lost_at > 0.0 for host in self._world.hosts)
+        if hold.token <= token and not evicted and not lost:
             self.accuse(hold.name, owner, hold.owner, f"fencing token {hold.token} after {token}")
         self._tokens[hold.name] = (max(token, hold.token), hold.owner)
         self.entered.append(Moment(now, hold.name, hold.owner))
         self._world.tell(f"{client.label} enters, token {hold.token}", hold.owner)
+        self._world.happens("enter", client, None, hold.owner)
 
     def held(self, name: str) -> set[str]:
         """The owners that have a valid lease now."""
@@ -110,6 +113,7 @@ class Referee:
         others[:] = [(who, other) for who, other in others if other is not hold]
         self.left.append(Moment(self._world.events.now, hold.name, hold.owner))
         self._world.tell("leaves", hold.owner)
+        self._world.happens("leave", self._world.clients[int(hold.owner[1:4])], None, hold.owner)
 
     def confirm(self, hold: Hold) -> None:
         """A release was confirmed by a quorum: a quorum cannot have it any more."""
@@ -119,6 +123,24 @@ class Referee:
         having = sum(1 for host in hosts if owner in host.left(hold.name) and owner not in host.restored)
         if having > len(hosts) // 2:
             self.accuse(hold.name, hold.owner, "", f"still on {having} masters after its release")
+
+    def was_evicted(self, owner: str) -> bool:
+        return owner in self._evicted
+
+    def rivals(self, hold: Hold) -> list[str]:
+        """Owners that got the lock behind this one, which was not evicted."""
+        names = [moment.owner for moment in self.entered if moment.name == hold.name]
+        if hold.owner in self._evicted or hold.owner not in names:
+            return []
+        return [owner for owner in names[names.index(hold.owner) + 1 :] if owner not in self._evicted]
+
+    def believes(self, client: Client, hold: Hold) -> None:
+        """A user asks whether it still has the lock. Then nobody else had it since."""
+        if hold in client.holds and hold.lease.remaining(client.clock()) > 0.0:
+            for owner in self.rivals(hold)[:1]:
+                self.accuse(
+                    hold.name, hold.owner, owner, "believes in its lease, which another one had since"
+                )
 
     def evict(self, owner: str) -> None:
         self._evicted.add(owner)

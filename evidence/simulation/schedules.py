@@ -1,255 +1,242 @@
-"""Random schedules: a seed is a fleet, a workload and its faults; what was promised is checked.
+"""Random schedules as values: a fleet, and a list of steps. One can be saved, replayed, changed and shrunk.
 
-1. No two valid leases of one lock overlap.
-2. Fencing tokens grow from each holder to the next.
-3. When the faults have ended, everybody who waits gets the lock within `BOUND_S`, and all threads end.
-4. Nothing is left on the masters but the last fencing tokens and the markers.
-5. What was released and confirmed is on no quorum any more.
+A step has random numbers of its own (`Step.seed`): it does the same if others are left out.
 """
 
 from __future__ import annotations
 
-import gc
-from collections import Counter
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from random import Random
+from typing import Any, NamedTuple
 
-from rlock.errors import LeaseLostError, QuorumUnreachableError
-from rlock.procedures.acquire import AT_ONCE, FOR_EVER
-from rlock.procedures.port import WaitGenerator
-from rlock.rules.holds import Hold
-from rlock.rules.keys import NOTE
-from rlock.rules.options import ClientOptions, LockOptions
-from rlock.rules.timing import QUEUE_TTL_S, lease_ms
+from rlock.rules.options import ClientOptions
 
-from .client import Client
-from .driver import Program, Thread, sleep
-from .events import Latency
-from .faults import HELD_UP_S, REBIRTH_S, Nemesis
-from .hosts import EPOCH_US
-from .recorder import Recorder
-from .world import Network, Violation, World
-
-#: Short leases: more of them begin and end in a second of virtual time.
-OPTIONS = ClientOptions(ttl=1.0, max_ttl=1.0)
+#: How long something is stopped, or on its way, at the most.
+HELD_UP_S = 3.0
 #: The lease of some of the acquires.
 SHORT_TTL = 0.4
-LOCKS = ("a", "{b}")
+#: Short leases: more of them begin and end in a second of virtual time.
+OPTIONS = ClientOptions(ttl=1.0, max_ttl=1.0)
+LONG = ClientOptions(ttl=3.0, max_ttl=3.0)
+#: By name: the options of a fleet, of which each client has one.
+FLEETS: dict[str, tuple[ClientOptions, ...]] = {
+    "short": (OPTIONS,),
+    "long": (LONG,),
+    "patient": (ClientOptions(ttl=3.0, max_ttl=3.0, request_timeout=0.95),),
+    "two": (LONG, ClientOptions(ttl=0.3, max_ttl=0.3, request_timeout=0.08)),
+}
 #: When the faults end.
-CALM_S = 4.0
-#: The part of the schedules that have groups.
-WITH_GROUPS = 0.3
-#: All threads of all clients have had all locks once more by then: a connection that fell silent is noticed
-#: by TCP (11 s); a restart guard (1 s), a lease (1 s), the pause before a dead master is dialled again (2 s),
-#: and a claim with the look after it for each waiter.
-BOUND_S = 30.0
+CALM_S = {"short": 4.0, "long": 7.0, "patient": 7.0, "two": 6.0}
+#: The leases with which a careless client tries in vain.
+CARELESS = (4.0, 86_400.0, 2e13)
+#: Events behind which a step may come.
+EVENTS = ("enter", "leave", "grant", "hand-off")
+#: What happens besides acquires, by mode, with how often each does. More is promised where less does.
+KINDS: dict[str, dict[str, int]] = {
+    "storm": {
+        "cut": 3,
+        "lose answers": 4,
+        "half open": 2,
+        "hold up": 8,
+        "slow down": 4,
+        "stop master": 3,
+        "restart": 4,
+        "restart after a grant": 2,
+        "restart from a snapshot": 2,
+        "restart several": 2,
+        "flush": 3,
+        "flush several": 1,
+        "lose the disk": 1,
+        "stop client": 6,
+        "kill client": 2,
+        "keep from running": 2,
+        "interrupt": 3,
+        "evict": 2,
+        "newcomer": 2,
+        "look": 3,
+        "flush scripts": 1,
+        "stranger": 1,
+        "set a clock back": 1,
+        "careless": 1,
+    },
+    "slow": {"newcomer": 1, "look": 1},
+    "deaths": {"kill client": 8, "newcomer": 2},
+    "cuts": {"cut messages": 5, "newcomer": 1},
+    "stops": {"stop client": 5, "flush scripts": 2},
+    "clocks": {"newcomer": 5, "set a clock back": 3, "look": 1},
+}
+MODES = {"storm": 70, "slow": 7, "deaths": 11, "cuts": 4, "stops": 5, "clocks": 3}
+FAILOVERS = {
+    "promote": 3,
+    "stale primary": 4,
+    "late replica": 3,
+    "empty return": 2,
+    "fail back": 3,
+    "old replica": 2,
+    "added replica": 2,
+}
+#: What the specification of evidence/spec/Trace.tla does not have.
+UNTRACED = {"stranger", "careless", "set a clock back", "flush scripts"}
 
 
-@dataclass
-class Outcome:
+class Step(NamedTuple):
+    """``at``: by the clock of the world, or after the ``nth`` event of a kind."""
+
+    at: float
+    what: str
     seed: int
-    violations: list[Violation]
-    grants: int
-    confirmed: int
-    restarts: int
-    failovers: int
-    groups: int
-    faults: Counter[str]
-    commands: int
-    virtual_s: float
-    took_s: float  # from the end of the faults until everybody had had all locks
-    history: list[str]
-
-    def __str__(self) -> str:
-        return f"seed {self.seed}: " + "; ".join(map(str, self.violations))
+    after: str = ""
+    nth: int = 0
 
 
+@dataclass(frozen=True)
+class Setup:
+    """A fleet and its clients. ``replicas``: of its first masters, which are groups."""
+
+    masters: int = 3
+    clients: int = 3
+    mode: str = "storm"
+    fleet: str = "short"
+    jitter: float = 0.001
+    skew: float = 0.005
+    past: str = "vouched"
+    locks: int = 1
+    durable: float = 0.0
+    may_kill: bool = True
+    joined: bool = False
+    replicas: tuple[int, ...] = ()
+    spare: bool = False
+    habit: str = "any"
+
+
+@dataclass(frozen=True)
 class Schedule:
-    """One fleet, one workload, and what goes wrong."""
+    seed: int
+    setup: Setup
+    steps: tuple[Step, ...]
 
-    def __init__(self, seed: int, *, history: bool = False, record: bool = False) -> None:
-        self.seed = seed
-        dice = self.dice = Random(f"schedule {seed}")
-        masters = dice.choice((1, 2, 3, 3, 3, 3, 4, 5, 5))
-        replicas = {} if record else drawn_groups(Random(f"groups {seed}"))
-        if replicas:
-            masters = 1 if len(replicas) == 1 and dice.random() < 0.6 else 3
+    @property
+    def calm_s(self) -> float:
+        return CALM_S[self.setup.fleet]
+
+    def dumps(self, **more: Any) -> str:
+        return json.dumps({**more, "seed": self.seed, "setup": asdict(self.setup), "steps": self.steps})
+
+    @classmethod
+    def loads(cls, text: str) -> Schedule:
+        value = json.loads(text)
+        setup = Setup(**{**value["setup"], "replicas": tuple(value["setup"]["replicas"])})
+        return cls(value["seed"], setup, tuple(Step(*step) for step in value["steps"]))
+
+
+def _weighted(dice: Random, weights: dict[str, int]) -> str:
+    return dice.choices(list(weights), list(weights.values()))[0]
+
+
+def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
+    """``traced``: one that evidence/spec/Trace.tla can follow."""
+    mode = "storm" if traced else _weighted(dice, MODES)
+    if mode != "storm":
+        fleet = {"slow": "patient", "stops": "long"}.get(mode) or dice.choice(("short", "short", "long"))
+        past = "ahead" if mode == "clocks" else dice.choice(("vouched", "noted"))
+        clients = dice.choice((2, 2, 3, 4))
+        return Setup(
+            dice.choice((3, 3, 5)), clients, mode, fleet, 0.0005, 0.005, past, joined=True, habit=_habit(dice)
+        )
+    groups = 0 if traced or dice.random() < 0.7 else dice.choice((1, 1, 1, 2, 3))
+    replicas = tuple(dice.choice((1, 1, 2)) for _ in range(groups))
+    masters = dice.choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5))
+    if replicas:
+        masters = 1 if len(replicas) == 1 and dice.random() < 0.6 else 3
+    fleets = {"short": 6, "long": 3} if replicas else {"short": 6, "long": 3, "patient": 1, "two": 2}
+    return Setup(
+        masters,
+        dice.choice((2, 2, 3, 3, 4)),
+        "storm",
+        "short" if traced else _weighted(dice, fleets),
         # In a group one WAIT may come behind another one: both have to end within 67 ms for a short lease.
-        jitter = dice.choice((0.0002, 0.001, 0.005, 0.005 if replicas else 0.02))
-        latency = Latency(0.0005, jitter)
-        skew = dice.choice((0.005, 0.005, 0.2))
-        network = Network(latency, latency, Latency(0.0005, jitter / 10))
-        self.world = World(masters, seed, network, skew=skew, drift=0.004, max_ttl=1.0, replicas=replicas)
-        self.world.may_kill = dice.random() < 0.85
-        if history:
-            self.world.history = []
-        if record:
-            for host in self.world.hosts:
-                host.set_the_clock_right()
-        self.locks = LOCKS[: dice.choice((1, 1, 2))]
-        self.threads: list[Thread] = []
-        past = dice.random()
-        if past < 0.5:
-            for host in self.world.hosts:
-                if past < 0.15:
-                    host.master.forget()  # a fleet that has never been used
-                else:
-                    host.master.write(NOTE, f"{host.term} {EPOCH_US - 3_600_000_000} 1000")
-        durable = dice.choice((0.0, 0.0, 0.0, 0.5, 1.0))
-        for host in self.world.hosts:
-            host.durable = dice.random() < durable
-        if record:
-            self.world.recorder = Recorder(self.world.hosts, self.locks, lease_ms(OPTIONS.ttl))
-        for _ in range(dice.choice((2, 2, 3, 3, 4))):
-            self.world.events.at(dice.uniform(0.0, 0.5), self.newcomer)
-        self.nemesis = Nemesis(self.world, dice, self.newcomer, self.locks[0])
-
-    def newcomer(self) -> None:
-        random = self.world.random
-        client = self.world.client(
-            OPTIONS, joined=False, offset=random.uniform(0.0, 1000.0), rate=1 + random.uniform(-0.005, 0.005)
-        )
-        for _ in range(random.choice((1, 1, 1, 2))):
-            thread = client.thread()
-            self.threads.append(thread)
-            thread.start(self.work(client, thread))
-        if random.random() < 0.3:
-            client.thread().start(self.look(client))
-
-    def look(self, client: Client) -> Program:
-        """Ask who has the lock, again and again; a client that only looks learns of a flush by that."""
-        while self.world.events.now < CALM_S:
-            try:
-                yield from sleep(self.world.random.uniform(0.0, 0.5))
-                yield from client.looking(self.locks[0])
-            except (QuorumUnreachableError, KeyboardInterrupt):
-                pass
-
-    def work(self, client: Client, thread: Thread) -> Program:
-        random, events = self.world.random, self.world.events
-        if random.random() < 0.2:
-            # Connected from the first moment, and idle until much has happened.
-            try:
-                yield from client.looking(self.locks[0])
-                yield from sleep(random.uniform(1.0, CALM_S))
-            except (QuorumUnreachableError, KeyboardInterrupt):
-                pass
-        while events.now < CALM_S:
-            try:
-                yield from sleep(random.choice((0.0, random.uniform(0.0, 0.05), random.uniform(0.0, 0.5))))
-                yield from self.use(client, thread)
-            except QuorumUnreachableError:
-                pass  # the user tries again
-            except KeyboardInterrupt:
-                pass
-        for name in self.locks:
-            hold = yield from client.locking(thread, self.options(name, fair=random.random() < 0.3))
-            if hold is not None:
-                yield from let_go(client, hold)
-
-    def options(self, name: str, *, fair: bool, renew: bool = True) -> LockOptions:
-        ttl = self.world.random.choice((None, None, None, SHORT_TTL))
-        return LockOptions(name, OPTIONS.lease(ttl), fair=fair, renew=renew)
-
-    def use(self, client: Client, thread: Thread) -> WaitGenerator[None]:
-        random = self.world.random
-        renew = random.random() < 0.7
-        options = self.options(random.choice(self.locks), fair=random.random() < 0.35, renew=renew)
-        until = FOR_EVER
-        if (chance := random.random()) < 0.15:
-            until = AT_ONCE
-        elif chance < 0.45:
-            until = client.clock() + random.uniform(0.02, 2.0)
-        hold = yield from client.locking(thread, options, until)
-        if hold is None:
-            return
-        # A fixed lease is often held to its end, and a little longer.
-        ttl = options.lease.ttl
-        spans = ((0.0, 0.02), (0.05, 0.3), (0.5, 2.5) if renew else (0.9 * ttl, 1.5 * ttl))
-        held_s = random.uniform(*random.choice(spans))
-        try:
-            if random.random() < 0.2:
-                token = hold.token
-                yield from sleep(held_s / 2)
-                yield from client.locking(thread, options)
-                if hold.token != token:
-                    self.world.referee.accuse(hold.name, hold.owner, "", "another token when nested")
-                yield from client.unlocking(hold)
-                held_s /= 2
-            yield from sleep(held_s)
-        except (KeyboardInterrupt, LeaseLostError):
-            pass
-        yield from let_go(client, hold)
-
-    def play(self) -> Outcome:
-        world, nemesis = self.world, self.nemesis
-        referee = world.referee
-        faults = Counter(nemesis.plan(self.dice.randint(1, 10), 0.2, CALM_S))
-        world.events.at(CALM_S, nemesis.end)
-        world.events.at(CALM_S + REBIRTH_S, lambda: None)  # there may be nothing else to look at
-        world.run(CALM_S + BOUND_S, self.over)
-        took_s = world.events.now - CALM_S
-        if not self.over():
-            waiting = [thread.label for thread in self.threads if not (thread.over or thread.client.dead)]
-            referee.accuse("", " ".join(waiting), "", "still waiting")
-        else:
-            # What was held up may still arrive, and take a place in a queue again.
-            world.run(world.events.now + HELD_UP_S + QUEUE_TTL_S + 1.0)
-            self.look_for_remains()
-        virtual_s = world.events.now
-        world.close()
-        return Outcome(
-            self.seed,
-            referee.violations,
-            len(referee.entered),
-            referee.confirmed,
-            nemesis.restarts,
-            nemesis.failovers,
-            len(world.groups),
-            faults,
-            world.sent.total(),
-            virtual_s,
-            took_s,
-            world.history or [],
-        )
-
-    def over(self) -> bool:
-        # Nobody begins after the last one has been born again.
-        return self.world.events.now >= CALM_S + REBIRTH_S and all(
-            thread.over or thread.client.dead for thread in self.threads
-        )
-
-    def look_for_remains(self) -> None:
-        for host in self.world.hosts:
-            keys = [key for key in list(host.master.keys) if host.master.look(key) is not None]
-            for key in keys:
-                if key != NOTE and not key.endswith(":fence"):
-                    self.world.referee.accuse(key, f"m{host.index}", "", "left behind")
-            for channel, listening in host.master.subscribers.items():
-                if any(not session.connection.closed for session in listening):  # type: ignore[attr-defined]
-                    self.world.referee.accuse(channel, f"m{host.index}", "", "still subscribed")
+        dice.choice((0.0002, 0.001, 0.005, 0.005 if replicas else 0.02)),
+        dice.choice((0.005, 0.005, 0.2, 0.2 if replicas or traced else 30.0)),
+        dice.choice(("new", "noted", "noted", "vouched", "vouched", "vouched")),
+        dice.choice((1, 1, 1, 2)),
+        dice.choice((0.0, 0.0, 0.0, 0.5, 1.0)),
+        dice.random() < 0.85,
+        dice.random() < 0.6,
+        replicas,
+        bool(replicas) and dice.random() < 0.3,
+        _habit(dice),
+    )
 
 
-def drawn_groups(dice: Random) -> dict[int, int]:
-    """Which masters of a schedule are groups, with the number of their replicas."""
-    groups = dice.choice((1, 1, 1, 2, 3)) if dice.random() < WITH_GROUPS else 0
-    return {master: dice.choice((1, 1, 2)) for master in range(groups)}
+def _habit(dice: Random) -> str:
+    """How the clients use the locks: all in any way, or all in one."""
+    return dice.choice(("any", "any", "waiting", "waiting", "fixed"))
 
 
-def let_go(client: Client, hold: Hold) -> WaitGenerator[None]:
-    """Release as often as it was acquired, whatever comes in between."""
-    while hold in client.holds:
-        try:
-            yield from client.unlocking(hold)
-        except (LeaseLostError, KeyboardInterrupt):
-            pass
+def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]:
+    """A few of the kinds of steps, with how often each happens: each schedule has others."""
+    kinds = {**KINDS[setup.mode], **(dict.fromkeys(FAILOVERS, 0) if setup.replicas else {})}
+    kinds = {what: FAILOVERS.get(what, weight) for what, weight in kinds.items()}
+    if setup.fleet == "two":
+        kinds.pop("careless", None)  # one that learns of its lease has another restart guard
+    chosen = [what for what in kinds if not (traced and what in UNTRACED)]
+    if setup.mode == "storm" and dice.random() < 0.8:
+        of = sorted(chosen, key=lambda what: dice.random() ** (1 / kinds[what] ** 0.5), reverse=True)
+        chosen = of[: dice.choice((2, 3, 3, 4, 5, 7))]
+    return {what: kinds[what] for what in chosen}
 
 
-def play(seed: int, *, history: bool = False) -> Outcome:
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        return Schedule(seed, history=history).play()
-    finally:
-        if collecting:
-            gc.enable()
+def drawn_step(dice: Random, what: str, until: float) -> Step:
+    seed = dice.getrandbits(32)
+    if dice.random() < 0.5:
+        return Step(round(dice.uniform(0.0, until), 4), what, seed)
+    delay = dice.choice((0.0, dice.uniform(0.0, 0.01), dice.uniform(0.0, 0.1), dice.uniform(0.0, 1.2)))
+    nth = dice.choice((1, 1, 2, 2, 3, 4, 5, 7))
+    return Step(round(delay, 4), what, seed, dice.choice(EVENTS), nth)
+
+
+def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Schedule:
+    """The schedule of a seed."""
+    dice = Random(f"schedule {seed}")
+    setup = setup or drawn_setup(dice, traced=traced)
+    until = CALM_S[setup.fleet]
+    kinds = swarm(dice, setup, traced=traced)
+    takes = ["take"] * dice.randint(3, 5 * setup.clients)
+    faults = dice.choices(list(kinds), [weight**0.5 for weight in kinds.values()], k=dice.randint(1, 10))
+    steps = [drawn_step(dice, what, until) for what in (*takes, *faults)]
+    return Schedule(seed, setup, tuple(sorted(steps)))
+
+
+def mutated(schedule: Schedule, other: Schedule, seed: int) -> Schedule:
+    """A schedule near to one that was worth keeping; ``other``: one that may give it some of its steps."""
+    dice = Random(f"mutation {seed}")
+    steps, setup = list(schedule.steps), schedule.setup
+    for _ in range(dice.choice((1, 1, 2, 3, 5))):
+        kind = dice.random()
+        i = dice.randrange(len(steps)) if steps else -1
+        if kind < 0.3 or i < 0:
+            what = _weighted(dice, {**swarm(dice, setup), "take": 5})
+            steps.append(drawn_step(dice, what, schedule.calm_s))
+        elif kind < 0.45:
+            del steps[i]
+        elif kind < 0.6:
+            steps[i] = steps[i]._replace(seed=dice.getrandbits(32))
+        elif kind < 0.8:
+            at = steps[i].at + dice.choice((-1, 1)) * dice.choice((0.001, 0.01, 0.1, 0.5)) * dice.random()
+            steps[i] = steps[i]._replace(at=round(max(0.0, at), 4))
+        elif kind < 0.9:
+            steps[i] = drawn_step(dice, steps[i].what, schedule.calm_s)
+        elif other.setup.mode == setup.mode and bool(other.setup.replicas) == bool(setup.replicas):
+            steps += dice.sample(other.steps, min(len(other.steps), dice.randint(1, 4)))
+    if dice.random() < 0.1:
+        setup = replace(setup, clients=dice.choice((2, 3, 4)))
+    seed = schedule.seed if dice.random() < 0.7 else seed
+    return Schedule(seed, setup, tuple(sorted(steps[:60])))
+
+
+def without(schedule: Schedule, left_out: Sequence[int]) -> Schedule:
+    """The same without some of its steps."""
+    gone = set(left_out)
+    return replace(schedule, steps=tuple(step for i, step in enumerate(schedule.steps) if i not in gone))

@@ -8,6 +8,7 @@ from random import Random
 
 from rlock.errors import LeaseLostError, QuorumUnreachableError
 from rlock.procedures.acquire import AT_ONCE
+from rlock.rules import keys
 from rlock.rules.keys import NOTE
 from rlock.rules.options import ClientOptions, LockOptions
 
@@ -114,6 +115,16 @@ class Stage:
                 connection.cut()
 
         self.at(when, cut)
+
+    def loses_token(self, master: int, when: float) -> None:
+        """The token that the last owner has agreed on with the others never came: a master has its own."""
+
+        def lose() -> None:
+            host, fence = self.world.hosts[master], keys.fence(NAME)
+            owner = host.master.text(fence).partition(" ")[2]
+            host.master.write(fence, f"{host.time_us()} {owner}", "3600000")
+
+        self.at(when, lose)
 
     def play(self, until: float) -> Referee:
         self.world.run(until)

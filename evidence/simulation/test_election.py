@@ -86,7 +86,7 @@ def test_a_release_elects_the_first_waiter_at_once_and_disturbs_no_other(masters
             assert until_owned(world, 2)
             # Release there, message back: the messages are the grant.
             assert referee.entered[1].at - referee.left[0].at == pytest.approx(2 * 0.0002)
-            assert (world.sent - before) == {"release": masters, "acquire": masters}, "its confirmation"
+            assert (world.sent - before) == {"release": masters, "confirm": masters}
             more = [thread.asked["acquire"] - asked for thread, asked in zip(threads, rounds, strict=True)]
             assert sorted(more) == [0] * (waiters + 1)
             assert referee.entered[1].owner.startswith("c001/")

@@ -14,14 +14,15 @@ from rlock.rules.command_templates import Command
 from rlock.rules.keys import OWN, REDISSON
 from rlock.rules.tickets import Place
 from rlock.testing.memory.keyspace import Entry
+from rlock.testing.memory.masters import Master
 from tests.servers import AnyMaster, raw
-
-from .masters import Master
 
 LOCKS = ("job", "{tagged}job")
 OWNERS = tuple(f"{label}:{i}" for label in "abc" for i in range(3))
 STATIONS = ("s1", "s2", "s3")
 LIVES = ("life1", "life2")
+#: No note, notes of a clock that was set back, and numbers that no client reads.
+NOTES = ("1", *(f"life1{mark} {10**16 - 1} 7" for mark in ("", ":durable", "@5")), f"life1 5 {10**16}")
 #: All that the scripts write.
 KEYS = [
     *(key(name) for name in LOCKS for key in (str, keys.queue, keys.fence)),
@@ -143,9 +144,9 @@ class Twins:
     def put_stranger(self, key: str, kind: str) -> None:
         """Something that no lock wrote."""
         self.delete(key)
-        if kind == "string":
-            self.real.client.set(key, "1")
-            self.model.keys[key] = Entry("string", text="1")
+        if "fields" not in kind and "number" not in kind:
+            self.real.client.set(key, kind)
+            self.model.keys[key] = Entry("string", text=kind)
         else:
             fields = {"x": "1", OWNERS[0]: "1"} if kind == "two fields" else {OWNERS[0]: "many"}
             self.real.client.hset(key, mapping=fields)
@@ -285,7 +286,7 @@ def test_the_same_commands_have_the_same_replies_keys_and_messages(twins: Twins,
         elif chance < 0.11:
             twins.put_stranger(random.choice(LOCKS), random.choice(("string", "two fields", "no number")))
         elif chance < 0.12:
-            twins.put_stranger(keys.NOTE, "string")
+            twins.put_stranger(keys.NOTE, random.choice(NOTES))
         elif chance < 0.20:
             twins.delete(random.choice((*LOCKS, *KEYS)))
         else:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,16 +14,20 @@ from rlock.rules.options import LockOptions
 from rlock.rules.waiting import Step
 from tests.seeds import first_seed
 
-from . import faults, schedules
+from .client import Client
+from .play import Play
+from .schedules import Setup, drawn
 
 SCHEDULES = 150
 
 
-class Fair(schedules.Schedule):
-    """A schedule in which all take their turn."""
+class Fair(Play):
+    """A schedule without faults in which all take their turn."""
 
-    def options(self, name: str, *, fair: bool, renew: bool = True) -> LockOptions:
-        return super().options(name, fair=True, renew=renew)
+    def options(
+        self, client: Client, name: str, dice: Random, *, fair: bool, renew: bool = True
+    ) -> LockOptions:
+        return super().options(client, name, dice, fair=True, renew=renew)
 
 
 @pytest.mark.rule("4.5")
@@ -38,9 +44,10 @@ def test_without_faults_no_fair_waiter_is_overtaken(monkeypatch: pytest.MonkeyPa
 
 def played(seed: int, patch: pytest.MonkeyPatch) -> Counter[str]:
     """How many owners of one schedule waited, and how many of them were overtaken."""
-    patch.setattr(faults.Nemesis, "plan", lambda *_: [])
-    schedule, init, step = Fair(seed), Contender.__init__, Contender.step
-    events = schedule.world.events
+    schedule = drawn(seed, setup=Setup(clients=4, jitter=0.005, locks=2))
+    takes = tuple(step for step in schedule.steps if step.what == "take")
+    play, init, step = Fair(replace(schedule, steps=takes)), Contender.__init__, Contender.step
+    events = play.world.events
     asked, arrived = dict[Contender, float](), dict[Contender, float]()
     #: By lock: when each owner so far began to ask.
     served: dict[str, list[float]] = {}
@@ -64,5 +71,5 @@ def played(seed: int, patch: pytest.MonkeyPatch) -> Counter[str]:
 
     patch.setattr(Contender, "__init__", begin)
     patch.setattr(Contender, "step", note)
-    assert schedule.play().violations == []
+    assert play.play().violations == []
     return found

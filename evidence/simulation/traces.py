@@ -16,6 +16,7 @@ from rlock.model import Code
 from rlock.rules import scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.holds import Hold
+from rlock.rules.timing import longest_acquisition
 
 if TYPE_CHECKING:
     from .client import Client
@@ -48,12 +49,14 @@ class Owner:
     token: str
     number: int
     #: The calls whose answers the present round counts. Empty: it is decided.
-    round: set[PendingCall]
+    round: set[PendingCall] = field(default_factory=set)
     #: The masters on which a command of this round ran.
     ran: set[int] = field(default_factory=set)
     #: The masters with a vote of an earlier round: in the specification it remains of a dead attempt.
     kept: set[int] = field(default_factory=set)
     won: bool = False
+    #: The attempt counts no answer from this instant on, by the client's clock.
+    decided_by: float = math.inf
     hold: Hold | None = None
     #: The end of the validity while there is no hold yet, by the client's clock.
     until: float = math.inf
@@ -68,8 +71,21 @@ class Owner:
             return self.hold.lease.remaining(self.client.clock()) <= 0.0
         return self.client.dead or self.client.clock() >= self.until
 
-    def next_round(self, call: PendingCall) -> None:
-        self.round, self.ran = {call}, set()
+    def has_key(self, master: int) -> bool:
+        """Whether its key on a master is that of the client in the specification, and no remains."""
+        return master not in self.kept and (self.won or master in self.ran)
+
+    def is_too_late(self) -> bool:
+        """Whether its attempt can be won no more. Its thread need not run for that."""
+        return not self.won and self.client.clock() >= self.decided_by
+
+    def next_round(self, call: PendingCall, longest: float = math.inf) -> None:
+        self.round, self.ran, self.decided_by = {call}, set(), call.ballot.sent_at + longest
+
+    def keep_votes(self) -> None:
+        """Its attempt is over, and its keys stand on until the client deletes them, or asks again."""
+        self.kept |= self.ran
+        self.round, self.ran, self.decided_by = set(), set(), math.inf
 
     def granting(self) -> list[int]:
         votes = [vote for call in self.round for vote in call.ballot.votes.items()]
@@ -97,6 +113,7 @@ class Trace:
         #: For each client whether it has the shorter lease.
         self.short: list[bool] = []
         self._longer = longer
+        self._limit_s = longest_acquisition(longer / 1000)
         self._now = now
         self._free: list[int] = []
         self._owners: dict[str, Owner] = {}
@@ -115,10 +132,9 @@ class Trace:
             self._remains.discard(master)
 
     def add(self, what: str, master: int = 0, client: int = 0, number: int = 0) -> None:
-        """An event, behind the ends of all leases that have ended by now."""
-        for owner in list(self._owners.values()):
-            if owner.has_ended():
-                self._end(owner)
+        """An event, behind the ends of all leases and attempts that have ended by now."""
+        for token in list(self._owners):
+            self._alive(token)
         self.events.append((self._now(), what, master, client, number))
 
     def _end(self, owner: Owner) -> None:
@@ -133,7 +149,16 @@ class Trace:
         if owner is not None and owner.has_ended():
             self._end(owner)
             return None
+        if owner is not None and owner.is_too_late():
+            # No master tells that: a thread that does not run still has its votes, and cannot win.
+            self._lose(owner)
         return owner
+
+    def _lose(self, owner: Owner) -> None:
+        """An attempt is over, before its client has deleted its keys."""
+        owner.keep_votes()
+        self._remains.update(range(1, len(owner.client.ways) + 1))
+        self.events.append((self._now(), "end", 0, owner.number, 0))
 
     def _begin(self, client: Client, token: str, lease: int, call: PendingCall) -> Owner:
         short = lease < self._longer
@@ -143,7 +168,8 @@ class Trace:
         else:
             self.short.append(short)
             number = len(self.short)
-        owner = self._owners[token] = Owner(client, token, number, {call})
+        owner = self._owners[token] = Owner(client, token, number)
+        owner.next_round(call, self._limit_s)
         self.add("client", 0, number, client.lost_in_a_million())
         return owner
 
@@ -199,12 +225,12 @@ class Trace:
 
     def refused(self, master: int, holder: str) -> None:
         owner = self._alive(holder)
-        self.add("refused", master, 0 if owner is None or master in owner.kept else owner.number)
+        self.add("refused", master, owner.number if owner is not None and owner.has_key(master) else 0)
 
     def restored(self, master: int, holder: str, left: int) -> None:
         owner = self._alive(holder)
         self._remains.discard(master)
-        if owner is not None:
+        if owner is not None and owner.has_key(master):
             self.add("older", master, owner.number, left)
             return
         self.add("older", master)
@@ -224,10 +250,8 @@ class Trace:
         self._calls[token] = call
         if owner is not None and before is not call:
             # An attempt that keeps its votes asks again: only the answers to the last round count.
-            self.add("end", 0, owner.number)
-            self._remains.update(range(1, len(owner.client.ways) + 1))
-            owner.kept |= owner.ran
-            owner.next_round(call)
+            self._lose(owner)
+            owner.next_round(call, self._limit_s)
 
     def renews(self, token: str, call: PendingCall, *, heals: bool) -> None:
         """A client sends a renewal or a healing to one more master."""

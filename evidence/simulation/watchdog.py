@@ -38,6 +38,10 @@ class Watchdog(watchdog.Watchdog):
             self._client.world.recorder.renewed(outcomes)
         return lost
 
+    def report_loss(self, hold: Hold, reason: str = "", cause: str = "") -> None:
+        self._client.world.on_lost(self._client, hold)
+        super().report_loss(hold, reason, cause)
+
     def _ended(self) -> None:
         self._runs = False
 

@@ -16,6 +16,7 @@ from rlock._client import subscriptions
 from rlock.procedures import attempt, release
 from rlock.rules import keys, tickets
 from rlock.rules.command_templates import Command
+from rlock.rules.holds import Hold
 from rlock.rules.options import DEFAULT_TTL, ClientOptions
 
 from .client import Client
@@ -55,9 +56,12 @@ class World:
         drift: float = 0.0,
         max_ttl: float = DEFAULT_TTL,
         replicas: Mapping[int, int] | None = None,
+        spare: bool = False,
     ) -> None:
-        """``replicas``: the masters that are groups, and how many replicas each has."""
+        """``replicas``: the masters that are groups, and how many replicas each has; ``spare``: see `Group`."""
         self.max_ttl_ms = round(max_ttl * 1000)
+        self.seed = seed
+        self.skew = skew
         self.random = Random(seed)
         self.events = Events()
         self.network = network or Network()
@@ -68,10 +72,14 @@ class World:
         self.recorder: Recorder | None = None
         #: Commands that went to masters, by script.
         self.sent: Counter[str] = Counter()
+        #: Called with what has happened: an event, its client, its master and its owner.
+        self.happens: Callable[[str, Client | None, Host | None, str], object] = lambda *_: None
+        #: Called when a client tells that it has lost a hold.
+        self.on_lost: Callable[[Client, Hold], object] = lambda *_: None
         #: What happened, for people: a list if it is to be kept.
         self.history: list[str] | None = None
         uniform = self.random.uniform
-        self.groups = {i: Group(self, i, k, skew, drift) for i, k in (replicas or {}).items()}
+        self.groups = {i: Group(self, i, k, skew, drift, spare=spare) for i, k in (replicas or {}).items()}
         #: The masters; of a group, its primary.
         self.hosts = [
             self.groups[i].primary
@@ -118,9 +126,13 @@ class World:
         for client in self.clients:
             client.kill()
 
+    def dice(self, *names: object) -> Random:
+        """Random numbers of their own for a part of the world."""
+        return Random(f"{self.seed} {names}")
+
     def token(self, client: str) -> str:
         """An owner token out of the seed: they decide between equal tickets."""
-        return f"{client}:{self.random.getrandbits(128):032x}"
+        return f"{client}:{self.clients[int(client[1:4])].random.getrandbits(128):032x}"
 
     def note(self, what: str, command: Command, reply: Any) -> None:
         words = " ".join(_short(str(word)) for word in command.by_sha()[3:])

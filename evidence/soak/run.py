@@ -71,7 +71,7 @@ def _scripts(sabotage: str) -> dict[str, scripts.Script]:
     """The scripts of workers that break this rule; "": no rule."""
     with ExitStack() as stack:
         if sabotage:
-            from ..sabotage import sabotage as broken
+            from ..bugs import broken
 
             stack.enter_context(broken(sabotage))
         return {script.name: scripts.Script(script.name, script.source) for script in scripts.ALL}

@@ -215,7 +215,7 @@ def commit(sabotage: str) -> None:
     """Break a rule for as long as this process lives; "": none."""
     if not sabotage:
         return
-    from ..sabotage import commit  # here: a run that breaks nothing shall not depend on it
+    from ..bugs import commit  # here: a run that breaks nothing shall not depend on it
 
     commit(sabotage)
     for name in ("poll_wait", "expiry_wait"):

@@ -1,216 +1,419 @@
 ------------------------------ MODULE HandOff ------------------------------
 (***************************************************************************)
-(* The hand-off in one trip: the message of a master is its grant.         *)
+(* The hand-off in one trip, together with acquire, renewal, healing, the  *)
+(* restart guard, eviction and the fencing token. The numbers of the rules *)
+(* are those of docs/contributing/safety.md.                               *)
 (*                                                                         *)
-(* A release hands the lock to the first waiter: each master writes the    *)
-(* waiter's key for the claim time, and publishes the grant. The waiter    *)
-(* has the lock when a quorum of messages is there. It sends an acquire    *)
-(* with the full lease at once, the confirmation, and does not wait for    *)
-(* the replies. It may read them after the claim time: if they prove that  *)
-(* a quorum granted nobody else since, the lease has never lapsed.         *)
+(* A release hands the lock to a waiter: each master writes the waiter's   *)
+(* key for the claim time, gives a fencing token, and publishes both. The  *)
+(* waiter has the lock when a quorum of messages with one token is there.  *)
+(* It sends the confirmation, and does not wait for the replies. It may    *)
+(* read them at any later time: they prove that its lease never lapsed, or *)
+(* they prove nothing.                                                     *)
 (*                                                                         *)
-(* The waiter is handed the lock and confirms. The rival acquires, as in   *)
-(* Exclusion.tla, and hands the lock on. All ticks are ticks of real time. *)
+(* Everything that is under way may be held back, for each master, each    *)
+(* direction and each connection apart: a message is read at any time      *)
+(* after it was published, a confirmation, an acquire, a renewal, a        *)
+(* release, a write of a token and an eviction run at any time after they  *)
+(* were sent, or never, and a reply is read at any time after that. So a   *)
+(* client that stops at any point and goes on is in the model, too.        *)
+(*                                                                         *)
+(* Reductions, as in Lock.tla: a round begins with its first command. A    *)
+(* reply is there when its command has run, because the client may decide  *)
+(* at any later time. The dead share one name: `Past` owns each key whose  *)
+(* release or undo is under way. A client that has ended gets a new name.  *)
+(* The round that writes a token back is one step of its winner, and what  *)
+(* it has not reached runs later (Fence.tla has each step of that round).  *)
+(*                                                                         *)
+(* Left out: the queue (Queue.tla; here any release may hand any key to    *)
+(* any waiter, also twice), hold counts, local hand-overs, two lengths of  *)
+(* leases, handshakes and notes (Lock.tla; here the age of a memory is     *)
+(* known), clocks of clients that run at other rates (Exclusion.tla),      *)
+(* groups (Groups.tla), tokens that a master forgot (docs/guarantees.md,   *)
+(* assumption 6: TokensRise is checked without losses of memory), and the  *)
+(* time out that decides whether a waiter takes one trip or two: it does   *)
+(* either at any time. An evicted waiter is not handed the lock again.     *)
+(* Commands of one client to one master run in the order in which they     *)
+(* were sent, so none of an attempt that is over runs behind a             *)
+(* confirmation. All ticks are ticks of real time.                         *)
 (***************************************************************************)
 EXTENDS Naturals, FiniteSets, TLC
 
 CONSTANTS
-    Masters, NoOne, Waiter, Rival,
+    Masters, Clients,  \* sets of model values
+    Waiters,    \* the clients to which releases hand the lock
+    Renewing,   \* the clients that renew and heal
+    NoOne, Past,
     T,          \* the lease
     Claim,      \* the claim time
-    D,          \* a round, and a grant by messages, is decided within D ticks
+    D,          \* an acquire, and a grant by messages, is decided within D ticks
     Guard,      \* a memory younger than Guard has no vote
+    MaxToken,   \* tokens are at most as high: no master gives a higher one
+    Proposals,  \* a grant proposes one of these tokens
     Losses,     \* how many times a master loses its memory
-    Faults,     \* "jump": a master's clock may jump one tick ahead
+    Faults,     \* "jump": a master's clock may jump one tick ahead; "evict": an operator evicts a waiter
     Broken      \* the rules that are left out
+
+ASSUME Waiters \subseteq Clients /\ Renewing \subseteq Clients /\ Claim <= T /\ D < T
 
 VARIABLES
     key,        \* [Masters -> owner, ticks left]
+    fence,      \* [Masters -> the last token, and its owner]
+    late,       \* [Masters -> a token that a dead client still writes; 0: none]
     age,        \* [Masters -> for how long it has lost nothing]
-    message,    \* [Masters -> the last grant to the waiter that is not lost]
-    reply,      \* [Masters -> the answer to the confirmation]
-    waiter,     \* what the waiter knows
-    rival,      \* its lease and its round
-    vote,       \* [Masters -> for how many ticks the rival's vote does not count yet; None]
+    client,     \* [Clients -> what a client knows]
+    vote,       \* [Clients -> [Masters -> what this round got there]]
+    message,    \* [Waiters -> [Masters -> the last hand-off that is not lost]]
+    reply,      \* [Waiters -> [Masters -> the answer to the confirmation]]
+    evicted,    \* [Waiters -> the masters that ran the eviction, and what the waiter had by then]
+    top,        \* the greatest token of a hold until now
+    fell,       \* a later hold had no greater token
     losses
-vars == <<key, age, message, reply, waiter, rival, vote, losses>>
+vars == <<key, fence, late, age, client, vote, message, reply, evicted, top, fell, losses>>
 
 Kept(rule)  == rule \notin Broken
 Minus(a, b) == IF a > b THEN a - b ELSE 0
 Least(a, b) == IF a < b THEN a ELSE b
-Quorums     == {Q \in SUBSET Masters : 2 * Cardinality(Q) > Cardinality(Masters)}
-Ages        == 0..(T + Guard)
-Older(n)    == Least(n + 1, T + Guard)
+Most(a, b)  == IF a > b THEN a ELSE b
+Quorum      == Cardinality(Masters) \div 2 + 1
+IsQuorum(Q) == Cardinality(Q) >= Quorum
+Quorums     == {Q \in SUBSET Masters : IsQuorum(Q)}
+Tokens      == 0..MaxToken
 
 None == [is |-> FALSE]
 Free == [owner |-> NoOne, left |-> 0]
 
-\* since: ticks since the grant. jumped: by so much the client takes it for younger. wait: so long the memory
-\* is not old enough. token, note: the master has granted nobody else since, and lost nothing.
-Messages == {None} \cup [is: {TRUE}, since: Ages, jumped: 0..1, wait: 0..Guard, token: BOOLEAN, note: BOOLEAN]
-Replies  == {None} \cup [is: {TRUE}, token: BOOLEAN, note: BOOLEAN]
+\* since: ticks since the hand-off, as the client dates it. ahead: the clock had jumped, so it was a tick more.
+\* wait: for so long the memory is not old enough. note: the master has lost nothing since.
+Message == {None} \cup [is: {TRUE}, token: Tokens, since: 0..T, ahead: 0..1, wait: 0..Guard, note: BOOLEAN]
 
-\* left: ticks of validity that it knows of. sent: ticks since the stamp of the confirmation.
-\* clash: the rival was valid after `left` had ended, before a reply proved anything.
-Waiting == [phase |-> "waiting", left |-> 0, sent |-> 0, clash |-> FALSE, tried |-> FALSE]
-Idle    == [holds |-> FALSE, left |-> 0, begun |-> FALSE, round |-> 0]
+\* left: ticks of validity. round: ticks since the stamp of this round. sent: since that of the confirmation.
+\* open: the replies to the confirmation may still prove something. clash: another client was valid after
+\* `left` had ended.
+Idle == [phase |-> "idle", left |-> 0, begun |-> FALSE, round |-> 0, token |-> 0, sent |-> 0,
+         open |-> FALSE, clash |-> FALSE]
+NoVotes == [m \in Masters |-> None]
+NoReply == [m \in Masters |-> "none"]
+Stays   == [at |-> {}, left |-> 0]
 
 TypeOK ==
-    /\ key \in [Masters -> [owner: {NoOne, Waiter, Rival}, left: 0..T]]
-    /\ age \in [Masters -> 0..Guard]
-    /\ message \in [Masters -> Messages] /\ reply \in [Masters -> Replies]
-    /\ waiter \in [phase: {"waiting", "holding"}, left: 0..T, sent: Ages, clash: BOOLEAN, tried: BOOLEAN]
-    /\ rival \in [holds: BOOLEAN, left: 0..T, begun: BOOLEAN, round: 0..T]
+    /\ key \in [Masters -> [owner: Clients \cup {NoOne, Past}, left: 0..T]]
+    /\ fence \in [Masters -> [token: Tokens, owner: Clients \cup {NoOne}]]
+    /\ late \in [Masters -> Tokens] /\ age \in [Masters -> 0..Guard]
+    /\ client \in [Clients -> [phase: {"idle", "asking", "holding"}, left: 0..T, begun: BOOLEAN, round: 0..T,
+                               token: Tokens, sent: 0..T, open: BOOLEAN, clash: BOOLEAN]]
+    /\ vote \in [Clients -> [Masters -> {None} \cup [is: {TRUE}, token: Tokens, wait: 0..Guard]]]
+    /\ message \in [Waiters -> [Masters -> Message]]
+    /\ reply \in [Waiters -> [Masters -> {"none", "yes", "no"}]]
+    /\ evicted \in [Waiters -> [at: SUBSET Masters, left: 0..T]]
+    /\ top \in Tokens /\ fell \in BOOLEAN /\ losses \in 0..Losses
 
-Holds == waiter.phase = "holding"
-Open  == Holds /\ waiter.left = 0   \* only the replies can tell whether it has the lock
+Holds(c)  == client[c].phase = "holding"
+Safe(c)   == IF c \in Waiters THEN evicted[c].at = {} ELSE TRUE   \* nobody evicts it
+Valid(c)  == Holds(c) /\ client[c].left > 0 /\ Safe(c)
+May(c, m) == IF c \in Waiters THEN m \notin evicted[c].at ELSE TRUE
 
 -----------------------------------------------------------------------------
-(* The masters.                                                            *)
+(* The fencing token of a grant (rule 3.8).                                *)
 
-Noted(m) == IF message[m].is THEN [message EXCEPT ![m].token = FALSE] ELSE message
+\* A master gives a token above its last one, and at least the proposed one; the owner of the last one has it.
+Given(m, owner) ==
+    IF fence[m].owner = owner THEN {fence[m].token}
+    ELSE {t \in {Most(fence[m].token + 1, p) : p \in Proposals} : t <= MaxToken}
 
-\* A release runs, or the undo of a rival's round: the lock goes to the waiter's place. Its token stays if the
-\* master gave the last one to this place, too. The message may be lost, while an older one is still under way.
-HandOff(m) ==
-    /\ key[m].owner = NoOne \/ (key[m].owner = Rival /\ ~rival.holds /\ ~rival.begun)
-    /\ key' = [key EXCEPT ![m] = [owner |-> Waiter, left |-> Claim]]
-    /\ \E jumped \in IF "jump" \in Faults THEN 0..1 ELSE {0} :
-           message' \in {message} \cup IF Holds THEN {} ELSE {[message EXCEPT ![m] =
-               [is |-> TRUE, since |-> 0, jumped |-> jumped, wait |-> Guard - age[m], token |-> TRUE, note |-> TRUE]]}
-    /\ UNCHANGED <<age, reply, waiter, rival, vote, losses>>
+Stored(m, token, owner) == IF fence[m].token < token THEN [token |-> token, owner |-> owner] ELSE fence[m]
 
-\* The confirmation runs, now or late. An acquire writes a key that is free or its owner's.
-Confirm(m) ==
-    /\ Holds /\ ~reply[m].is /\ message[m].is
-    /\ key[m].owner \in {Waiter, NoOne}
-    /\ key' = [key EXCEPT ![m] = [owner |-> Waiter, left |-> T]]
-    /\ reply' = [reply EXCEPT ![m] = [is |-> TRUE, token |-> message[m].token, note |-> message[m].note]]
-    /\ UNCHANGED <<age, message, waiter, rival, vote, losses>>
+\* A quorum gave one token, or the greatest one is written to a quorum: [token, the masters that count for it].
+\* A write counts where the owner has the lock. Otherwise a later owner could get a quorum without meeting it.
+Agreed(given, owner) ==
+    LET all  == {given[m] : m \in DOMAIN given}
+        one  == {t \in all : IsQuorum({m \in DOMAIN given : given[m] = t})}
+        most == CHOOSE t \in all : \A other \in all : other <= t
+        can  == {m \in Masters : /\ fence[m].token < most \/ fence[m] = [token |-> most, owner |-> owner]
+                                 /\ key[m].owner = owner \/ ~Kept("3.8 stored where the lock is held")}
+    IN IF one # {} THEN [token: one, stored: {{}}]
+       ELSE [token: {most}, stored: {Q \in SUBSET can : IsQuorum(Q)}]
 
-\* The rival's acquire runs, of this round or late. It gives a new token.
-Vote(m) ==
-    /\ vote[m] = Guard + 1 /\ key[m].owner \in {NoOne, Rival}
-    /\ rival' = [rival EXCEPT !.begun = TRUE]
-    /\ key' = [key EXCEPT ![m] = [owner |-> Rival, left |-> T]]
-    /\ vote' = [vote EXCEPT ![m] = Guard - age[m]]
-    /\ message' = Noted(m)
-    /\ UNCHANGED <<age, reply, waiter, losses>>
+\* The rest of the writes comes late, or never.
+Writes(owner, agreed) ==
+    LET stores(m) == agreed.stored # {} /\ fence[m].token < agreed.token
+    IN /\ fence' = [m \in Masters |-> IF m \in agreed.stored THEN Stored(m, agreed.token, owner) ELSE fence[m]]
+       /\ late' = [m \in Masters |-> IF stores(m) /\ m \notin agreed.stored THEN agreed.token ELSE late[m]]
 
-\* Nothing is left, or an older memory, with any key and the token of any time.
+LateWrite(m) ==
+    /\ late[m] > 0
+    /\ fence' = [fence EXCEPT ![m] = Stored(m, late[m], NoOne)]
+    /\ late' = [late EXCEPT ![m] = 0]
+    /\ UNCHANGED <<key, age, client, vote, message, reply, evicted, top, fell, losses>>
+
+\* A hold begins. What an evicted client still believes is nobody's promise.
+Begins(c, token) ==
+    /\ top' = IF Safe(c) THEN Most(top, token) ELSE top
+    /\ fell' = (fell \/ (Safe(c) /\ token <= top))
+
+-----------------------------------------------------------------------------
+(* Acquire, renewal and healing, as in Exclusion.tla.                      *)
+
+\* An acquire takes a free key, and that of its place, under another name. A renewal extends its own key, healing puts it back.
+Vote(c, m) ==
+    /\ Holds(c) => c \in Renewing /\ client[c].left > 0
+    /\ vote[c][m] = None /\ key[m].owner \in {c, NoOne}
+    /\ Holds(c) /\ key[m].owner = NoOne => May(c, m)
+    /\ \E token \in IF Holds(c) THEN {client[c].token} ELSE Given(m, Past) :
+           /\ fence' = [fence EXCEPT ![m] = IF ~Holds(c) THEN [token |-> token, owner |-> c]
+                                             ELSE IF key[m].owner = NoOne THEN Stored(m, token, c) ELSE @]
+           /\ vote' = [vote EXCEPT ![c][m] = [is |-> TRUE, token |-> token, wait |-> Guard - age[m]]]
+    /\ key' = [key EXCEPT ![m] = [owner |-> c, left |-> T]]
+    /\ client' = [client EXCEPT ![c].begun = TRUE, ![c].phase = IF Holds(c) THEN @ ELSE "asking"]
+    /\ message' = IF ~Holds(c) /\ c \in Waiters /\ Kept("3.10 no attempt before")
+                  THEN [message EXCEPT ![c] = NoVotes] ELSE message
+    /\ evicted' = IF ~Holds(c) /\ c \in Waiters THEN [evicted EXCEPT ![c] = Stays] ELSE evicted
+    /\ UNCHANGED <<late, age, reply, top, fell, losses>>
+
+\* Rule 3.7: each acquire that was sent before now is decided before the validity ends.
+Counts(c, m) == vote[c][m].is /\ (vote[c][m].wait = 0 \/ (Holds(c) /\ D < client[c].left))
+
+\* Somebody else is valid from now on: no proof of an open lease is true any more.
+Clashes(c, next) == [o \in Clients |->
+    IF o # c /\ Holds(o) /\ client[o].open /\ client[o].left = 0 THEN [next[o] EXCEPT !.clash = TRUE] ELSE next[o]]
+
+Win(c) ==
+    /\ client[c].phase = "asking" /\ client[c].round <= D
+    /\ IsQuorum({m \in Masters : Counts(c, m)})
+    /\ LET had == {m \in Masters : vote[c][m].is}
+       IN \E agreed \in Agreed([m \in had |-> vote[c][m].token], c) :
+           /\ Writes(c, agreed)
+           /\ Begins(c, agreed.token)
+           /\ client' = Clashes(c, [client EXCEPT ![c] =
+                  [Idle EXCEPT !.phase = "holding", !.left = T - client[c].round, !.token = agreed.token]])
+    /\ vote' = [vote EXCEPT ![c] = NoVotes]
+    /\ UNCHANGED <<key, age, message, reply, evicted, losses>>
+
+\* A quorum was renewed or healed, before the old validity ended. The replies of the confirmation are too old then.
+Renewed(c) ==
+    /\ Holds(c) /\ client[c].begun /\ client[c].left > 0
+    /\ IsQuorum({m \in Masters : Counts(c, m)})
+    /\ client' = [client EXCEPT ![c].left = Most(@, T - client[c].round), ![c].begun = FALSE, ![c].round = 0,
+                                ![c].open = FALSE, ![c].sent = 0]
+    /\ vote' = [vote EXCEPT ![c] = NoVotes]
+    /\ message' = IF c \in Waiters THEN [message EXCEPT ![c] = NoVotes] ELSE message
+    /\ reply' = IF c \in Waiters THEN [reply EXCEPT ![c] = NoReply] ELSE reply
+    /\ UNCHANGED <<key, fence, late, age, evicted, top, fell, losses>>
+
+Again(c) ==
+    /\ Holds(c) /\ client[c].begun
+    /\ client' = [client EXCEPT ![c].begun = FALSE, ![c].round = 0]
+    /\ vote' = [vote EXCEPT ![c] = NoVotes]
+    /\ UNCHANGED <<key, fence, late, age, message, reply, evicted, top, fell, losses>>
+
+-----------------------------------------------------------------------------
+(* The hand-off.                                                           *)
+
+\* A release runs behind the token that its client still writes, unless their connection was cut.
+InOrder(m) == "cut" \in Faults \/ late[m] = 0 \/ key[m].owner # Past
+
+\* A release or an undo runs, or a waiter that has gone passes on what it got. The message may be lost, or held
+\* back while an older one is there.
+HandOff(w, m) ==
+    /\ key[m].owner \in {NoOne, Past} /\ InOrder(m)
+    /\ May(w, m) \/ (Holds(w) /\ ~Kept("3.10 eviction takes the place"))
+    /\ key' = [key EXCEPT ![m] = [owner |-> w, left |-> Claim]]
+    /\ \E token \in IF Kept("3.10 a fresh token") THEN Given(m, Past) ELSE Given(m, w),
+          ahead \in IF "jump" \in Faults THEN 0..1 ELSE {0} :
+           /\ fence' = [fence EXCEPT ![m] = [token |-> token, owner |-> w]]
+           /\ message' \in {message} \cup IF client[w].phase # "idle" THEN {} ELSE {[message EXCEPT ![w][m] =
+                  [is |-> TRUE, token |-> token, since |-> 0, ahead |-> ahead, wait |-> Guard - age[m], note |-> TRUE]]}
+    /\ UNCHANGED <<late, age, client, vote, reply, evicted, top, fell, losses>>
+
+Release(m) ==
+    /\ key[m].owner = Past /\ key' = [key EXCEPT ![m] = Free] /\ InOrder(m)
+    /\ UNCHANGED <<fence, late, age, client, vote, message, reply, evicted, top, fell, losses>>
+
+\* A lower bound of the instant of the hand-off: by the master's TIME then, and by a stamp before an earlier
+\* exchange. Without the rule: the instant at which the message is read.
+Since(k) == IF Kept("3.10 stamp of the grant") THEN k.since ELSE 0
+Length   == IF Kept("3.10 claim time") THEN Claim ELSE T
+
+Usable(k) ==
+    /\ k.is
+    /\ k.wait = 0 \/ ~Kept("3.10 old memories only")
+    /\ Since(k) < Length \/ ~Kept("3.10 whole messages")
+
+\* The smallest bound of the best quorum.
+Stamp(given, w) ==
+    LET after(n) == {m \in given : Since(message[w][m]) <= n}
+        enough   == {n \in 0..T : IF Kept("3.10 smallest bound") THEN IsQuorum(after(n)) ELSE after(n) # {}}
+    IN CHOOSE n \in enough : \A other \in enough : n <= other
+
+\* The waiter has read these messages, and sends its confirmation.
+Take(w) ==
+    /\ client[w].phase = "idle"
+    /\ \E given \in Quorums :
+           /\ \A m \in given : Usable(message[w][m])
+           /\ Kept("3.10 whole messages") => \A m, o \in given : message[w][m].token = message[w][o].token
+           /\ LET stamp == Stamp(given, w)
+                  left  == Minus(Length, stamp)
+              IN /\ left > 0 /\ stamp <= D
+                 /\ \E agreed \in Agreed([m \in given |-> message[w][m].token], w) :
+                        /\ Writes(w, agreed)
+                        /\ Begins(w, agreed.token)
+                        /\ client' = Clashes(w, [client EXCEPT ![w] =
+                               [Idle EXCEPT !.phase = "holding", !.left = left, !.token = agreed.token, !.open = TRUE]])
+           /\ message' = [message EXCEPT ![w] = [m \in Masters |-> IF m \in given THEN message[w][m] ELSE None]]
+    /\ reply' = [reply EXCEPT ![w] = NoReply]
+    /\ UNCHANGED <<key, age, vote, evicted, losses>>
+
+\* The confirmation runs, now or late. It prolongs the grant that it names, and no other; what it answers counts
+\* where the waiter took a message.
+Confirm(w, m) ==
+    LET named == key[m].owner = w /\
+                 \/ fence[m] = [token |-> client[w].token, owner |-> w]
+                 \/ ~Kept("3.10 it names the grant")
+        told  == message[w][m]
+        same  == told.is /\ (told.note \/ ~Kept("3.10 same memory"))
+    IN /\ Holds(w) /\ client[w].open /\ reply[w][m] = "none"
+       /\ Kept("3.10 it never grants")
+       /\ key' = IF named THEN [key EXCEPT ![m].left = T] ELSE key
+       /\ reply' = [reply EXCEPT ![w][m] = IF named /\ same THEN "yes" ELSE "no"]
+       /\ UNCHANGED <<fence, late, age, client, vote, message, evicted, top, fell, losses>>
+
+\* As it was: an acquire that proposes the token. It proves if its answer has that token, or the message's.
+Grants(w, m) ==
+    /\ ~Kept("3.10 it never grants")
+    /\ Holds(w) /\ client[w].open /\ reply[w][m] = "none" /\ key[m].owner \in {w, NoOne}
+    /\ key' = [key EXCEPT ![m] = [owner |-> w, left |-> T]]
+    /\ LET token == IF fence[m].owner = w THEN fence[m].token ELSE Most(fence[m].token + 1, client[w].token)
+           told  == message[w][m]
+       IN /\ token <= MaxToken
+          /\ fence' = [fence EXCEPT ![m] = [token |-> token, owner |-> w]]
+          /\ reply' = [reply EXCEPT ![w][m] = IF told.is /\ token \in {told.token, client[w].token} /\ told.note
+                                              THEN "yes" ELSE "no"]
+    /\ UNCHANGED <<late, age, client, vote, message, evicted, top, fell, losses>>
+
+Proven(w) == client[w].open /\ IsQuorum({m \in Masters : reply[w][m] = "yes"})
+ByProof(w) == IF Proven(w) THEN Minus(T, IF Kept("3.10 stamp of the confirmation") THEN client[w].sent ELSE 0) ELSE 0
+
+\* `is_owned` and `check` say so, and `release` raises nothing.
+Believes(c) == Holds(c) /\ (client[c].left > 0 \/ (c \in Waiters /\ ByProof(c) > 0))
+
+\* The waiter asks, and reads the replies first. If they prove nothing and the claim time is over, it is told of a
+\* loss (End).
+Check(w) ==
+    /\ Holds(w) /\ ByProof(w) > client[w].left
+    /\ client' = [Clashes(w, client) EXCEPT ![w].left = ByProof(w), ![w].open = FALSE, ![w].sent = 0]
+    /\ reply' = [reply EXCEPT ![w] = NoReply] /\ message' = [message EXCEPT ![w] = NoVotes]
+    /\ UNCHANGED <<key, fence, late, age, vote, evicted, top, fell, losses>>
+
+-----------------------------------------------------------------------------
+(* Ends, evictions, losses, and time.                                      *)
+
+PastOf(ended, k) == IF k.owner \in ended THEN [k EXCEPT !.owner = Past] ELSE k
+
+\* A release, a loss, or the undo of an attempt; the client comes back under another name.
+Over(ended, keys) ==
+    /\ key' = [m \in Masters |-> PastOf(ended, keys[m])]
+    /\ fence' = [m \in Masters |-> IF fence[m].owner \in ended THEN [fence[m] EXCEPT !.owner = NoOne] ELSE fence[m]]
+    /\ evicted' = [w \in Waiters |-> IF w \in ended THEN Stays ELSE evicted[w]]
+    /\ reply' = [w \in Waiters |-> IF w \in ended THEN NoReply ELSE reply[w]]
+
+Fresh(w) == \/ Kept("3.10 a fresh place") /\ client[w].phase # "asking"
+            \/ Kept("3.10 no attempt before") /\ client[w].phase = "asking"
+
+End(c) ==
+    /\ client[c].phase # "idle"
+    /\ client' = [client EXCEPT ![c] = Idle] /\ vote' = [vote EXCEPT ![c] = NoVotes]
+    /\ Over({c}, key)
+    /\ message' = [w \in Waiters |-> IF w = c /\ Fresh(w) THEN NoVotes ELSE message[w]]
+    /\ UNCHANGED <<late, age, top, fell, losses>>
+
+\* An operator evicts a waiter: its key goes, and nobody puts it back. By then it had this much: its validity, or
+\* what answers that are under way may prove.
+Had(w) == LET c == client[w]
+          IN IF ~Holds(w) THEN Claim
+             ELSE Most(c.left, Most(IF \E m \in Masters : reply[w][m] = "yes" THEN Minus(T, c.sent) ELSE 0,
+                                    IF \E m \in Masters : vote[w][m].is THEN Minus(T, c.round) ELSE 0))
+Evict(w, m) ==
+    /\ "evict" \in Faults /\ May(w, m) /\ client[w].phase # "asking"
+    /\ \E o \in Masters : key[o].owner = w \/ evicted[w].at # {}
+    /\ key' = IF key[m].owner = w THEN [key EXCEPT ![m] = Free] ELSE key
+    /\ evicted' = [evicted EXCEPT ![w] = [at |-> @.at \cup {m}, left |-> IF IsQuorum(@.at) THEN @.left ELSE Had(w)]]
+    /\ UNCHANGED <<fence, late, age, client, vote, message, reply, top, fell, losses>>
+
+\* Nothing is left, or an older memory, with any key and any token.
 Lose(m) ==
     /\ losses < Losses /\ losses' = losses + 1
-    /\ age' = [age EXCEPT ![m] = 0]
-    /\ \E owner \in {NoOne, Waiter, Rival}, left \in 1..T :
+    /\ age' = [age EXCEPT ![m] = 0] /\ late' = [late EXCEPT ![m] = 0]
+    /\ \E owner \in {NoOne, Past} \cup Clients, left \in 1..T :
            key' = [key EXCEPT ![m] = IF owner = NoOne THEN Free ELSE [owner |-> owner, left |-> left]]
-    /\ message' \in IF message[m].is THEN {[message EXCEPT ![m].note = FALSE],
-                                           [message EXCEPT ![m].note = FALSE, ![m].token = TRUE]} ELSE {message}
-    /\ UNCHANGED <<reply, waiter, rival, vote>>
+    /\ fence' \in {[fence EXCEPT ![m] = k] : k \in {fence[m], [token |-> 0, owner |-> NoOne]}
+                       \cup {[token |-> message[w][m].token, owner |-> w] : w \in {w \in Waiters : message[w][m].is}}}
+    /\ message' = [w \in Waiters |-> IF message[w][m].is THEN [message[w] EXCEPT ![m].note = FALSE] ELSE message[w]]
+    /\ UNCHANGED <<client, vote, reply, evicted, top, fell>>
 
------------------------------------------------------------------------------
-(* The waiter.                                                             *)
+Older(k) ==
+    LET since == Least(k.since + (1 - k.ahead), T)
+    IN IF ~k.is \/ (since >= Length /\ Kept("3.10 whole messages") /\ Kept("3.10 stamp of the grant")) THEN None
+       ELSE [k EXCEPT !.since = since, !.ahead = 0, !.wait = Minus(@, 1)]
 
-\* A lower bound of the instant of the grant: by the master's TIME then, and by a stamp before an
-\* earlier exchange. Without the rule: the instant at which the message is read.
-Since(m) == IF Kept("7 stamp of the grant") THEN Minus(message[m].since, message[m].jumped) ELSE 0
-
-Counts(m) ==
-    /\ message[m].is
-    /\ message[m].wait = 0 \/ ~Kept("7 old memories only")
-    /\ Since(m) <= D
-    /\ message[m].jumped <= message[m].since  \* a grant later than its message: the clock was set
-
-\* The smallest of the bounds is the stamp.
-Stamp(Q) == LET all == {Since(m) : m \in Q}
-            IN IF Kept("7 smallest bound") THEN CHOOSE n \in all : \A other \in all : n >= other
-               ELSE CHOOSE n \in all : \A other \in all : n <= other
-
-Take ==
-    /\ ~Holds
-    /\ waiter.tried => ~Kept("7 no attempt before")
-    /\ \E Q \in Quorums :
-           /\ \A m \in Q : Counts(m)
-           /\ LET left == Minus(IF Kept("7 claim time") THEN Claim ELSE T, Stamp(Q))
-              IN left > 0 /\ waiter' = [waiter EXCEPT !.phase = "holding", !.left = left]
-    \* From now on it compares replies with the messages that counted.
-    /\ message' = [m \in Masters |-> IF Counts(m) THEN message[m] ELSE None]
-    /\ reply' = [m \in Masters |-> None]
-    /\ UNCHANGED <<key, age, rival, vote, losses>>
-
-\* A quorum answered with the tokens of their messages, and with the same notes.
-Proves(m) ==
-    /\ reply[m].is
-    /\ reply[m].token \/ ~Kept("7 same token")
-    /\ reply[m].note \/ ~Kept("7 same note")
-
-Proven ==
-    /\ Holds
-    /\ \E Q \in Quorums : \A m \in Q : Proves(m)
-    /\ LET left == Minus(T, IF Kept("7 stamp of the confirmation") THEN waiter.sent ELSE 0)
-       IN left > waiter.left /\ waiter' = [waiter EXCEPT !.left = left]
-    /\ UNCHANGED <<key, age, message, reply, rival, vote, losses>>
-
-\* An attempt with the same place takes what was handed to it, and is undone. Messages about that may be late.
-Attempt(m) ==
-    /\ ~Holds /\ key[m].owner = Waiter
-    /\ waiter' = [waiter EXCEPT !.tried = TRUE]
-    /\ key' = [key EXCEPT ![m] = Free]
-    /\ UNCHANGED <<age, message, reply, rival, vote, losses>>
-
-\* It releases, or gives up, and comes back with a new place: old messages name a token that it does not have.
-Leave ==
-    /\ waiter' = Waiting
-    /\ \E freed \in SUBSET {m \in Masters : key[m].owner = Waiter} :
-           key' = [m \in Masters |-> IF m \in freed THEN Free ELSE key[m]]
-    /\ message' = IF Kept("7 fresh place") THEN [m \in Masters |-> None] ELSE message
-    /\ reply' = [m \in Masters |-> None]
-    /\ UNCHANGED <<age, rival, vote, losses>>
-
------------------------------------------------------------------------------
-(* The rival, and time.                                                    *)
-
-NoVotes == [m \in Masters |-> Guard + 1]
-
-Win ==
-    /\ rival.begun /\ ~rival.holds /\ rival.round < T
-    /\ \E Q \in Quorums : \A m \in Q : vote[m] = 0
-    /\ rival' = [Idle EXCEPT !.holds = TRUE, !.left = T - rival.round]
-    /\ waiter' = [waiter EXCEPT !.clash = @ \/ Open]
-    /\ vote' = NoVotes
-    /\ UNCHANGED <<key, age, message, reply, losses>>
-
-End ==
-    /\ rival.holds \/ rival.begun
-    /\ rival' = Idle /\ vote' = NoVotes
-    /\ \E freed \in SUBSET {m \in Masters : key[m].owner = Rival} :
-           key' = [m \in Masters |-> IF m \in freed THEN Free ELSE key[m]]
-    /\ UNCHANGED <<age, message, reply, waiter, losses>>
+Aged(c) ==
+    LET k    == client[c]
+        left == Minus(k.left, 1)
+        \* A holder without replies that may prove something is over when its validity is.
+        open == k.open /\ (k.sent + 1 < T \/ ~Kept("3.10 stamp of the confirmation"))
+        dead == CASE k.phase = "asking"  -> k.round >= D
+                  [] k.phase = "holding" -> left = 0 /\ ~open
+                  [] OTHER               -> TRUE
+    IN IF dead THEN Idle ELSE
+       [k EXCEPT !.left = left, !.round = IF k.begun THEN Least(@ + 1, T) ELSE 0,
+                 !.begun = k.begun /\ (left > 0 \/ k.phase = "asking"), !.open = open,
+                 !.sent = IF open THEN Least(@ + 1, T) ELSE 0]
 
 Tick ==
-    LET lives == IF rival.holds THEN rival.left > 1 ELSE rival.begun /\ rival.round < D
-        left  == Minus(waiter.left, 1)
-    IN /\ key' = [m \in Masters |-> IF key[m].left <= 1 THEN Free ELSE [key[m] EXCEPT !.left = @ - 1]]
+    LET next  == [c \in Clients |-> Aged(c)]
+        ended == {c \in Clients : client[c] # Idle /\ next[c] = Idle}
+        gone  == [m \in Masters |-> IF key[m].left <= 1 THEN Free ELSE [key[m] EXCEPT !.left = @ - 1]]
+    IN /\ client' = [c \in Clients |-> IF next[c].begun THEN next[c] ELSE [next[c] EXCEPT !.round = 0]]
+       /\ key' = [m \in Masters |-> PastOf(ended, gone[m])]
+       /\ fence' = [m \in Masters |-> IF fence[m].owner \in ended THEN [fence[m] EXCEPT !.owner = NoOne] ELSE fence[m]]
        /\ age' = [m \in Masters |-> Least(age[m] + 1, Guard)]
-       /\ message' = [m \in Masters |-> IF ~message[m].is THEN None ELSE
-              [message[m] EXCEPT !.since = Older(@), !.wait = Minus(@, 1)]]
-       /\ rival' = IF ~lives THEN Idle ELSE
-              [rival EXCEPT !.left = Minus(@, 1), !.round = IF rival.begun THEN @ + 1 ELSE 0]
-       /\ vote' = IF ~lives THEN NoVotes ELSE [m \in Masters |-> IF vote[m] > Guard THEN vote[m] ELSE Minus(vote[m], 1)]
-       /\ waiter' = IF ~Holds THEN waiter ELSE
-              [waiter EXCEPT !.left = left, !.sent = Older(@), !.clash = @ \/ (left = 0 /\ rival.holds /\ rival.left > 1)]
-       /\ UNCHANGED <<reply, losses>>
+       /\ vote' = [c \in Clients |-> [m \in Masters |->
+              IF ~vote[c][m].is \/ ~next[c].begun THEN None ELSE [vote[c][m] EXCEPT !.wait = Minus(@, 1)]]]
+       /\ message' = [w \in Waiters |-> IF (w \in ended /\ Fresh(w)) \/ (Holds(w) /\ ~next[w].open) THEN NoVotes
+                                        ELSE [m \in Masters |-> IF Holds(w) /\ Kept("3.10 a fresh place")
+                                                                THEN message[w][m] ELSE Older(message[w][m])]]
+       /\ reply' = [w \in Waiters |-> IF next[w].open THEN reply[w] ELSE NoReply]
+       /\ evicted' = [w \in Waiters |-> IF w \in ended THEN Stays ELSE [evicted[w] EXCEPT !.left = Minus(@, 1)]]
+       /\ UNCHANGED <<late, top, fell, losses>>
 
+\* A holder has sent its release to all masters. Its token is 1; on the others the write was lost.
 Init ==
-    /\ key = [m \in Masters |-> Free] /\ age = [m \in Masters |-> Guard]
-    /\ message = [m \in Masters |-> None] /\ reply = [m \in Masters |-> None]
-    /\ waiter = Waiting /\ rival = Idle /\ vote = NoVotes /\ losses = 0
+    /\ \E held, fenced \in Quorums :
+           /\ key = [m \in Masters |-> IF m \in held THEN [owner |-> Past, left |-> T] ELSE Free]
+           /\ fence = [m \in Masters |-> [token |-> IF m \in fenced THEN 1 ELSE 0, owner |-> NoOne]]
+    /\ late = [m \in Masters |-> 0] /\ age = [m \in Masters |-> Guard]
+    /\ client = [c \in Clients |-> Idle] /\ vote = [c \in Clients |-> NoVotes]
+    /\ message = [w \in Waiters |-> NoVotes] /\ reply = [w \in Waiters |-> NoReply]
+    /\ evicted = [w \in Waiters |-> Stays] /\ top = 1 /\ fell = FALSE /\ losses = 0
 
-OnMaster(m) == HandOff(m) \/ Confirm(m) \/ Vote(m) \/ Lose(m) \/ Attempt(m)
-Next == Tick \/ Take \/ Proven \/ Leave \/ Win \/ End \/ \E m \in Masters : OnMaster(m)
+OfClient(c) == Win(c) \/ Renewed(c) \/ Again(c) \/ End(c) \/ \E m \in Masters : Vote(c, m)
+OfWaiter(w) == \/ Take(w) \/ Check(w)
+               \/ \E m \in Masters : HandOff(w, m) \/ Confirm(w, m) \/ Grants(w, m) \/ Evict(w, m)
+OfMaster(m) == Release(m) \/ LateWrite(m) \/ Lose(m)
+Next == Tick \/ (\E c \in Clients : OfClient(c)) \/ (\E w \in Waiters : OfWaiter(w)) \/ (\E m \in Masters : OfMaster(m))
 Spec == Init /\ [][Next]_vars
-Symmetry == Permutations(Masters)
+Symmetry == Permutations(Masters) \cup Permutations(Waiters) \cup Permutations(Clients \ Waiters)
 
-\* No two are valid at one time. And a proof is right: nobody else was valid before it.
-Exclusion == waiter.left > 0 => ~rival.holds
-Proof     == waiter.left > 0 => ~waiter.clash
+-----------------------------------------------------------------------------
+(* What is promised.                                                       *)
+
+Exclusion   == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
+TokensRise  == ~fell
+ProofIsTrue == \A c \in Clients : Believes(c) /\ Safe(c) => ~client[c].clash
+
+\* An evicted waiter keeps what it had, and gets no more.
+NoneComesBack == \A w \in Waiters :
+    IsQuorum(evicted[w].at) /\ Holds(w) => Most(client[w].left, ByProof(w)) <= evicted[w].left
+
+(* These are violated on purpose: a model in which nothing happens is safe, too. *)
+NobodyProves == \A w \in Waiters : ~(Proven(w) /\ client[w].left = 0)
 =============================================================================

@@ -15,6 +15,10 @@
 (*   commands, undone votes, and the key of a waiter that may claim the    *)
 (*   lock.                                                                 *)
 (* - An attempt that keeps its votes and asks again is a new attempt.      *)
+(* - An attempt that nobody gave up is over when the code may no longer    *)
+(*   win it: D after its first byte, also while its thread does not run.   *)
+(*   Its keys and late commands are remains from then on. A win after that *)
+(*   counts no vote, so no action allows it.                               *)
 (* - A hand-over inside a client is a release, and a grant in the same     *)
 (*   step. HandOver is not used.                                           *)
 (* - An operator's eviction ends the lease at once.                        *)
@@ -24,6 +28,10 @@
 (*   here than in the code by the way of the command, and for the longer   *)
 (*   lease by another 6 ms: Drift is that of the shorter one.              *)
 (* - Guard is T. The code adds drift.                                      *)
+(* - First use of a fleet whose notes say that no lease was granted: also  *)
+(*   a note of an earlier life is made as old as the server. In Lock.tla   *)
+(*   only a missing note is. The trace compares it with the last restart   *)
+(*   or flush, and goes on with the greater age.                           *)
 (* - Queues, tokens, hold counts, and the second max_ttl.                  *)
 (***************************************************************************)
 EXTENDS Lock, Integers, Sequences, TraceData
@@ -32,12 +40,14 @@ VARIABLES
     trace,  \* its number in Events
     next,   \* the number of its next event
     now,    \* its instant in ticks
-    rate    \* [Clients -> the ticks that its clock loses in a million]
+    rate,   \* [Clients -> the ticks that its clock loses in a million]
+    whole   \* [Masters -> the instant since when its memory is whole]
 
 Event == Events[trace][next]
 
 -----------------------------------------------------------------------------
 Same  == UNCHANGED vars
+Max(a, b) == IF a > b THEN a ELSE b
 TheKey(m) == key[m][1]  \* each trace has one lock
 
 \* The note that a script read. -2: it reads none; -1: there is none; else the age that the note tells.
@@ -58,23 +68,25 @@ Redelivered(c, m) ==
     /\ TheKey(m).owner \in {c, NoOne} /\ Writes(c, m, TRUE)
     /\ UNCHANGED <<client, vote, losses>>
 
-\* The same after the limit D, when the attempt is dead: LateRelease and LateKey in one step.
-WritesRemains(m) ==
-    /\ TheKey(m).owner \in {Over, NoOne}
-    /\ key' = [key EXCEPT ![m][1] = [owner |-> Over, left |-> T]]
-    /\ UNCHANGED <<memory, client, vote, losses>>
-
 \* c: the owner in the snapshot, 0: none.
 FoundOlder(m, c, left) ==
     /\ RestartOlder(m)
     /\ key'[m][1] = IF c = 0 THEN Free ELSE [owner |-> c, left |-> left]
     /\ memory'[m].note = "foreign" /\ ~memory'[m].clean
 
+Greets(m, number) ==
+    /\ IF memory[m].note = "own" THEN Same ELSE Handshake(m)
+    /\ number <= memory'[m].age + 1
+
+FirstUse(m, number) ==
+    /\ memory' = [memory EXCEPT ![m].age = Max(@, Min(now - whole[m], Guard))]
+    /\ number <= memory'[m].age + 1
+    /\ UNCHANGED <<key, client, vote, losses>>
+
 Follows(what, m, c, number) ==
     CASE what = "client"    -> Same
       [] what = "grant"     -> Reads(m, number) /\ AnyGrant(c, m)
-      [] what = "again"     -> /\ Reads(m, number)
-                               /\ IF client[c].phase = "idle" THEN WritesRemains(m) ELSE Redelivered(c, m)
+      [] what = "again"     -> Reads(m, number) /\ Redelivered(c, m)
       [] what = "extend"    -> Reads(m, number) /\ Extend(c, m)
       [] what = "heal"      -> Reads(m, number) /\ Heal(c, m)
       [] what = "late"      -> Reads(m, number) /\ LateWrite(c, m)
@@ -85,8 +97,8 @@ Follows(what, m, c, number) ==
       [] what = "win"       -> Win(c) /\ m >= Quorum /\ number <= client'[c].left
       [] what = "round"     -> IF Begun(c) THEN Again(c) ELSE Same
       [] what = "end"       -> IF client[c].phase = "idle" THEN Same ELSE End(c)
-      [] what = "handshake" -> /\ IF memory[m].note = "own" THEN Same ELSE Handshake(m)
-                               /\ number <= memory'[m].age + 1
+      [] what = "handshake" -> Greets(m, number)
+      [] what = "first"     -> IF memory[m].note = "own" THEN FirstUse(m, number) ELSE Greets(m, number)
       [] what = "empty"     -> RestartEmpty(m)
       [] what = "flush"     -> Flush(m)
       [] what = "whole"     -> RestartWhole(m)
@@ -100,13 +112,15 @@ TraceNext ==
     /\ UNCHANGED trace
     /\ IF Event[1] > now
        THEN LET until == Min(Event[1], now + Stride)
-            IN Passes(until - now, Lags(until)) /\ now' = until /\ UNCHANGED <<next, rate>>
+            IN Passes(until - now, Lags(until)) /\ now' = until /\ UNCHANGED <<next, rate, whole>>
        ELSE /\ Follows(Event[2], Event[3], Event[4], Event[5])
             /\ next' = next + 1 /\ UNCHANGED now
             /\ rate' = IF Event[2] = "client" THEN [rate EXCEPT ![Event[4]] = Event[5]] ELSE rate
+            /\ whole' = IF Event[2] \in {"empty", "flush", "older"} THEN [whole EXCEPT ![Event[3]] = now] ELSE whole
 
-TraceInit == Init /\ trace \in 1..Len(Events) /\ next = 1 /\ now = 0 /\ rate = [c \in Clients |-> 0]
-TraceSpec == TraceInit /\ [][TraceNext]_<<vars, trace, next, now, rate>>
+TraceInit == /\ Init /\ trace \in 1..Len(Events) /\ next = 1 /\ now = 0
+             /\ rate = [c \in Clients |-> 0] /\ whole = [m \in Masters |-> -Guard]
+TraceSpec == TraceInit /\ [][TraceNext]_<<vars, trace, next, now, rate, whole>>
 
 \* A trace goes on while the promises are kept. TLC prints the number of each one that comes to its end.
 Followed ==

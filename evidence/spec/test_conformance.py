@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from evidence.spec.conformance import LEASE, Trace, explained, lost, recorded
+from evidence.spec.conformance import LEASE, Trace, directed, explained, lost, recorded
 from evidence.spec.tlc import HERE, MissingError
 
-from ..sabotage import sabotage
+from ..bugs import broken as without_rule
+from ..simulation.stage import Stage
+from ..simulation.test_directed import win_after_a_long_round
 from ..simulation.traces import Event
 
 #: Each has three masters, so that one run of TLC takes all of them.
@@ -23,6 +25,9 @@ BEGIN: list[Event] = [
     (12, "grant", 2, 1, LEASE),
 ]
 HELD: list[Event] = [*BEGIN, (15, "counts", 1, 1, 0), (15, "counts", 2, 1, 0), (15, "win", 2, 1, 980)]
+#: A master comes back with an old note, and the fleet has never granted a lease.
+RESTARTED: list[Event] = [*HELD, (21, "older", 3, 0, 0), (31, "handshake", 3, 0, 0)]
+RIGHT = {"held": HELD, "first use": [*RESTARTED, (32, "first", 3, 0, 12)]}
 #: By what is wrong; the last event is the one that no action allows.
 WRONG: dict[str, list[Event]] = {
     "a vote that was not given": [*BEGIN, (15, "counts", 3, 1, 0)],
@@ -33,6 +38,7 @@ WRONG: dict[str, list[Event]] = {
     "a release of another owner's lease": [*HELD, (20, "freed", 1, 0, 0)],
     "a lease that is forgotten": [*HELD, (20, "refused", 3, 1, 0)],
     "a note that is older than the memory": [*HELD, (20, "flush", 3, 0, 0), (30, "handshake", 3, 0, 500)],
+    "a first use that makes a memory too old": [*RESTARTED, (32, "first", 3, 0, 13)],
     "a renewal after the end": [*HELD, (1100, "extend", 1, 1, LEASE)],
     "a vote of a young memory": [
         *BEGIN[:4],
@@ -61,13 +67,39 @@ def test_the_schedules_are_behaviours_of_the_specification() -> None:
 
 
 def test_a_schedule_of_a_client_that_breaks_a_rule_is_none() -> None:
-    with sabotage("guard off"):
+    with without_rule("guard off"):
         traces = [trace for seed in SEEDS for trace in recorded(seed)]
     assert not_followed(traces)
 
 
+@pytest.mark.parametrize("master", [0, 2])
+def test_an_attempt_whose_thread_does_not_run_is_over_after_the_limit(master: int) -> None:
+    """Its keys refuse others until it goes on, and its late commands still write."""
+
+    def stop(stage: Stage) -> None:
+        stage.holds_up(stage.holder, master, 0.0, 0.6)
+        stage.takes(stage.holder, 0.0, hold_s=0.0)
+        stage.at(0.002, stage.holder.stop)
+        for when in (0.2, 0.5, 0.7):
+            stage.takes(stage.other, when, hold_s=0.0)
+        stage.at(0.8, stage.holder.resume)
+        stage.waits(stage.other, 0.9, hold_s=0.1)
+        stage.play(3.0)
+
+    trace = directed("stopped", stop)
+    assert [event for event in trace.events if event[1] == "refused" and event[0] > 350]
+    assert not_followed([trace]) == []
+
+
+def test_a_win_after_the_limit_is_seen_although_the_attempt_is_over_in_the_trace() -> None:
+    true = directed("with the limit", win_after_a_long_round)
+    with without_rule("no limit to an acquisition"):
+        broken = directed("without it", win_after_a_long_round)
+    assert not_followed([true, broken]) == ["without it, lock job"]
+
+
 def test_wrong_traces_are_not_followed() -> None:
-    traces = [made("right", HELD), *(made(name, events) for name, events in WRONG.items())]
+    traces = [made(name, events) for name, events in (RIGHT | WRONG).items()]
     assert not_followed(traces) == list(WRONG)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
+from .._client import endpoints
 from .._client.connection import Connection
 from .._client.handshake import ConnectError, ConnectOptions, HandshakeResult, connect_error, handshake
 from .._client.libraries import errors
+from .._client.sentinel import AsyncService
 from .runtime import run
 
 
@@ -19,7 +21,7 @@ class StreamConnection(Connection, asyncio.Protocol):
     __slots__ = ("_writer", "arrived", "transport")
 
     def __init__(self, redis_connection: Any, result: HandshakeResult) -> None:
-        super().__init__(result)
+        super().__init__(result, redis_connection.secrets)
         # Kept: a StreamWriter closes its transport when it is collected. Taken away from the library's
         # connection, which would warn when it is collected.
         writer: Any = redis_connection._writer
@@ -66,24 +68,30 @@ class StreamConnection(Connection, asyncio.Protocol):
             self.arrived(b"")
 
 
-async def connect(redis_connection: Any, label: str, options: ConnectOptions) -> StreamConnection:
-    """Connect and run the handshake. Raises `ConnectError`."""
-    try:
-        await redis_connection.connect()
-        steps = handshake(label, options, lambda commands: _exchange(redis_connection, commands).__await__())
-        return StreamConnection(redis_connection, await run(steps))
-    except BaseException as error:
-        _discard(redis_connection)
-        if isinstance(error, ConnectError) or not isinstance(error, Exception):
-            raise
-        raise connect_error(error) from None
+class Endpoint(endpoints.Endpoint):
+    """One master's address, to which a task connects."""
 
+    part: ClassVar[str] = ".asyncio"
+    service_type = AsyncService
 
-def _discard(redis_connection: Any) -> None:
-    # Not by disconnect(), which is awaited: a cancelled task must not wait.
-    writer, redis_connection._writer, redis_connection._reader = redis_connection._writer, None, None
-    if writer is not None:
-        writer.transport.abort()
+    async def connect_async(self, options: ConnectOptions) -> StreamConnection:
+        """A connection after its handshake. Raises `ConnectError`."""
+        options = options._replace(replicas=self.replicas)
+        redis_connection = self.connection(options.timeout, options.connect_timeout)
+        try:
+            await redis_connection.connect()
+            steps = handshake(
+                self.label, options, lambda commands: _exchange(redis_connection, commands).__await__()
+            )
+            return StreamConnection(redis_connection, await run(steps))
+        except BaseException as error:
+            # Not by disconnect(), which is awaited: a cancelled task must not wait.
+            writer, redis_connection._writer, redis_connection._reader = redis_connection._writer, None, None
+            if writer is not None:
+                writer.transport.abort()
+            if isinstance(error, ConnectError) or not isinstance(error, Exception):
+                raise
+            raise connect_error(error) from None
 
 
 async def _exchange(redis_connection: Any, commands: Sequence[tuple[str, ...]]) -> list[Any]:

@@ -19,8 +19,8 @@ from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold, OwnerKey
 from ..rules.keys import client_label
 from ..rules.options import ClientOptions, LockOptions
+from .connection import Endpoint
 from .connections import Connections
-from .endpoints import Endpoint
 from .runtime import Runtime, run
 from .watchdog import Watchdog
 

@@ -9,27 +9,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
-
-import hiredis
 
 from ..model import Fault, FaultKind, Vote
 from .handshake import HandshakeResult
+from .secrets import Reader
 
 #: Commands that are kept for one unreachable master. The oldest go first: their leases end first.
 MAX_MISSED = 10_000
-
-
-class Reader(hiredis.Reader):
-    """A parser of replies. Raises no other errors than `hiredis.HiredisError`."""
-
-    def gets(self, *args: Any) -> Any:
-        """The next reply; False: there is none yet."""
-        try:
-            return super().gets(*args)
-        except TypeError as error:  # a map of RESP3 with a key that has no hash
-            raise hiredis.ProtocolError(str(error)) from None
 
 
 def would_block(error: OSError) -> bool:
@@ -75,11 +63,11 @@ class Connection(ABC):
     #: Write; how many bytes the kernel took. Raises OSError: broken, or `would_block`.
     write: Callable[[bytes], int]
 
-    def __init__(self, result: HandshakeResult) -> None:
+    def __init__(self, result: HandshakeResult, secrets: Sequence[str] = ()) -> None:
         self.memory_report, self.connection_id = result
         #: When the attempt to connect began.
         self.began_at = math.inf
-        self.reader = Reader()
+        self.reader = Reader(secrets)
         #: Commands whose replies are due, in order. A subscriber connection has none.
         self.pending: deque[Any] = deque()
         #: Bytes that the kernel did not take.

@@ -22,6 +22,7 @@ from ..errors import OptionsError
 from ..rules.options import split_urls
 from . import sentinel
 from .libraries import default, library_of
+from .secrets import guarded, secrets_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -203,7 +204,9 @@ class Endpoint:
             arguments.setdefault("socket_keepalive", True)
             if not isinstance(arguments.get("socket_keepalive_options"), dict):
                 arguments["socket_keepalive_options"] = _KEEPALIVE
-        return self._class(**arguments)
+        made = guarded(self._class)(**arguments)  # type: ignore[arg-type]
+        made.secrets = secrets_of(arguments)
+        return made
 
 
 def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:

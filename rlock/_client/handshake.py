@@ -143,7 +143,7 @@ def connect_error(error: Exception) -> ConnectError:
     if isinstance(error, errors("AuthenticationError", "AuthorizationError", "NoPermissionError")):
         return ConnectError(Fault(FaultKind.DENIED, str(error)))
     if isinstance(error, errors("ResponseError")):
-        return ConnectError(replies.fault(without_arguments(error)))
+        return ConnectError(replies.fault(error))
     text, reason = str(error) or type(error).__name__, error.__context__
     if isinstance(reason, (ConnectionResetError, BrokenPipeError)):
         # One text for both: which of the two comes is chance, and each new text is a new line in the log.
@@ -155,14 +155,6 @@ def connect_error(error: Exception) -> ConnectError:
         # redis.asyncio before 5.1 says "Error 1 connecting to host:6379. 1." of every certificate.
         text = f"{text} {reason.strerror}"
     return ConnectError(Fault(FaultKind.DOWN, text))
-
-
-def without_arguments(error: BaseException) -> str:
-    """The text of an error without the arguments of its command.
-
-    A server without AUTH repeats the password: "unknown command 'AUTH', with args beginning with: ...".
-    """
-    return str(error).partition(", with args beginning with")[0]
 
 
 def is_durable(replication: Any, persistence: Any, appendfsync: Any, no_appendfsync_on_rewrite: Any) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Iterator
+from typing import Any
 
+from ..events import PendingEvents, UnknownMessage
 from ..procedures.contender import Contender, Findings
 from ..procedures.port import ClientContext, Wake
 from ..rules.keys import HandOff, Wire
@@ -74,7 +76,7 @@ class Inbox:
             # does one of a far master about an owner before the one that the last round found.
             len(self._published_by) == 1
             and not self._context.wire.shared
-            and self._findings.holder in (None, message.decode())
+            and self._findings.holder in (None, message.decode("utf-8", "replace"))
         ):
             self._wait_for_more(PARTIAL_QUORUM_S)
 
@@ -92,6 +94,20 @@ class Inbox:
         self.deadline = math.inf
         self.reason = max(self.reason, reason)
         self.parker.wake()
+
+
+class UnknownMessages:
+    """The messages that no client of rlock sends: each is counted, the first of its kind is logged."""
+
+    def __init__(self, pending_events: PendingEvents) -> None:
+        self._pending_events = pending_events
+        self._logged: set[str] = set()
+
+    def ignore(self, endpoint: Any, lock: str, kind: str, message: Any) -> None:
+        """Count a message; its sender may be any program."""
+        start, news = repr(message[:60] if type(message) is bytes else message), kind not in self._logged
+        self._logged.add(kind)
+        self._pending_events.add(UnknownMessage(endpoint.label, lock, kind, start, news))
 
 
 class Subscription:

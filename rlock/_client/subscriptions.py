@@ -20,12 +20,12 @@ from ..model import Fault, FaultKind
 from ..procedures.contender import Contender, LocalGrant
 from ..procedures.port import Notifications, WaitGenerator, Wake
 from ..rules.command_templates import encode
-from ..rules.keys import HandOff
+from ..rules.keys import OWN, HandOff
 from ..rules.tickets import Place
 from ..rules.timing import CHANNEL_LINGER_S, LOOK_LATE_S
 from .connection import Connection, MasterConnection
 from .connections import Connections, broken
-from .notifications import Inbox, Subscription
+from .notifications import Inbox, Subscription, UnknownMessages
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -65,7 +65,7 @@ class Subscriptions(Notifications, Generic[L]):
         self._by_channel: dict[bytes, Subscription] = {}
         #: Masters that refuse subscriptions: no waiter waits for their confirmation.
         self._refusing: set[int] = set()
-
+        self._unknown = UnknownMessages(engine.context.pending_events)
         #: Ends the calls of `_look`; None: there are none.
         self._stop_looking: Callable[[], None] | None = None
         self._connections = make_connections(
@@ -204,7 +204,8 @@ class Subscriptions(Notifications, Generic[L]):
         )
 
     def after_data(self) -> None:
-        """Pass on hand-offs whose waiters have left."""
+        """Pass on hand-offs whose waiters have left, and tell of unknown messages."""
+        self._context.pending_events.emit()
         if not self._unclaimed:
             return
         with self._mutex:
@@ -265,20 +266,21 @@ class Subscriptions(Notifications, Generic[L]):
         if type(message) is not list or len(message) < 3 or type(message[1]) is not bytes:
             if server.index not in self._refusing:
                 self._refusing.add(server.index)
-                log.warning("%s refuses SUBSCRIBE, so waiters poll: %s", server.endpoint.label, message)
+                log.warning("%s refuses SUBSCRIBE, so waiters poll: %.200s", server.endpoint.label, message)
             return
         kind, channel, payload = message[0], message[1], message[2]
         found = self._by_channel.get(channel)
         if found is None:
             return
-        if channel == found.client:
-            if kind == b"message":
-                self._hand_off(found, server.index, payload)
-            elif kind == b"subscribe":
-                self._confirmed(found, server.index)
-        elif kind == b"message":
+        if channel == found.client and kind == b"subscribe":
+            self._confirmed(found, server.index)
+        elif channel == found.client and kind == b"message":
+            self._hand_off(found, server, payload)
+        elif kind == b"message" and self._context.wire.announces(payload):
             for inbox in found.inboxes:
                 inbox.on_release(server.index, payload)
+        elif kind == b"message":
+            self._unknown.ignore(server.endpoint, found.name, "release", payload)
 
     def _confirmed(self, found: Subscription, master: int) -> None:
         found.confirmed.add(master)
@@ -290,15 +292,17 @@ class Subscriptions(Notifications, Generic[L]):
                 # Messages of the time without a connection are lost: look again at once.
                 inbox.wake(Wake.FREE)
 
-    def _hand_off(self, found: Subscription, master: int, payload: Any) -> None:
-        if not payload or type(payload) is not bytes:
+    def _hand_off(self, found: Subscription, server: MasterConnection[L], payload: Any) -> None:
+        if payload == b"":
             return  # the master only asks whether this client is there
         token, message = HandOff.parse(payload, self._context.clock())
         inbox = found.inbox(token)
-        if inbox is None:
+        if inbox is not None:
+            inbox.on_hand_off(server.index, message)
+        elif OWN.announces(token):
             self._unclaimed.append((found.name, token.decode("utf-8", "replace")))
-            return
-        inbox.on_hand_off(master, message)
+        else:
+            self._unknown.ignore(server.endpoint, found.name, "hand-off", payload)
 
     # -- connections; with the mutex held ----------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from .._client import endpoints
 from .._client.connection import Connection, would_block
 from .._client.handshake import ConnectOptions, HandshakeResult, connect_error, handshake
 from .._client.libraries import errors
@@ -23,7 +24,7 @@ class SocketConnection(Connection):
     __slots__ = ("_buffers", "_owner", "fileno", "socket", "write")
 
     def __init__(self, redis_connection: Any, result: HandshakeResult) -> None:
-        super().__init__(result)
+        super().__init__(result, redis_connection.secrets)
         socket: Any = redis_connection._sock
         socket.setblocking(False)
         self._owner = redis_connection  # closes the socket when it is collected
@@ -57,18 +58,23 @@ class SocketConnection(Connection):
             pass
 
 
-def connect(redis_connection: Any, label: str, options: ConnectOptions) -> SocketConnection:
-    """Connect and run the handshake. Blocks; raises `ConnectError`."""
-    try:
-        redis_connection.connect()
-        result = run(handshake(label, options, partial(_exchange, redis_connection)))
-        return SocketConnection(redis_connection, result)
-    except errors("RedisError") + (OSError, ValueError) as error:
-        redis_connection.disconnect()
-        raise connect_error(error) from None
-    except BaseException:
-        redis_connection.disconnect()
-        raise
+class Endpoint(endpoints.Endpoint):
+    """One master's address, to which a thread connects."""
+
+    def connect(self, options: ConnectOptions) -> SocketConnection:
+        """A connection after its handshake. Blocks; raises `ConnectError`."""
+        options = options._replace(replicas=self.replicas)
+        redis_connection = self.connection(options.timeout, options.connect_timeout)
+        try:
+            redis_connection.connect()
+            result = run(handshake(self.label, options, partial(_exchange, redis_connection)))
+            return SocketConnection(redis_connection, result)
+        except errors("RedisError") + (OSError, ValueError) as error:
+            redis_connection.disconnect()
+            raise connect_error(error) from None
+        except BaseException:
+            redis_connection.disconnect()
+            raise
 
 
 def _exchange(redis_connection: Any, commands: Sequence[tuple[str, ...]]) -> WaitGenerator[list[Any]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 import threading
 import weakref
 from collections.abc import Sequence
@@ -20,13 +18,11 @@ from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold, OwnerKey, ThreadLiveness
 from ..rules.keys import client_label
 from ..rules.options import ClientOptions, LockOptions
+from .connection import Endpoint
 from .connections import Connections
-from .endpoints import Endpoint
 from .greenlets import hub_thread
 from .runtime import Runtime, run
 from .watchdog import Watchdog
-
-log = logging.getLogger("rlock")
 
 T = TypeVar("T")
 
@@ -67,21 +63,10 @@ class Engine(engine.Engine):
         key = self.key()
         hold = self.holds.find(key, options.name)
         if hold is not None:
-            if hold.task is not None and hold.task != _task():
-                log.warning(
-                    "lock %r: a second task of one thread has it now, too: an rlock.Client does not exclude "
-                    "tasks; use rlock.asyncio.Client",
-                    hold.name,
-                )
             return self.nested(hold)
         contender = Contender(key, options, until, self.clock())
         try:
-            got = self.finish(contender, got=run(acquire(self, contender)))
-            if got and (task := _task()) is not None:
-                hold = self.holds.find(key, options.name)
-                if hold is not None:
-                    hold.task = task
-            return got
+            return self.finish(contender, got=run(acquire(self, contender)))
         except BaseException as error:
             self.give_back(contender, error)
             raise
@@ -105,14 +90,6 @@ class Engine(engine.Engine):
     def abandon(self) -> None:
         super().abandon()
         self.holding.discard(self)
-
-
-def _task() -> int | None:
-    """The id of the asyncio task that calls; None in an ordinary thread."""
-    library = sys.modules.get("asyncio")
-    if library is None or library._get_running_loop() is None:
-        return None
-    return id(library.current_task())
 
 
 def _thread_name() -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from .. import clock
-from .._async.endpoints import Endpoint
+from .._async.connection import Endpoint
 from .._async.engine import Engine
 from ..base import BaseClient, OnLost
 from ..errors import RLockError

@@ -37,6 +37,7 @@ from .contender import Contender, Findings, Grant, leave_queue, stop_listening, 
 from .failures import impossible, no_quorum
 from .fencing import agree, agreed_on
 from .hand_off import claim
+from .longest_lease import note_lease
 from .port import Port, WaitGenerator, Wake
 from .settle import settle
 
@@ -150,7 +151,7 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
             if grant is not None:
                 return grant
         elif wake is Wake.HANDED:
-            grant = yield from claim(port, contender)
+            grant = claim(port, contender)
             if grant is not None:
                 return grant
         if wake is Wake.TIME and clock() >= until:
@@ -286,6 +287,8 @@ def _accept(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
     token = agreed_on(local.tokens, context.quorum)
     if not token:
         token = yield from agree(port.masters, options, local.owner, local.tokens, until)
+    if token and options.lease.ttl > context.guard.noted:
+        token = yield from note_lease(port.masters, options, local.owner, token, until)
     if token and context.clock() < until:
         waiter, votes = contender.place.waiter, len(local.tokens)
         return Grant(local.owner, local.sent_at, waiter, local.hops, token, votes, handed=True)

@@ -16,6 +16,7 @@ from ..rules.waiting import Stage, Step
 from .contender import Contender, Grant
 from .failures import impossible
 from .fencing import agree, agreed_on
+from .longest_lease import note_lease
 from .port import Port, WaitGenerator
 
 #: Bound once: enum lookup is measurable on this path.
@@ -51,6 +52,8 @@ def attempt(
             token = agreed_on(given, ballot.quorum)
             if not token:
                 token = yield from agree(port.masters, options, owner, given, until)
+            if token and ttl > context.guard.noted:
+                token = yield from note_lease(port.masters, options, owner, token, until)
             # Checked last: the lease may have ended while the masters agreed on a token.
             if token and context.clock() < until:
                 waiter = "" if contender.place is None else contender.place.waiter
@@ -87,16 +90,18 @@ def _command(port: Port, contender: Contender, owner: str) -> tuple[Command, boo
     lease = lease_ms(options.lease.ttl)
     now = context.clock()
     now_us = context.time.us(now)
+    # Otherwise each master that gave a higher token would give another one again, with each attempt.
+    token = max(now_us, contender.findings.next_token())
     place = queue_place(contender)
     if place is None:
-        return commands.acquire(name, owner, lease, fair=fair, token=now_us, guarded=guarded), False
+        return commands.acquire(name, owner, lease, fair=fair, token=token, guarded=guarded), False
     place.attempts += 1
     if contender.stage is Stage.JOINING:
         place.ticket = now_us
     # Masters return optional fields only on request: each costs them time under contention.
     brief = not (context.wire.shared or context.time.stale(now) or port.wants_queue_length(contender))
     command = commands.acquire(
-        name, owner, lease, place=place, fair=fair, token=now_us, guarded=guarded, brief=brief
+        name, owner, lease, place=place, fair=fair, token=token, guarded=guarded, brief=brief
     )
     return command, brief
 
@@ -132,7 +137,9 @@ def _give_back(port: Port, contender: Contender, owner: str, maybe: list[int]) -
         # The first in the queue gets the vote, so one contender gets all votes in the end (docs/election.md).
         # Not while another owner may have a quorum: a minority would wake the first again and again.
         hand_on = contender.findings.holder is None and ballot.scattered()
-        undo = commands.undo(port.context.wire, contender.name, owner, hand_on=hand_on)
+        # A token of its own on each master would cost the next waiter a round of its own.
+        token = port.context.time.us(port.context.clock())
+        undo = commands.undo(port.context.wire, contender.name, owner, hand_on=hand_on, token=token)
         port.masters.send(undo, maybe, resend_for=contender.options.lease.ttl)
     contender.owners.remove(owner)
 

@@ -65,8 +65,17 @@ class Findings:
     #: settled in their favour: otherwise this contender would give back its votes for them again and again.
     passed_over: set[str] = field(default_factory=set)
 
+    #: The highest fencing token that masters have given to attempts of this acquire.
+    token: int = 0
+
+    def next_token(self) -> int:
+        """A fencing token above those of its rounds and messages; 0: it knows none."""
+        highest = max([self.token, *(message.token for message in self.handed.values())])
+        return highest + 1 if highest else 0
+
     def note(self, verdict: Verdict, ballot: Ballot) -> None:
         """Remember a round."""
+        self.token = max([self.token, *(vote.token for vote in list(ballot.votes.values()))])
         self.ballot, self.verdict, self.holder = ballot, verdict, None
         if verdict is Verdict.HELD:
             holder = self.holder = ballot.foreign_holder()

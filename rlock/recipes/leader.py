@@ -19,11 +19,12 @@ from .._async import runtime as tasks
 from .._client.engine import Engine
 from .._client.runtime import NO_WAIT
 from .._sync import runtime as threads
-from ..errors import NOT_LEADER, LeaseLostError, RLockError
+from ..errors import NOT_LEADER, LeaseLostError, OptionsError, RLockError
 from ..procedures.acquire import AT_ONCE, FOR_EVER
 from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold
+from ..rules.options import check_callback
 from ..rules.timing import CLAIM_S, step_down_margin
 from .holding import contend
 
@@ -57,6 +58,11 @@ class BaseLeader:
     """The part that threads and tasks share; see `Leader`."""
 
     def __init__(self, lock: Any, on_started: Observer | None, on_stopped: Observer | None) -> None:
+        for option, observer in ("on_started", on_started), ("on_stopped", on_stopped):
+            if observer is not None and not callable(observer):
+                raise OptionsError(f"{option} must be callable, not {observer!r}")
+            if isinstance(self, Leader):
+                check_callback(option, observer)
         self.name: str = lock.name
         self._lock = lock
         self._on_started, self._on_stopped = on_started, on_stopped
@@ -105,7 +111,7 @@ class BaseLeader:
         if engine.closed:
             raise RLockError("the client is closed")
         self._engine, self._parker = engine, engine.runtime.parker()
-        self._leads = self._lock._signal_type(None, engine.clock)
+        self._leads = self._lock._signal_type(None, engine.clock, engine.runtime)
         return engine
 
     def _leave(self) -> Any:
@@ -235,10 +241,15 @@ class Leader(BaseLeader):
 
     def __exit__(self, *_: object) -> None:
         try:
-            campaign = self._leave()
+            self._leave_and_join()
         except BaseException:
-            self._leave()  # Ctrl-C: without this it would lead on
+            # Ctrl-C, or SystemExit by SIGTERM: otherwise it would lead on, or the client's end would release
+            # the lock while on_stopped runs. A second one ends this wait, too.
+            self._leave_and_join()
             raise
+
+    def _leave_and_join(self) -> None:
+        campaign = self._leave()
         if campaign is not None and campaign is not threading.current_thread():
             campaign.join()
 
@@ -274,7 +285,14 @@ class AsyncLeader(BaseLeader):
     async def __aexit__(self, *_: object) -> None:
         campaign = self._leave()
         if campaign is not None and campaign is not asyncio.current_task():
-            await asyncio.wait([campaign])  # not the task itself: a cancellation here must not reach it
+            cancelled = None
+            while not campaign.done():
+                try:
+                    await asyncio.wait([campaign])  # not the task itself: a cancellation must not reach it
+                except asyncio.CancelledError as error:
+                    cancelled = error  # later: the next leader must not start before on_stopped has ended
+            if cancelled is not None:
+                raise cancelled
 
     async def wait(self, timeout: float = -1) -> bool:
         """Wait until this process leads and ``on_started`` has returned; see `Leader.wait`."""

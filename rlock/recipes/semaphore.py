@@ -149,8 +149,12 @@ class Permits(Holding):
         engine.context.random.shuffle(permits)
         for status, lock in sorted(permits, key=lambda permit: not permit[0].free):
             try:
-                may_be_free = not status.locked and engine.hold(lock.name) is None
-                if may_be_free and (yield from take(engine, lock._options, AT_ONCE)):
+                if (hold := engine.hold(lock.name)) is not None:
+                    # As a nested acquire of a lock. Otherwise the caller would wait for its own release.
+                    if hold.lease.state_at(engine.clock()) is LeaseState.LOST:
+                        raise LeaseLostError(lock.name, hold.reason)
+                    continue
+                if not status.locked and (yield from take(engine, lock._options, AT_ONCE)):
                     return True
             except QuorumUnreachableError as error:
                 failure = error

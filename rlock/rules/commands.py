@@ -23,6 +23,7 @@ from .replies import (
 from .scripts import (
     ACKNOWLEDGE,
     ACQUIRE,
+    CONFIRM,
     FENCE,
     HANDSHAKE,
     HEAL,
@@ -128,12 +129,15 @@ def hand_over(
     return command.expect_first_reply()
 
 
-def undo(wire: Wire, name: str, owner: str, waiter: str = "", *, hand_on: bool = True) -> Command:
+def undo(
+    wire: Wire, name: str, owner: str, waiter: str = "", *, hand_on: bool = True, token: int = 0
+) -> Command:
     """Take back the votes of a failed attempt, and the queue place ``waiter``. Wakes the next waiter at most.
 
     ``hand_on``: False wakes no waiter, because the next one could only get the votes of a minority.
+    ``token``: as for `free`.
     """
-    return _release(wire, name, owner, waiter, hand_on=hand_on, publish=False)
+    return _release(wire, name, owner, waiter, hand_on=hand_on, publish=False, token=token)
 
 
 def leave_queue(wire: Wire, name: str, waiter: str, *, hand_on: bool = True) -> Command:
@@ -244,6 +248,18 @@ def heal(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True
         arguments += (owner, str(count), str(token))
     keys += _note(guarded)
     return _command(HEAL, keys, arguments, partial(decode_batch, locks=len(leases)), leases[0][1])
+
+
+def confirm(name: str, owner: str, lease_ms: int, token: int, *, guarded: bool = True) -> Command:
+    """Prolong the grant of a hand-off that has this fencing token.
+
+    By source, because nobody waits for the reply: after SCRIPT FLUSH a client that is stopped could not
+    repeat it in time.
+    """
+    keys = (name, fence_key(name), *_note(guarded))
+    words = (str(len(keys)), *keys, str(lease_ms), str(token), owner)
+    packed = encode(("EVAL", CONFIRM.source, *words))
+    return Command(CONFIRM, words, (), packed, owner, decode=partial(decode_batch, locks=1))
 
 
 def fence(name: str, owner: str, token: int) -> Command:

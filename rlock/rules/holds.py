@@ -72,7 +72,6 @@ class Hold:
     hops: int = 0  # hand-offs in a row from thread to thread of this process
     token: int = 0  # the fencing token
     count: int = 1  # unreleased acquires; the masters get a changed count with the next renewal
-    task: int | None = None  # the asyncio task in which a thread acquired the lock
     renewal: RenewalState = field(default_factory=RenewalState)
     report: ReportState = field(default_factory=ReportState)
     lease: Lease = field(init=False)

@@ -7,7 +7,7 @@ import re
 import socket
 import time
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 #: The characters that a host's or thread's name may not bring into an owner token.
 _UNSAFE = re.compile(r"[^\w.@-]+")
@@ -20,6 +20,8 @@ _REDISSON_OWNER = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:(\d+)
 #: The key that tells since when a master keeps its data. It belongs to no lock and has no expiry: a master
 #: without it has lost its data (rules/restart_guard.py).
 NOTE = "rlock:fleet"
+#: The longest owner token: 64 and 32 characters of a host and of a thread, a pid, and the uuid.
+MAX_TOKEN_BYTES = 512
 #: The start of the names of Redisson's channels.
 REDISSON_CHANNEL = "redisson_lock__channel:"
 
@@ -75,11 +77,12 @@ class HandOff(NamedTuple):
     read_at: float = 0.0
 
     @classmethod
-    def parse(cls, payload: bytes, read_at: float) -> tuple[bytes, HandOff]:
+    def parse(cls, payload: Any, read_at: float) -> tuple[bytes, HandOff]:
         """The token of the place, and the message."""
-        place, _, grant = payload.partition(b" ")
+        place, _, grant = payload.partition(b" ") if type(payload) is bytes else (b"", b"", b"")
         words = grant.decode("utf-8", "replace").split(" ", 2)
-        if len(words) < 3 or not all(word.isdecimal() and len(word) < 20 for word in words[:2]):
+        # 16 digits reach the year 2286.
+        if len(words) < 3 or not all(word.isdecimal() and len(word) <= 16 for word in words[:2]):
             return place, cls(read_at=read_at)
         return place, cls(int(words[0]), int(words[1]), words[2], read_at)
 
@@ -148,6 +151,12 @@ class Wire(NamedTuple):
         if self.shared:  # as Redisson's `RedissonObject.prefixName`
             return REDISSON_CHANNEL + (name if "{" in name else f"{{{name}}}")
         return own_key(name, "released")
+
+    def announces(self, message: Any) -> bool:
+        """Whether a client of this wire publishes such a message to all waiters."""
+        if type(message) is not bytes or len(message) > MAX_TOKEN_BYTES:
+            return False
+        return message.isdigit() if self.shared else is_owner(message.decode("utf-8", "replace"))
 
     def client_channel(self, name: str, client_id: str) -> str:
         """The channel of the hand-offs to one client.

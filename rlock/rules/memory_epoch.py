@@ -19,6 +19,7 @@ class Note(NamedTuple):
     """The note of a master."""
 
     run_id: str  # of the server that has it
+    first_us: int  # the first since_us of this memory: its clock may have been set back behind that
     since_us: int  # since when its memory is whole, by its own clock; 0: an operator stated it
     max_ttl_ms: int  # the longest lease that it granted
 
@@ -30,7 +31,15 @@ class Note(NamedTuple):
         if len(numbers) < 2 or not all(n.isascii() and n.isdigit() and len(n) <= 16 for n in numbers):
             return None
         # The mark of a durable life decides in `lua/handshake.lua` only.
-        return cls(run_id.removesuffix(":durable"), int(numbers[0]), int(numbers[1]))
+        run_id, _, first_us = run_id.removesuffix(":durable").partition("@")
+        first_us = first_us if first_us.isascii() and first_us.isdigit() else numbers[0]
+        return cls(run_id, int(first_us[:16]), int(numbers[0]), int(numbers[1]))
+
+
+def same_memory(text: str | None, other: str | None) -> bool:
+    """Whether two notes are of one memory. Their longest leases may differ."""
+    note, before = Note.parse(text or ""), Note.parse(other or "")
+    return note is not None and before is not None and note[:2] == before[:2]
 
 
 class MemoryReport(NamedTuple):
@@ -60,7 +69,7 @@ class MemoryEpoch(NamedTuple):
     """One life of a master's memory, as this client judged it."""
 
     note: str  # "": no note, or one that no handshake has judged yet; no grant counts
-    since_us: int | None
+    first_us: int | None
     whole_from: float  # since when the memory is whole, by the client's clock, or a later instant
     run_id: str
     reason: str  # why it is no older, for people
@@ -85,10 +94,10 @@ def judge(
     whole_from = now - max(0, report.time_us - note.since_us) / 1e6 if note.since_us else -math.inf
     reason = NEW
     if before is not UNKNOWN and note.since_us:
-        if before.since_us == note.since_us:
+        if before.first_us == note.first_us:
             # The same memory: keep the first estimate, because this reply may have been read late.
             whole_from, reason = before.whole_from, before.reason
-        elif before.run_id != report.run_id or before.since_us is None or before.since_us < note.since_us:
+        elif before.run_id != report.run_id or before.first_us is None or before.first_us < note.first_us:
             # This memory began after the last reply of the one before. By the master's clock it may be
             # older, because somebody may have set that clock.
             whole_from = max(whole_from, last_reply_at)
@@ -98,4 +107,4 @@ def judge(
         # A snapshot may have restored an old note, and without a run_id nothing shows it.
         whole_from = now if new_connection or before is UNKNOWN else max(whole_from, before.whole_from)
         reason = NO_INFO
-    return MemoryEpoch(report.note, note.since_us, whole_from, report.run_id, reason, now)
+    return MemoryEpoch(report.note, note.first_us, whole_from, report.run_id, reason, now)

@@ -11,8 +11,8 @@ from typing import Any
 from ..errors import OptionsError
 from .options import check_name
 
-#: Python's default text of an object. The address differs from process to process.
-_ADDRESS = re.compile(r"<.* at 0x[0-9a-fA-F]+>", re.DOTALL)
+#: The end of Python's default text of an object. The address differs from process to process.
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
 
 
 def described(function: object) -> str:
@@ -62,7 +62,9 @@ def name_from(template: object, function: Callable[..., Any]) -> Callable[[Any, 
                 f"the name {template!r} does not fit this call of {described(function)}: "
                 f"{type(error).__name__}: {error}"
             ) from error
-        if _ADDRESS.search(name):
+        check_name(name)  # first its length: the name may hold megabytes of a user's data
+        address = _ADDRESS.search(name)
+        if address and "<" in name[: address.start()]:
             raise OptionsError(
                 f"a lock's name must be the same in every process, and {name!r} holds an address: name a "
                 f"field of the object, such as {{order.id}}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import OptionsError
 from .keys import WIRES
-from .timing import default_request_timeout, guard_time, least_ttl, longest_acquisition
+from .timing import MAX_TTL_S, default_request_timeout, guard_time, least_ttl, longest_acquisition
 
 if TYPE_CHECKING:
     from ..errors import LeaseLostError
@@ -40,8 +41,8 @@ class ClientOptions:
             raise OptionsError(
                 f'interop must be "redisson", to share locks with Java, or None, not {self.interop!r}'
             )
-        check_seconds("ttl", self.ttl)
-        check_seconds("max_ttl", self.max_ttl)
+        _check_ttl("ttl", self.ttl)
+        _check_ttl("max_ttl", self.max_ttl)
         if self.request_timeout is not None:
             check_seconds("request_timeout", self.request_timeout)
         if self.restart_guard is not None:
@@ -57,7 +58,7 @@ class ClientOptions:
 
     def lease(self, ttl: float | None) -> LeaseOptions:
         """The lease of one lock with its own ttl, or else the client's."""
-        ttl = self.ttl if ttl is None else check_seconds("ttl", ttl)
+        ttl = self.ttl if ttl is None else _check_ttl("ttl", ttl)
         if ttl < MIN_TTL:
             raise OptionsError(f"ttl={ttl:g} s is too short: use {MIN_TTL:g} s or more, 10 s if in doubt")
         if ttl > self.max_ttl:
@@ -118,6 +119,27 @@ class LockOptions:
                 raise OptionsError("max_hold limits renewal, and renew=False has none: give one of the two")
 
 
+def _check_ttl(option: str, value: Any) -> float:
+    seconds = check_seconds(option, value)
+    if seconds > MAX_TTL_S:
+        raise OptionsError(
+            f"{option}={seconds:g} s is over a day ({MAX_TTL_S:g} s): a lock would stay locked for so long "
+            f"after a crash; use a shorter one, 10 s if in doubt (a held lock is renewed anyway)"
+        )
+    return seconds
+
+
+def check_callback(option: str, callback: object) -> None:
+    """Raise `OptionsError` for a callback that a thread would call and nobody would await."""
+    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(
+        getattr(callback, "__call__", None)  # noqa: B004
+    ):
+        raise OptionsError(
+            f"{option} is a coroutine function, which a thread cannot await: give a function, or use an "
+            f"rlock.asyncio.Client: {callback!r}"
+        )
+
+
 def check_name(name: object) -> str:
     """Return the name of a lock, or raise `OptionsError`."""
     if not isinstance(name, str):
@@ -138,6 +160,8 @@ def check_name(name: object) -> str:
 def check_seconds(option: str, value: Any, *, or_zero: bool = False) -> float:
     """Return a number of seconds, or raise `OptionsError`."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if isinstance(value, int) and value.bit_length() > 1023:
+        value = math.inf  # no float is so large
     if not is_number or not math.isfinite(value) or value < 0 or (value == 0 and not or_zero):
         least = "of 0 or more" if or_zero else "above 0"
         raise OptionsError(f"{option} must be a finite number of seconds {least}, not {value!r}")

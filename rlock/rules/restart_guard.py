@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from ..events import MasterGuarded, MaxTtlDiffers, PendingEvents, observed
 from ..model import Code, Fault, FaultKind, Vote
-from .memory_epoch import FLUSHED, UNKNOWN, MemoryReport, Note, judge
-from .timing import guard_time
+from .memory_epoch import FLUSHED, UNKNOWN, MemoryReport, Note, judge, same_memory
+from .quorum import quorum
+from .timing import MAX_TTL_S, guard_time
 
 #: A fleet that is connected within this time may be at its first use; a slower one is taken for used.
 FIRST_USE_S = 1.0
@@ -30,6 +31,8 @@ class Guard:
         self.on = seconds != 0
         #: The longest lease of the fleet in seconds: the client's, or a longer one in a master's note.
         self.max_ttl = max_ttl
+        #: The longest lease in seconds that the notes of a quorum have: a longer one must be noted first.
+        self.noted = 0.0 if self.on else math.inf
         self._epochs = [UNKNOWN for _ in masters]
         self._reported: set[int] = set()
         self._first_use_over = False
@@ -77,7 +80,7 @@ class Guard:
         if self.on:
             before = self._epochs[master]
             self._epochs[master] = judge(report, before, now, last_reply_at, new_connection=new_connection)
-            self._raise_max_ttl(master, Note.parse(report.note))
+            self._read_longest(master)
 
     def first_use(self, now: float) -> list[tuple[int, str]]:
         """The masters whose memory may be older than their notes say, with these notes.
@@ -100,11 +103,10 @@ class Guard:
         epoch = self._epochs[master]
         if epoch is UNKNOWN or text == epoch.note:
             return bool(text)
-        note, known = Note.parse(text), Note.parse(epoch.note)
-        if note is not None and known is not None and note[:2] == known[:2]:
+        if same_memory(text, epoch.note):
             # Only its longest lease has changed.
             self._epochs[master] = epoch._replace(note=text)
-            self._raise_max_ttl(master, note)
+            self._read_longest(master)
             return True
         self._epochs[master] = epoch._replace(note="", whole_from=now, reason=FLUSHED)
         self._reported.discard(master)
@@ -125,8 +127,11 @@ class Guard:
         code = Code.FOREIGN if vote.codes and vote.code == Code.YES else vote.code
         return vote._replace(code=code, guarded=True)
 
-    def _raise_max_ttl(self, master: int, note: Note | None) -> None:
-        longest = 0.0 if note is None else note.max_ttl_ms / 1000
+    def _read_longest(self, master: int) -> None:
+        notes = [Note.parse(epoch.note) for epoch in self._epochs]
+        leases = [0.0 if note is None else min(note.max_ttl_ms / 1000, MAX_TTL_S) for note in notes]
+        self.noted = sorted(leases, reverse=True)[quorum(len(leases)) - 1]
+        longest = leases[master]
         if longest > self.max_ttl:
             self.pending_events.add(MaxTtlDiffers(self._masters[master], longest, self.max_ttl))
             self.max_ttl = longest

@@ -46,9 +46,10 @@ STATUS = _load("status")
 WAIT = _load("wait")
 HEAL = _load("heal")
 FENCE = _load("fence")
+CONFIRM = _load("confirm")
 HANDSHAKE = _load("handshake")
 
-ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT, HEAL, FENCE, HANDSHAKE)
+ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT, HEAL, FENCE, HANDSHAKE, CONFIRM)
 #: No files: the commands that wait for the acknowledgements of replicas, and that ask for the replicas.
 MARK, ACKNOWLEDGE, REPLICATION = Script("PUBLISH", ""), Script("WAIT", ""), Script("INFO replication", "")
 OF_GROUPS = (MARK, ACKNOWLEDGE, REPLICATION)

@@ -52,6 +52,8 @@ EXCHANGE_AGE_S = 10.0
 #: How long the last round may run that begins just before the caller's time ends.
 LAST_ROUND_S = 0.05
 
+#: The longest lease that the scripts grant: after a restart of its masters a fleet waits for that long.
+MAX_TTL_S = 86_400.0
 #: How long a master remembers the last fencing token of a lock. After that the master's clock gives a greater
 #: token, unless that clock was set back.
 FENCE_TTL_S = 3600.0

@@ -211,6 +211,14 @@ HEALED = Instrument(
     "{lock}",
     "Keys of holds that were put back on a master that had lost them.",
 )
+UNKNOWN_MESSAGES = Instrument(
+    "redlock_unknown_messages_total",
+    "rlock.master.unknown_messages",
+    Kind.COUNTER,
+    ("master",),
+    "{message}",
+    "Messages on channels of locks that no client of rlock sends.",
+)
 REPLICAS = Instrument(
     "redlock_group_replicas",
     "rlock.group.replicas",
@@ -255,6 +263,7 @@ ALL = (
     SLOW,
     GUARDED,
     HEALED,
+    UNKNOWN_MESSAGES,
     REPLICAS,
     ACKNOWLEDGED,
     PROMOTIONS,

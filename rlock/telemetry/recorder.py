@@ -74,6 +74,7 @@ class Recorder(Forgetful):
             events.MasterSlow: self._slow,
             events.MasterGuarded: self._guarded,
             events.MasterHealed: self._healed,
+            events.UnknownMessage: self._unknown,
             events.GroupChanged: self._group_changed,
         }
 
@@ -153,7 +154,7 @@ class Recorder(Forgetful):
         # Otherwise a group without replicas would be up after each new connection, and no alert would fire.
         self._sink.set(the.UP, int(event.master not in self._lacking), master)
         # From 0 on: the first of what is rare is an increase only if there was a value before.
-        for instrument in (the.SLOW, the.GUARDED, the.HEALED):
+        for instrument in (the.SLOW, the.GUARDED, the.HEALED, the.UNKNOWN_MESSAGES):
             self._sink.add(instrument, 0, master)
 
     def _slow(self, event: events.MasterSlow) -> None:
@@ -164,6 +165,9 @@ class Recorder(Forgetful):
 
     def _healed(self, event: events.MasterHealed) -> None:
         self._sink.add(the.HEALED, event.locks, self._master(event.master))
+
+    def _unknown(self, event: events.UnknownMessage) -> None:
+        self._sink.add(the.UNKNOWN_MESSAGES, 1, self._master(event.master))
 
     def _group_changed(self, event: events.GroupChanged) -> None:
         master = self._master(event.master)

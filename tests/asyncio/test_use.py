@@ -106,26 +106,6 @@ def test_in_a_callback_of_a_loop_that_is_no_task_a_lock_cannot_be_taken(run: Run
     assert all("task" in one for one in said)
 
 
-def test_a_blocking_lock_that_two_tasks_of_a_thread_have_at_once_is_warned_of(
-    eyes1: Eyes, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def hold(lock: rlock.RLock, nested: bool) -> None:
-        with lock:
-            if nested:
-                with lock:
-                    pass
-            await asyncio.sleep(0.05)
-
-    async def main(client: rlock.Client, tasks: int) -> None:
-        await asyncio.gather(*(hold(client.lock("x"), tasks == 1) for _ in range(tasks)))
-
-    with rlock.Client(eyes1.urls, TTL) as client:
-        asyncio.run(main(client, 1))
-        assert "does not exclude tasks" not in caplog.text
-        asyncio.run(main(client, 2))
-    assert "use rlock.asyncio.Client" in caplog.text
-
-
 def test_decorated_calls_nest_in_one_task_and_a_task_that_is_made_waits(run: Run, eyes: Eyes) -> None:
     async def main() -> None:
         counts: list[int] = []

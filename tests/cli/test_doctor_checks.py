@@ -109,6 +109,7 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
     ("writes", one(write_fault="OOM command not allowed"), ERROR),
     ("guard", one(guarded=3.0, guard_reason="it is new"), NOTE),
     ("guard", one(guarded=3.0, report=MemoryReport("0" * 40), permissions=named(commands=("get",))), None),
+    ("guard", one(report=MemoryReport("0" * 40, note=f"{'0' * 40}@9000000 1 0", time_us=5000000)), NOTE),
     ("max-ttl", one(report=MemoryReport("0" * 40, note=f"{'0' * 40} 0 20000")), WARNING),
     ("memory", one(info={"maxmemory": "1200000"}), WARNING),
     ("memory", one(info={"maxmemory": "1300000"}), None),

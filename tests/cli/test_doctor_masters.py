@@ -108,9 +108,13 @@ Clocked = Callable[[int], tuple[Fleet, list[Clock]]]
 def test_a_clock_that_is_off_is_found(clocked: Clocked) -> None:
     fleet, clocks = clocked(3)
     clocks[1].step(5.0)
+    tell(fleet[1], "DEL", NOTE)  # the next note is of that time
     seen = doctor(fleet.urls)
     found = told(seen, "clock-offset", "warning", fleet.urls[1])
     assert "ahead of" in found["what"]
     assert abs(seen.masters[1]["clock_offset"] - 5.0) < 0.1
     clocks[1].step(-5.0)
-    assert not doctor(fleet.urls).of("clock-offset")
+    seen = doctor(fleet.urls)
+    assert not seen.of("clock-offset")
+    (found,) = [each for each in seen.of("guard") if "clock was set back" in each["what"]]
+    assert found["master"] == label(fleet.urls[1])

@@ -22,7 +22,7 @@ from rlock.rules.tickets import FleetTime
 from rlock.rules.timing import CLAIM_S, valid_until
 from rlock.testing import memory_client
 
-from .world import OPTIONS, YES, World, named
+from .world import OPTIONS, YES, World
 
 TOKEN = 1_790_000_000_000_000
 #: The masters' time at `World.now`.
@@ -48,8 +48,7 @@ def handed(world: World, *messages: HandOff, attempts: int = 1) -> None:
 
 
 def claimed(world: World) -> Grant | None:
-    grant: Grant | None = world.run(claim(world, world.contender))
-    return grant
+    return claim(world, world.contender)
 
 
 # -- what counts ---------------------------------------------------------------------------------------------
@@ -63,9 +62,10 @@ def test_messages_of_a_quorum_are_the_grant_and_the_confirmation_is_sent_without
     place = world.contender.place
     assert place is not None
     assert (grant.owner, grant.waiter, grant.token, grant.votes) == (place.token, place.waiter, TOKEN, 2)
-    (confirmation,) = world.sent(scripts.ACQUIRE)
-    assert named(confirmation, "owner") == place.token
-    assert confirmation.targets is None, "also to masters that have not handed it over yet"
+    (confirmation,) = world.sent(scripts.CONFIRM)
+    assert confirmation.command.words[-3:] == ("10000", str(TOKEN), place.token)
+    assert confirmation.command.packed.startswith(b"*8\r\n$4\r\nEVAL\r\n"), "SCRIPT FLUSH does not matter"
+    assert confirmation.targets is None, "also to masters whose messages have not come yet"
 
 
 def test_the_lease_counts_from_the_oldest_grant_of_the_best_quorum() -> None:
@@ -82,6 +82,13 @@ UNCOUNTED: dict[str, Callable[[World], list[HandOff]]] = {
     "one is no grant": lambda world: [message(world), HandOff(read_at=world.now)],
     "one is from a clock that jumped": lambda world: [message(world), message(world, -0.1)],
     "the claim time is over, but for the drift": lambda world: [message(world, 0.98)] * 2,
+    "one is too old, and the other two have other tokens": lambda world: [
+        message(world, 1.5),
+        message(world),
+        message(world, token=TOKEN + 1),
+    ],
+    "tokens differ": lambda world: [message(world), message(world, token=TOKEN + 3)],
+    "too little is left for the confirmation to come back": lambda world: [message(world, 0.6)] * 2,
 }
 
 
@@ -130,14 +137,26 @@ def test_who_cannot_use_the_messages_asks_the_masters(why: str) -> None:
     assert claimed(world) is None
 
 
-@pytest.mark.rule("3.8")
-def test_tokens_that_differ_are_agreed_on_first() -> None:
-    world = World(3, [YES] * 3)
-    handed(world, message(world), message(world, token=TOKEN + 3))
+@pytest.mark.rule("3.8", "3.10")
+def test_a_message_with_another_token_counts_for_nothing() -> None:
+    """Not for the validity either: otherwise the token would rest on a message that is over."""
+    world = World(5, [YES] * 5)
+    world.now += 0.5
+    handed(world, *(message(world, age_s) for age_s in (0.3, 0.3, 0.2)), message(world, token=TOKEN + 3))
     grant = claimed(world)
     assert grant is not None
-    assert grant.token == TOKEN + 3
-    assert len(world.sent(scripts.FENCE)) == 1
+    assert (grant.token, grant.votes) == (TOKEN, 3)
+    assert world.now - 0.31 < grant.sent_at <= world.now - 0.3
+    assert grant.confirmation is not None
+    assert set(grant.confirmation.given) == {0, 1, 2}  # type: ignore[attr-defined]
+
+
+def test_a_lease_that_is_longer_than_all_before_is_no_grant_by_messages() -> None:
+    """It must be noted on the masters first."""
+    world = World(3, [YES] * 3)
+    handed(world, message(world), message(world))
+    world.context.guard.noted = OPTIONS.lease.ttl - 0.1
+    assert claimed(world) is None
 
 
 # -- the instant of a grant ----------------------------------------------------------------------------------
@@ -178,48 +197,48 @@ def test_a_message_is_read_or_is_no_grant(payload: bytes, place: bytes, token: i
 
 # -- the confirmation ----------------------------------------------------------------------------------------
 
-SAME = Vote(Code.YES, token=TOKEN)
+SAME = Vote(Code.YES, note=NOTE)
 
 
 def confirmed(world: World, *votes: Vote) -> Confirmation:
     ballot = Ballot(3, sent_at=world.now)
     for master, vote in enumerate(votes):
         ballot.cast(master, vote)
-    handed(world, *[message(world)] * 3)
-    return Confirmation(world, ballot, world.contender.findings.handed, TOKEN + 9)
+    handed(world, *[message(world)] * 2)
+    return Confirmation(world, ballot, world.contender.findings.handed)
 
 
+@pytest.mark.rule("3.10")
 @pytest.mark.parametrize(
     ("votes", "proven"),
     [
         ([SAME], False),
         ([SAME, SAME], True),
-        ([SAME, Vote(Code.YES, token=TOKEN + 9)], True),  # the token that was written back
-        ([SAME, Vote(Code.YES, token=TOKEN + 1)], False),  # somebody else had it in between
-        ([SAME, Vote(Code.FOREIGN, token=TOKEN)], False),
+        ([SAME, SAME._replace(note="m0 1 10000")], True),  # another lease was longer
+        ([SAME, SAME._replace(note="m0 2 9000")], False),  # the master has lost its memory in between
+        ([SAME, SAME._replace(note="")], False),
+        ([SAME, Vote(Code.FOREIGN, note=NOTE)], False),  # someone else's, or another grant
+        ([SAME, Vote(Code.FOREIGN, note=NOTE), SAME], False),  # the third one has sent no message
     ],
 )
-def test_a_quorum_with_the_same_tokens_proves_that_the_lease_never_lapsed(
+def test_a_quorum_on_which_the_grant_still_stands_proves_that_the_lease_never_lapsed(
     votes: Sequence[Vote], proven: bool
 ) -> None:
-    assert confirmed(World(3), *votes).proves(read=False) is proven
-
-
-def test_another_note_proves_nothing() -> None:
     world = World(3)
-    confirmation = confirmed(world, SAME, SAME._replace(note="m0 2 9000"))
-    assert confirmation.proves(read=False), "the guard is off"
+    confirmation = confirmed(world, *votes)
     world.context = replace(world.context, guard=Guard(world.context.masters, 10.0))
-    assert not confirmation.proves(read=False), "the master has lost its memory in between"
-    confirmation.ballot.amend(1, SAME._replace(note=NOTE))
-    assert confirmation.proves(read=False)
+    assert confirmation.proves(read=False) is proven
+
+
+def test_without_the_guard_no_note_is_compared() -> None:
+    assert confirmed(World(3), SAME, SAME._replace(note="")).proves(read=False)
 
 
 def test_a_confirmation_that_is_read_late_shows_that_the_lease_has_stood() -> None:
     world = World(3)
     confirmation = confirmed(world)
     lease = Lease(10.0, 50.0, confirmation)
-    for master in (0, 2):
+    for master in (0, 1):
         confirmation.ballot.cast(master, SAME)
     confirmation.ballot.sent_at = 50.1
     assert lease.look(52.0) is LeaseState.HELD

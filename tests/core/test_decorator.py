@@ -82,6 +82,13 @@ def test_generators_are_refused() -> None:
             locked(client, "x")(generator)
 
 
+def test_the_length_of_a_name_is_checked_before_its_text() -> None:
+    """A search that goes back takes hours for a megabyte, and keeps other threads out."""
+    with pytest.raises(OptionsError, match="may have 1024 bytes, this one has 1000005"):
+        locked(CLIENT, "page:{user_id}")(report).lock("<" * 1_000_000)
+    assert locked(CLIENT, "page:{user_id}")(report).lock("<" * 1000).name == "page:" + "<" * 1000
+
+
 def test_on_busy_of_a_function_cannot_be_a_coroutine_function() -> None:
     async def answer() -> None: ...
 

@@ -12,9 +12,11 @@ from rlock.procedures.acquire import AT_ONCE, FOR_EVER
 from rlock.procedures.contender import Grant
 from rlock.procedures.inspect import evict, locked, status, statuses
 from rlock.rules import scripts
+from rlock.rules.keys import HandOff
+from rlock.rules.quorum import Ballot
 from rlock.rules.timing import SETTLE_CAP_S, SETTLE_TRIES
 
-from .world import ABSENT, DENIED, DOWN, ODD, YES, Send, World, held_by, named, said, words
+from .world import ABSENT, DENIED, DOWN, ODD, OPTIONS, YES, Call, Send, World, held_by, named, said, words
 
 FORGETFUL = ABSENT._replace(guarded=True)
 #: Of a split, contenders that give way to one that asks here, because they began later; and that do not.
@@ -212,6 +214,52 @@ def test_a_token_that_took_until_the_end_of_the_round_is_no_grant() -> None:
 
 THEIRS = Vote(Code.YES, "them:1", 1, 500)
 OTHERS = Vote(Code.YES, "others:2", 1, 400)
+
+
+@pytest.mark.rule("3.8")
+def test_an_attempt_proposes_a_token_above_all_that_it_knows() -> None:
+    """Otherwise masters that gave different tokens would do so for ever, and slow ones let nobody win."""
+    high = YES._replace(token=9_000_000)
+    world = World(3, [high, held_by(), held_by("us:2")], [YES] * 3)
+    world.won(1030.0)
+    first, second = world.sent(scripts.ACQUIRE)[:2]
+    assert (named(first, "proposal"), named(second, "proposal")) == ("0", "9000001")
+    world.contender.findings.handed = {1: HandOff(9_000_005)}
+    assert world.contender.findings.next_token() == 9_000_006
+
+
+@pytest.mark.rule("3.11")
+@pytest.mark.parametrize("granted", [3, 2, 1], ids=["all", "a quorum", "a minority"])
+def test_a_lease_longer_than_all_before_is_noted_on_a_quorum_before_it_counts(granted: int) -> None:
+    """Where no quorum grants it, nothing is noted: its failing may cost others nothing."""
+    world = World(3, [YES] * granted + [held_by()] * (3 - granted), [YES] * 3)
+    guard = world.context.guard
+    guard.noted = OPTIONS.lease.ttl / 2
+    answer = world.answer
+
+    def note(step: Call) -> Ballot:
+        if step.command.script is scripts.RENEW:
+            guard.noted = OPTIONS.lease.ttl  # as the replies tell
+        return answer(step)
+
+    world.answer = note  # type: ignore[method-assign]
+    if granted > 1:
+        assert world.won(AT_ONCE).sent_at == 1000.0, "counted from before the acquire was sent"
+        assert [step.command.script for step in world.steps] == [scripts.ACQUIRE, scripts.RENEW]
+    else:
+        assert world.acquire(AT_ONCE) is None
+        assert world.sent(scripts.RENEW) == []
+
+
+@pytest.mark.parametrize("why", ["refused", "not noted", "too late"])
+def test_a_longer_lease_that_no_quorum_notes_in_time_is_undone_everywhere(why: str) -> None:
+    world = World(3, [YES] * 3, [ABSENT] * 3 if why == "refused" else [YES] * 3, [YES] * 3)
+    world.context.guard.noted = 0.0
+    world.call_takes = 0.7 if why == "too late" else 0.0
+    with pytest.raises(QuorumUnreachableError, match="did not answer in time"):
+        world.acquire(AT_ONCE)
+    (undo, *_) = world.sent(scripts.RELEASE)
+    assert undo.targets == [0, 1, 2]
 
 
 def test_many_locks_are_asked_for_side_by_side_and_told_as_one_is() -> None:

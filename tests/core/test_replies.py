@@ -1,41 +1,101 @@
-"""Whatever a master says: a decoder makes of it a vote, a number or nothing, and never raises."""
+"""Strangers write keys, publish messages and answer: all of that is data, and raises nothing."""
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import hiredis
 import pytest
+import redis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
 
+import rlock
+from rlock import events
 from rlock._client.handshake import ConnectOptions, handshake
 from rlock._client.runtime import NO_WAIT
 from rlock._sync.runtime import run
+from rlock.cli.scan import info, names
 from rlock.errors import RLockError
 from rlock.model import Code, Vote
 from rlock.procedures import inspect
-from rlock.procedures.port import WaitGenerator
+from rlock.procedures.port import WaitGenerator, Wake
 from rlock.procedures.renew import judge
-from rlock.rules import replies
-from rlock.rules.keys import owner_token
+from rlock.rules import keys, replies
+from rlock.rules.keys import NOTE, owner_token
 from rlock.rules.quorum import Ballot
 from rlock.rules.renewal_votes import LockVotes
+from rlock.rules.restart_guard import Guard
+from rlock.testing import memory_client
 
+from ..lock.conftest import eventually
+from ..seeds import seed_of_the_day
+from ..servers import Fleet, raw
+from .test_hearing import Hearing
 from .test_renewal import a_hold
+from .test_restart_guard import told
 from .world import World
 
 OWNER = owner_token("host/1/main").encode()
-#: Values in the place of an expected one.
-JUNK: tuple[Any, ...] = (
-    *(0, 1, -1, 7, -9, 2**63 - 1, -(2**63)),
-    *(math.inf, -math.inf, math.nan, 1e300, 0.5, True, None),
-    *(b"", b"inf", b"nan", b"-", b"--5", b"1e400", b"\xff\xfe", b"9" * 5000, "\xb2".encode(), OWNER),
-    *("", "5", [], [[]], [b"a"], [1, [2, [3]]], {}, {b"a": 1}, set(), (b"1", b"2")),
-    *(hiredis.ReplyError(""), hiredis.ReplyError("NOPERM x"), hiredis.ReplyError("\udcff")),
+#: Numbers of a stranger. The last two fit into the doubles of Lua, but no greater token does.
+NUMBERS = (
+    b"inf",
+    b"-inf",
+    b"nan",
+    b"1e999",
+    b"1e300",
+    b"-5",
+    b"0",
+    b"1.5",
+    b"0x10",
+    b"9" * 300,
+    "\xb2".encode(),
 )
+NUMBERS += (b"%d" % 2**63, b"%d" % (2**53 - 1), b"%d" % (9 * 10**15))
+NUMBER = st.sampled_from(NUMBERS) | st.integers(0, 2**64).map(lambda number: b"%d" % number)
+WORD = (
+    st.binary(max_size=20) | st.sampled_from((OWNER, OWNER + b"|s", b"|", b"\xff\xfe", b"x" * 5000)) | NUMBER
+)
+WORDS = st.lists(WORD, max_size=4).map(b" ".join)
+ERROR = st.sampled_from(("", "NOPERM x", "\udcff", "NOSCRIPT")).map(hiredis.ReplyError)
+PLAIN = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | WORDS | st.text() | ERROR
+ANYTHING = st.recursive(
+    PLAIN, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORD, inner, max_size=2), max_leaves=5
+)
+
+OF_ITS_TYPE: dict[type, Any] = {int: st.integers(-(2**63), 2**63 - 1), bytes: WORDS}
+
+
+def fuzz(examples: int, *, shrink: bool = True) -> Callable[[Any], Any]:
+    """Other examples each day, and RLOCK_SEED repeats them."""
+    how = settings(
+        max_examples=examples,
+        phases=[Phase.generate, *[Phase.shrink] * shrink],
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    return lambda test: seed(seed_of_the_day())(how(test))
+
+
+@st.composite
+def spoiled(draw: Callable[..., Any], reply: Any) -> Any:
+    """The reply with something in it that does not belong there."""
+    if not isinstance(reply, list) or not reply or draw(st.integers(0, 4)) == 0:
+        return draw(st.one_of(OF_ITS_TYPE.get(type(reply), ANYTHING), ANYTHING))
+    at, how = draw(st.integers(0, len(reply) - 1)), draw(st.integers(0, 3))
+    if how < 2:
+        return reply[:at] if how else [*reply, draw(ANYTHING)]
+    return [*reply[:at], draw(spoiled(reply[at])), *reply[at + 1 :]]
+
+
 DECODERS: dict[str, tuple[Callable[[Any], Vote], list[Any]]] = {
     "acquire": (replies.decode_one, [-1, OWNER, 1, 900, 5, 7, 0, b"m 1 2", 3]),
     "release": (replies.decode_one, [1, OWNER, 1, 0, 0]),
@@ -49,64 +109,214 @@ DECODERS: dict[str, tuple[Callable[[Any], Vote], list[Any]]] = {
 }
 
 
-def spoiled(random: Random, reply: Any) -> Any:
-    """The reply with something in it that does not belong there."""
-    kind = random.randrange(5)
-    if not isinstance(reply, list) or not reply or kind == 0:
-        return random.choice(JUNK)
-    if kind == 1:
-        return reply[: random.randrange(len(reply))]
-    if kind == 2:
-        return [*reply, random.choice(JUNK)]
-    i = random.randrange(len(reply))
-    return [*reply[:i], spoiled(random, reply[i]), *reply[i + 1 :]]
-
-
 @pytest.mark.parametrize("name", DECODERS)
-def test_whatever_a_script_answers_is_a_vote_that_can_be_counted(name: str) -> None:
-    decode, whole = DECODERS[name]
-    assert decode(whole).fault is None
-    for seed in range(4_000):
-        random, world = Random(seed), World(3)
-        reply = whole
-        for _ in range(random.randrange(1, 4)):
-            reply = spoiled(random, reply)
-        vote = decode(reply)
-        assert isinstance(vote, Vote), reply
-        assert vote.fault is not None or vote.code in set(Code) - {Code.FAULT}, reply
-        ballot = Ballot(3)
-        for i in range(3):
-            ballot.cast(i, vote)
-        if name == "renew":
-            for i in range(2):
-                judge(world.context, a_hold(), LockVotes(ballot, i))
-        elif name != "status":
-            assert ballot.answered + ballot.faulted == 3
-            assert ballot.foreign_holder() is None or ballot.hopeless is False
-        else:
-            told = inspect.told(world.context, "x", ballot)
-            assert told.remaining is None or math.isfinite(told.remaining)
-            assert told.hold_count >= 0
-            world.rounds = [[vote] * 3]
-            try:
-                world.run(inspect.locked(world, "x", 0.5))
-            except RLockError:
-                pass
+@fuzz(200)
+@given(data=st.data())
+def test_whatever_a_script_answers_is_a_vote_that_can_be_counted(name: str, data: st.DataObject) -> None:
+    decode, reply = DECODERS[name]
+    assert decode(reply).fault is None
+    world = World(3)
+    for _ in range(data.draw(st.integers(1, 3))):
+        reply = data.draw(spoiled(reply))
+    vote = decode(reply)
+    assert vote.fault is not None or vote.code in set(Code) - {Code.FAULT}
+    assert 0 <= vote.token < 2**53
+    ballot = Ballot(3)
+    for i in range(3):
+        ballot.cast(i, vote)
+    if name == "renew":
+        for i in range(2):
+            judge(world.context, a_hold(), LockVotes(ballot, i))
+    elif name != "status":
+        assert ballot.answered + ballot.faulted == 3
+        assert ballot.foreign_holder() is None or ballot.hopeless is False
+    else:
+        found = inspect.told(world.context, "x", ballot)
+        assert found.remaining is None or math.isfinite(found.remaining)
+        assert found.hold_count >= 0
+        world.rounds = [[vote] * 3]
+        with contextlib.suppress(RLockError):
+            world.run(inspect.locked(world, "x", 0.5))
 
 
-def spoiled_replies(random: Random, commands: Sequence[tuple[str, ...]]) -> WaitGenerator[list[Any]]:
+def a_spoiled_exchange(data: st.DataObject, commands: Sequence[tuple[str, ...]]) -> WaitGenerator[list[Any]]:
     yield from NO_WAIT
-    return [spoiled(random, [b"1790000000", b"5"]) for _ in commands]
+    return [data.draw(spoiled([b"1790000000", b"5"])) for _ in commands]
 
 
 @pytest.mark.parametrize("subscriber", [False, True])
-@pytest.mark.parametrize("guarded", [False, True])
-def test_a_handshake_survives_any_reply(subscriber: bool, guarded: bool) -> None:
-    for seed in range(2_000):
-        random = Random(seed)
-        options = ConnectOptions(1.0, subscriber=subscriber, guarded=guarded, kill=[("life", 5)])
-        report = run(handshake("m", options, partial(spoiled_replies, random))).memory_report
-        assert type(report.time_us) is int
-        assert abs(report.time_us) < 2**63
-        assert report.memory in ("volatile", "durable")
-        assert type(report.run_id) is type(report.note) is str
+@fuzz(100)
+@given(data=st.data(), guarded=st.booleans())
+def test_a_handshake_survives_any_reply(subscriber: bool, guarded: bool, data: st.DataObject) -> None:
+    options = ConnectOptions(1.0, subscriber=subscriber, guarded=guarded, kill=[("life", 5)])
+    report = run(handshake("m", options, partial(a_spoiled_exchange, data))).memory_report
+    assert type(report.time_us) is int
+    assert abs(report.time_us) < 2**63
+    assert report.memory in ("volatile", "durable")
+    assert type(report.run_id) is type(report.note) is str
+
+
+@fuzz(300)
+@given(note=WORDS | st.tuples(WORD, NUMBER, NUMBER).map(b" ".join), other=WORDS, field=ANYTHING, key=WORD)
+def test_any_note_any_field_of_info_and_any_key_can_be_read(
+    note: bytes, other: bytes, field: Any, key: bytes
+) -> None:
+    guard = Guard(["m"], 10.0)
+    for now, text in enumerate((note.decode("utf-8", "replace"), other.decode("utf-8", "replace"))):
+        guard.check_note(0, text, 100.0 + now)
+        guard.judge(0, told(text, 100.0 + now, "a1"), 100.0 + now)
+        assert math.isfinite(guard.wait(0, 100.0))
+        assert guard.fault(0, 100.0)
+        guard.counts(0, text, 101.0)
+    found = {**replies.fields(note), "slave0": replies.text(field), "master_replid2": replies.text(key)}
+    info.health(found, replies.setting(field))
+    info.group(found, field, 1, "m", 0.0)
+    info.time_of(field)
+    names.lock_of(key)
+    names.waited_for(b"rlock:" + key + b":queue")
+    replies.fault(field)
+
+
+# -- messages ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hearing() -> Iterator[Hearing]:
+    with memory_client(3) as client:
+        yield Hearing(client)
+
+
+@fuzz(400)
+@given(kind=st.just(b"message") | ANYTHING, where=st.integers(0, 2), payload=WORDS | ANYTHING, other=ANYTHING)
+def test_any_message_is_heard_and_wakes_nobody(
+    hearing: Hearing, kind: Any, where: int, payload: Any, other: Any
+) -> None:
+    subscription = hearing.subscriptions._by_name["x"]
+    channel = (subscription.public, subscription.client, other)[where]
+    server = SimpleNamespace(index=0, endpoint=SimpleNamespace(label="m0"))
+    with hearing.subscriptions._mutex:
+        for master in range(3):
+            server.index = master
+            hearing.subscriptions._receive(server, [kind, channel, payload])
+            hearing.subscriptions._receive(server, other)
+    hearing.subscriptions.after_data()
+    assert hearing.inbox.take_reason() is Wake.TIME or keys.OWN.announces(payload)
+
+
+def test_a_message_of_another_program_is_counted_logged_once_and_hurts_no_waiter(
+    masters3: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For all waiters of a client: one thread reads for all of them."""
+    seen: list[events.Event] = []
+    end = events.observe(seen.append)
+    got: list[Any] = []
+
+    def wait(name: str) -> None:
+        with other.lock(name):
+            got.append(name)
+
+    with rlock.Client(masters3.urls) as holder, rlock.Client(masters3.urls) as other:
+        holds = [holder.lock(name) for name in "xy"]
+        threads = [threading.Thread(target=wait, args=(name,)) for name in "xy"]
+        for lock, thread in zip(holds, threads, strict=True):
+            lock.acquire()
+            thread.start()
+        assert eventually(lambda: all(holder.status(name).queue_length for name in "xy"))
+        channels = [keys.OWN.channel("x"), keys.OWN.client_channel("x", other._engine().context.client_id)]
+        for url in masters3.urls:
+            for _ in range(3):
+                for channel in channels:
+                    raw(url).publish(channel, b"\xff\xfe")
+        assert eventually(lambda: sum(isinstance(each, events.UnknownMessage) for each in seen) == 18)
+        for lock in holds:
+            lock.release()
+        for thread in threads:
+            thread.join(5.0)
+    end()
+    assert sorted(got) == ["x", "y"]
+    logged = [record for record in caplog.records if getattr(record, "event", "") == "unknown_message"]
+    assert sorted(record.kind for record in logged) == ["hand-off", "release"]  # type: ignore[attr-defined]
+
+
+# -- keys --------------------------------------------------------------------------------------------------
+
+#: The keys of lock "x", and what a stranger may put there.
+SCORE = st.sampled_from((b"inf", b"-inf", b"1e300", b"-1", b"1.5", b"%d" % (2**63 - 1), b"1790000000000000"))
+TYPES = st.one_of(
+    *(st.tuples(st.just(verb), st.just("KEY"), WORDS) for verb in ("SET", "RPUSH", "SADD")),
+    st.tuples(st.just("ZADD"), st.just("KEY"), SCORE, WORD),
+    st.tuples(st.just("HSET"), st.just("KEY"), WORD, NUMBER),
+)
+PLANTS = {
+    "x": st.tuples(st.just("HSET"), st.just("KEY"), st.just(OWNER) | WORD, NUMBER),
+    keys.queue("x"): st.tuples(st.just("ZADD"), st.just("KEY"), SCORE, st.just(OWNER + b"|s") | WORD),
+    keys.fence("x"): st.tuples(
+        st.just("SET"), st.just("KEY"), st.tuples(st.sampled_from(NUMBERS[-3:]) | NUMBER, WORD).map(b" ".join)
+    ),
+    NOTE: st.tuples(
+        st.just("SET"), st.just("KEY"), st.tuples(st.just(b"RUN_ID") | WORD, NUMBER, NUMBER).map(b" ".join)
+    ),
+}
+STRANGE = st.dictionaries(st.sampled_from(sorted(PLANTS)), st.integers(0, 2), min_size=1)
+
+
+class Planted:
+    """Three masters and two clients that have used the lock before. Somebody then writes keys."""
+
+    def __init__(self, masters: Fleet) -> None:
+        self.urls = masters.urls
+        self.servers: list[Any] = [raw(url) for url in masters.urls]
+        self.run_ids = [server.info("server")["run_id"].encode() for server in self.servers]
+
+    def plant(self, data: st.DataObject, server: int) -> None:
+        for key, usual in data.draw(STRANGE).items():
+            command = data.draw(PLANTS[key] if usual else TYPES)
+            words = [key if word == "KEY" else word for word in command]
+            words = [w.replace(b"RUN_ID", self.run_ids[server]) if isinstance(w, bytes) else w for w in words]
+            self.servers[server].delete(key)
+            with contextlib.suppress(redis.ResponseError):
+                self.servers[server].execute_command(*words)
+
+    def clean(self) -> None:
+        for server, run_id in zip(self.servers, self.run_ids, strict=True):
+            server.flushall()
+            server.set(NOTE, run_id + b" 0 100")
+
+
+def within(seconds: float, call: Callable[..., Any], **how: Any) -> Any:
+    began = time.monotonic()
+    try:
+        return call(**how)
+    except rlock.RLockError as error:
+        return error
+    finally:
+        assert time.monotonic() - began < seconds, "it hung"
+
+
+@fuzz(60, shrink=False)
+@given(data=st.data(), everywhere=st.booleans(), fair=st.booleans())
+def test_keys_of_strangers_cost_their_master_its_vote_and_nothing_else(
+    masters3: Fleet, data: st.DataObject, everywhere: bool, fair: bool
+) -> None:
+    planted = Planted(masters3)
+    planted.clean()
+    with rlock.Client(planted.urls, 1.0) as client, rlock.Client(planted.urls, 1.0) as other:
+        tokens = []
+        for each in (client, other):
+            with each.lock("x") as lock:
+                tokens.append(lock.fencing_token)
+        for server in range(3) if everywhere else [data.draw(st.integers(0, 2))]:
+            planted.plant(data, server)
+        for each in (client, other, client):
+            within(1.0, each.status, name="x")
+            within(1.0, each.lock("x").locked)
+            within(1.0, each.lock("x").statistics)
+            lock = each.lock("x", fair=fair)
+            got = within(2.0, lock.acquire, timeout=0.05 if everywhere else 1.0)
+            assert everywhere or got is True
+            if got is True:
+                tokens.append(lock.fencing_token)
+                assert within(1.0, lock.release) is None
+        assert tokens == sorted({*tokens}), "a later holder has no greater token"
+        assert tokens[-1] < 2 * tokens[0]
+        within(1.0, other.evict, name="x")

@@ -105,6 +105,23 @@ def test_without_a_note_no_grant_counts_however_long_ago_that_was() -> None:
     assert guard.fault(0, 101.0).startswith(FLUSHED)
 
 
+@pytest.mark.rule("3.6")
+@pytest.mark.parametrize("new_connection", [False, True])
+def test_a_memory_whose_clock_was_set_back_is_known_by_its_first_date(*, new_connection: bool) -> None:
+    guard, first = met(note(3.0)), note(3.0).split(" ")[1]
+    dated = f"a1@{first} {TIME_US - 3_600_000_000} 10000"
+    assert guard.check_note(0, dated, 105.0), "its votes go on"
+    report = MemoryReport("a1", "volatile", dated, TIME_US - 3_599_000_000)
+    guard.judge(0, report, 105.0, new_connection=new_connection)
+    assert whole_from(guard, 105.0) == pytest.approx(97.0)
+    newcomer, flushed = Guard(NAMES, 10.0), f"a1 {TIME_US - 3_600_000_000} 10000"
+    newcomer.judge(0, report, 105.0)
+    assert whole_from(newcomer, 105.0) == pytest.approx(104.0)
+    assert not guard.check_note(0, flushed, 105.0), "a memory that was lost after the clock was set back"
+    guard.judge(0, report._replace(note=flushed), 105.0, new_connection=new_connection)
+    assert whole_from(guard, 105.0) == pytest.approx(104.0)
+
+
 @pytest.mark.parametrize("new_connection", [False, True])
 @pytest.mark.parametrize("first_age", [0.0, 3.0])
 @pytest.mark.parametrize("clock_set", [-DAY, -2.0, 0.0, 2.0, DAY])
@@ -198,6 +215,14 @@ def test_a_longer_lease_in_a_note_makes_the_votes_of_other_masters_wait_at_once(
     assert guard.wait(0, 100.0) == pytest.approx(guard_time(60.0) - 3.0)
     (event,) = guard.pending_events
     assert "max_ttl of 60 s, this client has 10 s" in str(event)
+
+
+@pytest.mark.parametrize("max_ttl_ms", [86_400_001, 10**15])
+def test_a_note_of_a_lease_that_no_client_may_have_costs_the_fleet_a_day_at_most(max_ttl_ms: int) -> None:
+    assert met(note(DAY, max_ttl_ms=max_ttl_ms)).max_ttl == DAY
+    guard = met(note(DAY))
+    assert guard.check_note(0, note(DAY, max_ttl_ms=max_ttl_ms), 101.0)
+    assert guard.max_ttl == DAY
 
 
 TEXTS = {

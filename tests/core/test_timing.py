@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
@@ -59,6 +60,15 @@ def test_each_inequality_has_its_own_sentence() -> None:
     assert "1 s or less" in told
     with pytest.raises(OptionsError, match="fleet"):
         ClientOptions().lease(30.0)
+
+
+@pytest.mark.parametrize("seconds", [86_400.1, 2e13])
+def test_no_lease_is_longer_than_a_day(seconds: float) -> None:
+    day = ClientOptions(ttl=86_400.0, max_ttl=86_400.0)
+    assert re.search(r"max_ttl=.*over a day \(86400 s\)", refusal(max_ttl=seconds))
+    assert "over a day" in refusal(ttl=seconds, max_ttl=seconds)
+    with pytest.raises(OptionsError, match="is over a day"):
+        day.lease(seconds)
 
 
 @pytest.mark.parametrize("name", ["", None, 7, b"x", ["x"], "\ud800", "x" * 1025, "rlock:{x}:queue"])

@@ -115,7 +115,9 @@ class World(Port, Masters, Notifications):
         self.masters = self.notifications = self
         self.under_way = UnderWay()
         names = [f"redis://m{i}" for i in range(masters)]
-        self.context = ClientContext(names, lambda: self.now, Random(1), Guard(names, 10.0), "client_id")
+        guard = Guard(names, 10.0)
+        guard.noted = 10.0
+        self.context = ClientContext(names, lambda: self.now, Random(1), guard, "client_id")
         self.contender = self.contend(math.inf)
 
     def _sleep(self, step: Wait) -> Wake:

@@ -203,6 +203,20 @@ def test_methods_of_every_kind_can_be_decorated_in_any_order(client: rlock.Clien
     assert shop.method.lock(shop, 2).name == "north:2"
 
 
+def test_a_body_that_begins_after_the_release_is_refused(client: rlock.Client) -> None:
+    @contextmanager
+    def managed() -> Iterator[None]:
+        yield
+
+    def generated() -> Iterator[None]:
+        yield
+
+    for function in (managed, lambda: generated()):
+        with pytest.raises(rlock.OptionsError, match="would run without the lock"):
+            rlock.locked(client, "x")(function)()
+        assert not client.lock("x").locked()
+
+
 def test_a_coroutine_that_a_function_returns_is_not_run_without_the_lock(client: rlock.Client) -> None:
     ran = []
 

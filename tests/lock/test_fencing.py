@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import rlock
-from evidence.sabotage import sabotage
+from evidence.bugs import broken
 from rlock._client.calls import Calls
 from rlock.procedures.port import WaitGenerator
 from rlock.rules import scripts
@@ -125,7 +125,7 @@ def test_counters_and_their_maximum_give_one_token_twice(masters3: Fleet, make_c
     """The control of the test above: `INCR + max tokens` breaks rule 3.8."""
     stamp_tomorrow(masters3.urls)
     clients = [make_client(without(masters3.urls, dead)) for dead in (2, 1, 0)]
-    with sabotage("INCR + max tokens"):
+    with broken("INCR + max tokens"):
         assert not rising([take(client) for client in clients])
 
 

@@ -175,6 +175,81 @@ def test_an_interrupt_of_the_exit_ends_the_campaign(urls: list[str], make_client
         assert not leader._campaign.is_alive()
 
 
+@pytest.mark.kinds("memory")
+def test_a_signal_while_the_block_is_left_does_not_end_the_wait_for_on_stopped(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    """SIGTERM, say, whose handler raises SystemExit. The client's end would release the lock too early."""
+    client, go_on = make_client(urls), threading.Event()
+    leader: Any = client.leader("beat", on_stopped=lambda: go_on.wait(10)).__enter__()
+    assert leader.wait(10)
+    join, joins = leader._campaign.join, list[int]()
+
+    def interrupted_join() -> None:
+        joins.append(1)
+        if len(joins) == 1:
+            raise SystemExit
+        join()
+
+    leader._campaign.join = interrupted_join
+    with ThreadPoolExecutor() as threads:
+        exit_ = threads.submit(leader.__exit__)
+        assert eventually(lambda: len(joins) == 2)
+        assert not client.lock("beat").acquire(timeout=0.2)
+        go_on.set()
+        assert isinstance(exit_.exception(10), SystemExit)
+    assert client.lock("beat").acquire(timeout=10)
+
+
+@pytest.mark.kinds("memory")
+def test_cancellations_while_the_block_is_left_do_not_end_the_wait_for_on_stopped() -> None:
+    masters, told = MemoryMasters(3), list[str]()
+
+    async def stop() -> None:
+        told.append("stopping")
+        await asyncio.sleep(0.3)
+        told.append("stopped")
+
+    async def lead() -> None:
+        client = memory_client(masters=masters, kind=rlock.asyncio.Client)
+        async with client, client.leader("beat", on_stopped=stop) as leader:
+            assert await leader.wait(10)
+
+    async def main() -> None:
+        task = asyncio.create_task(lead())
+        while told != ["stopping"]:
+            await asyncio.sleep(0.01)
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0.01)
+        other = memory_client(masters=masters, kind=rlock.asyncio.Client)
+        async with other, other.leader("beat", lambda _: told.append("started")) as standby:
+            assert await standby.wait(10)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert told == ["stopping", "stopped", "started"]
+
+
+@pytest.mark.kinds("memory")
+def test_an_observer_that_a_thread_could_not_await_is_refused(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    class Observer:
+        async def __call__(self, *_: object) -> None: ...
+
+    client: Any = make_client(urls)
+    for observer in (Observer(), Observer.__call__):
+        for option in ("on_started", "on_stopped"):
+            with pytest.raises(rlock.OptionsError, match=f"{option} is a coroutine function"):
+                client.leader("beat", **{option: observer})
+        with pytest.raises(rlock.OptionsError, match="on_lost is a coroutine function"):
+            client.lock("x", on_lost=observer)
+    with pytest.raises(rlock.OptionsError, match="on_started must be callable"):
+        client.leader("beat", 5)
+
+
 @pytest.mark.kinds("blocking")
 def test_a_forked_child_does_not_lead(urls: list[str], make_client: MakeClient) -> None:
     client, seen = make_client(urls), list[Any]()

@@ -130,10 +130,13 @@ def test_a_lost_permit_is_reported_and_given_back(connect: Connect) -> None:
     with pytest.raises(rlock.LeaseLostError):
         gpu.check()
     assert eventually(lambda: [error.name for error in lost] == [f"gpu#{permit}"])
+    with pytest.raises(rlock.LeaseLostError, match=f"gpu#{permit}"):
+        gpu.acquire(timeout=5)  # otherwise it would wait for its own release
     with pytest.raises(rlock.LeaseLostError):
         gpu.release()
     assert gpu.permit == 1 - permit  # type: ignore[operator]
     gpu.check()
+    assert gpu.acquire(timeout=5)
 
 
 def test_without_a_quorum_an_acquire_raises_and_the_owner_of_the_gate_goes_on_when_it_is_back(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import logging
 import pickle
 import re
+import socketserver
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +20,7 @@ import rlock
 import rlock.asyncio
 from rlock._client.handshake import connect_error
 
+from ..cli.shell import inside
 from ..fixtures import FreshMasters
 from ..servers import Fleet, left
 
@@ -115,6 +121,72 @@ def test_a_password_is_not_shown_by_a_server_that_knows_no_auth(fresh_masters: F
         client.lock("x").acquire(timeout=0.5)
     assert "unknown command" in str(caught.value)
     assert not HIDDEN.search(str(caught.value))
+
+
+SECRET = "hunter2"
+
+
+class _Parrot(socketserver.StreamRequestHandler):
+    """Answers each command with an error that holds the password, and what a terminal would obey."""
+
+    def handle(self) -> None:
+        while line := self.rfile.readline():
+            if line.startswith(b"*"):
+                self.wfile.write(b"-ERR what, \x1b[2J%s?\r\n" % SECRET.encode())
+
+
+@pytest.fixture
+def parrot() -> Iterator[str]:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Parrot) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("role", ["master", "Sentinel"])
+def test_no_message_shows_a_password_that_a_server_repeats(
+    parrot: str, role: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor a character that a terminal obeys. In each message: errors, logs, pages, and all commands."""
+    url = f"redis://user:{SECRET}@{parrot}"
+    if role == "Sentinel":
+        url = f"redis+sentinel://{parrot}/main?replicas=1&sentinel_password={SECRET}"
+    caplog.set_level(logging.DEBUG)
+    told = []
+    with rlock.Client([url], request_timeout=0.3) as client:
+        for call in (
+            lambda: client.lock("x").acquire(timeout=0.3),
+            lambda: client.status("x"),
+            lambda: client.evict("x"),
+            client.init,
+        ):
+            try:
+                told.append(repr(call()))
+            except rlock.RLockError as error:
+                told.append(f"{error} {error!r} {vars(error)} {pickle.dumps(error)!r}")
+
+    async def main() -> None:
+        async with rlock.asyncio.Client([url], request_timeout=0.3) as client:
+            try:
+                await client.lock("x").acquire(timeout=0.3)
+            except rlock.RLockError as error:
+                told.append(f"{error!r}")
+
+    asyncio.run(main())
+    assert all("what, " in each for each in told), told
+    told += [record.getMessage() for record in caplog.records]
+    for words in (
+        "status x",
+        "list",
+        "doctor",
+        "run --timeout 0.3 x -- true",
+        "evict x --yes",
+        "watch --once",
+    ):
+        run = inside(*words.split(), masters=[url], RLOCK_REQUEST_TIMEOUT="0.3")
+        told.append(f"rlock {words}: {run.out} {run.err}")
+    assert [each for each in told if SECRET in each or "\x1b[2J" in each] == []
 
 
 @pytest.mark.parametrize("closed", [ConnectionResetError(104, "reset"), BrokenPipeError(32, "broken pipe")])

@@ -26,7 +26,7 @@ PROGRAMS = (
 )
 SLOW, TIMING = "make test-all ARGS=-n 2 -m 'slow and not timing'", "make test-all ARGS=-n 0 -m timing"
 AGAIN = f"{TIMING} --last-failed --last-failed-no-failures none"
-PARTS = ("make test", "make lint", "make types", "make docs", SLOW, TIMING)
+PARTS = ("make test", "make lint", "make types", "make docs", "make evidence ARGS=--quick", SLOW, TIMING)
 
 
 def gate(folder: Path, **fails: str) -> tuple[int, str, list[str]]:

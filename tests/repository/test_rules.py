@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import site_rules
 
-from evidence.sabotage import RULES, SABOTAGES
+from evidence.bugs import BUGS
 
 from .. import quick
 
@@ -21,6 +21,7 @@ def test_each_mark_names_a_rule_of_the_page() -> None:
     assert named <= {*site_rules.rules()}
 
 
-def test_each_sabotage_says_which_rule_it_breaks() -> None:
-    assert RULES.keys() == SABOTAGES.keys()
-    assert {*RULES.values()} <= {*site_rules.rules()}
+def test_each_bug_says_which_rule_it_breaks_and_what_it_was() -> None:
+    assert {bug.rule for bug in BUGS.values()} <= {*site_rules.rules()}
+    assert {name for names in site_rules.bugs().values() for name in names} == BUGS.keys()
+    assert all(bug.sentence.endswith(".") for bug in BUGS.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from ..scripted import ANNA, FENCE, FENCE_MS, HEIR, LOCK, MINE, THEIRS, TOKEN, Box, owner_of
+from ..scripted import ANNA, FENCE, FENCE_MS, HEIR, LOCK, MINE, THEIRS, TOKEN, Box, Ears, owner_of
 
 #: The last second of the year 2200; the largest whole number that every Lua and every client has exactly.
 FAR, LARGEST = 7_289_654_399_999_999, 2**53 - 1
@@ -19,6 +19,19 @@ def test_out_of_memory_there_is_neither_a_token_nor_a_lock(box: Box) -> None:
     with pytest.raises(redis.ResponseError, match="used memory > 'maxmemory'"):
         box.fence()
     assert (box.content(), box.fenced()) == (None, None)
+
+
+@pytest.mark.parametrize("next_waiter", ["", ANNA])
+def test_each_hand_off_gives_a_token_of_its_own(box: Box, ears: Ears, next_waiter: str) -> None:
+    """Otherwise a late confirmation of an earlier hand-off to this place would confirm this one."""
+    ears.listen(ANNA)
+    given = []
+    for _ in range(2):
+        box.enqueue(ANNA)
+        box.hand_on("", next_waiter=next_waiter, order="barging", token=TOKEN)
+        given.append(box.fenced())
+        assert box.release(owner_of(ANNA))[0] == 1
+    assert given == [(TOKEN, owner_of(ANNA)), (TOKEN + 1, owner_of(ANNA))]
 
 
 @pytest.mark.parametrize("rule", ["-set", "-get"])

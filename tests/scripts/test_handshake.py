@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from rlock._client.handshake import ConnectOptions
-from rlock._sync.endpoints import Endpoint
+from rlock._sync.connection import Endpoint
 from rlock.rules.memory_epoch import Note
 from rlock.testing.local.embedded import Master, ServerBinary
 
@@ -31,6 +31,11 @@ def noted(box: Box) -> Note:
     note = Note.parse(text)
     assert note is not None, f"{text!r} cannot be read"
     return note
+
+
+def text_of(note: Note) -> str:
+    """A note of which the clock was never set back, as it stands on a master."""
+    return f"{note.run_id} {note.since_us} {note.max_ttl_ms}"
 
 
 def handshake(box: Box, run_id: str = LIFE, memory: str = "volatile", known: str = "") -> Note:
@@ -54,6 +59,26 @@ def old(box: Box) -> Box:
     """A master with a note of this life, an hour old."""
     box.client.set(NOTE, f"{LIFE} {box.time_us() - HOUR_US} 10000")
     return box
+
+
+@pytest.mark.rule("3.6")
+@pytest.mark.parametrize("mark", ["", ":durable"])
+def test_a_note_from_the_future_is_dated_now_and_keeps_its_first_date(box: Box, mark: str) -> None:
+    """The clock was set back: otherwise each new client waits until it has caught up."""
+    memory, future = ("durable" if mark else "volatile"), box.time_us() + HOUR_US
+    box.client.set(NOTE, f"{LIFE}{mark} {future} 10000")
+    note = handshake(box, LIFE, memory)
+    assert is_now(box, note), "never earlier than the truth"
+    assert (note.run_id, note.first_us, note.max_ttl_ms) == (LIFE, future, 10_000)
+    with box.nothing_written():
+        assert handshake(box, LIFE, memory) == handshake(box, LIFE, "unknown") == note
+        assert handshake(box, "", "volatile") == note
+    box.client.set(NOTE, f"{LIFE}@{future}{mark} {future - 5} 10000")
+    again = handshake(box, LIFE, memory)
+    assert is_now(box, again)
+    assert again.first_us == future, "the same memory all the time"
+    assert (handshake(box, OTHER, memory).first_us == future) == bool(mark), "lost in a restart, or not"
+    assert handshake(box, OTHER, "vouched").first_us == 0
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +132,7 @@ def now(box: Box) -> tuple[int, int]:
 
 def first_use(box: Box, run_id: str = LIFE) -> Note:
     """As a client does that finds a fleet of which no master has granted a lease."""
-    known = " ".join(map(str, handshake(box, run_id)))
+    known = text_of(handshake(box, run_id))
     return handshake(box, run_id, "unused", known)
 
 
@@ -132,7 +157,7 @@ def test_at_first_use_the_memory_is_as_old_as_the_server(new: Box, run_id: str) 
 
 def test_the_second_delivery_of_a_first_use_changes_nothing(new: Box) -> None:
     """The note is not the one that was known any more: nobody takes the same answer for another age."""
-    known = " ".join(map(str, handshake(new)))
+    known = text_of(handshake(new))
     note = handshake(new, LIFE, "unused", known)
     with new.nothing_written():
         assert handshake(new, LIFE, "unused", known) == note
@@ -140,7 +165,7 @@ def test_the_second_delivery_of_a_first_use_changes_nothing(new: Box) -> None:
 
 CHANGED: dict[str, Callable[[Note], Note]] = {
     "a lease was granted": lambda note: note._replace(max_ttl_ms=10_000),
-    "the memory was lost": lambda note: note._replace(since_us=note.since_us + 1),
+    "the memory was lost": lambda note: note._replace(since_us=note.since_us + 1, first_us=note.since_us + 1),
     "another life": lambda note: note._replace(run_id=OTHER),
 }
 
@@ -150,8 +175,8 @@ def test_a_note_that_is_not_the_known_one_any_more_is_left_alone(new: Box, how: 
     """What the client knew of the fleet may not be so any more."""
     before = handshake(new)
     changed = CHANGED[how](before)
-    new.client.set(NOTE, " ".join(map(str, changed)))
-    for known in (" ".join(map(str, before)), ""):
+    new.client.set(NOTE, text_of(changed))
+    for known in (text_of(before), ""):
         with new.nothing_written():
             assert handshake(new, LIFE, "unused", known) == changed
 
@@ -210,7 +235,21 @@ def test_a_server_that_does_not_tell_its_past_is_not_at_its_first_use(new: Box) 
 
 @pytest.mark.parametrize(
     "garbage",
-    ["", "hello", LIFE, f"{LIFE} 5", f"{LIFE} x 5", f"{LIFE} -5 10000", f"x {LIFE} 5 60000", f"{LIFE} 5 6 "],
+    [
+        "",
+        "hello",
+        LIFE,
+        f"{LIFE} 5",
+        f"{LIFE} x 5",
+        f"{LIFE} -5 10000",
+        f"x {LIFE} 5 60000",
+        f"{LIFE} 5 6 ",
+        f"{LIFE} {10**16} 5",
+        f"{LIFE} 5 {10**16}",
+        f"{LIFE} 5 nan",
+        f"{LIFE} 5 1e9",
+        f"{LIFE} 5 inf",
+    ],
 )
 def test_a_text_that_is_no_note_is_written_over_as_if_there_were_none(box: Box, garbage: str) -> None:
     box.client.set(NOTE, garbage)

@@ -14,7 +14,7 @@ import redis
 
 import rlock
 from rlock._client.handshake import ConnectOptions
-from rlock._sync.endpoints import Endpoint
+from rlock._sync.connection import Endpoint
 from rlock.rules.memory_epoch import NO_INFO
 from rlock.rules.restart_guard import Guard
 

@@ -150,7 +150,7 @@ def test_without_leave_to_write_or_to_expire_an_acquire_is_an_error_and_leaves_n
     assert box.content() is None
 
 
-@pytest.mark.parametrize("script", ["acquire", "release", "status", "wait", "renew", "heal"])
+@pytest.mark.parametrize("script", ["acquire", "release", "status", "wait", "renew", "heal", "confirm"])
 def test_a_refused_read_is_an_error_and_never_an_answer(box: Box, script: str) -> None:
     """An error that passes for *absent* or for *not a lock* would be counted as a vote."""
     box.acquire(THEIRS)
@@ -158,6 +158,34 @@ def test_a_refused_read_is_an_error_and_never_an_answer(box: Box, script: str) -
     with pytest.raises(redis.ResponseError):
         getattr(user, script)()
     assert box.content() == ("hash", {THEIRS: "1"})
+
+
+LEASES: dict[str, Callable[[Box, int], Any]] = {
+    "acquire": lambda box, lease_ms: box.acquire(MINE, lease_ms),
+    "renew": lambda box, lease_ms: box.renew(MINE, lease_ms),
+    "heal": lambda box, lease_ms: box.heal(MINE, lease_ms),
+    "confirm": lambda box, lease_ms: box.confirm(MINE, lease_ms),
+}
+
+
+@pytest.mark.parametrize("script", LEASES)
+@pytest.mark.parametrize("held", [True, False])
+def test_a_lease_of_more_than_a_day_is_refused_before_anything_is_written(
+    box: Box, script: str, held: bool
+) -> None:
+    """A client of another version may ask for it; a longer one would stand in the note for ever."""
+    if held:
+        box.acquire()
+    for lease_ms in (86_400_001, 2 * 10**16):
+        with box.nothing_written(), pytest.raises(redis.ResponseError, match="lease"):
+            LEASES[script](box, lease_ms)
+    LEASES[script](box, 86_400_000)
+
+
+def test_a_release_for_a_lease_of_more_than_a_day_frees_the_lock(box: Box, ear: Ear) -> None:
+    box.acquire()
+    reply = box.hand_on(next_waiter=CARA, next_lease_ms=86_400_001, order="barging")
+    assert (reply, box.content(), ear.heard()) == ([1, MINE, 1, 0, 0], None, ["0"])
 
 
 #: Places of dead waiters that one call takes out of the queue, and what it answers if there may be more.

@@ -72,6 +72,7 @@ def test_every_metric_has_a_value_after_one_of_each_event(registry: CollectorReg
         ("redlock_master_slow_total", m1, 1),
         ("redlock_guarded_votes_total", m1, 1),
         ("redlock_healed_locks_total", m1, 3),
+        ("redlock_unknown_messages_total", m1, 1),
         ("redlock_group_replicas", m1, 2),
         ("redlock_group_replicas_acknowledged", m1, 1),
         ("redlock_group_promotions_total", m1, 1),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..._client import handshake
-from ..._sync.endpoints import Endpoint
+from ..._sync.connection import Endpoint
 from ...clock import now
 from ...model import Code
 from ...rules import commands, keys, replies

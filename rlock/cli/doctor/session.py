@@ -11,10 +11,9 @@ from typing import Any
 
 import hiredis
 
-from ..._client.connection import Reader
-from ..._client.handshake import without_arguments
 from ..._client.libraries import default as library
-from ..._sync.endpoints import Endpoint
+from ..._client.secrets import Reader
+from ..._sync.connection import Endpoint
 from ...rules.command_templates import Command
 from ...rules.replies import is_noscript
 from .facts import Trouble
@@ -54,8 +53,8 @@ class Session:
     def __init__(self, endpoint: Endpoint, patience: float, deadline: float) -> None:
         self._patience = patience
         self.deadline = deadline
-        self._reader = Reader()
         self._connection = endpoint.connection(self._time_left())
+        self._reader = Reader(self._connection.secrets)
         try:
             self._connection.connect()
         except BaseException as error:
@@ -121,7 +120,7 @@ class Session:
 
 def trouble_of(error: BaseException) -> tuple[Trouble, str]:
     """The meaning of an exception; redis-py wraps those of the system."""
-    text = (without_arguments(error) or type(error).__name__).strip().rstrip(".")
+    text = (str(error) or type(error).__name__).strip().rstrip(".")
     current: BaseException | None = error
     seen: list[BaseException] = []
     while current is not None and current not in seen:

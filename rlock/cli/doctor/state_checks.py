@@ -137,6 +137,14 @@ def writes(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
 def guard(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
     """New, restarted, flushed."""
     memory, missing = facts.memory, {*facts.permissions.commands, *facts.permissions.keys}
+    ahead = memory.note.first_us - memory.report.time_us if memory.note and memory.report else 0
+    if ahead > 0:
+        yield note(
+            f"its clock was set back: the note in {keys.NOTE} was dated {span(ahead / 1e6)} ahead of it",
+            "new clients take its memory for new, once; the lock of a dead holder from before lasts longer "
+            "by as much",
+            "let NTP set the clock before the server starts; the note has its right date by now",
+        )
     if memory.guarded <= 0:
         return
     if memory.note is None and missing & {"get", "evalsha", "~*", f"~{keys.NOTE}"}:

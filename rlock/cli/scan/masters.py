@@ -15,7 +15,7 @@ import hiredis
 
 from ..._client.handshake import connect_error
 from ..._client.libraries import default as library
-from ..._sync.endpoints import Endpoint
+from ..._sync.connection import Endpoint
 from ...rules import replies
 from ...rules.keys import NOTE, is_owner
 from . import info

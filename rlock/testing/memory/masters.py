@@ -19,7 +19,7 @@ Reply = list[Any]
 PASSED_OVER = 200
 _NOT_A_LOCK: Reply = [-2, b"", 0, -1]
 _TOKEN = re.compile(r"^(\d+) (.*)$")
-_NOTE = re.compile(r"^(\S*) (\d+) (\d+)$")
+_NOTE = re.compile(r"^(\S*) (\d{1,16}) (\d{1,16})$")
 
 
 class Master(Keyspace):
@@ -37,6 +37,7 @@ class Master(Keyspace):
             "wait": self._wait,
             "heal": self._heal,
             "fence": self._fence,
+            "confirm": self._confirm,
             "handshake": self._handshake,
         }
 
@@ -58,9 +59,9 @@ class Master(Keyspace):
         found = _TOKEN.match(self.text(fence))
         return (0, "") if found is None else (int(found[1]), found[2])
 
-    def _stamp(self, fence: str, owner: str, proposal: str, fence_ms: str) -> int:
+    def _stamp(self, fence: str, owner: str, proposal: str, fence_ms: str, *, anew: bool = False) -> int:
         token, given_to = self._last(fence)
-        if given_to != owner:
+        if anew or given_to != owner:
             least = int(proposal)
             if least < self._us - int(fence_ms) * 1000:
                 least = self._us
@@ -98,7 +99,6 @@ class Master(Keyspace):
         if fields and holder == owner:
             self._pexpire(lock, lease_ms)
             token = self._stamp(fence, owner, proposal, fence_ms)
-            note = self._note(keys, 3, lease_ms)
             return [1, owner.encode(), held, int(lease_ms), 0, time_us, token, note, 0]
         handed = holder != "" and waiter.startswith(f"{holder}|")
         first = self._first(queue) if not fields and order == "fair" else None
@@ -108,7 +108,6 @@ class Master(Keyspace):
             self._set(lock, owner, "1")
             self._pexpire(lock, lease_ms)
             self._zrem(queue, waiter)
-            note = self._note(keys, 3, lease_ms)
             return [1, owner.encode(), 1, int(lease_ms), 0, time_us, token, note, 0]
         code, ttl_ms = (-1, self.pttl(lock)) if fields else (-3, 0)
         if told == "brief" and ttl_ms > 0:
@@ -177,7 +176,7 @@ class Master(Keyspace):
                 continue
             grant = holder = _token(first)
             if left == PASSED_OVER - 1:
-                token = self._stamp(fence, holder, proposal, fence_ms)
+                token = self._stamp(fence, holder, proposal, fence_ms, anew=True)
                 grant = f"{holder} {token} {self._us} {self.text(keys[3])}"
             self._give(lock, holder, claim_ms)
             told = self._publish(f"{channel}|{first.rpartition('|')[2]}", grant)
@@ -204,7 +203,16 @@ class Master(Keyspace):
                 codes.append(1)
             else:
                 codes.append(0 if entry is None else -1)
-        return [leases[0].encode(), codes, self._note(keys, locks)]
+        return [leases[0].encode(), codes, self._note(keys, locks, lease_ms if 1 in codes else "")]
+
+    def _confirm(self, keys: Sequence[str], lease_ms: str, token: str, owner: str) -> Reply:
+        entry, code = self.find(keys[0]), -1
+        if entry is None:
+            code = 0
+        elif entry.kind == "hash" and owner in entry.fields and self._last(keys[1]) == (int(token), owner):
+            self._pexpire(keys[0], lease_ms)
+            code = 1
+        return [owner.encode(), [code], self._note(keys, 2)]
 
     def _heal(self, keys: Sequence[str], lease_ms: str, fence_ms: str, *leases: str) -> Reply:
         codes = []
@@ -238,11 +246,14 @@ class Master(Keyspace):
         text = self.text(keys[0])
         found = _NOTE.match(text)
         since, longest = (int(found[2]), int(found[3])) if found is not None else (self._us, 0)
-        life, mark, _ = (found[1] if found is not None else "").partition(":durable")
+        head, mark, _ = (found[1] if found is not None else "").partition(":durable")
+        life, _, first = head.partition("@")
+        if since > self._us:
+            first, since = first or str(since), self._us
         kind = ":durable" if memory == "durable" else ""
         if memory == "vouched":
             since = longest = 0
-            mark = mark if life == run_id else ""
+            first, mark = "", mark if life == run_id else ""
         elif found is None:
             mark = kind
         elif "+" in life and "+" not in run_id:
@@ -251,13 +262,13 @@ class Master(Keyspace):
             if text != known or not self.whole:
                 return [1, text.encode(), 0, 0, self._us]
             since = min(since, self.started_us)
-        elif run_id == "" or (run_id == life and (memory == "unknown" or mark == kind)):
+        elif run_id == "":
             return [1, text.encode(), 0, 0, self._us]
         elif run_id == life:
-            mark = kind
+            mark = mark if memory == "unknown" else kind
         elif not (mark and kind):
-            since, mark = self._us, kind
-        text = f"{run_id}{mark} {since} {longest}"
+            since, first, mark = self._us, "", kind
+        text = f"{run_id}{first and '@'}{first}{mark} {since} {longest}"
         self.write(keys[0], text)
         return [1, text.encode(), 0, 0, self._us]
 

@@ -1,36 +1,43 @@
-"""Rules of safety, each of them broken on purpose: what a check is worth that stays green with these.
-
-``with sabotage("guard off"):`` breaks the procedures of this process until the end of the block, and
-`commit` for good, in a process that was started for it. The simulation and
-the soak go red with each.
-"""
+"""Rules of safety that are broken: the masters' scripts too, so that real masters break them as well."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
 from rlock._client import calls, handshake
 from rlock._client.acknowledgements import Acknowledgements
-from rlock.model import Code
 from rlock.procedures import acquire, attempt, hand_off, inspect, port, settle
 from rlock.rules import commands, lease, options, quorum, renewal_votes, restart_guard, scripts
+from rlock.rules.memory_epoch import same_memory
 from rlock.rules.timing import valid_until
+from rlock.testing.memory.masters import Master, Reply
+
+from .registry import bug, rewrite
 
 
+def model(stack: ExitStack, name: str, changed: Callable[..., Any]) -> None:
+    """Change a method of the masters in memory; ``changed`` gets the genuine one first."""
+    genuine = getattr(Master, name)
+    stack.enter_context(patch.object(Master, name, lambda self, *a, **how: changed(genuine, self, *a, **how)))
+
+
+@bug("guard off", "3.6")
 def guard_off(stack: ExitStack) -> None:
     """A master votes as soon as it is back, whatever it has forgotten."""
     stack.enter_context(patch.object(restart_guard.Guard, "filter_vote", lambda _g, _m, vote, _n, **_: vote))
 
 
+@bug("guard too short", "3.6")
 def guard_too_short(stack: ExitStack) -> None:
     """A memory counts when it is half as old as the longest lease."""
     stack.enter_context(patch.object(restart_guard, "guard_time", lambda max_ttl: max_ttl / 2))
 
 
+@bug("note not read", "3.6")
 def note_not_read(stack: ExitStack) -> None:
     """A client goes by the handshake of its connection, whatever note comes with a grant."""
     counts = restart_guard.Guard.counts
@@ -39,34 +46,65 @@ def note_not_read(stack: ExitStack) -> None:
         return counts(self, master, None, now)
 
     stack.enter_context(patch.object(restart_guard.Guard, "counts", as_before))
-    stack.enter_context(patch.object(restart_guard.Guard, "check_note", lambda *_: True))
+    read = restart_guard.Guard.check_note
+
+    def longest_only(self: Any, master: int, text: str, now: float) -> bool:
+        return not same_memory(text, self._epochs[master].note) or read(self, master, text, now)
+
+    stack.enter_context(patch.object(restart_guard.Guard, "check_note", longest_only))
 
 
+@bug("life not compared", "3.6")
 def life_not_compared(stack: ExitStack) -> None:
     """A handshake leaves the note of another life alone."""
-    _rewrite(stack, scripts.HANDSHAKE, "elseif run_id == '' or life == run_id then", "elseif true then")
+    rewrite(stack, scripts.HANDSHAKE, "elseif run_id == '' or life == run_id then", "elseif true then")
+
+    def untouched(
+        genuine: Any, self: Master, keys: Sequence[str], run_id: str, memory: str, *known: str
+    ) -> Reply:
+        note = self.text(keys[0])
+        if note and not note.startswith(run_id) and memory in ("volatile", "durable"):
+            return [1, note.encode(), 0, 0, self._us]
+        return genuine(self, keys, run_id, memory, *known)  # type: ignore[no-any-return]
+
+    model(stack, "_handshake", untouched)
 
 
+@bug("no note is old", "3.6")
 def no_note_is_old(stack: ExitStack) -> None:
     """A master without a note is taken for one that was never used, and never flushed."""
-    _rewrite(stack, scripts.HANDSHAKE, "string.format('%.0f', now_us), '0'", "'1', '0'")
+    rewrite(stack, scripts.HANDSHAKE, "string.format('%.0f', now_us), '0'", "'1', '0'")
+
+    def old(genuine: Any, self: Master, keys: Sequence[str], run_id: str, *words: str) -> Reply:
+        before = self.text(keys[0])
+        reply: Reply = genuine(self, keys, run_id, *words)
+        if not before:
+            self.write(keys[0], f"{run_id} 1 0")
+            reply[1] = self.text(keys[0]).encode()
+        return reply
+
+    model(stack, "_handshake", old)
 
 
+@bug("votes judged once", "3.6")
 def votes_judged_once(stack: ExitStack) -> None:
     """A longer lease that a round hears of changes nothing for the votes that it has."""
     stack.enter_context(patch.object(calls.Calls, "_judge_again", lambda *_: None))
 
 
+@bug("young says free", "3.6")
 def young_says_free(stack: ExitStack) -> None:
     """Nobody holds what most masters call free, also those that have forgotten who does."""
     stack.enter_context(patch.object(inspect, "may_be_held", lambda _, ballot: bool(ballot.claims())))
 
 
+@bug("naive healing", "3.7")
 def naive_healing(stack: ExitStack) -> None:
     """A key that was put back counts at once, however close the end of the lease is."""
     stack.enter_context(patch.object(renewal_votes, "heals_until", lambda *_: math.inf))
 
 
+@bug("validity from the end", "3.1")
 def validity_from_end(stack: ExitStack) -> None:
     """Validity is counted from the last vote instead of from before the first byte was sent."""
     genuine = attempt.attempt
@@ -81,6 +119,7 @@ def validity_from_end(stack: ExitStack) -> None:
         stack.enter_context(patch.object(module, "won_until", lambda *_: math.inf))
 
 
+@bug("no limit to an acquisition", "3.7")
 def no_limit(stack: ExitStack) -> None:
     """An acquisition may take as long as its lease."""
     for module in (attempt, acquire):
@@ -90,6 +129,7 @@ def no_limit(stack: ExitStack) -> None:
     stack.enter_context(patch.object(options, "longest_acquisition", lambda _: math.inf))
 
 
+@bug("quorum N/2", "3.1")
 def half_a_quorum(stack: ExitStack) -> None:
     """Half of the masters, rounded down, are taken for a majority."""
     init = quorum.Ballot.__init__
@@ -102,15 +142,16 @@ def half_a_quorum(stack: ExitStack) -> None:
     stack.enter_context(patch.object(port, "quorum", lambda masters: max(1, masters // 2)))
 
 
+@bug("increment", "3.3")
 def increment(stack: ExitStack) -> None:
     """The masters count holds up and down, so that a second delivery counts twice."""
-    _rewrite(
+    rewrite(
         stack,
         scripts.ACQUIRE,
         "redis.call('pexpire', lock, lease_ms)",
         "redis.call('hincrby', lock, owner, 1)\n    redis.call('pexpire', lock, lease_ms)",
     )
-    _rewrite(
+    rewrite(
         stack,
         scripts.RELEASE,
         "local code = redis.pcall('hdel', lock, owner)",
@@ -120,17 +161,43 @@ def increment(stack: ExitStack) -> None:
         "redis.call('hdel', lock, owner)",
     )
 
+    def up(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Reply:
+        again = self._fields(keys[0]) > 0 and words[-2] in self.keys[keys[0]].fields
+        reply: Reply = genuine(self, keys, *words)
+        if again:
+            add(self, keys[0], words[-2], 1)
+        return reply
 
+    def down(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Reply:
+        owner, waiter, ban_ms = words[-1], "".join(words[4:5]) if len(words) > 6 else "", "".join(words[5:6])
+        holds = self._fields(keys[0]) > 0 and owner in self.keys[keys[0]].fields
+        if not holds or add(self, keys[0], owner, -1) < 1:
+            return genuine(self, keys, *words)  # type: ignore[no-any-return]
+        if len(keys) > 4:
+            self.write(keys[4], owner, ban_ms)
+        self._zrem(keys[1], waiter)
+        return [1, owner.encode(), 0, 0, 0]
+
+    def add(self: Master, lock: str, owner: str, number: int) -> int:
+        fields = self.keys[lock].fields
+        fields[owner] = str(int(fields[owner]) + number)
+        return int(fields[owner])
+
+    model(stack, "_acquire", up)
+    model(stack, "_release", down)
+
+
+@bug("INCR + max tokens", "3.8")
 def increment_tokens(stack: ExitStack) -> None:
     """Fencing tokens are counted up by each master, and the largest of a majority is taken."""
-    _rewrite(
+    rewrite(
         stack,
         scripts.ACQUIRE,
         "local number = given > token and proposal",
         "given = token + 1\n    local number = string.format('%.0f', given)",
     )
     # Or the first number would be a time, which rises by itself.
-    _rewrite(stack, scripts.ACQUIRE, "if given < now_us - fence_ms * 1000 then", "if false then")
+    rewrite(stack, scripts.ACQUIRE, "if given < now_us - fence_ms * 1000 then", "if false then")
 
     def largest(_t: Any, _o: Any, _owner: str, given: Any, _until: float) -> Generator[Any, Any, int]:
         yield from ()
@@ -139,17 +206,37 @@ def increment_tokens(stack: ExitStack) -> None:
     for module in (attempt, acquire):
         stack.enter_context(patch.object(module, "agree", largest))
 
+    def count_up(
+        _: Any, self: Master, fence: str, owner: str, proposal: str, fence_ms: str, *, anew: bool = False
+    ) -> int:
+        token, given_to = self._last(fence)
+        if anew or given_to != owner:
+            token += 1
+            self.write(fence, f"{token} {owner}", fence_ms)
+        return token
 
+    model(stack, "_stamp", count_up)
+
+
+@bug("release without owner check", "3.4")
 def release_anybody(stack: ExitStack) -> None:
     """A release frees the lock, whoever has it by now."""
-    _rewrite(
+    rewrite(
         stack,
         scripts.RELEASE,
         "local code = redis.pcall('hdel', lock, owner)",
         "local code = owner ~= '' and redis.call('del', lock) or 0",
     )
 
+    def anybody(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Reply:
+        if words[-1] != "" and self._fields(keys[0]) > 0:
+            self.keys[keys[0]].fields = {words[-1]: "1"}
+        return genuine(self, keys, *words)  # type: ignore[no-any-return]
 
+    model(stack, "_release", anybody)
+
+
+@bug("wake-up by messages only", "4.1")
 def only_messages(stack: ExitStack) -> None:
     """A waiter sleeps until it is told: it looks neither now and then, nor when the lease must be over."""
     # A day, and not infinity: poll() takes no such time-out.
@@ -157,38 +244,38 @@ def only_messages(stack: ExitStack) -> None:
     stack.enter_context(patch.object(acquire, "expiry_wait", lambda *_: 86_400.0))
 
 
+@bug("hand-off counted from its receipt", "3.1")
 def stamp_of_receipt(stack: ExitStack) -> None:
     """The lease of a message counts from the instant at which the message was read."""
     genuine = hand_off._counted
 
     def as_read(context: Any, handed: Any) -> Any:
-        given, _ = genuine(context, handed)
-        return given, [message.read_at for message in given.values()]
+        return {master: handed[master].read_at for master in genuine(context, handed)}
 
     stack.enter_context(patch.object(hand_off, "_counted", as_read))
 
 
+@bug("hand-off for a whole lease", "3.1")
 def claim_of_a_lease(stack: ExitStack) -> None:
     """Messages grant the whole lease, although the masters keep it for the claim time only."""
     for module in (hand_off, lease):
         stack.enter_context(patch.object(module, "CLAIM_S", math.inf))
 
 
+@bug("any answer confirms", "3.5")
 def any_confirmation(stack: ExitStack) -> None:
-    """A master that grants the confirmation is taken for one that granted nobody else before."""
-
-    def granted(self: Any, master: int) -> bool:
-        vote = self.ballot.votes.get(master)
-        return vote is not None and vote.code == Code.YES
-
-    stack.enter_context(patch.object(hand_off.Confirmation, "_unbroken", granted))
+    """A master that answers the confirmation is taken for one on which the grant still stood."""
+    answered: Any = lambda self, master: master in self.ballot.votes  # noqa: E731
+    stack.enter_context(patch.object(hand_off.Confirmation, "_unbroken", answered))
 
 
+@bug("replicas ignored", "2.4")
 def replicas_ignored(stack: ExitStack) -> None:
     """A vote of a group counts at once, whichever replica has it."""
     stack.enter_context(patch.object(Acknowledgements, "_needs_replicas", lambda *_: False))
 
 
+@bug("one replica is enough", "2.4")
 def one_replica_is_enough(stack: ExitStack) -> None:
     """One replica has to acknowledge a vote, however many the group has."""
 
@@ -200,6 +287,7 @@ def one_replica_is_enough(stack: ExitStack) -> None:
     _believe(stack, enough)
 
 
+@bug("more replicas than configured", "2.4")
 def more_replicas(stack: ExitStack) -> None:
     """A group may have more replicas than the client was told."""
     genuine = handshake._check_group
@@ -207,11 +295,13 @@ def more_replicas(stack: ExitStack) -> None:
     _believe(stack, lambda _, vote, replicas: vote._replace(hold_count=min(replicas, vote.hold_count)))
 
 
+@bug("replication not compared", "2.4")
 def another_replication(stack: ExitStack) -> None:
     """A server may have been a replica since the handshake of the connection."""
     _believe(stack, lambda link, vote, _: vote._replace(holder=link.memory_report.replication_id))
 
 
+@bug("note without replication", "2.4")
 def run_id_only(stack: ExitStack) -> None:
     """A note names the server, and not the replication of which it was the primary."""
     genuine = commands.handshake
@@ -219,6 +309,7 @@ def run_id_only(stack: ExitStack) -> None:
     stack.enter_context(patch.object(commands, "handshake", named))
 
 
+@bug("WAIT for nothing", "2.4")
 def nothing_to_wait_for(stack: ExitStack) -> None:
     """A WAIT behind a command that only reads waits for nothing."""
     stack.enter_context(patch.object(commands, "mark", lambda _: commands.ping()))
@@ -232,83 +323,3 @@ def _believe(stack: ExitStack, change: Callable[[Any, Any, int], Any]) -> None:
         return genuine(self, server, connection, change(connection, vote, self._groups[server.index]))
 
     stack.enter_context(patch.object(Acknowledgements, "_short", short))
-
-
-SABOTAGES: dict[str, Callable[[ExitStack], None]] = {
-    "guard off": guard_off,
-    "guard too short": guard_too_short,
-    "note not read": note_not_read,
-    "life not compared": life_not_compared,
-    "no note is old": no_note_is_old,
-    "votes judged once": votes_judged_once,
-    "young says free": young_says_free,
-    "naive healing": naive_healing,
-    "validity from the end": validity_from_end,
-    "no limit to an acquisition": no_limit,
-    "quorum N/2": half_a_quorum,
-    "increment": increment,
-    "INCR + max tokens": increment_tokens,
-    "release without owner check": release_anybody,
-    "wake-up by messages only": only_messages,
-    "hand-off counted from its receipt": stamp_of_receipt,
-    "hand-off for a whole lease": claim_of_a_lease,
-    "any answer confirms": any_confirmation,
-    "replicas ignored": replicas_ignored,
-    "one replica is enough": one_replica_is_enough,
-    "more replicas than configured": more_replicas,
-    "replication not compared": another_replication,
-    "note without replication": run_id_only,
-    "WAIT for nothing": nothing_to_wait_for,
-}
-#: The rule of docs/contributing/safety.md that each of them breaks.
-RULES: dict[str, str] = {
-    "guard off": "3.6",
-    "guard too short": "3.6",
-    "note not read": "3.6",
-    "life not compared": "3.6",
-    "no note is old": "3.6",
-    "votes judged once": "3.6",
-    "young says free": "3.6",
-    "naive healing": "3.7",
-    "validity from the end": "3.1",
-    "no limit to an acquisition": "3.7",
-    "quorum N/2": "3.1",
-    "increment": "3.3",
-    "INCR + max tokens": "3.8",
-    "release without owner check": "3.4",
-    "wake-up by messages only": "4.1",
-    "hand-off counted from its receipt": "3.1",
-    "hand-off for a whole lease": "3.1",
-    "any answer confirms": "3.5",
-    "replicas ignored": "2.4",
-    "one replica is enough": "2.4",
-    "more replicas than configured": "2.4",
-    "replication not compared": "2.4",
-    "note without replication": "2.4",
-    "WAIT for nothing": "2.4",
-}
-
-
-@contextmanager
-def sabotage(name: str) -> Iterator[None]:
-    """Break one rule until the end of the block."""
-    with ExitStack() as stack:
-        SABOTAGES[name](stack)
-        yield
-
-
-def commit(name: str) -> None:
-    """Break one rule for as long as the process lives."""
-    SABOTAGES[name](ExitStack())
-
-
-def _rewrite(stack: ExitStack, script: scripts.Script, old: str, new: str) -> None:
-    # The simulation's masters do not read Lua: they have switches of their own for these.
-    if old not in script.source:
-        raise AssertionError(f"{script.name}.lua has changed: {old!r} is not in it any more")
-    broken = scripts.Script(script.name, script.source.replace(old, new, 1))
-    for field in ("source", "sha"):
-        stack.enter_context(patch.dict(script.__dict__, {field: getattr(broken, field)}))
-
-
-__all__ = ["RULES", "SABOTAGES", "commit", "sabotage"]

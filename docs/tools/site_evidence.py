@@ -1,0 +1,110 @@
+"""Tables of the evidence. `python -m evidence --publish` writes their figures, docs/evidence/results.json."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from evidence.bugs import BUGS
+
+RESULTS = Path(__file__).resolve().parents[1] / "evidence" / "results.json"
+Record = dict[str, Any]
+
+
+def table(name: str) -> str:
+    """``evidence``: all parts; ``tlc-MODULE``: its searches; ``broken-rules``; else the rows of a part."""
+    records: dict[str, Record] = json.loads(RESULTS.read_text(encoding="utf-8"))
+    if name == "evidence":
+        return _all(records)
+    if name == "broken-rules":
+        return _broken(records["histories-controls"], records["soak-controls"])
+    if name.startswith("tlc-"):
+        return _searches(records, name.split("-")[1:])
+    record = records.get(f"{name}-long", records[name])
+    return _source(record) + _lines(*_as_table(record["rows"]))
+
+
+def _source(*records: Record) -> str:
+    told = (
+        f"`{each['command']}`, {each['date']}, commit `{each['commit']}`, {each['machine']}, {_took(each)}"
+        for each in records
+    )
+    return f"\n{'; '.join(told)}:\n\n"
+
+
+def _took(record: Record) -> str:
+    seconds = record["seconds"]
+    return f"{seconds} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _lines(*rows: str) -> str:
+    return "".join(f"{row}\n" for row in rows)
+
+
+def _as_table(rows: list[str]) -> list[str]:
+    """Lines of a table as they are; of other lines the part before the first ": " is the first cell."""
+    if rows[0].startswith("|"):
+        return rows
+    cells = (row.partition(": ") for row in rows)
+    return ["| run | result |", "|---|---|", *(_row(first, rest) for first, _, rest in cells)]
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def _all(records: dict[str, Record]) -> str:
+    rows = ["| part | what it does | result | command | measured |", "|---|---|---|---|---|"]
+    for each in records.values():
+        told = each["result"] or _counted([_cells(row) for row in each["rows"]])
+        measured = f"{each['date']}, `{each['commit']}`, {_took(each)}"
+        rows.append(
+            f"| {each['title']} | {each['scope']} | {'; '.join(told)} | `{each['command']}` | {measured} |"
+        )
+    return _lines(*rows)
+
+
+def _counted(rows: list[list[str]]) -> list[str]:
+    """The searches of TLC, summed up for each module; of other rows the number."""
+    if rows[0][:3] != ["case", "module", "result"]:
+        return [f"{len(rows) - 2 * (rows[1][0] == '---')} rows, each as expected"]
+    told = []
+    for module in dict.fromkeys(row[1] for row in rows[2:]):
+        states = [int(row[3].replace(",", "")) for row in rows[2:] if row[1] == module and row[2] == "safe"]
+        others = sum(row[1] == module for row in rows[2:]) - len(states)
+        told.append(
+            f"{module}: {len(states)} safe, {sum(states):,} states; {others} violated as they must be"
+        )
+    return told
+
+
+def _searches(records: dict[str, Record], modules: list[str]) -> str:
+    """The searches of these modules. A star: the search is in the full run only."""
+    runs = [records[name] for name in ("spec-full", "spec") if name in records]
+    quick = {_cells(row)[0] for row in records.get("spec", {}).get("rows", ())}
+    found = {cells[0]: cells[1:] for run in runs for cells in map(_cells, run["rows"]) if cells[1] in modules}
+    rows = (_row(case + " *" * (case not in quick), *cells) for case, cells in found.items())
+    return _source(*runs) + _lines(*runs[0]["rows"][:2], *rows)
+
+
+def _broken(histories: Record, soak: Record) -> str:
+    """For each rule of evidence/bugs: Porcupine's verdict on a history, and what the soak notices."""
+    rows = [
+        "| rule broken in the code | Porcupine, a simulated history | soak, real masters |",
+        "|---|---|---|",
+    ]
+    for rule in dict.fromkeys((*BUGS, *(row[:28].strip() for row in soak["rows"]))):
+        judged, seen = (
+            next((row[len(rule) :].strip() for row in run["rows"] if row.startswith(rule)), "")
+            for run in (histories, soak)
+        )
+        noticed = re.search(r"RED after [\d.]+ s: (.+?) *(?:green|RED|$)", seen)
+        told = "refused" if judged.startswith("Illegal") else judged
+        rows.append(_row(rule, told, noticed[1] if noticed else "not tried"))
+    return _source(histories, soak) + _lines(*rows)

@@ -1,0 +1,293 @@
+"""Defects that rlock had, each as it was, in today's code: what outsiders, soaks and readers found."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+from rlock._client import calls, connections, engine, notifications, subscriptions
+from rlock.model import Code
+from rlock.procedures import acquire, hand_off, heal
+from rlock.procedures.contender import Contender, Grant
+from rlock.procedures.fencing import agreed_on
+from rlock.procedures.port import Port, Request
+from rlock.rules import commands, lease, options, quorum, restart_guard
+from rlock.rules.command_templates import encode
+from rlock.rules.keys import Wire
+from rlock.rules.quorum import Settle
+from rlock.rules.timing import CLAIM_S, lease_ms, valid_until
+from rlock.testing.memory import masters
+from rlock.testing.memory.masters import Master, Reply
+
+from .registry import bug
+from .rules import model
+
+# -- the hand-off by messages ------------------------------------------------------------------------------
+
+
+def claim(
+    port: Port,
+    contender: Contender,
+    *,
+    whole: bool = True,
+    grants: bool = False,
+    patient: bool = True,
+    repeated: bool = False,
+) -> Grant | None:
+    """`hand_off.claim` as it was. ``whole``: a message counts with all that is in it, or not at all.
+
+    ``grants``: the confirmation is an acquire. ``patient``: it has the time to come back. ``repeated``: also
+    behind a second delivery.
+    """
+    context, place, least = port.context, contender.place, port.context.quorum
+    lease = contender.options.lease
+    if place is None or not contender.options.renew or context.wire.shared or lease.ttl > context.guard.noted:
+        return None
+    if place.attempts != 1 or (contender.findings.ballot.resent and not repeated):
+        return None
+    handed, now = contender.findings.handed, context.clock()
+    if whole:
+        since = hand_off._counted(context, handed)
+    else:
+        bounds = {i: context.time.not_before(i, message.time_us) for i, message in handed.items()}
+        since = {i: at for i, at in bounds.items() if at is not None and at <= handed[i].read_at}
+    tokens = [handed[i].token for i in since]
+    if len(since) < least or not all(tokens):
+        return None
+    token = max(tokens) if grants else agreed_on(tokens, least)
+    if not token:
+        return None
+    sent_at = sorted(since.values(), reverse=True)[least - 1]
+    until = valid_until(sent_at, min(CLAIM_S, lease.ttl))
+    if now >= sent_at + lease.longest or now + lease.request_timeout * patient > until:
+        return None
+    place.attempts += 1
+    name, ms, guarded = contender.name, lease_ms(lease.ttl), context.guard.on
+    command = commands.confirm(name, place.token, ms, token, guarded=guarded)
+    if grants:
+        fair = contender.options.fair
+        command = commands.acquire(
+            name, place.token, ms, place=place, fair=fair, token=token, guarded=guarded, brief=True
+        )
+    ballot = port.masters.start(Request(command, lease.request_timeout, Settle.ALL, count_late=True))
+    confirmation = hand_off.Confirmation(port.masters, ballot, {i: handed[i] for i in since})
+    return Grant(place.token, sent_at, place.waiter, 0, token, len(since), True, confirmation)
+
+
+def _claims(stack: ExitStack, **how: Any) -> None:
+    stack.enter_context(patch.object(acquire, "claim", partial(claim, **how)))
+
+
+def _granted(stack: ExitStack, *, also_agreed: bool) -> None:
+    """A YES of the confirmation proves if its token is that of the message, or the agreed one."""
+
+    def unbroken(self: hand_off.Confirmation, master: int) -> bool:
+        vote = self.ballot.votes.get(master)
+        agreed = max(message.token for message in self.given.values()) if also_agreed else 0
+        return vote is not None and vote.code == Code.YES and vote.token in (self.given[master].token, agreed)
+
+    stack.enter_context(patch.object(hand_off.Confirmation, "_unbroken", unbroken))
+
+
+@bug("lapsed lease is proven", "3.10")
+def lapsed_lease(stack: ExitStack) -> None:
+    """The confirmation was an acquire that proposed the agreed token, and a master that gave it was taken for
+    one that had granted nobody else since its message. A stopped holder worked beside a later one."""
+    _claims(stack, grants=True)
+    _granted(stack, also_agreed=True)
+
+
+@bug("token of an old message", "3.10")
+def old_token(stack: ExitStack) -> None:
+    """A message that was too old for the validity still gave its fencing token. A later holder had a lower
+    token than the one before it, and the resource refused the rightful one."""
+    _claims(stack, whole=False)
+
+
+@bug("eviction that comes undone", "3.10")
+def evicted_comes_back(stack: ExitStack) -> None:
+    """A confirmation that arrived behind the eviction granted the lock anew. The operator had told others
+    that it was free."""
+    _claims(stack, grants=True)
+    _granted(stack, also_agreed=False)
+
+
+@bug("confirmation by its hash", "3.10")
+def confirmation_by_hash(stack: ExitStack) -> None:
+    """After SCRIPT FLUSH masters answered NOSCRIPT to the confirmation. A holder that was stopped for two
+    seconds lost its lease of three."""
+    genuine = commands.confirm
+
+    def by_hash(*words: Any, **how: Any) -> Any:
+        command = genuine(*words, **how)
+        command.packed = encode(command.by_sha())
+        return command
+
+    stack.enter_context(patch.object(commands, "confirm", by_hash))
+
+
+@bug("no time for the confirmation", "3.10")
+def impatient_claim(stack: ExitStack) -> None:
+    """A grant by messages was taken although its confirmation could not come back in time. Where masters
+    answer slowly, but within the time-out, every such hold was lost."""
+    _claims(stack, patient=False)
+
+
+@bug("claim behind a second delivery", "3.10")
+def repeated_claim(stack: ExitStack) -> None:
+    """Messages were a grant also behind a round that was sent twice: the second delivery had undone them.
+    Two owners had the lock."""
+    _claims(stack, repeated=True)
+
+
+# -- what one client leaves to others ----------------------------------------------------------------------
+
+
+@bug("failing acquire raises the note", "3.11")
+def noted_by_acquire(stack: ExitStack) -> None:
+    """An acquire wrote its lease into the note before it was won. One careless process with ttl=86400, which
+    failed, stopped the whole fleet for a day."""
+
+    def noted(genuine: Any, self: Master, keys: Sequence[str], ms: str, *words: str) -> Reply:
+        reply: Reply = genuine(self, keys, ms, *words)
+        if reply[0] == 1:
+            reply[7] = self._note(keys, 3, ms)
+        return reply
+
+    model(stack, "_acquire", noted)
+
+
+@bug("lease without a limit", "3.11")
+def absurd_lease(stack: ExitStack) -> None:
+    """ttl=2e13 was accepted, and wrote a note that no other client could read: none of them got a lock any
+    more."""
+    noted_by_acquire(stack)
+    for module in (options, restart_guard):
+        stack.enter_context(patch.object(module, "MAX_TTL_S", math.inf))
+    stack.enter_context(patch.object(masters, "_NOTE", re.compile(r"^(\S*) (\d+) (\d+)$")))
+
+
+@bug("message that is no UTF-8", "3.11")
+def strict_message(stack: ExitStack) -> None:
+    """A stranger's message on the channel raised UnicodeDecodeError out of the acquire of each waiter."""
+    genuine = notifications.Inbox.on_release
+
+    def strict(self: Any, master: int, message: bytes) -> None:
+        message.decode()
+        genuine(self, master, message)
+
+    stack.enter_context(patch.object(notifications.Inbox, "on_release", strict))
+    stack.enter_context(patch.object(Wire, "announces", lambda *_: True))
+
+
+@bug("note from the future", "3.6")
+def future_note(stack: ExitStack) -> None:
+    """A master whose clock was ahead when it started, and was set back, kept its note. Every new client had
+    to wait for the restart guard, again and again."""
+
+    def kept(genuine: Any, self: Master, keys: Sequence[str], run_id: str, memory: str, *known: str) -> Reply:
+        note = masters._NOTE.match(self.text(keys[0]))
+        if note is not None and note[1] == run_id and int(note[2]) > self._us and memory != "vouched":
+            return [1, note[0].encode(), 0, 0, self._us]
+        return genuine(self, keys, run_id, memory, *known)  # type: ignore[no-any-return]
+
+    model(stack, "_handshake", kept)
+
+
+# -- what is left behind -----------------------------------------------------------------------------------
+
+
+@bug("release overtakes its acquire", "3.4")
+def overtaken(stack: ExitStack) -> None:
+    """A connection that was given up was not killed. A stopped server ran its acquire behind the release,
+    and the lock stood until its lease ended."""
+    genuine = connections.Connections._connect_options
+    forgetful: Any = lambda self, server: genuine(self, server)._replace(kill=[])  # noqa: E731
+    stack.enter_context(patch.object(connections.Connections, "_connect_options", forgetful))
+
+
+@bug("undo that forgets the unanswered", "3.1")
+def forgetful_undo(stack: ExitStack) -> None:
+    """A lost round was undone on the masters that had granted it, and not on those that answered later. Their
+    votes refused others until they expired."""
+    sure: Any = lambda self: [i for i, vote in self.votes.items() if vote.code == Code.YES]  # noqa: E731
+    stack.enter_context(patch.object(quorum.Ballot, "maybe_granted", sure))
+
+
+@bug("healed behind its release", "3.7")
+def healed_after_release(stack: ExitStack) -> None:
+    """A healing that ran beside a release put the key back, and nobody released it again."""
+    stack.enter_context(patch.object(heal, "_release_again", lambda *_: None))
+
+
+@bug("eviction without a ban", "3.7")
+def no_ban(stack: ExitStack) -> None:
+    """An eviction deleted the key only, and the watchdog of the holder put it back."""
+
+    def unbanned(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Reply:
+        reply: Reply = genuine(self, keys, *words)
+        for key in keys[4:]:
+            self.keys.pop(key, None)
+        return reply
+
+    model(stack, "_release", unbanned)
+
+
+@bug("lease that comes back", "3.5")
+def revived(stack: ExitStack) -> None:
+    """A renewal that was complete after the end of the lease made it valid again, although another owner had
+    had the lock since."""
+
+    def renewed(self: lease.Lease, sent_at: float, _now: float) -> Any:
+        self.valid_until = max(self.valid_until, valid_until(sent_at, self.ttl))
+        return self.on(lease.LeaseEvent.RENEWED)
+
+    stack.enter_context(patch.object(lease.Lease, "renewed", renewed))
+
+
+# -- waiting -----------------------------------------------------------------------------------------------
+
+
+@bug("no look behind a new subscription", "4.1")
+def resubscribed_blindly(stack: ExitStack) -> None:
+    """A waiter whose subscription had to be made again did not look at once: it slept over the releases of
+    the time in between."""
+    genuine = subscriptions.Subscriptions._confirmed
+
+    def blindly(self: Any, found: Any, master: int) -> None:
+        found.lost.discard(master)
+        genuine(self, found, master)
+
+    stack.enter_context(patch.object(subscriptions.Subscriptions, "_confirmed", blindly))
+
+
+@bug("wake-up lost by a dead waiter", "4.4")
+def handed_to_the_dead(stack: ExitStack) -> None:
+    """A release handed the lock to a waiter that nobody listened for any more. The others slept on for the
+    time of its claim."""
+    genuine = Master._publish
+    heard: Any = lambda self, channel, text: max("|" in channel, genuine(self, channel, text))  # noqa: E731
+    stack.enter_context(patch.object(Master, "_publish", heard))
+
+
+@bug("hand-off of one who left", "4.4")
+def kept_by_one_who_left(stack: ExitStack) -> None:
+    """A hand-off that came when its waiter had left was not passed on: the others waited for its claim."""
+    stack.enter_context(patch.object(engine.Engine, "pass_on", lambda *_: None))
+
+
+@bug("late hand-over", "4.4")
+def late_hand_over(stack: ExitStack) -> None:
+    """A hand-over to a thread of the same process was delivered again, late, to one that had gone. The lock
+    stood until the lease of nobody ended."""
+    genuine = calls.Calls.call
+
+    def as_it_was(self: Any, *words: Any, late: Any = None, **how: Any) -> Generator[Any, Any, Any]:
+        return (yield from genuine(self, *words, **how))
+
+    stack.enter_context(patch.object(calls.Calls, "call", as_it_was))

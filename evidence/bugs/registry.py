@@ -1,0 +1,57 @@
+"""The registry of bugs: each is a switch with a name and a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from unittest.mock import patch
+
+from rlock.rules import scripts
+
+Switch = Callable[[ExitStack], None]
+
+
+@dataclass(frozen=True)
+class Bug:
+    """``sentence``: what it was, and who was hurt. ``rule``: of docs/contributing/safety.md."""
+
+    name: str
+    rule: str
+    sentence: str
+    switch: Switch
+
+
+BUGS: dict[str, Bug] = {}
+
+
+def bug(name: str, rule: str) -> Callable[[Switch], Switch]:
+    """Register a switch; its docstring is the sentence."""
+
+    def register(switch: Switch) -> Switch:
+        BUGS[name] = Bug(name, rule, " ".join((switch.__doc__ or "").split()), switch)
+        return switch
+
+    return register
+
+
+@contextmanager
+def broken(name: str) -> Iterator[None]:
+    """Have a bug until the end of the block."""
+    with ExitStack() as stack:
+        BUGS[name].switch(stack)
+        yield
+
+
+def commit(name: str) -> None:
+    """Have a bug for as long as the process lives."""
+    BUGS[name].switch(ExitStack())
+
+
+def rewrite(stack: ExitStack, script: scripts.Script, old: str, new: str) -> None:
+    """Change a script of real masters. Those in memory read no Lua: they are changed beside it."""
+    if old not in script.source:
+        raise AssertionError(f"{script.name}.lua has changed: {old!r} is not in it any more")
+    changed = scripts.Script(script.name, script.source.replace(old, new, 1))
+    for field in ("source", "sha"):
+        stack.enter_context(patch.dict(script.__dict__, {field: getattr(changed, field)}))

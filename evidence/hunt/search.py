@@ -1,0 +1,167 @@
+"""Search: play schedules until one shows that something promised was not kept, and make that one short.
+
+A schedule that reached an abstract state that none before it had (`Oracles.state`) is kept, and others are
+made of it. The course of a search follows from its first seed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from ..bugs import broken
+from ..simulation.play import Outcome, play
+from ..simulation.schedules import Schedule, drawn, mutated, without
+
+#: Schedules that are kept at a time: the oldest go first.
+KEPT = 300
+#: The part of the schedules that are made of kept ones, as soon as there are some.
+MUTATED = 0.5
+
+
+@dataclass
+class Find:
+    """A schedule with which something promised was not kept; ``after`` so many schedules of its worker."""
+
+    schedule: Schedule
+    what: str
+    after: int
+
+
+@dataclass
+class Search:
+    """One worker's search. ``bug``: of evidence/bugs, which is to be found; "": any in the true code."""
+
+    first: int
+    bug: str = ""
+    kept: list[Schedule] = field(default_factory=list)
+    states: set[int] = field(default_factory=set)
+    played: int = 0
+    grants: int = 0
+    modes: Counter[str] = field(default_factory=Counter)
+    steps: Counter[str] = field(default_factory=Counter)
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """Play on and on."""
+        dice = Random(f"search {self.first}")
+        while True:
+            seed = self.first + self.played
+            if self.kept and dice.random() < MUTATED:
+                # The latest ones more often: what they reached is not worn out yet.
+                i = max(dice.randrange(len(self.kept)), dice.randrange(len(self.kept)))
+                schedule = mutated(self.kept[i], dice.choice(self.kept), seed)
+            else:
+                schedule = drawn(seed)
+            with broken(self.bug) if self.bug else nullcontext():
+                outcome = play(schedule)
+            if self.bug and outcome.violations and play(schedule).violations:
+                outcome = replace(outcome, violations=[])  # not the work of the bug
+            self.played += 1
+            self.grants += outcome.grants
+            self.modes[schedule.setup.mode] += 1
+            self.steps += outcome.faults
+            if not outcome.violations and outcome.states - self.states:
+                self.kept = [*self.kept[-KEPT + 1 :], schedule]
+            self.states |= outcome.states
+            yield outcome
+
+
+def shrunk(schedule: Schedule, seconds: float = 60.0) -> Schedule:
+    """A shorter schedule with which the same goes wrong."""
+    began, what = time.monotonic(), kind(play(schedule))
+
+    def still(other: Schedule) -> bool:
+        return time.monotonic() - began < seconds and kind(play(other)) == what
+
+    size = max(1, len(schedule.steps) // 2)
+    while size:
+        i = 0
+        while i < len(schedule.steps):
+            shorter = without(schedule, range(i, i + size))
+            if still(shorter):
+                schedule = shorter
+            else:
+                i += size
+        size = size // 2 if size > 1 else 0
+    for change in ({"clients": 2}, {"clients": 3}, {"joined": True}, {"jitter": 0.0002}, {"durable": 0.0}):
+        simpler = replace(schedule, setup=replace(schedule.setup, **change))  # type: ignore[arg-type]
+        if simpler != schedule and still(simpler):
+            schedule = simpler
+    return schedule
+
+
+def kind(outcome: Outcome) -> str:
+    """The first verdict without its numbers: what has to be the same when a schedule is made shorter."""
+    if not outcome.violations:
+        return ""
+    return "".join(char for char in outcome.violations[0].what if not char.isdigit())
+
+
+def _work(number: int, workers: int, first: int, bug: str, limit: int, until: float, out: Any) -> None:
+    """Search until the first find."""
+    search = Search(first + number * 10_000_000, bug)
+    find: Find | None = None
+    for outcome in search.outcomes():
+        if outcome.violations:
+            find = Find(outcome.schedule, str(outcome.violations[0]), search.played)
+        if find is not None or search.played >= limit / workers or time.time() >= until:
+            break
+    out.put((number, search, find))
+
+
+@dataclass
+class Sum:
+    """What a search of several workers came to."""
+
+    played: int = 0
+    grants: int = 0
+    seconds: float = 0.0
+    states: set[int] = field(default_factory=set)
+    modes: Counter[str] = field(default_factory=Counter)
+    steps: Counter[str] = field(default_factory=Counter)
+    find: Find | None = None
+
+    def add(self, search: Search) -> None:
+        self.played += search.played
+        self.grants += search.grants
+        self.states |= search.states
+        self.modes += search.modes
+        self.steps += search.steps
+
+
+def hunt(*, first: int, workers: int, limit: int = 1 << 60, seconds: float, bug: str = "") -> Sum:
+    """Search with so many processes until one finds something, or the time or the number is over."""
+    began, found, out = time.monotonic(), Sum(), multiprocessing.Queue()
+    until = time.time() + seconds
+    processes = [
+        multiprocessing.Process(target=_work, args=(i, workers, first, bug, limit, until, out), daemon=True)
+        for i in range(workers)
+    ]
+    for process in processes:
+        process.start()
+    left = workers
+    while left:
+        try:
+            _, search, find = out.get(timeout=seconds + 60.0)
+        except queue.Empty:
+            break
+        left -= 1
+        found.add(search)
+        if find is not None:
+            found.find = find
+            break
+    for process in processes:
+        if process.is_alive():
+            process.terminate()
+        process.join()
+    # Those that were stopped had played about as many.
+    found.played += left * (found.find.after if found.find else 0)
+    found.seconds = time.monotonic() - began
+    return found

@@ -1,0 +1,207 @@
+"""Promises beside those of the referee: some in all schedules, more where less goes wrong."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rlock.rules.holds import Hold
+from rlock.rules.keys import fence
+from rlock.rules.options import ClientOptions
+from rlock.rules.timing import guard_time
+
+from .client import Client
+from .hosts import Host
+from .referee import valid_for
+
+if TYPE_CHECKING:
+    from .play import Play
+
+#: A waiter gets a lock that was released by then.
+PROMPT_S = 0.6
+#: A waiter gets the lock of a dead process by then, behind the end of its lease: docs/guarantees.md.
+LOOK_S = 1.5
+SAMPLE_S = 0.05
+
+
+class Oracles:
+    """What one schedule promises; ``states``: the abstract states that came up."""
+
+    def __init__(self, play: Play) -> None:
+        self.play = play
+        self.world = play.world
+        self.mode = play.setup.mode
+        self.longest = max(options.max_ttl for options in play.fleet)
+        self.states: set[int] = set()
+        #: Masters that granted each lease that is longer than any of the fleet, and whether a quorum did.
+        self._long: defaultdict[str, set[int]] = defaultdict(set)
+        self.long_lease = False
+        self._evicted: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        #: Since when a lock is free and somebody waits for it, by the time of the world.
+        self._idle = dict.fromkeys(play.locks, -1.0)
+        self._was_given_to_the_dead: set[str] = set()
+        if self.mode in ("deaths", "cuts"):
+            self.world.events.at(SAMPLE_S, self._sample)
+
+    @property
+    def quorum(self) -> int:
+        return len(self.world.hosts) // 2 + 1
+
+    def _accuse(self, name: str, first: str, second: str, what: str) -> None:
+        self.world.referee.accuse(name, first, second, what)
+
+    def joins(self, client: Client, options: ClientOptions) -> None:
+        guard = client.context.guard
+        guard._report = partial(self._guarded, client, guard._report)  # type: ignore[method-assign]
+
+    def see(self, what: str, client: Client | None, host: Host | None, owner: str) -> None:
+        """An event of the world."""
+        if what == "grant" and client is not None and host is not None:
+            if client.careless:
+                self._long[owner].add(host.index)
+                self.long_lease |= len(self._long[owner]) >= self.quorum
+            elif self.mode in ("slow", "deaths", "cuts"):
+                self._watch_vote(client, host, owner)
+        elif what == "evict" and host is not None:
+            self._watch_evicted(host, owner)
+        elif what == "hand-off" and host is not None:
+            for name in self.play.locks:
+                for token in host.left(name):
+                    dead = self.world.clients[int(token[1:4])]
+                    if dead.dead and dead.died_at < self.world.events.now - 0.3:
+                        self._was_given_to_the_dead.add(token)
+        self.states.add(self.state(what, self.play.locks[0]))
+
+    # -- votes, evictions, losses ------------------------------------------------------------------
+
+    def _watch_vote(self, client: Client, host: Host, owner: str) -> None:
+        """Where only clients die or masters are slow, an undo comes long before the end of the lease."""
+        for name in self.play.locks:
+            entry = host.master.look(name)
+            if entry is not None and owner in entry.fields and entry.expires_ms is not None:
+                lease = (entry.expires_ms - host.time_us() // 1000) / 1000
+                look = partial(self._look_at_vote, client, host, name, owner, 0.5 * lease)
+                self.world.events.at(self.world.events.now + 0.3 * lease, look)
+
+    def _look_at_vote(self, client: Client, host: Host, name: str, owner: str, again: float) -> None:
+        under_way = client.under_way
+        tokens = {token for _, owners in under_way.acquiring.values() for token in owners}
+        tokens |= (
+            {hold.owner for hold in client.holds} | set(under_way.releasing) | set(under_way.handing_over)
+        )
+        if client.dead or owner in tokens or owner not in host.left(name):
+            return
+        if again:  # its undo may be on its way
+            look = partial(self._look_at_vote, client, host, name, owner, 0.0)
+            self.world.events.at(self.world.events.now + again, look)
+        else:
+            self._accuse(name, owner, host.name, "a vote of one who has given up")
+
+    def _watch_evicted(self, host: Host, owner: str) -> None:
+        """Behind an eviction on all masters a hold lasts no longer than its lease."""
+        self._evicted[owner][host.index] = now = self.world.events.now
+        entered = any(moment.owner == owner for moment in self.world.referee.entered)
+        if entered and len(self._evicted[owner]) == len(self.world.hosts) and not self.world.groups:
+            self.world.events.at(now + self.longest + 0.2, partial(self._look_at_evicted, owner))
+
+    def _look_at_evicted(self, owner: str) -> None:
+        client, done = self.world.clients[int(owner[1:4])], self._evicted[owner]
+        kept = all(host.lost_at < done[host.index] for host in self.world.hosts)
+        for hold in client.holds if kept and not client.dead else ():
+            if hold.owner == owner and valid_for(client, hold) > 0.0:
+                self._accuse(hold.name, owner, "", "came back after its eviction")
+
+    def lost(self, client: Client, hold: Hold) -> None:
+        """The watchdog, or a release, tells of a loss."""
+        if self.mode != "storm" and hold.options.renew and not self.world.referee.was_evicted(hold.owner):
+            self._accuse(
+                hold.name, hold.owner, "", f"lost although every master answered in time: {hold.reason}"
+            )
+
+    # -- the restart guard -------------------------------------------------------------------------
+
+    def _guarded(
+        self, client: Client, genuine: Callable[[int, float], None], master: int, now: float
+    ) -> None:
+        """A grant does not count, because of the age of the memory of its master."""
+        genuine(master, now)
+        guard, host = client.context.guard, self.world.hosts[master]
+        if self.world.groups or self.long_lease or not guard._epochs[master].note:
+            return
+        if guard.max_ttl > self.longest:
+            self._accuse("", client.label, host.name, "refused for a lease that nobody got")
+        # The answer to a handshake may be read late.
+        late = 0.5 if self.mode != "storm" else 9.0
+        if self.world.events.now > host.noted[1] + 1.01 * guard_time(self.longest) + late:
+            self._accuse("", client.label, host.name, "refused for the age of an old memory")
+
+    def finish(self) -> None:
+        for client in self.world.clients:
+            if not client.careless and client.context.guard.max_ttl > self.longest and not self.long_lease:
+                self._accuse("", client.label, "", "has heard of a lease that nobody got")
+
+    # -- waiters -----------------------------------------------------------------------------------
+
+    def _sample(self) -> None:
+        now = self.world.events.now
+        for name in self.play.locks:
+            if not self._is_idle(name):
+                self._idle[name] = -1.0
+            elif self._idle[name] < 0:
+                self._idle[name] = now
+            else:
+                limit = PROMPT_S if now > self.play.died_at + 4.0 else LOOK_S + 0.15
+                if now > self._idle[name] + limit:
+                    self._idle[name] = now
+                    self._accuse(name, "", "", f"free for more than {limit:g} s while somebody waits")
+        if not self.play.over:
+            self.world.events.at(now + SAMPLE_S, self._sample)
+
+    def _is_idle(self, name: str) -> bool:
+        """Whether a quorum of masters would grant the lock, nobody has it, and somebody waits."""
+        clients = [client for client in self.world.clients if not client.dead]
+        if not any(client.subscriptions.waiting(name) for client in clients):
+            return False
+        if any(
+            hold.name == name and valid_for(client, hold) > 0 for client in clients for hold in client.holds
+        ):
+            return False
+        blocked = 0
+        for host in self.world.hosts:
+            for token in host.left(name):
+                dead = self.world.clients[int(token[1:4])].dead
+                blocked += dead and token not in self._was_given_to_the_dead
+        return len(self.world.hosts) - blocked >= self.quorum
+
+    # -- coverage ----------------------------------------------------------------------------------
+
+    def state(self, what: str, name: str) -> int:
+        """What masters and clients have of a lock, without their names."""
+        world, now = self.world, self.world.events.now
+        holds: dict[str, int] = {}
+        of_clients = []
+        for client in world.clients:
+            mine = 0
+            for hold in client.holds:
+                if hold.name == name:
+                    valid = valid_for(client, hold) > 0
+                    mine = holds[hold.owner] = 1 + valid + 2 * (hold.lease.confirmation is not None)
+            waits = len(client.under_way.acquiring) > 0
+            if mine or waits or client.stopped:
+                of_clients.append((mine, waits, client.stopped, client.dead))
+        key, fence_key = name, fence(name)
+        of_masters = []
+        tokens = [host.master._last(fence_key) for host in world.hosts]
+        highest = max(token for token, _ in tokens)
+        for host, (token, given_to) in zip(world.hosts, tokens, strict=True):
+            owner = next(iter(host.left(key)), "")
+            role = 0 if not owner else holds.get(owner, 8 if world.clients[int(owner[1:4])].dead else 9)
+            young = now - host.lost_at < 1.0
+            rank = (token == highest) + 2 * (given_to == owner) if owner else token == highest
+            handed_at, with_token = host.handed
+            ago = now - handed_at
+            message = (ago < 3.0) + (ago < 1.0) + 3 * (with_token == highest) if ago < 3.0 else 0
+            of_masters.append((role, rank, young, host.stopped, message))
+        return hash((len(what), what == "leave", *sorted(of_masters), *sorted(of_clients)))

@@ -1,0 +1,390 @@
+"""Play a schedule: its fleet, its clients at work, what goes wrong, and all that was promised and not kept.
+
+1. No two valid leases of one lock overlap, and nobody believes in one that another owner had since.
+2. Fencing tokens grow from each holder to the next.
+3. When the faults have ended, everybody who waits gets the lock within `BOUND_S`, and all threads end.
+4. Nothing is left on the masters but the last fencing tokens and the markers.
+5. What was released and confirmed is on no quorum any more; what was evicted does not come back.
+6. Nobody is refused for a lease that nobody got, or for the age of a memory that is old enough.
+7. No exception but those of rlock comes out of a call.
+8. `oracles.py` has what is promised besides where less goes wrong.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any
+
+from rlock.errors import LeaseLostError, QuorumUnreachableError
+from rlock.procedures.acquire import AT_ONCE, FOR_EVER
+from rlock.procedures.port import WaitGenerator
+from rlock.rules.holds import Hold
+from rlock.rules.keys import NOTE
+from rlock.rules.options import ClientOptions, LockOptions
+from rlock.rules.timing import QUEUE_TTL_S, lease_ms, longest_acquisition
+
+from .client import Client
+from .driver import Bench, Program, Thread, Wait, sleep
+from .events import Latency
+from .faults import ACTS, REBIRTH_S, Nemesis
+from .hosts import EPOCH_US, Host
+from .oracles import Oracles
+from .recorder import Recorder
+from .schedules import FLEETS, HELD_UP_S, OPTIONS, SHORT_TTL, Schedule, Step
+from .world import Network, Violation, World
+
+LOCKS = ("a", "{b}")
+#: All threads of all clients have had all locks once more by then: a connection that fell silent is noticed
+#: by TCP (11 s); a restart guard (1 s), a lease (1 s), the pause before a dead master is dialled again (2 s),
+#: and a claim with the look after it for each waiter.
+BOUND_S = 30.0
+#: The options of one acquire: its random numbers, and the job of its thread.
+Job = Callable[[Client, Thread], WaitGenerator[None]]
+
+
+@dataclass
+class Outcome:
+    schedule: Schedule
+    violations: list[Violation]
+    #: Abstract states of a lock that came up: see `Oracles.state`.
+    states: set[int]
+    grants: int
+    confirmed: int
+    restarts: int
+    failovers: int
+    faults: Counter[str]
+    commands: int
+    virtual_s: float
+    took_s: float  # from the end of the faults until everybody had had all locks
+    history: list[str]
+
+    def __str__(self) -> str:
+        return f"seed {self.schedule.seed}: " + "; ".join(map(str, self.violations))
+
+
+class Play:
+    """One schedule that is being played."""
+
+    def __init__(self, schedule: Schedule, *, history: bool = False, record: bool = False) -> None:
+        self.schedule = schedule
+        setup = self.setup = schedule.setup
+        self.calm_s = schedule.calm_s
+        dice = self.dice = Random(f"fleet {schedule.seed}")
+        latency = Latency(0.0005, setup.jitter)
+        network = Network(latency, latency, Latency(0.0005, setup.jitter / 10))
+        self.fleet = FLEETS[setup.fleet]
+        self.world = World(
+            setup.masters,
+            schedule.seed,
+            network,
+            skew=setup.skew,
+            drift=0.004,
+            max_ttl=max(options.max_ttl for options in self.fleet),
+            replicas=dict(enumerate(setup.replicas)),
+            spare=setup.spare,
+        )
+        self.world.may_kill = setup.may_kill
+        if history:
+            self.world.history = []
+        self.locks = LOCKS[: setup.locks]
+        self.threads: list[Thread] = []
+        self.jobs: dict[Thread, deque[Job]] = {}
+        self._benches: dict[Thread, Bench] = {}
+        self.restarts = self.failovers = 0
+        self.died_at = -9.0
+        self.over = self.endless = False
+        self._happened: Counter[str] = Counter()
+        #: What comes behind the n-th event of a kind.
+        self._behind: dict[tuple[str, int], list[Callable[[Client | None], object]]] = {}
+        for host in self.world.hosts:
+            host.durable = dice.random() < setup.durable
+            if record:
+                host.set_the_clock_right()
+            self._past(host)
+        if record:
+            self.world.recorder = Recorder(self.world.hosts, self.locks, lease_ms(OPTIONS.ttl))
+        self.oracles = Oracles(self)
+        self.world.happens = self._happens
+        self.world.on_lost = self.oracles.lost
+        for i in range(setup.clients):
+            begins = 0.0 if setup.joined else dice.uniform(0.0, 0.5)
+            self.world.events.at(begins, partial(self.join, Random(f"client {schedule.seed} {i}")))
+        for step in schedule.steps:
+            act = partial(self._do, step)
+            if step.after:
+                self.behind(step.after, step.nth, partial(self._later, step.at, act), first=True)
+            else:
+                self.world.events.at(step.at, partial(act, None))
+
+    def _past(self, host: Host) -> None:
+        """What has been before."""
+        if self.setup.past == "new":
+            host.master.forget()
+        elif self.setup.past != "vouched":
+            ahead_us = int(self.dice.uniform(5.0, 600.0) * 1e6) if self.setup.past == "ahead" else 0
+            since_us = EPOCH_US + (ahead_us or -3_600_000_000)
+            longest = round(max(options.max_ttl for options in self.fleet) * 1000)
+            host.master.write(NOTE, f"{host.term} {since_us} {longest}")
+            host.clock_was_set = bool(ahead_us)
+
+    # -- events and steps --------------------------------------------------------------------------
+
+    def behind(
+        self, what: str, nth: int, action: Callable[[Client | None], object], *, first: bool = False
+    ) -> None:
+        """Do something behind the ``nth`` event of a kind from now on."""
+        due = nth if first else self._happened[what] + nth
+        self._behind.setdefault((what, due), []).append(action)
+
+    def _happens(self, what: str, client: Client | None, host: Host | None, owner: str) -> None:
+        self._happened[what] += 1
+        for action in self._behind.pop((what, self._happened[what]), ()):
+            action(client)
+        self.oracles.see(what, client, host, owner)
+
+    def _later(self, delay: float, act: Callable[[Client | None], object], client: Client | None) -> None:
+        self.world.events.at(self.world.events.now + delay, partial(act, client))
+
+    def _do(self, step: Step, actor: Client | None) -> None:
+        if self.over or self.world.events.now >= self.calm_s:
+            return
+        self.world.tell(f"STEP {step.what}")
+        dice = Random(step.seed)
+        if step.what == "take":
+            self.take(dice)
+        else:
+            ACTS[step.what](Nemesis(self, dice, actor))
+
+    # -- clients at work ---------------------------------------------------------------------------
+
+    def join(self, dice: Random, options: ClientOptions | None = None) -> Client:
+        """A new client, with a thread or two."""
+        options = options or dice.choice(self.fleet)
+        drift = 1 + dice.uniform(-0.005, 0.005)
+        client = self.world.client(
+            options, joined=self.setup.joined, offset=dice.uniform(0.0, 1000.0), rate=drift
+        )
+        self.oracles.joins(client, options)
+        if self.setup.mode == "slow":
+            self._slow_down(client, options.lease(None).request_timeout)
+        for _ in range(dice.choice((1, 1, 1, 2))):
+            thread = client.thread()
+            self.threads.append(thread)
+            self.jobs[thread] = deque()
+            self._benches[thread] = Bench()
+            thread.start(self.work(client, thread))
+        return client
+
+    def _slow_down(self, client: Client, timeout: float) -> None:
+        """Masters answer within the request time-out, some of them nearly too late."""
+        slow = self.dice.choice((0.3, 0.45, 0.6, 0.9))
+        # Two round trips have to fit into an acquisition: otherwise one that has to agree on a token never ends.
+        self.endless |= 2 * slow * timeout > 0.95 * longest_acquisition(client.options.max_ttl)
+        for ways in (client.ways, client.message_ways):
+            for there, back in ways:
+                there.extra = back.extra = self.dice.choice((0.0, 1.0, 1.0)) * slow * timeout / 2
+
+    def newcomer(self, dice: Random) -> None:
+        """Another client, which asks at once."""
+        client = self.join(dice)
+        self._give(next(thread for thread in self.threads if thread.client is client), dice)
+
+    def careless(self, dice: Random, options: ClientOptions) -> None:
+        """A client of another fleet tries once, and is gone."""
+        client = self.world.client(options, joined=dice.random() < 0.5)
+        client.careless = True
+
+        def program() -> Program:
+            thread = client.current
+            lock = LockOptions(self.locks[0], options.lease(None))
+            try:
+                until = dice.choice((AT_ONCE, client.clock() + 0.3))
+                hold = yield from client.locking(thread, lock, until)
+                if hold is not None:
+                    yield from client.unlocking(hold)
+            except (QuorumUnreachableError, LeaseLostError, KeyboardInterrupt):
+                pass
+
+        client.thread().start(program())
+
+    def take(self, dice: Random) -> None:
+        """A thread gets a job: take a lock, and give it back."""
+        alive = [thread for thread in self.threads if not thread.client.dead]
+        if alive:
+            self._give(dice.choice(alive), dice)
+
+    def _give(self, thread: Thread, dice: Random) -> None:
+        job = partial(self.use, dice)
+        self.jobs[thread].append(lambda client, thread: job(client, thread))
+        thread.client.do(self._benches[thread].poke)
+
+    def work(self, client: Client, thread: Thread) -> Program:
+        jobs, bench, events = self.jobs[thread], self._benches[thread], self.world.events
+        while events.now < self.calm_s:
+            try:
+                if not jobs:
+                    yield Wait((self.calm_s - events.now) * 1.01, bench, lambda: bool(jobs))
+                elif events.now < self.calm_s:
+                    yield from jobs.popleft()(client, thread)
+            except (QuorumUnreachableError, KeyboardInterrupt):
+                pass  # the user tries again
+        for name in self.locks:
+            fair = client.random.random() < 0.3
+            hold = yield from client.locking(thread, self.options(client, name, client.random, fair=fair))
+            if hold is not None:
+                yield from self.let_go(client, hold)
+
+    def options(
+        self, client: Client, name: str, dice: Random, *, fair: bool, renew: bool = True
+    ) -> LockOptions:
+        ttl = None
+        if self.setup.mode not in ("slow", "stops") and self.setup.fleet in ("short", "long"):
+            ttl = dice.choice((None, None, None, SHORT_TTL if self.setup.fleet == "short" else OPTIONS.ttl))
+        return LockOptions(name, client.options.lease(ttl), fair=fair, renew=renew)
+
+    def use(self, dice: Random, client: Client, thread: Thread) -> WaitGenerator[None]:
+        habit = self.setup.habit
+        renew = dice.random() < {"waiting": 1.0, "fixed": 0.0}.get(habit, 0.7)
+        options = self.options(client, dice.choice(self.locks), dice, fair=dice.random() < 0.35, renew=renew)
+        until, chance = FOR_EVER, dice.random()
+        if habit == "waiting" and chance < 0.8:
+            pass
+        elif chance < 0.15:
+            until = AT_ONCE
+        elif chance < 0.35:
+            until = client.clock() + dice.uniform(0.02, 2.0)
+        hold = yield from client.locking(thread, options, until)
+        if hold is None:
+            return
+        # A fixed lease is often held to its end, and a little longer.
+        ttl = options.lease.ttl
+        spans = ((0.0, 0.02), (0.05, 0.3), (0.5, 2.5) if renew else (0.9 * ttl, 1.5 * ttl))
+        held_s = dice.uniform(*dice.choice(spans))
+        try:
+            if dice.random() < 0.2:
+                token = hold.token
+                yield from sleep(held_s / 2)
+                yield from client.locking(thread, options)
+                if hold.token != token:
+                    self.world.referee.accuse(hold.name, hold.owner, "", "another token when nested")
+                yield from client.unlocking(hold)
+                held_s /= 2
+            yield from sleep(held_s)
+            if dice.random() < 0.5:
+                self.world.referee.believes(client, hold)
+        except (KeyboardInterrupt, LeaseLostError):
+            pass
+        yield from self.let_go(client, hold)
+
+    def let_go(self, client: Client, hold: Hold) -> WaitGenerator[None]:
+        """Release as often as it was acquired, whatever comes in between."""
+        rivals = self.world.referee.rivals(hold)
+        while hold in client.holds:
+            try:
+                yield from client.unlocking(hold)
+                for owner in rivals[:1]:
+                    self.world.referee.accuse(
+                        hold.name, hold.owner, owner, "released as if nobody had had it"
+                    )
+            except (LeaseLostError, KeyboardInterrupt):
+                pass
+
+    # -- from the beginning to the end -------------------------------------------------------------
+
+    def play(self) -> Outcome:
+        world, referee = self.world, self.world.referee
+        world.events.at(self.calm_s, self._calm)
+        world.events.at(self.calm_s + REBIRTH_S, lambda: None)  # there may be nothing else to look at
+        try:
+            world.run(self.calm_s + BOUND_S, self._ended)
+        except Exception as error:  # out of a call of a user, or of the watchdog
+            referee.accuse("", type(error).__name__, "", f"raised {error!s:.80}")
+        took_s = world.events.now - self.calm_s
+        if referee.violations:
+            pass  # the first one tells more than what comes of it
+        elif not self._ended():
+            waiting = [thread.label for thread in self.threads if not (thread.over or thread.client.dead)]
+            votes = sum(self._careless(host, name) for host in world.hosts for name in self.locks)
+            if not (
+                self.oracles.long_lease or self.endless or votes > self.setup.masters - self.oracles.quorum
+            ):
+                referee.accuse("", " ".join(waiting), "", "still waiting")
+        else:
+            # What was held up may still arrive, and take a place in a queue again.
+            world.run(world.events.now + HELD_UP_S + QUEUE_TTL_S + 1.0)
+            self._look_for_remains()
+        virtual_s = world.events.now
+        self.oracles.finish()
+        world.close()
+        return Outcome(
+            self.schedule,
+            referee.violations,
+            self.oracles.states,
+            len(referee.entered),
+            referee.confirmed,
+            self.restarts,
+            self.failovers,
+            Counter(step.what for step in self.schedule.steps),
+            world.sent.total(),
+            virtual_s,
+            took_s,
+            world.history or [],
+        )
+
+    def _calm(self) -> None:
+        """From now on nothing goes wrong any more; what has gone wrong is felt until it is noticed."""
+        self.over = True
+        self.world.tell("the faults end")
+        for client in self.world.clients:
+            client.kept = (0.0, 0.0)
+            for there, back in (*client.ways, *client.message_ways):
+                for way in (there, back):
+                    way.open(wide=True)
+                    if self.setup.mode != "slow":
+                        way.extra = 0.0
+            if client.stopped and not client.dead:
+                client.resume(client.random)
+        for host in self.world.servers:
+            host.tripwire = False
+            if host.stopped:
+                host.go_on()
+        for group in self.world.groups.values():
+            group.mend()
+        for bench in self._benches.values():
+            bench.poke()
+
+    def _ended(self) -> bool:
+        # Nobody begins after the last one has been born again.
+        return self.world.events.now >= self.calm_s + REBIRTH_S and all(
+            thread.over or thread.client.dead for thread in self.threads
+        )
+
+    def _careless(self, host: Host, key: str) -> bool:
+        """Whether it is the vote of a client with a lease of a day, whose undo a dead connection took."""
+        return any(self.world.clients[int(owner[1:4])].careless for owner in host.left(key))
+
+    def _look_for_remains(self) -> None:
+        for host in self.world.hosts:
+            keys = [key for key in list(host.master.keys) if host.master.look(key) is not None]
+            for key in keys:
+                ban = ":evicted:" in key and self.oracles.long_lease  # twice as long as the longest lease
+                if key != NOTE and not key.endswith(":fence") and not ban and not self._careless(host, key):
+                    self.world.referee.accuse(key, f"m{host.index}", "", "left behind")
+            for channel, listening in host.master.subscribers.items():
+                if any(not session.connection.closed for session in listening):  # type: ignore[attr-defined]
+                    self.world.referee.accuse(channel, f"m{host.index}", "", "still subscribed")
+
+
+def play(schedule: Schedule, *, history: bool = False, **how: Any) -> Outcome:
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return Play(schedule, history=history, **how).play()
+    finally:
+        if collecting:
+            gc.enable()
