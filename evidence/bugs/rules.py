@@ -197,7 +197,9 @@ def increment_tokens(stack: ExitStack) -> None:
         "given = token + 1\n    local number = string.format('%.0f', given)",
     )
     # Or the first number would be a time, which rises by itself.
-    rewrite(stack, scripts.ACQUIRE, "if given < now_us - fence_ms * 1000 then", "if false then")
+    rewrite(
+        stack, scripts.ACQUIRE, "if given < now_us - fence_ms * 1000 or given > 9e15 then", "if false then"
+    )
 
     def largest(_t: Any, _o: Any, _owner: str, given: Any, _until: float) -> Generator[Any, Any, int]:
         yield from ()

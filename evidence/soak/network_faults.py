@@ -64,7 +64,9 @@ def crawl(on: Field, dice: Random) -> None:
 @fault("lose")
 def lose(on: Field, dice: Random) -> None:
     """Single requests are lost, or carried out and their replies lost; or half of one arrives."""
-    script = on.commands[dice.choice(("acquire", "acquire", "release", "release", "renew", "heal", "fence"))]
+    script = on.commands[
+        dice.choice(("acquire", "acquire", "release", "release", "renew", "heal", "fence", "confirm"))
+    ]
     reply, then = dice.random() < 0.7, dice.choice(THEN)
     chosen = _some_proxies(on, dice)
     on.note("lose", f"{'reply' if reply else 'request'} of {script.name} on {len(chosen)}, {then}")

@@ -56,14 +56,9 @@ class Engine(Port):
         # Seeded by the system: otherwise two processes forked from one would back off in step.
         random = Random()
         guard = Guard(masters, options.max_ttl, options.restart_guard)
+        wire = WIRES[options.interop]
         self.context = ClientContext(
-            masters,
-            clock,
-            random,
-            guard,
-            fresh_client_id(),
-            wire=WIRES[options.interop],
-            groups=groups or {},
+            masters, clock, random, guard, fresh_client_id(), wire=wire, groups=groups or {}
         )
         self.runtime = runtime
         self.mutex = threading.Lock()

@@ -7,8 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -59,15 +58,18 @@ def usable(client: Any) -> None:
     assert eventually(connected)
 
 
-@pytest.fixture
-def in_background() -> Any:
-    """``in_background(work)``: in a thread of its own, which is its owner; a Future."""
-    with ExitStack() as stack:
+def in_background(work: Callable[[], Any]) -> Future[Any]:
+    """Do it in a thread of its own."""
+    done: Future[Any] = Future()
 
-        def start(work: Callable[[], Any]) -> Future[Any]:
-            return stack.enter_context(ThreadPoolExecutor(1)).submit(work)
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
 
-        yield start
+    threading.Thread(target=run, daemon=True).start()
+    return done
 
 
 #: A waiter in another process. It says its fencing token, and on each line that it is told: its belief.
@@ -139,11 +141,7 @@ def test_a_lease_that_has_lapsed_is_proven_by_no_late_confirmation(
 
 @pytest.mark.real_masters
 def test_a_message_that_is_too_old_for_the_lease_gives_no_token(
-    masters3: Fleet,
-    proxies: Proxies,
-    make_client: MakeClient,
-    monkeypatch: pytest.MonkeyPatch,
-    in_background: Any,
+    masters3: Fleet, proxies: Proxies, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The waiter does not run until the first message is long over, and others are not."""
     first, second, third = masters3
@@ -188,15 +186,17 @@ def test_a_message_that_is_too_old_for_the_lease_gives_no_token(
 
 
 def test_an_eviction_stays_done_when_the_confirmation_of_a_hand_off_comes_after_it(
-    masters3: Fleet, proxies: Proxies, make_client: MakeClient, in_background: Any
+    masters3: Fleet, proxies: Proxies, make_client: MakeClient
 ) -> None:
     slow = proxies(masters3.urls)
-    waiter, holder = make_client([proxy.url for proxy in slow]), make_client(masters3.urls)
+    # With a short time-out: the longer one is, the younger a message must be to grant the lock.
+    waiter = make_client([proxy.url for proxy in slow], request_timeout=0.1)
+    holder = make_client(masters3.urls)
     holder.lock("x").acquire()
 
     def be_evicted() -> Any:
         lock = waiter.lock("x")
-        lock.acquire()
+        assert lock.acquire(timeout=5)
         assert holder.evict("x")
         for proxy in slow:
             proxy.let_go()
@@ -214,7 +214,7 @@ def test_an_eviction_stays_done_when_the_confirmation_of_a_hand_off_comes_after_
 @pytest.mark.kinds("blocking")
 @pytest.mark.real_masters
 def test_a_hand_off_is_confirmed_also_by_masters_that_have_forgotten_all_scripts(
-    masters3: Fleet, make_client: MakeClient, in_background: Any
+    masters3: Fleet, make_client: MakeClient
 ) -> None:
     """Its process stops before it could send a script once more."""
     holder, waiter = make_client(masters3.urls, 10.0), make_client(masters3.urls, 10.0)
@@ -236,7 +236,7 @@ def test_a_hand_off_is_confirmed_also_by_masters_that_have_forgotten_all_scripts
 
 @pytest.mark.kinds("blocking")
 def test_a_hand_off_by_masters_that_are_slow_and_in_time_is_held_without_a_break(
-    masters3: Fleet, proxies: Proxies, make_client: MakeClient, in_background: Any
+    masters3: Fleet, proxies: Proxies, make_client: MakeClient
 ) -> None:
     """The round trip is shorter than the request time-out, and a message with its confirmation is longer."""
     slow = proxies(masters3.urls)
