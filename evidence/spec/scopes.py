@@ -72,6 +72,8 @@ class Case:
     invariants: tuple[str, ...] = ()
     #: Lines of the configuration, instead of those of the module.
     more: str = ""
+    #: Random walks instead of a search to the end: each takes 80 steps.
+    walks: int = 0
 
 
 def lock(
