@@ -290,12 +290,12 @@ def newcomer(nemesis: Nemesis) -> None:
 
 
 def cut_messages(nemesis: Nemesis) -> None:
-    """An idle connection ends, or one on which a message is on its way."""
-    client, host = nemesis.client(), nemesis.host()
-    if client is not None:
-        connection = client.subscriptions.connections.servers[host.index].connection
-        if connection is not None:
-            connection.cut()
+    """Connections for messages end, of one client or of all: idle ones, or with a message on its way."""
+    client, share = nemesis.client(), nemesis.dice.choice((0.4, 1.0))
+    for each in nemesis.world.clients if nemesis.dice.random() < 0.3 else [client] if client else []:
+        for server in each.subscriptions.connections.servers:
+            if server.connection is not None and nemesis.dice.random() < share:
+                server.connection.cut()
 
 
 def flush_scripts(nemesis: Nemesis) -> None:
