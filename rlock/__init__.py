@@ -5,7 +5,6 @@ clocks run at about the same rate. See `RLock` for what that means for a caller.
 """
 
 from ._client.endpoints import Group
-from ._sync.loss_signal import LossSignal
 from .client import Client
 from .decorator import locked
 from .errors import (
@@ -16,7 +15,7 @@ from .errors import (
     QuorumUnreachableError,
     RLockError,
 )
-from .lock import RLock
+from .lock import LossSignal, RLock
 from .model import LockStatistics, LockStatus, MasterStatus, Waiter
 
 __all__ = [

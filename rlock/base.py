@@ -234,11 +234,11 @@ class BaseLock(Generic[Signal]):
         engine = self._client._engine()
         hold = engine.hold(self.name)
         if hold is None:
-            unset: Signal = self._signal_type(None, engine.clock)
+            unset: Signal = self._signal_type(None, engine.clock, engine.runtime)
             return unset
         with engine.mutex:
             if hold.report.signal is None:
-                hold.report.signal = self._signal_type(hold, engine.clock)
+                hold.report.signal = self._signal_type(hold, engine.clock, engine.runtime)
             signal: Signal = hold.report.signal
         return signal
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._sync.loss_signal import LossSignal
+from ._client import loss_signal
+from ._sync.runtime import run
 from .base import BaseLock, log, log_failed_release
 from .errors import LeaseLostError, RLockError
 from .model import LockStatistics
@@ -14,6 +15,18 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from .client import Client
+
+
+class LossSignal(loss_signal.LossSignal):
+    """Like a ``threading.Event`` that is set when one hold is lost; only rlock can set it.
+
+    The answer is right at the moment of the question: it comes from the clock, and does not wait for the
+    watchdog to notice the loss. A hold that was released in time never sets the signal.
+    """
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the hold is lost, or for ``timeout`` seconds; whether it is lost."""
+        return run(self._wait_gen(timeout))
 
 
 class RLock(BaseLock[LossSignal]):

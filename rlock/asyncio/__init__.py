@@ -11,7 +11,6 @@ The owner is a *task* of a client: a child task is another owner. No thread is s
 these locks and those of `rlock.Client` are one: they exclude and wake each other.
 """
 
-from .._async.loss_signal import LossSignal
 from .._client.endpoints import Group
 from ..decorator import locked
 from ..errors import (
@@ -24,7 +23,7 @@ from ..errors import (
 )
 from ..model import LockStatistics, LockStatus, MasterStatus, Waiter
 from .client import Client
-from .lock import RLock
+from .lock import LossSignal, RLock
 
 __all__ = [
     "Client",

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any
 
-from .._async.loss_signal import LossSignal
+from .._async.runtime import run
+from .._client import loss_signal, runtime
 from ..base import BaseLock, TaskContext
 from ..model import LockStatistics
 from ..procedures.inspect import locked
 
 if TYPE_CHECKING:
     from .client import Client
+
+
+class LossSignal(loss_signal.LossSignal):
+    """As `rlock.LossSignal`, for tasks: ``wait`` is a coroutine. A thread may ask ``is_set()``."""
+
+    def __init__(self, *made_of: Any) -> None:
+        super().__init__(*made_of)
+        self._loop = asyncio.get_running_loop()
+
+    def _wake(self, parker: runtime.Parker) -> None:
+        # A thread that was given the signal may be the first to see the loss.
+        self._loop.call_soon_threadsafe(parker.wake)
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the hold is lost, or for ``timeout`` seconds; whether it is lost."""
+        return await run(self._wait_gen(timeout))
 
 
 class RLock(BaseLock[LossSignal], TaskContext):

@@ -105,7 +105,7 @@ class BaseLeader:
         if engine.closed:
             raise RLockError("the client is closed")
         self._engine, self._parker = engine, engine.runtime.parker()
-        self._leads = self._lock._signal_type(None, engine.clock)
+        self._leads = self._lock._signal_type(None, engine.clock, engine.runtime)
         return engine
 
     def _leave(self) -> Any:

@@ -64,7 +64,7 @@ class HoldsOfAll(Holding):
         """Set when one of the caller's present holds is lost; see `rlock.RLock.lost`."""
         engine, holds = self._client._engine(), self._holds()
         weakest = _Weakest(holds, engine.clock) if len(holds) == len(self._locks) else None
-        return self._locks[0]._signal_type(weakest, engine.clock)
+        return self._locks[0]._signal_type(weakest, engine.clock, engine.runtime)
 
     def _acquire_gen(self, engine: Engine, until: float) -> WaitGenerator[bool]:
         nested, on_lost, once = self._holds(), self._locks[0]._options.on_lost, _Once()

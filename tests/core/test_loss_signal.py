@@ -9,13 +9,14 @@ import time
 from types import FrameType
 from typing import Any
 
-from rlock._sync.loss_signal import LossSignal
+from rlock import LossSignal
+from rlock._sync.runtime import Runtime
 
 
 def test_a_question_before_any_line_of_a_wait_blocks_nothing() -> None:
     def wait() -> None:
         for at in range(1, 30):
-            signal, lines = LossSignal(None, time.monotonic), itertools.count(1)
+            signal, lines = LossSignal(None, time.monotonic, Runtime()), itertools.count(1)
 
             def handler(
                 frame: FrameType, kind: str, _: Any, signal: Any = signal, lines: Any = lines, at: int = at

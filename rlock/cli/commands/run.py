@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 
 import click
 
-from ..._sync.loss_signal import LossSignal
 from ...client import Client
 from ...errors import LeaseLostError, OptionsError, QuorumUnreachableError, RLockError
-from ...lock import RLock
+from ...lock import LossSignal, RLock
 from ...model import LockStatus
 from ...rules.holds import Hold
 from .. import exits
