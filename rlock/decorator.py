@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import logging
 import re
 import string
 import sys
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 from . import clock
 from .decorated import AsyncFallback, B, Decorator, Fallback, Name, Skip
 from .errors import LockBusyError, OptionsError
+from .events import log
 from .rules.options import ClientOptions, LockOptions, check_name
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from .decorated import Options
     from .lock import RLock
-
-log = logging.getLogger("rlock")
 
 #: Python's default text of an object. The address differs from process to process.
 _ADDRESS = re.compile(r"<.* at 0x[0-9a-fA-F]+>", re.DOTALL)
