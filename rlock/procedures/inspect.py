@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from ..errors import OptionsError
 from ..model import Code, LockStatistics, LockStatus, MasterStatus, Waiter
@@ -12,9 +12,6 @@ from ..rules.keys import holder_identity, since, token_of
 from ..rules.quorum import Ballot, Settle
 from .failures import faults, impossible, unreachable
 from .port import ClientContext, Masters, Request, WaitGenerator
-
-#: Locks in one pipeline: all replies must be read within the time-out.
-BATCH = 100
 
 
 def _look(masters: Masters, name: str, timeout: float) -> WaitGenerator[Ballot]:
@@ -70,27 +67,6 @@ def status(masters: Masters, name: str, timeout: float) -> WaitGenerator[LockSta
     """The view of each master, and of a quorum. Raises `QuorumUnreachableError` if fewer answered."""
     ballot = yield from _look(masters, name, timeout)
     return told(masters.context, name, ballot)
-
-
-def statuses(
-    masters: Masters, names: Sequence[str], timeout: float, waiters: int = commands.STATUS_WAITERS
-) -> WaitGenerator[list[LockStatus]]:
-    """The status of many locks in order, each with its first ``waiters`` waiters.
-
-    Masters that do not answer are faults in each status. With fewer answers than ``quorum`` a status has no
-    holder, and its lock need not be free.
-    """
-    context, found = masters.context, list[LockStatus]()
-    # Also without names: the call connects to the masters.
-    for start in range(0, max(len(names), 1), BATCH):
-        batch = names[start : start + BATCH]
-        requests = [
-            Request(commands.status(name, waiters, guarded=context.guard.on), timeout, Settle.ALL)
-            for name in batch
-        ]
-        ballots = yield from masters.call_many(requests)
-        found += [told(context, name, ballot) for name, ballot in zip(batch, ballots, strict=True)]
-    return found
 
 
 def told(context: ClientContext, name: str, ballot: Ballot) -> LockStatus:
