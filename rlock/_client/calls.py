@@ -200,7 +200,8 @@ class Calls(Pipeline[L], Masters):
         a handshake that has found out how old the memory is.
         """
         for _ in range(RESENDS):
-            if call.ballot.answered >= call.ballot.quorum or not call.failed_by(RESENT):
+            faults = [vote.fault for vote in call.ballot.votes.values() if vote.fault is not None]
+            if call.ballot.answered >= call.ballot.quorum or not any(each.kind in RESENT for each in faults):
                 return
             yield from self.connect(call.request.timeout, to_all=True)
             self._resend(call)
