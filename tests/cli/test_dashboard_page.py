@@ -54,7 +54,8 @@ def browser(tmp_path: Path) -> Iterator[Chrome]:
         for entry in started.get_log("performance"):
             event = json.loads(entry["message"])["message"]
             if event["method"] == "Network.requestWillBeSent":
-                assert event["params"]["request"]["url"].startswith(("http://127.0.0.1:", "about:", "data:", "chrome"))
+                url = event["params"]["request"]["url"]
+                assert url.startswith(("http://127.0.0.1:", "about:", "data:", "chrome")), url
         # Chromium's own: it took a spare connection that the server had just closed, and asks again.
         own = ("ERR_SOCKET_NOT_CONNECTED", "ERR_CONNECTION_REFUSED")
         said = [entry["message"] for entry in started.get_log("browser")]
