@@ -238,7 +238,7 @@ class Connections(connections.Connections[SocketConnection]):
             if event & select.POLLOUT and not connection.flush():
                 self._poll.modify(fd, select.POLLIN)
             # Inside this try: Ctrl-C after the fetch must drop the connection, because its bytes are lost.
-            self._hand_over(server, connection, connection.fetch())
+            self.take(server, connection, connection.fetch())
         except BaseException as error:
             self.fail(server, error)
 
