@@ -68,7 +68,7 @@ KINDS: dict[str, dict[str, int]] = {
     "stops": {"stop client": 5, "flush scripts": 2},
     "clocks": {"newcomer": 5, "set a clock back": 3, "look": 1},
 }
-MODES = {"storm": 70, "slow": 7, "deaths": 11, "cuts": 6, "stops": 5, "clocks": 3}
+MODES = {"storm": 65, "slow": 6, "deaths": 10, "cuts": 8, "stops": 8, "clocks": 3}
 FAILOVERS = {
     "promote": 3,
     "stale primary": 4,
