@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test test-all evidence evidence-publish lint types bench bench-quick bench-publish docs docs-serve clean-tree release clean
+.PHONY: demo test test-all evidence evidence-publish hunt lint types bench bench-quick bench-publish docs docs-serve clean-tree release clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -36,6 +36,10 @@ evidence: $(VENV)/.installed-test-all
 
 evidence-publish: $(VENV)/.installed-dev
 	$(BIN)/python -m evidence --publish
+
+# Random schedules with new seeds, on all cores. A find is saved in evidence/hunt/found/, and becomes a test.
+hunt: $(VENV)/.installed-test
+	$(BIN)/python -m evidence.hunt --minutes $(or $(MINUTES),10) $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -72,7 +72,7 @@ MODELS = (
     Part("histories-controls", _HISTORIES, "each rule broken in the code",
          "evidence.simulation.histories --controls", rows=r"^.+(?:Illegal|Ok|cannot be seen) .*"),
     Part("scenarios", _SIMULATION, "each rule broken, in random schedules and in scenarios",
-         "pytest -q evidence/simulation/test_controls.py evidence/simulation/test_directed.py", TESTS),
+         "pytest -q evidence/bugs evidence/hunt evidence/simulation/test_directed.py", TESTS),
 )  # fmt: skip
 MASTERS = (
     Part("faults", "fault tests", "[the table above](#what-each-fault-does), on real masters",

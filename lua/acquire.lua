@@ -40,7 +40,9 @@ if fields ~= 0 and type(fields) == 'table' and not string.find(fields.err, 'WRON
     return fields
 end
 -- In the same call: otherwise an idle client would not see that a flush took the note and the locks.
-local note = note_key and redis.call('get', note_key) or ''
+-- A key of another type is no note: the handshake that the client sends then replaces it.
+local note = note_key and redis.pcall('get', note_key) or ''
+note = note.err and (string.find(note.err, 'WRONGTYPE', 1, true) and '' or error(note.err)) or note
 if fields ~= 0 and fields ~= 1 then
     return {-2, '', 0, -1, 0, 0, 0, note, 0}
 end
@@ -132,6 +134,9 @@ end
 local last, given_to = string.match(redis.call('get', fence) or '', '^(%d+) (.*)$')
 -- `+ 0` costs half of tonumber(), which reads the text twice.
 local token, time_us = (last or 0) + 0, 0
+if token > 9e15 then
+    token, given_to = 0, nil -- no script gave it, and a double has no room for the tokens above it
+end
 if given_to ~= owner then
     local given, kept_ms = proposal + 0, fence_ms
     -- Reuse the argument string: formatting a number costs as much as a command.
@@ -141,7 +146,7 @@ if given_to ~= owner then
     if given < now_us - 1000000 or given > now_us + 1000000 then
         -- Otherwise a client that never waits would not learn that a clock was set.
         time_us = now_us
-        if given < now_us - fence_ms * 1000 then
+        if given < now_us - fence_ms * 1000 or given > 9e15 then
             -- This master may have forgotten a higher token.
             given, number = now_us, false
         end

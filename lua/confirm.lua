@@ -33,4 +33,6 @@ elseif held and not string.find(held.err, 'WRONGTYPE', 1, true) then
 elseif held == false and redis.call('exists', lock) == 0 then
     code = 0
 end
-return {owner, {code}, note_key and redis.call('get', note_key) or ''}
+local note = note_key and redis.pcall('get', note_key) or ''
+note = note.err and (string.find(note.err, 'WRONGTYPE', 1, true) and '' or error(note.err)) or note
+return {owner, {code}, note}

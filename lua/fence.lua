@@ -16,6 +16,7 @@ local owner, token, fence_ms = ARGV[1], ARGV[2], ARGV[3]
 
 local last, given_to = string.match(redis.call('get', fence) or '', '^(%d+) (.*)$')
 last = tonumber(last or 0)
+last = last <= 9e15 and last or 0 -- as in acquire.lua
 if last > tonumber(token) or (last == tonumber(token) and given_to ~= owner) then
     return {-1, owner, 0, 0, last}
 end

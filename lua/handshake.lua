@@ -29,15 +29,12 @@ if type(text) == 'table' and not string.find(text.err, 'WRONGTYPE', 1, true) the
     return text
 end
 local noted, since_us, max_ttl_ms = string.match(type(text) == 'string' and text or '', '^(%S*) (%d+) (%d+)$')
-if noted and (#since_us > 16 or #max_ttl_ms > 16) then
-    noted = nil -- no client reads such numbers
-end
+noted = noted and #since_us <= 16 and #max_ttl_ms <= 16 and noted -- no client reads longer numbers
 local life, first_us = string.match(noted or '', '^([^@:]*)(@?%d*)')
 local durable = noted and string.find(noted, ':durable', 1, true) ~= nil
 if noted and since_us + 0 > now_us then
-    -- The clock was set back. Otherwise no new client could date this memory. The memory began before now, so
-    -- a vote of an earlier memory ends in time for a client that counts from now. Clients that know the
-    -- memory find first_us, and go on.
+    -- The clock was set back: no new client could date this memory. Now is never earlier than the truth.
+    -- Clients that know the memory find first_us, and go on.
     first_us = first_us ~= '' and first_us or '@' .. since_us
     since_us = string.format('%.0f', now_us)
 end

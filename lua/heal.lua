@@ -51,7 +51,8 @@ for i = 1, locks do
         -- The master lost the fencing token with the key: its next token must be above this holder's. A token
         -- that cannot be read may be higher, and stays.
         local last = redis.pcall('get', fence)
-        if type(last) ~= 'table' and tonumber(string.match(last or '', '^(%d+) ') or 0) < tonumber(token) then
+        local given = type(last) ~= 'table' and tonumber(string.match(last or '', '^(%d+) ') or 0)
+        if given and (given < tonumber(token) or given > 9e15) then
             local time, kept_ms = redis.pcall('time'), fence_ms
             local now_us = time.err and math.huge or time[1] * 1000000 + time[2]
             if tonumber(token) > now_us then
@@ -61,7 +62,8 @@ for i = 1, locks do
         end
     end
 end
-local note = note_key and redis.call('get', note_key) or ''
+local note = note_key and redis.pcall('get', note_key) or ''
+note = note.err and (string.find(note.err, 'WRONGTYPE', 1, true) and '' or error(note.err)) or note
 local known, longest = string.match(note, '^(%S* %d+) (%d+)$')
 if healed and known and longest + 0 < lease_ms + 0 then
     -- As renew.lua does: a lease that stands here from now on.

@@ -39,7 +39,8 @@ for i = 1, locks do
         return held
     end
 end
-local note = note_key and redis.call('get', note_key) or ''
+local note = note_key and redis.pcall('get', note_key) or ''
+note = note.err and (string.find(note.err, 'WRONGTYPE', 1, true) and '' or error(note.err)) or note
 if renewed and string.sub(note, -1 - #lease_ms) ~= ' ' .. lease_ms then
     -- Otherwise a client with a shorter max_ttl would not learn of this lease. It would count the vote of a
     -- master that forgot the lease in a restart too early: while the lease is valid on the others.

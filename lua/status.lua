@@ -23,7 +23,8 @@ if type(fields) == 'table' and not string.find(fields.err, 'WRONGTYPE', 1, true)
     return fields
 end
 -- Without it the client would believe `free` from a master that was flushed while the client was idle.
-local note = note_key and redis.call('get', note_key) or ''
+local note = note_key and redis.pcall('get', note_key) or ''
+note = note.err and (string.find(note.err, 'WRONGTYPE', 1, true) and '' or error(note.err)) or note
 if fields ~= 0 and fields ~= 1 then
     return {-2, '', 0, -1, 0, {}, note}
 end

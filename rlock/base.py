@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import uuid
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from . import clock
 from ._client.endpoints import Endpoint, Group, endpoints
 from .errors import NOT_HELD, LeaseLostError, OptionsError, RLockError
+from .events import log
 from .model import LeaseState
 from .procedures.acquire import AT_ONCE, FOR_EVER
 from .rules.options import (
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from ._client.engine import Engine
     from .rules.holds import Hold
-
-log = logging.getLogger("rlock")
 
 #: By the client's id. All locks that are unpickled in one process share one client, and so nest.
 clients: weakref.WeakValueDictionary[str, BaseClient[Any, Any]] = weakref.WeakValueDictionary()

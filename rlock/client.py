@@ -18,7 +18,6 @@ from .errors import OptionsError, RLockError
 from .lock import RLock
 from .model import LockStatus
 from .procedures import inspect
-from .procedures.init import init
 from .rules.options import check_name
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         :raises OptionsError: ``restart_guard=0`` has turned the guard off.
         """
         engine = self._engine()
-        return engine.perform(init(engine.masters, self._timeout))
+        return engine.perform(inspect.init(engine.masters, self._timeout))
 
     def leader(
         self,

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from ._client import loss_signal
 from ._sync.runtime import run
-from .base import BaseLock, log, log_failed_release
+from .base import BaseLock, log_failed_release
 from .errors import LeaseLostError, RLockError
+from .events import log
 from .model import LockStatistics
 from .procedures.inspect import locked
 

@@ -20,6 +20,8 @@ FOLDERS = {
     "tests/repository",
     "tests/scripts",
     "tests/testing",
+    "evidence/bugs",
+    "evidence/hunt",
     "evidence/simulation",
 }
 #: Files in them that need other people's software, or many processes for many seconds.

@@ -33,7 +33,7 @@ def save(name: str, schedule: Schedule) -> None:
 
 
 def row(name: str, result: Sum) -> str:
-    start = f"{name:<36}{result.played:>9}{result.seconds:>8.0f} s  "
+    start = f"{name:<36}{result.played:>9}{result.cpu_s:>8.0f} s  "
     if result.find is None:
         return start + "NOT FOUND"
     return f"{start}{result.find.schedule.setup.mode:<8}{result.find.what.partition(': ')[2]:.90}"

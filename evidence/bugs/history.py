@@ -14,8 +14,8 @@ from rlock._client import calls, connections, engine, notifications, subscriptio
 from rlock.model import Code
 from rlock.procedures import acquire, hand_off, heal
 from rlock.procedures.contender import Contender, Grant
-from rlock.procedures.fencing import agreed_on
-from rlock.procedures.port import Port, Request
+from rlock.procedures.fencing import agree, agreed_on
+from rlock.procedures.port import Port, Request, Wake
 from rlock.rules import commands, lease, options, quorum, restart_guard
 from rlock.rules.command_templates import encode
 from rlock.rules.keys import Wire
@@ -59,7 +59,7 @@ def claim(
     tokens = [handed[i].token for i in since]
     if len(since) < least or not all(tokens):
         return None
-    token = max(tokens) if grants else agreed_on(tokens, least)
+    token = agreed_on(tokens, least) or _agreed.pop(place.token, 0)
     if not token:
         return None
     sent_at = sorted(since.values(), reverse=True)[least - 1]
@@ -77,6 +77,26 @@ def claim(
     ballot = port.masters.start(Request(command, lease.request_timeout, Settle.ALL, count_late=True))
     confirmation = hand_off.Confirmation(port.masters, ballot, {i: handed[i] for i in since})
     return Grant(place.token, sent_at, place.waiter, 0, token, len(since), True, confirmation)
+
+
+#: The tokens on which contenders agreed with the masters, by their places.
+_agreed: dict[str, int] = {}
+
+
+def _agrees(stack: ExitStack) -> None:
+    """A waiter to which masters gave different tokens agrees on one with them before it claims the lock."""
+    genuine = acquire._sleep
+
+    def sleep(port: Port, contender: Contender, **how: Any) -> Generator[Any, Any, Wake]:
+        wake = yield from genuine(port, contender, **how)
+        tokens, place = [each.token for each in contender.findings.handed.values()], contender.place
+        if wake is Wake.HANDED and place and tokens and not agreed_on(tokens, port.context.quorum):
+            until = port.context.clock() + CLAIM_S / 2
+            token = yield from agree(port.masters, contender.options, place.token, tokens, until)
+            _agreed[place.token] = token
+        return wake
+
+    stack.enter_context(patch.object(acquire, "_sleep", sleep))
 
 
 def _claims(stack: ExitStack, **how: Any) -> None:
@@ -98,6 +118,7 @@ def _granted(stack: ExitStack, *, also_agreed: bool) -> None:
 def lapsed_lease(stack: ExitStack) -> None:
     """The confirmation was an acquire that proposed the agreed token, and a master that gave it was taken for
     one that had granted nobody else since its message. A stopped holder worked beside a later one."""
+    _agrees(stack)
     _claims(stack, grants=True)
     _granted(stack, also_agreed=True)
 

@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from rlock._client import calls, handshake
-from rlock._client.acknowledgements import Acknowledgements
+from rlock._client.pipeline import Pipeline
 from rlock.procedures import acquire, attempt, hand_off, inspect, port, settle
 from rlock.rules import commands, lease, options, quorum, renewal_votes, restart_guard, scripts
 from rlock.rules.memory_epoch import same_memory
@@ -197,7 +197,9 @@ def increment_tokens(stack: ExitStack) -> None:
         "given = token + 1\n    local number = string.format('%.0f', given)",
     )
     # Or the first number would be a time, which rises by itself.
-    rewrite(stack, scripts.ACQUIRE, "if given < now_us - fence_ms * 1000 then", "if false then")
+    rewrite(
+        stack, scripts.ACQUIRE, "if given < now_us - fence_ms * 1000 or given > 9e15 then", "if false then"
+    )
 
     def largest(_t: Any, _o: Any, _owner: str, given: Any, _until: float) -> Generator[Any, Any, int]:
         yield from ()
@@ -272,7 +274,7 @@ def any_confirmation(stack: ExitStack) -> None:
 @bug("replicas ignored", "2.4")
 def replicas_ignored(stack: ExitStack) -> None:
     """A vote of a group counts at once, whichever replica has it."""
-    stack.enter_context(patch.object(Acknowledgements, "_needs_replicas", lambda *_: False))
+    stack.enter_context(patch.object(Pipeline, "_needs_replicas", lambda *_: False))
 
 
 @bug("one replica is enough", "2.4")
@@ -317,9 +319,9 @@ def nothing_to_wait_for(stack: ExitStack) -> None:
 
 def _believe(stack: ExitStack, change: Callable[[Any, Any, int], Any]) -> None:
     """Change what INFO tells behind a WAIT, before the client judges it."""
-    genuine = Acknowledgements._short
+    genuine = Pipeline._short
 
     def short(self: Any, server: Any, connection: Any, vote: Any) -> Any:
         return genuine(self, server, connection, change(connection, vote, self._groups[server.index]))
 
-    stack.enter_context(patch.object(Acknowledgements, "_short", short))
+    stack.enter_context(patch.object(Pipeline, "_short", short))

@@ -42,9 +42,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=int(time.time()) * 100_000_000, help="the first seed")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--limit", type=int, default=1 << 60, help="schedules at the most")
-    parser.add_argument(
-        "--with", dest="bug", choices=BUGS, default="", metavar="BUG", help="look for this one"
-    )
+    parser.add_argument("--with", dest="bug", choices=BUGS, default="", metavar="BUG", help="have it")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="play this schedule only")
     options = parser.parse_args()
     if options.replay is not None:

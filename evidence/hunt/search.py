@@ -45,6 +45,7 @@ class Search:
     states: set[int] = field(default_factory=set)
     played: int = 0
     grants: int = 0
+    cpu_s: float = 0.0
     modes: Counter[str] = field(default_factory=Counter)
     steps: Counter[str] = field(default_factory=Counter)
 
@@ -91,7 +92,7 @@ def shrunk(schedule: Schedule, seconds: float = 60.0) -> Schedule:
                 i += size
         size = size // 2 if size > 1 else 0
     for change in ({"clients": 2}, {"clients": 3}, {"joined": True}, {"jitter": 0.0002}, {"durable": 0.0}):
-        simpler = replace(schedule, setup=replace(schedule.setup, **change))  # type: ignore[arg-type]
+        simpler = replace(schedule, setup=replace(schedule.setup, **change))
         if simpler != schedule and still(simpler):
             schedule = simpler
     return schedule
@@ -104,16 +105,17 @@ def kind(outcome: Outcome) -> str:
     return "".join(char for char in outcome.violations[0].what if not char.isdigit())
 
 
-def _work(number: int, workers: int, first: int, bug: str, limit: int, until: float, out: Any) -> None:
-    """Search until the first find."""
+def _work(number: int, workers: int, first: int, bug: str, limit: int, seconds: float, out: Any) -> None:
+    """Search until the first find, for so many seconds of the processor."""
     search = Search(first + number * 10_000_000, bug)
     find: Find | None = None
     for outcome in search.outcomes():
         if outcome.violations:
             find = Find(outcome.schedule, str(outcome.violations[0]), search.played)
-        if find is not None or search.played >= limit / workers or time.time() >= until:
+        if find is not None or search.played >= limit / workers or time.process_time() >= seconds:
             break
-    out.put((number, search, find))
+    search.cpu_s = time.process_time()
+    out.put((search, find))
 
 
 @dataclass
@@ -123,6 +125,7 @@ class Sum:
     played: int = 0
     grants: int = 0
     seconds: float = 0.0
+    cpu_s: float = 0.0  # of the worker that took longest: the seconds on a machine that does nothing else
     states: set[int] = field(default_factory=set)
     modes: Counter[str] = field(default_factory=Counter)
     steps: Counter[str] = field(default_factory=Counter)
@@ -131,6 +134,7 @@ class Sum:
     def add(self, search: Search) -> None:
         self.played += search.played
         self.grants += search.grants
+        self.cpu_s = max(self.cpu_s, search.cpu_s)
         self.states |= search.states
         self.modes += search.modes
         self.steps += search.steps
@@ -138,10 +142,10 @@ class Sum:
 
 def hunt(*, first: int, workers: int, limit: int = 1 << 60, seconds: float, bug: str = "") -> Sum:
     """Search with so many processes until one finds something, or the time or the number is over."""
-    began, found, out = time.monotonic(), Sum(), multiprocessing.Queue()
-    until = time.time() + seconds
+    began, found = time.monotonic(), Sum()
+    out: Any = multiprocessing.Queue()
     processes = [
-        multiprocessing.Process(target=_work, args=(i, workers, first, bug, limit, until, out), daemon=True)
+        multiprocessing.Process(target=_work, args=(i, workers, first, bug, limit, seconds, out), daemon=True)
         for i in range(workers)
     ]
     for process in processes:
@@ -149,7 +153,7 @@ def hunt(*, first: int, workers: int, limit: int = 1 << 60, seconds: float, bug:
     left = workers
     while left:
         try:
-            _, search, find = out.get(timeout=seconds + 60.0)
+            search, find = out.get(timeout=20 * seconds + 60.0)
         except queue.Empty:
             break
         left -= 1

@@ -56,8 +56,8 @@ class Client(Process, Engine):
         names = [f"m{host.index}" for host in world.hosts]
         groups = {i: group.configured for i, group in world.groups.items()}
         Engine.__init__(self, names, options, self._now, Runtime(self), groups)
-        # What an engine leaves to chance comes out of the seed here, for each client by itself: without a step
-        # of another client it goes on as before.
+        # What an engine leaves to chance comes out of the seed here, for each client by itself: it goes on
+        # as before without a step of another one.
         self.random: Random = world.dice(label)
         self.context = replace(
             self.context, random=self.random, client_id=f"{self.random.getrandbits(64):016x}"
@@ -118,6 +118,11 @@ class Client(Process, Engine):
             connections.close()
         for thread in list(self.running):
             thread.end()
+
+    def go_on(self) -> None:
+        """As by SIGCONT, in any order."""
+        if self.stopped and not self.dead:
+            self.resume(self.random)
 
     def key(self) -> OwnerKey:
         return self.current.key

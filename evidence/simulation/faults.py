@@ -42,7 +42,7 @@ class Nemesis:
     def client(self) -> Client | None:
         """One that lives: any, the one of the event, one that holds a lock, or one that waits."""
         alive = [client for client in self.world.clients if not client.dead]
-        role = self.dice.choice(("any", "any", "actor", "holder", "waiter"))
+        role = self.dice.choice(("any", "actor", "actor", "holder", "waiter"))
         if role == "actor" and self.actor in alive:
             return self.actor
         if role == "holder":
@@ -148,6 +148,20 @@ def hold_up(nemesis: Nemesis) -> None:
     nemesis.until(open_them)
 
 
+def hold_commands(nemesis: Nemesis) -> None:
+    """The commands of a client to some masters arrive late; messages and replies do not."""
+    client = nemesis.client()
+    if client is None:
+        return
+    ways = [there for there, _ in client.ways if nemesis.dice.random() < 0.6]
+    for way in ways:
+        way.shut()
+        nemesis.until(way.open)
+    if nemesis.dice.random() < 0.3:
+        client.stop()
+        nemesis.until(client.go_on)
+
+
 def slow_down(nemesis: Nemesis) -> None:
     extra = nemesis.dice.uniform(0.0, 0.2)
     ways = nemesis.ways()
@@ -226,11 +240,7 @@ def stop_client(nemesis: Nemesis) -> None:
     # So that a lease of 3 s which is renewed each second survives it.
     longest = 1.8 if nemesis.play.setup.mode == "stops" else HELD_UP_S
 
-    def go_on() -> None:
-        if client.stopped:
-            client.resume(client.random)
-
-    nemesis.until(go_on, longest)
+    nemesis.until(client.go_on, longest)
 
 
 def kill_client(nemesis: Nemesis) -> None:
@@ -280,12 +290,12 @@ def newcomer(nemesis: Nemesis) -> None:
 
 
 def cut_messages(nemesis: Nemesis) -> None:
-    """An idle connection ends, or one on which a message is on its way."""
-    client, host = nemesis.client(), nemesis.host()
-    if client is not None:
-        connection = client.subscriptions.connections.servers[host.index].connection
-        if connection is not None:
-            connection.cut()
+    """Connections for messages end, of one client or of all: idle ones, or with a message on its way."""
+    client, share = nemesis.client(), nemesis.dice.choice((0.4, 1.0))
+    for each in nemesis.world.clients if nemesis.dice.random() < 0.3 else [client] if client else []:
+        for server in each.subscriptions.connections.servers:
+            if server.connection is not None and nemesis.dice.random() < share:
+                server.connection.cut()
 
 
 def flush_scripts(nemesis: Nemesis) -> None:
@@ -326,6 +336,7 @@ ACTS: dict[str, Callable[[Nemesis], None]] = {
     "lose answers": lose_answers,
     "half open": half_open,
     "hold up": hold_up,
+    "hold commands": hold_commands,
     "slow down": slow_down,
     "stop master": stop_master,
     "restart": restart,

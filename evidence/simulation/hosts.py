@@ -284,7 +284,11 @@ class Host(Process):
             self.told_to_release.add(words[-1])
             if any("|" in message.channel and message.payload for message in messages):
                 self.handed = (self.events.now, self.master._last(command.words[3])[0])
-                world.happens("hand-off", client, self, "")
+                waiters = [
+                    each for message in messages if "|" in message.channel for each in message.receivers
+                ]
+                session: Any = waiters[0] if waiters else None
+                world.happens("hand-off", session and session.connection.client, self, "")
         elif script is scripts.HANDSHAKE:
             self.has_noted(reply[1].decode())
 

@@ -183,7 +183,7 @@ class Play:
     def _slow_down(self, client: Client, timeout: float) -> None:
         """Masters answer within the request time-out, some of them nearly too late."""
         slow = self.dice.choice((0.3, 0.45, 0.6, 0.9))
-        # Two round trips have to fit into an acquisition: otherwise one that has to agree on a token never ends.
+        # Two round trips have to fit into an acquisition, or one that has to agree on a token never ends.
         self.endless |= 2 * slow * timeout > 0.95 * longest_acquisition(client.options.max_ttl)
         for ways in (client.ways, client.message_ways):
             for there, back in ways:

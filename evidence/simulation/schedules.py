@@ -39,7 +39,8 @@ KINDS: dict[str, dict[str, int]] = {
         "cut": 3,
         "lose answers": 4,
         "half open": 2,
-        "hold up": 8,
+        "hold up": 6,
+        "hold commands": 8,
         "slow down": 4,
         "stop master": 3,
         "restart": 4,
@@ -67,7 +68,7 @@ KINDS: dict[str, dict[str, int]] = {
     "stops": {"stop client": 5, "flush scripts": 2},
     "clocks": {"newcomer": 5, "set a clock back": 3, "look": 1},
 }
-MODES = {"storm": 70, "slow": 7, "deaths": 11, "cuts": 4, "stops": 5, "clocks": 3}
+MODES = {"storm": 70, "slow": 7, "deaths": 11, "cuts": 6, "stops": 5, "clocks": 3}
 FAILOVERS = {
     "promote": 3,
     "stale primary": 4,
@@ -203,8 +204,11 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
     setup = setup or drawn_setup(dice, traced=traced)
     until = CALM_S[setup.fleet]
     kinds = swarm(dice, setup, traced=traced)
-    takes = ["take"] * dice.randint(3, 5 * setup.clients)
-    faults = dice.choices(list(kinds), [weight**0.5 for weight in kinds.values()], k=dice.randint(1, 10))
+    # Half of them are small: few steps that disturb each other.
+    small = dice.random() < 0.5
+    takes = ["take"] * dice.randint(2, 6 if small else 5 * setup.clients)
+    weights = [weight**0.5 for weight in kinds.values()]
+    faults = dice.choices(list(kinds), weights, k=dice.randint(2, 5) if small else dice.randint(1, 10))
     steps = [drawn_step(dice, what, until) for what in (*takes, *faults)]
     return Schedule(seed, setup, tuple(sorted(steps)))
 

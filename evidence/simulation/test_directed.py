@@ -14,15 +14,17 @@ from random import Random
 
 import pytest
 
-from rlock.rules import keys
+from rlock.rules import commands, keys
 from rlock.rules.options import ClientOptions, LockOptions
 
 from ..bugs import broken
 from . import directed_failovers as failovers
-from .client import Client
+from .client import Client, cycle
+from .events import Latency
 from .hosts import EPOCH_US
 from .referee import Referee
 from .stage import FIXED, NAME, Stage
+from .world import Network, World
 
 #: Two values of max_ttl in one fleet.
 LONG = ClientOptions(ttl=4.0, max_ttl=4.0, request_timeout=0.3)
@@ -321,3 +323,32 @@ def test_a_waiter_that_subscribed_to_an_old_primary_hears_of_releases() -> None:
     stage.at(0.8, lambda: old.follow(new, kill=False))
     referee = stage.play(3.0)
     assert referee.entered[1].at - referee.left[0].at < 0.05, "it came by looking"
+
+
+@pytest.mark.parametrize("masters", [3, 5])
+def test_votes_of_dead_contenders_delay_nobody_behind_the_lease_of_a_dead_holder(masters: int) -> None:
+    """They last longer than its lease, on all masters that it needs not. A waiter looks at them, too."""
+    late = [late_behind_a_dead_holder(masters, seed, threads=1 + seed % 2) for seed in range(40)]
+    assert 0.0 <= min(late) <= max(late) < 0.1
+
+
+def late_behind_a_dead_holder(masters: int, seed: int, threads: int) -> float:
+    """How long after the end of its lease on the masters a waiter enters."""
+    dice, exactly = Random(seed), Latency(0.001, 0.0)
+    world = World(masters, seed, Network(exactly, exactly, exactly))
+    options, hosts = LockOptions(NAME, LONG.lease(None), fair=True), world.hosts
+    for host in hosts[masters // 2 + 1 :]:
+        host.master.run(commands.acquire(NAME, keys.owner_token("dead/1/main"), 40_000))
+    holder, waiter = (world.client(LONG) for _ in range(2))
+    owner, waiting = holder.thread(), [waiter.thread() for _ in range(threads)]
+    owner.start(cycle(holder, owner, options, hold_s=99.0))
+    for thread in waiting:
+        world.events.at(0.5, partial(thread.start, cycle(waiter, thread, options, hold_s=1.0)))
+    world.run(dice.uniform(1.0, 12.0))
+    holder.kill()
+    assert hosts[0].left(NAME)
+    ends_at = world.events.now + hosts[0].master.pttl(NAME) / 1000
+    world.run(99.0, lambda: len(world.referee.entered) > 1)
+    entered_at = world.events.now
+    world.close()
+    return entered_at - ends_at

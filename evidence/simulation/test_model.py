@@ -11,7 +11,7 @@ import pytest
 
 from rlock.rules import commands, keys, scripts
 from rlock.rules.command_templates import Command
-from rlock.rules.keys import OWN, REDISSON
+from rlock.rules.keys import MAX_TOKEN, OWN, REDISSON
 from rlock.rules.tickets import Place
 from rlock.testing.memory.keyspace import Entry
 from rlock.testing.memory.masters import Master
@@ -204,7 +204,7 @@ def any_command(random: Random, twins: Twins) -> Command:
     where = place(random, name)
     kind = random.choice(KINDS)
     # By the server's time; long ago; equal ones; ahead of all.
-    token = random.choice((0, 0, 7, TICKET, TICKET, TICKET + random.randrange(3), 2**53 - 100))
+    token = random.choice((0, 0, 7, TICKET, TICKET, TICKET + random.randrange(3), MAX_TOKEN - 100))
     guarded, lease_ms = random.random() < 0.7, random.choice((LEASE_MS, LONGER_MS))
     if kind == "acquire":
         # Often enough the place to which the lock was handed.

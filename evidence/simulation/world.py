@@ -58,7 +58,7 @@ class World:
         replicas: Mapping[int, int] | None = None,
         spare: bool = False,
     ) -> None:
-        """``replicas``: the masters that are groups, and how many replicas each has; ``spare``: see `Group`."""
+        """``replicas``: the masters that are groups, and how many replicas each has. ``spare``: see Group."""
         self.max_ttl_ms = round(max_ttl * 1000)
         self.seed = seed
         self.skew = skew

@@ -45,6 +45,7 @@ CONSTANTS
 (*         "older"      a restart with an older memory; a promoted replica *)
 (*         "evict"      the note alone vanishes                            *)
 (*         "forgets"    a restart hides that the server was a replica      *)
+(*         "set back"   a master's clock was ahead when it wrote its note  *)
 (*         "mixed"      a server in Durable is durable in some lives only  *)
 (*         "remains"    keys of dead attempts stay, late commands write    *)
 (*                      them, their releases come at any time              *)
@@ -61,8 +62,8 @@ ASSUME /\ {T, D, Guard, ShortT, ShortD, ShortGuard, Drift, Losses} \subseteq Nat
        /\ Durable \subseteq Masters /\ Short \subseteq Clients /\ Second \subseteq Clients
        /\ Variants \subseteq {"no healing", "asked at the answer", "decided until s + T",
                               "reads all notes", "nothing reduced"}
-       /\ Faults \subseteq {"flush", "late", "handshake", "older", "evict", "forgets", "mixed",
-                        "remains"}
+       /\ Faults \subseteq {"flush", "late", "handshake", "older", "evict", "forgets", "set back",
+                        "mixed", "remains"}
 
 VARIABLES
     key,     \* [Masters -> [Locks -> the owner, and the rest of its lease]]
@@ -88,12 +89,13 @@ TwoMaxTtl   == Short # {} /\ ShortGuard < Guard
 (* A note says since when the memory is whole: "own" was written in this   *)
 (* life of the server, "foreign" in an earlier one. start: the age of the  *)
 (* server. clean: never flushed in this life, and never a replica. longer: *)
-(* a lease of the greater one of two max_ttl stands in the note. synced:   *)
+(* a lease of the greater one of two max_ttl stands in the note. unearned: *)
+(* no quorum had granted it by then. synced:                               *)
 (* this life writes each change to the disk before it answers. marked: the *)
 (* note says so of the life that wrote it.                                 *)
 Note  == {"none", "foreign", "own"}
 Empty(synced) == [note |-> "none", age |-> 0, start |-> 0, clean |-> TRUE, longer |-> FALSE,
-                  synced |-> synced, marked |-> FALSE]
+                  unearned |-> FALSE, synced |-> synced, marked |-> FALSE]
 \* The settings of the next life of a server.
 Lives(m) == IF m \notin Durable THEN {FALSE} ELSE IF "mixed" \in Faults THEN BOOLEAN ELSE {TRUE}
 Free  == [owner |-> NoOne, left |-> 0]
@@ -107,17 +109,18 @@ NotRun == [answer |-> "none", wait |-> 0, here |-> TRUE]
 Lost   == [answer |-> "lost", wait |-> 0, here |-> TRUE]
 
 \* lost and slow: the ticks that the clock lost in this lease, and in this round.
-\* heard: of a lease of the longer max_ttl. read: the masters whose notes this round has read.
+\* heard: of a lease of the longer max_ttl. read: the masters whose notes this round has read. noted: the
+\* masters whose notes had that lease when the client last read them.
 Idle == [phase |-> "idle", left |-> 0, round |-> 0, lost |-> 0, slow |-> 0, interrupted |-> FALSE,
-         heard |-> FALSE, read |-> {}]
+         heard |-> FALSE, read |-> {}, noted |-> {}]
 
 TypeOK ==
     /\ key \in [Masters -> [Locks -> [owner: Clients \cup {NoOne, Over}, left: 0..T]]]
     /\ memory \in [Masters -> [note: Note, age: 0..Guard, start: 0..Guard, clean: BOOLEAN, longer: BOOLEAN,
-                               synced: BOOLEAN, marked: BOOLEAN]]
+                               unearned: BOOLEAN, synced: BOOLEAN, marked: BOOLEAN]]
     /\ client \in [Clients -> [phase: {"idle", "acquiring", "holding", "succeeding"}, left: 0..T, round: 0..T,
                                lost: 0..Drift, slow: 0..Drift, interrupted: BOOLEAN,
-                               heard: BOOLEAN, read: SUBSET Masters]]
+                               heard: BOOLEAN, read: SUBSET Masters, noted: SUBSET Masters]]
     /\ vote \in [Clients -> [Masters -> [answer: Answer, wait: 0..Guard, here: BOOLEAN]]]
     /\ losses \in 0..Losses
 
@@ -231,15 +234,19 @@ Judged(c, k) ==
 AtOnce(c, answer) == IF "asked at the answer" \in Variants /\ client[c].phase = "holding" /\ InTime(c)
                      THEN Answered("old", 0) ELSE answer
 
-\* A grant and a healing of a longer lease leave it in the note. A renewal does not.
+\* A renewal and a healing leave a longer lease in the note. A grant does not: the attempt may fail.
+IsLonger(c) == TwoMaxTtl /\ c \notin Short
 Writes(c, m, grants) ==
-    /\ key' = [key EXCEPT ![m][Name(c)] = [owner |-> c, left |-> Lease(c)]]
-    /\ memory' = IF TwoMaxTtl /\ grants /\ memory[m].note # "none" /\ c \notin Short
-                 THEN [memory EXCEPT ![m].longer = TRUE] ELSE memory
+    LET raises == client[c].phase = "holding" \/ (grants /\ ~Kept("3.11 a grant raises no note"))
+    IN /\ key' = [key EXCEPT ![m][Name(c)] = [owner |-> c, left |-> Lease(c)]]
+       /\ memory' = IF IsLonger(c) /\ raises /\ memory[m].note # "none" /\ ~memory[m].longer
+                    THEN [memory EXCEPT ![m].longer = TRUE, ![m].unearned = ~HasQuorum(c) /\ client[c].phase # "holding"]
+                    ELSE memory
 
 \* The reply brings the note. A refusal does, too; to leave it out only lets more votes count.
 Hears(c, m, k) == [client[c] EXCEPT !.heard = @ \/ (OwnGuard(c) < Guard /\ k.longer),
-                                    !.read = IF "reads all notes" \in Variants THEN @ \cup {m} ELSE @]
+                                    !.read = IF "reads all notes" \in Variants THEN @ \cup {m} ELSE @,
+                                    !.noted = IF IsLonger(c) /\ k.longer THEN @ \cup {m} ELSE @ \ {m}]
 
 Runs(c, m, phase, answer, grants) ==
     /\ Collects(c) /\ vote[c][m] = NotRun /\ Reachable(m)
@@ -255,6 +262,18 @@ Grant(c, m) ==
     /\ key[m][Name(c)].owner = NoOne
     /\ Begun(c) \/ Judged(c, memory[m]) # Lost
     /\ Runs(c, m, "acquiring", Judged(c, memory[m]), TRUE)
+
+\* Rule 3.11: a quorum granted a longer lease. The client has it noted where its key stands, before it counts.
+Raise(c, m) ==
+    /\ IsLonger(c) /\ client[c].phase = "acquiring" /\ HasQuorum(c) /\ m \notin client[c].noted
+    /\ key[m][Name(c)].owner = c /\ memory[m].note # "none" /\ Reachable(m)
+    /\ key' = [key EXCEPT ![m][Name(c)].left = Lease(c)]
+    /\ memory' = [memory EXCEPT ![m].longer = TRUE]
+    /\ client' = [client EXCEPT ![c].noted = @ \cup {m}]
+    /\ UNCHANGED <<vote, losses>>
+
+IsNoted(c) == \/ ~IsLonger(c) \/ client[c].phase # "acquiring" \/ Cardinality(client[c].noted) >= Quorum
+              \/ ~Kept("3.11 noted before it counts") \/ ~Kept("3.11 a grant raises no note")
 
 \* Renewal, and the hand-over to the next owner inside this client (rule 3.6 holds for both).
 Extend(c, m) ==
@@ -296,6 +315,7 @@ Start(c) ==
 -----------------------------------------------------------------------------
 (* The client decides.                                                     *)
 
+Rests(c)    == [Idle EXCEPT !.noted = client[c].noted]
 NewRound(c) == vote' = [vote EXCEPT ![c] = [m \in Masters |-> NotRun]]
 NoRound(c)  == vote' = [vote EXCEPT ![c] = [m \in Masters |-> IF Plain THEN Lost ELSE NotRun]]
 
@@ -303,7 +323,7 @@ NoRound(c)  == vote' = [vote EXCEPT ![c] = [m \in Masters |-> IF Plain THEN Lost
 Validity(c) == Lease(c) - Margin - (IF Kept("3.1 stamp before sending") THEN client[c].round ELSE 0)
 
 Win(c) ==
-    /\ client[c].phase # "idle" /\ HasQuorum(c) /\ Validity(c) > 0
+    /\ client[c].phase # "idle" /\ HasQuorum(c) /\ Validity(c) > 0 /\ IsNoted(c)
     /\ "reads all notes" \in Variants => client[c].read = Masters
     /\ client' = [o \in Clients |->
            IF o = c THEN [client[c] EXCEPT !.phase = "holding", !.left = Validity(c), !.round = 0,
@@ -318,7 +338,7 @@ Without(k, c) == IF k.owner # c THEN k ELSE IF "remains" \in Faults THEN [k EXCE
 
 End(c) ==
     /\ client[c].phase # "idle"
-    /\ client' = [client EXCEPT ![c] = Idle]
+    /\ client' = [client EXCEPT ![c] = Rests(c)]
     /\ key' = [m \in Masters |-> [l \in Locks |-> Without(key[m][l], c)]]
     /\ NewRound(c)
     /\ UNCHANGED <<memory, losses>>
@@ -333,7 +353,7 @@ Again(c) ==
 \* A release that hands the lock to the next local owner, without a message to other processes.
 HandOver(c) ==
     /\ Valid(c)
-    /\ client' = [client EXCEPT ![c] = [Idle EXCEPT !.phase = "succeeding", !.heard = client[c].heard]]
+    /\ client' = [client EXCEPT ![c] = [Rests(c) EXCEPT !.phase = "succeeding", !.heard = client[c].heard]]
     /\ NewRound(c)
     /\ UNCHANGED <<key, memory, losses>>
 
@@ -357,7 +377,7 @@ Aged(c, n, lag) ==
                    [] OTHER               -> \/ round >= Lease(c) - Margin
                                              \/ /\ round > OwnD(c) /\ Kept("3.7 limit D")
                                                 /\ "decided until s + T" \notin Variants
-    IN IF dead THEN Idle ELSE next
+    IN IF dead THEN Rests(c) ELSE next
 
 \* lag: the ticks that each client's clock loses. Trace.tla takes many ticks at once.
 Passes(n, lag) ==
@@ -415,6 +435,7 @@ RestartOlder(m) ==
            /\ Loses(m, [key[m] EXCEPT ![l] = [owner |-> owner, left |-> left]],
                     [note |-> note, clean |-> clean, start |-> 0, age |-> IF note = "none" THEN 0 ELSE Guard,
                      longer |-> note = "foreign" /\ memory[m].longer,
+                     unearned |-> note = "foreign" /\ memory[m].unearned,
                      synced |-> synced, marked |-> note = "foreign" /\ ~clean /\ memory[m].marked])
            /\ CutOff(m)
 
@@ -428,7 +449,14 @@ RestartWhole(m) ==
 
 Evict(m) ==
     /\ "evict" \in Faults /\ memory[m].note # "none"
-    /\ memory' = [memory EXCEPT ![m] = AfterLoss(m, [@ EXCEPT !.note = "none", !.age = 0, !.longer = FALSE])]
+    /\ memory' = [memory EXCEPT ![m] = AfterLoss(m, [@ EXCEPT !.note = "none", !.age = 0, !.longer = FALSE,
+                                                            !.unearned = FALSE])]
+    /\ UNCHANGED <<key, client, vote, losses>>
+
+\* The clock was ahead when the master wrote its note, and is set back: the note comes from the future.
+SetBack(m) ==
+    /\ "set back" \in Faults /\ memory[m].note # "none"
+    /\ memory' = [memory EXCEPT ![m].age = IF Kept("3.6 a note from the future is no note") THEN 0 ELSE Guard]
     /\ UNCHANGED <<key, client, vote, losses>>
 
 -----------------------------------------------------------------------------
@@ -455,10 +483,11 @@ Init ==
     /\ losses = Losses
 
 OfClient(c) == \/ Start(c) \/ Win(c) \/ End(c) \/ Again(c) \/ HandOver(c)
-               \/ \E m \in Masters : \/ Grant(c, m) \/ Extend(c, m) \/ Heal(c, m) \/ LateWrite(c, m)
+               \/ \E m \in Masters : \/ Grant(c, m) \/ Raise(c, m) \/ Extend(c, m) \/ Heal(c, m)
+                                     \/ LateWrite(c, m)
                                      \/ Read(c, m) \/ Reply(c, m)
 
-OfMaster(m) == \/ Handshake(m) \/ LateFirstUse(m) \/ Evict(m)
+OfMaster(m) == \/ Handshake(m) \/ LateFirstUse(m) \/ Evict(m) \/ SetBack(m)
                \/ RestartEmpty(m) \/ Flush(m) \/ RestartOlder(m) \/ RestartWhole(m)
                \/ \E l \in Locks : LateKey(m, l) \/ LateRelease(m, l)
 
@@ -472,6 +501,9 @@ Exclusion == \A a, b \in Clients : Valid(a) /\ Valid(b) /\ Name(a) = Name(b) => 
 
 \* No hold comes back to life after another client held the lock in between.
 NoneRevived == \A c \in Clients : ~(client[c].interrupted /\ Valid(c))
+
+\* Rule 3.11: no note tells of a longer lease that no quorum has granted.
+NoteIsEarned == \A m \in Masters : ~memory[m].unearned
 
 (* These are violated on purpose: a model in which nothing happens is safe, too. *)
 HealedQuorum(c) == HasQuorum(c) /\ Valid(c) /\

@@ -11,6 +11,7 @@ from .scopes import (
     MIXED,
     OLDER,
     ONE_TICK,
+    SET_BACK,
     SMALL,
     Case,
     fence,
@@ -101,6 +102,7 @@ GUARD = (
         Durable="{m1}",
         full=True,
     ),
+    small("guard: notes from the future, one loss", Losses="1", Faults=SET_BACK, full=True),
     lock("guard: leases 2 and 1, one max_ttl", base=LEASES_2_1, Losses="1", Faults=OLDER, full=True),
 )
 
@@ -182,6 +184,21 @@ UNEQUAL = (
         Variants=ALL_NOTES,
         Broken='{"3.6 judged again"}',
     ),
+    lock(
+        "max_ttl 3 and 2, all notes read, not noted before it counts",
+        "Exclusion",
+        base=MAX_TTL_3_2,
+        Losses="1",
+        Variants=ALL_NOTES,
+        Broken='{"3.11 noted before it counts"}',
+    ),
+    lock(
+        "max_ttl 3 and 2, each grant raises the note",
+        "NoteIsEarned",
+        base=MAX_TTL_3_2,
+        Losses="0",
+        Broken='{"3.11 a grant raises no note"}',
+    ),
     lock("D of leases 4 and 2, one loss", base=D_OF_4_2, Losses="1", Faults=IN_ORDER, full=True),
     lock(
         "D of leases 4 and 2, each client goes by its own",
@@ -237,6 +254,7 @@ BROKEN = (
     without("3.6 foreign note", 11, Faults=OLDER, Losses="1"),
     without("3.6 first use needs a clean server", 11, Faults=ANY_TIME, Losses="2"),
     without("3.6 first use is judged on the master", 11, Faults=ANY_TIME, Losses="2"),
+    without("3.6 a note from the future is no note", 0, Faults=SET_BACK, Losses="1"),
     without("3.6 durable needs a note", 11, Faults=ANY_TIME, Durable=ALL, Losses="2"),
     small(
         "without: 3.6 durable in its last life",

@@ -4,42 +4,113 @@ from __future__ import annotations
 
 from .scopes import ALL, MODULES, Case
 
-#: Three masters, leases and the claim time of two ticks.
+#: Three masters, a waiter and a rival, leases of two ticks. Tokens reach 4, and connections are cut.
 HAND_OFF = {
     "Masters": ALL,
+    "Clients": "{w, x}",
+    "Waiters": "{w}",
+    "Renewing": "{}",
     "NoOne": "NoOne",
-    "Waiter": "Waiter",
-    "Rival": "Rival",
+    "Past": "Past",
     "T": "2",
-    "Claim": "2",
-    "D": "1",
+    "Claim": "1",
+    "D": "0",
     "Guard": "2",
+    "MaxToken": "4",
+    "Proposals": "{0, 3}",
     "Losses": "0",
-    "Faults": "{}",
+    "Faults": '{"cut"}',
     "Broken": "{}",
 }
-LONG = {"T": "3", "Guard": "3"}
-MODULES["HandOff"] = (HAND_OFF, ("TypeOK", "Exclusion", "Proof"), "SYMMETRY Symmetry")
+PROMISES = ("TypeOK", "Exclusion", "TokensRise", "ProofIsTrue", "NoneComesBack")
+#: After a loss of memory tokens rest on clocks and on the guard.
+WITHOUT_TOKENS = tuple(promise for promise in PROMISES if promise != "TokensRise")
+MODULES["HandOff"] = (HAND_OFF, PROMISES, "SYMMETRY Symmetry")
+
+ONE_LOSS = {"Claim": "2", "MaxToken": "2", "Losses": "1", "Faults": "{}"}
+#: The waiter alone: an eviction changes nothing for a rival.
+EVICTED = {"Clients": "{w}", "MaxToken": "3", "Faults": '{"cut", "evict"}'}
+LONG = {"T": "3", "Claim": "2", "D": "1", "Guard": "3"}
+#: All at once, too large for a search to the end.
+MANY = {
+    **LONG,
+    "Clients": "{w, v, x}",
+    "Waiters": "{w, v}",
+    "Renewing": "{w, v, x}",
+    "MaxToken": "9",
+    "Proposals": "{0, 6}",
+    "Faults": '{"cut", "evict"}',
+}
+#: The rules that the hand-off lacked until November 2026.
+AS_IT_WAS = (
+    "3.8 stored where the lock is held",
+    "3.10 whole messages",
+    "3.10 it never grants",
+    "3.10 a fresh token",
+)
 
 
-def without(rule: str, violates: str = "Exclusion", **changes: str) -> Case:
+def safe(name: str, *, full: bool = False, walks: int = 0, tokens: bool = True, **changes: str) -> Case:
+    """All rules."""
+    invariants = () if tokens else WITHOUT_TOKENS
+    return Case(f"hand-off{name}", "HandOff", changes, full=full, walks=walks, invariants=invariants)
+
+
+def broken(name: str, violates: str, *rules: str, **changes: str) -> Case:
+    """Some rules left out. Only the promise that is at stake is checked."""
+    left_out = ", ".join(f'"{rule}"' for rule in rules)
+    given = {**changes, "Broken": f"{{{left_out}}}"}
+    return Case(f"hand-off {name}", "HandOff", given, violates, invariants=(violates,))
+
+
+def without(rule: str, violates: str, **changes: str) -> Case:
     """A rule left out."""
-    name = f"hand-off without: {rule}"
-    return Case(name, "HandOff", {"Broken": f'{{"{rule}"}}', **changes}, violates)
+    return broken(f"without: {rule}", violates, rule, **changes)
 
 
 HAND_OFFS = (
-    Case("hand-off", "HandOff", {}),
-    Case("hand-off: one loss of any kind", "HandOff", {"Losses": "1"}, full=True),
-    without("7 stamp of the grant"),
-    without("7 smallest bound"),
-    without("7 claim time", **LONG),
-    without("7 old memories only", Losses="1"),
-    without("7 no attempt before"),
-    without("7 fresh place"),
-    without("7 same token", "Proof"),
-    without("7 same note", Losses="1"),
-    without("7 stamp of the confirmation"),
+    safe(""),
+    safe(", claim time of a lease", Claim="2"),
+    safe(", T=3 D=1", full=True, **LONG),
+    safe(", renewal and healing", MaxToken="3", Renewing="{w}"),
+    safe(", renewal and healing by both", full=True, MaxToken="3", Renewing="{w, x}"),
+    safe(", one loss of any kind", tokens=False, **ONE_LOSS),
+    safe(", one loss of any kind, three tokens", full=True, tokens=False, **{**ONE_LOSS, "MaxToken": "3"}),
+    safe(", evictions", full=True, **EVICTED),
+    safe(", evictions, renewal and healing", full=True, Renewing="{w}", **EVICTED),
+    safe(", at random: two waiters, a rival, evictions, T=3", walks=3000, **MANY),
+    safe(", at random: any losses, T=3", walks=3000, tokens=False, **{**MANY, "Losses": "9"}),
+    safe(
+        ", at random: five masters, T=3",
+        walks=2000,
+        **{**MANY, "Masters": "{m1, m2, m3, m4, m5}"},
+    ),
+    broken("as it was: a lapsed lease is proven", "ProofIsTrue", *AS_IT_WAS),
+    broken("as it was: a later hold has a lower token", "TokensRise", *AS_IT_WAS[1:]),
+    broken("as it was: an evicted hold comes back", "NoneComesBack", *AS_IT_WAS, **EVICTED),
+    without("3.8 stored where the lock is held", "TokensRise"),
+    without("3.10 whole messages", "TokensRise"),
+    without("3.10 stamp of the grant", "Exclusion"),
+    without("3.10 smallest bound", "Exclusion", Claim="2"),
+    without("3.10 claim time", "Exclusion"),
+    without("3.10 old memories only", "Exclusion", **ONE_LOSS),
+    without("3.10 no attempt before", "Exclusion"),
+    without("3.10 a fresh place", "TokensRise"),
+    without("3.10 it never grants", "NoneComesBack", **EVICTED),
+    without("3.10 it names the grant", "ProofIsTrue"),
+    without("3.10 same memory", "ProofIsTrue", **{**ONE_LOSS, "Claim": "1", "MaxToken": "3"}),
+    without("3.10 stamp of the confirmation", "ProofIsTrue"),
+    without("3.10 eviction takes the place", "NoneComesBack", Renewing="{w}", **EVICTED),
+    broken(
+        "without: 3.10 a fresh token, and an evicted place is handed the lock again",
+        "NoneComesBack",
+        "3.10 a fresh token",
+        "3.10 eviction takes the place",
+        **EVICTED,
+    ),
     # No rule helps against this fault: it is an assumption.
-    Case("hand-off: a master's clock jumps ahead", "HandOff", {"Faults": '{"jump"}'}, "Exclusion"),
+    broken("with a master's clock that jumps ahead", "Exclusion", Faults='{"jump"}', Claim="2"),
+    Case(
+        "reached: a proof after the claim time", "HandOff", {}, "NobodyProves", invariants=("NobodyProves",)
+    ),
 )

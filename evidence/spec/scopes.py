@@ -12,6 +12,7 @@ ANY_TIME = '{"flush", "late", "handshake"}'
 OLDER = '{"flush", "late", "handshake", "older"}'
 EVICTED = '{"flush", "late", "handshake", "older", "evict"}'
 MIXED = '{"flush", "late", "handshake", "older", "mixed"}'
+SET_BACK = '{"flush", "late", "set back"}'
 ALL = "{m1, m2, m3}"
 
 #: Three masters, two clients, leases of three ticks; each acquire ends within one. 99: any number of losses.
@@ -51,7 +52,7 @@ FENCE = {
     "Broken": "{}",
 }
 MODULES: dict[str, tuple[dict[str, str], tuple[str, ...], str]] = {
-    "Lock": (LOCK, ("TypeOK", "Exclusion", "NoneRevived"), "SYMMETRY Symmetry"),
+    "Lock": (LOCK, ("TypeOK", "Exclusion", "NoneRevived", "NoteIsEarned"), "SYMMETRY Symmetry"),
     "Fence": (FENCE, ("TokensGrow",), "SYMMETRY Symmetry"),
 }
 
@@ -72,6 +73,8 @@ class Case:
     invariants: tuple[str, ...] = ()
     #: Lines of the configuration, instead of those of the module.
     more: str = ""
+    #: Random walks instead of a search to the end: each takes 80 steps.
+    walks: int = 0
 
 
 def lock(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -13,6 +12,7 @@ from .._client.calls import Calls
 from .._client.endpoints import groups
 from .._client.subscriptions import Subscriptions
 from ..clock import Clock
+from ..events import log
 from ..procedures.acquire import acquire
 from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
@@ -24,7 +24,6 @@ from .connections import Connections
 from .runtime import Runtime, run
 from .watchdog import Watchdog
 
-log = logging.getLogger("rlock")
 T = TypeVar("T")
 
 

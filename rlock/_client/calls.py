@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ..errors import RLockError
+from ..events import MasterSlow
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.port import ClientContext, Masters, Request, WaitGenerator
 from ..rules import commands
@@ -44,7 +45,6 @@ class Calls(Pipeline[L], Masters):
         runtime: Runtime,
     ) -> None:
         super().__init__(context, request_timeout)
-        self.context = context
         self._runtime = runtime
         self._masters = len(context.masters)
         self._connections = make_connections(
@@ -66,21 +66,11 @@ class Calls(Pipeline[L], Masters):
 
     # -- calls -------------------------------------------------------------------------------------
 
-    def call(
-        self,
-        command: Command,
-        timeout: float,
-        settle: Settle = Settle.VERDICT,
-        targets: Sequence[int] | None = None,
-        *,
-        resend_for: float = 0.0,
-        late: Command | None = None,
-    ) -> WaitGenerator[Ballot]:
-        connections = self._connections
+    def call(self, command: Command, timeout: float, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
+        request, connections = Request(command, timeout, *args, **options), self._connections
         if connections.up < self._masters:
             # The first call to all masters waits for all: otherwise `init` could leave a healthy one out.
-            yield from self._connect(timeout, to_all=connections.is_new and settle is Settle.ALL)
-        request = Request(command, timeout, settle, targets, resend_for, late)
+            yield from self.connect(timeout, to_all=connections.is_new and request.settle is Settle.ALL)
         call = PendingCall(request, self._masters, self._guard.max_ttl)
         ballot = call.ballot
         try:
@@ -97,7 +87,7 @@ class Calls(Pipeline[L], Masters):
 
     def call_many(self, requests: Sequence[Request]) -> WaitGenerator[list[Ballot]]:
         to_all = self._connections.is_new and all(request.settle is Settle.ALL for request in requests)
-        yield from self._connect(max((request.timeout for request in requests), default=0.0), to_all=to_all)
+        yield from self.connect(max((request.timeout for request in requests), default=0.0), to_all=to_all)
         calls = [PendingCall(request, self._masters, self._guard.max_ttl) for request in requests]
         try:
             for call in calls:
@@ -210,9 +200,10 @@ class Calls(Pipeline[L], Masters):
         a handshake that has found out how old the memory is.
         """
         for _ in range(RESENDS):
-            if call.ballot.answered >= call.ballot.quorum or not call.failed_by(RESENT):
+            faults = [vote.fault for vote in call.ballot.votes.values() if vote.fault is not None]
+            if call.ballot.answered >= call.ballot.quorum or not any(each.kind in RESENT for each in faults):
                 return
-            yield from self._connect(call.request.timeout, to_all=True)
+            yield from self.connect(call.request.timeout, to_all=True)
             self._resend(call)
             yield from self._finish(call)
             self._judge_again(call)
@@ -260,11 +251,8 @@ class Calls(Pipeline[L], Masters):
         """Why each master has no connection; None: it has one."""
         return [None if each.connection is not None else each.fault for each in self._connections.servers]
 
-    def connect(self) -> WaitGenerator[None]:
-        """Begin to connect to all masters, and wait for a quorum."""
-        yield from self._connect(0.0)
-
-    def _connect(self, patience: float, *, to_all: bool = False) -> WaitGenerator[None]:
+    def connect(self, patience: float = 0.0, *, to_all: bool = False) -> WaitGenerator[None]:
+        """Begin to connect to all masters, and wait for a quorum, or ``to_all``."""
         enough = self._masters if to_all else self.context.quorum
         yield from self._connections.connect_gen(patience, enough, self._check)
 
@@ -288,6 +276,26 @@ class Calls(Pipeline[L], Masters):
         server.missed.clear()
         for pending in missed:
             self._post(server, pending._replace(sent_at=now), pending.command.packed)
+
+    def look(self, now: float) -> None:
+        """Drop connections whose replies were overdue: a stalled master then costs nothing any more."""
+        with self._mutex:
+            self.look_at = now + self._timeout / 16
+            for server in self._connections.servers:
+                if server.connection is None or not server.connection.pending:
+                    continue
+                took = now - server.connection.pending[0].sent_at
+                if took > self._timeout:
+                    fault = Fault(FaultKind.TIMEOUT, f"no answer within {self._timeout:g} s")
+                    self._connections.drop(server, fault)
+                elif took > self._timeout / 2 and self._is_news((server.index, "slow"), True, now):
+                    self._pending_events.add(MasterSlow(server.endpoint.label, took, self._timeout))
+
+    def on_drop(self, server: MasterConnection[L], connection: L, fault: Fault) -> None:
+        for pending in connection.undecided:
+            self._redeliver(server, pending)
+            if pending.call is not None:
+                self._count(pending.call, server.index, Vote(Code.FAULT, fault=fault))
 
     def after_data(self) -> None:
         """Do nothing: each reply has woken the call that waits for it."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from ..errors import RLockError
-from ..events import CLOSED, Lost
+from ..events import CLOSED, Lost, log
 from ..model import LeaseState
 from ..procedures.contender import undo
 from ..procedures.port import Request, WaitGenerator
@@ -19,8 +18,6 @@ from .watchdog import AT_CLOSE
 
 if TYPE_CHECKING:
     from .engine import Engine
-
-log = logging.getLogger("rlock")
 
 
 def close(engine: Engine) -> WaitGenerator[None]:

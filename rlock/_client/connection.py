@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..model import Fault, FaultKind, Vote
@@ -18,6 +19,7 @@ from .secrets import Reader
 
 #: Commands that are kept for one unreachable master. The oldest go first: their leases end first.
 MAX_MISSED = 10_000
+NOT_CONNECTED = Fault(FaultKind.DOWN, "not connected yet")
 
 
 def would_block(error: OSError) -> bool:
@@ -29,36 +31,17 @@ def would_block(error: OSError) -> bool:
     )
 
 
+@dataclass
 class Unacknowledged:
     """The votes on one connection that wait for the replicas of a group."""
 
-    __slots__ = ("behind", "replicas", "votes")
-
-    def __init__(self) -> None:
-        self.votes: list[tuple[Any, Vote]] = []  # with their commands
-        #: How many commands were sent behind the WAIT that is due; None: no WAIT is due.
-        self.behind: int | None = None
-        #: How many replicas acknowledged the writes before the last WAIT.
-        self.replicas = 0
+    votes: list[tuple[Any, Vote]] = field(default_factory=list)  # with their commands
+    behind: int | None = None  # commands that were sent behind the WAIT that is due; None: no WAIT is due
+    replicas: int = 0  # that acknowledged the writes before the last WAIT
 
 
 class Connection(ABC):
     """One open connection."""
-
-    __slots__ = (
-        "answered",
-        "awaits_handshake",
-        "backlog",
-        "began_at",
-        "connection_id",
-        "ended",
-        "expected_end",
-        "last_reply_at",
-        "memory_report",
-        "pending",
-        "reader",
-        "unacknowledged",
-    )
 
     #: Write; how many bytes the kernel took. Raises OSError: broken, or `would_block`.
     write: Callable[[bytes], int]
@@ -126,44 +109,25 @@ class Connection(ABC):
 L = TypeVar("L", bound=Connection)
 
 
+@dataclass(eq=False)
 class MasterConnection(Generic[L]):
     """One master: its connection, or why it has none."""
 
-    __slots__ = (
-        "connection",
-        "endpoint",
-        "failures",
-        "fault",
-        "index",
-        "is_connecting",
-        "kill",
-        "last_reply_at",
-        "missed",
-        "probe_at",
-        "reconnect_until",
-        "refusal",
-    )
-
-    def __init__(self, index: int, endpoint: Any) -> None:
-        self.index = index
-        self.endpoint = endpoint
-        self.connection: L | None = None
-        #: Why there is no connection.
-        self.fault = Fault(FaultKind.DOWN, "not connected yet")
-        #: Attempts that failed in a row, and when the next one is due.
-        self.failures = 0
-        self.probe_at = -math.inf
-        self.is_connecting = False
-        #: Commands that it may not have received.
-        self.missed: deque[Any] = deque(maxlen=MAX_MISSED)
-        #: Until then the client tries to connect even if nobody uses it, to deliver the missed commands.
-        self.reconnect_until = -math.inf
-        #: Why its last reply was no vote; None: it was one.
-        self.refusal: Fault | None = None
-        #: `Connection.last_reply_at` of the connection before this one.
-        self.last_reply_at = -math.inf
-        #: Connections that ended with replies due: see `ConnectOptions.kill`.
-        self.kill: list[tuple[str, int]] = []
+    index: int
+    endpoint: Any
+    connection: L | None = None
+    fault: Fault = NOT_CONNECTED  # why there is no connection
+    failures: int = 0  # attempts that failed in a row
+    probe_at: float = -math.inf  # when the next attempt is due
+    is_connecting: bool = False
+    #: Commands that it may not have received.
+    missed: deque[Any] = field(default_factory=lambda: deque(maxlen=MAX_MISSED))
+    #: Until then the client tries to connect even if nobody uses it, to deliver the missed commands.
+    reconnect_until: float = -math.inf
+    refusal: Fault | None = None  # why its last reply was no vote; None: it was one
+    last_reply_at: float = -math.inf  # `Connection.last_reply_at` of the connection before this one
+    #: Connections that ended with replies due: see `ConnectOptions.kill`.
+    kill: list[tuple[str, int]] = field(default_factory=list)
 
 
 class Traffic(Protocol[L]):

@@ -119,14 +119,11 @@ class Connections(ABC, Generic[L]):
     def take(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
         """Hand over bytes that have arrived."""
         try:
-            self._hand_over(server, connection, data)
+            self._traffic.on_data(server, connection, data)
+            if connection.ended and server.connection is connection:
+                self.drop(server, broken("the server closed the connection"))
         except BaseException as error:
             self.fail(server, error)
-
-    def _hand_over(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
-        self._traffic.on_data(server, connection, data)
-        if connection.ended and server.connection is connection:
-            self.drop(server, broken("the server closed the connection"))
 
     def fail(self, server: MasterConnection[L], error: BaseException) -> None:
         """Drop a connection after an exception in the middle of a command or of a reply.
@@ -179,7 +176,7 @@ class Connections(ABC, Generic[L]):
 
         At most ``patience`` seconds, a little longer on the first call. ``check`` may raise.
         """
-        if self.whole:
+        if self.up == len(self.servers):
             return
         with self._mutex:
             check()
@@ -212,11 +209,6 @@ class Connections(ABC, Generic[L]):
                 self._sleepers.pop(parker, None)
 
     @property
-    def whole(self) -> bool:
-        """Whether all masters are connected."""
-        return self.up == len(self.servers)
-
-    @property
     def is_connecting(self) -> bool:
         """Whether an attempt is under way."""
         return any(server.is_connecting for server in self.servers)
@@ -224,8 +216,8 @@ class Connections(ABC, Generic[L]):
     def connect_due(self) -> None:
         """Start the attempts that are due."""
         now = self._clock()
-        for server in self._missing():
-            if now >= server.probe_at:
+        for server in self.servers:
+            if server.connection is None and not server.is_connecting and now >= server.probe_at:
                 server.is_connecting = True
                 try:
                     self._start(server)
@@ -234,9 +226,6 @@ class Connections(ABC, Generic[L]):
                     if not isinstance(error, RuntimeError):
                         raise
                     self._failed(server, Fault(FaultKind.DOWN, str(error)))  # there are no more threads
-
-    def _missing(self) -> list[MasterConnection[L]]:
-        return [server for server in self.servers if server.connection is None and not server.is_connecting]
 
     def _connect_gen(self, server: MasterConnection[L]) -> WaitGenerator[None]:
         """Try to connect; try again while the master has to get a missed command."""

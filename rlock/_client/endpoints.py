@@ -6,7 +6,6 @@ credential providers.
 
 from __future__ import annotations
 
-import logging
 import re
 import socket
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from ..errors import OptionsError
+from ..events import log
 from ..rules.options import split_urls
 from . import sentinel
 from .libraries import default, library_of
@@ -26,8 +26,6 @@ from .secrets import guarded, secrets_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-log = logging.getLogger("rlock")
 
 #: Arguments of the libraries' pools: a single connection would refuse them.
 _POOL_ARGUMENTS = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from abc import abstractmethod
@@ -12,7 +11,7 @@ from typing import Any
 
 from ..clock import Clock
 from ..errors import LeaseLostError, NotHeldError, QuorumUnreachableError, RLockError
-from ..events import PendingEvents, Queued, ReleaseUnsure, emit, observed
+from ..events import PendingEvents, Queued, ReleaseUnsure, emit, log, observed
 from ..model import LeaseState, LockStatistics
 from ..procedures import inspect
 from ..procedures.contender import Contender, Grant, withdraw
@@ -32,8 +31,6 @@ from .local_queue import LocalQueue
 from .runtime import Runtime
 from .subscriptions import Subscriptions
 from .watchdog import DISOWNED, Watchdog
-
-log = logging.getLogger("rlock")
 
 
 class Engine(Port):
@@ -56,14 +53,9 @@ class Engine(Port):
         # Seeded by the system: otherwise two processes forked from one would back off in step.
         random = Random()
         guard = Guard(masters, options.max_ttl, options.restart_guard)
+        wire = WIRES[options.interop]
         self.context = ClientContext(
-            masters,
-            clock,
-            random,
-            guard,
-            fresh_client_id(),
-            wire=WIRES[options.interop],
-            groups=groups or {},
+            masters, clock, random, guard, fresh_client_id(), wire=wire, groups=groups or {}
         )
         self.runtime = runtime
         self.mutex = threading.Lock()

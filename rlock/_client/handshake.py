@@ -5,17 +5,15 @@ from __future__ import annotations
 # Imported before the first connection. If no descriptor is free then, the import fails, and Python remembers
 # for ever that there is no such encoding.
 import encodings.idna  # noqa: F401
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ..events import log
 from ..model import Fault, FaultKind
 from ..procedures.port import WaitGenerator
 from ..rules import commands, replies, scripts
 from ..rules.memory_epoch import MemoryReport
 from .libraries import errors
-
-log = logging.getLogger("rlock")
 
 #: The shortest time-out of TCP's connect: enough for a master on another continent.
 MIN_CONNECT_S = 0.25

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
 from typing import NamedTuple
 
-from ..model import Code, FaultKind
+from ..model import Code
 from ..procedures.port import Request
 from ..rules.command_templates import Command
 from ..rules.quorum import Ballot
@@ -32,11 +31,6 @@ class PendingCall:
     def asleep(self) -> bool:
         """Whether its thread or task waits, or reads for others."""
         return not self.over
-
-    def failed_by(self, kinds: Set[FaultKind]) -> bool:
-        """Whether a master gave no vote for one of these reasons."""
-        faults = (vote.fault for vote in self.ballot.votes.values())
-        return any(fault is not None and fault.kind in kinds for fault in faults)
 
     def unanswered(self) -> list[int]:
         """The masters that said neither yes nor no."""

@@ -1,24 +1,33 @@
-"""Pipeline: the replies of the masters, in the order of the commands, and the votes in them."""
+"""Pipeline: the replies of the masters, in the order of the commands, and the votes in them.
+
+A vote of a group counts when all replicas of the group have it: a primary whose replica was promoted cannot
+collect all of them. Behind the command the client sends a WAIT, and an INFO that says whether the server has
+been the primary since the handshake. Commands that come meanwhile share the next WAIT. Behind a command that
+may have written nothing it publishes a message, to have something to wait for. The conditions of WAIT and
+INFO: evidence/spec/Groups.tla.
+"""
 
 from __future__ import annotations
 
 import math
 import threading
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
-from ..events import GroupChanged, MasterAnswers, MasterFailed, MasterSlow, OutOfStep
+from ..events import GroupChanged, MasterAnswers, MasterFailed, OutOfStep
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.port import ClientContext
 from ..rules import commands, replies, scripts
 from ..rules.command_templates import Command, encode, end_of_acquire
 from ..rules.memory_epoch import Note
-from .acknowledgements import Acknowledgements
-from .connection import Connection, MasterConnection
+from .connection import Connection, MasterConnection, Unacknowledged
 from .connections import Connections, broken
 from .pending import PendingCall, PendingReply
 
 #: A state that lasts is reported again after this time.
 REPORT_AGAIN_S = 60.0
+#: A group that lacks replicas is asked for its primary after this time, and so again and again.
+ASK_AGAIN_S = 1.0
 
 #: Bound once: enum lookup is measurable on this path.
 _YES = Code.YES
@@ -26,20 +35,21 @@ _YES = Code.YES
 L = TypeVar("L", bound=Connection)
 
 
-class Pipeline(Acknowledgements[L]):
+class Pipeline(Generic[L]):
     """Called with the mutex."""
 
     _connections: Connections[L]
+    #: Of `Calls`: send a command. False: the master is not connected.
+    _post: Callable[[MasterConnection[L], PendingReply, bytes], bool]
 
     def __init__(self, context: ClientContext, request_timeout: float) -> None:
+        self.context = context
         self._clock = context.clock
         self._timeout = request_timeout
         self._guard = context.guard
-        self._time = context.time
         self._pending_events = context.pending_events
         #: The masters that are groups, with the number of their replicas.
         self._groups = context.groups
-        self._wire = context.wire
         self._mutex = threading.Lock()
         #: The last report of each lasting state: the state, and when to report it again.
         self._reported: dict[object, tuple[object, float]] = {}
@@ -134,7 +144,7 @@ class Pipeline(Acknowledgements[L]):
         grants = command.script in scripts.GRANTING
         vote = self._guard.filter_vote(server.index, vote, self._clock(), grants=grants)
         if vote.time_us:
-            self._time.saw(server.index, vote.time_us, sent_at)
+            self.context.time.saw(server.index, vote.time_us, sent_at)
         if not connection.awaits_handshake:  # otherwise this may be the first reply after a restart
             connection.last_reply_at = sent_at
         if call is not None:
@@ -189,6 +199,90 @@ class Pipeline(Acknowledgements[L]):
             for i, vote in list(call.ballot.votes.items()):
                 call.ballot.amend(i, self._guard.filter_vote(i, vote, now, grants=grants))
 
+    # -- the replicas of groups ----------------------------------------------------------------------
+
+    def _needs_replicas(self, server: MasterConnection[L], pending: PendingReply) -> bool:
+        """Whether the vote on a command counts only when all replicas have it."""
+        if not self._groups.get(server.index) or pending.call is None:
+            return False
+        command = pending.command
+        return command.script in scripts.ACKNOWLEDGED or command.acknowledged or command.unwritten != ""
+
+    def _follow_up(self, server: MasterConnection[L], connection: L, pending: PendingReply) -> bytes:
+        """What follows a command, in one write with it. While a WAIT is due, the next one stands for all."""
+        held = connection.unacknowledged
+        followers: list[Command] = []
+        if self._needs_replicas(server, pending):
+            if name := pending.command.unwritten:
+                followers.append(commands.mark(self.context.wire.client_channel(name, "")))
+            if held.behind is None:
+                followers += (self._wait(server, connection), commands.replication())
+            else:
+                held.behind += 1
+        elif pending.command.script is scripts.ACKNOWLEDGE:
+            followers.append(commands.replication())
+        follower = pending._replace(call=None, resend_until=pending.sent_at)
+        connection.pending.extend(follower._replace(command=command) for command in followers)
+        return b"".join([command.packed for command in followers])
+
+    def _wait(self, server: MasterConnection[L], connection: L) -> Command:
+        connection.unacknowledged.behind = 0
+        return commands.acknowledge(self._groups[server.index], self._timeout / 2)
+
+    def _acknowledged(self, server: MasterConnection[L], connection: L, command: Command, vote: Vote) -> None:
+        """Count the votes that all replicas have; without all of them, ask for the primary again."""
+        if vote.fault is None and command.script is not scripts.REPLICATION:
+            connection.pending.popleft()
+            connection.unacknowledged.replicas = vote.hold_count  # that of WAIT comes last
+            return
+        fault = vote.fault or self._short(server, connection, vote)
+        if fault is not None:
+            self._refused(server, fault)
+            old = self._clock() > connection.began_at + ASK_AGAIN_S
+            if old or fault.kind is not FaultKind.UNREPLICATED:
+                self._connections.drop(server, fault)  # another server may be the primary now
+                return
+        elif server.refusal is not None:
+            self._accepted(server)
+        connection.pending.popleft()
+        held, connection.unacknowledged = connection.unacknowledged, Unacknowledged()
+        for pending, counted in held.votes:
+            if fault is not None:
+                self._redeliver(server, pending)
+            if pending.call is not None:
+                # Again: the client may have learned of a longer lease since it read the reply.
+                grants = pending.command.script in scripts.GRANTING
+                vote = self._guard.filter_vote(server.index, counted, self._clock(), grants=grants)
+                decided = vote if fault is None else Vote(Code.FAULT, fault=fault)
+                self._count(pending.call, server.index, decided)
+        if held.behind:
+            wait, now = self._wait(server, connection), self._clock()
+            self._post(server, PendingReply(None, wait, now, now), wait.packed)
+
+    def _short(self, server: MasterConnection[L], connection: L, vote: Vote) -> Fault | None:
+        """Why the votes do not count; None: they do. ``vote``: of `commands.replication`."""
+        if vote.holder != connection.memory_report.replication_id:
+            # It was a replica since the handshake, and may have copied an older memory.
+            return broken("its replication began anew")
+        replicas, online = self._groups[server.index], vote.hold_count
+        acknowledged = min(online, connection.unacknowledged.replicas)
+        if online > replicas:
+            text = f"{online} replicas are connected, and replicas={replicas} is set"
+        elif acknowledged < replicas:
+            text = f"{acknowledged} of {replicas} replicas acknowledged: it has no vote without all of them"
+        else:
+            return None
+        return Fault(FaultKind.UNREPLICATED, text)
+
+    def _redeliver(self, server: MasterConnection[L], pending: PendingReply) -> None:
+        """Send a command again when its master is connected again, if it still means something then."""
+        if pending.resend_until > pending.sent_at:
+            late = None if pending.call is None else pending.call.request.late
+            server.missed.append(pending._replace(call=None, command=late or pending.command))
+            # Otherwise an unused client makes no attempt, and a released lock stays locked there.
+            server.reconnect_until = max(server.reconnect_until, pending.resend_until)
+            self._connections.connect_due()
+
     # -- the notes of the restart guard ------------------------------------------------------------
 
     def _judge_memory(self, server: MasterConnection[L], connection: L, now: float) -> None:
@@ -241,34 +335,3 @@ class Pipeline(Acknowledgements[L]):
         # The replies of a group are parsed: their votes wait for the replicas.
         counts = server.index not in self._groups and (not guard.on or guard.counts(server.index, note, now))
         connection.expected_end = end_of_acquire(note) if counts else None
-
-    # -- the end of a connection -------------------------------------------------------------------
-
-    def look(self, now: float) -> None:
-        """Drop connections whose replies were overdue: a stalled master then costs nothing any more."""
-        with self._mutex:
-            self.look_at = now + self._timeout / 16
-            for server in self._connections.servers:
-                if server.connection is None or not server.connection.pending:
-                    continue
-                took = now - server.connection.pending[0].sent_at
-                if took > self._timeout:
-                    fault = Fault(FaultKind.TIMEOUT, f"no answer within {self._timeout:g} s")
-                    self._connections.drop(server, fault)
-                elif took > self._timeout / 2 and self._is_news((server.index, "slow"), True, now):
-                    self._pending_events.add(MasterSlow(server.endpoint.label, took, self._timeout))
-
-    def on_drop(self, server: MasterConnection[L], connection: L, fault: Fault) -> None:
-        for pending in connection.undecided:
-            self._redeliver(server, pending)
-            if pending.call is not None:
-                self._count(pending.call, server.index, Vote(Code.FAULT, fault=fault))
-
-    def _redeliver(self, server: MasterConnection[L], pending: PendingReply) -> None:
-        """Send a command again when its master is connected again, if it still means something then."""
-        if pending.resend_until > pending.sent_at:
-            late = None if pending.call is None else pending.call.request.late
-            server.missed.append(pending._replace(call=None, command=late or pending.command))
-            # Otherwise an unused client makes no attempt, and a released lock stays locked there.
-            server.reconnect_until = max(server.reconnect_until, pending.resend_until)
-            self._connections.connect_due()

@@ -269,8 +269,7 @@ class Subscriptions(Notifications, Generic[L]):
                 log.warning("%s refuses SUBSCRIBE, so waiters poll: %.200s", server.endpoint.label, message)
             return
         kind, channel, payload = message[0], message[1], message[2]
-        found = self._by_channel.get(channel)
-        if found is None:
+        if (found := self._by_channel.get(channel)) is None:
             return
         if channel == found.client and kind == b"subscribe":
             self._confirmed(found, server.index)
@@ -296,8 +295,7 @@ class Subscriptions(Notifications, Generic[L]):
         if payload == b"":
             return  # the master only asks whether this client is there
         token, message = HandOff.parse(payload, self._context.clock())
-        inbox = found.inbox(token)
-        if inbox is not None:
+        if (inbox := found.inbox(token)) is not None:
             inbox.on_hand_off(server.index, message)
         elif OWN.announces(token):
             self._unclaimed.append((found.name, token.decode("utf-8", "replace")))

@@ -199,15 +199,17 @@ class Connections(connections.Connections[SocketConnection]):
         return True
 
     def read_arrived(self) -> None:
-        if not self._mutex.acquire(timeout=ARRIVED_S):
-            return  # a signal handler asks, and its own thread has the mutex
-        try:
+        until = time.monotonic() + ARRIVED_S
+        # No acquire() with a time-out: Ctrl-C behind it, in front of a `try`, would leave the mutex locked.
+        while self._mutex.locked():
+            if time.monotonic() > until:
+                return  # a signal handler asks, and its own thread has the mutex
+            time.sleep(0.0005)
+        with self._mutex:
             for fd in list(self.by_fd):
                 self._serve(fd, 0)
             if self._leader is not None:
                 self._wake_pipe.wake()  # its replies may be among them
-        finally:
-            self._mutex.release()
         self._traffic.after_data()
 
     def poll(self, timeout: float) -> list[tuple[int, int]] | None:
@@ -236,7 +238,7 @@ class Connections(connections.Connections[SocketConnection]):
             if event & select.POLLOUT and not connection.flush():
                 self._poll.modify(fd, select.POLLIN)
             # Inside this try: Ctrl-C after the fetch must drop the connection, because its bytes are lost.
-            self._hand_over(server, connection, connection.fetch())
+            self.take(server, connection, connection.fetch())
         except BaseException as error:
             self.fail(server, error)
 

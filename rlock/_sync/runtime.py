@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -10,9 +9,8 @@ from typing import TypeVar
 
 from .._client import runtime
 from .._client.runtime import NO_WAIT
+from ..events import log
 from ..procedures.port import WaitGenerator
-
-log = logging.getLogger("rlock")
 
 #: The longest time that ``time.sleep`` takes on every system.
 LONG_S = 86_400.0

@@ -15,7 +15,6 @@ from ..base import BaseClient, OnLost
 from ..errors import RLockError
 from ..model import LockStatus
 from ..procedures import inspect
-from ..procedures.init import init
 from ..rules.options import check_name
 from .lock import RLock
 
@@ -80,7 +79,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
     async def init(self) -> dict[str, str | None]:
         """State that nothing was locked before; see `rlock.Client.init`, with its dangers."""
         engine = self._engine()
-        return await engine.perform(init(engine.masters, self._timeout))
+        return await engine.perform(inspect.init(engine.masters, self._timeout))
 
     def leader(
         self,

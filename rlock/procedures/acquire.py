@@ -229,10 +229,11 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
             return Wake.HANDED
         if vote.ttl_ms >= 0:
             expires_at = clock() + expiry_wait([vote.ttl_ms], 1)
-            same = holder_identity(vote.holder) == holder
-            # The same holder has renewed its lease. Another holder may have stopped after a hand-off.
-            free_at = max(free_at, expires_at) if same else expires_at
-            holder = holder_identity(vote.holder)
+            named = holder_identity(vote.holder)
+            holder = holder or named
+            # The same holder has renewed its lease. Another one may have stopped after a hand-off, or be a
+            # dead contender on this master alone: then the lease that the quorum named still ends first.
+            free_at = max(free_at, expires_at) if named == holder else min(free_at, expires_at)
 
 
 def _look(

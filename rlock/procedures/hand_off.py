@@ -91,8 +91,6 @@ def _counted(context: ClientContext, handed: dict[int, HandOff]) -> dict[int, fl
         # A grant that is later than its message: the master's clock was set.
         if since is None or since > message.read_at or not message.token:
             continue
-        if now >= valid_until(since, CLAIM_S):  # too old: such a message gives no token either
-            continue
         if master in context.groups:  # its replicas may not have the grant
             continue
         if not guard.on or guard.counts(master, message.note, now):

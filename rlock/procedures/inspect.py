@@ -1,19 +1,17 @@
-"""Inspect: who holds a lock, and an operator's removal of a hold."""
+"""Inspect: who holds a lock, and what an operator states: a hold is removed, new masters may vote."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
+from ..errors import OptionsError
 from ..model import Code, LockStatistics, LockStatus, MasterStatus, Waiter
 from ..rules import commands
 from ..rules.keys import holder_identity, since, token_of
 from ..rules.quorum import Ballot, Settle
 from .failures import faults, impossible, unreachable
 from .port import ClientContext, Masters, Request, WaitGenerator
-
-#: Locks in one pipeline: all replies must be read within the time-out.
-BATCH = 100
 
 
 def _look(masters: Masters, name: str, timeout: float) -> WaitGenerator[Ballot]:
@@ -69,27 +67,6 @@ def status(masters: Masters, name: str, timeout: float) -> WaitGenerator[LockSta
     """The view of each master, and of a quorum. Raises `QuorumUnreachableError` if fewer answered."""
     ballot = yield from _look(masters, name, timeout)
     return told(masters.context, name, ballot)
-
-
-def statuses(
-    masters: Masters, names: Sequence[str], timeout: float, waiters: int = commands.STATUS_WAITERS
-) -> WaitGenerator[list[LockStatus]]:
-    """The status of many locks in order, each with its first ``waiters`` waiters.
-
-    Masters that do not answer are faults in each status. With fewer answers than ``quorum`` a status has no
-    holder, and its lock need not be free.
-    """
-    context, found = masters.context, list[LockStatus]()
-    # Also without names: the call connects to the masters.
-    for start in range(0, max(len(names), 1), BATCH):
-        batch = names[start : start + BATCH]
-        requests = [
-            Request(commands.status(name, waiters, guarded=context.guard.on), timeout, Settle.ALL)
-            for name in batch
-        ]
-        ballots = yield from masters.call_many(requests)
-        found += [told(context, name, ballot) for name, ballot in zip(batch, ballots, strict=True)]
-    return found
 
 
 def told(context: ClientContext, name: str, ballot: Ballot) -> LockStatus:
@@ -153,3 +130,29 @@ def evict(
         if removed.granted:
             evicted.append(holder)
     return evicted
+
+
+def init(masters: Masters, timeout: float) -> WaitGenerator[dict[str, str | None]]:
+    """Lift the restart guard of every master that answers, until its next restart.
+
+    Returns None for each master that accepted, otherwise its fault. Two round trips.
+    """
+    context = masters.context
+    guard = context.guard
+    if not guard.on:
+        raise OptionsError("restart_guard=0 has turned the restart guard off: there is nothing to lift")
+    # The first handshake of each connection has written the note; this one changes nothing.
+    ballot = yield from masters.call(commands.handshake("", "volatile"), timeout, Settle.ALL)
+    found: dict[str, str | None] = dict.fromkeys(context.masters, "no answer in time")
+    found |= faults(context, ballot)
+    answering = [i for i, vote in ballot.votes.items() if vote.code != Code.FAULT]
+    requests = [
+        Request(commands.handshake(guard.run_id(i), "vouched"), timeout, Settle.ALL, targets=(i,))
+        for i in answering
+    ]
+    ballots = yield from masters.call_many(requests)
+    for i, noted in zip(answering, ballots, strict=True):
+        vote = noted.votes.get(i)
+        if vote is not None:
+            found[context.masters[i]] = None if vote.fault is None else vote.fault.text
+    return found

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any
 
 from ..events import PendingEvents
 from .lease import EXPIRED, Lease, LeaseEvent
@@ -42,13 +42,6 @@ class OwnerKey:
         return bool(self._alive())
 
 
-class Signal(Protocol):
-    """The part of ``threading.Event`` that a hold needs."""
-
-    def set(self) -> None:
-        """Wake those who wait for it."""
-
-
 class ReportState:
     """The reports about one hold to its owner and to observers. A new one has these values."""
 
@@ -57,7 +50,7 @@ class ReportState:
     #: The release or the loss was reported, or is being reported.
     end_reported = False
     #: Set by the driver when the hold is lost; made when somebody asks for it.
-    signal: Signal | None = None
+    signal: Any = None
 
 
 @dataclass(slots=True, eq=False, repr=False)

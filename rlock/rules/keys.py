@@ -20,6 +20,8 @@ _REDISSON_OWNER = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:(\d+)
 #: The key that tells since when a master keeps its data. It belongs to no lock and has no expiry: a master
 #: without it has lost its data (rules/restart_guard.py).
 NOTE = "rlock:fleet"
+#: The greatest fencing token, in the year 2255: a double of Lua has room for the tokens above it.
+MAX_TOKEN = 9 * 10**15
 #: The longest owner token: 64 and 32 characters of a host and of a thread, a pid, and the uuid.
 MAX_TOKEN_BYTES = 512
 #: The start of the names of Redisson's channels.
@@ -81,10 +83,10 @@ class HandOff(NamedTuple):
         """The token of the place, and the message."""
         place, _, grant = payload.partition(b" ") if type(payload) is bytes else (b"", b"", b"")
         words = grant.decode("utf-8", "replace").split(" ", 2)
-        # 16 digits reach the year 2286.
-        if len(words) < 3 or not all(word.isdecimal() and len(word) <= 16 for word in words[:2]):
+        numbers = [int(word) for word in words[:2] if word.isdecimal() and len(word) <= 16]
+        if len(words) < 3 or len(numbers) < 2 or max(numbers) > MAX_TOKEN:
             return place, cls(read_at=read_at)
-        return place, cls(int(words[0]), int(words[1]), words[2], read_at)
+        return place, cls(numbers[0], numbers[1], words[2], read_at)
 
 
 def client_label(thread: str) -> str:

@@ -47,13 +47,14 @@ class RenewalSchedule:
 
     def fill_up(self, hold: Hold) -> None:
         """Schedule the first renewal: it also puts the key on masters that the acquire did not win."""
-        period = renew_period(hold.lease.ttl)
-        self._renew_by(hold, hold.acquired_at + min(FILL_UP_S, period), period)
+        self.renew(hold, hold.acquired_at, FILL_UP_S)
 
-    def renew(self, hold: Hold, sent_at: float) -> None:
-        """Schedule the next renewal after a successful one that was sent at ``sent_at``."""
+    def renew(self, hold: Hold, sent_at: float, within: float = math.inf) -> None:
+        """Schedule the next renewal after a successful one, or an acquire, that was sent at ``sent_at``."""
         period = renew_period(hold.lease.ttl)
-        self._renew_by(hold, sent_at + period, period)
+        # A little early, at one of few instants: otherwise each of many locks would need its own round.
+        step = min(RENEW_SLACK_S, period / 4)
+        self._put(hold, (sent_at + min(within, period)) // step * step)
 
     def retry(self, hold: Hold, sent_at: float) -> None:
         """Schedule the next renewal after a failed one, or the end of the validity if that comes first."""
@@ -81,11 +82,6 @@ class RenewalSchedule:
         """Remove and return the holds that are due."""
         instants = sorted([due_at for due_at in self._due if due_at <= now])
         return [hold for due_at in instants for hold in self._due.pop(due_at)]
-
-    def _renew_by(self, hold: Hold, latest: float, period: float) -> None:
-        # A little early, at one of few instants: otherwise each of many locks would need its own round.
-        step = min(RENEW_SLACK_S, period / 4)
-        self._put(hold, latest // step * step)
 
     def _put(self, hold: Hold, due_at: float) -> None:
         if hold.renewal.due_at in self._due:

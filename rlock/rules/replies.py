@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..model import NO_QUEUE, Code, Fault, FaultKind, Queue, Vote
-from .keys import is_lock, is_owner, token_of
+from .keys import MAX_TOKEN, is_lock, is_owner, token_of
 
 
 def text(value: Any) -> str:
@@ -75,6 +75,8 @@ def decode_one(reply: Any) -> Vote:
         return _no_vote(reply)
     if kinds == _ACQUIRED:
         code, holder, count, ttl_ms, ticket, time_us, token, note, queued = reply
+        if not 0 <= token <= MAX_TOKEN:
+            return _no_vote(reply)
         holder, note = holder.decode("utf-8", "replace"), note.decode("utf-8", "replace")
         if code == _FOREIGN and not is_lock(holder, count):
             return Vote(Code.NOT_A_LOCK, note=note)
@@ -83,6 +85,8 @@ def decode_one(reply: Any) -> Vote:
         return Vote(code, holder, count, ttl_ms, None, (), ticket, time_us, queue, token, note)
     if kinds == _RELEASED:
         code, holder, count, ttl_ms, token = reply
+        if not 0 <= token <= MAX_TOKEN:
+            return _no_vote(reply)
         holder = holder.decode("utf-8", "replace")
         return Vote(code, holder, count, ttl_ms, None, (), 0, 0, NO_QUEUE, token)
     return _no_vote(reply)

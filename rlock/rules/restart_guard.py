@@ -110,6 +110,7 @@ class Guard:
             return True
         self._epochs[master] = epoch._replace(note="", whole_from=now, reason=FLUSHED)
         self._reported.discard(master)
+        self._read_longest(master)
         return False
 
     def filter_vote(self, master: int, vote: Vote, now: float, *, grants: bool) -> Vote:

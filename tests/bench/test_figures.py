@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.harness import figures
+from bench.harness.sections import Section, overlaps
 
 
 def test_five_rounds_give_their_lowest_and_highest_value_and_more_rounds_less() -> None:
@@ -25,3 +26,13 @@ def test_durations_are_in_microseconds_and_a_p99_has_enough_samples() -> None:
 def test_a_ratio_is_taken_round_by_round() -> None:
     assert figures.ratios([200.0, 410.0, 7.0], [100.0, 200.0]) == [2.0, 2.05]
     assert figures.ratios([1.0, 2.0], [0.0, 1.0]) == [2.0]
+
+
+def test_each_section_that_begins_in_another_one_is_an_overlap() -> None:
+    first, second, third = (
+        Section(i, 0, 0, begin, end) for i, begin, end in ((0, 1, 2), (1, 2, 3), (0, 3, 4))
+    )
+    assert overlaps([first, second, third]) == 0
+    # The third one begins after the second has ended, and in the first.
+    long, later = Section(0, 0, 0, 1, 10), Section(1, 1, 3, 9, 12)
+    assert overlaps([later, long, second]) == 2

@@ -17,7 +17,7 @@ from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
 from ..servers import Fleet, raw
 from .dashboards import Dashboard, get
-from .test_run import Start, ended, start  # noqa: F401 - a fixture
+from .shell import rlock as run
 
 Open = Callable[..., Dashboard]
 
@@ -104,9 +104,9 @@ def test_a_signal_ends_it_at_once(dashboard: Open, masters3: Fleet) -> None:
     assert page.end(signal.SIGTERM)[0] == 0, "also when nobody ever looked"
 
 
-def test_a_port_in_use_is_one_line(start: Start) -> None:  # noqa: F811
+def test_a_port_in_use_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        code, out, err = ended(start("dashboard", "--port", str(port)))
-    assert (code, out) == (64, "")
-    assert err == f"rlock: port {port} is in use: take another one with --port, or any with --port 0\n"
+        found = run("dashboard", "--port", str(port), masters=["redis://127.0.0.1:1"])
+    told = f"rlock: port {port} is in use: take another one with --port, or any with --port 0\n"
+    assert found == (64, "", told)

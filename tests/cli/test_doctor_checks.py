@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rlock.cli.doctor.acl import Permissions, denial
+from rlock.cli.doctor.acl import Permissions
 from rlock.cli.doctor.facts import ClockSample, Facts, Fleet, Memory, Target, Timing, Trouble, as_json
 from rlock.cli.doctor.findings import CHECKS, Finding, Severity, diagnose
 from rlock.cli.doctor.report import closing, report
@@ -186,24 +186,6 @@ def test_of_a_master_that_gave_no_answer_only_that_is_said(trouble: Trouble) -> 
     dead = Facts(Target("rediss://10.0.0.1:6379", tls=True), trouble=trouble, fault="it is gone")
     found = [finding for finding in diagnose(fleet(dead)) if finding.master]
     assert [finding.check for finding in found] in (["reachable"], ["login"])
-
-
-@pytest.mark.parametrize(
-    ("reply", "why"),
-    [
-        ("NOPERM this user has no permissions to run the 'get' command or its subcommand", "command"),
-        ("NOPERM User a key channel has no permissions to run the 'config|get' command", "command"),
-        ("NOPERM this user has no permissions to access one of the keys used as arguments", "key"),
-        ("NOPERM this user has no permissions to access one of the channels used as arguments", "channel"),
-        ("NOPERM No permissions to access database", "other"),
-        ("ERR unknown command `GET`, with args beginning with: `x`, ", "unknown"),
-        ("ERR Unknown subcommand or wrong number of arguments for 'KILL'", "unknown"),
-        ("WRONGTYPE Operation against a key", None),
-    ],
-)
-def test_a_refusal_is_read_as_every_server_says_it(reply: str, why: str | None) -> None:
-    assert denial(Exception(reply)) == why
-    assert denial(reply.encode()) is None, "an answer that only looks so"
 
 
 def test_the_page_lists_and_explains_every_check_and_no_other() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -25,21 +24,8 @@ def queue(name: str, score: str, member: str | bytes) -> tuple[Any, ...]:
 #: Keys that a master has in the place of a lock.
 HOSTILE: dict[str, Callable[[str], tuple[Any, ...]]] = {
     "a place at infinity": lambda name: queue(name, "inf", "y"),
-    "a place before all time": lambda name: queue(name, "-inf", f"{OWNER}|s"),
     "a place that no integer holds": lambda name: queue(name, "1e300", f"{OWNER}|s"),
-    "a place of bytes": lambda name: queue(name, "5", b"\xff\xfe|\x80"),
-    "a queue of another type": lambda name: ("SET", keys.queue(name), "y"),
-    "a count that is infinite": lambda name: ("HSET", name, OWNER, "inf"),
-    "a count that is no number": lambda name: ("HSET", name, OWNER, "nan"),
-    "a count below zero": lambda name: ("HSET", name, OWNER, "-5"),
-    "a count of 300 digits": lambda name: ("HSET", name, OWNER, "9" * 300),
-    "a holder of bytes": lambda name: ("HSET", name, b"\xff\xfe:" + b"0" * 32, "1"),
-    "a holder of the year 10889": lambda name: ("HSET", name, f"a:{'f' * 12}7{'0' * 19}", "1"),
     "a field that is no owner": lambda name: ("HSET", name, "user:1", "1"),
-    "a token of 300 digits": lambda name: ("SET", keys.fence(name), f"{'9' * 300} {OWNER}"),
-    "a token below zero": lambda name: ("SET", keys.fence(name), f"-5 {OWNER}"),
-    "a list as a token": lambda name: ("RPUSH", keys.fence(name), "1"),
-    "a name of bytes": lambda name: ("HSET", name.encode() + b"\xff\xfe", OWNER, "1"),
 }
 
 
@@ -47,28 +33,6 @@ def put(masters: Fleet, command: tuple[Any, ...], count: int = 3) -> None:
     for url in masters.urls[:count]:
         with raw(url) as server:
             server.execute_command(*command)
-
-
-@pytest.mark.parametrize("kind", HOSTILE)
-@pytest.mark.parametrize("count", [1, 3])
-def test_no_key_of_a_master_makes_a_call_raise_anything_but_our_errors(
-    masters3: Fleet, kind: str, count: int
-) -> None:
-    put(masters3, HOSTILE[kind]("x"), count)
-    with rlock.Client(masters3.urls, ttl=1.0) as client, rlock.Client(masters3.urls, ttl=1.0) as other:
-        calls: tuple[Callable[[], Any], ...] = (
-            lambda: client.status("x"),
-            lambda: client.lock("x").locked(),
-            lambda: client.lock("x").statistics(),
-            lambda: client.lock("x").acquire(blocking=False),
-            lambda: other.lock("x").acquire(timeout=0.05),
-            lambda: other.lock("x", fair=True).acquire(timeout=0.05),
-            lambda: client.lock("x").release(),
-            lambda: other.evict("x"),
-        )
-        for call in calls:
-            with contextlib.suppress(rlock.RLockError):
-                call()
 
 
 def test_a_place_that_no_waiter_took_costs_those_who_wait_nothing(masters3: Fleet) -> None:

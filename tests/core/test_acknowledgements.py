@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rlock._client.acknowledgements import ASK_AGAIN_S
 from rlock._client.handshake import ConnectError, ConnectOptions, HandshakeResult, handshake
+from rlock._client.pipeline import ASK_AGAIN_S
 from rlock._sync.runtime import run
 from rlock.model import Code, FaultKind
 from rlock.procedures.port import Request, WaitGenerator

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from rlock.cli.scan.look import statuses
 from rlock.errors import OptionsError, QuorumUnreachableError
 from rlock.model import Code, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER
 from rlock.procedures.contender import Grant
-from rlock.procedures.inspect import evict, locked, status, statuses
+from rlock.procedures.inspect import evict, locked, status
 from rlock.rules import scripts
 from rlock.rules.keys import HandOff
 from rlock.rules.quorum import Ballot

@@ -196,7 +196,7 @@ class WiredCalls(calls.Calls[Connection]):
     def reconnect(self) -> None:
         for server in self._connections.servers:
             server.probe_at = 0.0
-        for _ in self._connect(TIMEOUT_S):
+        for _ in self.connect(TIMEOUT_S):
             pass
 
     @property

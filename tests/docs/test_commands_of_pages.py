@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import urllib.request
 from pathlib import Path
 
 import pytest
 
+from ..cli.dashboards import Dashboard, get
 from ..servers import Fleet
 from .pages import DOCS, PYTHON, marked, starter
 
@@ -56,22 +56,13 @@ def test_a_command_of_the_page_does_its_work(command: str, masters3: Fleet, tmp_
 
 
 @pytest.mark.parametrize("command", [each for each in commands("dashboard.md") if each.startswith("rlock ")])
-def test_a_command_of_the_dashboard_serves_a_page(command: str, masters3: Fleet, tmp_path: Path) -> None:
-    words = [word.strip("'") for word in command.split()[1:]]
-    if "--port" not in words:
-        words += ["--port", "0"]  # another program may use 8379
-    with starter(tmp_path, masters3.urls) as start:
-        process = start(PYTHON, "-u", "-m", "rlock", *words)
-        assert process.stdout is not None
-        found = None
-        while found is None:
-            line = process.stdout.readline()
-            assert line, "it ended without an address"
-            found = re.search(r"http://127\.0\.0\.1:\d+/", line)
-        with urllib.request.urlopen(found[0], timeout=30) as answer:
-            assert "text/html" in answer.headers["Content-Type"]
-        process.terminate()
-        assert process.wait(30) is not None
+def test_a_command_of_the_dashboard_serves_a_page(command: str, masters3: Fleet) -> None:
+    words = [word.strip("'") for word in command.split()[2:]]
+    page = Dashboard(masters3.urls, *words)
+    try:
+        assert "text/html" in get(page.port)[0].headers["Content-Type"]
+    finally:
+        page.close()
 
 
 def test_the_gauges_of_the_page_are_those_of_the_dashboard() -> None:

@@ -13,23 +13,19 @@ terminal may begin with what it prints then, and with ``^C``.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from rlock.testing.local.embedded import ServerBinary
-
-from .pages import PAGES, TOP
+from .pages import PAGES, TOP, kill_group
 
 PATIENCE_S = 60.0
 _BLOCK = re.compile(r"<!-- (recipe|terminal): ([^\n]+?) -->\n```(\w+)\n(.*?)```", re.DOTALL)
@@ -62,11 +58,6 @@ def steps(page: Path) -> list[Step]:
         assert more in ("", "goes on"), f"{page.name}: {more!r} says nothing about a terminal"
         found.append(Step(kind, name, text, bool(more)))
     return found
-
-
-def has_story(page: Path) -> bool:
-    """Whether a page shows a terminal."""
-    return any(step.kind == "terminal" for step in steps(page))
 
 
 def plain(text: str) -> str:
@@ -102,7 +93,7 @@ class Terminal:
             bufsize=1,
             start_new_session=True,
             # In the background a shell lets its programs ignore Ctrl-C, and each child inherits that.
-            preexec_fn=_hear_interrupts,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self.lines: list[str] = []
         self._heard = threading.Condition()
@@ -141,9 +132,7 @@ class Terminal:
             return wanted.fullmatch(_joined(self.lines)) is not None
 
         with self._heard:
-            assert self._heard.wait_for(there, PATIENCE_S), (
-                f"{wanted.pattern!r} is not what came: {self.lines}"
-            )
+            assert self._heard.wait_for(there, PATIENCE_S), f"{wanted.pattern!r} did not come: {self.lines}"
             told, self.lines[:] = [*self.lines], []
         return told
 
@@ -153,39 +142,17 @@ class Terminal:
             os.kill(int(child), signal.SIGINT)
 
     def close(self) -> None:
-        _end_group(self.process)
+        kill_group(self.process)  # masters of `rlock up` end with their parent
         self._reader.join(10)
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                try:
-                    stream.close()
-                except BrokenPipeError:
-                    pass
-
-
-def _hear_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.stdout.close()
 
 
 def _joined(lines: list[str]) -> str:
     return "".join(f"{plain(line)}\n" for line in lines)
-
-
-def _end_group(process: subprocess.Popen[str]) -> None:
-    # SIGTERM first: `rlock up` ends its masters then.
-    for number, patience_s in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0)):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            break
-        until = time.monotonic() + patience_s
-        while time.monotonic() < until:
-            process.poll()
-            try:
-                os.killpg(process.pid, 0)
-            except ProcessLookupError:
-                return
-            time.sleep(0.02)
 
 
 class Story:
@@ -232,11 +199,8 @@ class Story:
 
     def _compare(self, command: str, shown: list[str], told: list[str]) -> None:
         wanted = pattern(shown)
-        assert wanted.fullmatch(_joined(told)), (
-            f"{self.page.name}: $ {command}\nis shown with:\n"
-            + "\n".join(shown)
-            + "\nand says:\n"
-            + "\n".join(told)
+        assert wanted.fullmatch(_joined(told)), "\n".join(
+            (f"{self.page.name}: $ {command}", "is shown with:", *shown, "and says:", *told)
         )
         self._learn(shown, told)
 
@@ -246,10 +210,6 @@ class Story:
 
     def _real(self, text: str) -> str:
         return re.sub(r"\b\d{4,5}\b", lambda match: self.ports.get(match[0], match[0]), text)
-
-    def close(self) -> None:
-        for terminal in self.terminals.values():
-            terminal.close()
 
 
 def parsed(text: str) -> tuple[list[str], list[tuple[str, list[str]]]]:
@@ -268,43 +228,26 @@ def parsed(text: str) -> tuple[list[str], list[tuple[str, list[str]]]]:
     return before, commands
 
 
-@contextmanager
-def story(page: Path, folder: Path, **environ: str) -> Iterator[Story]:
-    """The story of a page, in a folder that has `rlock` and `python` as a reader has them."""
-    tools = folder / ".bin"
-    tools.mkdir()
-    for name, command in (
-        ("rlock", f'"{sys.executable}" -m rlock "$@"'),
-        ("python", f'"{sys.executable}" "$@"'),
-    ):
-        path = tools / name
-        path.write_text(f"#!/bin/sh\nexec {command}\n")
-        path.chmod(0o755)
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("RLOCK_")}
-    told = Story(
-        page,
-        folder,
-        {
-            **clean,
-            "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(TOP),
-            "PYTHONUNBUFFERED": "1",
-            "HOME": str(folder),
-            "NO_COLOR": "1",
-            **environ,
-        },
-    )
-    try:
-        yield told
-    finally:
-        told.close()
-
-
-STORIES = [page for page in PAGES if has_story(page)]
+STORIES = [page for page in PAGES if any(step.kind == "terminal" for step in steps(page))]
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("server")
 @pytest.mark.parametrize("page", STORIES, ids=lambda page: page.relative_to(TOP).as_posix())
-def test_the_terminals_of_a_page_show_what_happens(page: Path, tmp_path: Path, server: ServerBinary) -> None:
-    with story(page, tmp_path) as told:
+def test_the_terminals_of_a_page_show_what_happens(page: Path, tmp_path: Path) -> None:
+    """In a folder that has `rlock` and `python` as a reader has them."""
+    tools = tmp_path / ".bin"
+    tools.mkdir()
+    for name, more in (("rlock", "-m rlock "), ("python", "")):
+        (tools / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {more}"$@"\n')
+        (tools / name).chmod(0o755)
+    (tmp_path / ".tmp").mkdir()
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("RLOCK_")}
+    environ |= {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(TOP), "NO_COLOR": "1"}
+    environ |= {"PYTHONUNBUFFERED": "1", "HOME": str(tmp_path), "TMPDIR": str(tmp_path / ".tmp")}
+    told = Story(page, tmp_path, environ)
+    try:
         told.tell()
+    finally:
+        for terminal in told.terminals.values():
+            terminal.close()

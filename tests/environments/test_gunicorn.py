@@ -5,9 +5,7 @@ from __future__ import annotations
 import signal
 import time
 import urllib.request
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,9 +13,10 @@ import pytest
 import rlock
 from rlock.testing.local.spawn import free_port
 
+from ..docs.pages import PYTHON, starter
 from ..lock.conftest import eventually
 from ..servers import Fleet
-from .programs import COMMON, ORDINARY, Program, assert_nothing_is_left, blocks, counter, needs, program
+from .programs import COMMON, ORDINARY, assert_nothing_is_left, blocks, counter, needs, program
 
 pytestmark = needs("gunicorn")
 
@@ -50,75 +49,54 @@ def app(environ, start_response):
 """
 
 
-class Server:
-    def __init__(self, folder: Path, masters: Fleet, kind: str) -> None:
-        (folder / "app.py").write_text(blocks()["app.py"])
-        (folder / "web.py").write_text(COMMON + blocks()["app.py"] + MORE)
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}/"
-        options = ["-k", kind, "-b", f"127.0.0.1:{port}", "--log-level", "warning"]
-        options += ["--preload", "-w", "2"]
-        if kind == "gthread":
-            options += ["--threads", "3"]
-        command = ["-m", "gunicorn", "--no-control-socket", *options, "web:app"]
-        self.arbiter = Program("", masters.urls, cwd=folder, command=command)
-
-    def get(self, path: str) -> bytes:
-        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
-            content: bytes = answer.read()
-            return content
-
-    def up(self) -> bool:
-        try:
-            return bool(self.get("pid"))
-        except OSError:
-            return False
-
-    def terminate(self) -> int:
-        self.arbiter.process.send_signal(signal.SIGTERM)
-        return self.arbiter.end()
-
-
-@contextmanager
-def serving(folder: Path, masters: Fleet, kind: str) -> Iterator[Server]:
-    server = Server(folder, masters, kind)
-    try:
-        assert eventually(server.up, 20.0), "gunicorn does not answer"
-        yield server
-    finally:
-        if server.arbiter.process.poll() is None:
-            server.terminate()
-        server.arbiter.close()
-
-
 @pytest.mark.parametrize("kind", ["sync", "gthread", pytest.param("gevent", marks=needs("gevent"))])
 def test_workers_of_a_preloaded_application(kind: str, tmp_path: Path, masters3: Fleet) -> None:
     path = counter(tmp_path)
     (tmp_path / "total").write_text("41")
+    (tmp_path / "web.py").write_text(COMMON + blocks()["app.py"] + MORE)
+    port = free_port()
+    options = f"--preload -w 2 -k {kind} -b 127.0.0.1:{port} --log-level warning"
+    threads = ["--threads", "3"] if kind == "gthread" else []
+    command = ["-m", "gunicorn", "--no-control-socket", *options.split(), *threads, "web:app"]
+
+    def get(path: str) -> bytes:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=30) as answer:
+            content: bytes = answer.read()
+            return content
+
+    def up() -> bool:
+        try:
+            return bool(get("pid"))
+        except OSError:
+            return False
+
     with (
-        serving(tmp_path, masters3, kind) as server,
+        starter(tmp_path, masters3.urls, RLOCK_TTL="3") as start,
         rlock.Client(masters3.urls, 3.0) as client,
         ThreadPoolExecutor(8) as browsers,
     ):
-        assert server.get("total") == b"42"
+        arbiter = start(PYTHON, *command)
+        assert eventually(up, 20.0), "gunicorn does not answer"
+        assert get("total") == b"42"
 
         # Requests in two workers and an ordinary process, at the same time.
         with program(ORDINARY, masters3.urls, "x", path, 40) as process:
-            list(browsers.map(server.get, ["bump/10"] * 8))
+            list(browsers.map(get, ["bump/10"] * 8))
             assert process.end() == 0
         assert int(path.read_bytes()) == 8 * 10 + 40
 
         # The arbiter holds a lock since before the fork. Its workers hold nothing, and do no harm.
-        looked = server.get("look")
+        looked = get("look")
         assert b'"owned": [false, 0], "taken": false, "release": "NotHeldError"' in looked
         if kind == "sync":
             time.sleep(3.5)  # longer than its ttl
         assert client.lock("parent").acquire(blocking=False) is False
 
         # SIGTERM: what is under way finishes, the lock with it; what the arbiter holds is freed with it.
-        slow = browsers.submit(server.get, "hold/1.0")
+        slow = browsers.submit(get, "hold/1.0")
         assert eventually((tmp_path / "has").exists)
-        assert server.terminate() == 0
+        arbiter.send_signal(signal.SIGTERM)
+        assert arbiter.wait(30) is not None
         slow.result()
         assert (tmp_path / "done").exists()
         for name in ("held", "parent"):

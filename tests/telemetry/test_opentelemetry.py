@@ -25,9 +25,9 @@ from rlock import events
 from rlock.telemetry import opentelemetry
 from rlock.telemetry.instruments import ALL
 
+from ..lock.test_lifecycle import forked
 from ..servers import Fleet
 from . import happenings as made
-from .children import in_child
 
 
 @dataclass
@@ -122,7 +122,7 @@ def test_a_forked_child_does_not_end_the_spans_of_its_parent(told: Told) -> None
         told.handle.disable()
         assert [span.name for span in told.spans] == ["rlock.acquire orders"]
 
-    assert in_child(leave) == 0
+    assert forked(leave) == "None"
     events.emit(made.released())
     assert [span.name for span in told.spans] == ["rlock.acquire orders", "rlock.hold orders"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import os
 import re
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from rlock.telemetry.instruments import ALL, Instrument
+from rlock.testing.local.spawn import free_port
 
 from ..docs.pages import DOCS, TOP, block
 from . import happenings as made
@@ -66,61 +66,49 @@ def test_every_alert_is_in_the_table_and_has_its_runbook() -> None:
         assert rule["annotations"].keys() == {"summary", "description", "runbook"}
 
 
-def run(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command, environment = [sys.executable, "-c", program], {**os.environ, "PYTHONPATH": str(TOP)}
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=True
+EMIT = "from rlock import events\nevents.emit(events.{})\n"
+BUSY = EMIT.format("NotAcquired('tenant/7/orders', False, 0.5, 'busy')")
+LOST = EMIT.format("Lost('orders:42', 'o', 3.0, 'expired', 'late')")
+SHOWN = "import prometheus_client; print(prometheus_client.generate_latest().decode())"
+ASKED = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:{}/metrics').read().decode())"
+SPANS = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+trace.set_tracer_provider(TracerProvider())
+trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter()))
+"""
+BUCKET = 'redlock_acquire_duration_seconds_bucket{{le="{}",lock="orders",outcome="busy"}} {}'
+PORT = str(free_port())
+#: Of each program of the page: the package that it needs, what runs before it and after it, what is shown.
+PROGRAMS: dict[str, tuple[str, str, str, list[str]]] = {
+    "serve.py": (
+        "prometheus_client", "", ASKED.format(PORT), ["# TYPE redlock_acquire_duration_seconds histogram"]
+    ),
+    "labels.py": (
+        "prometheus_client", "", BUSY + SHOWN, [BUCKET.format("0.1", "0.0"), BUCKET.format("1.0", "1.0")]
+    ),
+    "tracing.py": ("opentelemetry.sdk", SPANS, BUSY, ['"name": "rlock.acquire ']),
+    "logging_json.py": (
+        "pythonjsonlogger", "", LOST, ['"lock": "orders:42"', '"cause": "expired"', '"level": "ERROR"']
+    ),
+    "observer.py": ("rlock", "", (LOST + "stop()\n") * 2, ["lost orders:42 after 3.0 s: expired"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_of_the_page_shows_what_happens(name: str, tmp_path: Path) -> None:
+    package, before, after, shown = PROGRAMS[name]
+    pytest.importorskip(package)
+    text = before + block("metrics.md", name, *(("9100", PORT) if name == "serve.py" else ())) + after
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(TOP)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
-
-
-def test_a_program_that_serves_its_metrics(tmp_path: Path) -> None:
-    pytest.importorskip("prometheus_client")
-    from rlock.testing.local.spawn import free_port
-
-    port = free_port()
-    program = block("metrics.md", "serve.py", "9100", str(port)) + (
-        "import urllib.request\n"
-        f"print(urllib.request.urlopen('http://127.0.0.1:{port}/metrics').read().decode())"
-    )
-    assert "# TYPE redlock_acquire_duration_seconds histogram" in run(program, tmp_path).stdout
-
-
-def test_a_label_of_the_users(tmp_path: Path) -> None:
-    pytest.importorskip("prometheus_client")
-    program = block("metrics.md", "labels.py") + (
-        "from rlock import events\n"
-        "import prometheus_client\n"
-        "events.emit(events.NotAcquired('tenant/7/orders', False, 0.5, 'busy'))\n"
-        "print(prometheus_client.generate_latest().decode())"
-    )
-    said = run(program, tmp_path).stdout
-    assert 'redlock_acquire_duration_seconds_bucket{le="0.1",lock="orders",outcome="busy"} 0.0' in said
-    assert 'redlock_acquire_duration_seconds_bucket{le="1.0",lock="orders",outcome="busy"} 1.0' in said
-
-
-def test_spans_of_a_program(tmp_path: Path) -> None:
-    pytest.importorskip("opentelemetry.sdk")
-    before = (
-        "from opentelemetry import trace\n"
-        "from opentelemetry.sdk.trace import TracerProvider\n"
-        "from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor\n"
-        "trace.set_tracer_provider(TracerProvider())\n"
-        "trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter()))\n"
-    )
-    after = "from rlock import events\nevents.emit(events.NotAcquired('orders:42', False, 0.5, 'busy'))\n"
-    said = run(before + block("metrics.md", "tracing.py") + after, tmp_path).stdout
-    assert '"name": "rlock.acquire orders"' in said
-
-
-def test_a_line_of_json_has_the_fields_of_its_event(tmp_path: Path) -> None:
-    pytest.importorskip("pythonjsonlogger")
-    after = "from rlock import events\nevents.emit(events.Lost('orders:42', 'o', 3.0, 'expired', 'late'))\n"
-    line = json.loads(run(block("metrics.md", "logging_json.py") + after, tmp_path).stderr)
-    assert line.items() >= {"lock": "orders:42", "owner": "o", "held": 3.0, "cause": "expired"}.items()
-    assert (line["level"], line["logger"]) == ("ERROR", "rlock")
-
-
-def test_an_observer_of_ones_own(tmp_path: Path) -> None:
-    after = "events.emit(events.Lost('orders:42', 'o', 3.0, 'expired', 'late'))\nstop()\n" * 2
-    said = run(block("metrics.md", "observer.py") + after, tmp_path).stdout
-    assert said.splitlines() == ["lost orders:42 after 3.0 s: expired"]
+    said = done.stdout + done.stderr
+    assert [said.count(part) for part in shown] == [1] * len(shown), said

@@ -9,9 +9,9 @@ import click
 from ...client import Client
 from ...errors import QuorumUnreachableError
 from ...model import LockStatus, MasterStatus
-from ...procedures import inspect
 from ..completion import complete_name
 from ..output import age, hush, json_option, plain, print_json, printable, show, styled
+from ..scan.look import statuses
 from ..scan.masters import MasterReader
 from ..scan.reading import led, seen
 from ..scan.snapshot import GroupHealth
@@ -38,7 +38,7 @@ def status(name: str, *, as_json: bool, settings: Settings) -> None:
             found = own.status(name)
         except QuorumUnreachableError as error:
             failed, engine = error, own._engine()
-            (found,) = engine.perform(inspect.statuses(engine.masters, [name], own._timeout))
+            (found,) = engine.perform(statuses(engine.masters, [name], own._timeout))
         groups = _groups(own)
     if as_json:
         print_json({**plain(found), "groups": groups})

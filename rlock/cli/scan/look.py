@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from ..._client.connections import broken
 from ...client import Client
 from ...model import LASTING, LockStatus
-from ...procedures.inspect import statuses
-from ...rules.quorum import quorum
+from ...procedures.inspect import told
+from ...procedures.port import Masters, Request, WaitGenerator
+from ...rules import commands
+from ...rules.quorum import Settle, quorum
 from .masters import Answer, MasterReader
 from .snapshot import MasterHealth, Snapshot
 
@@ -29,6 +31,29 @@ PATIENCE_S = FIRST_SCAN_S + 0.1
 
 #: What is asked for where there are no locks.
 NOBODYS = "rlock"
+#: Locks in one pipeline: all replies must be read within the time-out.
+BATCH = 100
+
+
+def statuses(
+    masters: Masters, names: Sequence[str], timeout: float, waiters: int = commands.STATUS_WAITERS
+) -> WaitGenerator[list[LockStatus]]:
+    """The status of many locks in order, each with its first ``waiters`` waiters.
+
+    Masters that do not answer are faults in each status. With fewer answers than ``quorum`` a status has no
+    holder, and its lock need not be free.
+    """
+    context, found = masters.context, list[LockStatus]()
+    # Also without names: the call connects to the masters.
+    for start in range(0, max(len(names), 1), BATCH):
+        batch = names[start : start + BATCH]
+        requests = [
+            Request(commands.status(name, waiters, guarded=context.guard.on), timeout, Settle.ALL)
+            for name in batch
+        ]
+        ballots = yield from masters.call_many(requests)
+        found += [told(context, name, ballot) for name, ballot in zip(batch, ballots, strict=True)]
+    return found
 
 
 @dataclass

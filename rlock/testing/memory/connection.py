@@ -38,8 +38,6 @@ class MemoryConnection(Connection):
     the thread that writes or publishes. It must not block or take a lock, because the master waits for it.
     """
 
-    __slots__ = ("__weakref__", "_inbox", "_master", "_parser", "_wake_pipe", "arrived", "on_arrival")
-
     def __init__(self, master: MemoryMaster, result: HandshakeResult) -> None:
         super().__init__(result)
         self._master = master

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...rules.command_templates import Command
 from ...rules.commands import UNFINISHED
+from ...rules.keys import MAX_TOKEN
 from .keyspace import Keyspace, Message
 
 Reply = list[Any]
@@ -57,7 +58,7 @@ class Master(Keyspace):
     def _last(self, fence: str) -> tuple[int, str]:
         """The last fencing token and its owner."""
         found = _TOKEN.match(self.text(fence))
-        return (0, "") if found is None else (int(found[1]), found[2])
+        return (0, "") if found is None or int(found[1]) > MAX_TOKEN else (int(found[1]), found[2])
 
     def _stamp(self, fence: str, owner: str, proposal: str, fence_ms: str, *, anew: bool = False) -> int:
         token, given_to = self._last(fence)
