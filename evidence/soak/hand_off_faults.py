@@ -199,7 +199,7 @@ def late_release(on: Field, dice: Random) -> None:
 
 @fault("late-confirmation")
 def late_confirmation(on: Field, dice: Random) -> None:
-    """A waiter has the lock by messages, and is stopped; its confirmation comes to one master behind another owner.
+    """A waiter has the lock by messages, and is stopped; a master gets its confirmation behind another owner.
 
     Often tokens are ahead of the clocks, as after clocks were set back, and some are not written everywhere.
     """
