@@ -94,7 +94,7 @@ class Engine(engine.Engine):
     def _let_go(self) -> WaitGenerator[None]:
         """Release the locks of ended tasks: the event loop is being shut down."""
         for hold in self.holds:
-            if not hold.owner_key.alive:
+            if not hold.owner_key.alive():
                 log.warning("lock %r was still held by a task that has ended; it is released", hold.name)
                 self._forget(hold)
         yield from self.masters.drain()
