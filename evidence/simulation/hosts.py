@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from rlock._client.connection import PendingCall
 from rlock._client.handshake import ConnectOptions
-from rlock._client.pending import PendingCall
 from rlock.rules import commands, scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.keys import NOTE

@@ -18,10 +18,9 @@ from ..procedures.port import ClientContext, Masters, Request, WaitGenerator
 from ..rules import commands
 from ..rules.command_templates import Command
 from ..rules.quorum import Ballot, Settle
-from .connection import Connection, MasterConnection, would_block
+from .connection import Connection, MasterConnection, PendingCall, PendingReply, would_block
 from .connections import Connections
 from .endpoints import same_server
-from .pending import PendingCall, PendingReply
 from .pipeline import Pipeline
 from .runtime import Runtime
 
