@@ -72,13 +72,26 @@ def _acquire(name: str, lease_ms: int, fair: bool, guarded: bool, *waiting: str)
 # -- release -----------------------------------------------------------------------------------------------
 
 
-def free(wire: Wire, name: str, owner: str, waiter: str = "", token: int = 0) -> Command:
+def free(
+    wire: Wire,
+    name: str,
+    owner: str,
+    waiter: str = "",
+    token: int = 0,
+    *,
+    hand_on: bool = True,
+    publish: bool = True,
+) -> Command:
     """Release the lock, and the queue place ``waiter`` of its holder.
 
-    Each master hands the lock to the first in its queue, or publishes that it is free. ``token``: the fencing
-    token to propose for the next owner; 0: each master's time.
+    Each master hands the lock to the first in its queue (``hand_on``), or publishes that it is free
+    (``publish``). ``token``: the fencing token to propose for the next owner; 0: each master's time.
     """
-    return _release(wire, name, owner, waiter, token=token)
+    if not waiter:
+        return _release_template(wire, name, hand_on, publish, False).render_release(owner, token)
+    template = _release_template(wire, name, hand_on, publish, True)
+    # The reply depends on the queue, so the client cannot know it beforehand.
+    return template.render(waiter, str(token), owner, echo=owner).expect_first_reply()
 
 
 def hand_over(
@@ -110,17 +123,17 @@ def undo(wire: Wire, name: str, owner: str, waiter: str = "", *, hand_on: bool =
 
     ``hand_on``: False wakes no waiter, because the next one could only get the votes of a minority.
     """
-    return _release(wire, name, owner, waiter, hand_on=hand_on, publish=False)
+    return free(wire, name, owner, waiter, hand_on=hand_on, publish=False)
 
 
 def leave_queue(wire: Wire, name: str, waiter: str, *, hand_on: bool = True) -> Command:
     """A waiter gives up, or is gone: remove its place, and pass on the lock if it was handed to it."""
-    return _release(wire, name, token_of(waiter), waiter, hand_on=hand_on)
+    return free(wire, name, token_of(waiter), waiter, hand_on=hand_on)
 
 
 def nudge(wire: Wire, name: str) -> Command:
     """Hand a free lock to the first live waiter, and remove the dead ones before it."""
-    return _release(wire, name, "", publish=False)
+    return free(wire, name, "", publish=False)
 
 
 def evict(wire: Wire, name: str, owner: str, ban_s: float) -> Command:
@@ -128,23 +141,6 @@ def evict(wire: Wire, name: str, owner: str, ban_s: float) -> Command:
     keys = (*_release_keys(name), evicted(name, owner))
     arguments = (*_announcement(wire, name), "", str(round(ban_s * 1000)), "0", owner)
     return _command(scripts.RELEASE, keys, arguments, echo=owner)
-
-
-def _release(
-    wire: Wire,
-    name: str,
-    owner: str,
-    waiter: str = "",
-    *,
-    hand_on: bool = True,
-    publish: bool = True,
-    token: int = 0,
-) -> Command:
-    if not waiter:
-        return _release_template(wire, name, hand_on, publish, False).render_release(owner, token)
-    template = _release_template(wire, name, hand_on, publish, True)
-    # The reply depends on the queue, so the client cannot know it beforehand.
-    return template.render(waiter, str(token), owner, echo=owner).expect_first_reply()
 
 
 @lru_cache(maxsize=1024)
