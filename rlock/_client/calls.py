@@ -245,11 +245,6 @@ class Calls(Pipeline[L], Masters):
         """Whether no call has waited for connections yet, so the masters' clocks are not known."""
         return self._connections.is_new
 
-    @property
-    def faults(self) -> list[Fault | None]:
-        """Why each master has no connection; None: it has one."""
-        return [None if each.connection is not None else each.fault for each in self._connections.servers]
-
     def connect(self, patience: float = 0.0, *, to_all: bool = False) -> WaitGenerator[None]:
         """Begin to connect to all masters, and wait for a quorum, or ``to_all``."""
         enough = self._masters if to_all else self.context.quorum

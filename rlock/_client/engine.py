@@ -275,7 +275,6 @@ class Engine(Port):
         self.masters.send(command, resend_for=CLAIM_S)
 
     def statistics(self, name: str, timeout: float) -> WaitGenerator[LockStatistics]:
-        """The waiters for a lock."""
         own = self.notifications.waiting(name)
         local = len(own) + self._local_queue.length(name)
         return inspect.statistics(self.masters, name, timeout, own, local)
