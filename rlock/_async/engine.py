@@ -57,7 +57,6 @@ class Engine(engine.Engine):
         pass
 
     async def acquire(self, options: LockOptions, until: float) -> bool:
-        """Count a nested acquire at once. Otherwise ask the masters, until ``until``."""
         key = self.key()
         hold = self.holds.find(key, options.name)
         if hold is not None:

@@ -50,17 +50,11 @@ class Engine(Port):
     ) -> None:
         self.pid = os.getpid()
         self.clock = clock
+        guard, wire = Guard(masters, options.max_ttl, options.restart_guard), WIRES[options.interop]
         # Seeded by the system: otherwise two processes forked from one would back off in step.
         random = Random()
-        guard = Guard(masters, options.max_ttl, options.restart_guard)
         self.context = ClientContext(
-            masters,
-            clock,
-            random,
-            guard,
-            fresh_client_id(),
-            wire=WIRES[options.interop],
-            groups=groups or {},
+            masters, clock, random, guard, fresh_client_id(), wire=wire, groups=groups or {}
         )
         self.runtime = runtime
         self.mutex = threading.Lock()
