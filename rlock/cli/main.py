@@ -6,7 +6,9 @@ import io
 import logging
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
+from typing import Any
 
 import click
 from click.shell_completion import shell_complete
@@ -87,6 +89,16 @@ def cli() -> None:
     """
 
 
+class BestEffort(io.FileIO):
+    """Stderr: a full disk or a reader that is gone must not change an exit status, or end `rlock run`."""
+
+    def write(self, data: Any, /) -> int:
+        """Write what can be written."""
+        with suppress(OSError):
+            super().write(data)
+        return len(data)
+
+
 def main() -> None:
     """Entry point; every error that is expected is one line on stderr and an exit code of its own."""
     # `<&-`, `>&-`: None would be a traceback wherever something is flushed, or asked if it is a terminal.
@@ -96,6 +108,10 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # LANG=C and a lock that is named in Greek
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        raw = io.BufferedWriter(BestEffort(sys.stderr.fileno(), "w", closefd=False))
+        kind = sys.stderr.encoding
+        sys.stderr = io.TextIOWrapper(raw, kind, "backslashreplace", line_buffering=True)
     log = logging.StreamHandler()
     log.setFormatter(OneLine())
     logging.basicConfig(handlers=[log], level=logging.WARNING)
@@ -138,10 +154,7 @@ def _ended() -> int:
 
 
 def _say(error: object, code: int) -> int:
-    try:
-        complain(error)
-    except OSError:
-        pass  # nobody to tell
+    complain(error)
     return code
 
 

@@ -6,8 +6,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -227,11 +229,13 @@ def run(
     if timeout == 0:
         no_wait = True
     outcome = Outcome(name, as_json=as_json, verbose=verbose, quiet=quiet)
-    guarded = GuardedCommand(command, grace, on_lost)
-    with settings.client(ttl=ttl) as own, guarded.signals():
+    guarded = GuardedCommand(command, grace, on_lost, leads=leader)
+    found = settings.environ()
+    guarded.listen()
+    with Client.from_env(found, **({} if ttl is None else {"ttl": ttl})) as own:
+        environment = partial(_environment, found if pass_masters else os.environ, own.ttl, name)
         if leader:
-            found = partial(_environment, own, name, pass_masters=pass_masters)
-            sys.exit(lead(own, name, guarded, outcome, found, fair=fair, pause=retry_delay))
+            sys.exit(lead(own, name, guarded, outcome, environment, fair=fair, pause=retry_delay))
         lock = own.lock(name, fair=fair, max_hold=max_hold)
         began = time.monotonic()
         try:
@@ -252,7 +256,7 @@ def run(
             told = {"owner": hold.owner, "fencing_token": hold.token, "ttl": own.ttl, "waited": waited}
             outcome.event("acquired", told, f"getting lock took {waited:.6f} seconds")
             outcome.detail(f"executing {command[0]}")
-            code = guarded.run(_environment(own, name, hold.owner, hold.token, pass_masters=pass_masters))
+            code = guarded.run(environment(hold.owner, hold.token))
         finally:
             try:
                 lock.release()
@@ -322,17 +326,15 @@ def _acquire(
             time.sleep(delay)
 
 
-def _environment(own: Client, name: str, owner: str, token: int, *, pass_masters: bool) -> dict[str, str]:
-    environment = {
-        **os.environ,
-        "RLOCK_NAME": name,
-        "RLOCK_OWNER": owner,
-        "RLOCK_FENCING_TOKEN": str(token),
-        "RLOCK_TTL": f"{own.ttl:g}",
-        "RLOCK_MASTERS": ",".join(str(endpoint.source) for endpoint in own._endpoints),
-    }
-    if not pass_masters:
-        del environment["RLOCK_MASTERS"]
+def _environment(given: Mapping[str, str], ttl: float, name: str, owner: str, token: int) -> dict[str, str]:
+    told = {"NAME": name, "OWNER": owner, "FENCING_TOKEN": str(token), "TTL": f"{ttl:.15g}"}
+    environment = {**given, **{f"RLOCK_{key}": value for key, value in told.items()}}
+    if given is os.environ:  # no --pass-masters
+        environment.pop("RLOCK_MASTERS", None)
+    with suppress(OSError):
+        # Python sets it where the locale is C, and flock(1) would not.
+        if b"\0LC_CTYPE=" not in b"\0" + Path("/proc/self/environ").read_bytes():
+            environment.pop("LC_CTYPE", None)
     return environment
 
 
