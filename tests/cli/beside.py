@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,6 +26,7 @@ FLOCK = shutil.which("flock")
 LOCK, NAME = "LOCK", "job"
 #: Seconds in which a signal without effect shows none.
 QUIET_S = 1.0
+MAY_BE_QUIET = ("SIGCONT", "SIGWINCH", "SIGCHLD", "SIGPIPE")
 #: Notes its pid and the signals that it gets, and ends with 5 as soon as the first file is there.
 TRAPS = """
 import os, signal, sys, time
@@ -121,11 +121,12 @@ class Side:
         """What a signal to the program alone does."""
         command = self.command()
         os.kill(program, number)
-        until = time.monotonic() + QUIET_S
-        if number == signal.SIGTSTP:
-            assert eventually(lambda: state(program) == "T", 20)
-        while time.monotonic() < until and not self.lines()[1:]:
-            time.sleep(0.01)
+        within = QUIET_S if signal.Signals(number).name in MAY_BE_QUIET else 20
+        eventually(lambda: self.lines()[1:] or state(program) in "TZX", within)
+        if state(program) == "T":
+            eventually(lambda: state(command) == "T", QUIET_S)
+        elif number == signal.SIGKILL:
+            gone(command, QUIET_S)
         if self.lines()[1:]:
             assert self.lines()[1:] == [signal.Signals(number).name]
             return "goes to COMMAND"

@@ -6,7 +6,6 @@ import glob
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 
 
@@ -19,15 +18,15 @@ def adopt_orphans() -> None:
 
 
 def descendants(known: set[int]) -> set[int]:
-    """The descendants of this process that run, without daemons: orphans in a session of their own.
+    """The descendants of this process, without daemons: orphans in a session of their own.
 
-    One of ``known`` is no daemon. All that are found are known from then on.
+    Those of ``known`` are no daemons. All that are found are known from then on.
     """
-    parents = dict(_parents())
-    found = {pid for pid in known if parents.get(pid) in (os.getpid(), 1)}
-    found |= {pid for pid, parent in parents.items() if parent == os.getpid() and _in_our_session(pid)}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
+    ours, found = {*_children(os.getpid())}, set[int]()
+    todo = [pid for pid in ours | known if pid in ours & known or _in_our_session(pid)]
+    while todo:
+        found.add(pid := todo.pop())
+        todo += {*_children(pid)} - found
     known |= found
     return found
 
@@ -38,17 +37,12 @@ def _in_our_session(pid: int) -> bool:
     return False
 
 
-def _parents() -> Iterator[tuple[int, int]]:
-    """Each process that is no zombie, and its parent."""
+def _children(pid: int) -> list[int]:
     if sys.platform != "linux":
-        words = ["ps", "-A", "-o", "pid=,ppid=,stat="]
-        told = subprocess.run(words, stdout=subprocess.PIPE, check=False).stdout
-        rows = [line.split()[:3] for line in told.splitlines()]
-        yield from ((int(pid), int(parent)) for pid, parent, state in rows if state[:1] != b"Z")
-        return
-    for path in glob.iglob("/proc/[0-9]*/stat"):
-        with suppress(OSError), open(path, "rb") as stat:
-            pid, _, rest = stat.read().partition(b" ")
-            status, parent, *_ = rest.rpartition(b")")[2].split()
-            if status not in b"ZX":
-                yield int(pid), int(parent)
+        words = ["pgrep", "-P", str(pid)]
+        return [*map(int, subprocess.run(words, stdout=subprocess.PIPE, check=False).stdout.split())]
+    found: list[int] = []
+    for path in glob.iglob(f"/proc/{pid}/task/*/children"):  # of each thread
+        with suppress(OSError), open(path, "rb") as children:
+            found += map(int, children.read().split())
+    return found
