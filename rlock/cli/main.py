@@ -105,13 +105,12 @@ def main() -> None:
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 - until the process ends
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # LANG=C and a lock that is named in Greek
+    kind = "backslashreplace"  # LANG=C and a lock that is named in Greek
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors=kind)
     if isinstance(sys.stderr, io.TextIOWrapper):
         raw = io.BufferedWriter(BestEffort(sys.stderr.fileno(), "w", closefd=False))
-        kind = sys.stderr.encoding
-        sys.stderr = io.TextIOWrapper(raw, kind, "backslashreplace", line_buffering=True)
+        sys.stderr = io.TextIOWrapper(raw, sys.stderr.encoding, kind, line_buffering=True)
     log = logging.StreamHandler()
     log.setFormatter(OneLine())
     logging.basicConfig(handlers=[log], level=logging.WARNING)

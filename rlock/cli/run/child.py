@@ -78,16 +78,14 @@ class GuardedCommand:
                 child = launch(self._command, env=environment, mask=self._mask, close_fds=False)
                 self._pid = child.pid
                 self._known.add(child.pid)
-        except FileNotFoundError:
-            hint = " (a shell line? use: sh -c '...')" if " " in self._command[0] else ""
-            complain(f"{self._command[0]}: command not found{hint}")
-            self.not_startable = True
-            return exits.NOT_FOUND
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            complain(f"{self._command[0]}: {why}")
             self.not_startable = True
-            return exits.NOT_EXECUTABLE
+            why, code = error.strerror if isinstance(error, OSError) else error, exits.NOT_EXECUTABLE
+            if isinstance(error, FileNotFoundError):
+                hint = " (a shell line? use: sh -c '...')" if " " in self._command[0] else ""
+                why, code = f"command not found{hint}", exits.NOT_FOUND
+            complain(f"{self._command[0]}: {why}")
+            return code
         for number in self._early:
             self._send({child.pid}, number)
         self._ended.wait()
@@ -107,12 +105,11 @@ class GuardedCommand:
         """End the command within so many seconds, unless it has ended; none is started any more."""
         until = time.monotonic() + seconds
         self._grace = min(self._usual_grace, seconds * GRACE_PART)
-        with self._mutex:
-            started = self.started
-        if self.not_startable or self._ended.is_set():
-            return
+        with self._mutex:  # otherwise a command that is being started would not be known
+            if self.not_startable or self._ended.is_set():
+                return
         self.lost(error)
-        if started:  # otherwise another machine could start it while the kernel still ends this one
+        if self.started:  # otherwise another machine could start it while the kernel still ends this one
             self._ended.wait(until - time.monotonic())
 
     def lost(self, error: LeaseLostError) -> None:

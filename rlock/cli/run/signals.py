@@ -34,8 +34,8 @@ def receive(tell: Callable[[int, bool], None], interrupted: Callable[[], None]) 
     def take() -> None:
         while True:
             if sys.platform == "darwin":
-                number = signal.sigwait(taken)
-                tell(number, number in (signal.SIGINT, signal.SIGQUIT, *STOPS) and _in_foreground())
+                number = signal.sigwait(taken)  # tells no sender
+                tell(number, number in (signal.SIGINT, signal.SIGQUIT, *STOPS) and os.isatty(0))
             else:
                 found = signal.sigwaitinfo(taken)
                 tell(found.si_signo, found.si_code > 0)
@@ -47,11 +47,3 @@ def receive(tell: Callable[[int, bool], None], interrupted: Callable[[], None]) 
 def interrupt_main() -> None:
     """Run ``interrupted`` in the main thread, whatever it waits for."""
     signal.pthread_kill(threading.main_thread().ident or 0, _INTERRUPT)
-
-
-def _in_foreground() -> bool:
-    try:
-        with open("/dev/tty") as terminal:
-            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
-    except OSError:
-        return False
