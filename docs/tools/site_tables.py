@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from itertools import combinations
 from pathlib import Path
 
+import site_cli
 import site_evidence
+import site_metrics
 import site_rules
 
 from rlock.rules import timing
@@ -91,6 +93,13 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "masters": masters,
     "changes": changes,
     "rules": site_rules.table,
+    "settings": site_cli.settings,
+    "exit-codes": site_cli.exit_codes,
+    "commands": site_cli.commands,
+    "checks": site_cli.checks,
+    "metrics": site_metrics.metrics,
+    "otel": site_metrics.otel,
+    "records": site_metrics.records,
 }
 
 

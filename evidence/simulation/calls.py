@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlock._client import calls
-from rlock._client.connection import MasterConnection
-from rlock._client.pending import PendingReply
+from rlock._client.connection import MasterConnection, PendingReply
 from rlock.procedures.port import Request, WaitGenerator
 from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot

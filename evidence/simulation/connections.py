@@ -9,9 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlock._client import connection, connections
-from rlock._client.connection import MasterConnection
+from rlock._client.connection import MasterConnection, PendingReply
 from rlock._client.handshake import ConnectError, ConnectOptions, HandshakeResult
-from rlock._client.pending import PendingReply
 from rlock._client.runtime import Waiter
 from rlock.model import Fault, FaultKind
 from rlock.procedures.port import WaitGenerator

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rlock._client.pending import PendingCall
+from rlock._client.connection import PendingCall
 from rlock.errors import QuorumUnreachableError
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER
 from rlock.procedures.contender import Contender

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rlock._client.connection import PendingCall
 from rlock._client.handshake import ConnectOptions, handshake
-from rlock._client.pending import PendingCall
 from rlock._sync.runtime import run
 from rlock.procedures.port import WaitGenerator
 from rlock.rules import scripts

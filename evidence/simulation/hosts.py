@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rlock._client.connection import PendingCall
 from rlock._client.handshake import ConnectOptions
-from rlock._client.pending import PendingCall
 from rlock.rules import commands, scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.keys import NOTE

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from rlock._client.pending import PendingCall
+from rlock._client.connection import PendingCall
 from rlock.model import Code
 from rlock.procedures import acquire, settle
 from rlock.procedures.contender import Contender, Grant

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rlock._client.pending import PendingCall
+from rlock._client.connection import PendingCall
 from rlock.model import Code
 from rlock.rules import scripts
 from rlock.rules.command_templates import Command

@@ -87,7 +87,7 @@ class _HandOff:
             self.held.pop(len(self.absent)).let_go()
 
     def catch(self) -> bool:
-        """Stop a process of the place while it holds a lock that another process waits for."""
+        """Stop a process that has just got a lock for which another one waits."""
         names, now = self.on.names, time.monotonic()
         around = [key for name in names for key in (name, keys.queue(name))]
         told: list[str] = self.masters[self.prompt].eval(_LOOK, len(around), *around)
@@ -199,7 +199,7 @@ def late_release(on: Field, dice: Random) -> None:
 
 @fault("late-confirmation")
 def late_confirmation(on: Field, dice: Random) -> None:
-    """A waiter has the lock by messages, and is stopped; its confirmation comes to one master after others.
+    """A waiter has the lock by messages, and is stopped; a master gets its confirmation behind another owner.
 
     Often tokens are ahead of the clocks, as after clocks were set back, and some are not written everywhere.
     """

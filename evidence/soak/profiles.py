@@ -77,8 +77,6 @@ PROFILES = (
     Profile("wake-up by messages only", ("free and not had",), _plan("behead", holds="waiting", stall_s=5.0)),
     # Users who ask for the fair order get the default one.
     Profile("fair order", ("overtaken",), _plan("murder,freeze", order="fair"), {"order": "unfair"}),
-    # Messages that were old when they were read give the lock, and their token.
-    Profile("hand-off counted from its receipt", ("token falls", "overlap"), _plan("late-release", 60.0)),
     # Nobody has confirmed a lease, or another one had it when the confirmation came.
     Profile("hand-off for a whole lease", ("overlap",), _plan("late-confirmation", 60.0)),
     Profile("any answer confirms", ("overlap",), _plan("late-confirmation", 60.0)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from .scopes import ALL, MODULES, Case
 
 #: Three masters, a waiter and a rival, leases of two ticks. Tokens reach 4, and connections are cut.
@@ -50,7 +52,9 @@ AS_IT_WAS = (
 )
 
 
-def safe(name: str, *, full: bool = False, walks: int = 0, tokens: bool = True, **changes: str) -> Case:
+def safe(
+    name: str, changes: Mapping[str, str], *, full: bool = False, walks: int = 0, tokens: bool = True
+) -> Case:
     """All rules."""
     invariants = () if tokens else WITHOUT_TOKENS
     return Case(f"hand-off{name}", "HandOff", changes, full=full, walks=walks, invariants=invariants)
@@ -69,22 +73,18 @@ def without(rule: str, violates: str, **changes: str) -> Case:
 
 
 HAND_OFFS = (
-    safe(""),
-    safe(", claim time of a lease", Claim="2"),
-    safe(", T=3 D=1", full=True, **LONG),
-    safe(", renewal and healing", MaxToken="3", Renewing="{w}"),
-    safe(", renewal and healing by both", full=True, MaxToken="3", Renewing="{w, x}"),
-    safe(", one loss of any kind", tokens=False, **ONE_LOSS),
-    safe(", one loss of any kind, three tokens", full=True, tokens=False, **{**ONE_LOSS, "MaxToken": "3"}),
-    safe(", evictions", full=True, **EVICTED),
-    safe(", evictions, renewal and healing", full=True, Renewing="{w}", **EVICTED),
-    safe(", at random: two waiters, a rival, evictions, T=3", walks=3000, **MANY),
-    safe(", at random: any losses, T=3", walks=3000, tokens=False, **{**MANY, "Losses": "9"}),
-    safe(
-        ", at random: five masters, T=3",
-        walks=2000,
-        **{**MANY, "Masters": "{m1, m2, m3, m4, m5}"},
-    ),
+    safe("", {}),
+    safe(", claim time of a lease", {"Claim": "2"}),
+    safe(", T=3 D=1", LONG, full=True),
+    safe(", renewal and healing", {"MaxToken": "3", "Renewing": "{w}"}),
+    safe(", renewal and healing by both", {"MaxToken": "3", "Renewing": "{w, x}"}, full=True),
+    safe(", one loss of any kind", ONE_LOSS, tokens=False),
+    safe(", one loss of any kind, three tokens", {**ONE_LOSS, "MaxToken": "3"}, tokens=False, full=True),
+    safe(", evictions", EVICTED, full=True),
+    safe(", evictions, renewal and healing", {**EVICTED, "Renewing": "{w}"}, full=True),
+    safe(", at random: two waiters, a rival, evictions, T=3", MANY, walks=3000),
+    safe(", at random: any losses, T=3", {**MANY, "Losses": "9"}, walks=3000, tokens=False),
+    safe(", at random: five masters, T=3", {**MANY, "Masters": "{m1, m2, m3, m4, m5}"}, walks=2000),
     broken("as it was: a lapsed lease is proven", "ProofIsTrue", *AS_IT_WAS),
     broken("as it was: a later hold has a lower token", "TokensRise", *AS_IT_WAS[1:]),
     broken("as it was: an evicted hold comes back", "NoneComesBack", *AS_IT_WAS, **EVICTED),

@@ -24,8 +24,10 @@ QUICK = (
     "queue: each waiter wins, one master down",
     "queue without: 3.1 undo",
     "queue without: 4 the place first",
-    "hand-off without: 7 claim time",
-    "hand-off without: 7 no attempt before",
+    "max_ttl 3 and 2, each grant raises the note",
+    "hand-off without: 3.10 claim time",
+    "hand-off without: 3.8 stored where the lock is held",
+    "hand-off as it was: an evicted hold comes back",
     "group without: 2.4 the note names the replication id, T=1",
     "group without: 2.4 a note of another term is young, T=1",
 )
@@ -49,3 +51,6 @@ def test_a_search_that_was_stopped_is_not_called_safe() -> None:
     with pytest.raises(RuntimeError, match="did not finish"):
         result_of(progress, 1.0)
     assert result_of(f"{progress}\nModel checking completed. No error has been found.", 1.0).violated is None
+    with pytest.raises(RuntimeError, match="did not finish"):
+        result_of("Progress: 8,123 states checked, 31 traces generated (trace length: mean=80)", 1.0)
+    assert result_of("Progress: 8,123 states checked.\nFinished in 12s at (2026-11-24)", 1.0).states == 8123

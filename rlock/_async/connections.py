@@ -27,8 +27,6 @@ class Connections(connections.Connections[StreamConnection]):
         #: The event loop keeps only weak references to its tasks.
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # -- reading -----------------------------------------------------------------------------------
-
     def read_until(
         self, waiter: Waiter, done: Callable[[], bool], until: float = math.inf
     ) -> WaitGenerator[None]:
@@ -69,8 +67,6 @@ class Connections(connections.Connections[StreamConnection]):
     def _unregister(self, connection: StreamConnection) -> None:
         connection.arrived = None
 
-    # -- connecting --------------------------------------------------------------------------------
-
     def _start(self, server: Server) -> None:
         # Not by the loop's task factory: an eager one would run it here, and dead-lock on the mutex.
         loop = asyncio.get_running_loop()
@@ -98,8 +94,6 @@ class Connections(connections.Connections[StreamConnection]):
         with self._mutex:
             if not self.closed:
                 self.connect_due()
-
-    # -- the end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
         super().close()

@@ -57,7 +57,6 @@ class Engine(engine.Engine):
         pass
 
     async def acquire(self, options: LockOptions, until: float) -> bool:
-        """Count a nested acquire at once. Otherwise ask the masters, until ``until``."""
         key = self.key()
         hold = self.holds.find(key, options.name)
         if hold is not None:
@@ -94,7 +93,7 @@ class Engine(engine.Engine):
     def _let_go(self) -> WaitGenerator[None]:
         """Release the locks of ended tasks: the event loop is being shut down."""
         for hold in self.holds:
-            if not hold.owner_key.alive:
+            if not hold.owner_key.alive():
                 log.warning("lock %r was still held by a task that has ended; it is released", hold.name)
                 self._forget(hold)
         yield from self.masters.drain()

@@ -81,7 +81,7 @@ class Watchdog(watchdog.Watchdog):
         return due
 
     def _held_by_running_task(self) -> bool:
-        return any(hold.owner_key.alive for hold in self._holds)
+        return any(hold.owner_key.alive() for hold in self._holds)
 
     def _look_after(self, due: Sequence[Hold]) -> WaitGenerator[None]:
         first = min(due, key=lambda hold: hold.renewal.due_at)

@@ -18,10 +18,9 @@ from ..procedures.port import ClientContext, Masters, Request, WaitGenerator
 from ..rules import commands
 from ..rules.command_templates import Command
 from ..rules.quorum import Ballot, Settle
-from .connection import Connection, MasterConnection, would_block
+from .connection import Connection, MasterConnection, PendingCall, PendingReply, would_block
 from .connections import Connections
 from .endpoints import same_server
-from .pending import PendingCall, PendingReply
 from .pipeline import Pipeline
 from .runtime import Runtime
 
@@ -245,11 +244,6 @@ class Calls(Pipeline[L], Masters):
     def is_new(self) -> bool:
         """Whether no call has waited for connections yet, so the masters' clocks are not known."""
         return self._connections.is_new
-
-    @property
-    def faults(self) -> list[Fault | None]:
-        """Why each master has no connection; None: it has one."""
-        return [None if each.connection is not None else each.fault for each in self._connections.servers]
 
     def connect(self, patience: float = 0.0, *, to_all: bool = False) -> WaitGenerator[None]:
         """Begin to connect to all masters, and wait for a quorum, or ``to_all``."""

@@ -11,10 +11,14 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from ..model import Fault, FaultKind, Vote
+from ..model import Code, Fault, FaultKind, Vote
+from ..procedures.port import Request
+from ..rules.command_templates import Command
+from ..rules.quorum import Ballot
 from .handshake import HandshakeResult
+from .runtime import Parker
 from .secrets import Reader
 
 #: Commands that are kept for one unreachable master. The oldest go first: their leases end first.
@@ -31,11 +35,48 @@ def would_block(error: OSError) -> bool:
     )
 
 
+class PendingCall:
+    """A command that was sent to masters, and the ballot of their replies."""
+
+    __slots__ = ("ballot", "deadline", "max_ttl", "over", "parker", "request")
+
+    def __init__(self, request: Request, masters: int, max_ttl: float) -> None:
+        self.request = request
+        self.ballot = Ballot(masters if request.targets is None else len(request.targets), request.settle)
+        self.deadline = 0.0
+        #: The longest lease of the fleet by which the votes in the ballot were judged.
+        self.max_ttl = max_ttl
+        #: The caller works with the ballot: a later reply must not change it.
+        self.over = False
+        #: Wakes the thread or task that waits; None: it does not sleep.
+        self.parker: Parker | None = None
+
+    @property
+    def asleep(self) -> bool:
+        """Whether its thread or task waits, or reads for others."""
+        return not self.over
+
+    def unanswered(self) -> list[int]:
+        """The masters that said neither yes nor no."""
+        votes, targets = self.ballot.votes, self.request.targets
+        asked = range(self.ballot.masters) if targets is None else targets
+        return [i for i in asked if i not in votes or votes[i].code == Code.FAULT]
+
+
+class PendingReply(NamedTuple):
+    """A command whose reply is due on a connection, or that a master may not have received."""
+
+    call: PendingCall | None
+    command: Command
+    sent_at: float
+    resend_until: float  # no later than `sent_at`: it is not sent again
+
+
 @dataclass
 class Unacknowledged:
     """The votes on one connection that wait for the replicas of a group."""
 
-    votes: list[tuple[Any, Vote]] = field(default_factory=list)  # with their commands
+    votes: list[tuple[PendingReply, Vote]] = field(default_factory=list)  # with their commands
     behind: int | None = None  # commands that were sent behind the WAIT that is due; None: no WAIT is due
     replicas: int = 0  # that acknowledged the writes before the last WAIT
 
@@ -52,7 +93,7 @@ class Connection(ABC):
         self.began_at = math.inf
         self.reader = Reader(secrets)
         #: Commands whose replies are due, in order. A subscriber connection has none.
-        self.pending: deque[Any] = deque()
+        self.pending: deque[PendingReply] = deque()
         #: Bytes that the kernel did not take.
         self.backlog = bytearray()
         #: Whether anything has arrived since the handshake.
@@ -69,7 +110,7 @@ class Connection(ABC):
         self.awaits_handshake = False
 
     @property
-    def undecided(self) -> list[Any]:
+    def undecided(self) -> list[PendingReply]:
         """The commands without a reply, or without the acknowledgement of the replicas."""
         return [*(pending for pending, _ in self.unacknowledged.votes), *self.pending]
 
@@ -121,7 +162,7 @@ class MasterConnection(Generic[L]):
     probe_at: float = -math.inf  # when the next attempt is due
     is_connecting: bool = False
     #: Commands that it may not have received.
-    missed: deque[Any] = field(default_factory=lambda: deque(maxlen=MAX_MISSED))
+    missed: deque[PendingReply] = field(default_factory=lambda: deque(maxlen=MAX_MISSED))
     #: Until then the client tries to connect even if nobody uses it, to deliver the missed commands.
     reconnect_until: float = -math.inf
     refusal: Fault | None = None  # why its last reply was no vote; None: it was one

@@ -103,7 +103,6 @@ class Connections(ABC, Generic[L]):
         """Wake a waiter if it waits for sockets, and not on its parker. With the mutex."""
 
     def parker(self) -> Parker:
-        """Where a waiter sleeps."""
         return self._runtime.parker()
 
     def wake(self, waiter: Waiter) -> None:
@@ -117,7 +116,6 @@ class Connections(ABC, Generic[L]):
         """Write the backlog of a connection when the kernel takes it."""
 
     def take(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
-        """Hand over bytes that have arrived."""
         try:
             self._traffic.on_data(server, connection, data)
             if connection.ended and server.connection is connection:
@@ -137,7 +135,6 @@ class Connections(ABC, Generic[L]):
             raise error
 
     def drop(self, server: MasterConnection[L], fault: Fault) -> None:
-        """End a connection."""
         connection = server.connection
         if connection is None:
             return
@@ -210,11 +207,9 @@ class Connections(ABC, Generic[L]):
 
     @property
     def is_connecting(self) -> bool:
-        """Whether an attempt is under way."""
         return any(server.is_connecting for server in self.servers)
 
     def connect_due(self) -> None:
-        """Start the attempts that are due."""
         now = self._clock()
         for server in self.servers:
             if server.connection is None and not server.is_connecting and now >= server.probe_at:

@@ -50,10 +50,9 @@ class Engine(Port):
     ) -> None:
         self.pid = os.getpid()
         self.clock = clock
+        guard, wire = Guard(masters, options.max_ttl, options.restart_guard), WIRES[options.interop]
         # Seeded by the system: otherwise two processes forked from one would back off in step.
         random = Random()
-        guard = Guard(masters, options.max_ttl, options.restart_guard)
-        wire = WIRES[options.interop]
         self.context = ClientContext(
             masters, clock, random, guard, fresh_client_id(), wire=wire, groups=groups or {}
         )
@@ -270,7 +269,6 @@ class Engine(Port):
         self.masters.send(command, resend_for=CLAIM_S)
 
     def statistics(self, name: str, timeout: float) -> WaitGenerator[LockStatistics]:
-        """The waiters for a lock."""
         own = self.notifications.waiting(name)
         local = len(own) + self._local_queue.length(name)
         return inspect.statistics(self.masters, name, timeout, own, local)

@@ -20,9 +20,8 @@ from ..procedures.port import ClientContext
 from ..rules import commands, replies, scripts
 from ..rules.command_templates import Command, encode, end_of_acquire
 from ..rules.memory_epoch import Note
-from .connection import Connection, MasterConnection, Unacknowledged
+from .connection import Connection, MasterConnection, PendingCall, PendingReply, Unacknowledged
 from .connections import Connections, broken
-from .pending import PendingCall, PendingReply
 
 #: A state that lasts is reported again after this time.
 REPORT_AGAIN_S = 60.0

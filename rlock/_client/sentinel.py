@@ -91,7 +91,6 @@ class Service:
         raise self._error(f"no Sentinel of {self.service_name!r} answers ({'; '.join(said)})")
 
     def get_master_address(self) -> Any:
-        """The address of the primary."""
         return self.newest([self._ask(one.connection(SENTINEL_S)) for one in self.sentinels])
 
     def _ask(self, connection: Any) -> Any:

@@ -97,7 +97,7 @@ class Watchdog(ABC):
                 return
             hold.report.end_reported = True
             self._schedule.remove(hold)
-            if not hold.owner_key.alive:
+            if not hold.owner_key.alive():
                 self._holds.remove(hold)  # otherwise it stays for ever: a dead owner never releases
             reason = reason or hold.reason
             signal, on_lost = hold.report.signal, hold.options.on_lost
@@ -142,7 +142,10 @@ class Watchdog(ABC):
             except RLockError as error:
                 log.debug("no renewal: %s", error)  # the client is being closed
             except BaseException as error:
-                self._try_again(due)
+                with self._mutex:
+                    for hold in due:
+                        if hold in self._holds:
+                            self._schedule.retry(hold, self._clock())
                 self._failed(error)
 
     def _failed(self, error: BaseException) -> None:
@@ -150,13 +153,6 @@ class Watchdog(ABC):
         if not isinstance(error, Exception):
             raise error
         log.error("a renewal round failed; it is tried again", exc_info=error)
-
-    def _try_again(self, due: Sequence[Hold]) -> None:
-        """Schedule all holds of a round that failed with an exception."""
-        with self._mutex:
-            for hold in due:
-                if hold in self._holds:
-                    self._schedule.retry(hold, self._clock())
 
     def _look_after(self, due: Sequence[Hold]) -> WaitGenerator[None]:
         """Renew the holds that are due, heal masters, and report losses and stopped renewals."""

@@ -67,11 +67,10 @@ class Endpoint(endpoints.Endpoint):
             redis_connection.connect()
             result = run(handshake(self.label, options, partial(_exchange, redis_connection)))
             return SocketConnection(redis_connection, result)
-        except errors("RedisError") + (OSError, ValueError) as error:
+        except BaseException as error:
             redis_connection.disconnect()
-            raise connect_error(error) from None
-        except BaseException:
-            redis_connection.disconnect()
+            if isinstance(error, errors("RedisError") + (OSError, ValueError)):
+                raise connect_error(error) from None
             raise
 
 

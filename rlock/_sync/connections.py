@@ -32,20 +32,18 @@ from .runtime import run
 class WakePipe:
     """A pipe that is polled together with sockets, to wake the thread that polls."""
 
-    __slots__ = ("__weakref__", "_close", "fileno", "write_end")
-
     def __init__(self) -> None:
         self.fileno, self.write_end = os.pipe()
         os.set_blocking(self.fileno, False)
         os.set_blocking(self.write_end, False)
-        # A client that is dropped without close() must not leak descriptors.
-        self._close = weakref.finalize(self, _close_all, self.fileno, self.write_end)
+        #: Closes the descriptors. A client that is dropped without close() must not leak them.
+        self.close = weakref.finalize(self, _close_all, self.fileno, self.write_end)
         # Not at exit: finalizers run before the release of the locks, which needs the pipe.
-        self._close.atexit = False
+        self.close.atexit = False
 
     def wake(self) -> None:
         """Make the pipe readable."""
-        if self._close.alive:
+        if self.close.alive:
             try:
                 os.write(self.write_end, b"!")
             except BlockingIOError:
@@ -53,15 +51,11 @@ class WakePipe:
 
     def clear(self) -> None:
         """Forget all wake-ups so far."""
-        if self._close.alive:  # otherwise a greenlet after a fork could read another file
+        if self.close.alive:  # otherwise a greenlet after a fork could read another file
             try:
                 os.read(self.fileno, 4096)
             except BlockingIOError:
                 pass
-
-    def close(self) -> None:
-        """Close the descriptors. A second call does nothing."""
-        self._close()
 
 
 def _close_all(*descriptors: int) -> None:

@@ -6,7 +6,9 @@ import io
 import logging
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
+from typing import Any
 
 import click
 from click.shell_completion import shell_complete
@@ -87,15 +89,28 @@ def cli() -> None:
     """
 
 
+class BestEffort(io.FileIO):
+    """Stderr: a full disk or a reader that is gone must not change an exit status, or end `rlock run`."""
+
+    def write(self, data: Any, /) -> int:
+        """Write what can be written."""
+        with suppress(OSError):
+            super().write(data)
+        return len(data)
+
+
 def main() -> None:
     """Entry point; every error that is expected is one line on stderr and an exit code of its own."""
     # `<&-`, `>&-`: None would be a traceback wherever something is flushed, or asked if it is a terminal.
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 - until the process ends
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # LANG=C and a lock that is named in Greek
+    kind = "backslashreplace"  # LANG=C and a lock that is named in Greek
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors=kind)
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        raw = io.BufferedWriter(BestEffort(sys.stderr.fileno(), "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(raw, sys.stderr.encoding, kind, line_buffering=True)
     log = logging.StreamHandler()
     log.setFormatter(OneLine())
     logging.basicConfig(handlers=[log], level=logging.WARNING)
@@ -138,10 +153,7 @@ def _ended() -> int:
 
 
 def _say(error: object, code: int) -> int:
-    try:
-        complain(error)
-    except OSError:
-        pass  # nobody to tell
+    complain(error)
     return code
 
 

@@ -7,34 +7,10 @@ from functools import lru_cache, partial
 from typing import Any
 
 from ..model import Vote
+from . import replies, scripts
 from .command_templates import Command, CommandTemplate, encode, expect_grant
 from .keys import NOTE, OWN, Wire, evicted, queue, token_of
 from .keys import fence as fence_key
-from .replies import (
-    decode_acknowledged,
-    decode_batch,
-    decode_handshake,
-    decode_one,
-    decode_ping,
-    decode_replication,
-    decode_status,
-    decode_wait,
-)
-from .scripts import (
-    ACKNOWLEDGE,
-    ACQUIRE,
-    CONFIRM,
-    FENCE,
-    HANDSHAKE,
-    HEAL,
-    MARK,
-    RELEASE,
-    RENEW,
-    REPLICATION,
-    STATUS,
-    WAIT,
-    Script,
-)
 from .tickets import Place
 from .timing import CLAIM_S, FENCE_TTL_S, QUEUE_TTL_S
 
@@ -86,7 +62,7 @@ def _acquire(name: str, lease_ms: int, fair: bool, guarded: bool, *waiting: str)
     # Send only the arguments that are needed: each costs the server 0.2 us.
     order = ("fair",) if fair else ("barging",) if waiting else ()
     return CommandTemplate(
-        ACQUIRE,
+        scripts.ACQUIRE,
         (name, queue(name), fence_key(name), *_note(guarded)),
         (str(lease_ms), _FENCE_MS, *order, *waiting),
         changing=4 if waiting else 2,
@@ -96,13 +72,26 @@ def _acquire(name: str, lease_ms: int, fair: bool, guarded: bool, *waiting: str)
 # -- release -----------------------------------------------------------------------------------------------
 
 
-def free(wire: Wire, name: str, owner: str, waiter: str = "", token: int = 0) -> Command:
+def free(
+    wire: Wire,
+    name: str,
+    owner: str,
+    waiter: str = "",
+    token: int = 0,
+    *,
+    hand_on: bool = True,
+    publish: bool = True,
+) -> Command:
     """Release the lock, and the queue place ``waiter`` of its holder.
 
-    Each master hands the lock to the first in its queue, or publishes that it is free. ``token``: the fencing
-    token to propose for the next owner; 0: each master's time.
+    Each master hands the lock to the first in its queue (``hand_on``), or publishes that it is free
+    (``publish``). ``token``: the fencing token to propose for the next owner; 0: each master's time.
     """
-    return _release(wire, name, owner, waiter, token=token)
+    if not waiter:
+        return _release_template(wire, name, hand_on, publish, False).render_release(owner, token)
+    template = _release_template(wire, name, hand_on, publish, True)
+    # The reply depends on the queue, so the client cannot know it beforehand.
+    return template.render(waiter, str(token), owner, echo=owner).expect_first_reply()
 
 
 def hand_over(
@@ -137,41 +126,24 @@ def undo(
     ``hand_on``: False wakes no waiter, because the next one could only get the votes of a minority.
     ``token``: as for `free`.
     """
-    return _release(wire, name, owner, waiter, hand_on=hand_on, publish=False, token=token)
+    return free(wire, name, owner, waiter, token, hand_on=hand_on, publish=False)
 
 
 def leave_queue(wire: Wire, name: str, waiter: str, *, hand_on: bool = True) -> Command:
     """A waiter gives up, or is gone: remove its place, and pass on the lock if it was handed to it."""
-    return _release(wire, name, token_of(waiter), waiter, hand_on=hand_on)
+    return free(wire, name, token_of(waiter), waiter, hand_on=hand_on)
 
 
 def nudge(wire: Wire, name: str) -> Command:
     """Hand a free lock to the first live waiter, and remove the dead ones before it."""
-    return _release(wire, name, "", publish=False)
+    return free(wire, name, "", publish=False)
 
 
 def evict(wire: Wire, name: str, owner: str, ban_s: float) -> Command:
     """Take the lock from its holder; for ``ban_s`` seconds no client heals it for that owner."""
     keys = (*_release_keys(name), evicted(name, owner))
     arguments = (*_announcement(wire, name), "", str(round(ban_s * 1000)), "0", owner)
-    return _command(RELEASE, keys, arguments, echo=owner)
-
-
-def _release(
-    wire: Wire,
-    name: str,
-    owner: str,
-    waiter: str = "",
-    *,
-    hand_on: bool = True,
-    publish: bool = True,
-    token: int = 0,
-) -> Command:
-    if not waiter:
-        return _release_template(wire, name, hand_on, publish, False).render_release(owner, token)
-    template = _release_template(wire, name, hand_on, publish, True)
-    # The reply depends on the queue, so the client cannot know it beforehand.
-    return template.render(waiter, str(token), owner, echo=owner).expect_first_reply()
+    return _command(scripts.RELEASE, keys, arguments, echo=owner)
 
 
 @lru_cache(maxsize=1024)
@@ -179,13 +151,13 @@ def _release_template(wire: Wire, name: str, hand_on: bool, publish: bool, waite
     arguments = _announcement(wire, name, hand_on, publish)
     if not waiter and arguments[-1] == OWN.message:
         arguments = arguments[:-1]  # the default
-    return CommandTemplate(RELEASE, _release_keys(name), arguments, changing=3 if waiter else 2)
+    return CommandTemplate(scripts.RELEASE, _release_keys(name), arguments, changing=3 if waiter else 2)
 
 
 @lru_cache(maxsize=1024)
 def _hand_over(wire: Wire, name: str) -> CommandTemplate:
     arguments = (wire.channel(name), _CLAIM_MS, _FENCE_MS, wire.message)
-    return CommandTemplate(RELEASE, _release_keys(name), arguments, changing=8)
+    return CommandTemplate(scripts.RELEASE, _release_keys(name), arguments, changing=8)
 
 
 def _release_keys(name: str) -> tuple[str, ...]:
@@ -208,10 +180,10 @@ def _announcement(wire: Wire, name: str, hand_on: bool = True, publish: bool = T
 
 
 def _command(
-    script: Script,
+    script: scripts.Script,
     keys: Sequence[str],
     arguments: Sequence[str],
-    decode: Callable[[Any], Vote] = decode_one,
+    decode: Callable[[Any], Vote] = replies.decode_one,
     echo: str | None = None,
     unwritten: str = "",
 ) -> Command:
@@ -223,7 +195,7 @@ def _command(
 def wait(*places: Place) -> Command:
     """Keep places in the queue of one lock, and ask who holds it."""
     name, words = places[0].name, [word for place in places for word in (place.waiter, str(place.ticket))]
-    return _command(WAIT, (name, queue(name)), (_QUEUE_MS, *words), decode_wait)
+    return _command(scripts.WAIT, (name, queue(name)), (_QUEUE_MS, *words), replies.decode_wait)
 
 
 #: The name of a lock, its owner, the hold count, and the fencing token.
@@ -236,7 +208,8 @@ def renew(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = Tru
     for _, owner, count, _ in leases:
         arguments += (owner, str(count))
     keys = [*(lease[0] for lease in leases), *_note(guarded)]
-    return _command(RENEW, keys, arguments, partial(decode_batch, locks=len(leases)), leases[0][1])
+    decode = partial(replies.decode_batch, locks=len(leases))
+    return _command(scripts.RENEW, keys, arguments, decode, leases[0][1])
 
 
 def heal(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True) -> Command:
@@ -247,7 +220,8 @@ def heal(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True
         keys += (name, fence_key(name), evicted(name, owner))
         arguments += (owner, str(count), str(token))
     keys += _note(guarded)
-    return _command(HEAL, keys, arguments, partial(decode_batch, locks=len(leases)), leases[0][1])
+    decode = partial(replies.decode_batch, locks=len(leases))
+    return _command(scripts.HEAL, keys, arguments, decode, leases[0][1])
 
 
 def confirm(name: str, owner: str, lease_ms: int, token: int, *, guarded: bool = True) -> Command:
@@ -258,24 +232,25 @@ def confirm(name: str, owner: str, lease_ms: int, token: int, *, guarded: bool =
     """
     keys = (name, fence_key(name), *_note(guarded))
     words = (str(len(keys)), *keys, str(lease_ms), str(token), owner)
-    packed = encode(("EVAL", CONFIRM.source, *words))
-    return Command(CONFIRM, words, (), packed, owner, decode=partial(decode_batch, locks=1))
+    packed = encode(("EVAL", scripts.CONFIRM.source, *words))
+    return Command(scripts.CONFIRM, words, (), packed, owner, decode=partial(replies.decode_batch, locks=1))
 
 
 def fence(name: str, owner: str, token: int) -> Command:
     """Store a fencing token."""
-    return _command(FENCE, (fence_key(name),), (owner, str(token), _FENCE_MS), echo=owner, unwritten=name)
+    arguments = (owner, str(token), _FENCE_MS)
+    return _command(scripts.FENCE, (fence_key(name),), arguments, echo=owner, unwritten=name)
 
 
 def handshake(run_id: str, memory: str, known: str = "") -> Command:
     """Compare the note of a master with its ``run_id``; ``memory`` and ``known``: `lua/handshake.lua`."""
-    return _command(HANDSHAKE, (NOTE,), (run_id, memory, known), decode_handshake)
+    return _command(scripts.HANDSHAKE, (NOTE,), (run_id, memory, known), replies.decode_handshake)
 
 
 def status(name: str, waiters: int = STATUS_WAITERS, *, guarded: bool = True) -> Command:
     """Ask who holds the lock, and for the first ``waiters``, one or more."""
     keys = (name, queue(name), *_note(guarded))
-    return _command(STATUS, keys, (str(waiters - 1),), decode_status, unwritten=name)
+    return _command(scripts.STATUS, keys, (str(waiters - 1),), replies.decode_status, unwritten=name)
 
 
 def mark(channel: str) -> Command:
@@ -284,7 +259,7 @@ def mark(channel: str) -> Command:
     That of Valkey 9.1 waits only for what its own connection wrote last.
     """
     words = ("PUBLISH", channel, "")
-    return Command(MARK, words, (), encode(words), decode=decode_acknowledged)
+    return Command(scripts.MARK, words, (), encode(words), decode=replies.decode_acknowledged)
 
 
 def acknowledge(replicas: int, timeout: float) -> Command:
@@ -293,18 +268,18 @@ def acknowledge(replicas: int, timeout: float) -> Command:
     Source: "WAIT" (redis.io). A replica acknowledges what it has in its memory.
     """
     words = ("WAIT", str(replicas), str(max(1, round(timeout * 1000))))
-    return Command(ACKNOWLEDGE, words, (), encode(words), decode=decode_acknowledged)
+    return Command(scripts.ACKNOWLEDGE, words, (), encode(words), decode=replies.decode_acknowledged)
 
 
 def replication() -> Command:
     """Ask a primary for the id of its replication, the holder of the vote, and the number of its replicas."""
     words = ("INFO", "replication")
-    return Command(REPLICATION, words, (), encode(words), decode=decode_replication)
+    return Command(scripts.REPLICATION, words, (), encode(words), decode=replies.decode_replication)
 
 
 def ping() -> Command:
     """Ask for a reply, and touch no key: the ACL of a user may forbid any of them."""
-    return _command(STATUS, (), ("0",), decode_ping)
+    return _command(scripts.STATUS, (), ("0",), replies.decode_ping)
 
 
 def _note(guarded: bool) -> tuple[str, ...]:

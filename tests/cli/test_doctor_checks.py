@@ -188,7 +188,5 @@ def test_of_a_master_that_gave_no_answer_only_that_is_said(trouble: Trouble) -> 
     assert [finding.check for finding in found] in (["reachable"], ["login"])
 
 
-def test_the_page_lists_and_explains_every_check_and_no_other() -> None:
-    rows = re.findall(r"^\| \[([\w-]+)\]\(#([\w-]+)\) \| (\w+) \| (.+) \|$", PAGE, re.MULTILINE)
-    assert rows == [(c.name, c.name, c.worst.value, c.meaning) for c in CHECKS.values()]
+def test_the_page_explains_every_check_and_no_other() -> None:
     assert re.findall(r"^### ([\w-]+)$", PAGE, re.MULTILINE) == list(CHECKS)

@@ -1,7 +1,6 @@
-"""`rlock run` beside flock(1): the same words, the same exit status, the same output of COMMAND.
+"""`rlock run` beside flock(1): each scenario runs with both programs, and all that can be seen is compared.
 
-What flock's manual (util-linux) says of -n, -w, -E, -c, exit status and signals is asked of both programs.
-Where they differ on purpose, both sides are pinned, and docs/cli.md lists the difference.
+A scenario with a row differs as the row of docs/cli.md says; without one, nothing may differ.
 """
 
 from __future__ import annotations
@@ -9,144 +8,325 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import shutil
+import resource
+import shlex
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import sys
+import termios
+import time
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rlock import Client
-
+from ..lock.conftest import eventually
 from ..servers import Fleet
-from .shell import RLOCK, Done, done, environment
+from .beside import FLOCK, LOCK, QUIET_S, Side, state, terminal
+from .shell import done, environment
 
-FLOCK = shutil.which("flock")
-pytestmark = pytest.mark.skipif(FLOCK is None, reason="flock(1) is not on this machine")
-
-NAME = "job"
+pytestmark = [
+    pytest.mark.skipif(FLOCK is None, reason="flock(1) is not on this machine"),
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+]
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
-#: LOCK is the file of flock, the name of rlock run.
-LOCK = "LOCK"
 
-#: The lock is free.
-FREE: list[list[str]] = [
-    [LOCK, "sh", "-c", "exit 7"],
-    [LOCK, "sh", "-c", "kill -9 $$"],
-    [LOCK, "echo", "-n", "a", "b c", "--help", "-w"],
-    [LOCK, "-c", "echo $((1 + 2)); exit 3"],
-    [LOCK],
-    ["-w", ".5", LOCK, "echo", "x"],
-    ["-w", "soon", LOCK, "echo", "x"],
-    ["-E", "0", "-n", LOCK, "sh", "-c", "exit 4"],
-    ["-nE9", LOCK, "echo", "x"],
-    ["-x", LOCK, "echo", "x"],
-    ["--bogus", LOCK, "echo", "x"],
-]
+def status(*words: str, held: bool = False) -> Callable[[Side], str]:
+    def probe(side: Side) -> str:
+        with side.held() if held else nullcontext():
+            found = side.done(*words)
+        if side.ours and found.code == 64:
+            assert len(found.err.splitlines()) == 1
+        return f"{found.code} {found.out}".strip()
 
-#: Somebody else has it.
-HELD: list[list[str]] = [
-    ["-n", "-E", "42", LOCK, "echo", "ran"],
-    ["--timeout", "0.2", "-E", "1", LOCK, "-c", "echo ran"],
-]
-
-#: (what the page calls it, words, held, exit status of flock, of rlock run).
-DIFFERENT: list[tuple[str, list[str], bool, int, int]] = [
-    ("Conflict with `-n`, without `-E`", ["-n", LOCK, "true"], True, 1, 75),
-    ("Conflict with `-w`, without `-E`", ["-w", ".1", LOCK, "true"], True, 1, 75),
-    ("COMMAND is not found", [LOCK, "no-such-command-here"], False, 69, 127),
-    ("COMMAND cannot be executed", [LOCK, "/etc/passwd"], False, 69, 126),
-    ("`-n` and `-w` together", ["-n", "-w", "1", LOCK, "true"], False, 0, 64),
-    ("A negative `-w`", ["-w", "-1", LOCK, "true"], False, 71, 64),
-    ("`-w nan`, or one of ages", ["-w", "nan", LOCK, "true"], False, 71, 64),
-    ("`-s`, `--shared`", ["-s", LOCK, "true"], False, 0, 64),
-    ("`-F`, `--no-fork`", ["-F", LOCK, "true"], False, 0, 64),
-    ("`-u`, `--unlock`", ["-u", LOCK, "true"], False, 0, 64),
-    ("Options behind the name", [LOCK, "-n", "true"], False, 69, 0),
-    ("`--` before COMMAND", [LOCK, "--", "true"], False, 69, 0),
-    ("`-c` before the name", ["-c", "true", LOCK], False, 64, 0),
-    ("A file descriptor", ["0"], False, 0, 64),
-]
+    return probe
 
 
-class Pair:
-    """flock and rlock run, each with a lock of its own."""
+def caller(**how: Any) -> None:
+    """In the child, before flock or rlock starts."""
+    os.umask(0o027)
+    os.nice(3)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, 300))
+    for number in how.get("ignored", ()):
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, how.get("blocked", ()))
+    for descriptor in how.get("closed", ()):
+        os.close(descriptor)
 
-    def __init__(self, fleet: Fleet, folder: Path) -> None:
-        self.file = str(folder / "lock")
-        Path(self.file).touch()
-        self.urls = fleet.urls
 
-    def commands(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
-        assert FLOCK is not None
-        return (
-            [FLOCK, *(self.file if word == LOCK else word for word in words)],
-            [*RLOCK, "run", *(NAME if word == LOCK else word for word in words)],
+def inherited(program: str, **how: Any) -> Callable[[Side], str]:
+    """What a Python program, or a command, says of itself, started by a caller with unusual settings."""
+
+    def probe(side: Side) -> str:
+        words = program.split() if program.startswith("/") else [sys.executable, "-c", program]
+        reader, writer = os.pipe()
+        options = {
+            "preexec_fn": partial(caller, **how),
+            "pass_fds": [reader, writer],
+            "cwd": side.folder.parent,
+        }
+        try:
+            found = side.done("-o", LOCK, *words, str(side.log), **options)
+        finally:
+            os.close(reader)
+            os.close(writer)
+        told = found.out + side.log.read_text()
+        return told.replace(f"{reader} ", "r ").replace(f"{writer} ", "w ") + str(found.code)
+
+    return probe
+
+
+DESCRIPTORS = """import os, sys
+fds = [fd for fd in range(40) if os.path.exists(f'/proc/self/fd/{fd}')]
+with open(sys.argv[1], "w") as log:
+    print(*fds, "", sep=" ", file=log)
+"""
+LIMITS = """import os, resource
+print(os.umask(0), os.nice(0), os.getcwd(), *map(resource.getrlimit, range(16)))
+parent = os.getppid()
+print(os.getpgrp() == os.getpgid(parent), os.getsid(0) == os.getsid(parent), os.getpgrp() == os.getpid())
+"""
+SIGNALS = "/bin/grep -hE ^Sig(Blk|Ign|Cgt) /proc/self/status"
+
+
+def ignores_sigpipe(side: Side) -> str:
+    found = inherited(SIGNALS, ignored=[signal.SIGPIPE, signal.SIGXFSZ])(side)
+    ignored = int(re.findall("SigIgn:\t(.*)", found)[0], 16)
+    return {0: "have their default action", 0x1001000: "stay ignored"}[ignored & 0x1001000]
+
+
+def variables(side: Side) -> str:
+    given = {
+        key: value for key, value in environment(side.urls).items() if not key.startswith(("LC_", "LANG"))
+    }
+    found = side.done(LOCK, "cat", "/proc/self/environ", env=given).out.rstrip("\0").split("\0")
+    told = dict(entry.split("=", 1) for entry in found)
+    assert all(told[key] == given[key] for key in {*told} & {*given} - {"RLOCK_TTL"})
+    more, less = (", ".join(sorted(names)) for names in ({*told} - {*given}, {*given} - {*told}))
+    return f"with {more}, without {less}" if more or less else "as it was"
+
+
+def redirected(to: str, *options: str) -> Callable[[Side], str]:
+    def probe(side: Side) -> str:
+        command = side.argv(*options, LOCK, "sh", "-c", "exit 3")
+        return str(done(["sh", "-c", f'"$@" {to}', "sh", *command], env=environment(side.urls)).code)
+
+    return probe
+
+
+def no_interpreter(side: Side) -> str:
+    path = side.folder / "script"
+    path.write_text("echo $0 $1; exit 3\n")
+    path.chmod(0o755)
+    return str(side.done(LOCK, "./script", "a", cwd=side.folder)[:2])
+
+
+def out_of_reach(side: Side) -> str:
+    side.file = side.folder / "none" / "lock"
+    return str(done(side.argv("-n", LOCK, "true"), env=environment(["redis://127.0.0.1:1"])).code)
+
+
+def verbose(side: Side) -> str:
+    found = side.done("--verbose", LOCK, "true")
+    assert bool(found.out) != bool(found.err)
+    return "on stdout" if found.out else "on stderr"
+
+
+def background(side: Side) -> str:
+    left_running = int(side.done(LOCK, "-c", "sleep 60 >/dev/null 2>&1 & echo $!").out)
+    try:
+        return "never keeps it" if side.done("-n", LOCK, "true").code == 0 else "keeps the lock"
+    finally:
+        os.kill(left_running, signal.SIGKILL)
+
+
+def signalled(name: str) -> Callable[[Side], str]:
+    def probe(side: Side) -> str:
+        number = getattr(signal, name)
+        with side.running(*([name] if name != "SIGKILL" else [])) as process:
+            return side.effect(number, process.pid)
+
+    return probe
+
+
+def group_signalled(side: Side) -> str:
+    with side.running("SIGUSR1") as process:
+        process.send_signal(signal.SIGSTOP)  # otherwise COMMAND could take two signals for one
+        os.killpg(process.pid, signal.SIGUSR1)
+        assert eventually(lambda: side.lines()[1:] == ["SIGUSR1"])
+        process.send_signal(signal.SIGCONT)
+        return "twice" if eventually(lambda: side.lines()[2:], QUIET_S) else "once"
+
+
+def asks_the_terminal(side: Side) -> str:
+    command = side.argv(LOCK, "sh", "-c", "echo 'asked;' > /dev/tty")
+    with terminal(side, *command, stdin=os.devnull) as (_, _, until):
+        code = until("status")
+        return f"{code} {until('asked')}"
+
+
+def typed(key: bytes, name: str) -> Callable[[Side], str]:
+    def probe(side: Side) -> str:
+        with terminal(side, *side.traps(name)) as (keyboard, _, until):
+            side.command()
+            os.write(keyboard, key)
+            assert eventually(lambda: side.lines()[1:])
+            time.sleep(QUIET_S)
+            assert side.lines()[1:] == [name], "once"
+            side.end.touch()
+            return "waits for COMMAND" if until("status") == "5" else "ends before COMMAND"
+
+    return probe
+
+
+def killed_in_the_foreground(name: str) -> Callable[[Side], str]:
+    def probe(side: Side) -> str:
+        handled = [] if name == "SIGTSTP" else [name]
+        with terminal(side, *side.traps(*handled)) as (_, program, _):
+            found = side.effect(getattr(signal, name), program)
+            with suppress(ProcessLookupError):
+                os.kill(program, signal.SIGCONT)
+            assert eventually(lambda: state(side.command()) != "T"), "it goes on with the program"
+            return found
+
+    return probe
+
+
+def suspended(seconds: float, ttl: str) -> Callable[[Side], str]:
+    def probe(side: Side) -> str:
+        with terminal(side, *side.traps(), stdin=os.devnull, ttl=ttl) as (keyboard, _, until):
+            command = side.command()
+            os.write(keyboard, b"\x1a")
+            until("stopped")
+            assert eventually(lambda: state(command) == "T")
+            time.sleep(seconds)
+            os.write(keyboard, b"\n")
+            if seconds < float(ttl):
+                side.end.touch()
+            elif side.ours:
+                until(" was lost")
+            else:
+                time.sleep(QUIET_S)
+                side.end.touch()
+            return f"{until('status')}"
+
+    return probe
+
+
+def resized(side: Side) -> str:
+    with terminal(side, *side.traps("SIGWINCH")) as (keyboard, _, _):
+        side.command()
+        fcntl.ioctl(keyboard, termios.TIOCSWINSZ, b"\x30\0\x50\0\0\0\0\0")
+        time.sleep(QUIET_S)
+        return str(side.lines()[1:])
+
+
+def hung_up(side: Side) -> str:
+    with terminal(side, *side.traps("SIGHUP")):
+        side.command()
+    return str(eventually(lambda: "SIGHUP" in side.lines()))
+
+
+#: Words of both programs, on a lock that is free: the same exit status, the same output of COMMAND.
+FREE = r"""
+LOCK sh -c 'exit 7'
+LOCK sh -c 'kill -9 $$'
+LOCK echo -n a 'b c' --help -w
+LOCK -c 'echo $((1 + 2)); exit 3'
+LOCK
+-w .5 LOCK echo x
+-w soon LOCK echo x
+-E 0 -n LOCK sh -c 'exit 4'
+-nE9 LOCK echo x
+-x LOCK echo x
+--bogus LOCK echo x
+"""
+HELD = """
+-n -E 42 LOCK echo ran
+--timeout 0.2 -E 1 LOCK -c 'echo ran'
+"""
+FULL = (">/dev/full", "2>/dev/full", ">&-", "2>&-")
+ENDING = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+SENT = f"{', '.join(ENDING)} to it"
+KEYS = "Ctrl-C, Ctrl-\\"
+#: Of each scenario: its row on the page; None: nothing differs.
+SCENARIOS: dict[str, tuple[str | None, Callable[[Side], str]]] = {
+    **{line: (None, status(*shlex.split(line))) for line in FREE.strip().splitlines()},
+    **{line: (None, status(*shlex.split(line), held=True)) for line in HELD.strip().splitlines()},
+    "-n": ("Conflict with `-n`, without `-E`", status("-n", LOCK, "true", held=True)),
+    "-w": ("Conflict with `-w`, without `-E`", status("-w", ".1", LOCK, "true", held=True)),
+    "ENOENT": ("COMMAND is not found", status(LOCK, "no-such-command-here")),
+    "EACCES": ("COMMAND cannot be executed", status(LOCK, "/etc/passwd")),
+    "-n -w": ("`-n` and `-w` together", status("-n", "-w", "1", LOCK, "true")),
+    "-w -1": ("A negative `-w`", status("-w", "-1", LOCK, "true")),
+    "-w nan": ("`-w nan`, or one of ages", status("-w", "nan", LOCK, "true")),
+    "-s": ("`-s`, `--shared`", status("-s", LOCK, "true")),
+    "-F": ("`-F`, `--no-fork`", status("-F", LOCK, "true")),
+    "-u": ("`-u`, `--unlock`", status("-u", LOCK, "true")),
+    "LOCK -n": ("Options behind the name", status(LOCK, "-n", "true")),
+    "LOCK --": ("`--` before COMMAND", status(LOCK, "--", "true")),
+    "-c LOCK": ("`-c` before the name", status("-c", "true", LOCK)),
+    "0": ("A file descriptor", status("0")),
+    "nowhere": ("Masters or file out of reach", out_of_reach),
+    "ENOEXEC": (None, no_interpreter),
+    "verbose": ("`--verbose`", verbose),
+    "background": ("What COMMAND leaves in the background", background),
+    "environment": ("Environment of COMMAND", variables),
+    "descriptors": (None, inherited(DESCRIPTORS)),
+    **{f"{n} closed": (None, inherited(DESCRIPTORS, closed=[n])) for n in (0, 1, 2)},
+    "all closed": (None, inherited(DESCRIPTORS, closed=[0, 1, 2])),
+    "limits, groups": (None, inherited(LIMITS)),
+    "masks": (None, inherited(SIGNALS, ignored=[1, 12, 17, 20], blocked=[10, 28, 15])),
+    "SIGPIPE ignored": ("SIGPIPE, SIGXFSZ that the caller ignores", ignores_sigpipe),
+    **{to: (None, redirected(to)) for to in FULL},
+    "2>/dev/full --verbose": (None, redirected("2>/dev/full", "--verbose")),
+    ">/dev/full --verbose": ("A full stdout with `--verbose`", redirected(">/dev/full", "--verbose")),
+    **{name: (SENT, signalled(name)) for name in ENDING},
+    **{name: (None, signalled(name)) for name in ("SIGCONT", "SIGWINCH", "SIGCHLD")},
+    "SIGPIPE": ("SIGPIPE to it", signalled("SIGPIPE")),
+    "SIGTSTP": ("SIGTSTP to it", killed_in_the_foreground("SIGTSTP")),
+    "SIGKILL": ("`kill -9` of it", signalled("SIGKILL")),
+    "group": ("A signal to the process group", group_signalled),
+    "/dev/tty": (None, asks_the_terminal),
+    "Ctrl-C": (KEYS, typed(b"\x03", "SIGINT")),
+    "Ctrl-\\": (KEYS, typed(b"\x1c", "SIGQUIT")),
+    "Ctrl-Z": (None, suspended(0.3, "10")),
+    "long Ctrl-Z": ("Ctrl-Z for longer than the ttl", suspended(3, "1")),
+    **{f"{name} on a terminal": (SENT, killed_in_the_foreground(name)) for name in ("SIGINT", "SIGQUIT")},
+    "resize": (None, resized),
+    "hang-up": (None, hung_up),
+}
+
+
+def rows() -> dict[str, tuple[str, str]]:
+    """The table of the page: of each first cell the cells of flock and of rlock run."""
+    part = PAGE.read_text(encoding="utf-8").partition("### Beside flock(1)")[2].partition("\n## ")[0]
+    found = [line.strip("| \n").split(" | ") for line in part.splitlines() if line.startswith("| ")]
+    return {first: (theirs, ours) for first, theirs, ours in found[1:]}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_both_do_the_same_or_the_page_says_how_they_differ(
+    name: str, masters3: Fleet, tmp_path: Path
+) -> None:
+    row, probe = SCENARIOS[name]
+    found = []
+    for ours in (False, True):
+        folder = tmp_path / str(ours)
+        folder.mkdir()
+        found.append(probe(Side(masters3, folder, ours=ours)))
+    if row is None:
+        assert found[1] == found[0]
+        return
+    assert found[1] != found[0], f"remove the row {row!r}: they do the same"
+    for cell, outcome in zip(rows()[row], found, strict=True):
+        assert re.search(rf"(?<!\w){re.escape(outcome)}(?!\w)", cell), (
+            f"the page says {cell!r} of {outcome!r}"
         )
 
-    def run(self, words: Sequence[str]) -> tuple[Done, Done]:
-        theirs, ours = self.commands(words)
-        # flock's descriptor 0 must be something that can be locked.
-        with open(self.file) as stdin:
-            first = done(theirs, env=environment(self.urls), stdin=stdin)
-        return first, done(ours, env=environment(self.urls))
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        with open(self.file) as file, Client(self.urls) as client, client.lock(NAME):
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-
-
-@pytest.fixture
-def pair(masters3: Fleet, tmp_path: Path) -> Pair:
-    return Pair(masters3, tmp_path)
-
-
-@pytest.mark.parametrize("words", FREE, ids=" ".join)
-def test_on_a_free_lock_both_do_the_same(words: list[str], pair: Pair) -> None:
-    theirs, ours = pair.run(words)
-    assert ours[:2] == theirs[:2], ours.err
-
-
-@pytest.mark.parametrize("words", HELD, ids=" ".join)
-def test_on_a_lock_that_is_held_both_do_the_same(words: list[str], pair: Pair) -> None:
-    with pair.held():
-        theirs, ours = pair.run(words)
-    assert ours[:2] == theirs[:2], ours.err
-    assert ours.out == ""
-
-
-@pytest.mark.parametrize(
-    ("told", "words", "held", "theirs", "ours"), DIFFERENT, ids=[" ".join(row[1]) for row in DIFFERENT]
-)
-def test_where_they_differ_both_sides_are_as_the_page_says(
-    told: str, words: list[str], held: bool, theirs: int, ours: int, pair: Pair
-) -> None:
-    with ExitStack() as stack:
-        if held:
-            stack.enter_context(pair.held())
-        found = pair.run(words)
-    assert [one.code for one in found] == [theirs, ours], found[1].err
-    if ours == 64:
-        assert len(found[1].err.splitlines()) == 1
-    (row,) = re.findall(rf"^\| {re.escape(told)} \|(.*)\|(.*)\|$", PAGE.read_text(), re.MULTILINE)
-    assert re.search(rf"\b{theirs}\b", row[0]), f"{told}: the page says {row[0]!r} of flock"
-    assert re.search(rf"\b{ours}\b", row[1]), f"{told}: the page says {row[1]!r} of rlock run"
-
-
-def test_the_lock_of_flock_outlives_its_command_in_the_background_and_ours_does_not(pair: Pair) -> None:
-    line = "sleep 60 >/dev/null 2>&1 & echo $!"
-    codes = []
-    for first, second in zip(
-        pair.commands([LOCK, "-c", line]), pair.commands(["-n", LOCK, "true"]), strict=True
-    ):
-        left_running = int(done(first, env=environment(pair.urls)).out)
-        try:
-            codes.append(done(second, env=environment(pair.urls)).code)
-        finally:
-            os.kill(left_running, signal.SIGKILL)
-    assert codes == [1, 0]
-    assert "| What COMMAND leaves in the background |" in PAGE.read_text()
+def test_each_row_of_the_page_has_a_scenario() -> None:
+    assert {*rows()} == {row for row, _ in SCENARIOS.values() if row}

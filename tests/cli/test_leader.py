@@ -114,6 +114,9 @@ def test_a_signal_ends_it_with_the_status_of_the_command(
     standby = start("beat", "--", "echo", "ran")
     with Client(masters.urls) as client:
         assert eventually(lambda: client.status("beat").queue_length == 1)
+    standby.send_signal(signal.SIGUSR1)  # as for a rotation of logs
+    time.sleep(0.3)
+    assert standby.poll() is None
     standby.send_signal(number)
     assert (standby.wait(20), standby.communicate()[0]) == (128 + number, "")
     leader.send_signal(number)

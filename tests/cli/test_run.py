@@ -83,16 +83,39 @@ def test_the_command_finds_the_lock_in_its_environment(start: Start, masters3: F
     assert int(found["RLOCK_FENCING_TOKEN"]) > 1_700_000_000_000_000
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
-def test_signals_go_on_to_the_command(number: signal.Signals, start: Start, masters3: Fleet) -> None:
-    program = f"import signal, sys, time; signal.signal({number.value}, lambda *_: sys.exit(42)); "
-    program += "print('ready', flush=True); time.sleep(30)"
-    process = start("run", "job", "--", sys.executable, "-c", program)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(number)
-    assert ended(process)[0] == 42
-    assert free(masters3)
+@pytest.mark.parametrize("delay", [0, 0.01, 0.03, 0.1])
+def test_a_signal_while_the_command_is_being_started_reaches_it(delay: float, start: Start) -> None:
+    process = start("run", "--json", "job", "-c", "sleep 60 & echo $!; wait")
+    assert process.stderr is not None
+    assert json.loads(process.stderr.readline())["event"] == "acquired"
+    time.sleep(delay)
+    process.terminate()
+    code, out, _ = ended(process)
+    assert code == 143
+    assert all(gone(int(child)) for child in out.split()), "a shell leaves its children behind"
+
+
+def test_a_client_of_the_command_gets_the_settings_of_rlock(masters3: Fleet, tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    settings = "ttl = 12.3456789\nmax_ttl = 31\ninterop = 'redisson'\n"
+    path.write_text(f"masters = {json.dumps(masters3.urls)}\n{settings}")
+    program = """from rlock import Client, RLockError
+try: print(Client.from_env()._options)
+except RLockError as error: print(error)"""
+    command = [*RLOCK, "run", "--config", str(path), "job", "--", sys.executable, "-c", program]
+    refused = done(command, env=environment())
+    found = done([*command[:4], "--pass-masters", *command[4:]], env=environment())
+    with rlock.Client(masters3.urls, ttl=12.3456789, max_ttl=31.0, interop="redisson") as client:
+        assert found.out == f"{client._options}\n"
+    assert "unless --pass-masters is given" in refused.out
+
+
+@pytest.mark.parametrize("to", ["2>/dev/full", "2>&-", "2> >(:)"])
+@pytest.mark.parametrize("option", ["--json", "--verbose"])
+def test_a_stderr_that_takes_nothing_changes_nothing(option: str, to: str, masters3: Fleet) -> None:
+    command = [*RLOCK, "run", option, "job", "-c", "sleep 0.1; echo ran; exit 3"]
+    words = ["bash", "-c", f'"$@" {to}', "bash", *command]
+    assert done(words, env=environment(masters3.urls))[:2] == (3, "ran\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -109,22 +132,26 @@ def test_a_signal_while_it_waits_ends_it_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("obeys", ["", "trap 'sleep 0.3; exit' TERM;"], ids=["", "obeys late"])
+@pytest.mark.parametrize("session", ["", "setsid"])
 def test_a_command_that_ignores_sigterm_is_killed_with_all_it_started(
-    obeys: str, start: Start, masters3: Fleet, tmp_path: Path
+    session: str, obeys: str, start: Start, masters3: Fleet, tmp_path: Path
 ) -> None:
     beat = tmp_path / "beat"
     # The child that writes on and on ignores SIGTERM, and so does the command, unless it obeys.
-    child = f"(while true; do date +%N > {beat}; sleep 0.05; done)"
-    program = f"trap '' TERM; {child} & {obeys} echo ready; wait"
+    child = f"sh -c 'while true; do date +%N > {beat}; sleep 0.05; done' >&- 2>&-"
+    daemon = "setsid -f sh -c 'echo $$; exec sleep 60 >&- 2>&-'"
+    program = f"trap '' TERM; {daemon}; {session} {child} & {obeys} echo ready; wait"
     process = start("run", "--grace", "0.5", "job", "--", "sh", "-c", program)
     assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
+    daemon_pid = int(next(line for line in process.stdout if line != "ready\n"))
+    assert eventually(beat.exists)
     with rlock.Client(masters3.urls) as operator:
         operator.evict("job")
     assert process.wait(20) == 76
     last = beat.read_text()
     time.sleep(0.4)
     assert beat.read_text() == last, "what the command had started works on without the lock"
+    os.kill(daemon_pid, signal.SIGKILL)  # a daemon is no part of the command
 
 
 @pytest.mark.parametrize("leader", [(), ("--leader",)], ids=["", "leader"])
@@ -154,26 +181,6 @@ def test_a_killed_rlock_takes_its_command_with_it(start: Start) -> None:
     process.wait(10)
 
     assert gone(command), "it works on while the next one may enter"
-
-
-def test_the_command_is_started_as_a_shell_would_start_it(start: Start) -> None:
-    # Without the sockets, handlers and masks of rlock, and without those of the program that starts it.
-    # Not `sh`: it blocks all signals for a moment while it starts another program.
-    program = (
-        "import os, re\n"
-        "print(*re.findall('Sig(?:Blk|Ign|Cgt).*', open('/proc/self/status').read()), sep='\\n')\n"
-        "print([(fd, os.readlink(f'/proc/self/fd/{fd}').split(':')[0]) for fd in range(3, 20)\n"
-        "       if os.path.exists(f'/proc/self/fd/{fd}')])\n"
-        "print(*sorted(f'{key}={value}' for key, value in os.environ.items()), sep='\\n')"
-    )
-    plain = done([sys.executable, "-c", program], env=dict(os.environ))
-    _, out, err = ended(start("run", "job", "--", sys.executable, "-c", program))
-
-    def told(text: str) -> list[str]:
-        return [line for line in text.splitlines() if not line.startswith(("RLOCK_", "_=", "PYTEST_"))]
-
-    assert told(out) == told(plain.out)
-    assert err == ""
 
 
 @pytest.mark.parametrize("language", ["C", "C.UTF-8"])

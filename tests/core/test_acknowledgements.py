@@ -127,7 +127,9 @@ def test_a_vote_is_judged_by_the_longest_lease_that_is_known_when_the_replicas_h
     connection.arrived = replies[:wait]
     calls._connections.read()
     calls.guard.max_ttl = 30.0
-    calls._judge_again(connection.undecided[0].call)
+    call = connection.undecided[0].call
+    assert call is not None
+    calls._judge_again(call)
     connection.arrived = replies[wait:]
     calls._connections.read()
     assert ballot.votes[0].guarded

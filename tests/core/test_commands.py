@@ -9,9 +9,8 @@ from typing import Any
 import hiredis
 import pytest
 
-from rlock._client.connection import MasterConnection
+from rlock._client.connection import MasterConnection, PendingCall, PendingReply
 from rlock._client.handshake import HandshakeResult
-from rlock._client.pending import PendingCall, PendingReply
 from rlock.procedures.port import Request
 from rlock.rules import commands, keys, replies
 from rlock.rules.command_templates import NO_EXPECTED_REPLY, Command, end_of_acquire

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._client.pending import PendingCall
+from rlock._client.connection import PendingCall
 from rlock._sync import connections as sync
 from rlock.procedures.port import Request
 from rlock.rules import commands

@@ -1,4 +1,4 @@
-"""docs/cli.md: its tables are the code's, its files are read."""
+"""docs/cli.md: its settings file is read."""
 
 from __future__ import annotations
 
@@ -6,13 +6,7 @@ import json
 from pathlib import Path
 
 from ..cli.shell import rlock
-from .cli_page import PAGE, renewed
 from .pages import block, lay_out
-
-
-def test_every_command_option_setting_and_exit_code_stands_on_the_page_as_the_code_has_it() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    assert page == renewed(page), "renew it: python -m tests.docs.cli_page"
 
 
 def test_the_settings_file_of_the_page_is_read(tmp_path: Path) -> None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from socketserver import ThreadingMixIn
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import WSGIServer, make_server
 
 import pytest
 
 import rlock
 
 from ..lock.conftest import MakeClient, in_thread
-from ..lock.conftest import child as child  # fixtures
 from ..lock.conftest import make_client as make_client
 from ..servers import Fleet
 from . import pages
@@ -109,7 +108,6 @@ def value():
 """,
 }
 LOCKS = {"row": "items:a", "job": "a", "file": "file:data"}
-WORKERS = [*DRIVERS]
 
 
 def source(name: str, old: str = "", new: str = "") -> str:
@@ -119,17 +117,6 @@ def source(name: str, old: str = "", new: str = "") -> str:
 
 class Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
-
-
-class Silent(WSGIRequestHandler):
-    def log_message(self, *_: Any) -> None: ...
-
-
-def start_server(text: str) -> WSGIServer:
-    """The server of the page on a free port, in a thread."""
-    server = make_server("127.0.0.1", 0, module(text).application, Server, Silent)
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    return server
 
 
 #: What makes a recipe refuse, and the same without it.
@@ -142,36 +129,30 @@ UNFENCED = {
 
 
 @pytest.fixture
-def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
-    """``serve(source)``: the server of the page on a free port; its address is in STORE_URL, too."""
+def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """``ready(name, broken=True)``: a recipe in an empty directory, its value 100; without its condition."""
     monkeypatch.chdir(tmp_path)
-    servers: list[WSGIServer] = []
+    with contextlib.ExitStack() as stack:
 
-    def start(text: str) -> str:
-        servers.append(start_server(text))
-        url = f"http://127.0.0.1:{servers[-1].server_port}/price"
-        monkeypatch.setenv("STORE_URL", url)
-        return url
+        def make(name: str, broken: bool = False) -> Any:
+            change = UNFENCED[name] if broken else ("", "", "")
+            texts = {
+                each: source(each, *(change[1:] if each == change[0] else ())) for each in (name, "server")
+            }
+            lock_name = LOCKS.get(name)
+            if name == "client":
+                application = module(texts["server"]).application
+                server = stack.enter_context(make_server("127.0.0.1", 0, application, Server))
+                threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+                stack.callback(server.shutdown)
+                lock_name = f"http://127.0.0.1:{server.server_port}/price"
+                monkeypatch.setenv("STORE_URL", lock_name)
+            made = module(texts[name])
+            made.prepare()
+            made.lock_name = lock_name
+            return made
 
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
-@pytest.fixture
-def ready(serve: Callable[[str], str]) -> Callable[..., Any]:
-    """``ready(name)``: a recipe in an empty directory, its value 100."""
-
-    def make(name: str, text: str = "", server: str = "") -> Any:
-        if name == "client":
-            serve(server or source("server"))
-        made = module(text or source(name))
-        made.prepare()
-        made.lock_name = LOCKS.get(name) or os.environ["STORE_URL"]
-        return made
-
-    return make
+        yield make
 
 
 def nothing() -> None: ...
@@ -189,7 +170,7 @@ def overtaken(recipe: Any, make_client: MakeClient, masters: Fleet) -> bool:
     return done
 
 
-@pytest.mark.parametrize("name", WORKERS)
+@pytest.mark.parametrize("name", DRIVERS)
 def test_one_who_was_overtaken_is_refused_and_changes_nothing_and_can_begin_again(
     name: str, masters3: Fleet, make_client: MakeClient, ready: Callable[..., Any]
 ) -> None:
@@ -200,20 +181,18 @@ def test_one_who_was_overtaken_is_refused_and_changes_nothing_and_can_begin_agai
     assert recipe.value() == 1101
 
 
-@pytest.mark.parametrize("name", WORKERS)
+@pytest.mark.parametrize("name", DRIVERS)
 def test_without_its_condition_the_same_recipe_lets_him_write(
     name: str, masters3: Fleet, make_client: MakeClient, ready: Callable[..., Any]
 ) -> None:
     """So the test above can fail."""
-    at, old, new = UNFENCED[name]
-    broken = source(at, old, new)
-    recipe = ready(name, server=broken) if at == "server" else ready(name, broken)
+    recipe = ready(name, broken=True)
     with pytest.raises(rlock.LeaseLostError):  # it learns of it when it is too late
         overtaken(recipe, make_client, masters3)
     assert recipe.value() in (101, 1101)
 
 
-@pytest.mark.parametrize("name", WORKERS)
+@pytest.mark.parametrize("name", DRIVERS)
 def test_nested_writes_of_one_holder_are_accepted(
     name: str, masters3: Fleet, make_client: MakeClient, ready: Callable[..., Any]
 ) -> None:

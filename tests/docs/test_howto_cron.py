@@ -51,38 +51,22 @@ def runs(folder: Path) -> int:
     return len(ran.read_text().split()) if ran.exists() else 0
 
 
-def go_on(folder: Path) -> None:
-    (folder / "go-on").touch()
-
-
-def shell(start: Start, line: str) -> subprocess.Popen[str]:
-    return start("/bin/sh", "-c", line)  # as cron does
-
-
-def test_a_run_is_skipped_while_another_one_is_on(start: Start, tmp_path: Path) -> None:
-    line = crontab(tmp_path)["nightly"]
-    first = shell(start, line)
+@pytest.mark.parametrize("job", ["nightly", "import"])
+def test_a_second_run_is_skipped_or_waits_for_the_one_before(start: Start, tmp_path: Path, job: str) -> None:
+    line = crontab(tmp_path)[job]
+    first = start("/bin/sh", "-c", line)  # as cron does
     assert eventually(lambda: runs(tmp_path), 20)
-    second = shell(start, line)
-    told, _ = second.communicate(timeout=30)
-    assert second.returncode == 75
-    assert "'nightly' is held by" in told
-    go_on(tmp_path)
+    second = start("/bin/sh", "-c", line)
+    if job == "nightly":
+        assert "'nightly' is held by" in second.communicate(timeout=30)[0]
+    else:
+        with pytest.raises(subprocess.TimeoutExpired):
+            second.wait(1)
+    assert runs(tmp_path) == 1
+    (tmp_path / "go-on").touch()
     assert first.wait(30) == 3, "the job's own status"
-    assert runs(tmp_path) == 1
-
-
-def test_a_job_that_is_to_be_done_each_time_waits_for_the_one_before(start: Start, tmp_path: Path) -> None:
-    line = crontab(tmp_path)["import"]
-    first = shell(start, line)
-    assert eventually(lambda: runs(tmp_path), 20)
-    second = shell(start, line)
-    with pytest.raises(subprocess.TimeoutExpired):
-        second.wait(1)
-    assert runs(tmp_path) == 1
-    go_on(tmp_path)
-    assert first.wait(30) == second.wait(30) == 3
-    assert runs(tmp_path) == 2
+    assert second.wait(30) == (75 if job == "nightly" else 3)
+    assert runs(tmp_path) == (1 if job == "nightly" else 2)
 
 
 def test_the_service_skips_a_run_like_the_crontab(tmp_path: Path) -> None:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import re
+from contextlib import closing
 from functools import partial
 from itertools import combinations, product
-from pathlib import Path
 
 import pytest
 import redis
 
 import rlock
 from rlock.rules.quorum import quorum
-from rlock.testing.local.embedded import EmbeddedError, Master, Tls
+from rlock.testing.local.embedded import Master, ServerBinary, Tls
 from rlock.testing.local.spawn import free_port
 
 from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
-from ..lock.conftest import make_client as make_client  # a fixture
-from ..servers import raw, servers_found
+from ..servers import raw
 from .pages import DOCS, marked
 
 SETTINGS, TLS, URL = marked(DOCS / "operations.md", "tests/docs/test_operations.py")
@@ -49,46 +47,29 @@ def test_the_settings_make_masters_that_forget_nothing_and_are_not_waited_for(
                 assert other.lock("y").acquire(timeout=2), "it waits for the restart guard"
 
 
-def test_the_settings_for_tls_and_the_url_go_together(certificate: Tls, tmp_path: Path) -> None:
-    for path in re.findall(r"=(/\S+?)(?=&|$)", URL.strip()):
-        assert path.startswith("/etc/rlock/")
+def test_the_settings_for_tls_and_the_url_go_together(certificate: Tls, server: ServerBinary) -> None:
     paths = {f"tls-{part}-file": str(getattr(certificate, part)) for part in ("cert", "key")}
-    paths["tls-ca-cert-file"] = str(certificate.ca)
-    for binary in servers_found():
-        port = free_port()
-        settings = arguments(TLS, **paths, **{"tls-port": str(port)})
-        master = Master(binary, port=port, tls=certificate, args=settings)
-        try:
-            master._launch()  # not `start`: the server wants a certificate of whoever asks whether it is up
-            url = URL.strip().replace("10.0.0.1:6379", f"127.0.0.1:{port}")
-            for name, path in (
-                ("ca.crt", certificate.ca),
-                ("me.crt", certificate.cert),
-                ("me.key", certificate.key),
-            ):
-                url = url.replace(f"/etc/rlock/{name}", str(path))
-            if not eventually(partial(_answers_or_has_ended, url, master), within=10):
-                pytest.fail("it does not answer")
-            if not master.running:
-                continue  # built without TLS
-            with rlock.Client([url], restart_guard=0) as client, client.lock("x") as lock:
-                assert lock.is_owned()
-            bare = url.partition("&")[0]
-            with rlock.Client([bare], restart_guard=0) as client, pytest.raises(rlock.QuorumUnreachableError):
-                client.lock("x").acquire(timeout=1)  # it has no certificate of its own
-            return
-        except EmbeddedError:
-            continue
-        finally:
-            master.close()
-    pytest.skip("no server that was found speaks TLS")
+    port = free_port()
+    settings = arguments(TLS, **paths, **{"tls-ca-cert-file": str(certificate.ca), "tls-port": str(port)})
+    url = URL.strip().replace("10.0.0.1:6379", f"127.0.0.1:{port}")
+    for name, path in (("ca.crt", "ca"), ("me.crt", "cert"), ("me.key", "key")):
+        url = url.replace(f"/etc/rlock/{name}", str(getattr(certificate, path)))
+    with closing(Master(server, port=port, tls=certificate, args=settings)) as master:
+        master._launch()  # not `start`: the server wants a certificate of whoever asks whether it is up
+        if not eventually(partial(answers, url), within=10) and not master.running:
+            pytest.skip(f"{server} was built without TLS")
+        with rlock.Client([url], restart_guard=0) as client, client.lock("x") as lock:
+            assert lock.is_owned()
+        bare = url.partition("&")[0]
+        with rlock.Client([bare], restart_guard=0) as client, pytest.raises(rlock.QuorumUnreachableError):
+            client.lock("x").acquire(timeout=1)  # it has no certificate of its own
 
 
-def _answers_or_has_ended(url: str, master: Master) -> bool:
+def answers(url: str) -> bool:
     try:
         return bool(raw(url).ping())
     except redis.RedisError:
-        return not master.running
+        return False
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 import rlock
 
-from ..lock.conftest import eventually
+from ..lock.conftest import Child, eventually
 from ..servers import Fleet, left, raw
 
 TOP = Path(rlock.__file__).resolve().parent.parent
@@ -57,17 +56,6 @@ ORDINARY = """
 count(sys.argv[2], int(sys.argv[3]), rlock.Client(URLS, 3.0).lock(sys.argv[1]))
 """
 
-#: An ordinary process that has the lock from the first line that it prints until it is told to let go.
-HOLDER = """
-lock = rlock.Client(URLS, 3.0).lock(sys.argv[1])
-with lock:
-    tell(held=True)
-    sys.stdin.readline()
-    released_at = time.monotonic()
-tell(released_at=released_at)
-sys.stdin.readline()
-"""
-
 
 def needs(package: str) -> pytest.MarkDecorator:
     """The tests of a package that is not here are left out. It is not imported to find that out."""
@@ -75,69 +63,48 @@ def needs(package: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(not found, reason=f"{package} is not installed: pip install '.[test]'")
 
 
-def environment(urls: Sequence[str], **more: str) -> dict[str, str]:
-    """For a process that shall find this rlock and these masters."""
-    path = os.pathsep.join(filter(None, [str(TOP), os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, "PYTHONPATH": path, "RLOCK_MASTERS": ",".join(urls), "RLOCK_TTL": "3", **more}
-
-
-class Program:
-    """A Python program in a process of its own, which tells facts line by line."""
+class Program(Child):
+    """One that finds this rlock and these masters; ``before`` comes before its first line."""
 
     def __init__(
         self,
         text: str,
         urls: Sequence[str],
         *arguments: object,
+        before: str = "",
         cwd: Path | None = None,
         command: Sequence[str] = (),
-        **more: str,
     ) -> None:
-        command = command or ["-c", COMMON + textwrap.dedent(text)]
+        command = command or ["-c", before + COMMON + textwrap.dedent(text)]
+        path = os.pathsep.join(filter(None, [str(TOP), os.environ.get("PYTHONPATH", "")]))
+        told = {"PYTHONPATH": path, "RLOCK_MASTERS": ",".join(urls), "RLOCK_TTL": "3"}
         self.process = subprocess.Popen(
             [sys.executable, "-u", "-W", "ignore", *command, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=cwd,
-            env=environment(urls, **more),
+            env={**os.environ, **told},
         )
-        # A program that hangs ends, and its test fails for want of facts; pytest itself must not hang.
-        self._limit = threading.Timer(LIMIT_S, self.process.kill)
-        self._limit.daemon = True
-        self._limit.start()
 
     def facts(self) -> Any:
         """The next line that it tells; {} at its end."""
-        assert self.process.stdout is not None
-        return json.loads(self.process.stdout.readline() or "{}")
-
-    def say(self, text: str = "") -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(text + "\n")
-        self.process.stdin.flush()
-
-    def end(self, within_s: float = 40.0) -> int:
-        return self.process.wait(within_s)
-
-    def close(self) -> None:
-        self._limit.cancel()
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
+        return json.loads(self.line() or "{}")
 
 
 @contextmanager
 def program(text: str, urls: Sequence[str], *arguments: object, **options: Any) -> Iterator[Program]:
     """A program that is ended with the block."""
     started = Program(text, urls, *arguments, **options)
-    try:
-        yield started
-    finally:
-        started.close()
+    # A program that hangs ends, and its test fails for want of facts; pytest itself must not hang.
+    limit = threading.Timer(LIMIT_S, started.process.kill)
+    limit.start()
+    with started.process:
+        try:
+            yield started
+        finally:
+            limit.cancel()
+            started.process.kill()
 
 
 def outcome(text: str, urls: Sequence[str], *arguments: object, **options: Any) -> Any:
@@ -148,13 +115,6 @@ def outcome(text: str, urls: Sequence[str], *arguments: object, **options: Any) 
             told |= facts
         assert started.end() == 0, told
         return told
-
-
-def holder(urls: Sequence[str], name: str) -> Program:
-    """An ordinary process that holds the lock already."""
-    started = Program(HOLDER, urls, name)
-    assert started.facts() == {"held": True}
-    return started
 
 
 def counter(folder: Path) -> Path:
@@ -170,14 +130,10 @@ def blocks() -> dict[str, str]:
     return {name: code for code, name in shown}
 
 
-def channels(url: str) -> list[str]:
-    """What is subscribed on a master."""
-    client: redis.Redis = raw(url)
-    return [str(name) for name in client.pubsub_channels()]
-
-
 def assert_nothing_is_left(masters: Fleet, within: float = 8.0) -> None:
     """No lock, no queue and no subscription on any master."""
-    for master in masters:
-        assert eventually(lambda url=master.url: not left(url), within), left(master.url)  # type: ignore[misc]
-        assert eventually(lambda url=master.url: not channels(url), within), channels(master.url)  # type: ignore[misc]
+
+    def found() -> list[str]:
+        return [str(name) for url in masters.urls for name in (*left(url), *raw(url).pubsub_channels())]
+
+    assert eventually(lambda: not found(), within), found()

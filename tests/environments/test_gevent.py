@@ -11,7 +11,7 @@ import rlock
 from rlock._sync.greenlets import EVENTLET
 
 from ..servers import Fleet
-from .programs import COMMON, ORDINARY, assert_nothing_is_left, counter, holder, needs, outcome, program
+from .programs import ORDINARY, assert_nothing_is_left, counter, needs, outcome, program
 
 PRELUDE = """
 from gevent import monkey; monkey.patch_all()
@@ -23,6 +23,15 @@ name, path, times = sys.argv[1:4]
 lock = rlock.Client(URLS, 3.0).lock(name)
 for greenlet in [green.spawn(count, path, int(times), lock, green.sleep) for _ in range(6)]:
     greenlet.get()
+"""
+
+#: An ordinary process that has the lock until it is told to let go.
+HOLDER = """
+with rlock.Client(URLS, 3.0).lock("x"):
+    tell(held=True)
+    sys.stdin.readline()
+    released_at = time.monotonic()
+tell(released_at=released_at)
 """
 
 #: One greenlet waits for an ordinary process, while another one ticks.
@@ -143,36 +152,30 @@ except rlock.OptionsError as error:
 pytestmark = needs("gevent")
 
 
-def patched(text: str) -> str:
-    """The program, with gevent's patch in its first line."""
-    return PRELUDE + COMMON + text
-
-
-def patched_outcome(text: str, urls: list[str], *arguments: object, **options: Any) -> Any:
-    return outcome("", urls, *arguments, command=["-c", patched(text)], **options)
+def patched(text: str, urls: list[str], *arguments: object) -> Any:
+    """The outcome of a program with gevent's patch in its first line."""
+    return outcome(text, urls, *arguments, before=PRELUDE)
 
 
 def test_greenlets_and_an_ordinary_process_lose_no_update(masters3: Fleet, tmp_path: Path) -> None:
     path = counter(tmp_path)
     with program(ORDINARY, masters3.urls, "x", path, 40) as process:
-        patched_outcome(COUNT, masters3.urls, "x", path, 10)
+        patched(COUNT, masters3.urls, "x", path, 10)
         assert process.end() == 0
     assert int(path.read_bytes()) == 6 * 10 + 40
     assert_nothing_is_left(masters3)
 
 
 def test_other_greenlets_run_while_one_waits_and_the_release_wakes_it(masters3: Fleet) -> None:
-    ordinary = holder(masters3.urls, "x")
-    try:
-        with program("", masters3.urls, command=["-c", patched(WAIT)]) as waiting:
+    with program(HOLDER, masters3.urls) as ordinary:
+        assert ordinary.facts() == {"held": True}
+        with program(WAIT, masters3.urls, before=PRELUDE) as waiting:
             assert waiting.facts() == {"waits": True}
             assert waiting.facts() == {"half": True}
             ordinary.say()
             released = ordinary.facts()["released_at"]
             told = waiting.facts()
             assert waiting.end() == 0
-    finally:
-        ordinary.close()
     # A waiter that heard nothing would look again 0.9 s later.
     assert 0 <= told["got_at"] - released < 0.6
     assert told["ticks"] > 30
@@ -181,7 +184,7 @@ def test_other_greenlets_run_while_one_waits_and_the_release_wakes_it(masters3: 
 
 
 def test_a_lease_is_renewed_while_its_holder_sleeps(masters3: Fleet) -> None:
-    with program("", masters3.urls, command=["-c", patched(SLEEP)]) as sleeping:
+    with program(SLEEP, masters3.urls, before=PRELUDE) as sleeping:
         assert sleeping.facts() == {"held": True}
         with rlock.Client(masters3.urls, 0.9) as other:
             assert other.lock("x").acquire(timeout=2.0) is False
@@ -190,7 +193,7 @@ def test_a_lease_is_renewed_while_its_holder_sleeps(masters3: Fleet) -> None:
 
 
 def test_a_waiter_that_is_killed_or_runs_out_of_time_leaves_nothing(masters3: Fleet) -> None:
-    told = patched_outcome(KILL, masters3.urls)
+    told = patched(KILL, masters3.urls)
     assert (told["before"], told["killed"], told["timed_out"]) == (1, 0, 0)
     assert told["got"] is True
     assert told["after"] < 2.0  # less than a ttl: nothing was forgotten
@@ -198,7 +201,7 @@ def test_a_waiter_that_is_killed_or_runs_out_of_time_leaves_nothing(masters3: Fl
 
 
 def test_the_end_of_the_process_frees_what_its_greenlets_hold(masters3: Fleet) -> None:
-    patched_outcome(END, masters3.urls)
+    patched(END, masters3.urls)
     with rlock.Client(masters3.urls, 3.0) as other:
         # The ttl is 10 s.
         assert other.lock("x").acquire(timeout=3.0)
@@ -206,13 +209,12 @@ def test_the_end_of_the_process_frees_what_its_greenlets_hold(masters3: Fleet) -
 
 
 def test_a_native_thread_needs_a_client_of_its_own(masters3: Fleet) -> None:
-    told = patched_outcome(THREAD, masters3.urls)
+    told = patched(THREAD, masters3.urls)
     assert told == {"shared": "OptionsError", "own": True}
 
 
 def test_a_client_that_was_used_before_the_patch_says_so(masters3: Fleet) -> None:
-    text = COMMON + EARLY + PRELUDE + LATE
-    told = outcome("", masters3.urls, command=["-c", text])
+    told = outcome(EARLY + PRELUDE + LATE, masters3.urls)
     assert "patch in the first lines of the program" in told["used"]
     assert told["unused"] is True
 
@@ -220,7 +222,7 @@ def test_a_client_that_was_used_before_the_patch_says_so(masters3: Fleet) -> Non
 @pytest.mark.parametrize(("left_out", "named"), [("thread=False", "thread"), ("select=False", "select")])
 def test_a_process_that_is_patched_in_part_is_refused(left_out: str, named: str, masters1: Fleet) -> None:
     prelude = PRELUDE.replace("patch_all()", f"patch_all({left_out})")
-    told = outcome("", masters1.urls, command=["-c", prelude + COMMON + HALF])
+    told = outcome(HALF, masters1.urls, before=prelude)
     assert told["error"].startswith("gevent has patched ")
     assert f"but not {named}" in told["error"]
 
@@ -228,6 +230,6 @@ def test_a_process_that_is_patched_in_part_is_refused(left_out: str, named: str,
 @needs("eventlet")
 def test_a_process_that_eventlet_has_patched_is_refused(masters1: Fleet) -> None:
     patch = "import eventlet; eventlet.monkey_patch()\n"
-    assert outcome("", masters1.urls, command=["-c", patch + COMMON + HALF]) == {"error": EVENTLET}
-    told = outcome("", masters1.urls, command=["-c", COMMON + EARLY + patch + LATE])
+    assert outcome(HALF, masters1.urls, before=patch) == {"error": EVENTLET}
+    told = outcome(EARLY + patch + LATE, masters1.urls)
     assert told == {"used": EVENTLET, "unused": EVENTLET}

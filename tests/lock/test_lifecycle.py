@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._client.pending import PendingCall
+from rlock._client.connection import PendingCall
 from rlock.procedures.port import Request
 from rlock.rules import commands
 from rlock.rules.keys import owner_token

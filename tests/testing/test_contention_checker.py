@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlock.testing.contention.checker import (
-    Eviction,
-    falling_tokens,
-    judge_safety,
-    overlaps,
-    shared_tokens,
-    wrong_nesting,
-)
+from rlock.testing.contention.checker import Eviction, falling_tokens, judge_safety, wrong_nesting
 from rlock.testing.contention.history import History
 
 from ..histories import ask, got, history, hold, look, ms, nested, release
@@ -21,42 +14,42 @@ def checks(made: History, evictions: list[Eviction] | None = None) -> set[str]:
     return {finding.check for finding in judge_safety(made, evictions or [])}
 
 
-def test_holds_one_after_another_are_accepted() -> None:
-    assert not checks(history(a=hold(0, 10, 1), b=hold(10, 20, 2), c=hold(21, 30, 3)))
+DEAD = [ask(0), got(1, 1), look(500, 2400)]
+LOST = [ask(0), got(1, 1), look(300, 2001), look(320, 0)]
+INNER = {"event": "release", "at": ms(3), "hold_count": 2, "valid_until": ms(2000)}
+NESTING = [ask(0), got(1, 1), nested(2, 1, 2), INNER, *release(10, 2001)]
+#: Redisson tells no validity; a killed holder of its lock counts as an instant.
+JAVA = [ask(0), {"event": "acquired", "at": ms(1)}, {"event": "release", "at": ms(50)}]
+OVERLAP = {"overlap"}
 
 
-def test_a_hold_that_begins_inside_another_is_refused() -> None:
-    made = history(a=hold(0, 10, 1), b=hold(9, 20, 2))
-    assert checks(made) == {"overlap"}
-    assert "1.000 ms" in str(judge_safety(made)[0])
-
-
-def test_holds_of_two_locks_do_not_overlap() -> None:
-    assert not checks(history(a=hold(0, 10, 1), b=hold(5, 20, 2, lock="y")))
-
-
-def test_a_killed_holder_is_valid_to_the_end_that_it_knew() -> None:
-    dead = [ask(0), got(1, 1), look(500, 2400)]
-    assert overlaps(history(a=dead, b=hold(2399, 2410, 2)).holds)
-    assert not overlaps(history(a=dead, b=hold(2400, 2410, 2)).holds)
-
-
-def test_a_hold_that_was_lost_early_counts_to_the_last_look_that_saw_it_valid() -> None:
-    lost = [ask(0), got(1, 1), look(300, 2001), look(320, 0)]
-    assert not overlaps(history(a=lost, b=hold(301, 400, 2)).holds)
-    assert overlaps(history(a=lost, b=hold(300, 400, 2)).holds)
-
-
-def test_two_that_see_a_validity_at_one_instant_overlap_however_short_it_is() -> None:
-    short = [ask(0), got(50, 2), look(60, 0)]
-    assert overlaps(history(a=hold(0, 100, 1), b=short).holds)
-
-
-def test_only_the_outermost_release_ends_a_hold() -> None:
-    inner = {"event": "release", "at": ms(3), "hold_count": 2, "valid_until": ms(2000)}
-    nesting = [ask(0), got(1, 1), nested(2, 1, 2), inner, *release(10, 2001)]
-    assert overlaps(history(a=nesting, b=hold(9, 20, 2)).holds)
-    assert not overlaps(history(a=nesting, b=hold(10, 20, 2)).holds)
+@pytest.mark.parametrize(
+    ("made", "found"),
+    [
+        (history(a=hold(0, 10, 1), b=hold(10, 20, 2), c=hold(21, 30, 3)), set()),
+        (history(a=hold(0, 10, 1), b=hold(9, 20, 2)), OVERLAP),
+        (history(a=hold(0, 10, 1), b=hold(5, 20, 2, lock="y")), set()),
+        # A killed holder is valid to the end that it knew.
+        (history(a=DEAD, b=hold(2399, 2410, 2)), OVERLAP),
+        (history(a=DEAD, b=hold(2400, 2410, 2)), set()),
+        # A hold that was lost early counts to the last look that saw it valid.
+        (history(a=LOST, b=hold(301, 400, 2)), set()),
+        (history(a=LOST, b=hold(300, 400, 2)), OVERLAP),
+        # Two that see a validity at one instant overlap, however short it is.
+        (history(a=hold(0, 100, 1), b=[ask(0), got(50, 2), look(60, 0)]), OVERLAP),
+        # Only the outermost release ends a hold.
+        (history(a=NESTING, b=hold(9, 20, 2)), OVERLAP),
+        (history(a=NESTING, b=hold(10, 20, 2)), set()),
+        (history(java=JAVA, b=hold(49, 60, 2)), OVERLAP),
+        (history(java=JAVA, b=hold(50, 60, 2)), set()),
+        (history(java=JAVA[:2], b=hold(2, 60, 2)), set()),
+        (history(a=hold(2000, 2010, 6), b=hold(4020, 4030, 5)), {"token falls"}),
+        (history(a=hold(2000, 2010, 6), b=hold(4020, 4030, 6)), {"token falls", "token shared"}),
+    ],
+)
+def test_a_history_is_judged(made: History, found: set[str]) -> None:
+    # Of a holder without a validity there is no token either.
+    assert checks(made) - ({"nesting"} if made.holds[0].process == "java" else set()) == found
 
 
 def test_an_evicted_holder_counts_to_the_eviction() -> None:
@@ -67,25 +60,6 @@ def test_an_evicted_holder_counts_to_the_eviction() -> None:
     lookalike = [Eviction(ms(299), "x", {"vm:2"}), Eviction(ms(299), "y", {"vm:1"})]
     assert checks(still, lookalike) == {"overlap"}
     assert not checks(still, [Eviction(ms(299), "x", {"vm:1"})])
-
-
-def test_a_holder_without_a_validity_counts_from_grant_to_release() -> None:
-    """Redisson tells no validity; a killed holder of its lock counts as an instant."""
-    grant = {"event": "acquired", "at": ms(1)}
-    java = [ask(0), grant, {"event": "release", "at": ms(50)}]
-    assert overlaps(history(java=java, b=hold(49, 60, 2)).holds)
-    assert not overlaps(history(java=java, b=hold(50, 60, 2)).holds)
-    assert not overlaps(history(java=java[:2], b=hold(2, 60, 2)).holds)
-
-
-def test_a_token_that_falls_is_refused() -> None:
-    assert checks(history(a=hold(2000, 2010, 6), b=hold(4020, 4030, 5))) == {"token falls"}
-
-
-def test_a_token_that_two_holds_share_is_refused() -> None:
-    made = history(a=hold(2000, 2010, 6), b=hold(4020, 4030, 6))
-    assert shared_tokens(made.holds)
-    assert checks(made) == {"token falls", "token shared"}
 
 
 def test_the_validity_tells_when_a_round_was_sent() -> None:
@@ -100,7 +74,6 @@ def test_the_validity_tells_when_a_round_was_sent() -> None:
 @pytest.mark.parametrize(
     ("inner", "wrong"),
     [
-        ([(7, 2)], False),
         ([(7, 2), (7, 3)], False),
         ([(8, 2)], True),
         ([(7, 3)], True),
@@ -111,7 +84,4 @@ def test_the_validity_tells_when_a_round_was_sent() -> None:
 def test_nested_acquires_have_the_outer_token_and_count_up(inner: list[tuple[int, int]], wrong: bool) -> None:
     lines = [ask(0), got(1, 7), *(nested(2, token, count) for token, count in inner)]
     assert checks(history(a=lines)) == ({"nesting"} if wrong else set())
-
-
-def test_a_hold_without_a_token_is_refused() -> None:
-    assert wrong_nesting(history(a=hold(0, 10, 0)).holds)
+    assert wrong_nesting(history(a=hold(0, 10, 0)).holds), "a hold without a token is refused"

@@ -1,4 +1,4 @@
-"""The journals of the contention kit: written by the recorder, read as they grow; and their figures."""
+"""The journals of the contention kit: written by the recorder, read as they grow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 from rlock.testing import memory_client
 from rlock.testing.contention.checker import judge_safety
-from rlock.testing.contention.figures import jain
 from rlock.testing.contention.history import History
 from rlock.testing.contention.journal import Journal
 from rlock.testing.contention.recorder import LOOK_S, Hold, Recorder
@@ -84,10 +83,3 @@ def test_after_an_exception_nothing_is_held_and_the_journal_says_so(
         assert not lock.locked()
     (attempt,) = History().take(tmp_path).attempts
     assert (attempt.outcome, attempt.left_at is None) == ("interrupted", False)
-
-
-def test_jains_index_is_one_for_equal_shares_and_one_of_k_for_a_monopoly() -> None:
-    assert jain([5, 5, 5, 5]) == 1
-    assert jain([20, 0, 0, 0]) == 0.25
-    assert jain([0, 0]) is None
-    assert jain([]) is None

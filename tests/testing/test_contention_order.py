@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rlock.testing.contention.history import History
 from rlock.testing.contention.order import SETTLE_S, Harm, judge_order
 
@@ -30,17 +32,18 @@ def found(made: History, *harms: Harm) -> list[str]:
     return [finding.check for finding in judge_order(made, harms, masters=3).findings]
 
 
-def test_a_waiter_that_is_overtaken_by_a_later_one_is_found() -> None:
-    assert found(history(a=waits(0, 5, 100, 2), b=hold(50, 60, 1, asked=6))) == ["overtaken"]
-
-
-def test_who_asked_before_the_waiter_had_its_place_may_be_first() -> None:
-    made = history(a=waits(0, 5, 100, 2), b=hold(50, 60, 1, asked=4))
-    assert judge_order(made, (), masters=3) == ([], 1, 0)
-
-
-def test_who_returns_late_from_its_acquire_was_not_overtaken() -> None:
-    assert not found(history(a=waits(0, 5, 100, 1), b=hold(50, 60, 2, asked=6)))
+@pytest.mark.parametrize(
+    ("token", "asked", "checks"),
+    [
+        (2, 6, ["overtaken"]),
+        (2, 4, []),  # the other one asked before the waiter had its place
+        (0, 6, []),  # the waiter was first, and returns late from its acquire
+    ],
+)
+def test_a_waiter_that_is_overtaken_by_a_later_one_is_found(
+    token: int, asked: float, checks: list[str]
+) -> None:
+    assert found(history(a=waits(0, 5, 100, token), b=hold(50, 60, 1, asked=asked))) == checks
 
 
 def test_a_process_that_did_not_run_may_lose_its_turn_and_no_later_one() -> None:

@@ -6,8 +6,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -78,116 +80,53 @@ def _not_like_flock(*names: str) -> Callable[[F], F]:
     return click.option(*names, is_flag=True, expose_value=False, hidden=True, callback=_refused)
 
 
+_flag = partial(click.option, is_flag=True)
+_seconds = partial(click.option, type=Seconds(), metavar="S")
+_shown = partial(click.option, show_default=True)
+
+
+# fmt: off
 @click.command(cls=Run, epilog=exits.epilog(), options_metavar="[OPTIONS]")
 @click.argument("name", shell_complete=complete_name)
-@click.option(
-    "-w",
-    "--wait",
-    "--timeout",
-    "timeout",
-    type=Seconds(),
-    metavar="S",
-    help="Wait S seconds at the most, also fractions of them; 0 is -n.",
-)
-@click.option(
-    "-n",
-    "--nb",
-    "--nonblock",
-    "--no-wait",
-    "no_wait",
-    is_flag=True,
-    help="Do not wait: fail at once if it is held.",
-)
-@click.option(
-    "-E",
-    "--conflict-exit-code",
-    type=click.IntRange(0, 255),
-    default=exits.NOT_ACQUIRED,
-    show_default=True,
-    metavar="CODE",
-    help="Exit status when -n or -w got no lock, 0 to 255.",
-)
-@click.option(
-    "-c", "--command", "line", metavar="LINE", help="Give LINE to the shell ($SHELL, else /bin/sh) with -c."
-)
+@_seconds("-w", "--wait", "--timeout", "timeout",
+          help="Wait S seconds at the most, also fractions of them; 0 is -n.")
+@_flag("-n", "--nb", "--nonblock", "--no-wait", "no_wait", help="Do not wait: fail at once if it is held.")
+@_shown("-E", "--conflict-exit-code", type=click.IntRange(0, 255), default=exits.NOT_ACQUIRED, metavar="CODE",
+        help="Exit status when -n or -w got no lock, 0 to 255.")
+@click.option("-c", "--command", "line", metavar="LINE",
+              help="Give LINE to the shell ($SHELL, else /bin/sh) with -c.")
 @_like_flock("-x", "-e", "--exclusive", told="Changes nothing: the lock is exclusive. For lines of flock.")
 @_like_flock("-o", "--close", told="Changes nothing: what COMMAND leaves running never keeps the lock.")
 @_not_like_flock("-s", "--shared")
 @_not_like_flock("-u", "--unlock")
 @_not_like_flock("-F", "--no-fork")
-@click.option("--leader", is_flag=True, help="Lead: run COMMAND on one machine of many, again and again.")
-@click.option("--fair", is_flag=True, help="First come, first served: nobody who comes later goes before.")
-@click.option(
-    "--retries",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="With -n and -w: how often to try again when fewer than a quorum of masters answered.",
-)
-@seconds_option(
-    "--retry-delay",
-    within=(0, 86400),
-    default=1.0,
-    told="Seconds before each of them, and before --leader campaigns again.",
-)
-@click.option("--ttl", type=Seconds(), metavar="S", help="Length of the lease that is renewed; default 10.")
-@click.option(
-    "--max-hold", type=Seconds(), metavar="S", help="Renew for S seconds at the most; then the lock is lost."
-)
-@click.option(
-    "--on-lost",
-    type=click.Choice(ON_LOST),
-    default=TERM,
-    show_default=True,
-    help="What COMMAND gets when its lock was lost: nothing, SIGTERM and later SIGKILL, or SIGKILL.",
-)
-@seconds_option(
-    "--grace",
-    within=(0, 86400 * 365),
-    default=5.0,
-    told="Seconds between SIGTERM and SIGKILL for a command whose lock was lost.",
-)
-@click.option(
-    "--pass-masters",
-    is_flag=True,
-    help="Leave RLOCK_MASTERS in COMMAND's environment, with the passwords in it.",
-)
-@click.option("--verbose", is_flag=True, help="Say on stderr how long it took to get the lock.")
-@click.option("-q", "--quiet", is_flag=True, help="No line about a held lock, or a failure with --leader.")
+@_flag("--leader", help="Lead: run COMMAND on one machine of many, again and again.")
+@_flag("--fair", help="First come, first served: nobody who comes later goes before.")
+@_shown("--retries", type=click.IntRange(0), default=0, metavar="N",
+        help="With -n and -w: how often to try again when fewer than a quorum of masters answered.")
+@seconds_option("--retry-delay", within=(0, 86400), default=1.0,
+                told="Seconds before each of them, and before --leader campaigns again.")
+@_seconds("--ttl", help="Length of the lease that is renewed; default 10.")
+@_seconds("--max-hold", help="Renew for S seconds at the most; then the lock is lost.")
+@_shown("--on-lost", type=click.Choice(ON_LOST), default=TERM,
+        help="What COMMAND gets when its lock was lost: nothing, SIGTERM and later SIGKILL, or SIGKILL.")
+@seconds_option("--grace", within=(0, 86400 * 365), default=5.0,
+                told="Seconds between SIGTERM and SIGKILL for a command whose lock was lost.")
+@_flag("--pass-masters", help="Leave RLOCK_MASTERS in COMMAND's environment, with the passwords in it.")
+@_flag("--verbose", help="Say on stderr how long it took to get the lock.")
+@_flag("-q", "--quiet", help="No line about a held lock, or a failure with --leader.")
 @json_option
 @settings_options
-@click.argument(
-    "command",
-    nargs=-1,
-    metavar="COMMAND [ARGUMENT]...",
-    type=click.UNPROCESSED,
-    shell_complete=complete_command,
-)
+@click.argument("command", nargs=-1, metavar="COMMAND [ARGUMENT]...", type=click.UNPROCESSED,
+                shell_complete=complete_command)
 @click.pass_context
 def run(
-    ctx: click.Context,
-    name: str,
-    command: Sequence[str],
-    *,
-    line: str | None,
-    timeout: float | None,
-    no_wait: bool,
-    conflict_exit_code: int,
-    leader: bool,
-    fair: bool,
-    retries: int,
-    retry_delay: float,
-    ttl: float | None,
-    max_hold: float | None,
-    on_lost: str,
-    grace: float,
-    pass_masters: bool,
-    verbose: bool,
-    quiet: bool,
-    as_json: bool,
-    settings: Settings,
+    ctx: click.Context, name: str, command: Sequence[str], *, line: str | None, timeout: float | None,
+    no_wait: bool, conflict_exit_code: int, leader: bool, fair: bool, retries: int, retry_delay: float,
+    ttl: float | None, max_hold: float | None, on_lost: str, grace: float, pass_masters: bool, verbose: bool,
+    quiet: bool, as_json: bool, settings: Settings,
 ) -> None:
+    # fmt: on
     """Run COMMAND while holding the lock NAME, and exit as it does.
 
     \b
@@ -226,11 +165,13 @@ def run(
     if timeout == 0:
         no_wait = True
     outcome = Outcome(name, as_json=as_json, verbose=verbose, quiet=quiet)
-    guarded = GuardedCommand(command, grace, on_lost)
-    with settings.client(ttl=ttl) as own, guarded.signals():
+    guarded = GuardedCommand(command, grace, on_lost, leads=leader)
+    found = settings.environ()
+    guarded.listen()
+    with Client.from_env(found, **({} if ttl is None else {"ttl": ttl})) as own:
+        environment = partial(_environment, found if pass_masters else os.environ, own.ttl, name)
         if leader:
-            found = partial(_environment, own, name, pass_masters=pass_masters)
-            sys.exit(lead(own, name, guarded, outcome, found, fair=fair, pause=retry_delay))
+            sys.exit(lead(own, name, guarded, outcome, environment, fair=fair, pause=retry_delay))
         lock = own.lock(name, fair=fair, max_hold=max_hold)
         began = time.monotonic()
         try:
@@ -251,7 +192,7 @@ def run(
             told = {"owner": hold.owner, "fencing_token": hold.token, "ttl": own.ttl, "waited": waited}
             outcome.event("acquired", told, f"getting lock took {waited:.6f} seconds")
             outcome.detail(f"executing {command[0]}")
-            code = guarded.run(_environment(own, name, hold.owner, hold.token, pass_masters=pass_masters))
+            code = guarded.run(environment(hold.owner, hold.token))
         finally:
             try:
                 lock.release()
@@ -321,17 +262,15 @@ def _acquire(
             time.sleep(delay)
 
 
-def _environment(own: Client, name: str, owner: str, token: int, *, pass_masters: bool) -> dict[str, str]:
-    environment = {
-        **os.environ,
-        "RLOCK_NAME": name,
-        "RLOCK_OWNER": owner,
-        "RLOCK_FENCING_TOKEN": str(token),
-        "RLOCK_TTL": f"{own.ttl:g}",
-        "RLOCK_MASTERS": ",".join(str(endpoint.source) for endpoint in own._endpoints),
-    }
-    if not pass_masters:
-        del environment["RLOCK_MASTERS"]
+def _environment(given: Mapping[str, str], ttl: float, name: str, owner: str, token: int) -> dict[str, str]:
+    told = {"NAME": name, "OWNER": owner, "FENCING_TOKEN": str(token), "TTL": f"{ttl:.15g}"}
+    environment = {**given, **{f"RLOCK_{key}": value for key, value in told.items()}}
+    if given is os.environ:  # no --pass-masters
+        environment.pop("RLOCK_MASTERS", None)
+    with suppress(OSError):
+        # Python sets it where the locale is C, and flock(1) would not.
+        if b"\0LC_CTYPE=" not in b"\0" + Path("/proc/self/environ").read_bytes():
+            environment.pop("LC_CTYPE", None)
     return environment
 
 

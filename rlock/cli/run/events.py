@@ -6,7 +6,6 @@ import logging
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 
 from ...model import LockStatus
 from ..output import complain, print_json, to_json, utf8
@@ -26,11 +25,10 @@ class Outcome:
 
     def event(self, event: str, told: Mapping[str, object], text: str = "", *, always: bool = False) -> None:
         """One event: an object with ``told``, or the text. ``always``: also without --verbose."""
-        with suppress(OSError):  # otherwise the end of a reader of stderr would end rlock
-            if self._json:
-                print_json({"event": event, "name": self._name, **told}, err=True)
-            elif text and (always or self._verbose):
-                complain(text)
+        if self._json:
+            print_json({"event": event, "name": self._name, **told}, err=True)
+        elif text and (always or self._verbose):
+            complain(text)
 
     def detail(self, text: str) -> None:
         """A line for people only."""

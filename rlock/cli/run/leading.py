@@ -44,6 +44,6 @@ def lead(
         outcome.event("ended", {"exit_status": code}, f"ended with status {code}", always=always)
         guarded.reset()
         # Behind the reset: from there on a signal raises SystemExit.
-        if guarded.not_startable or guarded.ended_by_signal:
+        if guarded.not_startable or guarded.ended_by:
             return code
         time.sleep(pause)

@@ -230,9 +230,9 @@ class Scan:
         found = []
         for i, (answer, endpoint) in enumerate(zip(answers, self._client._endpoints, strict=True)):
             fault = answer.fault
-            refused = engine.masters.faults[i]
-            if fault is None and refused is not None and refused.kind in LASTING:
-                fault = refused.text  # it answers, and nobody can have a vote of it
+            server = engine.masters._connections.servers[i]
+            if fault is None and server.connection is None and server.fault.kind in LASTING:
+                fault = server.fault.text  # it answers, and nobody can have a vote of it
             found.append(
                 MasterHealth(
                     endpoint.label,

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from rlock.errors import LeaseLostError, RLockError
+from rlock.rules import lease
 from rlock.rules.keys import client_label
-from rlock.rules.timing import CLAIM_S
 
 from .journal import Journal, now_ns
 
@@ -71,7 +71,7 @@ class Recorder:
     def __init__(self, journal: Journal, ttl: float, rate: float = 1.0) -> None:
         self._journal = journal
         self._rate = rate
-        self._ttl, self._claim = int(ttl / rate * 1e9), int(CLAIM_S / rate * 1e9)
+        self._ttl = ttl
         self._numbers = itertools.count(1)
         #: The attempt under way of each thread or task, by the label of its owner tokens.
         self._under_way: dict[str, int] = {}
@@ -117,10 +117,12 @@ class Recorder:
             held = lock._client._engine().hold(lock.name)
             # By messages it is for the claim time. As a whole lease it would seem to be a second older.
             brief = held is not None and held.lease.confirmation is not None
+            claim = lease.CLAIM_S  # type: ignore[attr-defined]  # a bug of evidence/bugs may have changed it there
+            ttl = min(self._ttl, claim) if brief else self._ttl
             return {
                 "token": lock.fencing_token,
                 "hold_count": lock.hold_count,
-                "ttl": min(self._ttl, self._claim) if brief else self._ttl,
+                "ttl": int(ttl / self._rate * 1e9),
                 "owner": "" if held is None else held.owner,
             }
 

@@ -1,0 +1,41 @@
+"""The tables of docs/metrics.md: metrics, their names in OpenTelemetry, and the fields of log records."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+from rlock import events
+from rlock.telemetry.instruments import ALL
+
+
+def metrics() -> str:
+    """The metrics, as Prometheus names them."""
+    rows = ["| Metric | Type | Labels | What it says |", "|---|---|---|---|"]
+    for each in ALL:
+        labels = ", ".join(f"`{label}`" for label in each.labels)
+        kind = each.kind.value.removesuffix(" of this process")
+        rows.append(f"| `{each.name}` | {kind} | {labels} | {each.help} |")
+    return "\n".join([*rows, ""])
+
+
+def otel() -> str:
+    """The same in OpenTelemetry."""
+    rows = (f"| `{each.otel}` | `{each.name}` | `{each.unit}` |" for each in ALL)
+    return "\n".join(["| OpenTelemetry | Prometheus | Unit |", "|---|---|---|", *rows, ""])
+
+
+def records() -> str:
+    """The log records, the worst first, with their fields."""
+    kinds = [kind for kind in vars(events).values() if isinstance(kind, type)]
+    made: list[events.Event] = []
+    for kind in kinds:
+        if issubclass(kind, events.Event) and not kind.__subclasses__():
+            needed = [f for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING]
+            made.append(kind(**{field.name: "" for field in needed}))
+    rows = ["| `event` | Level | Fields |", "|---|---|---|"]
+    for event in sorted(made, key=lambda event: (-event.level, event.event)):
+        if event.level:
+            fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(event))
+            rows.append(f"| `{event.event}` | {logging.getLevelName(event.level)} | {fields} |")
+    return "\n".join([*rows, ""])

@@ -1,0 +1,48 @@
+"""The processes that COMMAND has started, in whichever process group they are."""
+
+from __future__ import annotations
+
+import glob
+import os
+import subprocess
+import sys
+from contextlib import suppress
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent ends (Linux). Otherwise they could not be found."""
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def descendants(known: set[int]) -> set[int]:
+    """The descendants of this process, without daemons: orphans in a session of their own.
+
+    Those of ``known`` are no daemons. All that are found are known from then on.
+    """
+    ours, found = {*_children(os.getpid())}, set[int]()
+    todo = [pid for pid in ours | known if pid in ours & known or _in_our_session(pid)]
+    while todo:
+        found.add(pid := todo.pop())
+        todo += {*_children(pid)} - found
+    known |= found
+    return found
+
+
+def _in_our_session(pid: int) -> bool:
+    with suppress(OSError):
+        return os.getsid(pid) == os.getsid(0)
+    return False
+
+
+def _children(pid: int) -> list[int]:
+    if sys.platform != "linux":
+        words = ["pgrep", "-P", str(pid)]
+        return [*map(int, subprocess.run(words, stdout=subprocess.PIPE, check=False).stdout.split())]
+    found: list[int] = []
+    for path in glob.iglob(f"/proc/{pid}/task/*/children"):  # of each thread
+        with suppress(OSError), open(path, "rb") as children:
+            found += map(int, children.read().split())
+    return found
