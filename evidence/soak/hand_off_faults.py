@@ -141,9 +141,6 @@ class _HandOff:
             self.other = owners.pop()
         return bool(self.other)
 
-    def absent_have(self, owner: str) -> bool:
-        return all(self.holder(i) == owner for i in self.absent)
-
     def until(self, done: Callable[[], bool], seconds: float) -> bool:
         """Whether it was so in time."""
         until = time.monotonic() + seconds
@@ -165,7 +162,8 @@ def _hand_off(on: Field, dice: Random) -> Iterator[_HandOff | None]:
     count = len(on.fleet)
     order = dice.sample(range(count), count)
     few = (count - 1) // 2
-    with contextlib.ExitStack() as stack:
+    # A master may be down: then there is no such hand-off.
+    with contextlib.suppress(redis.RedisError), contextlib.ExitStack() as stack:
         masters = [stack.enter_context(contextlib.closing(on.fleet.raw(i))) for i in range(count)]
         made = _HandOff(on, order[0], order[1 : count - few], order[count - few :], masters)
         try:
@@ -192,7 +190,7 @@ def late_release(on: Field, dice: Random) -> None:
             if made.until(made.another, LATE_S):
                 for i in made.absent:  # the waiter's request comes late
                     made.masters[i].zadd(keys.queue(made.name), {made.queued: 0})
-                made.until(lambda: made.absent_have(made.waiter), LATE_S)
+                made.until(lambda: {*map(made.holder, made.absent)} == {made.waiter}, LATE_S)
         made.let_go()
         on.rest(dice.uniform(0.01, 0.1))
 
@@ -227,8 +225,9 @@ def late_confirmation(on: Field, dice: Random) -> None:
             if made.until(made.another, LATE_S):
                 # Its release would hand the lock on.
                 made.hold([made.prompt], on.crew.place(_pid(made.other)) or 0)
-                made.until(lambda: not made.absent_have(made.other), LATE_S)
-                made.masters[made.prompt].hdel(made.name, made.other)
+                # Not before it has released the lock everywhere else: else this would take a valid vote.
+                if made.until(lambda: made.other not in map(made.holder, made.absent), LATE_S):
+                    made.masters[made.prompt].hdel(made.name, made.other)
         made.let_go()
         for proxy in on.fleet.proxies[made.prompt]:
             proxy.mend()
