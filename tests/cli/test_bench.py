@@ -46,7 +46,3 @@ def test_masters_on_other_machines_are_not_loaded_without_a_yes() -> None:
     assert (found.code, found.out) == (64, "")
     assert "redis://192.0.2.1:6379 as much as it can: say --yes" in found.err
     assert "127.0.0.1" not in found.err
-
-
-def test_a_prefix_that_no_lock_can_have_is_64() -> None:
-    assert rlock("bench", "--prefix", "rlock:", masters=["redis://127.0.0.1:1"]).code == 64

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 import pytest
@@ -22,40 +19,26 @@ from ..fixtures import FreshMasters
 from ..servers import Fleet, raw
 from .shell import done, environment, inside
 
-_BASH = """
-source <(rlock completion bash)
-COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
-_rlock_completion rlock
-printf '%s\\n' "${COMPREPLY[@]}"
-"""
+
+def offered(words: str, masters: Sequence[str] = (), shell: str = "bash") -> set[str]:
+    """What the program tells the script of a shell about the last of these words."""
+    given = words.split(" ")
+    extra = {"_RLOCK_COMPLETE": f"{shell}_complete", "COMP_WORDS": f"rlock {words}"}
+    extra["COMP_CWORD"] = given[-1] if shell == "fish" else str(len(given))
+    out = done([sys.executable, "-m", "rlock"], env=environment(masters, **extra)).out
+    return {row.removeprefix("plain,") for row in out.splitlines()} - {"plain", "_", ""}
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    """A PATH on which `rlock` is ours."""
-    program = tmp_path / "bin" / "rlock"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rlock "$@"\n')
-    program.chmod(0o755)
-    return f"{program.parent}{os.pathsep}{os.environ['PATH']}"
-
-
-def in_bash(words: list[str], path: str, masters: Sequence[str] = ()) -> list[str]:
-    found = done(["bash", "-c", _BASH, "bash", "rlock", *words], env=environment(masters, PATH=path))
-    assert found.code == 0
-    return found.out.split()
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash on this machine")
-def test_commands_options_choices_programs_and_locks_are_completed(path: str, masters3: Fleet) -> None:
-    assert set(in_bash([""], path)) == set(COMMANDS)
-    assert "--retry-delay" in in_bash(["run", "--retr"], path)
-    assert in_bash(["run", "--on-lost", ""], path) == ["warn", "term", "kill"]
+def test_commands_options_choices_programs_and_locks_are_completed(masters3: Fleet) -> None:
+    assert "_RLOCK_COMPLETE=bash_complete" in inside("completion", "bash").out
+    assert offered("") == set(COMMANDS)
+    assert "--retry-delay" in offered("run --retr")
+    assert offered("run --on-lost ") == {"warn", "term", "kill"}
     with library.Client(masters3.urls) as client, client.lock("orders:42"), client.lock("other"):
         raw(masters3[0].url).hset("orders:no-lock", mapping={"a": "1", "b": "2"})
-        assert in_bash(["status", "o"], path, masters3.urls) == ["orders:42", "other"]
-        assert in_bash(["run", "--fair", "ot"], path, masters3.urls) == ["other"]
-        assert in_bash(["status", "[o]*"], path, masters3.urls) == []
+        assert offered("status o", masters3.urls) == {"orders:42", "other"}
+        assert offered("run --fair ot", masters3.urls) == {"other"}
+        assert offered("status [o]*", masters3.urls) == set()
 
 
 @pytest.mark.timing
@@ -71,17 +54,13 @@ def test_masters_that_do_not_answer_keep_the_prompt_for_a_second_at_most(
     assert time.monotonic() - began < 2.0
 
 
-def test_a_name_that_means_something_to_a_shell_is_not_offered(path: str, masters3: Fleet) -> None:
+def test_a_name_that_means_something_to_a_shell_is_not_offered(masters3: Fleet) -> None:
     rude = ("or;reboot", "or$(id)", "or`id`", "or'x", "or x", "or\nplain,rm", "or\x1b[2J", "or|x", "or*")
     for url in masters3.urls:
         for name in (*rude, "orders:42/a.b@c", "or-ü"):
             raw(url).hset(name, f"h/1/m:{'0' * 32}", 1)
     for shell in ("bash", "zsh", "fish"):
-        extra = {"_RLOCK_COMPLETE": f"{shell}_complete", "PATH": path}
-        extra |= {"COMP_WORDS": "rlock status or", "COMP_CWORD": "or" if shell == "fish" else "2"}
-        out = done([sys.executable, "-m", "rlock"], env=environment(masters3.urls, **extra)).out
-        names = {row.removeprefix("plain,") for row in out.splitlines()} - {"plain", "_"}
-        assert names == {"orders:42/a.b@c", "or-ü"}, shell
+        assert offered("status or", masters3.urls, shell) == {"orders:42/a.b@c", "or-ü"}, shell
 
 
 def test_help_shows_the_exit_codes() -> None:

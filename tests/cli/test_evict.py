@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
@@ -19,14 +20,11 @@ from .test_watch import Screen
 
 def answer(urls: list[str], keys: str, between: Callable[[], object] = lambda: None) -> tuple[int, str]:
     """Run it on a terminal, and type when it asks; exit status and what stood there."""
-    screen = Screen(urls, "evict", "job")
-    try:
+    with closing(Screen(urls, "evict", "job")) as screen:
         assert screen.shows("[y/N]")
         between()
         screen.type(keys)
         return screen.ends(), screen.text
-    finally:
-        screen.close()
 
 
 def test_on_a_terminal_it_asks_and_no_is_the_answer_that_is_taken_for_granted(masters3: Fleet) -> None:

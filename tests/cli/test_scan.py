@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import closing
 
 import rlock
 from rlock.cli.scan import info
 from rlock.cli.scan.look import Scan
 from rlock.cli.scan.snapshot import GroupHealth, Snapshot
-from rlock.rules.keys import owner_token
+from rlock.rules.keys import owner_token, queue, waiter_name
 
-from ..lock.conftest import eventually
 from ..servers import AnyMaster, Fleet, raw
 
 
@@ -22,24 +20,17 @@ def look(urls: list[str], pattern: str = "*", limit: int = 200) -> Snapshot:
 
 def test_a_look_shows_locks_holders_waiters_and_masters(any_server: AnyMaster) -> None:
     urls = [any_server.url]
-    with rlock.Client(urls) as client, rlock.Client(urls) as other:
+    with rlock.Client(urls) as client:
         client.lock("orders:1").acquire()
         client.lock("{odd}").acquire()
-        waits = threading.Thread(target=lambda: other.lock("orders:1").acquire(timeout=20))
-        waits.start()
-        try:
-            assert eventually(lambda: client.status("orders:1").queue_length == 1)
-            snapshot = look(urls)
-            assert [lock.name for lock in snapshot.locks] == ["orders:1", "{odd}"]
-            found = snapshot.locks[0]
-            status = client.status("orders:1")
-            assert (found.holder, found.since, found.hold_count) == (status.holder, status.since, 1)
-            assert [waiter.owner for waiter in found.waiters] == [each.owner for each in status.waiters]
-            assert not snapshot.more
-            assert [lock.name for lock in look(urls, "o*").locks] == ["orders:1"]
-        finally:
-            client.lock("orders:1").release()
-            waits.join()
+        raw(urls[0]).zadd(queue("orders:1"), {waiter_name(owner_token("web/2/a"), "s"): 1})
+        snapshot = look(urls)
+        assert [lock.name for lock in snapshot.locks] == ["orders:1", "{odd}"]
+        found, status = snapshot.locks[0], client.status("orders:1")
+        assert (found.holder, found.since, found.hold_count) == (status.holder, status.since, 1)
+        assert [waiter.owner for waiter in found.waiters] == [each.owner for each in status.waiters] != []
+        assert not snapshot.more
+        assert [lock.name for lock in look(urls, "o*").locks] == ["orders:1"]
     (health,) = snapshot.masters
     assert (health.fault, health.unlisted, health.group) == (None, None, None)
     assert (health.locks, health.role, health.durable) == (2, "master", False)

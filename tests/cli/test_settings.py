@@ -9,6 +9,7 @@ import pytest
 
 from rlock.cli.settings import KEYS, file_of
 
+from ..docs.pages import block
 from ..servers import Fleet
 from .shell import inside, refused, rlock
 
@@ -56,6 +57,15 @@ def test_every_setting_of_the_file_reaches_the_client(tmp_path: Path) -> None:
     assert {key: value for key, (value, _) in found.items() if key != "masters"} == values
     assert set(found) == set(KEYS)
     assert {source for _, source in found.values()} == {path}
+
+
+def test_the_settings_file_of_the_page_is_read_without_its_password(tmp_path: Path) -> None:
+    path = str(written(tmp_path, block("cli.md", "config.toml")))
+    masters, source = in_force("--config", path)["masters"]
+    assert isinstance(masters, list)
+    assert (masters[-1], source) == ("rediss://10.0.0.3:6380", path)
+    assert "secret" in block("cli.md", "config.toml")
+    assert "secret" not in str(masters)
 
 
 def test_the_users_file_goes_before_the_machines_and_an_empty_variable_means_none(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -97,52 +97,29 @@ def plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 
-Open = Callable[..., Screen]
-
-
-@pytest.fixture
-def watch(masters3: Fleet) -> Iterator[Open]:
-    opened: list[Screen] = []
-
-    def start() -> Screen:
-        opened.append(Screen(masters3.urls, "watch", "-i", "0.2"))
-        return opened[-1]
-
-    yield start
-    for screen in opened:
-        screen.close()
-
-
-def put_back(screen: Screen) -> bool:
-    """Whether the terminal is as it was: its mode, its screen, its cursor."""
-    tail = screen.text[screen.text.rindex(ENTER) :]
-    return screen.mode() == screen.before and LEAVE in tail and "\x1b[?25h" in tail
-
-
-def test_it_shows_locks_as_they_come_and_go_and_q_quits(watch: Open, masters3: Fleet) -> None:
-    screen = watch()
-    assert screen.shows("3/3 masters answer")
-    assert screen.shows("no lock is held")
-    assert screen.mode() != screen.before
-    with rlock.Client(masters3.urls) as client:
-        with client.lock("nightly"):
-            assert screen.shows("nightly")
-            assert screen.shows("MainThread")
+@pytest.mark.parametrize("end", ["q", signal.SIGINT, signal.SIGTERM])
+def test_it_shows_locks_as_they_come_and_go_and_its_end_puts_the_terminal_back(
+    end: str | signal.Signals, masters3: Fleet
+) -> None:
+    with closing(Screen(masters3.urls, "watch", "-i", "0.2")) as screen:
+        assert screen.shows("3/3 masters answer")
         assert screen.shows("no lock is held")
-    screen.type("q")
-    assert screen.ends() == 0
-    assert put_back(screen)
-    assert "Traceback" not in screen.text
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_end_it_and_the_terminal_is_put_back(number: signal.Signals, watch: Open) -> None:
-    screen = watch()
-    assert screen.shows("masters answer")
-    screen.process.send_signal(number)
-    assert screen.ends() == 128 + number
-    assert put_back(screen)
-    assert "Traceback" not in screen.text
+        assert screen.mode() != screen.before
+        with rlock.Client(masters3.urls) as client:
+            with client.lock("nightly"):
+                assert screen.shows("nightly")
+                assert screen.shows("MainThread")
+            assert screen.shows("no lock is held")
+        if isinstance(end, str):
+            screen.type(end)
+            assert screen.ends() == 0
+        else:
+            screen.process.send_signal(end)
+            assert screen.ends() == 128 + end
+        # Its mode, its screen, its cursor.
+        tail = screen.text[screen.text.rindex(ENTER) :]
+        assert (screen.mode() == screen.before, LEAVE in tail, "\x1b[?25h" in tail) == (True, True, True)
+        assert "Traceback" not in screen.text
 
 
 def test_once_is_one_picture_for_paper(masters3: Fleet) -> None:

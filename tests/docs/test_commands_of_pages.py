@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -58,11 +59,8 @@ def test_a_command_of_the_page_does_its_work(command: str, masters3: Fleet, tmp_
 @pytest.mark.parametrize("command", [each for each in commands("dashboard.md") if each.startswith("rlock ")])
 def test_a_command_of_the_dashboard_serves_a_page(command: str, masters3: Fleet) -> None:
     words = [word.strip("'") for word in command.split()[2:]]
-    page = Dashboard(masters3.urls, *words)
-    try:
+    with closing(Dashboard(masters3.urls, *words)) as page:
         assert "text/html" in get(page.port)[0].headers["Content-Type"]
-    finally:
-        page.close()
 
 
 def test_the_gauges_of_the_page_are_those_of_the_dashboard() -> None:

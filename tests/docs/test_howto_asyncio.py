@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -77,21 +76,17 @@ def test_a_thread_leaves_the_loop_to_the_renewal_and_learns_of_a_loss(run: Run) 
     thread, begun, go_on = module(block(PAGE, "thread.py")), threading.Event(), threading.Event()
     compute = thread.compute
 
-    def slow(image: str, stop: threading.Event, token: int) -> Any:
-        time.sleep(1.5)  # longer than the ttl
-        return compute(image, stop, token)
-
     def waiting(image: str, stop: threading.Event, token: int) -> Any:
         begun.set()
-        assert go_on.wait(20)
+        go_on.wait(1.5 if image == "a" else 20)  # longer than the ttl
         return compute(image, stop, token)
 
     async def main(client: rlock.asyncio.Client) -> None:
-        thread.compute = slow
+        thread.compute = waiting
         image, token = await thread.resize(client, "a")
         assert image == "a"
         assert token > 0
-        thread.compute = waiting
+        begun.clear()
         resizing = asyncio.create_task(thread.resize(client, "b"))
         await asyncio.to_thread(begun.wait, 20)
         await lose(client.lock("image:b"))

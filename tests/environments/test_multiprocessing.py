@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,19 +59,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def script(tmp_path: Path) -> Callable[[str], list[str]]:
+def script(folder: Path, text: str) -> list[str]:
     """A program in a file: spawned children have to import it."""
-
-    def write(text: str) -> list[str]:
-        path = tmp_path / "program.py"
-        path.write_text(COMMON + text)
-        return [str(path)]
-
-    return write
-
-
-Script = Callable[[str], list[str]]
+    (folder / "program.py").write_text(COMMON + text)
+    return [str(folder / "program.py")]
 
 
 @pytest.mark.parametrize(
@@ -80,11 +70,11 @@ Script = Callable[[str], list[str]]
     [("fork", "process"), ("spawn", "process"), ("forkserver", "executor"), ("fork", "executor")],
 )
 def test_workers_and_an_ordinary_process_lose_no_update(
-    method: str, kind: str, script: Script, masters3: Fleet, tmp_path: Path
+    method: str, kind: str, masters3: Fleet, tmp_path: Path
 ) -> None:
     path = counter(tmp_path)
     with program(ORDINARY, masters3.urls, "x", path, 40) as process:
-        told = outcome("", masters3.urls, method, kind, path, 20, command=script(COUNT))
+        told = outcome("", masters3.urls, method, kind, path, 20, command=script(tmp_path, COUNT))
         assert process.end() == 0
     assert told["codes"] == [0, 0, 0]
     assert int(path.read_bytes()) == 3 * 20 + 40
@@ -92,8 +82,8 @@ def test_workers_and_an_ordinary_process_lose_no_update(
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_a_child_that_ends_with_the_lock_held_frees_it(method: str, script: Script, masters3: Fleet) -> None:
-    told = outcome("", masters3.urls, method, command=script(END))
+def test_a_child_that_ends_with_the_lock_held_frees_it(method: str, tmp_path: Path, masters3: Fleet) -> None:
+    told = outcome("", masters3.urls, method, command=script(tmp_path, END))
     assert told["got"] is True
     assert told["after"] < 2.0
     assert_nothing_is_left(masters3)

@@ -33,10 +33,9 @@ from . import happenings as made
 @dataclass
 class Told:
     tracers: TracerProvider
-    meters: MeterProvider
     exporter: InMemorySpanExporter
     reader: InMemoryMetricReader
-    handle: opentelemetry.Enabled | None = None
+    handle: opentelemetry.Enabled
 
     @property
     def spans(self) -> list[ReadableSpan]:
@@ -44,31 +43,20 @@ class Told:
 
     def metrics(self) -> dict[str, list[Any]]:
         data = self.reader.get_metrics_data()
-        if data is None:
-            return {}
-        return {
-            metric.name: list(metric.data.data_points)
-            for resource in data.resource_metrics
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-        }
+        assert data is not None
+        (scope,) = data.resource_metrics[0].scope_metrics
+        return {metric.name: list(metric.data.data_points) for metric in scope.metrics}
 
 
 @pytest.fixture
-def sdk() -> Iterator[Told]:
+def told() -> Iterator[Told]:
     exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
-    told = Told(TracerProvider(), MeterProvider([reader]), exporter, reader)
-    told.tracers.add_span_processor(SimpleSpanProcessor(exporter))
-    yield told
-    told.tracers.shutdown()
-    told.meters.shutdown()
-
-
-@pytest.fixture
-def told(sdk: Told) -> Iterator[Told]:
-    sdk.handle = opentelemetry.enable(sdk.tracers, sdk.meters)
-    yield sdk
-    sdk.handle.disable()
+    tracers, meters = TracerProvider(), MeterProvider([reader])
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    yield (made := Told(tracers, exporter, reader, opentelemetry.enable(tracers, meters)))
+    made.handle.disable()
+    tracers.shutdown()
+    meters.shutdown()
 
 
 def attributes(span: ReadableSpan) -> dict[str, Any]:
@@ -118,7 +106,6 @@ def test_a_forked_child_does_not_end_the_spans_of_its_parent(told: Told) -> None
     events.emit(made.acquired())
 
     def leave() -> None:
-        assert told.handle is not None
         told.handle.disable()
         assert [span.name for span in told.spans] == ["rlock.acquire orders"]
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,64 +24,49 @@ print(*(master.pid for master in masters), *(master.directory for master in mast
 """
 
 
-Run = Callable[[str], tuple[subprocess.Popen[str], list[int], list[Path]]]
-
-
-@pytest.fixture
-def run() -> Iterator[Run]:
-    """Starts PROGRAM with an ending; gives the process, and the pids and directories of its masters."""
-    with contextlib.ExitStack() as stack:
-
-        def start(ending: str) -> tuple[subprocess.Popen[str], list[int], list[Path]]:
-            program = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM + ending],
-                stdout=subprocess.PIPE,
-                text=True,
-                start_new_session=True,  # so that a test that fails ends the forked children, too
-            )
-            stack.callback(program.wait)
-            stack.callback(_kill_group, program.pid)
-            assert program.stdout is not None
-            with program.stdout:
-                words = program.stdout.readline().split()
+@contextlib.contextmanager
+def run(ending: str) -> Iterator[tuple[subprocess.Popen[str], list[int], list[Path]]]:
+    """PROGRAM with an ending: the process, and the pids and directories of its masters."""
+    # In a session of its own, so that a test that fails ends the forked children, too.
+    command = [sys.executable, "-c", PROGRAM + ending]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as program:
+        assert program.stdout is not None
+        words = program.stdout.readline().split()
+        try:
+            yield program, [int(word) for word in words[:2]], [Path(word) for word in words[2:]]
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGKILL)
             for directory in words[2:]:
-                stack.callback(shutil.rmtree, directory, ignore_errors=True)
-            return program, [int(word) for word in words[:2]], [Path(word) for word in words[2:]]
-
-        yield start
-
-
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
+                shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the death signal is Linux's")
 @pytest.mark.parametrize("freeze", [False, True], ids=["running", "paused"])
-def test_a_killed_parent_takes_its_servers_with_it(run: Run, freeze: bool) -> None:
-    program, pids, _ = run(f"{freeze} and masters[0].pause(); time.sleep(60)")
-    time.sleep(0.1)
-    program.send_signal(signal.SIGKILL)
-    program.wait()
-    assert all(gone(pid) for pid in pids)
+def test_a_killed_parent_takes_its_servers_with_it(freeze: bool) -> None:
+    with run(f"{freeze} and masters[0].pause(); time.sleep(60)") as (program, pids, _):
+        time.sleep(0.1)
+        program.kill()
+        assert all(gone(pid) for pid in pids)
 
 
 @pytest.mark.parametrize(
     "ending", ["", "raise SystemExit(3)", "raise RuntimeError", "del masters; time.sleep(1)"]
 )
-def test_a_program_that_forgets_to_close_leaves_neither_server_nor_directory(run: Run, ending: str) -> None:
-    program, pids, directories = run("sys.stderr.close()\n" + ending)
-    program.wait(20)
-    assert all(gone(pid) for pid in pids)
-    assert not any(directory.exists() for directory in directories)
+def test_a_program_that_forgets_to_close_leaves_neither_server_nor_directory(ending: str) -> None:
+    with run("sys.stderr.close()\n" + ending) as (program, pids, directories):
+        program.wait(20)
+        assert all(gone(pid) for pid in pids)
+        assert not any(directory.exists() for directory in directories)
 
 
-def test_a_forked_child_that_exits_leaves_its_parents_servers_alone(run: Run) -> None:
-    program, pids, _ = run(
+def test_a_forked_child_that_exits_leaves_its_parents_servers_alone() -> None:
+    ending = (
         "child = os.fork()\n"
         "if child == 0: masters.close(); sys.exit(0)\n"
         "os.waitpid(child, 0)\n"
         "sys.exit(0 if all(m.running and m.directory.exists() and m._answers() for m in masters) else 9)"
     )
-    assert program.wait(20) == 0
-    assert all(gone(pid) for pid in pids)
+    with run(ending) as (program, pids, _):
+        assert program.wait(20) == 0
+        assert all(gone(pid) for pid in pids)

@@ -23,16 +23,6 @@ def rlock_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("rlock")]
 
 
-def test_two_clients_on_one_fleet_exclude_each_other_and_on_two_they_do_not(
-    fleet: MemoryMasters, client: rlock.Client
-) -> None:
-    with memory_client(masters=fleet.masters) as second, memory_client(len(fleet)) as stranger:
-        with client.lock("x"):
-            assert not second.lock("x").acquire(blocking=False)
-            assert stranger.lock("x").acquire(blocking=False)
-        assert second.lock("x").acquire(blocking=False)
-
-
 def test_a_client_is_made_of_them_as_of_urls(fleet: MemoryMasters) -> None:
     with rlock.Client(fleet.masters, ttl=2.0) as client:
         assert client.masters == [master.label for master in fleet]
