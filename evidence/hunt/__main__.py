@@ -63,6 +63,7 @@ def main() -> int:
     if not options.bug:
         schedule = shrunk(result.find.schedule)
         path = FOUND / f"{options.first}-{result.find.after}.json"
+        FOUND.mkdir(exist_ok=True)  # git keeps no empty folder
         path.write_text(schedule.dumps(what=result.find.what) + "\n", encoding="utf-8")
         print(f"{len(schedule.steps)} steps: python -m evidence.hunt --replay {path}")
     return 1
