@@ -74,11 +74,8 @@ class Side:
             path.touch()
 
     def argv(self, *words: str) -> list[str]:
-        name = NAME if self.ours else str(self.file)
-        return [
-            *([*RLOCK, "run"] if self.ours else [FLOCK or ""]),
-            *(name if w == LOCK else w for w in words),
-        ]
+        program, name = ([*RLOCK, "run"], NAME) if self.ours else ([FLOCK or ""], str(self.file))
+        return [*program, *(name if word == LOCK else word for word in words)]
 
     def traps(self, *names: str) -> list[str]:
         return self.argv(LOCK, sys.executable, "-c", TRAPS, str(self.end), *names)

@@ -172,17 +172,6 @@ def test_a_command_without_its_lock_ends_although_nobody_reads_stderr(
     assert leader or ended(process)[0] == 76
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
-def test_a_killed_rlock_takes_its_command_with_it(start: Start) -> None:
-    process = start("run", "job", "--", "sh", "-c", "echo $$; exec sleep 30")
-    assert process.stdout is not None
-    command = int(process.stdout.readline())
-    process.kill()
-    process.wait(10)
-
-    assert gone(command), "it works on while the next one may enter"
-
-
 @pytest.mark.parametrize("language", ["C", "C.UTF-8"])
 def test_the_words_of_the_command_arrive_byte_by_byte(language: str, masters3: Fleet) -> None:
     words = [b"\xff\xfe", "größe".encode(), b"a\nb", b"", b"--", b"-c"]

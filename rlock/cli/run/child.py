@@ -77,7 +77,7 @@ class GuardedCommand:
                     return exits.LOST
                 child = launch(self._command, env=environment, mask=self._mask, close_fds=False)
                 self._pid = child.pid
-                self._known.add(child.pid)
+                self._known = {child.pid}
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             self.not_startable = True
             why, code = error.strerror if isinstance(error, OSError) else error, exits.NOT_EXECUTABLE
@@ -170,6 +170,7 @@ class GuardedCommand:
     def _interrupted(self) -> None:
         # An exception and not the default action: the acquire that waits takes its votes back on the way.
         if self._waiting and self._early:
+            self._waiting = False  # otherwise a second signal would interrupt that
             raise SystemExit(exits.SIGNAL + self._early[-1])
 
     def _reap(self) -> None:
