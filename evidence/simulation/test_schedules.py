@@ -29,7 +29,7 @@ def test_every_promise_is_kept_whatever_goes_wrong(block: int) -> None:
 
 
 def test_each_kind_of_fault_happens_in_some_schedule() -> None:
-    faults = sum((play(drawn(seed)).faults for seed in range(200)), Counter[str]())
+    faults = sum((play(drawn(seed)).faults for seed in range(400)), Counter[str]())
     assert set(faults) == {"take", *ACTS}, "a kind of fault that never happens tests nothing"
 
 
