@@ -7,7 +7,6 @@ import signal
 import socket
 import time
 from contextlib import closing
-from typing import Any
 
 import pytest
 
@@ -67,8 +66,10 @@ def test_no_master_sees_a_command_that_writes(masters3: Fleet) -> None:
 def test_no_secret_is_shown(fresh_masters: FreshMasters) -> None:
     fleet = fresh_masters(2, password="hunter2-secret")
     urls = [*fleet.urls, "redis://someone:hunter3-secret@127.0.0.1:1"]
-    told: Any = {"RLOCK_RESTART_GUARD": "0", "SOME_SECRET": "hunter4-secret"}
-    with rlock.Client(fleet.urls, restart_guard=0) as client, closing(Dashboard(urls, **told)) as page:
+    with (
+        rlock.Client(fleet.urls, restart_guard=0) as client,
+        closing(Dashboard(urls, RLOCK_RESTART_GUARD="0", SOME_SECRET="hunter4-secret")) as page,
+    ):
         client.lock("job").acquire()
         assert eventually(lambda: page.snapshot()["locks"])
         shown = json.dumps(page.said)

@@ -142,12 +142,14 @@ class Terminal:
             os.kill(int(child), signal.SIGINT)
 
     def close(self) -> None:
-        kill_group(self.process)  # masters of `rlock up` end with their parent
-        self._reader.join(10)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            self.interrupt()  # `rlock up` ends its masters then
             self.process.stdin.close()
+            self.process.wait(10)
+        kill_group(self.process)
+        self._reader.join(10)
         self.process.stdout.close()
 
 
