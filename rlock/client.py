@@ -99,8 +99,9 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         """Remove every holder of a lock; returns the removed owner tokens. Two rounds to all.
 
         The holder learns of it with its next renewal, within a third of its ttl, and works on until then.
-        The hold cannot come back: masters refuse to heal an evicted hold. A group does not wait for its
-        replicas here, and one that fails over at this moment may still have it: look again afterwards.
+        Masters refuse to heal an evicted hold. It comes back only if a quorum of them loses its memory before
+        that renewal. A group does not wait for its replicas here, and one that fails over at this moment may
+        still have it: look again afterwards.
 
         :raises QuorumUnreachableError: fewer than a quorum answered.
         """

@@ -33,7 +33,7 @@ def evict(name: str, *, yes: bool, owner: str | None, as_json: bool, settings: S
 
     A holder that was evicted is not stopped: it learns that its lease is lost with its next renewal, within a
     third of its ttl, and works on until then, while the next one may have begun. Stop it first if that
-    matters. It cannot come back with this hold.
+    matters. It comes back only if a quorum of masters loses its memory before that renewal.
 
     Exit status: 0 evicted; 1 no holder was found (or not that owner), or you said no; 64 no terminal to ask
     on and no --yes; 69 fewer than a quorum of masters answered.
