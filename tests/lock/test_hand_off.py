@@ -53,7 +53,7 @@ def usable(client: Any) -> None:
 
     def connected() -> bool:
         with client.lock("y"):
-            return not any(client._engine().masters.faults)
+            return bool(client._engine().masters._connections.whole)
 
     assert eventually(connected)
 
