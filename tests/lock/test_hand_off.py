@@ -53,7 +53,8 @@ def usable(client: Any) -> None:
 
     def connected() -> bool:
         with client.lock("y"):
-            return bool(client._engine().masters._connections.whole)
+            connections = client._engine().masters._connections
+            return bool(connections.up == len(connections.servers))
 
     assert eventually(connected)
 
