@@ -158,7 +158,7 @@ VARIANTS = (
 #: Two values of max_ttl, in ticks: not promised. A client may not have heard of the longer one.
 UNEQUAL = (
     lock(
-        "max_ttl 5 and 3, one loss", "Exclusion", 14, base=MAX_TTL_5_3, Losses="1", Faults=ANY_TIME, full=True
+        "max_ttl 5 and 3, one loss", "Exclusion", 16, base=MAX_TTL_5_3, Losses="1", Faults=ANY_TIME, full=True
     ),
     lock("max_ttl 3 and 2, one loss", "Exclusion", base=MAX_TTL_3_2, Losses="1"),
     lock(

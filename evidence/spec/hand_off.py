@@ -32,6 +32,7 @@ MODULES["HandOff"] = (HAND_OFF, PROMISES, "SYMMETRY Symmetry")
 ONE_LOSS = {"Claim": "2", "MaxToken": "2", "Losses": "1", "Faults": "{}"}
 #: The waiter alone: an eviction changes nothing for a rival.
 EVICTED = {"Clients": "{w}", "MaxToken": "3", "Faults": '{"cut", "evict"}'}
+TWO_WAITERS = {"Clients": "{w, v}", "Waiters": "{w, v}", "MaxToken": "3"}
 LONG = {"T": "3", "Claim": "2", "D": "1", "Guard": "3"}
 #: All at once, too large for a search to the end.
 MANY = {
@@ -43,6 +44,7 @@ MANY = {
     "Proposals": "{0, 6}",
     "Faults": '{"cut", "evict"}',
 }
+WALKS = 3000
 #: The rules that the hand-off lacked until November 2026.
 AS_IT_WAS = (
     "3.8 stored where the lock is held",
@@ -64,7 +66,8 @@ def broken(name: str, violates: str, *rules: str, **changes: str) -> Case:
     """Some rules left out. Only the promise that is at stake is checked."""
     left_out = ", ".join(f'"{rule}"' for rule in rules)
     given = {**changes, "Broken": f"{{{left_out}}}"}
-    return Case(f"hand-off {name}", "HandOff", given, violates, invariants=(violates,))
+    walks = WALKS if "at random" in name else 0
+    return Case(f"hand-off {name}", "HandOff", given, violates, invariants=(violates,), walks=walks)
 
 
 def without(rule: str, violates: str, **changes: str) -> Case:
@@ -78,16 +81,19 @@ HAND_OFFS = (
     safe(", T=3 D=1", LONG, full=True),
     safe(", renewal and healing", {"MaxToken": "3", "Renewing": "{w}"}),
     safe(", renewal and healing by both", {"MaxToken": "3", "Renewing": "{w, x}"}, full=True),
+    safe(", two waiters", TWO_WAITERS),
+    safe(", two waiters and a rival", {**TWO_WAITERS, "Clients": "{w, v, x}", "MaxToken": "4"}, full=True),
     safe(", one loss of any kind", ONE_LOSS, tokens=False),
     safe(", one loss of any kind, three tokens", {**ONE_LOSS, "MaxToken": "3"}, tokens=False, full=True),
     safe(", evictions", EVICTED, full=True),
     safe(", evictions, renewal and healing", {**EVICTED, "Renewing": "{w}"}, full=True),
-    safe(", at random: two waiters, a rival, evictions, T=3", MANY, walks=3000),
-    safe(", at random: any losses, T=3", {**MANY, "Losses": "9"}, walks=3000, tokens=False),
-    safe(", at random: five masters, T=3", {**MANY, "Masters": "{m1, m2, m3, m4, m5}"}, walks=2000),
+    safe(", at random: two waiters, a rival, evictions, T=3", MANY, walks=WALKS),
+    safe(", at random: any losses, T=3", {**MANY, "Losses": "9"}, walks=WALKS, tokens=False),
+    safe(", at random: five masters, T=3", {**MANY, "Masters": "{m1, m2, m3, m4, m5}"}, walks=WALKS),
     broken("as it was: a lapsed lease is proven", "ProofIsTrue", *AS_IT_WAS),
     broken("as it was: a later hold has a lower token", "TokensRise", *AS_IT_WAS[1:]),
     broken("as it was: an evicted hold comes back", "NoneComesBack", *AS_IT_WAS, **EVICTED),
+    broken("at random, as it was: an evicted hold comes back", "NoneComesBack", *AS_IT_WAS, **MANY),
     without("3.8 stored where the lock is held", "TokensRise"),
     without("3.10 whole messages", "TokensRise"),
     without("3.10 stamp of the grant", "Exclusion"),
