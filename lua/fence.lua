@@ -1,17 +1,20 @@
 -- fence: store a fencing token, unless this master has given one as high.
 --
--- KEYS[1] fence     text   `<token> <owner>`, the last fencing token and its owner
+-- KEYS[1] lock      hash
+-- KEYS[2] fence     text   `<token> <owner>`, the last fencing token and its owner
 -- ARGV[1] owner     text   `<client>:<uuid>`
 -- ARGV[2] token     us
 -- ARGV[3] fence_ms  ms     how long it is kept, as in acquire.lua
 --
 -- Reply: {code, owner, 0, 0, token}
---    1  stored for the owner
+--    1  stored for the owner, which has the lock here
+--    0  stored, but the owner has no lock here: another one may have got a lower token before, whose reply is
+--       still on its way. So this master does not count for the token.
 --   -1  too low: token is the last one that was given here
 --
--- Second delivery: finds the token of the same owner, answers 1.
+-- Second delivery: finds the token of the same owner, and answers by the lock as it is then.
 
-local fence = KEYS[1]
+local lock, fence = KEYS[1], KEYS[2]
 local owner, token, fence_ms = ARGV[1], ARGV[2], ARGV[3]
 
 local last, given_to = string.match(redis.call('get', fence) or '', '^(%d+) (.*)$')
@@ -28,4 +31,5 @@ if last < tonumber(token) then
     end
     redis.call('set', fence, token .. ' ' .. owner, 'px', kept_ms)
 end
-return {1, owner, 0, 0, tonumber(token)}
+local holds = type(redis.pcall('hget', lock, owner)) == 'string'
+return {holds and 1 or 0, owner, 0, 0, tonumber(token)}

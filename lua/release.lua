@@ -137,6 +137,9 @@ if first or next_waiter or claim_ms == '0' then
         end
         left = left - 1
         local holder, client_id = string.match(first, '^(.*)(|[^|]*)$')
+        if holder == owner then
+            holder = nil -- an evicted owner, whose place came back late, must not get the lock again
+        end
         -- Not behind a dead waiter: the tokens and the notes of many would stop the server for longer.
         local token, now_us
         if holder and left == limit - 1 then

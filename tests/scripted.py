@@ -175,7 +175,7 @@ class Box:
         return codes
 
     def fence(self, owner: str = MINE, token: int = TOKEN, fence_ms: int | str = FENCE_MS) -> Any:
-        return self.call("fence", [FENCE], owner, token, fence_ms)
+        return self.call("fence", [LOCK, FENCE], owner, token, fence_ms)
 
     def handshake(self, run_id: str = LIFE, memory: str = "volatile", known: str = "") -> Any:
         return self.call("handshake", [NOTE], run_id, memory, known)

@@ -233,7 +233,8 @@ def any_command(random: Random, twins: Twins) -> Command:
         sick = [(lock, random.choice((owner, *OWNERS)), random.randrange(1, 4), token) for lock in LOCKS]
         return commands.heal(lease_ms, sick[: random.randrange(1, 3)], guarded=guarded)
     if kind == "fence":
-        return commands.fence(name, owner, token or TICKET)
+        above = min(twins.model._last(keys.fence(name))[0] + 1, MAX_TOKEN - 100)
+        return commands.fence(name, owner, random.choice((token or TICKET, above)))
     if kind == "handshake":
         memory = random.choice(("volatile", "durable", "unused", "vouched", "unknown"))
         return commands.handshake(random.choice(("", *LIVES)), memory, twins.model.text(keys.NOTE))
@@ -298,7 +299,7 @@ def test_the_same_commands_have_the_same_replies_keys_and_messages(twins: Twins,
     assert {code for name, code in codes if name == "release"} == {"1", "0", "-1", "-2"}
     assert {code for name, code in codes if name == "renew"} == {"1", "0", "-1"}
     assert {code for name, code in codes if name == "heal"} == {"2", "1", "-1"}
-    assert {code for name, code in codes if name == "fence"} == {"1", "-1"}
+    assert {code for name, code in codes if name == "fence"} == {"1", "0", "-1"}
 
 
 def channels_of(name: str) -> list[str]:

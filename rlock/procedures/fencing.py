@@ -38,8 +38,9 @@ def agree(
         votes = list(ballot.votes.values())
         if ballot.granted >= ballot.quorum:
             return token
-        if ballot.answered < ballot.quorum:
-            return 0
+        higher = [vote.token for vote in votes if vote.code == Code.FOREIGN]
+        if ballot.answered < ballot.quorum or not higher:
+            return 0  # too few masters answer, or the owner has lost its votes
         # A late write of another owner was faster: the next token must be above that one, too.
-        token = max(vote.token for vote in votes if vote.code != Code.FAULT) + 1
+        token = max(higher) + 1
     return 0

@@ -239,7 +239,7 @@ def confirm(name: str, owner: str, lease_ms: int, token: int, *, guarded: bool =
 def fence(name: str, owner: str, token: int) -> Command:
     """Store a fencing token."""
     arguments = (owner, str(token), _FENCE_MS)
-    return _command(scripts.FENCE, (fence_key(name),), arguments, echo=owner, unwritten=name)
+    return _command(scripts.FENCE, (name, fence_key(name)), arguments, echo=owner, unwritten=name)
 
 
 def handshake(run_id: str, memory: str, known: str = "") -> Command:

@@ -72,9 +72,9 @@ def write_backs(urls: list[str]) -> Iterator[set[tuple[str, str]]]:
         for url, ear in zip(urls, ears, strict=True):
             raw(url).echo("that is all")
             while "that is all" not in (command := ear.next_command()["command"]):
-                # fence.lua is the only script that has the one key; behind it: owner, token, time.
+                # fence.lua is the only script that has these two keys; behind them: owner, token, time.
                 words = command.split()
-                if words[0].upper() in ("EVALSHA", "EVAL") and words[-5:-3] == ["1", FENCE]:
+                if words[0].upper() in ("EVALSHA", "EVAL") and words[-6:-3] == ["2", "x", FENCE]:
                     rounds.add((words[-3], words[-2]))
 
 

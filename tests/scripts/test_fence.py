@@ -34,6 +34,25 @@ def test_each_hand_off_gives_a_token_of_its_own(box: Box, ears: Ears, next_waite
     assert given == [(TOKEN, owner_of(ANNA)), (TOKEN + 1, owner_of(ANNA))]
 
 
+@pytest.mark.rule("3.8")
+def test_only_where_the_owner_has_the_lock_a_stored_token_is_a_vote(box: Box) -> None:
+    """Another owner may have got a lower token there, in a reply that is late, and win with it later."""
+    assert box.granted(token=TOKEN) == TOKEN
+    assert box.fence(MINE, TOKEN + 5) == [1, MINE, 0, 0, TOKEN + 5]
+    assert box.fence(THEIRS, TOKEN + 9) == [0, THEIRS, 0, 0, TOKEN + 9]
+    assert box.fence(MINE, TOKEN + 6) == [-1, MINE, 0, 0, TOKEN + 9]
+
+
+@pytest.mark.rule("3.10")
+def test_an_eviction_does_not_hand_the_lock_to_the_place_of_the_evicted_owner(box: Box, ears: Ears) -> None:
+    """A late command may have brought the place back."""
+    ears.listen(ANNA)
+    box.granted(owner=owner_of(ANNA))
+    box.enqueue(ANNA)
+    assert box.hand_on(owner_of(ANNA), ban_ms=60_000)[0] == 1
+    assert (box.content(), box.line()) == (None, {})
+
+
 @pytest.mark.parametrize("rule", ["-set", "-get"])
 @pytest.mark.parametrize("waiter", ["", ANNA])
 def test_without_leave_for_the_token_an_acquire_is_an_error_and_takes_nothing(
@@ -58,7 +77,7 @@ def test_a_text_that_no_script_wrote_is_no_token(box: Box, garbage: str) -> None
     assert box.granted(token=TOKEN) == TOKEN
     assert box.fenced() == (TOKEN, MINE)
     box.client.set(FENCE, garbage)
-    assert box.fence(THEIRS, 7) == [1, THEIRS, 0, 0, 7]
+    assert box.fence(THEIRS, 7) == [0, THEIRS, 0, 0, 7], "stored, and no vote"
     box.client.set(FENCE, garbage)
     assert box.hand_on(next_waiter=HEIR)[4] == TOKEN
     assert box.pttl(FENCE) > 0

@@ -173,7 +173,7 @@ class Master(Keyspace):
         while claim_ms != "0" and left and (first := self._first(queue)) is not None:
             left -= 1
             self._zrem(queue, first)
-            if "|" not in first:
+            if "|" not in first or _token(first) == owner:
                 continue
             grant = holder = _token(first)
             if left == PASSED_OVER - 1:
@@ -236,12 +236,14 @@ class Master(Keyspace):
         return [leases[0].encode(), codes, self._note(keys, 3 * locks, lease_ms if 2 in codes else "")]
 
     def _fence(self, keys: Sequence[str], owner: str, token: str, fence_ms: str) -> Reply:
-        last, given_to = self._last(keys[0])
+        last, given_to = self._last(keys[1])
         if last > int(token) or (last == int(token) and given_to != owner):
             return [-1, owner.encode(), 0, 0, last]
         if last < int(token):
-            self._remember(keys[0], int(token), owner, fence_ms)
-        return [1, owner.encode(), 0, 0, int(token)]
+            self._remember(keys[1], int(token), owner, fence_ms)
+        entry = self.find(keys[0])
+        holds = entry is not None and entry.kind == "hash" and owner in entry.fields
+        return [1 if holds else 0, owner.encode(), 0, 0, int(token)]
 
     def _handshake(self, keys: Sequence[str], run_id: str, memory: str, known: str) -> Reply:
         text = self.text(keys[0])
