@@ -65,11 +65,21 @@ class Calls(Pipeline[L], Masters):
 
     # -- calls -------------------------------------------------------------------------------------
 
-    def call(self, command: Command, timeout: float, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
-        request, connections = Request(command, timeout, *args, **options), self._connections
+    def call(
+        self,
+        command: Command,
+        timeout: float,
+        settle: Settle = Settle.VERDICT,
+        targets: Sequence[int] | None = None,
+        *,
+        resend_for: float = 0.0,
+        late: Command | None = None,
+    ) -> WaitGenerator[Ballot]:
+        connections = self._connections
         if connections.up < self._masters:
             # The first call to all masters waits for all: otherwise `init` could leave a healthy one out.
-            yield from self.connect(timeout, to_all=connections.is_new and request.settle is Settle.ALL)
+            yield from self.connect(timeout, to_all=connections.is_new and settle is Settle.ALL)
+        request = Request(command, timeout, settle, targets, resend_for, late)
         call = PendingCall(request, self._masters, self._guard.max_ttl)
         ballot = call.ballot
         try:

@@ -156,13 +156,12 @@ class Endpoint:
     def label(self) -> str:
         """Its name for people, without user and password."""
         arguments = self._arguments
+        scheme = "rediss" if issubclass(self._class, self.library.SSLConnection) else "redis"
         if self.service is not None:
-            scheme = "rediss" if issubclass(self._class, self.library.SSLConnection) else "redis"
             hosts = ",".join(":".join(one.place) for one in self.service.sentinels)
             return f"{scheme}+sentinel://{hosts}/{self.service.service_name}"
         if "path" in arguments:
             return f"unix://{arguments['path']}"
-        scheme = "rediss" if issubclass(self._class, self.library.SSLConnection) else "redis"
         host, database = arguments.get("host", "localhost"), arguments.get("db") or 0
         return f"{scheme}://{host}:{arguments.get('port', 6379)}" + (f"/{database}" if database else "")
 

@@ -162,7 +162,9 @@ class Engine(Port):
         try:
             hold = self.holds.find(contender.key, contender.name)
             if hold is not None and hold.owner in contender.owners:
-                lock_events.taken_back(hold, contender.report)
+                if not contender.report.ended:
+                    # Its acquire was not emitted: otherwise an end would be, without a begin.
+                    hold.report.pending_events, hold.report.end_reported = None, True
                 self._forget(hold)
         finally:
             # Also after a second Ctrl-C.

@@ -97,10 +97,8 @@ def handshake(
     elif _field(replication, "role") in ("slave", "replica"):
         raise ConnectError(Fault(FaultKind.REPLICA, "it is a replica: name its master, or promote it"))
     _check_eviction(label, _field(memory, "maxmemory_policy"))
-    report = MemoryReport(_field(server, "run_id"))
-    if options.guarded:
-        durable = is_durable(replication, *persistence)
-        report = report._replace(memory="durable" if durable else "volatile")
+    durable = options.guarded and is_durable(replication, *persistence)
+    report = MemoryReport(_field(server, "run_id"), "durable" if durable else "volatile")
     if options.replicas is not None:
         # A server that was a replica in between has the same run_id, and perhaps an older memory.
         report = report.of_group(_field(replication, "master_replid"))

@@ -64,12 +64,6 @@ def given_up(hold: Hold, now: float) -> None:
     released(hold, now, now, confirmed=False)
 
 
-def taken_back(hold: Hold, report: Report) -> None:
-    """Emit nothing more of a hold whose acquire was interrupted before it was emitted."""
-    if not report.ended:
-        hold.report.pending_events, hold.report.end_reported = None, True
-
-
 def emit_in_order(hold: Hold, event: Event) -> None:
     """Emit an event of a hold, but not before its acquire: an observer may still be handling that."""
     pending = hold.report.pending_events

@@ -42,7 +42,6 @@ class WakePipe:
         self.close.atexit = False
 
     def wake(self) -> None:
-        """Make the pipe readable."""
         if self.close.alive:
             try:
                 os.write(self.write_end, b"!")

@@ -160,7 +160,7 @@ class Master(Keyspace):
         if next_waiter != "":
             next_owner, next_lease_ms, order = favour
             if order == "barging" or self._first(queue) in (None, next_waiter):
-                token = self._stamp(fence, next_owner, proposal, fence_ms)
+                token = self._stamp(fence, next_owner, proposal, fence_ms, anew=True)
                 self._give(lock, next_owner, next_lease_ms)
                 self._zrem(queue, next_waiter)
                 return [code, owner.encode(), 1, int(next_lease_ms), token]
