@@ -210,7 +210,8 @@ class Trace:
             self.add("heal" if healed else "extend", master, owner.number, age)
             owner.ran.add(master)
         else:
-            self.add("late", master, owner.number, age)
+            # Before it has won, a renewal notes a lease that is longer than all before.
+            self.add("late" if owner.won else "noted", master, owner.number, age)
 
     def _replace_kept(self, owner: Owner, master: int) -> None:
         if master in owner.kept:

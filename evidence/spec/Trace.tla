@@ -68,6 +68,12 @@ Redelivered(c, m) ==
     /\ TheKey(m).owner \in {c, NoOne} /\ Writes(c, m, TRUE)
     /\ UNCHANGED <<client, vote, losses>>
 
+\* A renewal before the attempt has won: it notes the lease, and prolongs the key. Raise without a second max_ttl.
+Noted(c, m) ==
+    /\ client[c].phase = "acquiring" /\ TheKey(m).owner = c
+    /\ key' = [key EXCEPT ![m][1].left = Lease(c)]
+    /\ UNCHANGED <<memory, client, vote, losses>>
+
 \* c: the owner in the snapshot, 0: none.
 FoundOlder(m, c, left) ==
     /\ RestartOlder(m)
@@ -90,6 +96,7 @@ Follows(what, m, c, number) ==
       [] what = "extend"    -> Reads(m, number) /\ Extend(c, m)
       [] what = "heal"      -> Reads(m, number) /\ Heal(c, m)
       [] what = "late"      -> Reads(m, number) /\ LateWrite(c, m)
+      [] what = "noted"     -> Reads(m, number) /\ Noted(c, m)
       [] what = "remains"   -> Reads(m, number) /\ LateKey(m, 1)
       [] what = "freed"     -> IF TheKey(m).owner = NoOne THEN Same ELSE LateRelease(m, 1)
       [] what = "refused"   -> Same /\ IF c = 0 THEN TheKey(m).owner # NoOne ELSE TheKey(m).owner = c
