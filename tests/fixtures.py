@@ -60,6 +60,14 @@ def _log_as_it_was() -> Iterator[None]:
     _LOG.setLevel(_AS_IT_WAS[0])  # and forget what was decided by another level
 
 
+@pytest.fixture(autouse=True)
+def _signals_as_they_were() -> Iterator[None]:
+    """What blocks signals in this process blocks them in each process that a later test starts."""
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    yield
+    assert signal.pthread_sigmask(signal.SIG_SETMASK, blocked) == blocked, "the test left signals blocked"
+
+
 def pytest_report_header() -> list[str]:
     lines = [f"masters: fleets on {default_server() or 'none'}"]
     lines += [f"  {name}: {server.version}, {server.path}" for name, server in FLAVOURS.items()]
