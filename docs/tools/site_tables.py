@@ -17,6 +17,8 @@ from rlock.rules.options import ClientOptions
 from rlock.rules.quorum import quorum
 
 DOCS = Path(__file__).resolve().parents[1]
+#: Every page that may have a computed table.
+PAGES = sorted([*DOCS.rglob("*.md"), *(DOCS.parent / "evidence").rglob("*.md")])
 _TABLE = re.compile(r"(<!-- computed table: ([\w-]+) -->\n)(.*?)(<!-- end of the table -->)", re.DOTALL)
 
 
@@ -114,7 +116,7 @@ def _computed(name: str) -> str:
 
 def write_tables() -> None:
     """Bring the tables of all pages up to date."""
-    for page in DOCS.rglob("*.md"):
+    for page in PAGES:
         text = page.read_text(encoding="utf-8")
         if filled(text) != text:
             page.write_text(filled(text), encoding="utf-8")

@@ -16,7 +16,6 @@ from .pages import DOCS
 
 WRITE = "run: python docs/tools/site_drawings.py"
 DRAWN = site_drawings.everything()
-PAGES = sorted(DOCS.rglob("*.md"))
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -43,7 +42,7 @@ def test_the_drawings_of_waiting_show_the_whole_tables() -> None:
         assert name in words("acquire.svg")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+@pytest.mark.parametrize("page", site_tables.PAGES, ids=lambda page: page.relative_to(DOCS.parent).as_posix())
 def test_the_computed_tables_of_a_page_are_up_to_date(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert site_tables.filled(text) == text, WRITE

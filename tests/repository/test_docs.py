@@ -25,7 +25,8 @@ def test_the_diagram_of_a_lease_is_the_table_of_the_code() -> None:
 
 
 def test_links_between_documents_lead_somewhere() -> None:
-    for document in [TOP / "README.md", *(TOP / "docs").rglob("*.md")]:
+    pages = (page for folder in ("docs", "evidence") for page in (TOP / folder).rglob("*.md"))
+    for document in [TOP / "README.md", *pages]:
         for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (document.parent / target).exists(), f"{document.name}: {target}"
