@@ -1,4 +1,4 @@
-"""The rows of the proof: the lemmas from all states that satisfy them, and each rule left out in turn."""
+"""The rows of docs/proof.md: the lemmas from all states that satisfy them, and each rule left out in turn."""
 
 from __future__ import annotations
 
