@@ -63,7 +63,6 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "commands": site_cli.commands,
     "checks": site_cli.checks,
     "metrics": site_metrics.metrics,
-    "otel": site_metrics.otel,
     "records": site_metrics.records,
 }
 
