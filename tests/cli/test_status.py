@@ -19,7 +19,7 @@ def test_free_is_said_only_where_nobody_can_have_it(masters3: Fleet) -> None:
     # The second vote may be on the one that gives no answer.
     dead = [masters3.urls[0], masters3.urls[1], "redis://127.0.0.1:1"]
     told = ask(dead, "status", "job")[1].splitlines()[0]
-    assert told == f"job: unknown, {holder} on 1 of 3 masters, and 1 that may name it give no answer"
+    assert told == f"job: unknown, {holder} on 1 of 3 masters, and 1 did not answer"
     told = ask([*masters3.urls[1:], "redis://127.0.0.1:1"], "status", "job")[1].splitlines()[0]
     assert told == "job: free (no holder on 2 of 3 masters)"
 
