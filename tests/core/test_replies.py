@@ -183,7 +183,7 @@ def test_any_message_is_heard_and_wakes_nobody(
 ) -> None:
     subscription = hearing.subscriptions._by_name["x"]
     channel = (subscription.public, subscription.client, other)[where]
-    server = SimpleNamespace(index=0, endpoint=SimpleNamespace(label="m0"))
+    server = SimpleNamespace(index=0, connection=None, endpoint=SimpleNamespace(label="m0"))
     with hearing.subscriptions._mutex:
         for master in range(3):
             server.index = master

@@ -93,6 +93,12 @@ class Proxy:
         self.hold(requests=False, replies=False)
         self._ring()
 
+    def forget_subscribers(self) -> None:
+        """Swallow what comes on the connections that are subscribed now, as a firewall that forgot them does."""
+        with self._mutex:
+            for way in (way for one in self._connections if one.subscriber for way in one.ways):
+                way.lost = True
+
     def mend(self) -> None:
         """No loss, no delay; connections that have lost something end with a RST."""
         with self._mutex:
