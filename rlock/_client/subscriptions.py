@@ -3,7 +3,7 @@
 One subscriber connection to each master carries two channels for each lock: the lock's own, and one of this
 client for hand-offs to its waiters. A subscription ends a little after its last waiter. Twice a second a
 daemon thread or a timer ends unused subscriptions, connects to masters, and reads if nobody waits. It also
-subscribes once more: a connection without a reply in time is replaced, because a firewall may have dropped it.
+subscribes once more, and replaces a connection without a reply in time: a firewall may have dropped it.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Proxy:
         self._ring()
 
     def forget_subscribers(self) -> None:
-        """Swallow what comes on the connections that are subscribed now, as a firewall that forgot them does."""
+        """Swallow what comes on the present subscriber connections, as a firewall that forgot them."""
         with self._mutex:
             for way in (way for one in self._connections if one.subscriber for way in one.ways):
                 way.lost = True
