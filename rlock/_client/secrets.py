@@ -72,7 +72,7 @@ class Reader(hiredis.Reader):
         #: Bytes since the last whole reply.
         self._fed = 0
 
-    def feed(self, data: bytes, *args: Any) -> None:
+    def feed(self, data: str | bytes, *args: Any) -> None:
         self._fed += len(data)
         if self._fed > LONGEST_REPLY:
             raise hiredis.ProtocolError(f"a reply of over {LONGEST_REPLY // 1_000_000} MB")
