@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlock.rules.keys import owner_token, queue, waiter_name
 
+from ..fixtures import FreshMasters
 from ..servers import Fleet, raw
 from .shell import ask
 
@@ -41,3 +42,18 @@ def test_it_prints_a_table_of_what_is_held_and_waited_for_chosen_and_sorted(mast
     assert names("--held", "--waited") == ["a:2", "b:1"]
     assert names("?:*", "--waited", "--sort", "waiters") == ["b:1", "a:2", "c:1"]
     assert names("?:*", "--sort", "since") == ["a:1", "a:2", "b:1", "c:1"]
+
+
+def test_masters_that_name_their_locks_and_refuse_to_tell_their_holders_are_no_empty_list(
+    fresh_masters: FreshMasters,
+) -> None:
+    fleet = fresh_masters(3)
+    for server in map(raw, fleet.urls):
+        rules = ("~*", "&*", "+@all", "-eval", "-evalsha", "-script")
+        server.execute_command("ACL", "SETUSER", "reader", "on", ">pw", *rules)
+        server.hset("job", mapping={owner_token("web/1/1"): 1})
+        server.pexpire("job", 60_000)
+    found = ask([url.replace("//", "//reader:pw@") for url in fleet.urls], "list")
+    assert (found.code, found.out) == (69, "")
+    assert "0 of 3 masters answer" in found.err
+    assert "no permission" in found.err.lower() or "noperm" in found.err.lower()
