@@ -166,7 +166,9 @@ class ReleaseUnsure(HoldEvent):
 class MasterFailed(MasterEvent):
     """A master gives no vote: its connection ended, could not be made, or the master refuses."""
 
-    kind: str  # a `FaultKind`: "down", "timeout", "broken", "error", "denied", "replica", "unreplicated", ...
+    #: A `FaultKind`: "down", "timeout", "broken", "error", "denied", "replica", "unreplicated", ...; or
+    #: "silent": the connection for the messages of waiters was replaced, and the votes count.
+    kind: str
     reason: str
     news: bool = True  # another fault than the last one of this master
     connected: bool = False  # an open connection ended; the client connects again
@@ -174,7 +176,7 @@ class MasterFailed(MasterEvent):
     @property
     def level(self) -> int:
         """The level of its log record."""
-        if self.connected and self.kind != "duplicate":
+        if self.connected and self.kind not in ("duplicate", "silent"):
             return logging.INFO  # servers close idle connections
         if not self.news:
             return 0
@@ -207,16 +209,6 @@ class MasterSlow(MasterEvent):
 
     took: float  # seconds without an answer so far
     timeout: float  # seconds, after which it has no vote
-
-
-@dataclass(frozen=True)
-class MasterSilent(MasterEvent):
-    """The connection for the messages of waiters was replaced, because a reply on it did not come in time."""
-
-    _level = logging.WARNING
-    _text = "{master} sends waiters nothing: no reply to SUBSCRIBE for {took:.3g} s; connecting again"
-
-    took: float  # seconds without a reply
 
 
 @dataclass(frozen=True)

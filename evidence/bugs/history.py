@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from rlock._client import calls, connections, engine, notifications, subscriptions
+from rlock._client import calls, connections, engine, notifications
 from rlock.model import Code
 from rlock.procedures import acquire, hand_off, heal
 from rlock.procedures.contender import Contender, Grant
@@ -278,13 +278,13 @@ def revived(stack: ExitStack) -> None:
 def resubscribed_blindly(stack: ExitStack) -> None:
     """A waiter whose subscription had to be made again did not look at once: it slept over the releases of
     the time in between."""
-    genuine = subscriptions.Subscriptions._confirmed
+    genuine = notifications.Subscription.confirm
 
-    def blindly(self: Any, found: Any, master: int) -> None:
-        found.lost.discard(master)
-        genuine(self, found, master)
+    def blindly(self: Any, master: int) -> None:
+        self.lost.discard(master)
+        genuine(self, master)
 
-    stack.enter_context(patch.object(subscriptions.Subscriptions, "_confirmed", blindly))
+    stack.enter_context(patch.object(notifications.Subscription, "confirm", blindly))
 
 
 @bug("wake-up lost by a dead waiter", "4.4")

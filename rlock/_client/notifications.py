@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from ..events import PendingEvents, UnknownMessage
@@ -12,8 +13,11 @@ from ..procedures.contender import Contender, Findings
 from ..procedures.port import ClientContext, Wake
 from ..rules.keys import HandOff, Wire
 from ..rules.tickets import Place
-from ..rules.timing import PARTIAL_QUORUM_S, partial_quorum_wait
+from ..rules.timing import LOOK_LATE_S, PARTIAL_QUORUM_S, partial_quorum_wait
 from .runtime import Parker
+
+#: How many places a waiter keeps with one look. 100 of them take a server about 0.1 ms.
+LOOK_PLACES = 100
 
 
 class Inbox:
@@ -165,8 +169,45 @@ class Subscription:
         inbox.asleep = False
         return self._contenders.pop(inbox.token, None) is not None
 
+    def looks_for(self, own: Place, now: float) -> list[Place]:
+        """The places for which this waiter looks at a master now; none: another one looks."""
+        # Another waiter than the first looks if that one is late: its thread may be stopped.
+        if next(self.drawn(), (None, own))[1] is not own and now < self.looked_at + LOOK_LATE_S:
+            return []
+        self.looked_at = now
+        return [place for _, place in islice(self.drawn(), LOOK_PLACES)]
+
+    def confirm(self, master: int) -> None:
+        """A master has subscribed."""
+        if master in self.confirmed:
+            return  # the reply to a probe
+        self.confirmed.add(master)
+        for inbox in self.inboxes:
+            inbox.parker.wake()
+            if master in self.lost:
+                # Messages of the time without a connection are lost: look again at once.
+                inbox.wake(Wake.FREE)
+        self.lost.discard(master)
+
+    def lose(self, master: int) -> None:
+        """The connection to a master has ended."""
+        if master in self.confirmed:
+            self.confirmed.discard(master)
+            self.lost.add(master)
+
     def deserted(self) -> bool:
         """Whether no contender is left. Forgets contenders that were collected."""
         for token in [token for token, ref in self._contenders.items() if ref() is None]:
             del self._contenders[token]
         return not self._contenders
+
+
+class SubscribeReplies:
+    """The replies of the masters to SUBSCRIBE, which are due within ``timeout`` seconds."""
+
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
+        #: Masters that refuse: no waiter waits for their confirmation.
+        self.refusing: set[int] = set()
+        #: By master: when the command was sent whose reply is due.
+        self.due: dict[int, float] = {}

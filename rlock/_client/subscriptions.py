@@ -14,20 +14,19 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..events import MasterSilent
+from ..events import MasterFailed
 from ..model import Fault, FaultKind
 from ..procedures.contender import Contender, LocalGrant
 from ..procedures.port import Notifications, WaitGenerator, Wake
 from ..rules.command_templates import encode
 from ..rules.keys import OWN, HandOff
 from ..rules.tickets import Place
-from ..rules.timing import CHANNEL_LINGER_S, LOOK_LATE_S
+from ..rules.timing import CHANNEL_LINGER_S
 from .connection import Connection, MasterConnection
 from .connections import Connections, broken
-from .notifications import Inbox, Subscription, UnknownMessages
+from .notifications import Inbox, SubscribeReplies, Subscription, UnknownMessages
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -36,8 +35,6 @@ log = logging.getLogger("rlock")
 
 #: How often somebody looks which subscriptions are no longer needed.
 LOOK_S = 0.5
-#: How many places a waiter keeps with one look. 100 of them take a server about 0.1 ms.
-LOOK_PLACES = 100
 
 L = TypeVar("L", bound=Connection)
 
@@ -65,10 +62,8 @@ class Subscriptions(Notifications, Generic[L]):
         self._by_name: dict[str, Subscription] = {}
         #: By each of its two channels.
         self._by_channel: dict[bytes, Subscription] = {}
-        #: Masters that refuse subscriptions: no waiter waits for their confirmation.
-        self._refusing: set[int] = set()
+        self._replies = SubscribeReplies(request_timeout)
         self._unknown = UnknownMessages(engine.context.pending_events)
-        self._timeout = request_timeout
         #: Ends the calls of `_look`; None: there are none.
         self._stop_looking: Callable[[], None] | None = None
         self._connections = make_connections(
@@ -152,17 +147,11 @@ class Subscriptions(Notifications, Generic[L]):
             contender.inbox = None
 
     def looks_for(self, contender: Contender) -> Sequence[Place]:
-        own, now = contender.place, self._context.clock()
+        own = contender.place
         assert own is not None
         with self._mutex:
             found = self._by_name.get(contender.name)
-            if found is None or not own.drawn:
-                return [own]
-            # Another waiter than the first looks if that one is late: its thread may be stopped.
-            if next(found.drawn(), (None, own))[1] is not own and now < found.looked_at + LOOK_LATE_S:
-                return []
-            found.looked_at = now
-            return [place for _, place in islice(found.drawn(), LOOK_PLACES)]
+            return found.looks_for(own, self._context.clock()) if found is not None and own.drawn else [own]
 
     def next_waiter(self, name: str) -> Contender | None:
         found = self._by_name.get(name)
@@ -186,8 +175,7 @@ class Subscriptions(Notifications, Generic[L]):
     def interrupt(self, contender: Contender) -> None:
         """Wake a waiter whose `until` was changed."""
         with self._mutex:
-            inbox: Inbox | None = contender.inbox
-            if inbox is not None:
+            if (inbox := contender.inbox) is not None:
                 inbox.wake(Wake.FREE)
                 self._connections.wake_reader(inbox)
 
@@ -201,9 +189,9 @@ class Subscriptions(Notifications, Generic[L]):
         connections = self._connections
         if connections.closed or len(found.confirmed) >= self._context.quorum:
             return True
+        answered = found.confirmed | self._replies.refusing
         return not connections.is_connecting and all(
-            server.connection is None or server.index in found.confirmed or server.index in self._refusing
-            for server in connections.servers
+            server.connection is None or server.index in answered for server in connections.servers
         )
 
     def after_data(self) -> None:
@@ -253,6 +241,7 @@ class Subscriptions(Notifications, Generic[L]):
                 found.idle_at = now + CHANNEL_LINGER_S
         if not self._by_name:
             self._connections.disconnect()
+            self._replies.due.clear()
             return False
         for server in self._connections.servers:
             connection, primary = server.connection, self._context.primaries.get(server.index, "")
@@ -264,19 +253,19 @@ class Subscriptions(Notifications, Generic[L]):
 
     def _probe(self, now: float) -> None:
         """Drop the connections without a reply in time, and ask for a reply on the others. With the mutex."""
-        name = next(iter(self._by_name))
+        names = next(iter(self._by_name.values())).names
         for server in self._connections.servers:
-            connection = server.connection
-            if connection is None or server.index in self._refusing:
+            if server.connection is None or server.index in self._replies.refusing:
                 continue
-            took = now - connection.asked_at
-            if took > self._timeout:
-                text = f"no reply to SUBSCRIBE within {self._timeout:g} s"
-                self._context.pending_events.add(MasterSilent(server.endpoint.label, took))
+            took = now - self._replies.due.get(server.index, math.inf)
+            if took > self._replies.timeout:
+                text = f"no reply to SUBSCRIBE for {took:.3g} s: messages need a new connection"
+                failed = MasterFailed(server.endpoint.label, "silent", text, connected=True)
+                self._context.pending_events.add(failed)
                 self._connections.drop(server, Fault(FaultKind.TIMEOUT, text))
-            elif connection.asked_at == math.inf:
+            elif server.index not in self._replies.due:
                 # Not PING, which an ACL may forbid.
-                self._send(server, connection, encode(("SUBSCRIBE", *self._by_name[name].names)))
+                self._send(server, server.connection, encode(("SUBSCRIBE", *names)))
 
     def on_data(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
         if data:
@@ -286,17 +275,17 @@ class Subscriptions(Notifications, Generic[L]):
 
     def _receive(self, server: MasterConnection[L], message: Any) -> None:
         if type(message) is not list or len(message) < 3 or type(message[1]) is not bytes:
-            if server.index not in self._refusing:
-                self._refusing.add(server.index)
+            if server.index not in self._replies.refusing:
+                self._replies.refusing.add(server.index)
                 log.warning("%s refuses SUBSCRIBE, so waiters poll: %.200s", server.endpoint.label, message)
             return
         kind, channel, payload = message[0], message[1], message[2]
-        if kind != b"message" and server.connection is not None:
-            server.connection.asked_at = math.inf
+        if kind != b"message":
+            self._replies.due.pop(server.index, None)
         if (found := self._by_channel.get(channel)) is None:
             return
         if channel == found.client and kind == b"subscribe":
-            self._confirmed(found, server.index)
+            found.confirm(server.index)
         elif channel == found.client and kind == b"message":
             self._hand_off(found, server, payload)
         elif kind == b"message" and self._context.wire.announces(payload):
@@ -304,18 +293,6 @@ class Subscriptions(Notifications, Generic[L]):
                 inbox.on_release(server.index, payload)
         elif kind == b"message":
             self._unknown.ignore(server.endpoint, found.name, "release", payload)
-
-    def _confirmed(self, found: Subscription, master: int) -> None:
-        if master in found.confirmed:
-            return  # the reply to a probe
-        found.confirmed.add(master)
-        for inbox in found.inboxes:
-            inbox.parker.wake()
-        if master in found.lost:
-            found.lost.discard(master)
-            for inbox in found.inboxes:
-                # Messages of the time without a connection are lost: look again at once.
-                inbox.wake(Wake.FREE)
 
     def _hand_off(self, found: Subscription, server: MasterConnection[L], payload: Any) -> None:
         if payload == b"":
@@ -331,7 +308,7 @@ class Subscriptions(Notifications, Generic[L]):
     # -- connections; with the mutex held ----------------------------------------------------------
 
     def on_connect(self, server: MasterConnection[L], connection: L) -> None:
-        self._refusing.discard(server.index)
+        self._replies.refusing.discard(server.index)
         for found in self._by_name.values():
             self._send(server, connection, encode(("SUBSCRIBE", *found.names)))
         if not self._by_name:
@@ -343,7 +320,7 @@ class Subscriptions(Notifications, Generic[L]):
                 self._send(server, server.connection, packed)
 
     def _send(self, server: MasterConnection[L], connection: L, packed: bytes) -> None:
-        connection.asked_at = min(connection.asked_at, self._context.clock())
+        self._replies.due.setdefault(server.index, self._context.clock())
         try:
             if connection.send(packed):
                 self._connections.hold_back(connection)
@@ -351,10 +328,9 @@ class Subscriptions(Notifications, Generic[L]):
             self._connections.fail(server, error)
 
     def on_drop(self, server: MasterConnection[L], connection: L, fault: Fault) -> None:
+        self._replies.due.pop(server.index, None)
         for found in self._by_name.values():
-            if server.index in found.confirmed:
-                found.confirmed.discard(server.index)
-                found.lost.add(server.index)
+            found.lose(server.index)
         if self._by_name:
             self._connections.connect_due()
 

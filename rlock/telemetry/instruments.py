@@ -195,14 +195,6 @@ SLOW = Instrument(
     "{answer}",
     "How often a master began to take more than half of the request time-out.",
 )
-SILENT = Instrument(
-    "redlock_master_silent_total",
-    "rlock.master.silent",
-    Kind.COUNTER,
-    ("master",),
-    "{connection}",
-    "Connections for the messages of waiters that were replaced because nothing came on them.",
-)
 GUARDED = Instrument(
     "redlock_guarded_votes_total",
     "rlock.master.guarded_votes",
@@ -269,7 +261,6 @@ ALL = (
     UP,
     FAILURES,
     SLOW,
-    SILENT,
     GUARDED,
     HEALED,
     UNKNOWN_MESSAGES,

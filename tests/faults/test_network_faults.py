@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import rlock
-from rlock.events import MasterSilent, observe
+from rlock.events import MasterFailed, observe
 from rlock.testing.local.spawn import free_port
 
 from ..lock.conftest import eventually
@@ -159,7 +159,7 @@ def test_subscriptions_that_fell_silent_are_made_again_and_told_once(
     masters3: Fleet, client_for: ClientFor, proxies: Proxies
 ) -> None:
     bad, silent = proxies(masters3.urls), []
-    end = observe(lambda event: silent.append(event) if isinstance(event, MasterSilent) else None)
+    end = observe(lambda e: silent.append(e) if isinstance(e, MasterFailed) and e.kind == "silent" else None)
     holder, other = client_for(masters3.urls, 10.0), client_for([proxy.url for proxy in bad], 10.0)
     lock = holder.lock("x")
     lock.acquire()

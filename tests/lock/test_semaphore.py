@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import rlock
+from rlock._client.notifications import Subscription
 from rlock.recipes import semaphore as recipe
 from rlock.testing import MemoryMasters, lose
 
@@ -86,14 +87,13 @@ def test_a_release_wakes_the_owner_of_the_gate_without_polling(
 
 def test_a_late_confirmation_ends_the_quick_polls(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     client, holder = connect(), connect().semaphore("gpu", permits=1)
-    subscriptions: Any = client._engine().notifications
-    late, polls, confirmed = list[Any](), list[bool](), subscriptions._confirmed
-    subscriptions._confirmed = lambda *confirmation: late.append(confirmation)
+    late, polls, confirm = list[Any](), list[bool](), Subscription.confirm
+    monkeypatch.setattr(Subscription, "confirm", lambda *confirmation: late.append(confirmation))
 
     def poll_wait(random: object, subscribed: bool) -> float:
         polls.append(subscribed)
         while late:
-            confirmed(*late.pop())
+            confirm(*late.pop())
         return 0.01
 
     monkeypatch.setattr(recipe, "poll_wait", poll_wait)
