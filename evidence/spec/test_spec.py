@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evidence.spec.__main__ import ROWS, as_expected, searched
-from evidence.spec.scopes import Case
+from evidence.spec.cases import ROWS, Case
 from evidence.spec.tlc import MissingError, result_of
 
 #: Some seconds each: a rule of each kind, each module, and a scope that is searched to its end.
@@ -36,10 +35,10 @@ QUICK = (
 @pytest.mark.parametrize("case", [case for case in ROWS if case.name in QUICK], ids=lambda case: case.name)
 def test_tlc_finds_what_the_case_says(case: Case) -> None:
     try:
-        result = searched(case)
+        result = case.search()
     except MissingError as error:
         pytest.skip(str(error))
-    assert as_expected(case, result), f"{result.violated} in {result.steps} steps"
+    assert case.expects(result), f"{result.violated} in {result.steps} steps"
 
 
 def test_every_quick_case_exists() -> None:
