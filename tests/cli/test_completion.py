@@ -1,10 +1,12 @@
-"""`rlock completion`: the words that a shell is offered, and `rlock help`."""
+"""`rlock completion`, `rlock help`, and the settings: flags, the environment, the file."""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 import pytest
@@ -14,10 +16,12 @@ from rlock.cli import exits
 from rlock.cli.commands.status import status
 from rlock.cli.completion import complete_name
 from rlock.cli.main import COMMANDS
+from rlock.cli.settings import KEYS, file_of
 
+from ..docs.pages import block
 from ..fixtures import FreshMasters
 from ..servers import Fleet, raw
-from .shell import done, environment, inside
+from .shell import done, environment, inside, refused, rlock
 
 
 def offered(words: str, masters: Sequence[str] = (), shell: str = "bash") -> set[str]:
@@ -69,3 +73,115 @@ def test_help_shows_the_exit_codes() -> None:
     for code, meaning in exits.rows():
         assert f"{code} {meaning}" in " ".join(found.out.split())
     assert inside("help", "nothing").code == exits.USAGE
+
+
+SECRET = "hunter2"
+
+
+def in_force(*words: str, **extra: str) -> dict[str, tuple[object, str]]:
+    found = inside("config", "--json", *words, **extra)
+    assert found.code == 0, found.err
+    rows = map(json.loads, found.out.splitlines())
+    return {row["setting"]: (row["value"], row["source"]) for row in rows}
+
+
+def written(folder: Path, text: str, mode: int = 0o600) -> Path:
+    path = folder / "config.toml"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_flags_go_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+    path = str(
+        written(tmp_path, 'masters = ["redis://file"]\nttl = 3\nmax_ttl = 30\nrequest_timeout = 0.2\n')
+    )
+    found = in_force("--config", path, RLOCK_TTL="4", RLOCK_REQUEST_TIMEOUT=" ")
+    assert found["masters"] == (["redis://file:6379"], path)
+    assert found["ttl"] == (4.0, "RLOCK_TTL")
+    assert found["max_ttl"] == (30.0, path)
+    assert found["request_timeout"] == (0.2, path), "an empty variable says nothing"
+    assert found["restart_guard"][1] == "default"
+    found = in_force("--config", path, RLOCK_MASTERS="redis://env")
+    assert found["masters"] == (["redis://env:6379"], "RLOCK_MASTERS")
+    found = in_force("--config", path, "--masters", "redis://flag", RLOCK_MASTERS="redis://env")
+    assert found["masters"] == (["redis://flag:6379"], "--masters")
+
+
+def test_every_setting_of_the_file_reaches_the_client(tmp_path: Path) -> None:
+    values = {"ttl": 5, "max_ttl": 20, "request_timeout": 0.25, "restart_guard": 0, "interop": "redisson"}
+    text = 'masters = "redis://a, redis://b"\n' + "".join(
+        f"{key} = {json.dumps(value)}\n" for key, value in values.items()
+    )
+    path = str(written(tmp_path, text))
+    found = in_force("--config", path)
+    assert found["masters"][0] == ["redis://a:6379", "redis://b:6379"]
+    assert {key: value for key, (value, _) in found.items() if key != "masters"} == values
+    assert set(found) == set(KEYS)
+    assert {source for _, source in found.values()} == {path}
+
+
+def test_the_settings_file_of_the_page_is_read_without_its_password(tmp_path: Path) -> None:
+    path = str(written(tmp_path, block("cli.md", "config.toml")))
+    masters, source = in_force("--config", path)["masters"]
+    assert isinstance(masters, list)
+    assert (masters[-1], source) == ("rediss://10.0.0.3:6380", path)
+    assert "secret" in block("cli.md", "config.toml")
+    assert "secret" not in str(masters)
+
+
+def test_the_users_file_goes_before_the_machines_and_an_empty_variable_means_none(tmp_path: Path) -> None:
+    (tmp_path / ".config" / "rlock").mkdir(parents=True)
+    users = written(tmp_path / ".config" / "rlock", "")
+    assert file_of({"HOME": str(tmp_path)}) == users
+    assert file_of({"HOME": "/nonexistent", "XDG_CONFIG_HOME": str(tmp_path / ".config")}) == users
+    assert file_of({"HOME": str(tmp_path), "RLOCK_CONFIG": ""}) is None
+    assert file_of({"HOME": str(tmp_path), "RLOCK_CONFIG": "/elsewhere"}) == Path("/elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("ttl = \n", "line 1"),
+        ("tll = 3", "did you mean 'ttl'?"),
+        ('ttl = "3"', "ttl must be a finite number of seconds above 0, not '3'"),
+        ("restart_guard = -1", "of 0 or more, not -1"),
+        ('interop = "jedis"', "interop must be \"redisson\", or be left out, not 'jedis'"),
+        (f'masters = [["redis://:{SECRET}@a"]]', "masters must be a list of URLs"),
+    ],
+)
+def test_a_broken_file_is_78_and_one_line_that_names_it(text: str, told: str, tmp_path: Path) -> None:
+    path = str(written(tmp_path, text))
+    found = inside("config", "--config", path)
+    refused(found, 78, path, told)
+    assert SECRET not in found.err
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    refused(inside("config", "--config", str(tmp_path)), 78, "Is a directory")
+    refused(inside("config", "--config", str(tmp_path / "none")), 78, "No such file")
+    refused(rlock("run", "job", "true", RLOCK_CONFIG=str(tmp_path / "none")), 78, "No such file")
+    refused(inside("config", "--config", "/dev/zero"), 78, "over 1 MB")
+    refused(inside("config", "--config", str(tmp_path / ("x" * 300))), 78, "too long")
+    latin = tmp_path / "latin"
+    latin.write_bytes(b"# \xe9\n")
+    refused(inside("config", "--config", str(latin)), 78, "utf-8")
+
+
+@pytest.mark.parametrize(("url", "mode"), [("redis://:{}@10.0.0.1", 0o644), ("redis://:{}/9@a", 0o640)])
+def test_a_password_that_others_can_read_is_told_once(url: str, mode: int, tmp_path: Path) -> None:
+    path = written(tmp_path, f'masters = ["redis://10.0.0.2", "{url.format(SECRET)}"]', mode)
+    told = f"rlock: {path} holds a password, and others than its owner can read it: chmod 600 {path}\n"
+    found = inside("config", "--config", str(path))
+    assert found.err.startswith(told)
+    assert found.code == (64 if "/9" in url else 0), "the warning is no error"
+    assert SECRET not in found.out + found.err
+    path.chmod(0o600)
+    assert told not in inside("config", "--config", str(path)).err
+
+
+def test_a_run_takes_its_masters_from_the_file(masters3: Fleet, tmp_path: Path) -> None:
+    path = written(tmp_path, f"masters = {json.dumps(masters3.urls)}\nttl = 3\n")
+    program = ["sh", "-c", "echo $RLOCK_TTL $RLOCK_MASTERS"]
+    found = rlock("run", "job", "--config", str(path), "--pass-masters", "--", *program)
+    assert found.out == f"3 {','.join(masters3.urls)}\n"

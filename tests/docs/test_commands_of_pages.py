@@ -12,7 +12,7 @@ import pytest
 
 from ..cli.dashboards import Dashboard, get
 from ..servers import Fleet
-from .pages import DOCS, PYTHON, marked, starter
+from .pages import DOCS, RLOCK, marked, starter, write_scripts
 
 
 def commands(*pages: str) -> list[str]:
@@ -28,19 +28,13 @@ def commands(*pages: str) -> list[str]:
 def test_a_command_of_the_page_does_its_work(command: str, masters3: Fleet, tmp_path: Path) -> None:
     if "| jq" in command and shutil.which("jq") is None:
         command = command.partition(" | jq")[0]  # the half that is ours
-    tools = tmp_path / "tools"
-    for folder in (tools, *(tmp_path / name for name in re.findall(r"~/(\S+)/[\w.]+", command))):
-        folder.mkdir(parents=True)
-    (tools / "rlock").write_text(f'#!/bin/sh\nexec "{PYTHON}" -m rlock "$@"\n')
-    (tools / "rlock").chmod(0o755)
-    for name in ("report.sh", "migrate.sh"):
-        (tmp_path / name).write_text("#!/bin/sh\necho ran\n")
-        (tmp_path / name).chmod(0o755)
-    # The pages assume these programs on a reader's machine.
-    for name, does in (("make", "echo made"), ("dump", "echo dumped"), ("gzip", "exec cat")):
-        (tools / name).write_text(f"#!/bin/sh\n{does}\n")
-        (tools / name).chmod(0o755)
-    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    for folder in re.findall(r"~/(\S+)/[\w.]+", command):
+        (tmp_path / folder).mkdir(parents=True)
+    # The pages assume some programs on a reader's machine.
+    tools = {"rlock": RLOCK, "make": "echo made", "dump": "echo dumped", "gzip": "exec cat"}
+    write_scripts(tmp_path / "tools", tools)
+    write_scripts(tmp_path, {"report.sh": "echo ran", "migrate.sh": "echo ran"})
+    path = f"{tmp_path / 'tools'}{os.pathsep}{os.environ['PATH']}"
     with starter(tmp_path, masters3.urls, PATH=path, HOME=str(tmp_path), NO_COLOR="1") as start:
         process = start("bash", "--norc", "-c", command)
         out, _ = process.communicate(timeout=60)

@@ -1,19 +1,26 @@
-"""A page shows no code that nothing runs. The line before each block says what runs it.
+"""A page shows no code that nothing runs; the site is complete. The line before a block says what runs it.
 
 ``<!-- recipe: NAME -->``           a test that names the page runs it
 ``<!-- terminal: NAME -->``         it is part of the page's story: test_stories.py
 ``<!-- tested: tests/FILE.py -->``  that file runs it, and names the page
 ``<!-- not run: REASON -->``        nothing runs it, for one of the REASONS
-``<!-- on the site: IMAGE -->``     mermaid, of which the site shows a drawing: test_drawings.py
+``<!-- on the site: IMAGE -->``     mermaid, of which the site shows a drawing: tests/repository/test_docs.py
 """
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
+
+import rlock
 
 from .pages import PAGES, TOP, marked
 
@@ -71,3 +78,38 @@ def test_a_block_that_nothing_runs_is_noticed(mark: str, tmp_path: Path) -> None
     page.write_text(f"{mark}\n```python\nprint(1)\n```\n")
     ((_, kind, value),) = blocks(page)
     assert fault(page, kind, value)
+
+
+NO_SITE = importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("material") is None
+_FETCHED = re.compile(r"<(?:script|img|iframe|source)[^>]* src=\"?([^\" >]+)|<link[^>]* href=\"?([^\" >]+)")
+
+
+def build(to: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(TOP / "mkdocs.yml"), "-d", str(to)],
+        cwd=TOP,
+        env={**os.environ, "PYTHONPATH": str(TOP), "NO_MKDOCS_2_WARNING": "true"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(NO_SITE, reason="mkdocs-material is not installed (the extra quorum-rlock[docs])")
+@pytest.mark.timeout(300)
+def test_the_site_is_complete(tmp_path: Path) -> None:
+    """Built without a warning, which a broken link would be; it fetches nothing from the network."""
+    site = tmp_path / "site"
+    build(site)
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(site.rglob("*.html"))}
+    fetched = [target for text in texts.values() for found in _FETCHED.findall(text) for target in found]
+    assert [target for target in fetched if "//" in target] == []
+    for path in site.rglob("*.css"):
+        assert not re.search(r"url\(\s*[\"']?(https?:)?//", path.read_text(encoding="utf-8")), path.name
+    scripts = unescape(re.sub(r"<[^>]+>", "", texts[site / "scripts.html"]))
+    for path in (TOP / "lua").glob("*.lua"):
+        assert path.read_text(encoding="utf-8").strip() in scripts, path.name
+    for name in rlock.__all__:
+        assert re.search(rf'id="?rlock(\.\w+)?\.{name}"?[ >]', texts[site / "api.html"]), name

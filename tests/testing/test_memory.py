@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,23 @@ from rlock.testing import MemoryMasters, memory_client
 
 from ..lock.conftest import eventually, in_thread
 from ..lock.test_lifecycle import forked
+
+
+@pytest.fixture
+def fleet() -> MemoryMasters:
+    return MemoryMasters(3)
+
+
+@pytest.fixture
+def client(fleet: MemoryMasters) -> Iterator[rlock.Client]:
+    with memory_client(masters=fleet) as client:
+        yield client
+
+
+@pytest.fixture(params=["eventfd", "pipe"])
+def any_bell(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "pipe":
+        monkeypatch.delattr(os, "eventfd", raising=False)
 
 
 def descriptors() -> int:

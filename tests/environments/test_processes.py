@@ -1,13 +1,18 @@
-"""rlock in the processes of multiprocessing and concurrent.futures, by all three ways of starting them."""
+"""docs/environments.md, and rlock in the processes of multiprocessing and concurrent.futures."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from rlock._sync.connections import WakePipe
+from rlock._sync.greenlets import EVENTLET, OTHER_NATIVE_THREAD, PATCHED_IN_PART, PATCHED_TOO_LATE
+
+from ..docs.pages import marked
 from ..servers import Fleet
-from .programs import COMMON, ORDINARY, assert_nothing_is_left, blocks, counter, outcome, program
+from .programs import COMMON, ORDINARY, PAGE, assert_nothing_is_left, blocks, counter, needs, outcome, program
 
 #: argv: the way of starting, the kind of pool, the counter, times for each worker.
 COUNT = """
@@ -96,3 +101,47 @@ def test_the_program_of_the_page_adds_up(masters3: Fleet, tmp_path: Path) -> Non
         assert started.end() == 0
     assert (tmp_path / "total").read_text() == "100"
     assert_nothing_is_left(masters3)
+
+
+def test_the_errors_of_the_page_are_those_of_the_code() -> None:
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    for error in (EVENTLET, OTHER_NATIVE_THREAD, PATCHED_IN_PART, PATCHED_TOO_LATE):
+        assert error in text
+
+
+def test_every_program_of_the_page_is_run_by_a_test() -> None:
+    named = marked(PAGE, "tests/environments/test_processes.py")
+    programs = blocks()
+    assert len(named) == len(programs) == 4
+    tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    for name, code in programs.items():
+        compile(code, name, "exec")
+        assert f'blocks()["{name}"]' in tests, f"no test runs {name}"
+
+
+@needs("gevent")
+def test_the_greenlets_of_the_page_take_turns(masters3: Fleet, tmp_path: Path) -> None:
+    (tmp_path / "crawl.py").write_text(blocks()["crawl.py"])
+    with program("", masters3.urls, cwd=tmp_path, command=["crawl.py"]) as started:
+        assert started.line() == "True"
+        assert started.end() == 0
+    assert_nothing_is_left(masters3)
+
+
+def test_a_closed_wake_pipe_reads_from_no_other_descriptor() -> None:
+    pipe = WakePipe()
+    number = pipe.fileno
+    pipe.close()
+    pipe.close()
+    near, far = os.pipe()
+    os.set_blocking(near, False)
+    try:
+        if near != number:
+            os.dup2(near, number)
+        os.write(far, b"x")
+        # In a child of a process with greenlets, the copy of a waiter still believes in its pipe.
+        pipe.clear()
+        assert os.read(near, 1) == b"x"
+    finally:
+        for descriptor in {near, far, number}:
+            os.close(descriptor)
