@@ -21,8 +21,8 @@ from rlock.rules import keys
 from rlock.rules.timing import CLAIM_S, POLL_CAP_S
 
 from .field import Field, fault
+from .fleet import PlaceProxy
 from .master_faults import GHOST
-from .proxies import PlaceProxy
 
 #: The owner and the first waiter of each lock.
 _LOOK = """

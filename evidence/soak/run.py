@@ -23,9 +23,9 @@ from rlock.testing.contention.order import Harm, judge_order
 from rlock.testing.contention.pulse import feel_pulse
 
 from .crew import Crew
+from .failovers import GroupFleet, failover_figures
 from .field import FAULTS, Field
 from .fleet import Fleet
-from .groups import GroupFleet, failover_figures
 from .plan import (
     CYCLE_S,
     HAND_OFFS,
@@ -92,6 +92,7 @@ def _setup(plan: Plan, folder: Path, fleet: Fleet, number: int, place: int) -> S
         contenders=plan.contenders,
         sabotage=plan.sabotage,
         order=plan.order,
+        leaders=plan.leaders,
         rate=1 + plan.rate * Random(f"{plan.seed}/clock {number}").choice((-1, 0, 1)),
         tasks=(place + 1) // 2 % 2 == 1,
     )
